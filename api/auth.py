@@ -1,4 +1,4 @@
-"""Who calls, and whether keys of that scope have the route at all."""
+"""Authentication by keys, and the permission of their scopes."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -80,13 +80,16 @@ class ApiKeyAuthentication(BaseAuthentication):
         return acting(key), key
 
     def _live_key(self, text: str, network: str) -> ApiKey:
-        """The key. Unknown ones are limited per network, after the look-up: no flood stops a live key.
+        """Return the key. Unknown keys are limited per network, after the look-up.
 
-        Raises `Unauthenticated`, or `TooManyRequests` beyond the limit.
+        A flood of unknown keys does not stop a live one.
+
+            Raises `Unauthenticated`, or `TooManyRequests` beyond the limit.
         """
         try:
             return live_key(text, key_of=self._key_of)
         except Unauthenticated as refused:
+            # Only keys that do not exist are guesses: a revoked or expired one is not counted.
             if refused.code != "auth.invalid":
                 raise
             wait = limiter().address_wait_seconds(
@@ -104,6 +107,7 @@ class ApiKeyAuthentication(BaseAuthentication):
 
 def live_key(text: str, *, key_of: Callable[[str], ApiKey | None] = api_key_of) -> ApiKey:
     """The key with this text. Raises `Unauthenticated` unless it is known and may be used now."""
+    # A long text is not hashed: no key is that long.
     return usable(key_of(text) if 0 < len(text) <= MAX_KEY_LENGTH else None)
 
 
@@ -126,7 +130,7 @@ def acting(key: ApiKey) -> Caller:
 
 
 class ScopePermission(BasePermission):
-    """A view's `scopes` say, per method, which keys have it; what is not named nobody has."""
+    """Permission for the methods that a view's `scopes` name, by keys of these scopes only."""
 
     message = ""
 
@@ -163,7 +167,7 @@ def read_only() -> Forbidden:
 
 
 def _refusal(method: str, scope: Scope, allowed: frozenset[Scope]) -> str:
-    """Which keys would have been let through."""
+    """Return the detail of a refusal, with the scopes that may call the route."""
     able = " or ".join(each.value for each in Scope if each in allowed)
     other = f"use a key of scope {able}" if able else "no key can"
     return f"A key of scope {scope.value} cannot {method} this route; {other}."

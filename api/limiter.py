@@ -102,6 +102,7 @@ class Limiter:
         unreported = self._unreported(key, burst)
         if unreported is None:
             return 0.0
+        # Earlier requests that this process let through are reported with this one.
         answer = self._run(_RATE, f"throttle:{key}", [1 / rate, burst, unreported])
         if answer is None:
             return 0.0
@@ -127,6 +128,7 @@ class Limiter:
     @contextmanager
     def evaluation(self, *, holder: str) -> Iterator[bool]:
         """Hold one of the holder's evaluation slots and yield whether one was free."""
+        # The ticket of a killed process expires with its lease.
         name, ticket = f"evaluations:{holder}", str(new_id())
         at_once = settings.ENVIRONMENT.evaluations_at_once
         arguments = [at_once, EVALUATION_LEASE_SECONDS, ticket]

@@ -1,4 +1,4 @@
-"""What the web process measures and what the database tells, for Prometheus. No tenant is named.
+"""Metrics for Prometheus, of the web process and of the database. No tenant is named.
 
 Requests are counted per process; the library adds them up in PROMETHEUS_MULTIPROC_DIR, which
 `./dev serve` and docker-compose.yml set.
@@ -55,7 +55,7 @@ class MetricsMiddleware:
 
 
 class DatabaseCollector(Collector):
-    """Asks the database at the time of the scrape: the same answer from every process."""
+    """Metrics that the database holds, equal in every process."""
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
         now = utc_now()
@@ -120,6 +120,7 @@ def exposition() -> bytes:
     registry = CollectorRegistry()
     registry.register(DatabaseCollector())
     own: CollectorRegistry = REGISTRY
+    # Several web processes share their counters by files; a scrape reaches one of them.
     if "MultiProcess" in ValueClass.__name__:
         own = CollectorRegistry()
         MultiProcessCollector(own)  # type: ignore[no-untyped-call]

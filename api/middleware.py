@@ -1,4 +1,4 @@
-"""What surrounds every request: its id, and errors that no view has turned into a problem."""
+"""Middleware of every request, for its id and for errors outside the views."""
 
 import re
 from collections.abc import Callable

@@ -15,7 +15,7 @@ from api.contract.fields import SlugField
 
 
 def tenant_name(slug: str, *, pool: Pool, caller: Tenant | None) -> str:
-    """The tenant's slug for its own keys and for whoever sees all, its pseudonym for the others."""
+    """Return the slug of a tenant to itself and to callers without a tenant, otherwise a pseudonym."""
     if caller is None or caller.slug == slug:
         return slug
     return pseudonym("member", slug, pool=pool)
@@ -32,7 +32,7 @@ def groups_known(*, pool: Pool, caller: Tenant | None) -> set[str] | None:
 
 
 def group_name(slug: str, *, pool: Pool, known: Collection[str] | None) -> str:
-    """The group's slug if it is among the known ones, its pseudonym if not."""
+    """Return the slug of a known group, or the pseudonym of another."""
     if known is None or slug in known:
         return slug
     return pseudonym("group", slug, pool=pool)
@@ -46,7 +46,7 @@ class TenantNameField(SlugField):
 
 
 class GroupNameField(SlugField):
-    """The name by which the reader knows a group; null for the pool itself."""
+    """The name by which the reader knows a group, or null for the pool itself."""
 
     def write(self, value: Any, context: Any) -> Any:
         if value is None:
@@ -58,7 +58,8 @@ class GroupNameField(SlugField):
 
 
 def pseudonym(kind: str, text: str, *, pool: Pool) -> str:
-    """A name for `text` that is the same everywhere in the pool and cannot be undone."""
+    """Return a name for `text` that is constant within the pool and cannot be reversed."""
+    # Keyed by the pool too: pseudonyms of two pools cannot be matched.
     digest = hmac.new(_secret(), f"{pool.pk}:{kind}:{text}".encode(), hashlib.sha256)
     return f"{kind}-{digest.hexdigest()[:12]}"
 

@@ -1,4 +1,4 @@
-"""Resources: what routes of one kind of object have in common, declared once for all of them."""
+"""Resources, declarations that the routes of one kind of object share."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
@@ -9,7 +9,7 @@ from django.db.models import QuerySet
 from rest_framework.response import Response
 
 from allocator_service.core.selecting import get_or_missing
-from api.contract.bodies import is_csv, rows_named
+from api.contract.bodies import is_csv, name_rows
 from api.contract.bulk import Items, created_document, read_items
 from api.contract.conditional import entity_tag, expected_version, optional_version
 from api.contract.documents import NoFields
@@ -26,6 +26,7 @@ class Resource(ContractView):
     object is created. `lookup` is the column that a path names, `not_found` the code of an object that
     does not exist or that the caller may not see. Lists have an `ordering`; `by_rows` reads columns
     instead of objects, in a third of the time.
+
     A handler returns `answer_*`. What is particular to a resource overrides a method, or is written in
     the handler.
     """
@@ -77,6 +78,7 @@ class Resource(ContractView):
         """Answer a page of the objects that the caller may see and the query asks for."""
         found = (self.queryset() if rows is None else rows).filter(**self.filters())
         if self.by_rows:
+            # Joins of the objects are not needed: the columns join what they read.
             found = found.select_related(None).values_list(*self.document.lookups(), named=True)
         page = self.ordering.page(found, cursor=self.query["cursor"], limit=self.query["limit"])
         return self.answer_page(page)
@@ -87,7 +89,7 @@ class Resource(ContractView):
         return self.listing(page, write, self.csv_columns())
 
     def filters(self, **columns: str) -> dict[str, Any]:
-        """Return the filters in the query; a field of the document is the column that it shows."""
+        """Return the filters in the query. A field of the document filters by its own source."""
         sources = {
             name: source.replace(".", "__")
             for name, field in self.document.fields.items()
@@ -127,9 +129,12 @@ class Resource(ContractView):
             refuse_too_many: refuses a number of items before any of them is read.
         """
         csv = is_csv(self.request)
-        with rows_named() if csv else nullcontext():
-            items = read_items(document, self.sent(), cells=csv, refuse_too_many=refuse_too_many)
+        with name_rows() if csv else nullcontext():
+            items = read_items(
+                document, self.body_value(), cells=csv, refuse_too_many=refuse_too_many
+            )
             keys = create(items)
+        # One item can create many objects, such as identical servers.
         if items.alone and len(keys) == 1:
             return self.answer_created(self.find(str(keys[0])), keys[0])
         headers = self.generation_header()
@@ -137,9 +142,10 @@ class Resource(ContractView):
 
     def answer_update(self, key: str) -> Response:
         """Change an object by the merge patch in the body, at the version in If-Match."""
+        # The service compares the version again under its lock. Here it is refused before the body.
         found = self.find(key)
         version = expected_version(self.request, actual=self.version_of(found))
-        fields = self.patched(self.change, self.current(found), fixed=self.fixed)
+        fields = self.read_patch(self.change, self.current(found), fixed=self.fixed)
         return self.answer_one(self.update(found, fields, version), changed=True)
 
     def current(self, found: Any) -> dict[str, Any]:
@@ -164,18 +170,18 @@ class Resource(ContractView):
 class PoolResource(Resource, PoolView):
     """Base of the routes of a resource of a pool.
 
-    A change of a `decided` resource makes a new generation of the pool.
+    `makes_generation`: a change makes a new generation of the pool, which the next decision decides for.
     """
 
-    decided: ClassVar[bool] = False
+    makes_generation: ClassVar[bool] = False
 
-    def sent(self) -> Any:
+    def body_value(self) -> Any:
         # A pool that the caller may not see is refused before a mistake in the body.
         _ = self.pool
-        return super().sent()
+        return super().body_value()
 
     def generation_header(self) -> dict[str, str]:
-        if not self.decided:
+        if not self.makes_generation:
             return {}
         self.pool.refresh_from_db(fields=["generation"])
         return {"Pool-Generation": str(self.pool.generation)}

@@ -1,4 +1,4 @@
-"""Where one begins: the root of the API, which links to its collections, and the page for browsers."""
+"""The root of the API, with links to its collections, and the page for browsers."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from allocator_service.allocation.policies import policy_documents
 from allocator_service.core.headers import PAGE_POLICY
 from api.contract.operations import shows
 from api.contract.renderers import HTMLRenderer, OrjsonRenderer
-from api.operations import OpenView
+from api.views import OpenView
 from policies.fields import Document, DocumentField, TextField
 
 
@@ -55,7 +55,7 @@ class RootView(OpenView):
 
 
 class LandingView(OpenView):
-    """`/`: a page for browsers; for programs the same links as `/api/v1/`."""
+    """`/`, a page for browsers and the links of `/api/v1/` for programs."""
 
     schema = None
 
@@ -65,12 +65,12 @@ class LandingView(OpenView):
     def get(self, request: Request) -> Response:
         if request.accepted_renderer.format == OrjsonRenderer.format:
             return Response(_root(request), headers={"Vary": "Accept"})
-        told = {
+        context = {
             "origin": request.build_absolute_uri("/").removesuffix("/"),
             "policies": policy_documents(),
             "version": __version__,
         }
-        page = render_to_string("api/landing.html", told)
+        page = render_to_string("api/landing.html", context)
         headers = {"Content-Security-Policy": PAGE_POLICY, "Vary": "Accept"}
         return Response(page, headers=headers)
 

@@ -1,4 +1,4 @@
-"""Throttles of routes: per key, and per network for open routes whose answers are large."""
+"""Throttles of requests, per key, and per network on open routes with large answers."""
 
 import math
 from typing import TYPE_CHECKING
@@ -39,7 +39,7 @@ class KeyThrottle(BaseThrottle):
 
 
 class AddressThrottle(BaseThrottle):
-    """For open routes whose answers are large: the rate of `ADDRESS_RATE`, for each network."""
+    """Throttle of open routes with large answers, at `ADDRESS_RATE` for each network."""
 
     def allow_request(self, request: Request, view: "APIView") -> bool:
         wait = limiter().address_wait_seconds(

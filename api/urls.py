@@ -3,8 +3,8 @@
 from django.urls import include, path
 from drf_spectacular.views import SpectacularSwaggerSplitView
 
+from api.health import HealthView, MetricsView, ReadinessView
 from api.openapi.serving import SchemaView
-from api.operations import HealthView, MetricsView, ReadinessView
 from api.root import LandingView, RootView
 
 urlpatterns = [

@@ -1,4 +1,4 @@
-"""The base of every route: who calls, which parameters and body, and how the answer is written."""
+"""Base classes of routes, for callers, parameters, bodies and answers."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property, wraps
@@ -19,10 +19,10 @@ from allocator_service.pools.selectors import key_and_pool, resources_of
 from allocator_service.tenants.models import ApiKey, Scope, Tenant
 from api.auth import ApiKeyAuthentication, Caller
 from api.contract.answers import JSON
-from api.contract.bodies import body_of, parsed_body
+from api.contract.bodies import parse_body, read_body
 from api.contract.documents import merge_patch, read_document, refuse_changed
 from api.contract.fields import is_slug
-from api.contract.idempotency import idempotency_key, served_once
+from api.contract.idempotency import idempotency_key, serve_once
 from api.contract.operations import Operation
 from api.contract.pagination import Page
 from api.contract.parameters import PageParameters, Parameters
@@ -63,7 +63,7 @@ class ContractView(APIView):
         return view
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
-        """Key and scope first, so that nothing else of a request is judged without them."""
+        """Check key and scope before anything else of a request."""
         self.perform_authentication(request)
         self.check_permissions(request)
         self.check_throttles(request)
@@ -88,7 +88,7 @@ class ContractView(APIView):
 
     @property
     def tenant(self) -> Tenant | None:
-        """The tenant that limits what the caller sees; None sees all.
+        """The tenant that limits what the caller sees, None for all.
 
         A view that opens to keys of groups handles their `subtree` first.
         """
@@ -98,31 +98,31 @@ class ContractView(APIView):
 
     @cached_property
     def body(self) -> bytes:
-        return body_of(self.request, large=self.large and self.request.method == "POST")
+        return read_body(self.request, large=self.large and self.request.method == "POST")
 
-    def sent(self) -> Any:
+    def body_value(self) -> Any:
         """Return the value in the body, `{}` for an empty one."""
         operation = self.operation_of(str(self.request.method))
         if operation is None or operation.body is None:
             raise RuntimeError(f"{type(self).__name__} describes no body of {self.request.method}")
         parsers = [parser() for parser in operation.body.parsers]
-        return parsed_body(self.request, self.body, parsers)
+        return parse_body(self.request, self.body, parsers)
 
     def read(self, document: type[Document]) -> dict[str, Any]:
-        """The fields in the body."""
-        return read_document(document, self.sent())
+        """Return the fields in the body."""
+        return read_document(document, self.body_value())
 
-    def patched(
+    def read_patch(
         self, document: type[Document], current: Mapping[str, Any], *, fixed: Sequence[str]
     ) -> dict[str, Any]:
-        """The fields that `current` ones become by the patch in the body; those `fixed` must stay."""
-        fields = read_document(document, merge_patch(current, self.sent()))
+        """Return the fields after the patch in the body, of which `fixed` ones cannot change."""
+        fields = read_document(document, merge_patch(current, self.body_value()))
         refuse_changed(current, fields, fixed)
         return fields
 
     @classmethod
     def operation_of(cls, method: str) -> Operation | None:
-        """Return the description of a method's handler; a view that OpenAPI omits has none."""
+        """Return the operation that describes a handler, None in a view that OpenAPI omits."""
         handler = getattr(cls, {"HEAD": "get"}.get(method, method.lower()), None)
         return getattr(handler, "operation", None)
 
@@ -136,7 +136,7 @@ class ContractView(APIView):
         return {**super().get_renderer_context(), "columns": self.columns}
 
     def filters(self, **columns: str) -> dict[str, Any]:
-        """The filters in the query, by column; `columns` names those that the parameter does not."""
+        """Return the filters in the query, by column. `columns` are the columns of other names."""
         return {
             columns.get(name, name): value
             for name, value in self.query.items()
@@ -146,8 +146,9 @@ class ContractView(APIView):
     def listing(
         self, page: Page, document: Callable[[Any], Mapping[str, Any]], columns: Sequence[str]
     ) -> Response:
-        """The answer to a list: `columns` are those of its CSV."""
+        """Answer a page of a list, with the `columns` of its CSV."""
         self.columns = columns
+        # A link with all parameters of the query, so that a client needs to build none.
         following = self._url_after(page.next_cursor)
         response = Response({"results": [document(row) for row in page.rows], "next": following})
         response.add_post_render_callback(keep_content_type)
@@ -172,14 +173,23 @@ class ContractView(APIView):
 
 
 def keep_content_type(response: Response) -> None:
-    """DRF takes the content type of an answer without content for none, and no rows are NDJSON."""
+    """Set the content type that DRF omits from an empty answer, such as NDJSON without rows."""
     response.headers.setdefault("Content-Type", str(response.accepted_media_type))
 
 
-class PoolView(ContractView):
-    """A route below a pool, which is absent for whoever may not see it.
+class OpenView(ContractView):
+    """A route without a key."""
 
-    `retired`: what it is about is there after the pool is retired.
+    authentication_classes = []
+    permission_classes = []
+    throttle_classes = []
+    scopes: ClassVar = {"GET": frozenset(Scope)}
+
+
+class PoolView(ContractView):
+    """A route below a pool, which is missing to callers that may not see it.
+
+    `retired`: its objects stay readable after the pool is retired.
     """
 
     of_a_pool = ("GET", "POST", "PUT", "PATCH", "DELETE")
@@ -202,7 +212,7 @@ class PoolView(ContractView):
 
     @property
     def reader(self) -> Tenant | None:
-        """The tenant that limits what is shown; None if the caller's subtree does, or nothing."""
+        """The tenant that limits what is shown, None if a subtree or nothing does."""
         return None if self.subtree is not None else self.tenant
 
     @cached_property
@@ -241,10 +251,11 @@ def writes(
         key = None
         if request.method == "POST":
             key = idempotency_key(request.headers.get("Idempotency-Key"))
+        # The claim commits with its effect, or neither does.
         with transaction.atomic():
             if key is None:
                 return handler(self, request, *args, **kwargs)
-            return served_once(
+            return serve_once(
                 holder=self.caller.holder_id,
                 path=request.path,
                 key=key,

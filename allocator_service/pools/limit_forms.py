@@ -13,8 +13,8 @@ from allocator_service.pools.limits import Limit, limits_from
 
 HELP = (
     "One limit to a line: amounts; servers; from; to. Such as"
-    ' "gpu=8; gpu=h100,a100; 2027-01-01T00:00Z; 2027-04-01T00:00Z", or "gpu=8" for all servers at any'
-    " time."
+    ' "gpu=8; gpu=h100,a100; 2027-01-01T00:00Z; 2027-04-01T00:00Z", or "gpu=8" for all servers'
+    " at any time."
 )
 
 

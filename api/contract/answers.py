@@ -1,4 +1,4 @@
-"""Answers and bodies of operations: their documents, the formats of an answer, the parsers of a body."""
+"""Answers and bodies of operations, with the formats and parsers of their documents."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,14 +19,7 @@ from api.contract.renderers import (
     SVGRenderer,
     YAMLRenderer,
 )
-from policies.fields import (
-    ChoiceField,
-    Document,
-    DocumentField,
-    MapField,
-    QuantitiesField,
-    Schema,
-)
+from policies.fields import ChoiceField, Document, DocumentField, MapField, QuantitiesField, Schema
 
 Component = Callable[[str, Schema], Schema]
 
@@ -49,7 +42,7 @@ class Formats:
         return ChoiceField(choices=choices, required=False, description=self.parameter)
 
     def content(self, schema: Schema) -> dict[str, Schema]:
-        """Return the content of an answer in OpenAPI; `schema` is that of the JSON."""
+        """Return the content of an answer in OpenAPI, of which `schema` describes the JSON."""
         return {
             str(renderer.media_type): {"schema": _schema(renderer, schema)}
             for renderer in self.renderers
@@ -87,7 +80,7 @@ EXPORT = Formats((*_ROWS, ParquetRenderer), f"{_ACCEPT}.")
 
 @dataclass(frozen=True)
 class Answer:
-    """One document, in formats; without a document, an answer that JSON does not have."""
+    """One document in its formats. An answer without one has no JSON."""
 
     document: type[Document] | None = None
     formats: Formats = JSON
@@ -218,7 +211,7 @@ class PatchBody(Body):
 
 
 def patch_schema(document: type[Document]) -> Schema:
-    """Return the JSON Schema of a merge patch: no member is required, and null removes one."""
+    """Return the JSON Schema of a merge patch, in which null removes a member."""
     properties: dict[str, Schema] = {}
     for name, field in document.fields.items():
         if isinstance(field, DocumentField):

@@ -1,4 +1,4 @@
-"""Reading a request's body: within its limit, in a format the route takes."""
+"""Reading of a request's body, within its limit and in a format of its route."""
 
 import io
 from collections.abc import Iterator, Sequence
@@ -18,11 +18,11 @@ CHUNK_BYTES = 64 * 1024
 DROPPED_BYTES = 64 * 1024 * 1024
 
 
-def body_of(request: Request, *, large: bool) -> bytes:
-    """The bytes of the body, at most 1 MiB, or 32 MiB where a route takes large ones.
+def read_body(request: Request, *, large: bool) -> bytes:
+    """Return the bytes of the body, at most 1 MiB, or 32 MiB where a route takes large ones.
 
-    Raises `TooLarge` before reading what says that it is too long, `LengthRequired` for a chunked
-    body that the server in front of Django has not taken apart.
+    Raises `TooLarge` before reading a body whose Content-Length is too long, `LengthRequired` for a
+    chunked body that the server in front of Django has not taken apart.
     """
     limit = settings.BULK_BODY_BYTES if large else settings.BODY_BYTES
     plain: HttpRequest = request._request
@@ -31,9 +31,11 @@ def body_of(request: Request, *, large: bool) -> bytes:
     if length > limit:
         _drop(plain, length)
         raise _too_large(limit)
+    # Without `wsgi.input_terminated` the end of a chunked body is unknown, and a read could hang.
     if "HTTP_TRANSFER_ENCODING" in plain.META:
         if not plain.META.get("wsgi.input_terminated"):
             raise LengthRequired("Send the body with its Content-Length, not in chunks.")
+        # Django reads no body without a Content-Length.
         body = plain.META["wsgi.input"].read(limit + 1)
     else:
         body = plain.read(limit + 1)
@@ -45,7 +47,10 @@ def body_of(request: Request, *, large: bool) -> bytes:
 
 
 def _drop(plain: HttpRequest, length: int) -> None:
-    """Read past a body, within reason: a client that still sends does not see an answer."""
+    """Read past a body, within reason.
+
+    A client that still sends does not see an answer.
+    """
     for _ in range(min(length, DROPPED_BYTES) // CHUNK_BYTES + 1):
         if not plain.read(CHUNK_BYTES):
             return
@@ -55,8 +60,8 @@ def _too_large(limit: int) -> TooLarge:
     return TooLarge(f"The body is larger than {limit // 2**20} MiB: split the request.")
 
 
-def parsed_body(request: Request, body: bytes, parsers: Sequence[BaseParser]) -> Any:
-    """The value in the body, by the parser of its content type; an empty body is `{}`."""
+def parse_body(request: Request, body: bytes, parsers: Sequence[BaseParser]) -> Any:
+    """Return the value in the body, by the parser of its content type, or `{}` for an empty body."""
     if not body:
         return {}
     plain: HttpRequest = request._request
@@ -75,8 +80,11 @@ def is_csv(request: Request) -> bool:
 
 
 @contextmanager
-def rows_named() -> Iterator[None]:
-    """Name the row in whatever is wrong with an item: pointers count from 0, rows from 1."""
+def name_rows() -> Iterator[None]:
+    """Name the row in the errors of an item.
+
+    Pointers count from 0, rows from 1.
+    """
     try:
         yield
     except DomainError as error:

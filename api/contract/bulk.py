@@ -1,4 +1,4 @@
-"""Routes that take one object or many: a JSON object, a JSON array, or CSV rows."""
+"""Bodies of one object or many, as a JSON object, a JSON array or the rows of a CSV."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,10 @@ from policies.fields import Document
 
 @dataclass(frozen=True)
 class Items:
-    """The fields of the objects sent, each with its pointer; `alone` if it was one JSON object."""
+    """The fields of the objects in a body, each with its pointer.
+
+    `alone`: the body was one JSON object.
+    """
 
     fields: Sequence[dict[str, Any]]
     alone: bool
@@ -32,7 +35,9 @@ def read_items(
     cells: bool,
     refuse_too_many: Callable[[int], None] | None = None,
 ) -> Items:
-    """Read what was sent. `cells`: from CSV, as texts. Raises like `Document`.
+    """Read the items of a body. Raises as `read_document`.
+
+    `cells`: they are texts of a CSV.
 
     `refuse_too_many` gets the number of items before any of them is read.
     """
@@ -55,7 +60,7 @@ def tenants_named(
     required: bool,
     among: QuerySet[Tenant] | None = None,
 ) -> list[Tenant | None]:
-    """The tenant that each item names in `field`; a tenant's own items may leave it out.
+    """Return the tenant that each item names in `field`, which a tenant's own items may omit.
 
     They are tenants that are not retired, or `among` others. For a tenant's key every slug but its own
     is unknown. Raises `Unacceptable` naming the items.
@@ -85,5 +90,5 @@ def tenants_named(
 
 
 def created_document(ids: Sequence[UUID | str]) -> Mapping[str, Any]:
-    """The answer to a request that made many objects."""
+    """Return the answer to a request that created many objects."""
     return {"created": len(ids), "first": ids[0], "last": ids[-1]}

@@ -17,7 +17,7 @@ def entity_tag(version: int) -> str:
 
 
 def expected_version(request: Request, *, actual: int) -> int:
-    """The version that a change is made for: the one at hand, if `If-Match` names it or is `*`.
+    """Return the present version if `If-Match` names it or is `*`.
 
     Raises `PreconditionRequired` without the header, `Stale` when it names other versions only. Weak
     tags never match (strong comparison).
@@ -31,7 +31,7 @@ def expected_version(request: Request, *, actual: int) -> int:
 
 
 def optional_version(request: Request, *, actual: int) -> int | None:
-    """As `expected_version`, and None without the header."""
+    """Return the version as `expected_version` does, or None without the header."""
     header = request.headers.get("If-Match", "").strip()
     if not header:
         return None
@@ -40,6 +40,7 @@ def optional_version(request: Request, *, actual: int) -> int | None:
             raise Unreadable(
                 'If-Match is *, or entity tags in quotes, as "v3".', code="version.syntax"
             )
+        # RFC 9110 §13.1.1: If-Match compares strongly, so weak tags never match.
         strong = [tag for weak, tag in _TAG.findall(header) if not weak]
         if f"v{actual}" not in strong:
             raise Stale(
@@ -50,7 +51,7 @@ def optional_version(request: Request, *, actual: int) -> int | None:
 
 
 def is_known(request: Request, tag: str) -> bool:
-    """Whether `If-None-Match` names the entity tag, or is `*`: then 304 answers (weak comparison)."""
+    """Return whether `If-None-Match` names the entity tag or is `*`, by weak comparison."""
     header = request.headers.get("If-None-Match", "").strip()
     if header == "*":
         return True

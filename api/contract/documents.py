@@ -1,18 +1,99 @@
-"""Bodies: documents of declared fields, read with every mistake named at once."""
+"""Documents of bodies and answers, with every kind of field that they are declared of."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from allocator_service.core.errors import Unacceptable, refusal
-from policies.fields import Document, Mistakes, read_items
+from api.contract.fields import (
+    DurationField,
+    GenerationField,
+    IdField,
+    LabelsField,
+    LimitedByField,
+    PoolQuantitiesField,
+    PoolQuantityField,
+    SchemaField,
+    SelectorField,
+    SlugField,
+    TimestampField,
+    VectorField,
+    VersionField,
+    WeightField,
+    ids_field,
+    pool_field,
+    texts_field,
+)
+from api.contract.money import CurrencyField, DecimalField, MoneyField, PriceField
+from policies.fields import (
+    BooleanField,
+    ChoiceField,
+    Document,
+    DocumentField,
+    Given,
+    IntegerField,
+    ListField,
+    MapField,
+    Mistakes,
+    NumberField,
+    ObjectField,
+    PatternField,
+    RealField,
+    StringField,
+    TextField,
+    read_items,
+)
+
+# What resources declare documents of: `from api.contract import documents`, as models in Django.
+__all__ = [
+    "BooleanField",
+    "ChoiceField",
+    "CurrencyField",
+    "DecimalField",
+    "Document",
+    "DocumentField",
+    "DurationField",
+    "GenerationField",
+    "Given",
+    "IdField",
+    "IntegerField",
+    "LabelsField",
+    "LimitedByField",
+    "ListField",
+    "MapField",
+    "MoneyField",
+    "NoFields",
+    "NumberField",
+    "ObjectField",
+    "PatternField",
+    "PoolQuantitiesField",
+    "PoolQuantityField",
+    "PriceField",
+    "RealField",
+    "SchemaField",
+    "SelectorField",
+    "SlugField",
+    "StringField",
+    "TextField",
+    "TimestampField",
+    "VectorField",
+    "VersionField",
+    "WeightField",
+    "ids_field",
+    "merge_patch",
+    "pool_field",
+    "read_document",
+    "read_documents",
+    "refuse_changed",
+    "texts_field",
+]
 
 
 class NoFields(Document):
-    """The body of an action: nothing, or `{}`."""
+    """The body of an action, which is empty or `{}`."""
 
 
 def read_document(document: type[Document], value: Any) -> dict[str, Any]:
-    """The values of every field, defaults filled in.
+    """Return the value of every field, with defaults.
 
     Raises `Unreadable` for names that are no field, `Unacceptable` for values and for what is missing,
     with everything that is wrong (at most 20).
@@ -34,11 +115,11 @@ def read_documents(
 
 
 def refuse_changed(
-    current: Mapping[str, Any], wanted: Mapping[str, Any], names: Sequence[str]
+    current: Mapping[str, Any], changed: Mapping[str, Any], names: Sequence[str]
 ) -> None:
-    """Refuse a change of these fields; naming them with the value they have is no change."""
+    """Refuse a change of fields that are set at creation. A field may be sent with its present value."""
     for name in names:
-        if wanted[name] != current[name]:
+        if changed[name] != current[name]:
             raise Unacceptable(
                 f'"{name}" is set when the object is created and cannot change.',
                 code="field.immutable",
@@ -47,7 +128,7 @@ def refuse_changed(
 
 
 def merge_patch(target: Any, patch: Any) -> Any:
-    """RFC 7396: the target with the patch's members put in, and those that are null taken out."""
+    """Return the target after a merge patch (RFC 7396), in which null removes a member."""
     if not isinstance(patch, dict):
         return patch
     merged = dict(target) if isinstance(target, dict) else {}

@@ -1,4 +1,4 @@
-"""Every refusal as one `application/problem+json` document (RFC 9457), whoever raised it."""
+"""Every refusal as one `application/problem+json` document (RFC 9457)."""
 
 from collections.abc import Mapping
 from http import HTTPStatus
@@ -74,7 +74,10 @@ class TooManyRequests(DomainError):
 
 
 def exception_handler(exc: Exception, context: Mapping[str, Any]) -> HttpResponse | None:
-    """The answer to whatever a view raised; None leaves it to Django, which logs it as a bug."""
+    """Return the answer to an exception of a view.
+
+    None leaves it to Django, which logs it as a bug.
+    """
     error = domain_error(exc)
     if error is None:
         return None
@@ -121,7 +124,7 @@ def _encodable(value: Any) -> Any:
 
 
 def domain_error(exc: Exception) -> DomainError | None:
-    """The error of our own family that an exception amounts to; None for a bug."""
+    """Return the domain error that an exception amounts to, or None for a bug."""
     if isinstance(exc, DomainError):
         return exc
     if isinstance(exc, exceptions.APIException):
@@ -157,6 +160,7 @@ def _of_framework(exc: exceptions.APIException) -> DomainError | None:
 
 def _of_database(exc: DatabaseError | InterfaceError) -> DomainError | None:
     cause = exc.__cause__
+    # The database holds invariants under races: its constraints have the codes of the services.
     if isinstance(exc, IntegrityError):
         name = getattr(getattr(cause, "diag", None), "constraint_name", None)
         return domain_error_for(name) or Conflict("The change conflicts with another change.")

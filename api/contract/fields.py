@@ -67,7 +67,7 @@ class GenerationField(IntegerField):
 
 
 class TimestampField(StringField):
-    """An instant as RFC 3339 writes it, with its offset."""
+    """An instant in the notation of RFC 3339, with its offset."""
 
     type_name = "a timestamp such as 2026-01-05T00:00:00Z"
 
@@ -123,7 +123,7 @@ class DurationField(Field):
 
 
 class SchemaField(Field):
-    """A part of an answer that is only described here."""
+    """A part of an answer, of which only the schema is declared."""
 
     def __init__(self, *, schema: Schema, **options: Any) -> None:
         super().__init__(**options)
@@ -134,7 +134,7 @@ class SchemaField(Field):
 
 
 class LimitedByField(SchemaField):
-    """Why a workload did not get more, as docs/guides/errors.md lists it."""
+    """The reason that limits a workload, as docs/guides/errors.md lists it."""
 
     def __init__(self, **options: Any) -> None:
         reasons = {"type": "string", "enum": list(REASONS)}
@@ -212,15 +212,15 @@ def ids_field(*, max_items: int, **options: Any) -> ListField:
 
 
 def is_slug(text: str) -> bool:
-    """Whether the text may be the name of a pool or tenant."""
+    """Return whether a text may be the slug of a pool or tenant."""
     return _SLUG.fullmatch(text) is not None
 
 
 def slug_or_none(text: str) -> str | None:
-    """Return a text that may be a slug; None for any other text."""
+    """Return a text if it may be a slug, otherwise None."""
     return text if is_slug(text) else None
 
 
 def uuid_or_none(text: str) -> UUID | None:
-    """The id that a text is in its canonical spelling; None for any other text."""
+    """Return the id of a text in its canonical spelling, otherwise None."""
     return UUID(text) if _UUID.fullmatch(text) else None

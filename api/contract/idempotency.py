@@ -1,8 +1,8 @@
-"""`Idempotency-Key`: a POST that is sent again gets the answer of the first time.
+"""Idempotency keys, by which a repeated POST gets the first answer.
 
 The answer is stored in the transaction of its effect, so that neither exists without the other.
-A refused request raises, its transaction rolls back, and nothing is claimed. What an answer shows once
-only is not stored: it says in `kept` what is.
+A refused request raises, its transaction rolls back, and its key stays free. An answer that shows a
+secret once has the answer to store in `kept`.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ _KEY = re.compile(KEY_PATTERN)
 
 
 def idempotency_key(header: str | None) -> str | None:
-    """The key of a request, None without one. Raises `Unreadable` for what is no key."""
+    """Return the key of a request, None without one. Raises `Unreadable` for another text."""
     if header is None:
         return None
     if not _KEY.fullmatch(header):
@@ -38,10 +38,10 @@ def idempotency_key(header: str | None) -> str | None:
     return header
 
 
-def served_once(
+def serve_once(
     *, holder: UUID, path: str, key: str, body: bytes, serve: Callable[[], Response]
 ) -> HttpResponse | Response:
-    """Serve a POST unless it was served before; call it in the transaction of the effect.
+    """Serve a POST unless it was served before. Must run in the transaction of the effect.
 
     Raises `Conflict` while a twin is being served, `Unacceptable` when the key came with another
     body before.
@@ -53,6 +53,7 @@ def served_once(
             code="idempotency.in_flight",
             retry_after=TWIN_RETRY_SECONDS,
         )
+    # The lock is held until the transaction ends, so the claim of a twin is visible or absent.
     digest = hashlib.sha256(body).digest()
     claim = IdempotencyClaim.objects.filter(**identity).first()
     if claim is not None:

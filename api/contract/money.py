@@ -1,4 +1,4 @@
-"""Money in bodies and answers: exact decimals, as texts or JSON numbers in, as texts out."""
+"""Fields of money, exact decimals that are read from texts or numbers and written as texts."""
 
 import re
 from collections.abc import Mapping
@@ -18,7 +18,10 @@ DECIMAL: Schema = {"type": "string", "pattern": r"^-?[0-9]+(\.[0-9]+)?$"}
 
 
 class PriceField(Field):
-    """A decimal of at least 0, with at most 12 digits after the point; `what` names it in errors."""
+    """A decimal of at least 0, with at most 12 digits after the point.
+
+    `what` names it in errors.
+    """
 
     type_name = 'a decimal, as a text such as "0.01" or a number'
 

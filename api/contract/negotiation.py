@@ -1,4 +1,4 @@
-"""Which format answers: `?format=` if given, otherwise `Accept`."""
+"""Negotiation of the format of an answer, by `?format=` before `Accept`."""
 
 from collections.abc import Iterable
 
@@ -14,10 +14,10 @@ class ContractNegotiation(DefaultContentNegotiation):
     def select_renderer(
         self, request: Request, renderers: Iterable[BaseRenderer], format_suffix: str | None = None
     ) -> tuple[BaseRenderer, str]:
-        wanted = request.query_params.get("format")
-        if wanted is not None:
+        asked = request.query_params.get("format")
+        if asked is not None:
             for renderer in renderers:
-                if renderer.format == wanted:
+                if renderer.format == asked:
                     return renderer, str(renderer.media_type)
             raise _refusal(renderers)
         try:

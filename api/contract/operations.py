@@ -48,7 +48,7 @@ class Operation:
     other_answers: Mapping[HTTPStatus, Doc] = field(default_factory=dict)
 
 
-def described(operation: Operation) -> Callable[[H], H]:
+def describe(operation: Operation) -> Callable[[H], H]:
     """Attach a description to a handler."""
 
     def attach(handler: H) -> H:
@@ -58,15 +58,15 @@ def described(operation: Operation) -> Callable[[H], H]:
     return attach
 
 
-def _described(*what: Any, **more: Any) -> Callable[[H], H]:
-    return described(Operation(*what, **more))
+def _describe(*what: Any, **more: Any) -> Callable[[H], H]:
+    return describe(Operation(*what, **more))
 
 
 def lists(
     answer: Doc, summary: str, *, problems: tuple[int, ...] = (), other_rows: Doc | None = None
 ) -> Callable[[H], H]:
-    """GET of a list: pages of `answer`, as JSON, CSV or NDJSON."""
-    return _described(
+    """GET of a list, in pages."""
+    return _describe(
         "list",
         summary,
         PageAnswer(answer, other_rows=other_rows),
@@ -78,7 +78,7 @@ def lists(
 def feeds(answer: Doc, summary: str) -> Callable[[H], H]:
     """GET of a feed, followed by its cursor."""
     headers = ("Link", "X-Next-Cursor")
-    return _described(
+    return _describe(
         "list", summary, PageAnswer(answer, feed=True), headers=headers, problems=(410,)
     )
 
@@ -91,27 +91,27 @@ def shows(
     problems: tuple[int, ...] = (),
 ) -> Callable[[H], H]:
     """GET of one object."""
-    return _described("show", summary, Answer(answer), headers=headers, problems=problems)
+    return _describe("show", summary, Answer(answer), headers=headers, problems=problems)
 
 
 def reports(answer: Doc, summary: str) -> Callable[[H], H]:
-    """GET of a report: a document, its rows as CSV or NDJSON, or a picture."""
-    return _described("show", summary, Answer(answer, REPORT), problems=(404, 422))
+    """GET of a report."""
+    return _describe("show", summary, Answer(answer, REPORT), problems=(404, 422))
 
 
 def concludes(answer: Doc, summary: str) -> Callable[[H], H]:
-    """GET of results: a document, its rows as CSV or NDJSON, a picture, or a page; 409 before."""
-    return _described("show", summary, Answer(answer, RESULTS), problems=(404, 409))
+    """GET of results, which is 409 before there are any."""
+    return _describe("show", summary, Answer(answer, RESULTS), problems=(404, 409))
 
 
 def states(answer: Doc, summary: str) -> Callable[[H], H]:
-    """GET of a statement: a document, its lines as CSV or NDJSON, or a page."""
-    return _described("show", summary, Answer(answer, STATEMENT))
+    """GET of a statement."""
+    return _describe("show", summary, Answer(answer, STATEMENT))
 
 
 def renders(answer: Doc, summary: str) -> Callable[[H], H]:
-    """GET of a rendering: a document, or its objects in the target's own language; 304 if known."""
-    return _described(
+    """GET of a rendering, which is 304 if the caller has it."""
+    return _describe(
         "show", summary, Answer(answer, RENDERING), headers=("ETag",), problems=(409, 413)
     )
 
@@ -122,7 +122,7 @@ def exports(summary: str, *, ends: bool = False) -> Callable[[H], H]:
     A list that `ends` gets no more rows; others answer the cursor to continue from.
     """
     headers = () if ends else ("X-Next-Cursor",)
-    return _described("export", summary, Answer(formats=EXPORT), headers=headers)
+    return _describe("export", summary, Answer(formats=EXPORT), headers=headers)
 
 
 def creates(
@@ -136,7 +136,7 @@ def creates(
     headers: tuple[str, ...] = ("Location", "ETag"),
 ) -> Callable[[H], H]:
     """POST that creates an object (201), or with `bulk` many, which their slugs identify if `named`."""
-    return _described(
+    return _describe(
         "create",
         summary,
         CreatedAnswer(answer, named=named) if bulk else Answer(answer),
@@ -150,7 +150,7 @@ def creates(
 
 def updates(request: Doc, answer: Doc, summary: str, *, pool: bool = False) -> Callable[[H], H]:
     """PATCH, a merge-patch of what was read at the version in If-Match."""
-    return _described(
+    return _describe(
         "update",
         summary,
         Answer(answer),
@@ -163,7 +163,7 @@ def updates(request: Doc, answer: Doc, summary: str, *, pool: bool = False) -> C
 
 def puts(request: Doc, answer: Doc, summary: str) -> Callable[[H], H]:
     """PUT, which makes the object (201) or replaces the version in If-Match (200)."""
-    return _described(
+    return _describe(
         "put",
         summary,
         Answer(answer),
@@ -175,14 +175,14 @@ def puts(request: Doc, answer: Doc, summary: str) -> Callable[[H], H]:
 
 
 def replaces(request: Doc, answer: Doc, summary: str) -> Callable[[H], H]:
-    """PUT of what the caller alone writes, the newest of which counts (200)."""
+    """PUT of a document that only the caller writes (200)."""
     problems = (409, 411, 413, 415, 422)
-    return _described("replace", summary, Answer(answer), Body(request), problems=problems)
+    return _describe("replace", summary, Answer(answer), Body(request), problems=problems)
 
 
 def retires(summary: str, *, pool: bool = False) -> Callable[[H], H]:
     """DELETE, which keeps the history (204)."""
-    return _described(
+    return _describe(
         "retire",
         summary,
         status=HTTPStatus.NO_CONTENT,
@@ -194,7 +194,7 @@ def retires(summary: str, *, pool: bool = False) -> Callable[[H], H]:
 
 def acts(answer: Doc, summary: str) -> Callable[[H], H]:
     """POST of an action on an object, which it answers."""
-    return _described(
+    return _describe(
         "act",
         summary,
         Answer(answer),
@@ -207,8 +207,8 @@ def acts(answer: Doc, summary: str) -> Callable[[H], H]:
 
 
 def accepts(request: Doc, answer: Doc, summary: str, *, pool: bool = True) -> Callable[[H], H]:
-    """POST of work that is done later (202)."""
-    return _described(
+    """POST of work that a worker does later (202)."""
+    return _describe(
         "request",
         summary,
         Answer(answer),
@@ -221,8 +221,8 @@ def accepts(request: Doc, answer: Doc, summary: str, *, pool: bool = True) -> Ca
 
 
 def records(request: Doc, answer: Doc, summary: str) -> Callable[[H], H]:
-    """POST of one or many facts, each stored once; answers how many were new (200)."""
-    return _described(
+    """POST of one or many facts that are each stored once (200)."""
+    return _describe(
         "record",
         summary,
         Answer(answer),
@@ -238,7 +238,7 @@ def computes(
 ) -> Callable[[H], H]:
     """POST that stores nothing and answers what it computed (200)."""
     problems = (411, 413, 415, 422, *problems)
-    return _described("compute", summary, Answer(answer), Body(request), problems=problems)
+    return _describe("compute", summary, Answer(answer), Body(request), problems=problems)
 
 
 def _generation(pool: bool) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Pages of a list by key: stable while rows are added, and never a count.
+"""Pages of a list by key, which stay stable while rows are added.
 
 A cursor is opaque to clients: URL-safe base64 of `[version, list, position]`. It holds nothing that
 the caller has not seen in the page before.
@@ -47,12 +47,13 @@ class Ordering:
     attribute: str = ""
 
     def page(self, rows: QuerySet[Any], *, cursor: str | None, limit: int) -> Page:
-        """The page after `cursor`. Raises `Unreadable` for a cursor of something else."""
+        """Return the page after `cursor`. Raises `Unreadable` for a cursor of another list."""
         if cursor is not None:
             comparison = "lt" if self.descending else "gt"
             position = self.read(cursor_position(self.name, cursor))
             rows = rows.filter(**{f"{self.column}__{comparison}": position})
         found = list(
+            # One more row than the page shows whether another page follows, without a count.
             rows.order_by(f"-{self.column}" if self.descending else self.column)[: limit + 1]
         )
         if len(found) <= limit:
@@ -68,7 +69,7 @@ class Ordering:
 
 
 def by_id(name: str, *, descending: bool = False) -> Ordering:
-    """Oldest first, or newest first: UUIDv7 ascend with time."""
+    """Order by id, oldest or newest first, since UUIDv7 ascend with time."""
     return Ordering(name, "id", _id_position, descending)
 
 
@@ -79,7 +80,7 @@ def by_slug(name: str, column: str = "slug") -> Ordering:
 def page_of_fixed(
     name: str, rows: Sequence[Any] | QuerySet[Any], *, cursor: str | None, limit: int
 ) -> Page:
-    """A page of rows that never change and are in order: the cursor counts how many went before."""
+    """Return a page of ordered rows that never change, whose cursor counts the rows before it."""
     start = 0 if cursor is None else _offset(cursor_position(name, cursor))
     found = list(rows[start : start + limit + 1])
     following = make_cursor(name, start + limit) if len(found) > limit else None
@@ -94,10 +95,11 @@ def page_of_sorted(
     cursor: str | None,
     limit: int,
 ) -> Page:
-    """A page of rows by a key of texts, which no two have: rows that come or go move no other."""
+    """Return a page of rows by a unique key of texts, which rows that come or go do not move."""
     ordered = sorted(rows, key=key)
     start = 0
     if cursor is not None:
+        # The row of the cursor may be gone: continue behind its place.
         start = bisect_right(ordered, _texts_position(cursor_position(name, cursor)), key=key)
     found = ordered[start : start + limit]
     more = start + limit < len(ordered)
@@ -135,7 +137,7 @@ def make_cursor(name: str, position: Any) -> str:
 
 
 def cursor_position(name: str, cursor: str) -> Any:
-    """The position in a cursor made for the list `name`. Raises `Unreadable`."""
+    """Return the position in a cursor of the list `name`. Raises `Unreadable`."""
     made_for, position = _content(cursor)
     if made_for != name:
         raise bad_cursor()
@@ -143,7 +145,7 @@ def cursor_position(name: str, cursor: str) -> Any:
 
 
 def cursor_list(cursor: str) -> str:
-    """The name of the list that a cursor was made for. Raises `Unreadable`."""
+    """Return the name of the list of a cursor. Raises `Unreadable`."""
     return _content(cursor)[0]
 
 

@@ -1,4 +1,4 @@
-"""Query parameters: declared like a document's fields, read from text, anything else refused."""
+"""Query parameters, declared as fields of a document and read from text."""
 
 import re
 from typing import Any
@@ -17,11 +17,11 @@ _LONE_SURROGATE_OR_NUL = re.compile(r"[\x00\ud800-\udfff]")
 
 
 class Parameters(Document):
-    """The query parameters of a route; this one takes none."""
+    """The query parameters of a route without any."""
 
     @classmethod
     def read_query(cls, query: QueryDict) -> dict[str, Any]:
-        """The values of every parameter, defaults filled in.
+        """Return the value of every parameter, with defaults.
 
         Raises `Unreadable` for a parameter that is unknown, given twice, missing or has a bad value.
         """
@@ -46,7 +46,7 @@ class Parameters(Document):
 
     @classmethod
     def describe(cls) -> list[Schema]:
-        """The parameters as OpenAPI parameter objects."""
+        """Return the parameters as OpenAPI parameter objects."""
         return [parameter_schema(name, field) for name, field in cls.fields.items()]
 
 
@@ -78,7 +78,7 @@ def _refusal(kind: str, name: str, detail: str) -> Unreadable:
 
 
 class PageParameters(Parameters):
-    """Of a list: how many rows, and after which."""
+    """The parameters of a list, its page size and cursor."""
 
     limit = IntegerField(
         minimum=1, maximum=MAX_LIMIT, default=DEFAULT_LIMIT, description="Rows of a page."

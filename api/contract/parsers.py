@@ -1,4 +1,4 @@
-"""Bodies in: one strict JSON reader, CSV where a route takes rows, and a limit on their size."""
+"""Parsers of bodies, one of strict JSON and one of CSV rows."""
 
 import csv
 import io
@@ -23,7 +23,7 @@ _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
 class StrictJSONParser(BaseParser):
-    """RFC 8259 without what it leaves open: no duplicate names, no numbers beyond doubles, UTF-8."""
+    """JSON in UTF-8 (RFC 8259) without duplicate names and numbers beyond doubles."""
 
     media_type = "application/json"
 
@@ -37,13 +37,13 @@ class StrictJSONParser(BaseParser):
 
 
 class MergePatchParser(StrictJSONParser):
-    """RFC 7396: the names present are changed, null removes."""
+    """A merge patch (RFC 7396), in which null removes a member."""
 
     media_type = "application/merge-patch+json"
 
 
 class CSVRowsParser(BaseParser):
-    """Rows whose columns are field names; `capacity.cpu` is the member `cpu` of `capacity`."""
+    """Rows whose columns are fields, such as `capacity.cpu` for the member `cpu` of `capacity`."""
 
     media_type = "text/csv"
 
@@ -57,13 +57,14 @@ class CSVRowsParser(BaseParser):
 
 
 def json_document(body: bytes) -> Any:
-    """The value that a body spells; an empty body is `{}`. Decimals stay exact.
+    """Return the JSON value of a body, `{}` for an empty one. Decimals stay exact.
 
     Raises `Unreadable` for anything that is not JSON as clients are asked to write it.
     """
     if not body.strip():
         return {}
     _refuse_deep(body)
+    # Without escaped backslashes, each "\u" that is left begins an escape.
     escapes = body.replace(rb"\\", b"")
     if rb"\u0000" in escapes:
         raise Unreadable("Text may not contain the character U+0000.", code="json.nul")
@@ -96,6 +97,7 @@ def _refuse_deep(body: bytes) -> None:
 
     What remains of the body are its brackets outside strings; each pass removes the innermost.
     """
+    # Escaped quotes do not end a string. Then every second part between quotes is outside strings.
     marks = body.replace(rb"\\", b"").replace(rb"\"", b"").translate(_BRACKETS, b"")
     marks = marks.translate(None, _NEITHER_BRACKET_NOR_QUOTE)
     brackets = b"".join(marks.split(b'"')[::2])
@@ -121,7 +123,7 @@ def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _first_repeated(names: Iterable[str]) -> str:
-    """The first name that was there before, or an empty string; in one pass."""
+    """Return the first duplicate name, or an empty string."""
     seen: set[str] = set()
     for name in names:
         if name in seen:
@@ -141,6 +143,7 @@ def _decimal(text: str) -> Decimal:
         raise Unreadable(
             f"A number has at most {MAX_NUMBER_LENGTH} characters.", code="json.number"
         )
+    # `Decimal` refuses exponents that no double has, which the next check refuses by name.
     try:
         number = Decimal(text)
     except InvalidOperation:
@@ -162,11 +165,12 @@ def _refuse_lone_surrogates(document: Any) -> None:
 
 
 def csv_rows(body: bytes) -> list[dict[str, Any]]:
-    """The rows of a CSV body as documents of texts; an empty cell is a field left out.
+    """Return the rows of a CSV body as documents of texts, in which an empty cell is an omitted field.
 
     The first row names the columns. Raises `Unreadable`, with the row counted from 1 after it.
     """
     try:
+        # Spreadsheets begin UTF-8 files with a byte order mark.
         text = body.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise Unreadable(
@@ -194,6 +198,7 @@ def _refuse_columns(columns: Sequence[str]) -> None:
         raise Unreadable(f'The column "{twice[:80]}" appears twice.', code="csv.header")
     names = set(columns)
     for column in columns:
+        # A cell cannot be both an object and a member of it.
         if "." in column and column.partition(".")[0] in names:
             raise Unreadable(
                 f'The column "{column[:80]}" is a part of another column.', code="csv.header"

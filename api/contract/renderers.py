@@ -1,5 +1,4 @@
-"""Answers out: JSON, for lists and reports CSV and NDJSON with the same rows, for reports pictures, for
-statements pages."""
+"""Renderers of answers, one for each format."""
 
 import csv
 import io
@@ -41,7 +40,7 @@ class OrjsonRenderer(_Renderer):
 
 
 class CSVRenderer(_Renderer):
-    """`data` is a list's page; the view tells the columns."""
+    """Rows of a page, in the columns of the view."""
 
     media_type = "text/csv"
     format = "csv"
@@ -60,7 +59,7 @@ class NDJSONRenderer(_Renderer):
 
 
 class ParquetRenderer(_Renderer):
-    """`data` is the file; of those that are streamed only the media type is of use."""
+    """A Parquet file in `data`. A streamed file uses the media type only."""
 
     media_type = "application/vnd.apache.parquet"
     format = "parquet"
@@ -110,11 +109,12 @@ def json_bytes(document: Any) -> bytes:
     try:
         return orjson.dumps(document, option=_OPTIONS)
     except TypeError:
+        # Rare, so that the usual document is written in one pass.
         return orjson.dumps(_writable(document), option=_OPTIONS)
 
 
 def _writable(value: Any) -> Any:
-    """The value with the whole numbers that orjson refuses, those beyond 64 bits, spelled out."""
+    """Return the value with integers beyond 64 bits, which orjson refuses, as digits."""
     if isinstance(value, Mapping):
         return {name: _writable(member) for name, member in value.items()}
     if isinstance(value, list | tuple):
@@ -125,7 +125,7 @@ def _writable(value: Any) -> Any:
 
 
 def csv_bytes(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> bytes:
-    """The rows under a header; the column `capacity.cpu` is the member `cpu` of `capacity`."""
+    """Return the rows under a header, in which `capacity.cpu` is the member `cpu` of `capacity`."""
     text = io.StringIO(newline="")
     writer = csv.writer(text)
     writer.writerow([inert(column) for column in columns])
@@ -136,6 +136,7 @@ def csv_bytes(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> byte
 
 def _cell(row: Mapping[str, Any], column: str) -> str:
     value = row.get(column)
+    # A key such as a label may itself contain a point, so the whole name is tried first.
     if value is None and "." in column:
         name, _, member = column.partition(".")
         inner = row.get(name)

@@ -1,4 +1,4 @@
-"""An example of each operation: a request as it was sent, and what it was answered.
+"""Recorded examples of each operation, a request and its answer.
 
 `examples.json` is written by the test that sends them (tests/api/test_examples.py).
 """

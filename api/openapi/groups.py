@@ -1,4 +1,4 @@
-"""The groups of the API's documentation: which operations a reader finds together."""
+"""Groups of operations in the API's documentation."""
 
 from dataclasses import dataclass
 

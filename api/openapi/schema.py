@@ -1,4 +1,4 @@
-"""OpenAPI 3.1, written from the views: their scopes, parameters, documents and descriptions."""
+"""The OpenAPI 3.1 document, written from the scopes, parameters and operations of views."""
 
 import inspect
 from collections.abc import Mapping
@@ -95,7 +95,7 @@ _PROBLEM: Schema = {
 
 
 class ContractSchema(AutoSchema):
-    """Writes an operation from what its handler says about itself; others are left out."""
+    """Writes the operation that describes a handler, and omits handlers without one."""
 
     view: "ContractView"  # type: ignore[override]
 
@@ -219,7 +219,7 @@ def describe_whole(
     request: Any,  # noqa: ARG001
     public: bool,  # noqa: ARG001
 ) -> dict[str, Any]:
-    """drf-spectacular's hook: groups, the key's scheme, a response component for each problem."""
+    """Add groups, the scheme of keys and a response for each problem (a hook of drf-spectacular)."""
     result["tags"] = [{"name": group.name, "description": group.description} for group in GROUPS]
     components = result.setdefault("components", {})
     components.setdefault("schemas", {})["Problem"] = _PROBLEM

@@ -1,4 +1,4 @@
-"""The OpenAPI document as it is served: made once for each process, and asked for again by its ETag."""
+"""The served OpenAPI document, which each process writes once."""
 
 import hashlib
 import threading
@@ -11,15 +11,15 @@ from drf_spectacular.renderers import OpenApiJsonRenderer, OpenApiYamlRenderer
 from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 
-from api.operations import OpenView
 from api.throttling import AddressThrottle
+from api.views import OpenView
 
 CACHE_CONTROL = "public, max-age=300"
-_making = threading.Lock()
+_lock = threading.Lock()
 
 
 class _Yaml(OpenApiYamlRenderer):
-    """The same as `application/yaml`: some clients do not know the other media type."""
+    """The document as `application/yaml`, for clients that do not know the other media type."""
 
     media_type = "application/yaml"
 
@@ -36,7 +36,7 @@ class SchemaView(OpenView):
 
     def get(self, request: Request) -> HttpResponse:
         renderer = request.accepted_renderer
-        content, etag = _written(str(renderer.format))
+        content, etag = _write_once(str(renderer.format))
         response = HttpResponse(
             content,
             content_type=renderer.media_type,
@@ -52,13 +52,13 @@ class SchemaView(OpenView):
         return [OpenApiYamlRenderer(), _Yaml(), OpenApiJsonRenderer(), _Json()]
 
 
-def _written(media_format: str) -> tuple[bytes, str]:
-    with _making:  # whoever comes first makes it, the others wait
-        return _made(media_format)
+def _write_once(media_format: str) -> tuple[bytes, str]:
+    with _lock:  # the first request writes it, others wait
+        return _write(media_format)
 
 
 @cache
-def _made(media_format: str) -> tuple[bytes, str]:
+def _write(media_format: str) -> tuple[bytes, str]:
     renderer = {"yaml": OpenApiYamlRenderer, "json": OpenApiJsonRenderer}[media_format]()
     document = SchemaGenerator().get_schema(request=None, public=True)  # type: ignore[no-untyped-call]
     written = renderer.render(document, renderer_context={})

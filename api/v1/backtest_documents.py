@@ -16,92 +16,71 @@ from allocator_service.backtests.models import Backtest, BacktestStatus
 from allocator_service.backtests.selectors import percent
 from allocator_service.backtests.uploads import FORMATS
 from allocator_service.core.durations import parse_duration
-from api.contract.fields import (
-    DurationField,
-    IdField,
-    LabelsField,
-    PoolQuantitiesField,
-    SlugField,
-    TimestampField,
-    texts_field,
-)
+from api.contract import documents
 from api.v1.members import tier_field
 from policies import ComparisonRequest
-from policies.fields import (
-    BooleanField,
-    ChoiceField,
-    Document,
-    DocumentField,
-    IntegerField,
-    ListField,
-    NumberField,
-    ObjectField,
-    RealField,
-    StringField,
-    TextField,
-)
 
 MAX_POLICIES = 20
 
 LONGEST_NAME = 253
 
 
-class TraceFields(Document):
-    format = ChoiceField(
+class TraceFields(documents.Document):
+    format = documents.ChoiceField(
         choices=list(FORMATS),
         description="csv: our own table; sacct: what `sacct --parsable2` prints; swf: the Standard"
         " Workload Format; google: the first instant of Google's trace; alibaba: its list of pods;"
         " swim: times of submission, each with a job of the mix of H-MRF's Table 3.",
     )
-    content = StringField(description="The file: its text, or gzip in base64.")
-    encoding = ChoiceField(choices=["text", "gzip"], default="text")
-    skip_bad_lines = BooleanField(
+    content = documents.StringField(description="The file: its text, or gzip in base64.")
+    encoding = documents.ChoiceField(choices=["text", "gzip"], default="text")
+    skip_bad_lines = documents.BooleanField(
         default=False, description="Count lines that cannot be read instead of refusing the trace."
     )
-    begin = TimestampField(
+    begin = documents.TimestampField(
         required=False,
         allow_null=True,
         description="When second 0 was, where times are not seconds since 1970.",
     )
-    tenant = TextField(
+    tenant = documents.TextField(
         max_length=20,
         required=False,
         allow_null=True,
         description="Whose a job is: sacct: account, user, group, partition, qos; swf: user, group,"
         " queue, partition.",
     )
-    resources = ListField(
-        TextField(max_length=63),
+    resources = documents.ListField(
+        documents.TextField(max_length=63),
         max_items=20,
         required=False,
         allow_null=True,
         description="sacct: which count; cpu and memory by default.",
     )
-    memory = BooleanField(
+    memory = documents.BooleanField(
         required=False, allow_null=True, description="swf: memory is a second resource."
     )
-    processors_per_task = IntegerField(
+    processors_per_task = documents.IntegerField(
         minimum=1,
         maximum=10**9,
         required=False,
         allow_null=True,
         description="swf: a job is so many tasks; one by default.",
     )
-    tenants = IntegerField(
+    tenants = documents.IntegerField(
         minimum=1,
         maximum=MAX_TENANTS,
         required=False,
         allow_null=True,
         description="alibaba: how many to divide the pods among; swim: whose the jobs are in turn.",
     )
-    jobs = IntegerField(
+    jobs = documents.IntegerField(
         minimum=1,
         maximum=MAX_TASKS,
         required=False,
         allow_null=True,
         description="swim: so many of the first jobs; all by default.",
     )
-    seed = IntegerField(
+    seed = documents.IntegerField(
         minimum=0,
         maximum=MAX_SEED,
         required=False,
@@ -110,26 +89,28 @@ class TraceFields(Document):
     )
 
 
-class PeriodFields(Document):
-    from_ = TimestampField(description="Inclusive.")
-    to = TimestampField(description="Exclusive.")
+class PeriodFields(documents.Document):
+    from_ = documents.TimestampField(description="Inclusive.")
+    to = documents.TimestampField(description="Exclusive.")
 
 
-class BacktestServer(Document):
-    name = TextField(max_length=LONGEST_NAME, required=False, allow_null=True)
-    capacity = PoolQuantitiesField(description="Of each server, in the resources of the trace.")
-    count = IntegerField(minimum=1, maximum=MAX_SERVERS, default=1)
-    labels = LabelsField(default=dict)
-    contributed_by = TextField(max_length=LONGEST_NAME, required=False, allow_null=True)
+class BacktestServer(documents.Document):
+    name = documents.TextField(max_length=LONGEST_NAME, required=False, allow_null=True)
+    capacity = documents.PoolQuantitiesField(
+        description="Of each server, in the resources of the trace."
+    )
+    count = documents.IntegerField(minimum=1, maximum=MAX_SERVERS, default=1)
+    labels = documents.LabelsField(default=dict)
+    contributed_by = documents.TextField(max_length=LONGEST_NAME, required=False, allow_null=True)
 
 
-class BacktestTenant(Document):
-    name = TextField(max_length=LONGEST_NAME)
-    weight = RealField(
+class BacktestTenant(documents.Document):
+    name = documents.TextField(max_length=LONGEST_NAME)
+    weight = documents.RealField(
         "weight", code="weight.not_positive", expected="a number above 0", above=0, default=1
     )
-    best_effort = BooleanField(default=False)
-    group = TextField(
+    best_effort = documents.BooleanField(default=False)
+    group = documents.TextField(
         max_length=LONGEST_NAME,
         required=False,
         allow_null=True,
@@ -138,48 +119,54 @@ class BacktestTenant(Document):
     tier = tier_field(default=0)
 
 
-class BacktestGroup(Document):
-    name = TextField(max_length=LONGEST_NAME)
-    parent = TextField(
+class BacktestGroup(documents.Document):
+    name = documents.TextField(max_length=LONGEST_NAME)
+    parent = documents.TextField(
         max_length=LONGEST_NAME,
         required=False,
         allow_null=True,
         description="Name of another group. null: the pool itself.",
     )
-    weight = RealField(
+    weight = documents.RealField(
         "weight", code="weight.not_positive", expected="a number above 0", above=0, default=1
     )
     tier = tier_field(default=0)
 
 
-class BacktestWindow(Document):
-    kind = ChoiceField(choices=["unbounded", "sliding", "decay"])
-    length = DurationField(required=False, allow_null=True, description="Of a sliding window.")
-    half_life = DurationField(required=False, allow_null=True, description="Where it decays.")
+class BacktestWindow(documents.Document):
+    kind = documents.ChoiceField(choices=["unbounded", "sliding", "decay"])
+    length = documents.DurationField(
+        required=False, allow_null=True, description="Of a sliding window."
+    )
+    half_life = documents.DurationField(
+        required=False, allow_null=True, description="Where it decays."
+    )
 
 
-class BacktestRequest(Document):
-    name = TextField(max_length=200, blank=True, default="", description="For your own lists.")
-    trace = DocumentField(TraceFields, required=False, allow_null=True)
-    history = DocumentField(
+class BacktestRequest(documents.Document):
+    name = documents.TextField(
+        max_length=200, blank=True, default="", description="For your own lists."
+    )
+    trace = documents.DocumentField(TraceFields, required=False, allow_null=True)
+    history = documents.DocumentField(
         PeriodFields,
         required=False,
         allow_null=True,
         description="Instead of a trace: what ran in the pool, on its servers, in this period.",
     )
-    pool = SlugField(
+    pool = documents.SlugField(
         required=False,
         allow_null=True,
         description="Whose history; for a trace whose servers and price plan.",
     )
-    servers = ListField(
+    servers = documents.ListField(
         BacktestServer,
         min_items=0,
         max_items=MAX_SERVER_ROWS,
         default=list,
         description="Those of the pool by default.",
     )
-    tenants = ListField(
+    tenants = documents.ListField(
         BacktestTenant,
         min_items=0,
         max_items=MAX_TENANTS,
@@ -188,7 +175,7 @@ class BacktestRequest(Document):
         description="Their weights; a trace may then name nobody else. By default everybody weighs 1,"
         " or as members of the pool do.",
     )
-    groups = ListField(
+    groups = documents.ListField(
         BacktestGroup,
         min_items=0,
         max_items=MAX_GROUPS,
@@ -197,7 +184,7 @@ class BacktestRequest(Document):
         description="The tree that `tenants` belong to. The history of a pool has the pool's own tree"
         " unless `tenants` are named.",
     )
-    policies = ListField(
+    policies = documents.ListField(
         ComparisonRequest.policies.items,
         max_items=MAX_POLICIES,
         description="A column each, in this order; the first is what the others are compared with.",
@@ -205,28 +192,28 @@ class BacktestRequest(Document):
             ["static", "drfh", {"name": "slots", "options": {"slots_per_largest_server": 14}}]
         ],
     )
-    seeds = ListField(
-        IntegerField(minimum=0, maximum=MAX_SEED),
+    seeds = documents.ListField(
+        documents.IntegerField(minimum=0, maximum=MAX_SEED),
         max_items=MAX_CELLS,
         default=lambda: [0],
         description="Of policies that draw; the result has means and the spread.",
     )
-    resample = BooleanField(
+    resample = documents.BooleanField(
         default=False,
         description="Draw the jobs of each seed with replacement, so that every policy has a spread.",
     )
-    step = DurationField(
+    step = documents.DurationField(
         required=False,
         allow_null=True,
         description="The decision interval of long-term policies: the pool's, or PT1M.",
     )
-    window = DocumentField(
+    window = documents.DocumentField(
         BacktestWindow,
         required=False,
         allow_null=True,
         description="How far back they look: the pool's window, or unbounded.",
     )
-    price_plan = IdField(
+    price_plan = documents.IdField(
         required=False,
         allow_null=True,
         description="What use costs; the plan that the pool publishes by default.",
@@ -234,86 +221,90 @@ class BacktestRequest(Document):
 
 
 def _asked(name: str) -> Callable[[Backtest, Any], Any]:
-    """Return the source of what a backtest was asked for; null if it was not."""
+    """Return the source of a part of the request, null if it was omitted."""
     return lambda backtest, _: backtest.spec.get(name)
 
 
-class BacktestDocument(Document):
-    id = IdField()
-    name = TextField(max_length=200, blank=True)
-    status = ChoiceField(choices=BacktestStatus.values)
-    progress = IntegerField(
+class BacktestDocument(documents.Document):
+    id = documents.IdField()
+    name = documents.TextField(max_length=200, blank=True)
+    status = documents.ChoiceField(choices=BacktestStatus.values)
+    progress = documents.IntegerField(
         minimum=0,
         maximum=100,
         source=lambda backtest, _: percent(backtest),
         description="Per cent.",
     )
-    pool = SlugField(source="pool.slug", allow_null=True)
-    history = DocumentField(PeriodFields, source=_asked("history"), allow_null=True)
-    format = TextField(
+    pool = documents.SlugField(source="pool.slug", allow_null=True)
+    history = documents.DocumentField(PeriodFields, source=_asked("history"), allow_null=True)
+    format = documents.TextField(
         max_length=20,
         source=lambda backtest, _: backtest.spec.get("trace", {}).get("format"),
         allow_null=True,
         description="Of the trace.",
     )
-    policies = ListField(ObjectField(), source=_asked("policies"), max_items=MAX_POLICIES)
-    seeds = ListField(
-        IntegerField(minimum=0, maximum=MAX_SEED), source=_asked("seeds"), max_items=MAX_CELLS
+    policies = documents.ListField(
+        documents.ObjectField(), source=_asked("policies"), max_items=MAX_POLICIES
     )
-    resample = BooleanField(source=_asked("resample"))
-    simulations = IntegerField(
+    seeds = documents.ListField(
+        documents.IntegerField(minimum=0, maximum=MAX_SEED),
+        source=_asked("seeds"),
+        max_items=MAX_CELLS,
+    )
+    resample = documents.BooleanField(source=_asked("resample"))
+    simulations = documents.IntegerField(
         minimum=0,
         maximum=MAX_CELLS,
         source=lambda backtest, _: len(backtest.spec["cells"]),
         description="Policies times seeds.",
     )
-    price_plan = IdField(source="plan_id", allow_null=True)
-    input = ObjectField(
+    price_plan = documents.IdField(source="plan_id", allow_null=True)
+    input = documents.ObjectField(
         allow_null=True,
         description="What was read: `digest` (SHA-256), sizes, `left_out` by reason, `bad_lines`, and"
         " how many tasks fit on no server.",
     )
-    created_at = TimestampField()
-    finished_at = TimestampField(allow_null=True)
-    error = ObjectField(
+    created_at = documents.TimestampField()
+    finished_at = documents.TimestampField(allow_null=True)
+    error = documents.ObjectField(
         allow_null=True, description="`code`, `detail` and `errors` as of a problem."
     )
 
 
-class ResultColumnDocument(Document):
-    policy = ObjectField()
-    error = ObjectField(
+class ResultColumnDocument(documents.Document):
+    policy = documents.ObjectField()
+    error = documents.ObjectField(
         allow_null=True, description="Why this policy could not run it; the others still answer."
     )
-    seeds = ListField(IntegerField(minimum=0, maximum=MAX_SEED), min_items=0)
-    seconds = NumberField(description="What the simulations took.")
-    pool = ObjectField(
+    seeds = documents.ListField(documents.IntegerField(minimum=0, maximum=MAX_SEED), min_items=0)
+    seconds = documents.NumberField(description="What the simulations took.")
+    pool = documents.ObjectField(
         allow_null=True,
         description="Measurements of the whole pool, each with mean, deviation, least and most over"
         " the seeds; `utilisation` by resource.",
     )
-    by_job_size = ListField(ObjectField(), min_items=0, allow_null=True)
-    tenants = ListField(ObjectField(), min_items=0, allow_null=True)
-    money = ObjectField(allow_null=True)
-    curves = ObjectField(allow_null=True)
+    by_job_size = documents.ListField(documents.ObjectField(), min_items=0, allow_null=True)
+    tenants = documents.ListField(documents.ObjectField(), min_items=0, allow_null=True)
+    money = documents.ObjectField(allow_null=True)
+    curves = documents.ObjectField(allow_null=True)
 
 
-class BacktestResultsDocument(Document):
-    backtest = IdField()
-    input = ObjectField(description="With the `digest` of what every policy was given.")
-    baseline = TextField(max_length=63, allow_null=True)
-    resources = texts_field()
-    units = texts_field()
-    price_plan = IdField(allow_null=True)
-    currency = TextField(max_length=3, allow_null=True)
-    seeds = ListField(IntegerField(minimum=0, maximum=MAX_SEED))
-    resample = BooleanField()
-    definitions = ObjectField()
-    columns = ListField(ResultColumnDocument, max_items=MAX_POLICIES)
+class BacktestResultsDocument(documents.Document):
+    backtest = documents.IdField()
+    input = documents.ObjectField(description="With the `digest` of what every policy was given.")
+    baseline = documents.TextField(max_length=63, allow_null=True)
+    resources = documents.texts_field()
+    units = documents.texts_field()
+    price_plan = documents.IdField(allow_null=True)
+    currency = documents.TextField(max_length=3, allow_null=True)
+    seeds = documents.ListField(documents.IntegerField(minimum=0, maximum=MAX_SEED))
+    resample = documents.BooleanField()
+    definitions = documents.ObjectField()
+    columns = documents.ListField(ResultColumnDocument, max_items=MAX_POLICIES)
 
 
 def asked_of(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """What a body asks for, as the service takes it."""
+    """Return the request of a backtest in the form of the service."""
     trace, window, step = fields["trace"], fields["window"], fields["step"]
     return {
         "name": fields["name"],

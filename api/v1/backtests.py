@@ -23,17 +23,13 @@ from allocator_service.pools.models import Pool
 from allocator_service.pools.selectors import pool_get
 from allocator_service.tenants.models import Tenant
 from api.auth import OPERATOR_AND_TENANT
+from api.contract import documents
 from api.contract.answers import Answer, Body
-from api.contract.documents import NoFields
 from api.contract.fields import uuid_or_none
-from api.contract.operations import Operation, accepts, concludes, described, lists, shows
+from api.contract.operations import Operation, accepts, concludes, describe, lists, shows
 from api.contract.pagination import by_id
 from api.contract.parameters import PageParameters
-from api.contract.renderers import (
-    HTMLRenderer,
-    OrjsonRenderer,
-    SVGRenderer,
-)
+from api.contract.renderers import HTMLRenderer, OrjsonRenderer, SVGRenderer
 from api.pseudonyms import tenant_name
 from api.v1.backtest_documents import (
     BacktestDocument,
@@ -101,7 +97,7 @@ def _plan(plan_id: UUID, tenant: Tenant | None) -> PricePlan:
 
 
 def _names(pool: Pool, tenant: Tenant | None) -> dict[str, str] | None:
-    """By which names a tenant knows the members of a pool; None for whoever knows their own."""
+    """Return the names by which a tenant knows the members of a pool, None for their slugs."""
     if tenant is None:
         return None
     slugs = pool.memberships.values_list("tenant__slug", flat=True)
@@ -168,7 +164,7 @@ class BacktestsView(ContractView):
 
 
 class _BacktestView(ContractView):
-    """A route below a backtest: 404 unless it is one of the key's own."""
+    """A route below a backtest, which is missing to other keys."""
 
     def backtest_of(self, text: str) -> Backtest:
         return backtest_get(backtest_id=uuid_or_none(text), holder=Holder(self.caller.holder_id))
@@ -190,12 +186,12 @@ class BacktestView(_BacktestView):
 class BacktestCancelView(_BacktestView):
     scopes: ClassVar = {"POST": OPERATOR_AND_TENANT}
 
-    @described(
+    @describe(
         Operation(
             "act",
             "Cancel a backtest",
             Answer(BacktestDocument),
-            Body(NoFields),
+            Body(documents.NoFields),
             headers=("Idempotency-Replayed",),
             problems=(409, 411, 413, 415, 422),
             repeatable=True,
@@ -208,7 +204,7 @@ class BacktestCancelView(_BacktestView):
         Cancelling it again changes nothing. One that has succeeded or failed is 409
         `backtest.finished`.
         """
-        self.read(NoFields)
+        self.read(documents.NoFields)
         found = backtest_cancel(backtest=self.backtest_of(backtest), now=utc_now())
         return Response(BacktestDocument.write(found))
 

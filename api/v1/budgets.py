@@ -20,35 +20,33 @@ from allocator_service.billing.models import Budget
 from allocator_service.billing.models.watching import default_thresholds
 from allocator_service.core.clock import utc_now
 from api.auth import EVERY_SCOPE, OPERATOR
-from api.contract.fields import IdField, SlugField, TimestampField, VersionField, pool_field
-from api.contract.money import CurrencyField, DecimalField
+from api.contract import documents
 from api.contract.operations import creates, lists, retires, shows, updates
 from api.contract.pagination import by_id
 from api.contract.parameters import PageParameters
 from api.resources import PoolResource
 from api.v1.tenants import tenant_named
 from api.views import writes
-from policies.fields import Document, IntegerField, ListField, TextField
 
-THRESHOLD = IntegerField(minimum=1, maximum=HIGHEST_THRESHOLD)
+THRESHOLD = documents.IntegerField(minimum=1, maximum=HIGHEST_THRESHOLD)
 
 
-class BudgetDocument(Document):
-    id = IdField()
-    pool = pool_field()
-    tenant = SlugField(source="tenant.slug", writable=True)
-    resource = TextField(
+class BudgetDocument(documents.Document):
+    id = documents.IdField()
+    pool = documents.pool_field()
+    tenant = documents.SlugField(source="tenant.slug", writable=True)
+    resource = documents.TextField(
         max_length=63,
         allow_null=True,
         source=lambda budget, _: budget.resource or None,
         writable={"required": False, "description": "Hours of it; else money."},
     )
-    amount = DecimalField(writable={"what": "A budget", "description": "Per month."})
-    currency = CurrencyField(
+    amount = documents.DecimalField(writable={"what": "A budget", "description": "Per month."})
+    currency = documents.CurrencyField(
         allow_null=True,
         source=lambda budget, _: None if budget.resource else budget.pool.currency,
     )
-    thresholds = ListField(
+    thresholds = documents.ListField(
         THRESHOLD,
         max_items=MAX_THRESHOLDS,
         writable={
@@ -56,8 +54,8 @@ class BudgetDocument(Document):
             "description": "Per cents, at each of which one event a month is told.",
         },
     )
-    version = VersionField()
-    created_at = TimestampField()
+    version = documents.VersionField()
+    created_at = documents.TimestampField()
 
 
 BudgetRequest = BudgetDocument.writable("BudgetRequest")

@@ -11,64 +11,60 @@ from allocator_service.allocation.what_if.evaluations import compare
 from allocator_service.core.errors import DomainError
 from allocator_service.core.selecting import missing
 from api.auth import EVERY_SCOPE
-from api.contract.fields import PoolQuantitiesField, uuid_or_none
+from api.contract import documents
+from api.contract.fields import uuid_or_none
 from api.contract.operations import computes
 from api.v1.evaluations import CertificateDocument, admitted_evaluation, refuse_oversized_comparison
 from api.v1.run_documents import MAX_ROWS, AllocationDocument, PlacementDocument
 from api.v1.run_inputs import input_for, sees_whole
 from api.views import ContractView
 from policies import ComparisonRequest
-from policies.fields import (
-    Document,
-    DocumentField,
-    ListField,
-    NumberField,
-    ObjectField,
-    StringField,
-    TextField,
-)
 
 
-class ColumnPolicy(Document):
-    """As it was asked for: a name or a mode that there is not is an error of its column."""
+class ColumnPolicy(documents.Document):
+    """The policy of a column as requested. An unknown name or mode is an error of the column."""
 
-    name = StringField()
-    mode = StringField(required=False, allow_null=True)
-    options = ObjectField(required=False)
-
-
-class ColumnError(Document):
-    code = TextField(max_length=100)
-    detail = TextField(max_length=2_000)
-    pointer = TextField(max_length=1_000, blank=True)
+    name = documents.StringField()
+    mode = documents.StringField(required=False, allow_null=True)
+    options = documents.ObjectField(required=False)
 
 
-class ColumnDocument(Document):
-    policy = DocumentField(ColumnPolicy)
-    error = DocumentField(
+class ColumnError(documents.Document):
+    code = documents.TextField(max_length=100)
+    detail = documents.TextField(max_length=2_000)
+    pointer = documents.TextField(max_length=1_000, blank=True)
+
+
+class ColumnDocument(documents.Document):
+    policy = documents.DocumentField(ColumnPolicy)
+    error = documents.DocumentField(
         ColumnError,
         allow_null=True,
         description="Why this policy has no answer; the others still answer.",
     )
-    seconds = NumberField()
-    allocations = ListField(AllocationDocument, min_items=0, max_items=5_000, allow_null=True)
-    min_weighted_share = NumberField(allow_null=True)
-    mean_weighted_share = NumberField(allow_null=True)
-    jain_index = NumberField(allow_null=True)
-    utilization = PoolQuantitiesField(allow_null=True)
-    objective = NumberField(allow_null=True)
-    bound = NumberField(allow_null=True)
-    gap = NumberField(allow_null=True)
-    sharing_degree = ObjectField(allow_null=True)
-    properties = ObjectField(required=False)
-    placements = ListField(PlacementDocument, min_items=0, max_items=MAX_ROWS, required=False)
-    certificate = DocumentField(CertificateDocument, required=False, allow_null=True)
-    schedule = ObjectField(required=False, allow_null=True)
-    history = ObjectField(required=False)
+    seconds = documents.NumberField()
+    allocations = documents.ListField(
+        AllocationDocument, min_items=0, max_items=5_000, allow_null=True
+    )
+    min_weighted_share = documents.NumberField(allow_null=True)
+    mean_weighted_share = documents.NumberField(allow_null=True)
+    jain_index = documents.NumberField(allow_null=True)
+    utilization = documents.PoolQuantitiesField(allow_null=True)
+    objective = documents.NumberField(allow_null=True)
+    bound = documents.NumberField(allow_null=True)
+    gap = documents.NumberField(allow_null=True)
+    sharing_degree = documents.ObjectField(allow_null=True)
+    properties = documents.ObjectField(required=False)
+    placements = documents.ListField(
+        PlacementDocument, min_items=0, max_items=MAX_ROWS, required=False
+    )
+    certificate = documents.DocumentField(CertificateDocument, required=False, allow_null=True)
+    schedule = documents.ObjectField(required=False, allow_null=True)
+    history = documents.ObjectField(required=False)
 
 
-class ComparisonDocument(Document):
-    columns = ListField(ColumnDocument, max_items=20)
+class ComparisonDocument(documents.Document):
+    columns = documents.ListField(ColumnDocument, max_items=20)
 
 
 class ComparisonsView(ContractView):

@@ -11,34 +11,26 @@ from allocator_service.core.clock import utc_now
 from allocator_service.core.quantities import parse_quantity
 from allocator_service.core.selecting import missing
 from allocator_service.ledger.intake.corrections import entry_correct
-from allocator_service.ledger.selectors import (
-    entry_get,
-)
+from allocator_service.ledger.selectors import entry_get
 from allocator_service.pools.selectors import resources_of
 from api.auth import OPERATOR
-from api.contract.fields import (
-    PoolQuantityField,
-    uuid_or_none,
-)
+from api.contract import documents
+from api.contract.fields import uuid_or_none
 from api.contract.operations import creates
 from api.contract.pagination import make_cursor
 from api.v1.entry_documents import EntryDocument, unsealed_document
 from api.v1.ledger import FEED
 from api.views import ContractView, writes
-from policies.fields import (
-    Document,
-    TextField,
-)
 
 
-class CorrectionRequest(Document):
-    quantity = PoolQuantityField(description="The correct quantity of the entry.")
-    resource = TextField(
+class CorrectionRequest(documents.Document):
+    quantity = documents.PoolQuantityField(description="The correct quantity of the entry.")
+    resource = documents.TextField(
         max_length=63,
         required=False,
         description="Another resource of the same reported event, also one that it left out.",
     )
-    reason = TextField(max_length=2_000)
+    reason = documents.TextField(max_length=2_000)
 
 
 class CorrectionsView(ContractView):

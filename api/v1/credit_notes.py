@@ -16,8 +16,7 @@ from allocator_service.billing.credit_notes import (
 from allocator_service.billing.models import CreditNote
 from allocator_service.core.clock import utc_now
 from api.auth import EVERY_SCOPE, OPERATOR
-from api.contract.fields import IdField, SlugField, TimestampField, pool_field
-from api.contract.money import CurrencyField, MoneyField
+from api.contract import documents
 from api.contract.operations import creates, lists
 from api.contract.pagination import by_id
 from api.contract.parameters import PageParameters
@@ -25,25 +24,24 @@ from api.resources import PoolResource
 from api.v1.statement_documents import MonthField
 from api.v1.tenants import tenant_named
 from api.views import writes
-from policies.fields import Document, Given, TextField
 
 
-class CreditNoteDocument(Document):
-    id = IdField()
-    pool = pool_field()
-    tenant = SlugField(source="tenant.slug", writable=True)
+class CreditNoteDocument(documents.Document):
+    id = documents.IdField()
+    pool = documents.pool_field()
+    tenant = documents.SlugField(source="tenant.slug", writable=True)
     month = MonthField(description="Of the statement that it is on.")
-    amount = MoneyField(
+    amount = documents.MoneyField(
         description="Below 0 where it takes another one back.",
         writable={
             "what": "A credit note's amount",
             "description": "What the tenant is credited with, above 0.",
         },
     )
-    currency = CurrencyField(source=Given("pool.currency"))
-    reason = TextField(max_length=2_000, writable=True)
-    reverses = IdField(allow_null=True, source="reverses_id")
-    created_at = TimestampField()
+    currency = documents.CurrencyField(source=documents.Given("pool.currency"))
+    reason = documents.TextField(max_length=2_000, writable=True)
+    reverses = documents.IdField(allow_null=True, source="reverses_id")
+    created_at = documents.TimestampField()
 
 
 CreditNoteRequest = CreditNoteDocument.writable("CreditNoteRequest")

@@ -8,16 +8,12 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from allocator_service.allocation.models import Run
-from allocator_service.allocation.selectors import (
-    decision_at,
-    decision_now,
-    run_get,
-    slot_in_force,
-)
+from allocator_service.allocation.selectors import decision_at, decision_now, run_get, slot_in_force
 from allocator_service.core.clock import utc_now
 from allocator_service.core.errors import Missing
 from api.auth import EVERY_SCOPE, EVERY_SCOPE_AND_GROUP, EVERY_SCOPE_GROUP_AND_AGENT
-from api.contract.fields import GenerationField, SlugField, TimestampField, uuid_or_none
+from api.contract import documents
+from api.contract.fields import uuid_or_none
 from api.contract.operations import lists, shows
 from api.contract.pagination import bad_cursor, cursor_list
 from api.contract.parameters import PageParameters, Parameters
@@ -32,15 +28,14 @@ from api.v1.run_inputs import sees_whole_of
 from api.v1.runs import allocations_page, placements_page
 from api.v1.schedules import SlotInForceDocument, slot_document
 from api.views import PoolView
-from policies.fields import Document, DocumentField
 
 
-class DecisionDocument(Document):
-    pool = SlugField()
-    at = TimestampField()
-    generation = GenerationField()
-    run = DocumentField(RunDocument)
-    slot = DocumentField(
+class DecisionDocument(documents.Document):
+    pool = documents.SlugField()
+    at = documents.TimestampField()
+    generation = documents.GenerationField()
+    run = documents.DocumentField(RunDocument)
+    slot = documents.DocumentField(
         SlotInForceDocument,
         allow_null=True,
         description="The slot in force, for time-sharing policies.",
@@ -48,7 +43,9 @@ class DecisionDocument(Document):
 
 
 class DecisionParameters(Parameters):
-    at = TimestampField(required=False, description="The requested instant; now by default.")
+    at = documents.TimestampField(
+        required=False, description="The requested instant; now by default."
+    )
 
 
 class DecisionView(PoolView):
@@ -99,6 +96,7 @@ class DecisionRowsView(PoolView):
     def run(self) -> Run:
         if self.query["cursor"] is None:
             return decision_now(pool=self.pool, now=utc_now())
+        # Cursors name their run: pages stay with the decision of the first one.
         run_id = uuid_or_none(cursor_list(self.query["cursor"]).partition(":")[2])
         if run_id is None:
             raise bad_cursor()

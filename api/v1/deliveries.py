@@ -15,54 +15,53 @@ from allocator_service.webhooks.models import Delivery, DeliveryState, Webhook
 from allocator_service.webhooks.selectors import TEST_KIND, webhooks_for
 from allocator_service.webhooks.services import delivery_resend, webhook_test
 from api.auth import OPERATOR_AND_TENANT
-from api.contract.documents import NoFields
-from api.contract.fields import IdField, TimestampField, uuid_or_none
+from api.contract import documents
+from api.contract.fields import uuid_or_none
 from api.contract.operations import accepts, lists
 from api.contract.pagination import by_id
 from api.contract.parameters import PageParameters
 from api.resources import Resource
 from api.views import writes
-from policies.fields import ChoiceField, Document, DocumentField, IntegerField, ListField
 
 ERRORS = ("status", "redirect", "address", "connection", "tls", "timeout", "answer", "secret")
 
 
-class AttemptDocument(Document):
-    at = TimestampField()
-    status = IntegerField(
+class AttemptDocument(documents.Document):
+    at = documents.TimestampField()
+    status = documents.IntegerField(
         minimum=100,
         maximum=999,
         allow_null=True,
         description="HTTP status of the answer. Null without an answer.",
     )
-    error = ChoiceField(
+    error = documents.ChoiceField(
         choices=ERRORS, allow_null=True, description="Reason of the failure. Null after a success."
     )
-    milliseconds = IntegerField(minimum=0, maximum=10**9)
+    milliseconds = documents.IntegerField(minimum=0, maximum=10**9)
 
 
-class DeliveryDocument(Document):
-    id = IdField()
-    event = IdField(
+class DeliveryDocument(documents.Document):
+    id = documents.IdField()
+    event = documents.IdField(
         source="event_id",
         allow_null=True,
         description="Event id, as in the feed. Null for a test.",
     )
-    kind = ChoiceField(choices=[*EVENT_KINDS, TEST_KIND])
-    state = ChoiceField(choices=DeliveryState.values)
-    attempts = ListField(DocumentField(AttemptDocument), min_items=0)
-    due_at = TimestampField(
+    kind = documents.ChoiceField(choices=[*EVENT_KINDS, TEST_KIND])
+    state = documents.ChoiceField(choices=DeliveryState.values)
+    attempts = documents.ListField(documents.DocumentField(AttemptDocument), min_items=0)
+    due_at = documents.TimestampField(
         source=lambda found, _: found.due_at if found.state == DeliveryState.PENDING else None,
         allow_null=True,
         description="Time of the next attempt.",
     )
-    give_up_at = TimestampField(description="Time after which no attempt is made.")
-    created_at = TimestampField()
-    finished_at = TimestampField(allow_null=True)
+    give_up_at = documents.TimestampField(description="Time after which no attempt is made.")
+    created_at = documents.TimestampField()
+    finished_at = documents.TimestampField(allow_null=True)
 
 
 class DeliveryParameters(PageParameters):
-    state = ChoiceField(
+    state = documents.ChoiceField(
         choices=DeliveryState.values,
         required=False,
         description="State of the deliveries to list. Disabling a webhook makes them `cancelled`.",
@@ -104,7 +103,7 @@ class DeliveriesView(DeliveryResource):
 
 
 class ResendView(DeliveryResource):
-    @accepts(NoFields, DeliveryDocument, "Send a delivery again, with the same id")
+    @accepts(documents.NoFields, DeliveryDocument, "Send a delivery again, with the same id")
     @writes
     def post(self, request: Request, webhook: str, delivery: str) -> Response:
         """Send a delivery again, with the same id, for up to another 24 hours.
@@ -113,12 +112,12 @@ class ResendView(DeliveryResource):
         disabled webhook is rejected with 409 `webhook.disabled`.
         """
         found = self.find(delivery)
-        self.read(NoFields)
+        self.read(documents.NoFields)
         return self.answer_pending(delivery_resend(delivery=found, now=utc_now()))
 
 
 class TestWebhookView(DeliveryResource):
-    @accepts(NoFields, DeliveryDocument, "Send an event of kind `webhook.test`")
+    @accepts(documents.NoFields, DeliveryDocument, "Send an event of kind `webhook.test`")
     @writes
     def post(self, request: Request, webhook: str) -> Response:
         """Send an event of kind `webhook.test` to a webhook.
@@ -127,5 +126,5 @@ class TestWebhookView(DeliveryResource):
         webhook is rejected with 409 `webhook.disabled`.
         """
         found = self.webhook
-        self.read(NoFields)
+        self.read(documents.NoFields)
         return self.answer_pending(webhook_test(webhook=found, now=utc_now()))

@@ -10,127 +10,118 @@ from rest_framework.response import Response
 from allocator_service.core.clock import utc_now
 from allocator_service.core.quantities import Resource, decimal_text
 from allocator_service.enforcement.models import Report
-from allocator_service.enforcement.rendering.targets import (
-    CLASS_LABEL,
-    TARGETS,
-)
-from allocator_service.enforcement.selectors import (
-    enforcement_state,
-)
+from allocator_service.enforcement.rendering.targets import CLASS_LABEL, TARGETS
+from allocator_service.enforcement.selectors import enforcement_state
 from allocator_service.enforcement.services import ReportDraft, TenantReport, report_put
 from allocator_service.tenants.models import Tenant
-from api.auth import (
-    EVERY_SCOPE_AND_AGENT,
-    OPERATOR_AND_AGENT,
-)
-from api.contract.fields import (
-    MAX_GENERATION,
-    DurationField,
-    GenerationField,
-    IdField,
-    PoolQuantitiesField,
-    SlugField,
-    TimestampField,
-)
+from api.auth import EVERY_SCOPE_AND_AGENT, OPERATOR_AND_AGENT
+from api.contract import documents
+from api.contract.fields import MAX_GENERATION
 from api.contract.operations import replaces, shows
 from api.v1.reports.documents import MAX_TENANTS, AmountsField
 from api.v1.run_documents import MAX_ROWS
 from api.views import PoolView, writes
-from policies.fields import (
-    BooleanField,
-    ChoiceField,
-    Document,
-    IntegerField,
-    ListField,
-    StringField,
-    TextField,
-)
 
 MAX_PROBLEMS = 100
 
 MAX_PROBLEM_LENGTH = 500
 
 
-def problems_field() -> ListField:
-    """What could not be done, in sentences."""
-    return ListField(
-        TextField(max_length=MAX_PROBLEM_LENGTH), min_items=0, max_items=MAX_PROBLEMS, default=list
+def problems_field() -> documents.ListField:
+    """Describe what an agent could not do, in sentences."""
+    return documents.ListField(
+        documents.TextField(max_length=MAX_PROBLEM_LENGTH),
+        min_items=0,
+        max_items=MAX_PROBLEMS,
+        default=list,
     )
 
 
-class TenantEnforcementReportRequest(Document):
-    tenant = SlugField()
-    applied = PoolQuantitiesField(description="The limits that the scheduler has.")
-    used = PoolQuantitiesField(default=dict, description="What runs.")
-    pending_tasks = IntegerField(minimum=0, maximum=MAX_ROWS, allow_null=True, default=None)
-    running_tasks = IntegerField(minimum=0, maximum=MAX_ROWS, allow_null=True, default=None)
-    pending_reason = TextField(
+class TenantEnforcementReportRequest(documents.Document):
+    tenant = documents.SlugField()
+    applied = documents.PoolQuantitiesField(description="The limits that the scheduler has.")
+    used = documents.PoolQuantitiesField(default=dict, description="What runs.")
+    pending_tasks = documents.IntegerField(
+        minimum=0, maximum=MAX_ROWS, allow_null=True, default=None
+    )
+    running_tasks = documents.IntegerField(
+        minimum=0, maximum=MAX_ROWS, allow_null=True, default=None
+    )
+    pending_reason = documents.TextField(
         max_length=MAX_PROBLEM_LENGTH,
         blank=True,
         allow_null=True,
         default=None,
         description="The scheduler's own reason why the first pending job waits.",
     )
-    pending_demand = PoolQuantitiesField(
+    pending_demand = documents.PoolQuantitiesField(
         allow_null=True, default=None, description="Demand of the first pending job."
     )
     problems = problems_field()
 
 
-class EnforcementReportRequest(Document):
-    agent = SlugField(description="The agent's name, unique in the pool.")
-    target = ChoiceField(choices=list(TARGETS))
-    class_label = TextField(max_length=253, default=CLASS_LABEL)
-    run = IdField(allow_null=True, description="The decision that it applied; null without any.")
-    generation = GenerationField(allow_null=True, default=None)
-    interval = DurationField(description="How often it reports, such as PT15S; at most a day.")
-    reported_at = TimestampField(description="By the agent's clock.")
-    tenants = ListField(TenantEnforcementReportRequest, min_items=0, max_items=MAX_TENANTS)
+class EnforcementReportRequest(documents.Document):
+    agent = documents.SlugField(description="The agent's name, unique in the pool.")
+    target = documents.ChoiceField(choices=list(TARGETS))
+    class_label = documents.TextField(max_length=253, default=CLASS_LABEL)
+    run = documents.IdField(
+        allow_null=True, description="The decision that it applied; null without any."
+    )
+    generation = documents.GenerationField(allow_null=True, default=None)
+    interval = documents.DurationField(
+        description="How often it reports, such as PT15S; at most a day."
+    )
+    reported_at = documents.TimestampField(description="By the agent's clock.")
+    tenants = documents.ListField(
+        TenantEnforcementReportRequest, min_items=0, max_items=MAX_TENANTS
+    )
     problems = problems_field()
 
 
-class TenantEnforcementReport(Document):
-    tenant = SlugField()
+class TenantEnforcementReport(documents.Document):
+    tenant = documents.SlugField()
     applied = AmountsField()
     used = AmountsField()
-    pending_tasks = IntegerField(minimum=0, maximum=MAX_ROWS, allow_null=True)
-    running_tasks = IntegerField(minimum=0, maximum=MAX_ROWS, allow_null=True)
-    pending_reason = StringField(allow_null=True)
+    pending_tasks = documents.IntegerField(minimum=0, maximum=MAX_ROWS, allow_null=True)
+    running_tasks = documents.IntegerField(minimum=0, maximum=MAX_ROWS, allow_null=True)
+    pending_reason = documents.StringField(allow_null=True)
     pending_demand = AmountsField(allow_null=True)
-    problems = ListField(StringField(), min_items=0)
+    problems = documents.ListField(documents.StringField(), min_items=0)
 
 
 class EnforcementReport(EnforcementReportRequest):
-    """The report as it is kept: amounts are exact decimals."""
+    """The stored report, whose amounts are exact decimals."""
 
-    tenants = ListField(TenantEnforcementReport, min_items=0, max_items=MAX_TENANTS)
+    tenants = documents.ListField(TenantEnforcementReport, min_items=0, max_items=MAX_TENANTS)
 
 
 @dataclass(frozen=True)
 class _Reader:
-    """Who reads, and the resources of the decision; a tenant sees its own."""
+    """The context of an answer, the resources of the decision and the tenant that reads, if any."""
 
     resources: Sequence[Resource]
     tenant: Tenant | None
 
 
-class AgentDocument(Document):
-    agent = SlugField(source="agent.name")
-    target = ChoiceField(choices=list(TARGETS), source="agent.target")
-    run = IdField(source="agent.run_id", allow_null=True)
-    generation = GenerationField(source="agent.generation", allow_null=True)
-    reported_at = TimestampField(source="agent.reported_at")
-    received_at = TimestampField(source="agent.received_at", description="By the service's clock.")
-    interval = StringField(source=lambda state, _: f"PT{state.agent.interval_seconds}S")
-    stale = BooleanField(description="Silent for more than three intervals.")
-    behind = IntegerField(
+class AgentDocument(documents.Document):
+    agent = documents.SlugField(source="agent.name")
+    target = documents.ChoiceField(choices=list(TARGETS), source="agent.target")
+    run = documents.IdField(source="agent.run_id", allow_null=True)
+    generation = documents.GenerationField(source="agent.generation", allow_null=True)
+    reported_at = documents.TimestampField(source="agent.reported_at")
+    received_at = documents.TimestampField(
+        source="agent.received_at", description="By the service's clock."
+    )
+    interval = documents.StringField(source=lambda state, _: f"PT{state.agent.interval_seconds}S")
+    stale = documents.BooleanField(description="Silent for more than three intervals.")
+    behind = documents.IntegerField(
         minimum=-MAX_GENERATION,
         maximum=MAX_GENERATION,
         allow_null=True,
         description="By how many generations its decision is older than the one in force.",
     )
-    problems = ListField(
-        StringField(),
+    problems = documents.ListField(
+        documents.StringField(),
         # They may name other members.
         source=lambda state, reader: state.problems if reader.tenant is None else [],
         min_items=0,
@@ -145,33 +136,33 @@ class NonZeroAmountsField(AmountsField):
         return {each.name: decimal_text(amount) for each, amount in amounts if amount}
 
 
-class TenantEnforcementDocument(Document):
-    tenant = SlugField()
+class TenantEnforcementDocument(documents.Document):
+    tenant = documents.SlugField()
     decided = AmountsField()
     rendered = AmountsField(description="What the scheduler is told: decided in its whole units.")
     enforced = AmountsField(allow_null=True, description="Null where no agent reported it.")
     used = AmountsField(allow_null=True)
     drift = NonZeroAmountsField(description="enforced − rendered where that is not 0.")
-    over = BooleanField(description="More is used than was decided.")
-    pending_tasks = IntegerField(minimum=0, maximum=MAX_ROWS, allow_null=True)
-    running_tasks = IntegerField(minimum=0, maximum=MAX_ROWS, allow_null=True)
-    pending_reason = StringField(
+    over = documents.BooleanField(description="More is used than was decided.")
+    pending_tasks = documents.IntegerField(minimum=0, maximum=MAX_ROWS, allow_null=True)
+    running_tasks = documents.IntegerField(minimum=0, maximum=MAX_ROWS, allow_null=True)
+    pending_reason = documents.StringField(
         allow_null=True, description="The scheduler's own reason why the first pending job waits."
     )
-    blocked_since = TimestampField(
+    blocked_since = documents.TimestampField(
         allow_null=True,
         description="Since when its jobs wait although more was decided than it uses; null until"
         " that has lasted three intervals.",
     )
-    problems = ListField(StringField(), min_items=0)
+    problems = documents.ListField(documents.StringField(), min_items=0)
 
 
-class EnforcementDocument(Document):
-    pool = SlugField(source="pool.slug")
-    run = IdField(source="run.pk", allow_null=True, description="The decision in force.")
-    generation = GenerationField(source="run.generation", allow_null=True)
-    agents = ListField(AgentDocument, min_items=0, max_items=MAX_TENANTS)
-    tenants = ListField(
+class EnforcementDocument(documents.Document):
+    pool = documents.SlugField(source="pool.slug")
+    run = documents.IdField(source="run.pk", allow_null=True, description="The decision in force.")
+    generation = documents.GenerationField(source="run.generation", allow_null=True)
+    agents = documents.ListField(AgentDocument, min_items=0, max_items=MAX_TENANTS)
+    tenants = documents.ListField(
         TenantEnforcementDocument,
         source=lambda state, reader: [
             row
@@ -181,8 +172,8 @@ class EnforcementDocument(Document):
         min_items=0,
         max_items=MAX_TENANTS,
     )
-    stale = BooleanField(description="Any agent is silent: limits stay as they are.")
-    refused = StringField(
+    stale = documents.BooleanField(description="Any agent is silent: limits stay as they are.")
+    refused = documents.StringField(
         # It may name servers of others.
         source=lambda state, reader: state.refused if reader.tenant is None else "",
         description="Why the decision cannot be rendered for the agent; or empty.",
@@ -190,13 +181,13 @@ class EnforcementDocument(Document):
 
 
 def report_draft(fields: dict[str, Any]) -> ReportDraft:
-    """The report in a body."""
+    """Return the report in a body."""
     tenants = [TenantReport(**row) for row in fields["tenants"]]
     return ReportDraft(**{**fields, "tenants": tenants})
 
 
 def report_document(report: Report) -> dict[str, Any]:
-    """The report as it is kept."""
+    """Return the stored report."""
     agent = report.agent
     return {
         "agent": agent.name,

@@ -21,23 +21,13 @@ from allocator_service.enforcement.entitlements import (
 from allocator_service.pools.group_services import MAX_GROUPS
 from allocator_service.pools.selectors import group_missing
 from allocator_service.tenants.models import Tenant
-from api.auth import (
-    EVERY_SCOPE_GROUP_AND_AGENT,
-)
-from api.contract.fields import GenerationField, IdField, SlugField, TimestampField
+from api.auth import EVERY_SCOPE_GROUP_AND_AGENT
+from api.contract import documents
 from api.contract.operations import shows
 from api.contract.parameters import Parameters
 from api.pseudonyms import tenant_name
 from api.v1.reports.documents import MAX_TENANTS, AmountsField, amounts_document
 from api.views import PoolView
-from policies.fields import (
-    ChoiceField,
-    Document,
-    DocumentField,
-    ListField,
-    ObjectField,
-    TextField,
-)
 
 GROUP_DEFINITION = (
     "The tree is that of the decision in force. A group's amounts are the sums of all tenants below it:"
@@ -45,32 +35,34 @@ GROUP_DEFINITION = (
 )
 
 
-class LoanDocument(Document):
-    tenant = TextField(max_length=63, description="A pseudonym for the keys of other tenants.")
+class LoanDocument(documents.Document):
+    tenant = documents.TextField(
+        max_length=63, description="A pseudonym for the keys of other tenants."
+    )
     resources = AmountsField()
 
 
-class ReturnsDocument(Document):
-    when = ChoiceField(choices=WHEN)
-    at = TimestampField(allow_null=True, description="Null: at once, or in no slot.")
+class ReturnsDocument(documents.Document):
+    when = documents.ChoiceField(choices=WHEN)
+    at = documents.TimestampField(allow_null=True, description="Null: at once, or in no slot.")
 
 
-class EntitlementDocument(Document):
-    tenant = TextField(max_length=63)
+class EntitlementDocument(documents.Document):
+    tenant = documents.TextField(max_length=63)
     entitled = AmountsField()
     has = AmountsField()
     lent = AmountsField()
     borrowed = AmountsField()
     unused = AmountsField()
-    lent_to = ListField(LoanDocument, min_items=0, max_items=MAX_TENANTS)
-    borrowed_from = ListField(LoanDocument, min_items=0, max_items=MAX_TENANTS)
-    returns = DocumentField(
+    lent_to = documents.ListField(LoanDocument, min_items=0, max_items=MAX_TENANTS)
+    borrowed_from = documents.ListField(LoanDocument, min_items=0, max_items=MAX_TENANTS)
+    returns = documents.DocumentField(
         ReturnsDocument, allow_null=True, description="Null where nothing is lent."
     )
 
 
-class GroupEntitlementDocument(Document):
-    group = SlugField()
+class GroupEntitlementDocument(documents.Document):
+    group = documents.SlugField()
     entitled = AmountsField()
     has = AmountsField()
     lent = AmountsField()
@@ -79,35 +71,35 @@ class GroupEntitlementDocument(Document):
 
 
 class EntitlementsParameters(Parameters):
-    group = SlugField(
+    group = documents.SlugField(
         required=False,
         description="This group of the decision in force only: its sum and its children.",
     )
 
 
-class EntitlementsDocument(Document):
-    pool = SlugField()
-    run = IdField()
-    generation = GenerationField()
-    at = TimestampField()
-    definitions = ObjectField(description="The definition of each figure, in a sentence.")
-    group = DocumentField(
+class EntitlementsDocument(documents.Document):
+    pool = documents.SlugField()
+    run = documents.IdField()
+    generation = documents.GenerationField()
+    at = documents.TimestampField()
+    definitions = documents.ObjectField(description="The definition of each figure, in a sentence.")
+    group = documents.DocumentField(
         GroupEntitlementDocument,
         required=False,
         description="With `group` in the query: the sum of its children.",
     )
-    groups = ListField(
+    groups = documents.ListField(
         GroupEntitlementDocument,
         min_items=0,
         max_items=MAX_GROUPS,
         required=False,
         description="With `group` in the query: the groups directly below it.",
     )
-    tenants = ListField(EntitlementDocument, min_items=0, max_items=MAX_TENANTS)
+    tenants = documents.ListField(EntitlementDocument, min_items=0, max_items=MAX_TENANTS)
 
 
 def entitlements_document(found: Entitlements, *, caller: Tenant | None) -> dict[str, Any]:
-    """The entitlements as the caller may see them: a tenant its own, unless the pool is transparent."""
+    """Return the entitlements that the caller may see, of a private pool a tenant's own."""
     own = None if caller is None or found.pool.transparent else caller.slug
 
     def name(slug: str) -> str:

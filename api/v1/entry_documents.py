@@ -7,21 +7,9 @@ from allocator_service.ledger.models import Entry, Kind
 from allocator_service.pools.models import Pool
 from allocator_service.pools.selectors import contributors_of
 from allocator_service.tenants.models import Tenant
-from api.contract.fields import (
-    IdField,
-    SlugField,
-    TimestampField,
-)
-from api.contract.money import DecimalField
+from api.contract import documents
 from api.pseudonyms import tenant_name
 from api.v1.feeds import FeedParameters
-from policies.fields import (
-    ChoiceField,
-    Document,
-    IntegerField,
-    PatternField,
-    TextField,
-)
 
 MAX_SEQUENCE = 2**63 - 1
 
@@ -30,9 +18,13 @@ OF_THE_WHOLE = ("sequence", "digest")
 
 
 class EntryParameters(FeedParameters):
-    pool = SlugField(required=False, description="Entries of the pool with this slug only.")
-    tenant = SlugField(required=False, description="Entries of the tenant with this slug only.")
-    kind = ChoiceField(
+    pool = documents.SlugField(
+        required=False, description="Entries of the pool with this slug only."
+    )
+    tenant = documents.SlugField(
+        required=False, description="Entries of the tenant with this slug only."
+    )
+    kind = documents.ChoiceField(
         choices=Kind.values,
         required=False,
         description="Entries of this kind only: `usage` was used, `alone` would have been used without"
@@ -41,34 +33,36 @@ class EntryParameters(FeedParameters):
 
 
 def _unsealed(entry: Entry, context: Any) -> None:
-    """Return null: only rows of the feed have a place in the sealed order and a digest."""
+    """Return null, since only rows of the feed have a place in the sealed order and a digest."""
 
 
-class EntryDocument(Document):
-    sequence = IntegerField(minimum=1, maximum=MAX_SEQUENCE, required=False, source=_unsealed)
-    id = IdField()
-    pool = SlugField(source="pool.slug")
-    tenant = SlugField(source="tenant.slug")
-    server_owner = SlugField(
+class EntryDocument(documents.Document):
+    sequence = documents.IntegerField(
+        minimum=1, maximum=MAX_SEQUENCE, required=False, source=_unsealed
+    )
+    id = documents.IdField()
+    pool = documents.SlugField(source="pool.slug")
+    tenant = documents.SlugField(source="tenant.slug")
+    server_owner = documents.SlugField(
         source="server_owner.slug",
         allow_null=True,
         description="A tenant sees other tenants under pseudonyms.",
     )
-    workload = IdField(source="workload_id", allow_null=True)
-    resource = TextField(max_length=63)
-    unit = TextField(max_length=20, blank=True)
-    quantity = DecimalField()
-    start = TimestampField()
-    end = TimestampField()
-    amount = DecimalField(description="quantity × seconds.")
-    kind = ChoiceField(choices=Kind.values)
-    corrects = IdField(allow_null=True)
-    reason = TextField(max_length=2_000, blank=True)
-    source = TextField(max_length=200)
-    event_id = TextField(max_length=200, allow_null=True)
-    run = IdField(source="run_id", allow_null=True)
-    recorded_at = TimestampField()
-    digest = PatternField(
+    workload = documents.IdField(source="workload_id", allow_null=True)
+    resource = documents.TextField(max_length=63)
+    unit = documents.TextField(max_length=20, blank=True)
+    quantity = documents.DecimalField()
+    start = documents.TimestampField()
+    end = documents.TimestampField()
+    amount = documents.DecimalField(description="quantity × seconds.")
+    kind = documents.ChoiceField(choices=Kind.values)
+    corrects = documents.IdField(allow_null=True)
+    reason = documents.TextField(max_length=2_000, blank=True)
+    source = documents.TextField(max_length=200)
+    event_id = documents.TextField(max_length=200, allow_null=True)
+    run = documents.IdField(source="run_id", allow_null=True)
+    recorded_at = documents.TimestampField()
+    digest = documents.PatternField(
         pattern="^[0-9a-f]{64}$",
         code="digest.syntax",
         required=False,
@@ -84,7 +78,7 @@ def unsealed_document(entry: Entry) -> dict[str, Any]:
 
 
 def entry_document(row: Mapping[str, Any], *, caller: Tenant | None) -> dict[str, Any]:
-    """A row of the feed, as much of it as the caller may see."""
+    """Return a row of the feed, as much of it as the caller may see."""
     document = dict(row)
     pool = document.pop("pool_id")
     if caller is None:
@@ -97,13 +91,13 @@ def entry_document(row: Mapping[str, Any], *, caller: Tenant | None) -> dict[str
 
 
 def entry_columns(*, caller: Tenant | None) -> list[str]:
-    """The columns of the feed that the caller sees, in their order."""
+    """Return the columns of the feed that the caller sees, in their order."""
     hidden = () if caller is None else OF_THE_WHOLE
     return [name for name in EntryDocument.fields if name not in hidden]
 
 
 def owner_names(caller: Tenant | None) -> dict[tuple[int, int], str]:
-    """By which name a tenant knows who contributed servers to its pools, by pool and tenant."""
+    """Return the names by which a tenant knows contributors of servers, by pool and tenant."""
     if caller is None:
         return {}
     return {

@@ -19,24 +19,14 @@ from allocator_service.allocation.what_if.evaluations import (
 )
 from allocator_service.core.errors import Unacceptable
 from api.auth import EVERY_SCOPE, Caller
+from api.contract import documents
 from api.contract.errors import TooManyRequests
-from api.contract.fields import SchemaField
 from api.contract.operations import computes
 from api.limiter import limiter
 from api.v1.reports.documents import AmountsField
 from api.v1.run_documents import MAX_ROWS, AllocationDocument, PlacementDocument, SummaryDocument
 from api.views import ContractView
-from policies.fields import (
-    BooleanField,
-    Document,
-    DocumentField,
-    IntegerField,
-    ListField,
-    NumberField,
-    ObjectField,
-    Schema,
-    StringField,
-)
+from policies.fields import Schema
 
 _OF_CLASSES: Schema = {"type": "array", "items": {"type": "array", "items": {"type": "number"}}}
 _PRICES: Schema = {
@@ -68,51 +58,53 @@ class EvaluationRequest(policies.EvaluationRequest):
     running = policies.EvaluationRequest.running.at_most(MAX_COUNT)
 
 
-class RoundDocument(Document):
-    stage = IntegerField(minimum=0, maximum=MAX_ROWS)
-    level = NumberField()
-    bound = NumberField()
-    prices = SchemaField(schema=_PRICES)
-    proven = BooleanField(
+class RoundDocument(documents.Document):
+    stage = documents.IntegerField(minimum=0, maximum=MAX_ROWS)
+    level = documents.NumberField()
+    bound = documents.NumberField()
+    prices = documents.SchemaField(schema=_PRICES)
+    proven = documents.BooleanField(
         required=False,
         description="False where the round is left open: only its bound is proven.",
     )
-    mix_prices = SchemaField(schema=_MIX_PRICES, required=False)
+    mix_prices = documents.SchemaField(schema=_MIX_PRICES, required=False)
 
 
-class CertificateDocument(Document):
-    rounds = ListField(RoundDocument, min_items=0, max_items=MAX_ROWS)
-    frozen_in = SchemaField(schema=_INDICES)
-    divisible_prices = SchemaField(schema=_DIVISIBLE_PRICES, required=False)
+class CertificateDocument(documents.Document):
+    rounds = documents.ListField(RoundDocument, min_items=0, max_items=MAX_ROWS)
+    frozen_in = documents.SchemaField(schema=_INDICES)
+    divisible_prices = documents.SchemaField(schema=_DIVISIBLE_PRICES, required=False)
 
 
-class GroupRowDocument(Document):
-    name = StringField()
-    level = NumberField(
+class GroupRowDocument(documents.Document):
+    name = documents.StringField()
+    level = documents.NumberField(
         allow_null=True,
         description="Largest share of any resource that its tenants hold, over its weight.",
     )
     resources = AmountsField(description="Resources that the tasks of its tenants use.")
-    frozen_in = IntegerField(
+    frozen_in = documents.IntegerField(
         minimum=0, maximum=MAX_ROWS, allow_null=True,
         description="Round in which the last of its tenants was frozen; null without a certificate.",
     )  # fmt: skip
 
 
-class EvaluationDocument(Document):
-    allocations = ListField(AllocationDocument, min_items=0, max_items=5_000)
-    summary = DocumentField(SummaryDocument)
-    groups = ListField(
+class EvaluationDocument(documents.Document):
+    allocations = documents.ListField(AllocationDocument, min_items=0, max_items=5_000)
+    summary = documents.DocumentField(SummaryDocument)
+    groups = documents.ListField(
         GroupRowDocument, min_items=0, max_items=MAX_ROWS, required=False,
         description="Of a problem with groups: a row each, in order.",
     )  # fmt: skip
-    placements = ListField(PlacementDocument, min_items=0, max_items=MAX_ROWS, required=False)
-    certificate = DocumentField(CertificateDocument, required=False, allow_null=True)
-    history = ObjectField(
+    placements = documents.ListField(
+        PlacementDocument, min_items=0, max_items=MAX_ROWS, required=False
+    )
+    certificate = documents.DocumentField(CertificateDocument, required=False, allow_null=True)
+    history = documents.ObjectField(
         required=False,
         description="History after the step, for long-term policies: send it back to continue.",
     )
-    explanations = SchemaField(
+    explanations = documents.SchemaField(
         schema={
             "type": "array",
             "items": {"type": "object"},
@@ -120,10 +112,10 @@ class EvaluationDocument(Document):
         },
         required=False,
     )
-    properties = ObjectField(
+    properties = documents.ObjectField(
         required=False, description="Each with holds (true, false, null), worst and reason."
     )
-    schedule = ObjectField(required=False, allow_null=True)
+    schedule = documents.ObjectField(required=False, allow_null=True)
 
 
 _ABSENT = msgspec.Raw(b"null")
@@ -151,7 +143,7 @@ _problem, _comparison = msgspec.json.Decoder(_Problem), msgspec.json.Decoder(_Co
 def refuse_oversized_evaluation(body: bytes) -> None:
     """Refuse a long body of an evaluation for its size, without making objects of what it holds.
 
-    The strict reader, twenty times slower, has the rest: it says what is wrong with a body that
+    The strict reader, twenty times slower, reports the errors of a body that
     cannot be read here. Raises `TooLarge`.
     """
     _refuse(body, _problem.decode)
@@ -197,7 +189,7 @@ class EvaluationsView(ContractView):
         its keys, may have two evaluations running by default (429 `evaluation.too_many`).
         """
         refuse_oversized_evaluation(self.body)
-        document = self.sent()
+        document = self.body_value()
         if not isinstance(document, dict):
             raise Unacceptable("Expected an object.", code="field.type", pointer="")
         with admitted_evaluation(self.caller):

@@ -5,19 +5,18 @@ from rest_framework.response import Response
 
 from allocator_service.core.outbox import event_document, events_after
 from allocator_service.pools.selectors import pools_for
-from api.contract.fields import IdField, SlugField, TimestampField
+from api.contract import documents
 from api.contract.operations import feeds
 from api.v1.feeds import FeedView
-from policies.fields import Document, ObjectField, TextField
 
 
-class EventDocument(Document):
-    id = IdField()
-    kind = TextField(max_length=100)
-    pool = SlugField(allow_null=True)
-    tenant = SlugField(allow_null=True)
-    payload = ObjectField()
-    occurred_at = TimestampField()
+class EventDocument(documents.Document):
+    id = documents.IdField()
+    kind = documents.TextField(max_length=100)
+    pool = documents.SlugField(allow_null=True)
+    tenant = documents.SlugField(allow_null=True)
+    payload = documents.ObjectField()
+    occurred_at = documents.TimestampField()
 
 
 class EventsView(FeedView):
@@ -34,7 +33,7 @@ class EventsView(FeedView):
         days answers 410 `cursor.expired`.
         """
         tenant = self.tenant
-        return self.followed(
+        return self.answer_feed(
             lambda after, limit: events_after(
                 after,
                 tenant=None if tenant is None else tenant.slug,

@@ -17,87 +17,77 @@ from allocator_service.pools.selectors import resources_of
 from allocator_service.tenants.models import Tenant
 from allocator_service.tenants.selectors import tenant_get, tenants_for
 from api.auth import EVERY_SCOPE_AND_GROUP
-from api.contract.fields import (
-    LabelsField,
-    LimitedByField,
-    PoolQuantitiesField,
-    SlugField,
-    TimestampField,
-    is_slug,
-)
+from api.contract import documents
+from api.contract.fields import is_slug
 from api.contract.operations import shows
 from api.v1.evaluations import admitted_evaluation
 from api.v1.run_documents import MAX_ROWS
 from api.v1.runs import OneRunView
-from policies.fields import (
-    Document,
-    DocumentField,
-    IntegerField,
-    ListField,
-    NumberField,
-    ObjectField,
-    StringField,
-    TextField,
-)
 
 
-class BindingServersDocument(Document):
-    count = IntegerField(minimum=1, maximum=MAX_ROWS)
-    capacity = PoolQuantitiesField()
-    labels = LabelsField()
+class BindingServersDocument(documents.Document):
+    count = documents.IntegerField(minimum=1, maximum=MAX_ROWS)
+    capacity = documents.PoolQuantitiesField()
+    labels = documents.LabelsField()
 
 
-class BindingDocument(Document):
-    resource = TextField(max_length=63)
-    unit = TextField(max_length=20, blank=True)
-    price = NumberField(description="What one more unit would add to the least weighted share.")
-    servers = DocumentField(
+class BindingDocument(documents.Document):
+    resource = documents.TextField(max_length=63)
+    unit = documents.TextField(max_length=20, blank=True)
+    price = documents.NumberField(
+        description="What one more unit would add to the least weighted share."
+    )
+    servers = documents.DocumentField(
         BindingServersDocument, allow_null=True, description="null: the pool as one server."
     )
 
 
-class NeighboursDocument(Document):
-    above = NumberField(allow_null=True, description="The next greater weighted share of a tenant.")
-    below = NumberField(allow_null=True, description="The next smaller one.")
+class NeighboursDocument(documents.Document):
+    above = documents.NumberField(
+        allow_null=True, description="The next greater weighted share of a tenant."
+    )
+    below = documents.NumberField(allow_null=True, description="The next smaller one.")
 
 
-class CounterfactualDocument(Document):
-    words = TextField(max_length=2_000)
-    changes = ObjectField(description="As a simulation takes them.")
-    workload = TextField(max_length=253)
-    tasks_before = NumberField()
-    tasks_after = NumberField()
+class CounterfactualDocument(documents.Document):
+    words = documents.TextField(max_length=2_000)
+    changes = documents.ObjectField(description="As a simulation takes them.")
+    workload = documents.TextField(max_length=253)
+    tasks_before = documents.NumberField()
+    tasks_after = documents.NumberField()
 
 
-class ReasonDocument(Document):
-    workload = TextField(max_length=253)
-    limited_by = LimitedByField()
+class ReasonDocument(documents.Document):
+    workload = documents.TextField(max_length=253)
+    limited_by = documents.LimitedByField()
 
 
-class BlockedDocument(Document):
-    since = TimestampField()
-    pending_tasks = IntegerField(minimum=0, maximum=MAX_ROWS, allow_null=True)
-    reason = StringField(description="The scheduler's own reason; may be empty.")
+class BlockedDocument(documents.Document):
+    since = documents.TimestampField()
+    pending_tasks = documents.IntegerField(minimum=0, maximum=MAX_ROWS, allow_null=True)
+    reason = documents.StringField(description="The scheduler's own reason; may be empty.")
 
 
-class ExplanationDocument(Document):
-    tenant = SlugField()
-    groups = ListField(
-        SlugField(),
+class ExplanationDocument(documents.Document):
+    tenant = documents.SlugField()
+    groups = documents.ListField(
+        documents.SlugField(),
         min_items=0,
         max_items=MAX_DEPTH,
         description="The tenant's group in the decision, then the groups above it.",
     )
-    share = NumberField(description="The tenant's dominant share.")
-    weight = NumberField()
-    weighted_share = NumberField(allow_null=True)
-    level = NumberField(allow_null=True, description="The weighted share at which it was frozen.")
-    workloads = ListField(ReasonDocument, min_items=1, max_items=MAX_ROWS)
-    binding = ListField(BindingDocument, min_items=0, max_items=MAX_ROWS)
-    neighbours = DocumentField(NeighboursDocument)
-    counterfactuals = ListField(CounterfactualDocument, min_items=0, max_items=MAX_ROWS)
-    sentence = TextField(max_length=5_000)
-    blocked = DocumentField(
+    share = documents.NumberField(description="The tenant's dominant share.")
+    weight = documents.NumberField()
+    weighted_share = documents.NumberField(allow_null=True)
+    level = documents.NumberField(
+        allow_null=True, description="The weighted share at which it was frozen."
+    )
+    workloads = documents.ListField(ReasonDocument, min_items=1, max_items=MAX_ROWS)
+    binding = documents.ListField(BindingDocument, min_items=0, max_items=MAX_ROWS)
+    neighbours = documents.DocumentField(NeighboursDocument)
+    counterfactuals = documents.ListField(CounterfactualDocument, min_items=0, max_items=MAX_ROWS)
+    sentence = documents.TextField(max_length=5_000)
+    blocked = documents.DocumentField(
         BlockedDocument,
         allow_null=True,
         description="Jobs that wait in the scheduler although more was decided than is used; null for a"
@@ -106,7 +96,7 @@ class ExplanationDocument(Document):
 
 
 class ExplanationView(OneRunView):
-    """Why a tenant got what it got; a tenant's key asks about itself."""
+    """The explanation of a tenant's share, which a tenant key reads of itself."""
 
     scopes: ClassVar = {"GET": EVERY_SCOPE_AND_GROUP}
 

@@ -17,15 +17,13 @@ DECIMALS, INSTANTS = ("quantity", "amount"), ("start", "end", "recorded_at")
 AMOUNT_SCALE = 18
 
 
-def copied_as(file_format: str) -> str:
-    """The format of the export that a file of `file_format` is made from."""
+def copy_format(file_format: str) -> str:
+    """Return the format of the copy that a file is written from."""
     return "ndjson" if file_format == ParquetRenderer.format else file_format
 
 
-def entries_streamed(
-    export: Export, renderer: Any, columns: Sequence[str]
-) -> StreamingHttpResponse:
-    """The answer with an export in the renderer's format."""
+def stream_entries(export: Export, renderer: Any, columns: Sequence[str]) -> StreamingHttpResponse:
+    """Answer an export in the format of a renderer."""
     media_type = "; charset=".join(filter(None, (renderer.media_type, renderer.charset)))
     parquet = renderer.format == ParquetRenderer.format
     content = ParquetEntries(export.stream, columns) if parquet else export.stream
@@ -33,7 +31,7 @@ def entries_streamed(
 
 
 class ParquetEntries:
-    """The file of a stream of NDJSON; whoever serves it closes it, read or not."""
+    """The file of a stream of NDJSON, which the response closes."""
 
     def __init__(self, stream: Stream, columns: Sequence[str]) -> None:
         self._stream, self._columns = stream, columns
@@ -49,11 +47,12 @@ class ParquetEntries:
         )
 
     def close(self) -> None:
-        """Let go of the snapshot."""
+        """Release the snapshot."""
         self._stream.close()
 
     def _rows(self) -> Iterator[dict[str, Any]]:
         rest = b""
         for chunk in self._stream:
+            # Chunks of the copy end anywhere, also within a line.
             *lines, rest = (rest + chunk).split(b"\n")
             yield from map(orjson.loads, lines)

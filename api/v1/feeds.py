@@ -1,4 +1,4 @@
-"""Feeds: lists that clients follow without end; each follower gets each row exactly once."""
+"""Feeds, lists that clients follow without end and exactly once."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
@@ -7,33 +7,33 @@ from uuid import UUID
 from rest_framework.response import Response
 
 from api.auth import EVERY_SCOPE
+from api.contract import documents
 from api.contract.fields import uuid_or_none
 from api.contract.pagination import Page, bad_cursor, cursor_position, make_cursor
 from api.contract.parameters import DEFAULT_LIMIT, MAX_LIMIT, Parameters
 from api.views import ContractView
-from policies.fields import IntegerField, TextField
 
 
 class FeedParameters(Parameters):
-    """Of a feed: the row after which it continues."""
+    """The parameters of a feed, its cursor and page size."""
 
-    after = TextField(
+    after = documents.TextField(
         max_length=500, required=False, description="The `next_cursor` of the last page."
     )
-    limit = IntegerField(
+    limit = documents.IntegerField(
         minimum=1, maximum=MAX_LIMIT, default=DEFAULT_LIMIT, description="Rows of a page."
     )
 
 
 class FeedView(ContractView):
-    """A list in its final order: `next_cursor` is there on an empty page too, and stays valid."""
+    """A list in its final order, with `next_cursor` on every page, even an empty one."""
 
     scopes: ClassVar = {"GET": EVERY_SCOPE}
     parameters = FeedParameters
     cursor_parameter = "after"
     feed: ClassVar[str]
 
-    def followed(
+    def answer_feed(
         self,
         rows_after: Callable[[UUID | None, int], Sequence[Any]],
         row_id: Callable[[Any], object],

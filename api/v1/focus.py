@@ -17,7 +17,7 @@ TOO_LARGE = Decimal(10) ** (PRECISION - LINE_SCALE)
 
 
 def focus_content(rows: Iterable[Mapping[str, Any]], *, file_format: str) -> Iterator[bytes]:
-    """The rows as `csv`, `ndjson` or `parquet`."""
+    """Return the rows as `csv`, `ndjson` or `parquet`."""
     if file_format == "parquet":
         return parquet_stream(rows, columns=COLUMNS, decimals=DECIMALS, instants=INSTANTS)
     return _csv(rows) if file_format == "csv" else (json_bytes(row) + b"\n" for row in rows)
@@ -31,7 +31,7 @@ def _csv(rows: Iterable[Mapping[str, Any]]) -> Iterator[bytes]:
 
 
 def lines_parquet(lines: Iterable[Mapping[str, Any]]) -> bytes:
-    """The lines of a statement as a Parquet file; several entries are joined by spaces."""
+    """Return the lines of a statement as a Parquet file, in which spaces separate several entries."""
     none = dict.fromkeys(LINE_COLUMNS)  # statements of earlier releases lack some columns
     rows = [
         {**none, **line, "entries": " ".join(line.get("entries", ())) or None} for line in lines

@@ -18,11 +18,7 @@ from api.contract.fields import is_slug
 from api.contract.operations import lists, states
 from api.contract.pagination import page_of_sorted
 from api.contract.parameters import PageParameters
-from api.contract.renderers import (
-    HTMLRenderer,
-    OrjsonRenderer,
-    ParquetRenderer,
-)
+from api.contract.renderers import HTMLRenderer, OrjsonRenderer, ParquetRenderer
 from api.v1.statement_documents import (
     GroupMonthDocument,
     GroupStatementDocument,

@@ -29,16 +29,10 @@ from api.auth import (
     OPERATOR,
     OPERATOR_AND_GROUP,
 )
+from api.contract import documents
 from api.contract.bulk import Items
 from api.contract.conditional import expected_version
-from api.contract.fields import (
-    SlugField,
-    TimestampField,
-    VersionField,
-    WeightField,
-    is_slug,
-    pool_field,
-)
+from api.contract.fields import is_slug
 from api.contract.operations import creates, lists, retires, shows, updates
 from api.contract.pagination import by_slug, page_of_fixed
 from api.contract.parameters import PageParameters
@@ -47,23 +41,22 @@ from api.resources import PoolResource
 from api.v1.limits import LimitsField, limits_read
 from api.v1.members import member_weight, tier_field
 from api.views import writes
-from policies.fields import Document, TextField
 
 
-class GroupTermsDocument(Document):
-    group = SlugField(source="group.slug")
+class GroupTermsDocument(documents.Document):
+    group = documents.SlugField(source="group.slug")
     parent = GroupNameField(source="parent.slug", allow_null=True)
-    weight = WeightField()
+    weight = documents.WeightField()
     tier = tier_field()
     limit = LimitsField()
-    start = TimestampField()
-    end = TimestampField(allow_null=True, description="null: in force.")
+    start = documents.TimestampField()
+    end = documents.TimestampField(allow_null=True, description="null: in force.")
 
 
-class GroupDocument(Document):
-    pool = pool_field()
-    slug = SlugField(source="group.slug", writable=True)
-    name = TextField(max_length=200, source="group.name", writable=True)
+class GroupDocument(documents.Document):
+    pool = documents.pool_field()
+    slug = documents.SlugField(source="group.slug", writable=True)
+    name = documents.TextField(max_length=200, source="group.name", writable=True)
     parent = GroupNameField(
         source="parent.slug",
         allow_null=True,
@@ -72,31 +65,33 @@ class GroupDocument(Document):
             "description": "Slug of the group that it belongs to. null: the pool itself.",
         },
     )
-    weight = WeightField(writable={"default": Decimal(1)})
+    weight = documents.WeightField(writable={"default": Decimal(1)})
     tier = tier_field(writable={"default": 0})
     limit = LimitsField()
-    terms_since = TimestampField(
+    terms_since = documents.TimestampField(
         source="start", description="Start of the present parent, weight, tier and limits."
     )
-    version = VersionField(source="group.version")
-    created_at = TimestampField(source="group.created_at")
+    version = documents.VersionField(source="group.version")
+    created_at = documents.TimestampField(source="group.created_at")
 
 
 GroupRequest = GroupDocument.writable("GroupRequest")
 
 
 class GroupParameters(PageParameters):
-    parent = SlugField(required=False, description="Only groups directly below this group.")
+    parent = documents.SlugField(
+        required=False, description="Only groups directly below this group."
+    )
 
 
 class GroupResource(PoolResource):
-    document: ClassVar[type[Document]] = GroupDocument
+    document: ClassVar[type[documents.Document]] = GroupDocument
     change = GroupRequest
     fixed = ("slug",)
     lookup = "group__slug"
     not_found = "group.not_found"
     ordering = by_slug("groups", "group__slug")
-    decided = True
+    makes_generation = True
 
     def queryset(self) -> QuerySet[GroupTerms]:
         if self.subtree is not None:
@@ -206,7 +201,7 @@ class GroupView(GroupResource):
         if self.subtree is not None:
             self.subtree.refuse_own(present.group)
         version = expected_version(request, actual=present.group.version)
-        fields = self.patched(GroupRequest, self.current(present), fixed=["slug"])
+        fields = self.read_patch(GroupRequest, self.current(present), fixed=["slug"])
         if self.subtree is not None:
             parent = present.parent.slug if present.parent else None
             self.subtree.refuse_other_changes(

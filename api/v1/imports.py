@@ -13,27 +13,11 @@ from allocator_service.imports.reading import MAX_ROWS
 from allocator_service.imports.rows import ImportChoice, ImportReport, Outcome, Owner, RowReport
 from allocator_service.pools.selectors import resources_of
 from api.auth import OPERATOR, OPERATOR_AND_AGENT
+from api.contract import documents
 from api.contract.answers import Answer, Body
-from api.contract.fields import (
-    GenerationField,
-    SlugField,
-    TimestampField,
-    texts_field,
-)
-from api.contract.operations import H, Operation, described
+from api.contract.operations import H, Operation, describe
 from api.views import PoolView, writes
-from policies.fields import (
-    BooleanField,
-    ChoiceField,
-    Document,
-    DocumentField,
-    Field,
-    Given,
-    IntegerField,
-    ListField,
-    Schema,
-    TextField,
-)
+from policies.fields import Field, Schema
 
 ITEMS_FROM_0 = "The item of the JSON list, from 0."
 
@@ -41,7 +25,7 @@ LINES_FROM_1 = "The line of the CSV, from 1."
 
 
 class ContentField(Field):
-    """A file's content: its text, or the object that its JSON is."""
+    """The content of a file, as text or as a JSON object."""
 
     type_name = "a text or an object"
 
@@ -54,23 +38,27 @@ class ContentField(Field):
         return {"oneOf": [{"type": "string"}, {"type": "object", "additionalProperties": True}]}
 
 
-class ImportRequest(Document):
-    """What the imports of every kind are asked with; subclasses say whose the rows are."""
+class ImportRequest(documents.Document):
+    """The fields of imports of every kind. Subclasses add the owner of the rows."""
 
     content = ContentField()
-    dry_run = BooleanField(default=False, description="Report every row and write nothing.")
-    skip_refused = BooleanField(
+    dry_run = documents.BooleanField(
+        default=False, description="Report every row and write nothing."
+    )
+    skip_refused = documents.BooleanField(
         default=False, description="Write the other rows when some are refused, instead of none."
     )
-    register_tenants = BooleanField(default=False, description="Register unknown tenants.")
+    register_tenants = documents.BooleanField(
+        default=False, description="Register unknown tenants."
+    )
 
 
 class NodeImportRequest(ImportRequest):
-    format = ChoiceField(choices=NODES.formats, default="csv")
-    contributed_by = SlugField(
+    format = documents.ChoiceField(choices=NODES.formats, default="csv")
+    contributed_by = documents.SlugField(
         required=False, allow_null=True, description="The tenant of nodes that name none."
     )
-    owner_label = TextField(
+    owner_label = documents.TextField(
         max_length=253,
         required=False,
         allow_null=True,
@@ -79,11 +67,11 @@ class NodeImportRequest(ImportRequest):
 
 
 class WorkloadImportRequest(ImportRequest):
-    format = ChoiceField(choices=WORKLOADS.formats, default="csv")
-    tenant = SlugField(
+    format = documents.ChoiceField(choices=WORKLOADS.formats, default="csv")
+    tenant = documents.SlugField(
         required=False, allow_null=True, description="The tenant of rows that name none."
     )
-    tenant_label = TextField(
+    tenant_label = documents.TextField(
         max_length=253,
         required=False,
         allow_null=True,
@@ -92,27 +80,27 @@ class WorkloadImportRequest(ImportRequest):
 
 
 class UsageImportRequest(WorkloadImportRequest):
-    format = ChoiceField(choices=USAGE.formats, default="csv")
-    source = TextField(
+    format = documents.ChoiceField(choices=USAGE.formats, default="csv")
+    source = documents.TextField(
         max_length=100,
         required=False,
         allow_null=True,
         description="By default the name of the format.",
     )
-    tenant_label = TextField(
+    tenant_label = documents.TextField(
         max_length=253,
         required=False,
         allow_null=True,
         description="The label, column (sacct) or field (swf) that names the tenant.",
     )
-    begin = TimestampField(
+    begin = documents.TimestampField(
         required=False, allow_null=True, description="swf: when the trace begins."
     )
 
 
 class GroupImportRequest(ImportRequest):
-    format = ChoiceField(choices=TREE.formats, default="csv")
-    tenant_label = TextField(
+    format = documents.ChoiceField(choices=TREE.formats, default="csv")
+    tenant_label = documents.TextField(
         max_length=253,
         required=False,
         allow_null=True,
@@ -120,10 +108,10 @@ class GroupImportRequest(ImportRequest):
     )
 
 
-class FindingDocument(Document):
-    pointer = TextField(max_length=2000, blank=True)
-    code = TextField(max_length=100)
-    detail = TextField(max_length=2000)
+class FindingDocument(documents.Document):
+    pointer = documents.TextField(max_length=2000, blank=True)
+    code = documents.TextField(max_length=100)
+    detail = documents.TextField(max_length=2000)
 
 
 def _number_of(kind: str) -> Callable[[RowReport, Any], int | None]:
@@ -131,49 +119,55 @@ def _number_of(kind: str) -> Callable[[RowReport, Any], int | None]:
     return lambda row, _: row.place.number if row.place.kind == kind else None
 
 
-class ImportedRowDocument(Document):
-    line = IntegerField(
+class ImportedRowDocument(documents.Document):
+    line = documents.IntegerField(
         minimum=1,
         maximum=10**9,
         source=_number_of("line"),
         allow_null=True,
         description=LINES_FROM_1,
     )
-    item = IntegerField(
+    item = documents.IntegerField(
         minimum=0,
         maximum=10**9,
         source=_number_of("item"),
         allow_null=True,
         description=ITEMS_FROM_0,
     )
-    name = TextField(max_length=253, blank=True)
-    owner = SlugField(allow_null=True)
-    outcome = ChoiceField(choices=[outcome.value for outcome in Outcome], source="outcome.value")
-    detail = TextField(max_length=2000, blank=True)
-    errors = ListField(FindingDocument, min_items=0, max_items=100)
+    name = documents.TextField(max_length=253, blank=True)
+    owner = documents.SlugField(allow_null=True)
+    outcome = documents.ChoiceField(
+        choices=[outcome.value for outcome in Outcome], source="outcome.value"
+    )
+    detail = documents.TextField(max_length=2000, blank=True)
+    errors = documents.ListField(FindingDocument, min_items=0, max_items=100)
 
 
-class CountsDocument(Document):
-    added = IntegerField(minimum=0, maximum=MAX_ROWS)
-    changed = IntegerField(minimum=0, maximum=MAX_ROWS)
-    unchanged = IntegerField(minimum=0, maximum=MAX_ROWS)
-    refused = IntegerField(minimum=0, maximum=MAX_ROWS)
-    skipped = IntegerField(minimum=0, maximum=MAX_ROWS)
+class CountsDocument(documents.Document):
+    added = documents.IntegerField(minimum=0, maximum=MAX_ROWS)
+    changed = documents.IntegerField(minimum=0, maximum=MAX_ROWS)
+    unchanged = documents.IntegerField(minimum=0, maximum=MAX_ROWS)
+    refused = documents.IntegerField(minimum=0, maximum=MAX_ROWS)
+    skipped = documents.IntegerField(minimum=0, maximum=MAX_ROWS)
 
 
-class ImportDocument(Document):
-    dry_run = BooleanField(source=Given("dry_run"))
-    written = BooleanField(description="Whether anything changed.")
-    generation = GenerationField()
-    counts = DocumentField(CountsDocument)
-    ignored = texts_field(description="Resources of the file that the pool does not count.")
-    registered = texts_field(description="Tenants that were, or in a dry run would be, registered.")
-    rows = ListField(ImportedRowDocument, min_items=0, max_items=MAX_ROWS)
+class ImportDocument(documents.Document):
+    dry_run = documents.BooleanField(source=documents.Given("dry_run"))
+    written = documents.BooleanField(description="Whether anything changed.")
+    generation = documents.GenerationField()
+    counts = documents.DocumentField(CountsDocument)
+    ignored = documents.texts_field(
+        description="Resources of the file that the pool does not count."
+    )
+    registered = documents.texts_field(
+        description="Tenants that were, or in a dry run would be, registered."
+    )
+    rows = documents.ListField(ImportedRowDocument, min_items=0, max_items=MAX_ROWS)
 
 
-def imports(request: type[Document], summary: str) -> Callable[[H], H]:
+def imports(request: type[documents.Document], summary: str) -> Callable[[H], H]:
     """POST of a file, which answers what became of every row."""
-    return described(
+    return describe(
         Operation(
             "create",
             summary,
@@ -193,8 +187,8 @@ class ImportsView(PoolView):
     large = True
     kind: ClassVar[ImportKind]
 
-    def imported(self, request: type[Document]) -> Response:
-        """The report; raises `Unacceptable` when refused rows kept all others from being written."""
+    def imported(self, request: type[documents.Document]) -> Response:
+        """Return the report. Raises `Unacceptable` if refused rows prevented the import."""
         fields = self.read(request)
         kind, content, file_format = self.kind, fields.pop("content"), fields.pop("format")
         owner = _owner(fields, kind.slug, kind.label)
@@ -289,7 +283,7 @@ class UsageImportsView(ImportsView):
 
 
 def _owner(fields: dict[str, Any], slug: str | None, label: str) -> Owner:
-    """Whose the rows are, taken out of the fields."""
+    """Remove the owner of the rows from the fields, and return it."""
     owner = Owner(None if slug is None else fields.pop(slug), fields.pop(label))
     if owner.slug is not None and owner.label is not None:
         raise Unacceptable(

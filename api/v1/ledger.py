@@ -10,18 +10,10 @@ from rest_framework.response import Response
 from allocator_service.ledger.exporting import entries_export
 from allocator_service.ledger.intake.chain import FORMAT_WITH_DOCUMENTS
 from allocator_service.ledger.intake.sealing import SEALED_AT_ONCE
-from allocator_service.ledger.selectors import (
-    blocks_after,
-    entries_after,
-    position_of,
-)
+from allocator_service.ledger.selectors import blocks_after, entries_after, position_of
 from allocator_service.tenants.models import Tenant
 from api.auth import EVERY_SCOPE, OPERATOR_AND_BILLING
-from api.contract.fields import (
-    IdField,
-    SlugField,
-    TimestampField,
-)
+from api.contract import documents
 from api.contract.operations import exports, feeds, lists
 from api.contract.pagination import Page, bad_cursor, make_cursor
 from api.contract.parameters import DEFAULT_LIMIT, MAX_LIMIT, Parameters
@@ -33,22 +25,15 @@ from api.v1.entry_documents import (
     entry_document,
     owner_names,
 )
-from api.v1.exports import copied_as, entries_streamed
+from api.v1.exports import copy_format, stream_entries
 from api.v1.feeds import FeedView, row_in
 from api.views import ContractView
-from policies.fields import (
-    Document,
-    IntegerField,
-    ListField,
-    PatternField,
-    TextField,
-)
 
 
 class ExportParameters(Parameters):
-    """Which entries; all of them that are sealed."""
+    """The filters of an export of sealed entries."""
 
-    after = TextField(
+    after = documents.TextField(
         max_length=500, required=False, description="Begin after this cursor of the feed."
     )
     pool = EntryParameters.fields["pool"]
@@ -57,60 +42,60 @@ class ExportParameters(Parameters):
 
 
 class BlockParameters(Parameters):
-    """Of a pool's chain: the number after which it continues."""
+    """The parameters of a pool's chain, with the number to continue from."""
 
-    pool = SlugField(description="Slug of the pool whose chain it is, retired or not.")
-    after = IntegerField(
+    pool = documents.SlugField(description="Slug of the pool whose chain it is, retired or not.")
+    after = documents.IntegerField(
         minimum=0,
         maximum=MAX_SEQUENCE,
         default=0,
         description="Number of the last block that was read.",
     )
-    limit = IntegerField(
+    limit = documents.IntegerField(
         minimum=1, maximum=MAX_LIMIT, default=DEFAULT_LIMIT, description="Blocks of a page."
     )
 
 
-class ChainedDecisionDocument(Document):
-    """A decision's line in its block: the digests are those of `GET /runs/{run}/proof/`."""
+class ChainedDecisionDocument(documents.Document):
+    """The line of a decision in its block, with the digests of `GET /runs/{run}/proof/`."""
 
-    run = IdField()
-    pool = SlugField()
-    generation = IntegerField(minimum=0, maximum=MAX_SEQUENCE)
-    effective_from = TimestampField()
-    input = PatternField(pattern="^[0-9a-f]{64}$", code="digest.syntax")
-    answer = PatternField(pattern="^[0-9a-f]{64}$", code="digest.syntax")
-
-
-class ChainedDigestDocument(Document):
-    """A document's line in its block: what it is, and the digest of its stored bytes."""
-
-    document = TextField(max_length=20)
-    pool = SlugField()
-    name = TextField(max_length=200)
-    sha256 = PatternField(pattern="^[0-9a-f]{64}$", code="digest.syntax")
+    run = documents.IdField()
+    pool = documents.SlugField()
+    generation = documents.IntegerField(minimum=0, maximum=MAX_SEQUENCE)
+    effective_from = documents.TimestampField()
+    input = documents.PatternField(pattern="^[0-9a-f]{64}$", code="digest.syntax")
+    answer = documents.PatternField(pattern="^[0-9a-f]{64}$", code="digest.syntax")
 
 
-class BlockDocument(Document):
-    pool = SlugField()
-    number = IntegerField(minimum=1, maximum=MAX_SEQUENCE)
-    format = IntegerField(
+class ChainedDigestDocument(documents.Document):
+    """The line of a document in its block, with the digest of its stored bytes."""
+
+    document = documents.TextField(max_length=20)
+    pool = documents.SlugField()
+    name = documents.TextField(max_length=200)
+    sha256 = documents.PatternField(pattern="^[0-9a-f]{64}$", code="digest.syntax")
+
+
+class BlockDocument(documents.Document):
+    pool = documents.SlugField()
+    number = documents.IntegerField(minimum=1, maximum=MAX_SEQUENCE)
+    format = documents.IntegerField(
         minimum=1,
         maximum=FORMAT_WITH_DOCUMENTS,
         description="1: sealed before digests were of exported lines; 3: holds digests of documents.",
     )
-    first_sequence = IntegerField(minimum=1, maximum=MAX_SEQUENCE, allow_null=True)
-    last_sequence = IntegerField(minimum=1, maximum=MAX_SEQUENCE, allow_null=True)
-    entries = IntegerField(minimum=0, maximum=MAX_SEQUENCE)
-    decisions = ListField(ChainedDecisionDocument, min_items=0, max_items=SEALED_AT_ONCE)
-    digests = ListField(
+    first_sequence = documents.IntegerField(minimum=1, maximum=MAX_SEQUENCE, allow_null=True)
+    last_sequence = documents.IntegerField(minimum=1, maximum=MAX_SEQUENCE, allow_null=True)
+    entries = documents.IntegerField(minimum=0, maximum=MAX_SEQUENCE)
+    decisions = documents.ListField(ChainedDecisionDocument, min_items=0, max_items=SEALED_AT_ONCE)
+    digests = documents.ListField(
         ChainedDigestDocument,
         min_items=0,
         max_items=SEALED_AT_ONCE,
         description="Digests of statements, months, manifests, price plans and audit records.",
     )
-    digest = PatternField(pattern="^[0-9a-f]{64}$", code="digest.syntax")
-    sealed_at = TimestampField()
+    digest = documents.PatternField(pattern="^[0-9a-f]{64}$", code="digest.syntax")
+    sealed_at = documents.TimestampField()
 
 
 FEED = "ledger"
@@ -132,7 +117,7 @@ class EntriesView(FeedView):
         tenant key sees its own entries only, without `sequence` and `digest`, and other tenants in
         `server_owner` under pseudonyms.
         """
-        return self.followed(
+        return self.answer_feed(
             lambda after, limit: entries_after(
                 _position(after, self.tenant),
                 caller=self.tenant,
@@ -146,7 +131,7 @@ class EntriesView(FeedView):
 
 
 def _position(entry: UUID | None, caller: Tenant | None) -> int:
-    """The entry's place in the sealed order; 0 is before the first."""
+    """Return the place of an entry in the sealed order, 0 before the first."""
     position = 0 if entry is None else position_of(entry, caller=caller)
     if position is None:
         raise bad_cursor()
@@ -173,7 +158,7 @@ class ExportView(ContractView):
         renderer = self.request.accepted_renderer
         export = entries_export(
             _position(None if after is None else row_in(FEED, after), self.tenant),
-            file_format=copied_as(renderer.format),
+            file_format=copy_format(renderer.format),
             columns=entry_columns(caller=self.tenant),
             caller=self.tenant,
             owners=owner_names(self.tenant),
@@ -181,7 +166,7 @@ class ExportView(ContractView):
             tenant=self.query["tenant"],
             kind=self.query["kind"],
         )
-        response = entries_streamed(export, renderer, entry_columns(caller=self.tenant))
+        response = stream_entries(export, renderer, entry_columns(caller=self.tenant))
         cursor = after if export.last is None else make_cursor(FEED, str(export.last))
         if cursor is not None:
             response["X-Next-Cursor"] = cursor

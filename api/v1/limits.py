@@ -6,12 +6,12 @@ from typing import Any
 from allocator_service.core.errors import Unreadable
 from allocator_service.core.quantities import Resource, json_number, vector_from
 from allocator_service.pools.limits import MAX_LIMITS, Limit, limits_from
-from api.contract.fields import PoolQuantitiesField, SelectorField, TimestampField
+from api.contract import documents
 from api.contract.parsers import json_document
-from policies.fields import Document, ListField, mistake
+from policies.fields import mistake
 
 
-class AmountField(PoolQuantitiesField):
+class AmountField(documents.PoolQuantitiesField):
     """Amounts of a limit, by resource."""
 
     def write(self, value: Any, context: Any) -> dict[str, Any]:
@@ -21,21 +21,21 @@ class AmountField(PoolQuantitiesField):
         return dict(value)
 
 
-class LimitDocument(Document):
-    where = SelectorField(
+class LimitDocument(documents.Document):
+    where = documents.SelectorField(
         writable={"default": dict, "description": "Servers that it is for; {}: all servers."}
     )
     amount = AmountField(
         description="Greatest amount of each resource. Resources that are not named have no limit.",
         writable=True,
     )
-    from_ = TimestampField(
+    from_ = documents.TimestampField(
         source="start",
         allow_null=True,
         description="First instant of the limit; null: since it was set.",
         writable={"required": False},
     )
-    to = TimestampField(
+    to = documents.TimestampField(
         source="end",
         allow_null=True,
         description="End of the limit, exclusive; null: none.",
@@ -43,7 +43,7 @@ class LimitDocument(Document):
     )
 
 
-class LimitsField(ListField):
+class LimitsField(documents.ListField):
     """Limits as a node keeps them."""
 
     def __init__(self) -> None:

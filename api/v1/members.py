@@ -25,15 +25,9 @@ from api.auth import (
     OPERATOR,
     OPERATOR_AND_GROUP,
 )
+from api.contract import documents
 from api.contract.conditional import expected_version
-from api.contract.fields import (
-    SlugField,
-    TimestampField,
-    VersionField,
-    WeightField,
-    pool_field,
-    slug_or_none,
-)
+from api.contract.fields import slug_or_none
 from api.contract.operations import lists, puts, retires, shows
 from api.contract.pagination import Page, bad_cursor, by_slug, cursor_position, make_cursor
 from api.contract.parameters import PageParameters
@@ -41,14 +35,13 @@ from api.pseudonyms import GroupNameField, TenantNameField, group_name, tenant_n
 from api.resources import PoolResource
 from api.v1.limits import LimitsField, limits_read
 from api.views import writes
-from policies.fields import BooleanField, Document, IntegerField
 
 ROSTER = "roster"
 
 
-def tier_field(**options: Any) -> IntegerField:
+def tier_field(**options: Any) -> documents.IntegerField:
     """Describe the order among siblings."""
-    return IntegerField(
+    return documents.IntegerField(
         minimum=-LARGEST_TIER,
         maximum=LARGEST_TIER,
         code="tier.out_of_range",
@@ -58,11 +51,11 @@ def tier_field(**options: Any) -> IntegerField:
     )
 
 
-class MemberDocument(Document):
-    pool = pool_field()
+class MemberDocument(documents.Document):
+    pool = documents.pool_field()
     tenant = TenantNameField(source="membership.tenant.slug")
-    weight = WeightField(writable={"default": Decimal(1)})
-    best_effort = BooleanField(writable={"default": False})
+    weight = documents.WeightField(writable={"default": Decimal(1)})
+    best_effort = documents.BooleanField(writable={"default": False})
     group = GroupNameField(
         source="group.slug",
         allow_null=True,
@@ -73,18 +66,20 @@ class MemberDocument(Document):
     )
     tier = tier_field(writable={"default": 0})
     limit = LimitsField()
-    weight_since = TimestampField(
+    weight_since = documents.TimestampField(
         source="start", description="Start of the present terms: weight, group, tier and limits."
     )
-    admitted_at = TimestampField(source="membership.admitted_at")
-    version = VersionField(source="membership.version")
+    admitted_at = documents.TimestampField(source="membership.admitted_at")
+    version = documents.VersionField(source="membership.version")
 
 
 MemberRequest = MemberDocument.writable("MemberRequest")
 
 
 class MemberParameters(PageParameters):
-    group = SlugField(required=False, description="Only members of the group of this slug.")
+    group = documents.SlugField(
+        required=False, description="Only members of the group of this slug."
+    )
 
 
 class MemberResource(PoolResource):
@@ -92,7 +87,7 @@ class MemberResource(PoolResource):
     lookup = "membership__tenant__slug"
     not_found = "member.not_found"
     ordering = by_slug("members", "membership__tenant__slug")
-    decided = True
+    makes_generation = True
 
     def queryset(self) -> QuerySet[MembershipTerms]:
         if self.subtree is not None:

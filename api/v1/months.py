@@ -1,4 +1,4 @@
-"""Months of a pool: their accounts, verification and exports."""
+"""Months of a pool, their accounts, verification and exports."""
 
 from collections.abc import Iterator
 from typing import Any, ClassVar
@@ -22,26 +22,18 @@ from allocator_service.core.clock import utc_now
 from allocator_service.core.snapshots import one_snapshot
 from allocator_service.ledger.exporting import entries_export
 from api.auth import EVERY_SCOPE
-from api.contract.documents import NoFields
-from api.contract.operations import (
-    computes,
-    exports,
-    shows,
-)
+from api.contract import documents
+from api.contract.operations import computes, exports, shows
 from api.v1.entry_documents import entry_columns, owner_names
-from api.v1.exports import copied_as, entries_streamed
+from api.v1.exports import copy_format, stream_entries
 from api.v1.focus import focus_content
 from api.v1.run_documents import VerificationDocument
-from api.v1.statement_documents import (
-    ManifestDocument,
-    MonthDocument,
-    statement_shown,
-)
+from api.v1.statement_documents import ManifestDocument, MonthDocument, statement_shown
 from api.views import PoolView
 
 
 class _MonthView(PoolView):
-    """A route of a pool's month, which is absent for tenants: it tells of all of them."""
+    """A route of a pool's month, which concerns all tenants and is missing to each of them."""
 
     retired = True
     scopes: ClassVar = {"GET": EVERY_SCOPE}
@@ -93,7 +85,7 @@ class ManifestView(_MonthView):
 class MonthVerifyView(_MonthView):
     scopes: ClassVar = {"POST": EVERY_SCOPE}
 
-    @computes(NoFields, VerificationDocument, "Verify a closed month again", problems=())
+    @computes(documents.NoFields, VerificationDocument, "Verify a closed month again", problems=())
     def post(self, request: Request, pool: str, month: str) -> Response:
         """Recompute a closed month: statements from postings, postings from entries and price plans.
 
@@ -105,7 +97,7 @@ class MonthVerifyView(_MonthView):
         `statement.not_found`, as does every key for a month that is open.
         """
         self.refuse_tenants()
-        self.read(NoFields)
+        self.read(documents.NoFields)
         of = month_get(pool=self.pool, name=month, now=utc_now())
         with one_snapshot():
             checks = month_verify(closing_get(pool=self.pool, month=of))
@@ -118,7 +110,7 @@ class MonthVerifyView(_MonthView):
 
 
 class FocusView(PoolView):
-    """A closed month's statements as FOCUS has them; a tenant sees its own."""
+    """The statements of a closed month in the columns of FOCUS."""
 
     retired = True
     scopes: ClassVar = {"GET": EVERY_SCOPE}
@@ -146,7 +138,7 @@ class FocusView(PoolView):
 
 
 class MonthEntriesView(PoolView):
-    """The entries of a closed month as one stream; a tenant sees its own."""
+    """The entries of a closed month as one stream."""
 
     retired = True
     scopes: ClassVar = {"GET": EVERY_SCOPE}
@@ -166,7 +158,7 @@ class MonthEntriesView(PoolView):
         renderer: Any = request.accepted_renderer
         export = entries_export(
             0,
-            file_format=copied_as(renderer.format),
+            file_format=copy_format(renderer.format),
             columns=entry_columns(caller=self.tenant),
             caller=self.tenant,
             owners=owner_names(self.tenant),
@@ -174,4 +166,4 @@ class MonthEntriesView(PoolView):
             condition=OF_CLOSING,
             conditioned=entries_of(closing),
         )
-        return entries_streamed(export, renderer, entry_columns(caller=self.tenant))
+        return stream_entries(export, renderer, entry_columns(caller=self.tenant))

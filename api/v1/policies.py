@@ -7,24 +7,25 @@ from rest_framework.response import Response
 
 from allocator_service.allocation.policies import policy_documents
 from api.auth import EVERY_SCOPE_AND_AGENT
-from api.contract.fields import texts_field
+from api.contract import documents
 from api.contract.operations import lists
 from api.contract.pagination import page_of_fixed
 from api.contract.parameters import PageParameters
 from api.views import ContractView
-from policies.fields import BooleanField, Document, ObjectField, TextField
 
 
-class PolicyInfoDocument(Document):
-    name = TextField(max_length=63)
-    title = TextField(max_length=200, description="Name of the policy for people.")
-    description = TextField(max_length=1000)
-    modes = texts_field()
-    options = ObjectField(description="The JSON Schema of the policy's options.")
-    complexity = TextField(max_length=1000)
-    source = TextField(max_length=1000)
-    long_term = BooleanField(description="It keeps a history, limited by the pool's window.")
-    places = BooleanField(description="It places tasks on servers and honours selectors.")
+class PolicyInfoDocument(documents.Document):
+    name = documents.TextField(max_length=63)
+    title = documents.TextField(max_length=200, description="Name of the policy for people.")
+    description = documents.TextField(max_length=1000)
+    modes = documents.texts_field()
+    options = documents.ObjectField(description="The JSON Schema of the policy's options.")
+    complexity = documents.TextField(max_length=1000)
+    source = documents.TextField(max_length=1000)
+    long_term = documents.BooleanField(
+        description="It keeps a history, limited by the pool's window."
+    )
+    places = documents.BooleanField(description="It places tasks on servers and honours selectors.")
 
 
 class PoliciesView(ContractView):

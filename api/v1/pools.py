@@ -28,84 +28,71 @@ from allocator_service.pools.services import (
     pool_update,
 )
 from api.auth import EVERY_SCOPE, EVERY_SCOPE_GROUP_AND_AGENT, OPERATOR
-from api.contract.documents import read_document
-from api.contract.fields import (
-    DurationField,
-    GenerationField,
-    SlugField,
-    TimestampField,
-    VersionField,
-)
+from api.contract import documents
 from api.contract.operations import creates, lists, retires, shows, updates
 from api.contract.pagination import by_slug
 from api.contract.parameters import PageParameters
 from api.resources import Resource
 from api.views import PoolView, writes
-from policies.fields import (
-    BooleanField,
-    ChoiceField,
-    Document,
-    DocumentField,
-    ListField,
-    ObjectField,
-    PatternField,
-    TextField,
-)
 
 
-class ResourceFields(Document):
-    name = PatternField(pattern=RESOURCE_NAME_PATTERN, code="resource.syntax", writable=True)
-    unit = TextField(max_length=20, blank=True, default="", writable=True)
+class ResourceFields(documents.Document):
+    name = documents.PatternField(
+        pattern=RESOURCE_NAME_PATTERN, code="resource.syntax", writable=True
+    )
+    unit = documents.TextField(max_length=20, blank=True, default="", writable=True)
 
 
-class PolicyDocument(Document):
-    name = TextField(max_length=63, source="policy_name", writable=True)
-    mode = TextField(
+class PolicyDocument(documents.Document):
+    name = documents.TextField(max_length=63, source="policy_name", writable=True)
+    mode = documents.TextField(
         max_length=63, source="policy_mode", writable={"required": False, "allow_null": True}
     )
-    options = ObjectField(source="policy_options", writable={"required": False})
+    options = documents.ObjectField(source="policy_options", writable={"required": False})
 
 
-class WindowDocument(Document):
-    kind = ChoiceField(
+class WindowDocument(documents.Document):
+    kind = documents.ChoiceField(
         choices=WindowKind.values, source="window_kind", writable={"default": "tumbling"}
     )
     # A window that never ends has no length, and only a decaying one a half-life.
-    length = DurationField(
+    length = documents.DurationField(
         allow_null=True,
         source=lambda pool, _: pool.window_length or None,
         writable={"required": False},
     )
-    anchor = TimestampField(source="window_anchor", writable={"required": False})
-    half_life = DurationField(
+    anchor = documents.TimestampField(source="window_anchor", writable={"required": False})
+    half_life = documents.DurationField(
         allow_null=True,
         source=lambda pool, _: pool.window_half_life or None,
         writable={"required": False},
     )
 
 
-class PoolDocument(Document):
-    slug = SlugField(writable=True)
-    name = TextField(max_length=200, writable=True)
-    resources = ListField(
+class PoolDocument(documents.Document):
+    slug = documents.SlugField(writable=True)
+    name = documents.TextField(max_length=200, writable=True)
+    resources = documents.ListField(
         ResourceFields,
         max_items=MAX_RESOURCES,
         source=lambda pool, _: resources_of(pool),
         writable=True,
     )
-    policy = DocumentField(PolicyDocument, source=".", writable=True)
-    window = DocumentField(WindowDocument, source=".", writable={"required": False})
-    weights = ChoiceField(choices=WeightsMode.values, writable={"default": "contribution"})
-    decision_interval = DurationField(writable={"default": "PT1M"})
-    metering = ChoiceField(choices=Metering.values, writable={"default": "allocation"})
-    currency = PatternField(
+    policy = documents.DocumentField(PolicyDocument, source=".", writable=True)
+    window = documents.DocumentField(WindowDocument, source=".", writable={"required": False})
+    weights = documents.ChoiceField(
+        choices=WeightsMode.values, writable={"default": "contribution"}
+    )
+    decision_interval = documents.DurationField(writable={"default": "PT1M"})
+    metering = documents.ChoiceField(choices=Metering.values, writable={"default": "allocation"})
+    currency = documents.PatternField(
         pattern="^[A-Z]{3}$", code="currency.syntax", writable={"default": "EUR"}
     )
-    timezone = TextField(max_length=63, writable={"default": "UTC"})
-    transparent = BooleanField(writable={"default": False})
-    generation = GenerationField()
-    version = VersionField()
-    created_at = TimestampField()
+    timezone = documents.TextField(max_length=63, writable={"default": "UTC"})
+    transparent = documents.BooleanField(writable={"default": False})
+    generation = documents.GenerationField()
+    version = documents.VersionField()
+    created_at = documents.TimestampField()
 
 
 PolicyFields = PolicyDocument.writable("PolicyFields")
@@ -162,7 +149,7 @@ class OnePoolView(PoolDeclaration, PoolView):
 
     def current(self, found: Pool) -> dict[str, Any]:
         current = super().current(found)
-        patch = self.sent()
+        patch = self.body_value()
         policy = patch.get("policy") if isinstance(patch, dict) else None
         if not isinstance(policy, dict) or policy.get("name") in (None, current["policy"]["name"]):
             return current
@@ -217,7 +204,7 @@ class OnePoolView(PoolDeclaration, PoolView):
 def pool_settings(fields: Mapping[str, Any]) -> PoolSettings:
     """Return the settings in the fields of a request. Raises `Unacceptable` for the policy."""
     policy = fields["policy"]
-    window = fields["window"] or read_document(WindowFields, {})
+    window = fields["window"] or documents.read_document(WindowFields, {})
     anchor = window["anchor"] or DEFAULT_ANCHOR
     others = {name: fields[name] for name in fields if name not in ("slug", "policy", "window")}
     return PoolSettings(

@@ -28,17 +28,15 @@ from allocator_service.core.quantities import decimal_text
 from allocator_service.pools.services import MAX_RESOURCES
 from allocator_service.tenants.models import Tenant
 from allocator_service.tenants.selectors import tenants_for, tenants_with_retired
-from api.contract.fields import IdField, SlugField, TimestampField, VersionField
-from api.contract.money import CurrencyField, DecimalField
+from api.contract import documents
 from api.contract.parameters import PageParameters
 from api.pseudonyms import tenant_name
-from policies.fields import ChoiceField, Document, ListField, MapField, TextField
 
 MAX_PARTS = 2_000
 
 
-class TierDocument(Document):
-    through = DecimalField(
+class TierDocument(documents.Document):
+    through = documents.DecimalField(
         allow_null=True,
         writable={
             "required": False,
@@ -47,12 +45,12 @@ class TierDocument(Document):
             " the last.",
         },
     )
-    price = DecimalField(writable=True)
+    price = documents.DecimalField(writable=True)
 
 
-def _price(description: str, *, source: str = "") -> DecimalField:
+def _price(description: str, *, source: str = "") -> documents.DecimalField:
     """Describe a price that a rate may lack."""
-    return DecimalField(
+    return documents.DecimalField(
         allow_null=True,
         source=source,
         writable={"required": False, "description": description},
@@ -65,13 +63,13 @@ def _owner(rate: Rate, context: Any) -> str | None:
     return tenant_name(rate.owner.slug, pool=rate.plan.pool, caller=context.reader)
 
 
-class RateDocument(Document):
-    resource = TextField(max_length=63, writable=True)
-    owner = TextField(
+class RateDocument(documents.Document):
+    resource = documents.TextField(max_length=63, writable=True)
+    owner = documents.TextField(
         max_length=63,
         allow_null=True,
         source=_owner,
-        writable=SlugField(
+        writable=documents.SlugField(
             required=False, allow_null=True, description="On this tenant's servers; else on all."
         ),
     )
@@ -79,7 +77,7 @@ class RateDocument(Document):
     shared = _price("On other tenants' servers.")
     pool = _price("On the pool's servers.", source="pooled")
     outside = _price("What it costs elsewhere.")
-    tiers = ListField(
+    tiers = documents.ListField(
         TierDocument,
         min_items=0,
         max_items=MAX_TIERS,
@@ -92,37 +90,41 @@ class RateDocument(Document):
     )
 
 
-class SpotDocument(Document):
-    resource = TextField(max_length=63, writable=True)
-    kind = ChoiceField(choices=PriceKind.values, writable=True)
-    from_ = TimestampField(source="start", writable=True)
-    to = TimestampField(source="end", writable=True)
-    price = DecimalField(writable=True)
+class SpotDocument(documents.Document):
+    resource = documents.TextField(max_length=63, writable=True)
+    kind = documents.ChoiceField(choices=PriceKind.values, writable=True)
+    from_ = documents.TimestampField(source="start", writable=True)
+    to = documents.TimestampField(source="end", writable=True)
+    price = documents.DecimalField(writable=True)
 
 
-class CommitmentDocument(Document):
-    tenant = SlugField(source="tenant.slug", writable=True)
-    resource = TextField(max_length=63, writable=True)
-    quantity = DecimalField(writable={"description": "Units, all the while."})
-    price = DecimalField(writable={"description": "Per unit and hour."})
-    upfront = DecimalField(writable={"default": "0", "description": "Paid in the first month."})
-    from_ = TimestampField(source="start", writable=True)
-    to = TimestampField(source="end", writable=True)
+class CommitmentDocument(documents.Document):
+    tenant = documents.SlugField(source="tenant.slug", writable=True)
+    resource = documents.TextField(max_length=63, writable=True)
+    quantity = documents.DecimalField(writable={"description": "Units, all the while."})
+    price = documents.DecimalField(writable={"description": "Per unit and hour."})
+    upfront = documents.DecimalField(
+        writable={"default": "0", "description": "Paid in the first month."}
+    )
+    from_ = documents.TimestampField(source="start", writable=True)
+    to = documents.TimestampField(source="end", writable=True)
 
 
-class ShareDocument(Document):
-    tenant = SlugField(writable=True)
-    share = DecimalField(writable={"default": "1"})
+class ShareDocument(documents.Document):
+    tenant = documents.SlugField(writable=True)
+    share = documents.DecimalField(writable={"default": "1"})
 
 
-class FixedCostDocument(Document):
-    name = TextField(max_length=200, writable=True)
-    amount = DecimalField(writable={"description": "Per month."})
-    shares = ListField(ShareDocument, max_items=MAX_PARTS, min_items=0, writable={"min_items": 1})
+class FixedCostDocument(documents.Document):
+    name = documents.TextField(max_length=200, writable=True)
+    amount = documents.DecimalField(writable={"description": "Per month."})
+    shares = documents.ListField(
+        ShareDocument, max_items=MAX_PARTS, min_items=0, writable={"min_items": 1}
+    )
 
 
 def _commitments(plan: PricePlan, context: Any) -> list[Commitment]:
-    """Return the commitments of a plan; a tenant sees its own."""
+    """Return the commitments of a plan that the reader may see."""
     reader = context.reader
     return [
         each for each in plan.commitments.all() if reader is None or each.tenant_id == reader.pk
@@ -130,7 +132,7 @@ def _commitments(plan: PricePlan, context: Any) -> list[Commitment]:
 
 
 def _fixed_costs(plan: PricePlan, context: Any) -> list[dict[str, Any]]:
-    """Return the documents of a plan's fixed costs; a tenant sees its own shares."""
+    """Return the documents of the fixed costs and shares that the reader may see."""
     costs = list(plan.fixed_costs.all())
     keys = {key for cost in costs for key, _ in cost.tenants}
     if context.reader is not None:
@@ -149,21 +151,21 @@ def _fixed_cost(cost: FixedCost, slugs: Mapping[int, str]) -> dict[str, Any]:
     return {"name": cost.name, "amount": decimal_text(cost.amount), "shares": shares}
 
 
-class PlanDocument(Document):
-    id = IdField()
-    pool = SlugField(source="pool.slug", writable=True)
-    name = TextField(max_length=200, writable=True)
-    state = ChoiceField(
+class PlanDocument(documents.Document):
+    id = documents.IdField()
+    pool = documents.SlugField(source="pool.slug", writable=True)
+    name = documents.TextField(max_length=200, writable=True)
+    state = documents.ChoiceField(
         choices=PlanState.values, description="`rerated` replaces prices of closed months."
     )
-    number = VersionField(allow_null=True)
-    from_ = TimestampField(source="start", writable=True)
-    to = TimestampField(
+    number = documents.VersionField(allow_null=True)
+    from_ = documents.TimestampField(source="start", writable=True)
+    to = documents.TimestampField(
         source="end",
         allow_null=True,
         writable={"required": False, "description": "Exclusive; null is until the next plan."},
     )
-    currency = CurrencyField(
+    currency = documents.CurrencyField(
         source="pool.currency",
         writable={
             "required": False,
@@ -171,69 +173,69 @@ class PlanDocument(Document):
             "description": "The pool's, for certainty.",
         },
     )
-    fee = DecimalField(
+    fee = documents.DecimalField(
         writable={
             "default": "0",
             "description": "The part of shared prices that the pool keeps.",
         }
     )
-    increment = ChoiceField(
+    increment = documents.ChoiceField(
         choices=Increment.values,
         writable={
             "default": "exact",
             "description": "Steps in which the time of usage events counts.",
         },
     )
-    rates = ListField(
+    rates = documents.ListField(
         RateDocument,
         min_items=0,
         max_items=MAX_PARTS,
         source=lambda plan, _: plan.rates.all(),
         writable={"default": list},
     )
-    spot_prices = ListField(
+    spot_prices = documents.ListField(
         SpotDocument,
         min_items=0,
         max_items=MAX_PARTS,
         source=lambda plan, _: plan.spot_prices.all(),
         writable={"default": list},
     )
-    commitments = ListField(
+    commitments = documents.ListField(
         CommitmentDocument,
         min_items=0,
         max_items=MAX_PARTS,
         source=_commitments,
         writable={"default": list},
     )
-    fixed_costs = ListField(
+    fixed_costs = documents.ListField(
         FixedCostDocument,
         min_items=0,
         max_items=100,
         source=_fixed_costs,
         writable={"default": list},
     )
-    unit_weights = MapField(
-        DecimalField(writable=True),
-        names=TextField(max_length=63),
+    unit_weights = documents.MapField(
+        documents.DecimalField(writable=True),
+        names=documents.TextField(max_length=63),
         max_items=MAX_RESOURCES,
         source=lambda plan, _: {each.resource: each.weight for each in plan.unit_weights.all()},
         writable={"default": dict, "description": "Service units per unit and second."},
     )
-    exhausted = ChoiceField(
+    exhausted = documents.ChoiceField(
         choices=Exhausted.values,
         writable={"default": "event", "description": "When service units are used up."},
     )
-    version = VersionField()
-    created_at = TimestampField()
-    published_at = TimestampField(allow_null=True)
+    version = documents.VersionField()
+    created_at = documents.TimestampField()
+    published_at = documents.TimestampField(allow_null=True)
 
 
 PlanRequest = PlanDocument.writable("PlanRequest")
 
 
 class PlanParameters(PageParameters):
-    pool = SlugField(required=False, description="Plans of the pool with this slug only.")
-    state = ChoiceField(
+    pool = documents.SlugField(required=False, description="Plans of the pool with this slug only.")
+    state = documents.ChoiceField(
         choices=PlanState.values,
         required=False,
         description="Plans in this state only; a tenant key sees no drafts.",

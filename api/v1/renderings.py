@@ -27,42 +27,25 @@ from allocator_service.enforcement.selectors import (
     member_slugs,
     next_boundary,
 )
-from api.auth import (
-    OPERATOR_BILLING_AND_AGENT,
-)
+from api.auth import OPERATOR_BILLING_AND_AGENT
+from api.contract import documents
 from api.contract.conditional import is_known
-from api.contract.fields import (
-    GenerationField,
-    IdField,
-    SchemaField,
-    SlugField,
-    TimestampField,
-    texts_field,
-)
 from api.contract.operations import renders
 from api.contract.parameters import Parameters
 from api.contract.renderers import OrjsonRenderer, PlainTextRenderer, YAMLRenderer
 from api.v1.reports.documents import MAX_TENANTS, AmountsField
 from api.views import PoolView
-from policies.fields import (
-    ChoiceField,
-    Document,
-    ListField,
-    MapField,
-    StringField,
-    TextField,
-)
 
 _WHOLE = {"type": "object", "additionalProperties": {"type": "integer", "minimum": 0}}
 
 
 class RenderingParameters(Parameters):
-    class_label = TextField(
+    class_label = documents.TextField(
         max_length=253,
         default=CLASS_LABEL,
         description="The server label whose values are the classes of servers.",
     )
-    quota = ChoiceField(
+    quota = documents.ChoiceField(
         choices=QUOTAS,
         default=HARD,
         description="hard: never above the decision; soft (kueue, volcano, kai): what is not used is"
@@ -70,32 +53,34 @@ class RenderingParameters(Parameters):
     )
 
 
-class RenderedTenantDocument(Document):
-    tenant = SlugField()
+class RenderedTenantDocument(documents.Document):
+    tenant = documents.SlugField()
     decided = AmountsField(description="In the pool's units.")
-    rendered = SchemaField(schema=_WHOLE, description="In the target's units.")
+    rendered = documents.SchemaField(schema=_WHOLE, description="In the target's units.")
     lost = AmountsField(description="To rounding, in the pool's units; below 0: gained.")
-    notes = texts_field(description="What cannot be enforced.")
+    notes = documents.texts_field(description="What cannot be enforced.")
 
 
-class RenderingDocument(Document):
-    pool = SlugField()
-    run = IdField()
-    generation = GenerationField()
-    policy = TextField(max_length=63)
-    mode = TextField(max_length=63)
-    target = ChoiceField(choices=list(TARGETS))
-    class_label = TextField(max_length=253)
-    rendered_from = TimestampField()
-    next_boundary = TimestampField(
+class RenderingDocument(documents.Document):
+    pool = documents.SlugField()
+    run = documents.IdField()
+    generation = documents.GenerationField()
+    policy = documents.TextField(max_length=63)
+    mode = documents.TextField(max_length=63)
+    target = documents.ChoiceField(choices=list(TARGETS))
+    class_label = documents.TextField(max_length=253)
+    rendered_from = documents.TimestampField()
+    next_boundary = documents.TimestampField(
         allow_null=True,
         description="When what it gives changes next without a change: the next slot or interval.",
     )
-    units = MapField(StringField(), description="What 1 means to the target, by resource.")
-    notes = texts_field()
-    tenants = ListField(RenderedTenantDocument, min_items=0, max_items=MAX_TENANTS)
-    objects = ListField(
-        SchemaField(schema={"type": "object", "additionalProperties": True}),
+    units = documents.MapField(
+        documents.StringField(), description="What 1 means to the target, by resource."
+    )
+    notes = documents.texts_field()
+    tenants = documents.ListField(RenderedTenantDocument, min_items=0, max_items=MAX_TENANTS)
+    objects = documents.ListField(
+        documents.SchemaField(schema={"type": "object", "additionalProperties": True}),
         min_items=0,
         description="The target's objects: docs/enforcement.md has their shapes.",
     )
@@ -133,7 +118,10 @@ def _tenant(tenant: TenantLimits, rendering: Rendering) -> dict[str, Any]:
 
 
 class RenderingView(PoolView):
-    """The decision in force as a target's objects: of all tenants, so that tenant keys never have it."""
+    """The decision in force as objects of a target.
+
+    It names all tenants, so tenant keys cannot read it.
+    """
 
     scopes: ClassVar = {"GET": OPERATOR_BILLING_AND_AGENT}
     parameters = RenderingParameters
@@ -167,6 +155,7 @@ class RenderingView(PoolView):
         parts = [run.pk, chosen.name, label, quota, form.format, boundary, *members, "", *departed]
         parts += ["", *former_groups] if former_groups else []
         digest = hashlib.sha256("\n".join(map(str, parts)).encode()).hexdigest()
+        # The tag has everything that the text depends on, since agents poll by it.
         tag = f'"{run.pk}-{chosen.name}-{digest[:12]}"'
         if is_known(request, tag):
             return Response(status=HTTPStatus.NOT_MODIFIED, headers={"ETag": tag})

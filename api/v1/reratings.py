@@ -14,44 +14,44 @@ from allocator_service.billing.reratings import rerating_apply, rerating_preview
 from allocator_service.core.clock import utc_now
 from allocator_service.core.errors import Unacceptable
 from api.auth import OPERATOR, OPERATOR_AND_BILLING
-from api.contract.fields import IdField, SlugField, TimestampField, pool_field
-from api.contract.money import CurrencyField, DecimalField
+from api.contract import documents
 from api.contract.operations import creates, lists
 from api.contract.pagination import by_id
 from api.contract.parameters import PageParameters
 from api.resources import PoolResource
 from api.v1.statement_documents import MonthField
 from api.views import writes
-from policies.fields import BooleanField, Document, Given, ListField, TextField
 
 MAX_TENANTS = 10**6
 
 
-class ReratingRequest(Document):
-    plan = IdField(description="A draft whose time is in closed months.")
-    reason = TextField(max_length=2_000)
-    dry_run = BooleanField(
+class ReratingRequest(documents.Document):
+    plan = documents.IdField(description="A draft whose time is in closed months.")
+    reason = documents.TextField(max_length=2_000)
+    dry_run = documents.BooleanField(
         default=False, description="Answer what it would change, and do nothing."
     )
 
 
-class ChangeDocument(Document):
-    tenant = SlugField()
-    before = DecimalField(description="Posted for that time before.")
-    after = DecimalField()
-    difference = DecimalField(description="What it adds to the open statement.")
+class ChangeDocument(documents.Document):
+    tenant = documents.SlugField()
+    before = documents.DecimalField(description="Posted for that time before.")
+    after = documents.DecimalField()
+    difference = documents.DecimalField(description="What it adds to the open statement.")
 
 
-class ReratingDocument(Document):
-    id = IdField(allow_null=True, description="Null for a dry run.")
-    pool = pool_field()
-    plan = IdField(source="plan_id")
+class ReratingDocument(documents.Document):
+    id = documents.IdField(allow_null=True, description="Null for a dry run.")
+    pool = documents.pool_field()
+    plan = documents.IdField(source="plan_id")
     month = MonthField(description="Of the statements that its lines are on.")
-    months = ListField(MonthField(), min_items=0, description="The closed months that it changes.")
-    reason = TextField(max_length=2_000)
-    currency = CurrencyField(source=Given("pool.currency"))
-    changes = ListField(ChangeDocument, min_items=0, max_items=MAX_TENANTS)
-    created_at = TimestampField()
+    months = documents.ListField(
+        MonthField(), min_items=0, description="The closed months that it changes."
+    )
+    reason = documents.TextField(max_length=2_000)
+    currency = documents.CurrencyField(source=documents.Given("pool.currency"))
+    changes = documents.ListField(ChangeDocument, min_items=0, max_items=MAX_TENANTS)
+    created_at = documents.TimestampField()
 
 
 class ReratingsView(PoolResource):

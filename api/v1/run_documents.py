@@ -7,57 +7,37 @@ from typing import Any
 from allocator_service.allocation.models import Allocation, Placement, Run, RunStatus, ServerClass
 from allocator_service.core.quantities import Resource, vector_to_document
 from allocator_service.tenants.models import Tenant
-from api.contract.fields import (
-    GenerationField,
-    IdField,
-    LabelsField,
-    LimitedByField,
-    PoolQuantitiesField,
-    SlugField,
-    TimestampField,
-)
+from api.contract import documents
 from api.contract.parameters import PageParameters
 from api.pseudonyms import pseudonym, tenant_name
 from api.v1.pools import PolicyDocument
 from policies import Servers, choose
-from policies.fields import (
-    BooleanField,
-    ChoiceField,
-    Document,
-    DocumentField,
-    IntegerField,
-    ListField,
-    NumberField,
-    ObjectField,
-    PatternField,
-    TextField,
-)
 
 MAX_ROWS = 10**9
 
 
-class RunRequest(Document):
-    reason = TextField(max_length=500, blank=True, default="")
+class RunRequest(documents.Document):
+    reason = documents.TextField(max_length=500, blank=True, default="")
 
 
-class ErrorDocument(Document):
-    code = TextField(max_length=100)
-    detail = TextField(max_length=10_000)
+class ErrorDocument(documents.Document):
+    code = documents.TextField(max_length=100)
+    detail = documents.TextField(max_length=10_000)
 
 
-class SummaryDocument(Document):
-    tenants = IntegerField(minimum=0, maximum=MAX_ROWS)
-    workloads = IntegerField(minimum=0, maximum=MAX_ROWS)
-    servers = IntegerField(minimum=0, maximum=MAX_ROWS)
-    server_classes = IntegerField(minimum=0, maximum=MAX_ROWS)
-    min_weighted_share = NumberField(allow_null=True)
-    mean_weighted_share = NumberField(allow_null=True)
-    jain_index = NumberField(allow_null=True)
-    utilization = PoolQuantitiesField()
-    objective = NumberField(allow_null=True)
-    bound = NumberField(allow_null=True)
-    gap = NumberField(allow_null=True)
-    moved_tasks = IntegerField(
+class SummaryDocument(documents.Document):
+    tenants = documents.IntegerField(minimum=0, maximum=MAX_ROWS)
+    workloads = documents.IntegerField(minimum=0, maximum=MAX_ROWS)
+    servers = documents.IntegerField(minimum=0, maximum=MAX_ROWS)
+    server_classes = documents.IntegerField(minimum=0, maximum=MAX_ROWS)
+    min_weighted_share = documents.NumberField(allow_null=True)
+    mean_weighted_share = documents.NumberField(allow_null=True)
+    jain_index = documents.NumberField(allow_null=True)
+    utilization = documents.PoolQuantitiesField()
+    objective = documents.NumberField(allow_null=True)
+    bound = documents.NumberField(allow_null=True)
+    gap = documents.NumberField(allow_null=True)
+    moved_tasks = documents.IntegerField(
         minimum=0,
         maximum=MAX_ROWS,
         required=False,
@@ -65,7 +45,7 @@ class SummaryDocument(Document):
         description="Whole tasks that run on another server than in the decision before; null where"
         " that is not known.",
     )
-    stopped = ChoiceField(
+    stopped = documents.ChoiceField(
         choices=["work", "time"],
         required=False,
         description="Limit at which the search for a better schedule ended; absent if it ended by"
@@ -85,113 +65,117 @@ def _visible_error(run: Run, whole: Any) -> Any:
     return {"code": run.error["code"], "detail": "The previous decision stays in force."}
 
 
-class RunDocument(Document):
+class RunDocument(documents.Document):
     """A run, written for whether its reader may see what concerns the whole pool."""
 
-    id = IdField()
-    pool = SlugField(source="pool.slug")
-    status = ChoiceField(choices=RunStatus.values)
-    reason = TextField(max_length=500, source=_of_whole("reason"), blank=True, allow_null=True)
-    policy = DocumentField(
+    id = documents.IdField()
+    pool = documents.SlugField(source="pool.slug")
+    status = documents.ChoiceField(choices=RunStatus.values)
+    reason = documents.TextField(
+        max_length=500, source=_of_whole("reason"), blank=True, allow_null=True
+    )
+    policy = documents.DocumentField(
         PolicyDocument, source=lambda run, _: run.policy or None, allow_null=True
     )
-    generation = GenerationField(allow_null=True)
-    input_digest = PatternField(
+    generation = documents.GenerationField(allow_null=True)
+    input_digest = documents.PatternField(
         pattern="^[0-9a-f]{64}$",
         code="digest.syntax",
         source=_of_whole("snapshot_id"),
         allow_null=True,
     )
-    created_at = TimestampField()
-    started_at = TimestampField(allow_null=True)
-    finished_at = TimestampField(allow_null=True)
-    effective_from = TimestampField(allow_null=True)
-    effective_until = TimestampField(allow_null=True)
-    solve_seconds = NumberField(source=_of_whole("solve_seconds"), allow_null=True)
-    error = DocumentField(ErrorDocument, source=_visible_error, allow_null=True)
-    summary = DocumentField(SummaryDocument, source=_of_whole("summary"), allow_null=True)
+    created_at = documents.TimestampField()
+    started_at = documents.TimestampField(allow_null=True)
+    finished_at = documents.TimestampField(allow_null=True)
+    effective_from = documents.TimestampField(allow_null=True)
+    effective_until = documents.TimestampField(allow_null=True)
+    solve_seconds = documents.NumberField(source=_of_whole("solve_seconds"), allow_null=True)
+    error = documents.DocumentField(ErrorDocument, source=_visible_error, allow_null=True)
+    summary = documents.DocumentField(SummaryDocument, source=_of_whole("summary"), allow_null=True)
 
 
-class WorkloadReference(Document):
-    id = IdField(allow_null=True)
-    name = TextField(max_length=253)
+class WorkloadReference(documents.Document):
+    id = documents.IdField(allow_null=True)
+    name = documents.TextField(max_length=253)
 
 
-class AllocationDocument(Document):
-    tenant = TextField(max_length=253)
-    workload = DocumentField(WorkloadReference)
-    tasks = NumberField()
-    resources = PoolQuantitiesField()
-    dominant_resource = TextField(max_length=63, blank=True)
-    dominant_share = NumberField(description="The workload's.")
-    weighted_share = NumberField(allow_null=True, description="The tenant's.")
-    limited_by = LimitedByField()
+class AllocationDocument(documents.Document):
+    tenant = documents.TextField(max_length=253)
+    workload = documents.DocumentField(WorkloadReference)
+    tasks = documents.NumberField()
+    resources = documents.PoolQuantitiesField()
+    dominant_resource = documents.TextField(max_length=63, blank=True)
+    dominant_share = documents.NumberField(description="The workload's.")
+    weighted_share = documents.NumberField(allow_null=True, description="The tenant's.")
+    limited_by = documents.LimitedByField()
 
 
-class TenantAllocationDocument(Document):
-    tenant = TextField(max_length=253)
-    workloads = IntegerField(minimum=1, maximum=MAX_ROWS)
-    tasks = NumberField()
-    resources = PoolQuantitiesField()
-    dominant_share = NumberField(description="The tenant's.")
-    weighted_share = NumberField(allow_null=True)
-    level = NumberField(allow_null=True, description="At which the tenant's share was frozen.")
+class TenantAllocationDocument(documents.Document):
+    tenant = documents.TextField(max_length=253)
+    workloads = documents.IntegerField(minimum=1, maximum=MAX_ROWS)
+    tasks = documents.NumberField()
+    resources = documents.PoolQuantitiesField()
+    dominant_share = documents.NumberField(description="The tenant's.")
+    weighted_share = documents.NumberField(allow_null=True)
+    level = documents.NumberField(
+        allow_null=True, description="At which the tenant's share was frozen."
+    )
 
 
-class ServersDocument(Document):
-    count = IntegerField(minimum=2, maximum=MAX_ROWS)
-    capacity = PoolQuantitiesField()
-    labels = LabelsField()
-    first = TextField(max_length=263)
-    last = TextField(max_length=263)
+class ServersDocument(documents.Document):
+    count = documents.IntegerField(minimum=2, maximum=MAX_ROWS)
+    capacity = documents.PoolQuantitiesField()
+    labels = documents.LabelsField()
+    first = documents.TextField(max_length=263)
+    last = documents.TextField(max_length=263)
 
 
-class PlacementDocument(Document):
-    tenant = TextField(max_length=253)
-    workload = DocumentField(WorkloadReference)
-    tasks = NumberField(description="On each of the servers.")
-    resources = PoolQuantitiesField(description="On each of the servers.")
-    server = TextField(max_length=263, required=False)
-    servers = DocumentField(
+class PlacementDocument(documents.Document):
+    tenant = documents.TextField(max_length=253)
+    workload = documents.DocumentField(WorkloadReference)
+    tasks = documents.NumberField(description="On each of the servers.")
+    resources = documents.PoolQuantitiesField(description="On each of the servers.")
+    server = documents.TextField(max_length=263, required=False)
+    servers = documents.DocumentField(
         ServersDocument,
         required=False,
         description="Servers of the same capacity and labels: `count`, in the order of the input.",
     )
 
 
-class CheckDocument(Document):
-    name = TextField(max_length=100)
-    holds = BooleanField()
-    detail = TextField(max_length=10_000, blank=True)
+class CheckDocument(documents.Document):
+    name = documents.TextField(max_length=100)
+    holds = documents.BooleanField()
+    detail = documents.TextField(max_length=10_000, blank=True)
 
 
-class VerificationDocument(Document):
-    valid = BooleanField()
-    checks = ListField(CheckDocument, min_items=0, max_items=1000)
+class VerificationDocument(documents.Document):
+    valid = documents.BooleanField()
+    checks = documents.ListField(CheckDocument, min_items=0, max_items=1000)
 
 
-class DigestsDocument(Document):
+class DigestsDocument(documents.Document):
     """SHA-256 of each part as JSON with sorted keys, no spaces and UTF-8."""
 
-    input = PatternField(pattern="^[0-9a-f]{64}$", code="digest.syntax")
-    answer = PatternField(pattern="^[0-9a-f]{64}$", code="digest.syntax")
+    input = documents.PatternField(pattern="^[0-9a-f]{64}$", code="digest.syntax")
+    answer = documents.PatternField(pattern="^[0-9a-f]{64}$", code="digest.syntax")
 
 
-class ProofDocument(Document):
-    """What `python -m policies verify FILE` takes."""
+class ProofDocument(documents.Document):
+    """The file of `python -m policies verify FILE`."""
 
-    run = IdField()
-    pool = SlugField()
-    input = ObjectField(description="As `GET /runs/{run}/input/`.")
-    answer = ObjectField(
+    run = documents.IdField()
+    pool = documents.SlugField()
+    input = documents.ObjectField(description="As `GET /runs/{run}/input/`.")
+    answer = documents.ObjectField(
         description="As an evaluation's answer, with the policy; `certificate.servers` names the"
         " servers of each row of prices."
     )
-    digests = DocumentField(DigestsDocument)
+    digests = documents.DocumentField(DigestsDocument)
 
 
 class AllocationParameters(PageParameters):
-    by = ChoiceField(
+    by = documents.ChoiceField(
         choices=["workload", "tenant"], default="workload", description="tenant: sums per tenant."
     )
 
@@ -220,7 +204,7 @@ class RowWriter:
         }
 
     def sums(self, rows: Iterable[Allocation]) -> list[dict[str, Any]]:
-        """One row per tenant, in the order of the run's input."""
+        """Return a row per tenant, in the order of the input of the run."""
         grouped: dict[str, list[Allocation]] = {}
         for row in rows:
             grouped.setdefault(row.tenant.slug, []).append(row)
@@ -277,7 +261,7 @@ class RowWriter:
         return {"id": None, "name": pseudonym("workload", str(workload_id), pool=self._run.pool)}
 
     def _knows(self, servers: ServerClass) -> bool:
-        """Whether the caller may read the servers' names: all are its own, or all the pool's."""
+        """Return whether the caller may read the names of servers, which are its own or the pool's."""
         if self._caller is None:
             return True
         return not servers.shared and servers.owner_id in (None, self._caller.pk)

@@ -16,15 +16,18 @@ from api.views import ContractView
 
 
 def input_for(document: dict[str, Any], *, pool: Pool, caller: Tenant | None) -> dict[str, Any]:
-    """The input as the caller may see it; for operators and billing as it is."""
+    """Return the input as the caller may see it, unchanged to operators and billing."""
     if caller is None:
         return document
     return _Veil(document, pool, caller).whole()
 
 
 class _Veil:
+    """The input of a run with pseudonyms for the tenants, servers and labels of others."""
+
     def __init__(self, document: dict[str, Any], pool: Pool, caller: Tenant) -> None:
         self._document, self._pool, self._caller = document, pool, caller
+        # Labels of others could name them. Those that the caller uses itself reveal nothing.
         self._known = set(self._known_labels())
         self._path = set(groups_above(document, caller.slug))
 
@@ -128,7 +131,7 @@ class _Veil:
 
 
 def sees_whole(pool: Pool, tenant: Tenant | None) -> bool:
-    """Whether a caller may see what tells of all members of a pool."""
+    """Return whether a caller may see what concerns all members of a pool."""
     return tenant is None or pool.transparent
 
 
@@ -140,7 +143,7 @@ def sees_whole_of(view: ContractView, pool: Pool) -> bool:
 
 
 def visible_run(text: str, *, caller: Tenant | None) -> Run:
-    """The run of this id. Raises `Missing` unless the caller may see its pool."""
+    """Return the run of an id. Raises `Missing` unless the caller may see its pool."""
     run_id = uuid_or_none(text)
     if run_id is None:
         raise missing("run.not_found")
@@ -148,7 +151,7 @@ def visible_run(text: str, *, caller: Tenant | None) -> Run:
 
 
 def whole_run(text: str, *, caller: Tenant | None) -> Run:
-    """The run of this id. Raises `Missing` unless the caller may see all of it."""
+    """Return the run of an id. Raises `Missing` unless the caller may see all of it."""
     run = visible_run(text, caller=caller)
     if not sees_whole(run.pool, caller):
         raise missing("run.not_found")
@@ -156,7 +159,7 @@ def whole_run(text: str, *, caller: Tenant | None) -> Run:
 
 
 def proof_for(run: Run, *, caller: Tenant | None) -> dict[str, Any]:
-    """All that an outsider needs to verify the decision, with the names that the caller may know.
+    """Return the proof of a decision, with the names that the caller may know.
 
     Raises `Conflict` for a run that decided nothing, `Gone` once its input is pruned.
     """

@@ -23,7 +23,7 @@ from allocator_service.core.selecting import missing
 from allocator_service.pools.selectors import resources_of
 from allocator_service.tenants.models import Tenant
 from api.auth import EVERY_SCOPE, EVERY_SCOPE_AND_GROUP, OPERATOR
-from api.contract.documents import NoFields
+from api.contract import documents
 from api.contract.operations import accepts, computes, lists, shows
 from api.contract.pagination import by_id, page_of_fixed
 from api.contract.parameters import PageParameters
@@ -48,7 +48,7 @@ from api.views import ContractView, PoolView, writes
 
 
 def allocations_page(view: ContractView, run: Run, subtree: Subtree | None) -> Response:
-    """What the workloads got, or with `?by=tenant` the tenants.
+    """Answer a page of allocations by workload, or by tenant with `?by=tenant`.
 
     `subtree` is that of a group's key.
     """
@@ -73,7 +73,7 @@ def allocations_page(view: ContractView, run: Run, subtree: Subtree | None) -> R
 
 
 def placements_page(view: ContractView, run: Run) -> Response:
-    """Where the tasks run."""
+    """Answer a page of placements."""
     resources = resources_of(run.pool)
     writer = RowWriter(run, resources, view.tenant)
     rows = placements_of(run=run, tenant=_limit(run, view.tenant)).order_by("position")
@@ -87,7 +87,7 @@ def placements_page(view: ContractView, run: Run) -> Response:
 
 
 def _limit(run: Run, tenant: Tenant | None) -> Tenant | None:
-    """The tenant whose rows alone are shown; in a transparent pool none."""
+    """Return the tenant to whose rows the page is limited, None for all."""
     return None if run.pool.transparent else tenant
 
 
@@ -139,7 +139,7 @@ class RunsView(PoolView):
 
 
 class OneRunView(ContractView):
-    """A route of one run, which is absent for whoever may not see its pool."""
+    """A route of one run, which is missing to callers that may not see its pool."""
 
     scopes: ClassVar = {"GET": EVERY_SCOPE}
     of_a_pool = ("GET", "POST")
@@ -259,7 +259,9 @@ class ProofView(OneRunView):
 class VerifyView(OneRunView):
     scopes: ClassVar = {"POST": EVERY_SCOPE}
 
-    @computes(NoFields, VerificationDocument, "Verify a decision again", problems=(409, 410))
+    @computes(
+        documents.NoFields, VerificationDocument, "Verify a decision again", problems=(409, 410)
+    )
     def post(self, request: Request, run: str) -> Response:
         """Check a stored decision again, without a solver: feasibility, shares, the optimality
         proof and the digests in the pool's chain.
@@ -270,7 +272,7 @@ class VerifyView(OneRunView):
         `run.not_succeeded`; once its retention is over, the answer is 410 `run.pruned`.
         """
         found = self.whole_run(run)
-        self.read(NoFields)
+        self.read(documents.NoFields)
         verification: dict[str, Any] = run_verify(found)
         if self.tenant is not None:
             for check in verification["checks"]:

@@ -11,51 +11,52 @@ from allocator_service.allocation.models import Schedule
 from allocator_service.allocation.selectors import SlotInForce, schedule_of
 from allocator_service.pools.models import Pool
 from allocator_service.tenants.models import Tenant
-from api.contract.fields import TimestampField
+from api.contract import documents
 from api.contract.operations import shows
 from api.v1.run_documents import MAX_ROWS
 from api.v1.run_inputs import sees_whole
 from api.v1.runs import OneRunView
-from policies.fields import BooleanField, Document, IntegerField, ListField, NumberField, TextField
 
 
-class SlotServer(Document):
-    server = TextField(max_length=253)
-    tasks = IntegerField(minimum=1, maximum=MAX_ROWS)
+class SlotServer(documents.Document):
+    server = documents.TextField(max_length=253)
+    tasks = documents.IntegerField(minimum=1, maximum=MAX_ROWS)
 
 
-class SlotRow(Document):
-    tenant = TextField(max_length=253)
-    workload = TextField(max_length=253)
-    tasks = IntegerField(minimum=1, maximum=MAX_ROWS)
-    servers = ListField(
+class SlotRow(documents.Document):
+    tenant = documents.TextField(max_length=253)
+    workload = documents.TextField(max_length=253)
+    tasks = documents.IntegerField(minimum=1, maximum=MAX_ROWS)
+    servers = documents.ListField(
         SlotServer, min_items=0, max_items=MAX_ROWS, required=False, description="Of packed slots."
     )
 
 
-class SlotDocument(Document):
-    fraction = NumberField(description="Of the period.")
-    allocations = ListField(SlotRow, min_items=0, max_items=MAX_ROWS)
+class SlotDocument(documents.Document):
+    fraction = documents.NumberField(description="Of the period.")
+    allocations = documents.ListField(SlotRow, min_items=0, max_items=MAX_ROWS)
 
 
-class TimetableRow(Document):
-    start = IntegerField(minimum=0, maximum=MAX_ROWS, description="Seconds into the period.")
-    end = IntegerField(minimum=1, maximum=MAX_ROWS)
-    slot = IntegerField(minimum=0, maximum=MAX_ROWS, description="Position in `slots`.")
+class TimetableRow(documents.Document):
+    start = documents.IntegerField(
+        minimum=0, maximum=MAX_ROWS, description="Seconds into the period."
+    )
+    end = documents.IntegerField(minimum=1, maximum=MAX_ROWS)
+    slot = documents.IntegerField(minimum=0, maximum=MAX_ROWS, description="Position in `slots`.")
 
 
-class ScheduleDocument(Document):
-    objective = NumberField(allow_null=True)
-    bound = NumberField(allow_null=True)
-    lp_bound = NumberField(allow_null=True)
-    gap = NumberField(allow_null=True)
-    order_proven = BooleanField(
+class ScheduleDocument(documents.Document):
+    objective = documents.NumberField(allow_null=True)
+    bound = documents.NumberField(allow_null=True)
+    lp_bound = documents.NumberField(allow_null=True)
+    gap = documents.NumberField(allow_null=True)
+    order_proven = documents.BooleanField(
         description="Whether no other order of the slots moves fewer tasks; up to 12 slots."
     )
-    slots = ListField(SlotDocument, min_items=0, max_items=MAX_ROWS)
-    period_seconds = IntegerField(minimum=1, maximum=MAX_ROWS)
-    timetable = ListField(TimetableRow, min_items=0, max_items=MAX_ROWS)
-    gap_on_the_clock = NumberField(
+    slots = documents.ListField(SlotDocument, min_items=0, max_items=MAX_ROWS)
+    period_seconds = documents.IntegerField(minimum=1, maximum=MAX_ROWS)
+    timetable = documents.ListField(TimetableRow, min_items=0, max_items=MAX_ROWS)
+    gap_on_the_clock = documents.NumberField(
         allow_null=True, description="After rounding to whole seconds of the period."
     )
 
@@ -70,7 +71,7 @@ def slot_rows(
 def schedule_document(
     schedule: Schedule, plan: dict[str, Any], *, pool: Pool, caller: Tenant | None
 ) -> dict[str, Any]:
-    """A stored schedule; a tenant sees its own tasks, and what concerns all if the pool is open."""
+    """Return a stored schedule. A tenant sees its own tasks, and the bounds of a transparent pool."""
     numbers = ("objective", "bound", "lp_bound", "gap")
     whole = sees_whole(pool, caller)
     names = None if caller is None else {caller.slug}
@@ -88,15 +89,15 @@ def schedule_document(
     }
 
 
-class SlotInForceDocument(Document):
-    start = TimestampField()
-    end = TimestampField()
-    fraction = NumberField(description="Of the period.")
-    allocations = ListField(SlotRow, min_items=0, max_items=MAX_ROWS)
+class SlotInForceDocument(documents.Document):
+    start = documents.TimestampField()
+    end = documents.TimestampField()
+    fraction = documents.NumberField(description="Of the period.")
+    allocations = documents.ListField(SlotRow, min_items=0, max_items=MAX_ROWS)
 
 
 def slot_document(slot: SlotInForce, names: Collection[str] | None) -> dict[str, Any]:
-    """The slot in force with the tasks of the tenants with these slugs, None for all."""
+    """Return the slot in force with the tasks of the tenants with these slugs, None for all."""
     return {**asdict(slot), "allocations": slot_rows(slot.allocations, names)}
 
 

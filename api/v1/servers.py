@@ -25,49 +25,40 @@ from allocator_service.pools.server_services import (
 )
 from allocator_service.tenants.models import ApiKey
 from api.auth import EVERY_SCOPE_AND_AGENT, OPERATOR_AND_TENANT, OPERATOR_TENANT_AND_AGENT
+from api.contract import documents
 from api.contract.bulk import Items, tenants_named
-from api.contract.fields import (
-    IdField,
-    LabelsField,
-    SlugField,
-    TimestampField,
-    VectorField,
-    VersionField,
-    pool_field,
-    uuid_or_none,
-)
+from api.contract.fields import uuid_or_none
 from api.contract.operations import acts, creates, lists, retires, shows, updates
 from api.contract.pagination import by_id
 from api.contract.parameters import PageParameters
 from api.resources import PoolResource
 from api.views import writes
-from policies.fields import ChoiceField, Document, IntegerField, TextField
 
 
-class ServerDocument(Document):
-    id = IdField()
-    pool = pool_field()
-    name = TextField(max_length=253, writable=True)
-    contributed_by = SlugField(
+class ServerDocument(documents.Document):
+    id = documents.IdField()
+    pool = documents.pool_field()
+    name = documents.TextField(max_length=253, writable=True)
+    contributed_by = documents.SlugField(
         source="contributed_by.slug", allow_null=True, writable={"required": False}
     )
-    capacity = VectorField(writable=True)
-    labels = LabelsField(writable={"default": dict})
-    state = ChoiceField(choices=ServerState.values)
-    version = VersionField()
-    created_at = TimestampField()
-    retired_at = TimestampField(allow_null=True)
+    capacity = documents.VectorField(writable=True)
+    labels = documents.LabelsField(writable={"default": dict})
+    state = documents.ChoiceField(choices=ServerState.values)
+    version = documents.VersionField()
+    created_at = documents.TimestampField()
+    retired_at = documents.TimestampField(allow_null=True)
 
 
 ServerRequest = ServerDocument.writable(
     "ServerRequest",
     # Room for the number that `count` appends.
-    name=TextField(max_length=240),
-    contributed_by=SlugField(
+    name=documents.TextField(max_length=240),
+    contributed_by=documents.SlugField(
         required=False, allow_null=True, description="null: the pool's own. A tenant's key: itself."
     ),
     # The service refuses a number that is too large, as 413.
-    count=IntegerField(
+    count=documents.IntegerField(
         minimum=1,
         maximum=10**12,
         default=1,
@@ -78,13 +69,13 @@ ServerChange = ServerDocument.writable("ServerChange")
 
 
 class ServerParameters(PageParameters):
-    state = ChoiceField(
+    state = documents.ChoiceField(
         choices=ServerState.values, required=False, description="All but retired ones by default."
     )
-    name = TextField(
+    name = documents.TextField(
         max_length=253, required=False, description="Only servers of exactly this name."
     )
-    contributed_by = SlugField(
+    contributed_by = documents.SlugField(
         required=False, description="Only servers that the tenant of this slug contributed."
     )
 
@@ -96,7 +87,7 @@ class ServerResource(PoolResource):
     not_found = "server.not_found"
     ordering = by_id("servers")
     by_rows = True
-    decided = True
+    makes_generation = True
 
     def queryset(self) -> QuerySet[Server]:
         return servers_for(pool=self.pool, tenant=self.tenant)

@@ -9,30 +9,28 @@ from rest_framework.response import Response
 from allocator_service.billing.service_units import banks_of, units_grant
 from allocator_service.core.clock import utc_now
 from api.auth import EVERY_SCOPE, OPERATOR
-from api.contract.fields import SlugField, TimestampField, pool_field
-from api.contract.money import DecimalField, PriceField
+from api.contract import documents
 from api.contract.operations import creates, lists
 from api.contract.pagination import page_of_sorted
 from api.contract.parameters import PageParameters
 from api.resources import PoolResource
 from api.v1.tenants import tenant_named
 from api.views import writes
-from policies.fields import Document, TextField
 
 
-class BankDocument(Document):
-    pool = pool_field()
-    tenant = SlugField(source="tenant.slug")
-    since = TimestampField(description="Of the first grant.")
-    granted = DecimalField()
-    used = DecimalField()
-    balance = DecimalField()
+class BankDocument(documents.Document):
+    pool = documents.pool_field()
+    tenant = documents.SlugField(source="tenant.slug")
+    since = documents.TimestampField(description="Of the first grant.")
+    granted = documents.DecimalField()
+    used = documents.DecimalField()
+    balance = documents.DecimalField()
 
 
-class GrantRequest(Document):
-    tenant = SlugField()
-    units = PriceField(what="A grant", description="Service units, above 0.")
-    reason = TextField(max_length=2_000, blank=True, default="")
+class GrantRequest(documents.Document):
+    tenant = documents.SlugField()
+    units = documents.PriceField(what="A grant", description="Service units, above 0.")
+    reason = documents.TextField(max_length=2_000, blank=True, default="")
 
 
 class ServiceUnitsView(PoolResource):

@@ -23,18 +23,8 @@ from allocator_service.core.quantities import decimal_text
 from allocator_service.core.selecting import missing
 from allocator_service.pools.limits import MAX_LIMITS
 from api.auth import OPERATOR_AND_TENANT
-from api.contract.fields import (
-    GenerationField,
-    IdField,
-    LabelsField,
-    LimitedByField,
-    PoolQuantitiesField,
-    SelectorField,
-    SlugField,
-    TimestampField,
-    ids_field,
-    uuid_or_none,
-)
+from api.contract import documents
+from api.contract.fields import uuid_or_none
 from api.contract.operations import accepts, lists, shows
 from api.contract.pagination import by_id
 from api.contract.parameters import PageParameters
@@ -44,45 +34,34 @@ from api.v1.pools import PolicyFields
 from api.v1.run_documents import MAX_ROWS
 from api.v1.workloads import PRIORITY, TASKS
 from api.views import ContractView, writes
-from policies.fields import (
-    BooleanField,
-    ChoiceField,
-    Document,
-    DocumentField,
-    IntegerField,
-    ListField,
-    NumberField,
-    ObjectField,
-    TextField,
-)
 
 MAX_CHANGES = 1_000
 # The value of a field that was left out, where null means something else.
 OMITTED = object()
 
 
-class AddedServer(Document):
-    name = TextField(max_length=253)
-    contributed_by = SlugField(required=False, allow_null=True)
-    capacity = PoolQuantitiesField()
-    labels = LabelsField(default=dict)
-    count = IntegerField(minimum=1, maximum=100_000, default=1)
+class AddedServer(documents.Document):
+    name = documents.TextField(max_length=253)
+    contributed_by = documents.SlugField(required=False, allow_null=True)
+    capacity = documents.PoolQuantitiesField()
+    labels = documents.LabelsField(default=dict)
+    count = documents.IntegerField(minimum=1, maximum=100_000, default=1)
 
 
-class ServerChanges(Document):
-    add = ListField(AddedServer, min_items=0, max_items=MAX_CHANGES, required=False)
-    drain = ids_field(max_items=MAX_CHANGES, required=False, description="Servers.")
-    retire = ids_field(max_items=MAX_CHANGES, required=False, description="Servers.")
+class ServerChanges(documents.Document):
+    add = documents.ListField(AddedServer, min_items=0, max_items=MAX_CHANGES, required=False)
+    drain = documents.ids_field(max_items=MAX_CHANGES, required=False, description="Servers.")
+    retire = documents.ids_field(max_items=MAX_CHANGES, required=False, description="Servers.")
 
 
-class LimitInForce(Document):
-    where = SelectorField(default=dict)
-    amount = PoolQuantitiesField()
+class LimitInForce(documents.Document):
+    where = documents.SelectorField(default=dict)
+    amount = documents.PoolQuantitiesField()
 
 
-def limit_in_force() -> ListField:
+def limit_in_force() -> documents.ListField:
     """Describe the limits that a what-if assumes."""
-    return ListField(
+    return documents.ListField(
         LimitInForce,
         min_items=0,
         max_items=MAX_LIMITS,
@@ -92,91 +71,95 @@ def limit_in_force() -> ListField:
     )
 
 
-class SubmittedWorkload(Document):
-    tenant = SlugField(
+class SubmittedWorkload(documents.Document):
+    tenant = documents.SlugField(
         required=False, description="Optional for a tenant's key, which means itself."
     )
-    name = TextField(max_length=253)
-    demand = PoolQuantitiesField()
-    tasks = IntegerField(**TASKS, required=False)
-    priority = IntegerField(**PRIORITY, default=0)
-    server_selector = SelectorField(default=dict)
+    name = documents.TextField(max_length=253)
+    demand = documents.PoolQuantitiesField()
+    tasks = documents.IntegerField(**TASKS, required=False)
+    priority = documents.IntegerField(**PRIORITY, default=0)
+    server_selector = documents.SelectorField(default=dict)
     limit = limit_in_force()
 
 
-class ChangedWorkload(Document):
-    id = IdField()
-    demand = PoolQuantitiesField(required=False)
-    tasks = IntegerField(**TASKS, default=lambda: OMITTED)
-    priority = IntegerField(**PRIORITY, required=False)
-    server_selector = SelectorField(required=False)
+class ChangedWorkload(documents.Document):
+    id = documents.IdField()
+    demand = documents.PoolQuantitiesField(required=False)
+    tasks = documents.IntegerField(**TASKS, default=lambda: OMITTED)
+    priority = documents.IntegerField(**PRIORITY, required=False)
+    server_selector = documents.SelectorField(required=False)
     limit = limit_in_force()
 
 
-class WorkloadChanges(Document):
-    submit = ListField(SubmittedWorkload, min_items=0, max_items=MAX_CHANGES, required=False)
-    change = ListField(ChangedWorkload, min_items=0, max_items=MAX_CHANGES, required=False)
-    withdraw = ids_field(max_items=MAX_CHANGES, required=False, description="Workloads.")
+class WorkloadChanges(documents.Document):
+    submit = documents.ListField(
+        SubmittedWorkload, min_items=0, max_items=MAX_CHANGES, required=False
+    )
+    change = documents.ListField(
+        ChangedWorkload, min_items=0, max_items=MAX_CHANGES, required=False
+    )
+    withdraw = documents.ids_field(max_items=MAX_CHANGES, required=False, description="Workloads.")
 
 
-class ChangedMember(Document):
-    tenant = SlugField()
-    weight = NumberField(required=False)
-    best_effort = BooleanField(required=False)
-    group = SlugField(
+class ChangedMember(documents.Document):
+    tenant = documents.SlugField()
+    weight = documents.NumberField(required=False)
+    best_effort = documents.BooleanField(required=False)
+    group = documents.SlugField(
         default=lambda: OMITTED, allow_null=True, description="null: the pool itself."
     )
     tier = tier_field(required=False)
     limit = limit_in_force()
 
 
-class ChangedGroup(Document):
-    group = SlugField()
-    parent = SlugField(
+class ChangedGroup(documents.Document):
+    group = documents.SlugField()
+    parent = documents.SlugField(
         default=lambda: OMITTED, allow_null=True, description="null: the pool itself."
     )
-    weight = NumberField(required=False)
+    weight = documents.NumberField(required=False)
     tier = tier_field(required=False)
     limit = limit_in_force()
 
 
-class SimulationRequest(Document):
-    policy = DocumentField(PolicyFields, required=False)
-    weights = ChoiceField(choices=["explicit", "contribution"], required=False)
-    groups = ListField(ChangedGroup, min_items=0, max_items=MAX_CHANGES, required=False)
-    members = ListField(ChangedMember, min_items=0, max_items=MAX_CHANGES, required=False)
-    servers = DocumentField(ServerChanges, required=False)
-    workloads = DocumentField(WorkloadChanges, required=False)
+class SimulationRequest(documents.Document):
+    policy = documents.DocumentField(PolicyFields, required=False)
+    weights = documents.ChoiceField(choices=["explicit", "contribution"], required=False)
+    groups = documents.ListField(ChangedGroup, min_items=0, max_items=MAX_CHANGES, required=False)
+    members = documents.ListField(ChangedMember, min_items=0, max_items=MAX_CHANGES, required=False)
+    servers = documents.DocumentField(ServerChanges, required=False)
+    workloads = documents.DocumentField(WorkloadChanges, required=False)
 
 
-class ShareDocument(Document):
-    share = NumberField()
-    weighted_share = NumberField(allow_null=True)
+class ShareDocument(documents.Document):
+    share = documents.NumberField()
+    weighted_share = documents.NumberField(allow_null=True)
 
 
-class TenantComparison(Document):
-    tenant = TextField(max_length=253)
-    before = DocumentField(ShareDocument, allow_null=True)
-    after = DocumentField(ShareDocument, allow_null=True)
+class TenantComparison(documents.Document):
+    tenant = documents.TextField(max_length=253)
+    before = documents.DocumentField(ShareDocument, allow_null=True)
+    after = documents.DocumentField(ShareDocument, allow_null=True)
 
 
-class TasksDocument(Document):
-    id = IdField(allow_null=True)
-    tasks = NumberField()
-    limited_by = LimitedByField()
+class TasksDocument(documents.Document):
+    id = documents.IdField(allow_null=True)
+    tasks = documents.NumberField()
+    limited_by = documents.LimitedByField()
 
 
-class WorkloadComparison(Document):
-    tenant = TextField(max_length=253)
-    workload = TextField(max_length=253)
-    before = DocumentField(TasksDocument, allow_null=True)
-    after = DocumentField(TasksDocument, allow_null=True)
+class WorkloadComparison(documents.Document):
+    tenant = documents.TextField(max_length=253)
+    workload = documents.TextField(max_length=253)
+    before = documents.DocumentField(TasksDocument, allow_null=True)
+    after = documents.DocumentField(TasksDocument, allow_null=True)
 
 
-class ResultDocument(Document):
-    tenants = ListField(TenantComparison, min_items=0, max_items=MAX_ROWS)
-    workloads = ListField(WorkloadComparison, min_items=0, max_items=MAX_ROWS)
-    summary = ObjectField(allow_null=True, description="Of the pool, before and after.")
+class ResultDocument(documents.Document):
+    tenants = documents.ListField(TenantComparison, min_items=0, max_items=MAX_ROWS)
+    workloads = documents.ListField(WorkloadComparison, min_items=0, max_items=MAX_ROWS)
+    summary = documents.ObjectField(allow_null=True, description="Of the pool, before and after.")
 
 
 def _visible_result(simulation: Simulation, context: Any) -> Any:
@@ -191,19 +174,19 @@ def _visible_result(simulation: Simulation, context: Any) -> Any:
     }
 
 
-class SimulationDocument(Document):
-    id = IdField()
-    pool = SlugField(source="pool.slug")
-    status = ChoiceField(choices=SimulationStatus.values)
-    generation = GenerationField(
+class SimulationDocument(documents.Document):
+    id = documents.IdField()
+    pool = documents.SlugField(source="pool.slug")
+    status = documents.ChoiceField(choices=SimulationStatus.values)
+    generation = documents.GenerationField(
         allow_null=True,
         description="Of the pool it started from.",
     )
-    changes = ObjectField()
-    created_at = TimestampField()
-    finished_at = TimestampField(allow_null=True)
-    result = DocumentField(ResultDocument, source=_visible_result, allow_null=True)
-    error = ObjectField(
+    changes = documents.ObjectField()
+    created_at = documents.TimestampField()
+    finished_at = documents.TimestampField(allow_null=True)
+    result = documents.DocumentField(ResultDocument, source=_visible_result, allow_null=True)
+    error = documents.ObjectField(
         allow_null=True, description="`code`, `detail` and `errors` as of a problem."
     )
 

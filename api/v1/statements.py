@@ -26,17 +26,9 @@ from allocator_service.tenants.models import Tenant
 from allocator_service.tenants.selectors import tenants_with_retired
 from api.auth import EVERY_SCOPE_AND_GROUP, OPERATOR
 from api.contract.fields import is_slug
-from api.contract.operations import (
-    creates,
-    lists,
-    states,
-)
+from api.contract.operations import creates, lists, states
 from api.contract.pagination import page_of_sorted
-from api.contract.renderers import (
-    HTMLRenderer,
-    OrjsonRenderer,
-    ParquetRenderer,
-)
+from api.contract.renderers import HTMLRenderer, OrjsonRenderer, ParquetRenderer
 from api.v1.focus import lines_parquet
 from api.v1.statement_documents import (
     CloseRequest,
@@ -68,7 +60,7 @@ class StatementsView(PoolView):
         rows = statement_rows(pool=self.pool, now=now, tenant=tenant, month=self.query["month"])
         if subtree is not None:
             rows = rows_within(rows, group=subtree.group, now=now)
-        wanted = [
+        matching = [
             row
             for row in rows
             if self.query["tenant"] in (None, row.tenant)
@@ -76,7 +68,7 @@ class StatementsView(PoolView):
         ]
         page = page_of_sorted(
             f"statements/{self.pool.slug}",
-            wanted,
+            matching,
             lambda row: [row.month, row.tenant],
             cursor=self.query["cursor"],
             limit=self.query["limit"],

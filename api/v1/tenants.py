@@ -18,21 +18,20 @@ from allocator_service.tenants.services import (
     tenants_create,
 )
 from api.auth import EVERY_SCOPE, OPERATOR
+from api.contract import documents
 from api.contract.bulk import Items
-from api.contract.fields import SlugField, TimestampField, VersionField
 from api.contract.operations import creates, lists, retires, shows, updates
 from api.contract.pagination import by_slug
 from api.contract.parameters import PageParameters
 from api.resources import Resource
 from api.views import writes
-from policies.fields import Document, TextField
 
 
-class TenantDocument(Document):
-    slug = SlugField(writable=True)
-    name = TextField(max_length=200, writable=True)
-    version = VersionField()
-    created_at = TimestampField()
+class TenantDocument(documents.Document):
+    slug = documents.SlugField(writable=True)
+    name = documents.TextField(max_length=200, writable=True)
+    version = documents.VersionField()
+    created_at = documents.TimestampField()
 
 
 TenantRequest = TenantDocument.writable("TenantRequest")

@@ -10,7 +10,7 @@ from allocator_service.allocation.models import Run
 from allocator_service.allocation.trees import GROUP, MEMBER, Tree, TreeNode, renamed, run_tree
 from allocator_service.tenants.models import Tenant
 from api.auth import EVERY_SCOPE
-from api.contract.fields import PoolQuantitiesField
+from api.contract import documents
 from api.contract.operations import lists
 from api.contract.pagination import page_of_fixed
 from api.contract.parameters import PageParameters
@@ -20,39 +20,35 @@ from api.v1.reports.documents import RatiosField
 from api.v1.run_documents import MAX_ROWS
 from api.v1.run_inputs import sees_whole
 from api.v1.runs import OneRunView
-from policies.fields import (
-    BooleanField,
-    ChoiceField,
-    Document,
-    IntegerField,
-    NumberField,
-    TextField,
-)
 
 
-class TreeNodeDocument(Document):
-    kind = ChoiceField(choices=[GROUP, MEMBER])
-    name = TextField(max_length=63, description="Slug of the group, or of the member's tenant.")
-    parent = TextField(
+class TreeNodeDocument(documents.Document):
+    kind = documents.ChoiceField(choices=[GROUP, MEMBER])
+    name = documents.TextField(
+        max_length=63, description="Slug of the group, or of the member's tenant."
+    )
+    parent = documents.TextField(
         max_length=63, allow_null=True, description="Group directly above; null is the pool itself."
     )
-    depth = IntegerField(minimum=0, maximum=8, description="Number of groups above the node.")
-    weight = NumberField()
+    depth = documents.IntegerField(
+        minimum=0, maximum=8, description="Number of groups above the node."
+    )
+    weight = documents.NumberField()
     tier = tier_field()
-    best_effort = BooleanField()
-    part = NumberField(
+    best_effort = documents.BooleanField()
+    part = documents.NumberField(
         allow_null=True,
         description="Fraction of the pool by the weights from the pool to the node.",
     )
-    level = NumberField(
+    level = documents.NumberField(
         allow_null=True,
         description="Share over the weight, which siblings are compared by. Long-term policies count"
         " past use.",
     )
-    members = IntegerField(
+    members = documents.IntegerField(
         minimum=0, maximum=MAX_ROWS, allow_null=True, description="Members at or below the node."
     )
-    has = PoolQuantitiesField(allow_null=True)
+    has = documents.PoolQuantitiesField(allow_null=True)
     wants = RatiosField(
         allow_null=True,
         description="Demand of all tasks of active workloads; null for a resource without a limit.",

@@ -17,54 +17,44 @@ from allocator_service.tenants.selectors import tenants_with_retired
 from allocator_service.workloads.models import MAX_TASKS, Workload, WorkloadState
 from allocator_service.workloads.selectors import workloads_named
 from api.auth import OPERATOR_AND_TENANT
+from api.contract import documents
 from api.contract.bulk import Items, read_items, tenants_named
-from api.contract.fields import (
-    PoolQuantitiesField,
-    SlugField,
-    TimestampField,
-)
 from api.contract.operations import records
 from api.contract.parameters import Parameters
 from api.views import PoolView, writes
-from policies.fields import (
-    ChoiceField,
-    Document,
-    IntegerField,
-    TextField,
-)
 
 MAX_EVENTS = 10_000
 
 
-class UsageRequest(Document):
-    source = TextField(max_length=100)
-    id = TextField(max_length=200)
-    tenant = SlugField(
+class UsageRequest(documents.Document):
+    source = documents.TextField(max_length=100)
+    id = documents.TextField(max_length=200)
+    tenant = documents.SlugField(
         required=False, description="Optional for a tenant's key, which means itself."
     )
-    workload = TextField(max_length=253, required=False, description="Its name.")
-    tasks = IntegerField(
+    workload = documents.TextField(max_length=253, required=False, description="Its name.")
+    tasks = documents.IntegerField(
         minimum=0,
         maximum=MAX_TASKS,
         required=False,
         description="Tasks of the workload; each counts as its demand.",
     )
-    resources = PoolQuantitiesField(required=False, description="Instead of tasks.")
-    start = TimestampField()
-    end = TimestampField()
+    resources = documents.PoolQuantitiesField(required=False, description="Instead of tasks.")
+    start = documents.TimestampField()
+    end = documents.TimestampField()
 
 
 class UsageParameters(Parameters):
-    non_members = ChoiceField(
+    non_members = documents.ChoiceField(
         choices=["refuse", "accept"],
         default="refuse",
         description="Whether usage of tenants that were never admitted to the pool is taken.",
     )
 
 
-class RecordedDocument(Document):
-    accepted = IntegerField(minimum=0, maximum=MAX_EVENTS)
-    duplicates = IntegerField(
+class RecordedDocument(documents.Document):
+    accepted = documents.IntegerField(minimum=0, maximum=MAX_EVENTS)
+    duplicates = documents.IntegerField(
         minimum=0, maximum=MAX_EVENTS, description="Already posted, with the same content."
     )
 
@@ -88,7 +78,7 @@ class UsageView(PoolView):
         """
         pool_of_route = self.pool
         items = read_items(
-            UsageRequest, self.sent(), cells=False, refuse_too_many=events_refuse_too_many
+            UsageRequest, self.body_value(), cells=False, refuse_too_many=events_refuse_too_many
         )
         recorded = usage_record(
             pool=pool_of_route,

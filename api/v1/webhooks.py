@@ -25,37 +25,29 @@ from allocator_service.webhooks.services import (
     webhook_update,
 )
 from api.auth import OPERATOR_AND_TENANT
+from api.contract import documents
 from api.contract.bulk import Items, tenants_named
-from api.contract.fields import IdField, SlugField, TimestampField, VersionField
 from api.contract.operations import creates, lists, retires, shows, updates
 from api.contract.pagination import by_id
 from api.contract.parameters import PageParameters
 from api.resources import Resource
 from api.v1.pools import pool_named
 from api.views import writes
-from policies.fields import (
-    BooleanField,
-    ChoiceField,
-    Document,
-    IntegerField,
-    ListField,
-    Schema,
-    StringField,
-)
+from policies.fields import Schema
 
 DEFAULT_OVERLAP = 86_400
 
 
-class UrlField(StringField):
+class UrlField(documents.StringField):
     """A URL, which the service validates."""
 
     def describe(self) -> Schema:
         return {"type": "string", "format": "uri", "pattern": "^https?://", "maxLength": MAX_URL}
 
 
-class WebhookDocument(Document):
-    id = IdField()
-    tenant = SlugField(
+class WebhookDocument(documents.Document):
+    id = documents.IdField()
+    tenant = documents.SlugField(
         source="tenant.slug",
         allow_null=True,
         writable={
@@ -64,7 +56,7 @@ class WebhookDocument(Document):
             " operators only.",
         },
     )
-    pool = SlugField(
+    pool = documents.SlugField(
         source="pool.slug",
         allow_null=True,
         writable={
@@ -73,32 +65,32 @@ class WebhookDocument(Document):
         },
     )
     url = UrlField(writable={"description": "HTTPS URL with a public address."})
-    events = ListField(
-        ChoiceField(choices=EVENT_KINDS, code="webhook.events"),
+    events = documents.ListField(
+        documents.ChoiceField(choices=EVENT_KINDS, code="webhook.events"),
         min_items=0,
         max_items=len(EVENT_KINDS),
         default=list,
         description="Event kinds. An empty list means every kind, including those of later versions.",
         writable=True,
     )
-    enabled = BooleanField(
+    enabled = documents.BooleanField(
         source=lambda webhook, _: webhook.disabled_at is None,
         writable={
             "default": True,
             "description": "Delivery of events. False cancels pending deliveries.",
         },
     )
-    disabled_because = ChoiceField(
+    disabled_because = documents.ChoiceField(
         choices=DisabledBecause.values,
         source=lambda webhook, _: webhook.disabled_because or None,
         allow_null=True,
         description="`requested` by a client, `failing` for five days, or `gone` (answered 410).",
     )
-    failing_since = TimestampField(
+    failing_since = documents.TimestampField(
         allow_null=True, description="Instant of the first failure after the last success."
     )
-    version = VersionField()
-    created_at = TimestampField()
+    version = documents.VersionField()
+    created_at = documents.TimestampField()
 
 
 WebhookRequest = WebhookDocument.writable(
@@ -107,14 +99,14 @@ WebhookRequest = WebhookDocument.writable(
 
 
 class WebhookSecretDocument(WebhookDocument):
-    secret = StringField(
+    secret = documents.StringField(
         allow_null=True,
         description="Signing secret, shown once. Null in the answer to a repeated Idempotency-Key.",
     )
 
 
-class RotationRequest(Document):
-    overlap_seconds = IntegerField(
+class RotationRequest(documents.Document):
+    overlap_seconds = documents.IntegerField(
         minimum=0,
         maximum=int(MAX_OVERLAP.total_seconds()),
         default=DEFAULT_OVERLAP,
@@ -147,6 +139,7 @@ class WebhookResource(Resource):
     def answer_secret(self, issued: IssuedSecret) -> Response:
         """Answer a webhook with its secret, which the copy for repeated requests hides."""
         response = self.answer_one(issued.webhook, HTTPStatus.CREATED)
+        # The secret is never stored with the answer of an Idempotency-Key.
         response.kept = {**response.data, "secret": None}  # type: ignore[attr-defined]
         response.data["secret"] = issued.secret
         return response

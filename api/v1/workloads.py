@@ -22,16 +22,8 @@ from allocator_service.workloads.services import (
     workloads_submit,
 )
 from api.auth import EVERY_SCOPE_GROUP_AND_AGENT, OPERATOR_AND_TENANT, OPERATOR_TENANT_AND_AGENT
+from api.contract import documents
 from api.contract.bulk import Items, tenants_named
-from api.contract.fields import (
-    IdField,
-    SelectorField,
-    SlugField,
-    TimestampField,
-    VectorField,
-    VersionField,
-    pool_field,
-)
 from api.contract.operations import creates, lists, retires, shows, updates
 from api.contract.pagination import by_id
 from api.contract.parameters import PageParameters
@@ -39,53 +31,52 @@ from api.resources import PoolResource
 from api.v1.limits import LimitsField, limits_read
 from api.views import writes
 from policies import UNSERVED
-from policies.fields import ChoiceField, Document, IntegerField, ListField, TextField
 
 TASKS: Mapping[str, Any] = {"minimum": 0, "maximum": MAX_TASKS, "allow_null": True}
 PRIORITY: Mapping[str, Any] = {"minimum": -MAX_PRIORITY, "maximum": MAX_PRIORITY}
 
 
-class ConditionDocument(Document):
-    type = ChoiceField(choices=["unsatisfiable"])
-    reason = ChoiceField(choices=UNSERVED)
+class ConditionDocument(documents.Document):
+    type = documents.ChoiceField(choices=["unsatisfiable"])
+    reason = documents.ChoiceField(choices=UNSERVED)
 
 
-class ConditionsField(ListField):
+class ConditionsField(documents.ListField):
     """The conditions of a workload, of which the reason why it cannot run is stored."""
 
     def write(self, value: Any, context: Any) -> list[dict[str, Any]]:
         return [{"type": "unsatisfiable", "reason": value}] if value else []
 
 
-class WorkloadDocument(Document):
-    id = IdField()
-    pool = pool_field()
-    tenant = SlugField(
+class WorkloadDocument(documents.Document):
+    id = documents.IdField()
+    pool = documents.pool_field()
+    tenant = documents.SlugField(
         source="tenant.slug",
         writable={
             "required": False,
             "description": "Optional for a tenant's key, which means itself.",
         },
     )
-    name = TextField(max_length=253, writable=True)
-    demand = VectorField(writable=True)
-    tasks = IntegerField(
+    name = documents.TextField(max_length=253, writable=True)
+    demand = documents.VectorField(writable=True)
+    tasks = documents.IntegerField(
         **TASKS,
         writable={
             "required": False,
             "description": "How many can run at once; null is no limit.",
         },
     )
-    priority = IntegerField(**PRIORITY, writable={"default": 0})
-    server_selector = SelectorField(writable={"default": dict})
+    priority = documents.IntegerField(**PRIORITY, writable={"default": 0})
+    server_selector = documents.SelectorField(writable={"default": dict})
     limit = LimitsField()
-    state = ChoiceField(choices=WorkloadState.values, writable=True)
+    state = documents.ChoiceField(choices=WorkloadState.values, writable=True)
     conditions = ConditionsField(
         ConditionDocument, source="unsatisfiable", min_items=0, max_items=1
     )
-    version = VersionField()
-    created_at = TimestampField()
-    withdrawn_at = TimestampField(allow_null=True)
+    version = documents.VersionField()
+    created_at = documents.TimestampField()
+    withdrawn_at = documents.TimestampField(allow_null=True)
 
 
 WorkloadRequest = WorkloadDocument.writable(
@@ -96,15 +87,17 @@ WorkloadChange = WorkloadDocument.writable("WorkloadChange")
 
 
 class WorkloadParameters(PageParameters):
-    state = ChoiceField(
+    state = documents.ChoiceField(
         choices=WorkloadState.values,
         required=False,
         description="All but withdrawn ones by default.",
     )
-    name = TextField(
+    name = documents.TextField(
         max_length=253, required=False, description="Only workloads of exactly this name."
     )
-    tenant = SlugField(required=False, description="Only workloads of the tenant of this slug.")
+    tenant = documents.SlugField(
+        required=False, description="Only workloads of the tenant of this slug."
+    )
 
 
 class WorkloadResource(PoolResource):
@@ -114,7 +107,7 @@ class WorkloadResource(PoolResource):
     not_found = "workload.not_found"
     ordering = by_id("workloads")
     by_rows = True
-    decided = True
+    makes_generation = True
 
     def queryset(self) -> QuerySet[Workload]:
         if self.subtree is None:

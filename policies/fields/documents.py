@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from policies.errors import MAX_MISTAKES, UNKNOWN, Mistake
 from policies.fields.kinds import Field, Mistakes, Schema, escaped, is_object, mistake
-from policies.fields.sources import Getter, getter_of, lookup_of, row_getter_of
+from policies.fields.sources import Getter, getter_of, lookup_of
 
 _ABSENT: Any = object()
 
@@ -23,7 +23,7 @@ class Document:
 
     fields: ClassVar[dict[str, Field]] = {}
     _plan: ClassVar[Sequence[tuple[str, Field, Callable[[Any], Any], bool, bool]]] = ()
-    _sources: ClassVar[Sequence[tuple[str, Field, Getter]]] = ()
+    _sources: ClassVar[Sequence[tuple[str, Field, Getter, Getter | None]]] = ()
     missing_code: ClassVar[str] = "field.required"
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -35,8 +35,15 @@ class Document:
             (name, field, field.read, field.required, field.allow_null)
             for name, field in cls.fields.items()
         ]
+        # Most fields are written as they are stored, which needs no call.
         cls._sources = [
-            (name, field, getter_of(field.source or name)) for name, field in cls.fields.items()
+            (
+                name,
+                field,
+                getter_of(field.source or name),
+                None if type(field).write is Field.write else field.write,
+            )
+            for name, field in cls.fields.items()
         ]
 
     @classmethod
@@ -70,25 +77,39 @@ class Document:
             found: the object.
             context: what else sources and fields need, such as the pool and who asks.
         """
-        return {
-            name: field.write(find(found, context), context) for name, field, find in cls._sources
-        }
+        document: dict[str, Any] = {}
+        for name, _, find, write in cls._sources:
+            value = find(found, context)
+            document[name] = value if write is None else write(value, context)
+        return document
 
     @classmethod
-    def row_writer(cls, context: Any = None) -> Callable[[Any], dict[str, Any]]:
+    def row_writer(cls, context: Any = None) -> Callable[[Sequence[Any]], dict[str, Any]]:
         """Return the function that writes a row of a query for :meth:`lookups`."""
-        sources = [
-            (name, field, row_getter_of(field.source or name)) for name, field in cls.fields.items()
-        ]
-        return lambda row: {
-            name: field.write(find(row, context), context) for name, field, find in sources
-        }
+        document: dict[str, Any] = {}
+        columns: list[tuple[str, Callable[[Any, Any], Any] | None]] = []
+        for name, field, find, write in cls._sources:
+            # What the context holds is the same in every row.
+            if lookup_of(field.source or name) is None:
+                document[name] = field.write(find(None, context), context)
+            else:
+                document[name] = None
+                columns.append((name, write))
+
+        def write_row(row: Sequence[Any]) -> dict[str, Any]:
+            written = document.copy()
+            for (name, write), value in zip(columns, row, strict=True):
+                written[name] = value if write is None else write(value, context)
+            return written
+
+        return write_row
 
     @classmethod
     def exact(cls, found: Any, context: Any = None) -> dict[str, Any]:
         """Return the values that a change starts from, as :meth:`write` without rounding."""
         return {
-            name: field.exact(find(found, context), context) for name, field, find in cls._sources
+            name: field.exact(find(found, context), context)
+            for name, field, find, _ in cls._sources
         }
 
     @classmethod

@@ -33,15 +33,6 @@ def getter_of(source: Source) -> Getter:
     return source
 
 
-def row_getter_of(source: Source) -> Getter:
-    """Return the same for a row of a query, whose columns are named by :func:`lookup_of`."""
-    lookup = lookup_of(source)
-    if lookup is None:
-        return getter_of(source)
-    find = attrgetter(lookup)
-    return lambda found, _: find(found)
-
-
 def lookup_of(source: Source) -> str | None:
     """Return the column of a query that holds the value, or None if the context holds it.
 

@@ -18,7 +18,7 @@ from allocator_service.allocation.long_term.steps import Basis, history_at, star
 from allocator_service.allocation.models import Placement, Run, RunStatus, Snapshot
 from allocator_service.allocation.time_sharing.deficits import deficits_at, deficits_in_force
 from allocator_service.core.errors import Gone
-from allocator_service.core.quantities import Resource, decimal_text
+from allocator_service.core.quantities import Resource, decimal_text, json_number
 from allocator_service.pools.limits import limits_from
 from allocator_service.pools.models import MembershipTerms, Pool
 from allocator_service.pools.selectors import (

@@ -1,7 +1,10 @@
 """The billing report as a document, as rows and as a picture."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
+
+from rest_framework.request import Request
+from rest_framework.response import Response
 
 from allocator_service.billing.statements.documents import money_text
 from allocator_service.billing.tie_out import (
@@ -12,15 +15,21 @@ from allocator_service.billing.tie_out import (
     BillingReport,
     Tie,
     billing_chart,
+    billing_report,
+    group_billing,
 )
+from allocator_service.core.clock import utc_now
 from allocator_service.core.quantities import decimal_text
+from allocator_service.ledger.reporting.periods import report_period
 from allocator_service.pools.group_services import MAX_GROUPS
-from api.contract.fields import SlugField, TimestampField, ids_field
-from api.contract.money import CurrencyField, DecimalField
+from allocator_service.tenants.selectors import tenants_for
+from api.auth import EVERY_SCOPE_AND_GROUP
+from api.contract import documents
+from api.contract.operations import reports
 from api.contract.parameters import Parameters
 from api.v1.reports.documents import MAX_TENANTS, Report, ReportDocument
+from api.v1.reports.views import ReportView
 from api.v1.statement_documents import MonthField
-from policies.fields import ChoiceField, Document, DocumentField, ListField, TextField
 
 COLUMNS = (
     "month",
@@ -34,78 +43,83 @@ COLUMNS = (
     "difference",
     "reason",
 )
+
 STEPS = ("P1M",)
 
 
 class BillingParameters(Parameters):
     """The period, widened to whole months, and the tenant."""
 
-    from_ = TimestampField(required=False, description="By default 7 days before `to`.")
-    to = TimestampField(required=False, description="Now by default, and at most now.")
-    tenant = TextField(
+    from_ = documents.TimestampField(required=False, description="By default 7 days before `to`.")
+    to = documents.TimestampField(required=False, description="Now by default, and at most now.")
+    tenant = documents.TextField(
         max_length=63,
         required=False,
         description="The tenant with this slug only; 404 `tenant.not_found` if there is none.",
     )
-    group = SlugField(
+    group = documents.SlugField(
         required=False,
         description="This group only: its sum and the tenants below it. An unknown group is 404"
         " `group.not_found`; together with `tenant` it is 400 `report.one_of`.",
     )
-    step = ChoiceField(choices=STEPS, required=False, description="Always months.")
+    step = documents.ChoiceField(choices=STEPS, required=False, description="Always months.")
 
 
-class AccountDocument(Document):
-    tenant = SlugField()
-    charges = DecimalField()
-    credits = DecimalField()
-    billed = DecimalField()
+class AccountDocument(documents.Document):
+    tenant = documents.SlugField()
+    charges = documents.DecimalField()
+    credits = documents.DecimalField()
+    billed = documents.DecimalField()
 
 
-class GroupAccountDocument(Document):
-    group = SlugField()
-    charges = DecimalField()
-    credits = DecimalField()
-    billed = DecimalField()
+class GroupAccountDocument(documents.Document):
+    group = documents.SlugField()
+    charges = documents.DecimalField()
+    credits = documents.DecimalField()
+    billed = documents.DecimalField()
 
 
-class TieDocument(Document):
+class TieDocument(documents.Document):
     month = MonthField()
-    tenant = SlugField()
-    resource = TextField(max_length=63)
-    unit = TextField(max_length=20)
-    ledger = DecimalField()
-    statements = DecimalField()
-    not_yet_billed = DecimalField()
-    not_billable = DecimalField()
-    difference = DecimalField(description="0.")
-    reason = TextField(max_length=60, allow_null=True, description="Why it is not billable.")
-    late_entries = ids_field(
+    tenant = documents.SlugField()
+    resource = documents.TextField(max_length=63)
+    unit = documents.TextField(max_length=20)
+    ledger = documents.DecimalField()
+    statements = documents.DecimalField()
+    not_yet_billed = documents.DecimalField()
+    not_billable = documents.DecimalField()
+    difference = documents.DecimalField(description="0.")
+    reason = documents.TextField(
+        max_length=60, allow_null=True, description="Why it is not billable."
+    )
+    late_entries = documents.ids_field(
         max_items=ENTRIES_SHOWN, description="Some that came after their month was closed."
     )
-    unbillable_entries = ids_field(max_items=ENTRIES_SHOWN, description="Some that have no price.")
+    unbillable_entries = documents.ids_field(
+        max_items=ENTRIES_SHOWN, description="Some that have no price."
+    )
 
 
 class BillingDocument(ReportDocument):
-    currency = CurrencyField()
-    group = DocumentField(
+    currency = documents.CurrencyField()
+    group = documents.DocumentField(
         GroupAccountDocument,
         required=False,
         description="With `group` in the query: the sum of the accounts.",
     )
-    groups = ListField(
+    groups = documents.ListField(
         GroupAccountDocument,
         min_items=0,
         max_items=MAX_GROUPS,
         required=False,
         description="With `group` in the query: the groups directly below it.",
     )
-    accounts = ListField(AccountDocument, min_items=0, max_items=MAX_TENANTS)
-    ties = ListField(TieDocument, min_items=0, max_items=MAX_TENANTS)
+    accounts = documents.ListField(AccountDocument, min_items=0, max_items=MAX_TENANTS)
+    ties = documents.ListField(TieDocument, min_items=0, max_items=MAX_TENANTS)
 
 
 def billing_fields(report: BillingReport) -> dict[str, Any]:
-    """What the document holds beside what every report begins with."""
+    """Return the fields of the document after the common head."""
     return {
         "currency": report.pool.currency,
         "accounts": [_account(each, report.digits, "tenant") for each in report.accounts],
@@ -159,6 +173,7 @@ def billing_rows(report: BillingReport) -> Iterator[dict[str, Any]]:
 
 
 BILLING = Report("billing", DEFINITIONS, COLUMNS, billing_fields, billing_rows, billing_chart)
+
 GROUP_BILLING = Report(
     "billing",
     {**DEFINITIONS, "group": TREE_OF_MONTH},
@@ -167,3 +182,48 @@ GROUP_BILLING = Report(
     billing_rows,
     billing_chart,
 )
+
+
+class BillingView(ReportView):
+    """A report of money, of which a tenant sees its own even in a transparent pool."""
+
+    scopes: ClassVar = {"GET": EVERY_SCOPE_AND_GROUP}
+    retired = True
+    report = BILLING
+    parameters = BillingParameters
+
+    @reports(BillingDocument, "Report what was billed, and that it is what the ledger holds")
+    def get(self, request: Request, pool: str) -> Response:
+        """Report what each tenant was billed, and reconcile it with the ledger.
+
+        For each month, tenant and resource, `ledger` = `statements` + `not_yet_billed` +
+        `not_billable`, to the last digit. The period is widened to whole months of the pool's time
+        zone, at most 36 (422 `report.too_long`); open months are computed as of now. `group` reports
+        the sum of a group and the tenants below it at the end of each month, to operator and billing
+        keys. A tenant key sees itself only, in a transparent pool too. The report stays readable after
+        the pool is retired.
+        """
+        self.refuse_unknown()
+        of_period = report_period(
+            pool=self.pool,
+            start=self.query["from"],
+            end=self.query["to"],
+            step=None,
+            now=utc_now(),
+        )
+        group = self.group_named(of_period)
+        if group is not None:
+            of_group = group_billing(
+                group=group, period=of_period, now=utc_now(), within=self.within
+            )
+            return self.answer_report(of_group, GROUP_BILLING)
+        limit = self.tenant
+        if limit is None and self.query["tenant"] is not None:
+            limit = tenants_for(None).filter(slug=self.query["tenant"]).first()
+        report = billing_report(
+            pool=self.pool,
+            period=of_period,
+            now=utc_now(),
+            tenant=limit,
+        )
+        return self.answer_report(report.under(self.is_asked_for))

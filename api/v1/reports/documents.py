@@ -1,4 +1,4 @@
-"""What the reports have in common: their parameters, and how a document begins."""
+"""Parameters and documents that all reports share."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,10 +9,9 @@ from allocator_service.core.charts import Chart
 from allocator_service.core.quantities import Resource, decimal_text
 from allocator_service.ledger.reporting.periods import MAX_INTERVALS, Period
 from allocator_service.pools.services import MAX_RESOURCES
-from api.contract.fields import DurationField, SchemaField, SlugField, TimestampField
+from api.contract import documents
 from api.contract.parameters import Parameters
 from api.v1.pools import ResourceFields
-from policies.fields import Document, ListField, ObjectField, TextField
 
 DECIMAL = {"type": "string", "pattern": r"^-?[0-9]+(\.[0-9]+)?$"}
 MAX_TENANTS = 10**6
@@ -21,15 +20,19 @@ MAX_TENANTS = 10**6
 class ReportParameters(Parameters):
     """The period, the last 7 days by default, and the tenant."""
 
-    from_ = TimestampField(required=False, description="Inclusive; by default 7 days before `to`.")
-    to = TimestampField(required=False, description="Exclusive; now by default, and at most now.")
-    tenant = TextField(
+    from_ = documents.TimestampField(
+        required=False, description="Inclusive; by default 7 days before `to`."
+    )
+    to = documents.TimestampField(
+        required=False, description="Exclusive; now by default, and at most now."
+    )
+    tenant = documents.TextField(
         max_length=63,
         required=False,
         description="This tenant only: its slug, or the pseudonym by which a tenant key knows it; any"
         " other text is 404 `tenant.not_found`.",
     )
-    step = DurationField(
+    step = documents.DurationField(
         required=False,
         description=f"Cuts the period into at most {MAX_INTERVALS} intervals, in the pool's time zone.",
     )
@@ -38,14 +41,14 @@ class ReportParameters(Parameters):
 class GroupReportParameters(ReportParameters):
     """The period, and the tenant or the group."""
 
-    group = SlugField(
+    group = documents.SlugField(
         required=False,
         description="This group only: its sum and its children. An unknown group is 404"
         " `group.not_found`; together with `tenant` it is 400 `report.one_of`.",
     )
 
 
-class AmountsField(SchemaField):
+class AmountsField(documents.SchemaField):
     """Exact amounts keyed by the pool's resources."""
 
     def __init__(self, **options: Any) -> None:
@@ -56,7 +59,7 @@ class AmountsField(SchemaField):
         return None if value is None else amounts_document(value, context.resources)
 
 
-class RatiosField(SchemaField):
+class RatiosField(documents.SchemaField):
     """A number per resource, null where there is none."""
 
     def __init__(self, **options: Any) -> None:
@@ -64,23 +67,23 @@ class RatiosField(SchemaField):
         super().__init__(schema={"type": "object", "additionalProperties": number}, **options)
 
 
-class ReportDocument(Document):
-    """What every report says of itself."""
+class ReportDocument(documents.Document):
+    """The head of every report."""
 
-    report = TextField(max_length=20)
-    pool = SlugField()
-    from_ = TimestampField()
-    to = TimestampField()
-    step = DurationField(allow_null=True)
-    definitions = ObjectField(description="The definition of each figure, in a sentence.")
-    resources = ListField(
+    report = documents.TextField(max_length=20)
+    pool = documents.SlugField()
+    from_ = documents.TimestampField()
+    to = documents.TimestampField()
+    step = documents.DurationField(allow_null=True)
+    definitions = documents.ObjectField(description="The definition of each figure, in a sentence.")
+    resources = documents.ListField(
         ResourceFields, max_items=MAX_RESOURCES, description="Amounts: unit × seconds."
     )
 
 
 @dataclass(frozen=True)
 class Report:
-    """How a report is shown: what its figures mean, its document, its rows and its picture."""
+    """The presentation of a report, as definitions, document, rows and picture."""
 
     name: str
     definitions: Mapping[str, str]
@@ -93,7 +96,7 @@ class Report:
 def head_document(
     shown: Report, *, pool: str, period: Period, step: str | None, resources: Sequence[Resource]
 ) -> dict[str, Any]:
-    """What every report begins with."""
+    """Return the head of a report."""
     return {
         "report": shown.name,
         "pool": pool,
@@ -106,5 +109,5 @@ def head_document(
 
 
 def amounts_document(amounts: Sequence[Decimal], resources: Sequence[Resource]) -> dict[str, str]:
-    """Exact amounts as decimal texts."""
+    """Return exact amounts as decimal texts."""
     return {each.name: decimal_text(a) for each, a in zip(resources, amounts, strict=True)}

@@ -3,15 +3,20 @@
 from collections.abc import Iterator
 from typing import Any
 
+from rest_framework.request import Request
+from rest_framework.response import Response
+
 from allocator_service.allocation.reports.fairness import (
     DEFINITIONS,
     PAIRS_SHOWN,
     REASONS,
     FairnessReport,
     fairness_chart,
+    fairness_report,
 )
 from allocator_service.ledger.reporting.periods import MAX_INTERVALS
-from api.contract.fields import TimestampField
+from api.contract import documents
+from api.contract.operations import reports
 from api.v1.reports.documents import (
     MAX_TENANTS,
     AmountsField,
@@ -19,62 +24,58 @@ from api.v1.reports.documents import (
     ReportDocument,
     amounts_document,
 )
-from policies.fields import (
-    BooleanField,
-    ChoiceField,
-    Document,
-    IntegerField,
-    ListField,
-    NumberField,
-    TextField,
-)
+from api.v1.reports.views import WholeReportView
 
 COLUMNS = ("tenant", "start", "end", "weighted_share", "jain_index")
 
 
-class SharePieceDocument(Document):
-    start = TimestampField()
-    end = TimestampField()
-    weighted_share = NumberField(allow_null=True)
+class SharePieceDocument(documents.Document):
+    start = documents.TimestampField()
+    end = documents.TimestampField()
+    weighted_share = documents.NumberField(allow_null=True)
 
 
-class ShareDocument(Document):
-    tenant = TextField(max_length=63)
+class ShareDocument(documents.Document):
+    tenant = documents.TextField(max_length=63)
     used = AmountsField()
-    dominant_share = NumberField(allow_null=True)
-    weight = NumberField(allow_null=True)
-    weighted_share = NumberField(allow_null=True)
-    reason = ChoiceField(
+    dominant_share = documents.NumberField(allow_null=True)
+    weight = documents.NumberField(allow_null=True)
+    weighted_share = documents.NumberField(allow_null=True)
+    reason = documents.ChoiceField(
         choices=list(REASONS), allow_null=True, description="Why there is no weighted share."
     )
-    counts = BooleanField(description="Whether it counts in Jain's index.")
-    series = ListField(SharePieceDocument, max_items=MAX_INTERVALS)
+    counts = documents.BooleanField(description="Whether it counts in Jain's index.")
+    series = documents.ListField(SharePieceDocument, max_items=MAX_INTERVALS)
 
 
-class JainPieceDocument(Document):
-    start = TimestampField()
-    end = TimestampField()
-    jain_index = NumberField(allow_null=True)
+class JainPieceDocument(documents.Document):
+    start = documents.TimestampField()
+    end = documents.TimestampField()
+    jain_index = documents.NumberField(allow_null=True)
 
 
-class EnvyDocument(Document):
-    tenant = TextField(max_length=63)
-    other = TextField(max_length=63)
-    times = NumberField(allow_null=True, description="How much more it would have run; null: any.")
+class EnvyDocument(documents.Document):
+    tenant = documents.TextField(max_length=63)
+    other = documents.TextField(max_length=63)
+    times = documents.NumberField(
+        allow_null=True, description="How much more it would have run; null: any."
+    )
 
 
 class FairnessDocument(ReportDocument):
-    jain_index = NumberField(allow_null=True)
-    envy_pairs = IntegerField(minimum=0, maximum=MAX_TENANTS**2, description="How many in all.")
-    envy = ListField(
+    jain_index = documents.NumberField(allow_null=True)
+    envy_pairs = documents.IntegerField(
+        minimum=0, maximum=MAX_TENANTS**2, description="How many in all."
+    )
+    envy = documents.ListField(
         EnvyDocument, min_items=0, max_items=PAIRS_SHOWN, description="The worst of the pairs."
     )
-    series = ListField(JainPieceDocument, max_items=MAX_INTERVALS)
-    tenants = ListField(ShareDocument, min_items=0, max_items=MAX_TENANTS)
+    series = documents.ListField(JainPieceDocument, max_items=MAX_INTERVALS)
+    tenants = documents.ListField(ShareDocument, min_items=0, max_items=MAX_TENANTS)
 
 
 def fairness_fields(report: FairnessReport) -> dict[str, Any]:
-    """What the document holds beside what every report begins with."""
+    """Return the fields of the document after the common head."""
     intervals = report.period.intervals
     return {
         "jain_index": report.jain_index,
@@ -120,3 +121,20 @@ def fairness_rows(report: FairnessReport) -> Iterator[dict[str, Any]]:
 
 
 FAIRNESS = Report("fairness", DEFINITIONS, COLUMNS, fairness_fields, fairness_rows, fairness_chart)
+
+
+class FairnessView(WholeReportView):
+    report = FAIRNESS
+
+    @reports(FairnessDocument, "Report shares, Jain's index and envy")
+    def get(self, request: Request, pool: str) -> Response:
+        """Report each tenant's weighted dominant share, Jain's index over them, and who would envy whom.
+
+        `envy` lists the worst 100 pairs and `envy_pairs` counts all. With `tenant`, only that tenant's
+        share and pairs are listed, while the index and the count stay those of the whole pool. A tenant
+        key can read it in a transparent pool only, with the others under pseudonyms; elsewhere it gets
+        404 `report.not_found`. An empty period, or one of more than 1,000 intervals, is 400
+        `report.period`; more than 200,000 values are 422 `report.too_long`.
+        """
+        report = fairness_report(pool=self.pool, period=self.period())
+        return self.answer_report(report.under(self.name_of, self.is_asked_for))

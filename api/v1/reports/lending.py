@@ -1,7 +1,10 @@
 """Lending as a document and as rows."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, ClassVar
+
+from rest_framework.request import Request
+from rest_framework.response import Response
 
 from allocator_service.core.quantities import Resource, decimal_text
 from allocator_service.ledger.reporting.groups import TREE
@@ -11,69 +14,74 @@ from allocator_service.ledger.reporting.lending import (
     GroupLendingReport,
     LendingReport,
     Traffic,
+    group_lending,
+    lending_report,
 )
 from allocator_service.ledger.reporting.periods import MAX_INTERVALS
 from allocator_service.ledger.reporting.pictures import group_lending_chart, lending_chart
 from allocator_service.pools.group_services import MAX_GROUPS
-from api.contract.fields import SlugField, TimestampField
+from api.auth import EVERY_SCOPE_AND_GROUP
+from api.contract import documents
+from api.contract.operations import reports
 from api.v1.reports.documents import (
     MAX_TENANTS,
     AmountsField,
+    GroupReportParameters,
     Report,
     ReportDocument,
     amounts_document,
 )
-from policies.fields import BooleanField, Document, DocumentField, ListField, TextField
+from api.v1.reports.views import ReportView
 
 COLUMNS = ("owner", "tenant", "start", "end", "resource", "unit", "used")
 
 
-class FlowPieceDocument(Document):
-    start = TimestampField()
-    end = TimestampField()
+class FlowPieceDocument(documents.Document):
+    start = documents.TimestampField()
+    end = documents.TimestampField()
     used = AmountsField()
 
 
-class FlowDocument(Document):
-    owner = TextField(
+class FlowDocument(documents.Document):
+    owner = documents.TextField(
         max_length=63,
         allow_null=True,
         description="Null is the pool itself, or not known, unless `owner_group` is set.",
     )
-    owner_group = SlugField(
+    owner_group = documents.SlugField(
         required=False,
         allow_null=True,
         description="With `group` in the query: group below it that the owner belonged to.",
     )
-    owner_inside = BooleanField(
+    owner_inside = documents.BooleanField(
         required=False,
         description="With `group` in the query: whether the owner belonged to the group then.",
     )
-    tenant = TextField(
+    tenant = documents.TextField(
         max_length=63, allow_null=True, description="Null only if `tenant_group` is set."
     )
-    tenant_group = SlugField(
+    tenant_group = documents.SlugField(
         required=False,
         allow_null=True,
         description="With `group` in the query: group below it that the tenant belonged to.",
     )
-    tenant_inside = BooleanField(
+    tenant_inside = documents.BooleanField(
         required=False,
         description="With `group` in the query: whether the tenant belonged to the group then.",
     )
     used = AmountsField()
-    series = ListField(FlowPieceDocument, max_items=MAX_INTERVALS)
+    series = documents.ListField(FlowPieceDocument, max_items=MAX_INTERVALS)
 
 
-class BalanceDocument(Document):
-    tenant = TextField(max_length=63)
-    other = TextField(max_length=63)
+class BalanceDocument(documents.Document):
+    tenant = documents.TextField(max_length=63)
+    other = documents.TextField(max_length=63)
     lent = AmountsField()
     borrowed = AmountsField()
     balance = AmountsField(description="lent − borrowed")
 
 
-class TrafficFields(Document):
+class TrafficFields(documents.Document):
     used = AmountsField()
     lent = AmountsField(description="Use of its members' servers by tenants outside the group.")
     borrowed = AmountsField(description="Use of servers of tenants outside the group.")
@@ -81,36 +89,36 @@ class TrafficFields(Document):
 
 
 class GroupTrafficDocument(TrafficFields):
-    group = SlugField()
+    group = documents.SlugField()
 
 
 class TenantTrafficDocument(TrafficFields):
-    tenant = SlugField()
+    tenant = documents.SlugField()
 
 
 class LendingDocument(ReportDocument):
     total = AmountsField(description="The sum of the flows below.")
-    group = DocumentField(
+    group = documents.DocumentField(
         GroupTrafficDocument,
         required=False,
         description="With `group` in the query: the sum of its children.",
     )
-    groups = ListField(
+    groups = documents.ListField(
         GroupTrafficDocument,
         min_items=0,
         max_items=MAX_GROUPS,
         required=False,
         description="With `group` in the query: the groups directly below it.",
     )
-    tenants = ListField(
+    tenants = documents.ListField(
         TenantTrafficDocument,
         min_items=0,
         max_items=MAX_TENANTS,
         required=False,
         description="With `group` in the query: the members directly below it.",
     )
-    flows = ListField(FlowDocument, min_items=0, max_items=MAX_TENANTS)
-    balances = ListField(
+    flows = documents.ListField(FlowDocument, min_items=0, max_items=MAX_TENANTS)
+    balances = documents.ListField(
         BalanceDocument,
         min_items=0,
         max_items=MAX_TENANTS,
@@ -120,7 +128,7 @@ class LendingDocument(ReportDocument):
 
 
 def lending_fields(report: LendingReport) -> dict[str, Any]:
-    """What the document holds beside what every report begins with."""
+    """Return the fields of the document after the common head."""
     resources = report.resources
     return {
         "total": amounts_document(report.total, resources),
@@ -150,7 +158,7 @@ def lending_fields(report: LendingReport) -> dict[str, Any]:
 
 
 def lending_rows(report: LendingReport) -> Iterator[dict[str, Any]]:
-    """A row per owner, tenant, interval and resource: their sums are the totals."""
+    """Yield a row per owner, tenant, interval and resource, which add up to the totals."""
     for flow in report.flows:
         for (start, end), used in zip(report.period.intervals, flow.series, strict=True):
             for resource, amount in zip(report.resources, used, strict=True):
@@ -237,6 +245,7 @@ GROUP_DEFINITIONS = {
     "balance": "What was lent less what was borrowed.",
     "group": TREE,
 }
+
 GROUP_LENDING = Report(
     "lending",
     GROUP_DEFINITIONS,
@@ -245,3 +254,29 @@ GROUP_LENDING = Report(
     group_lending_rows,
     group_lending_chart,
 )
+
+
+class LendingView(ReportView):
+    scopes: ClassVar = {"GET": EVERY_SCOPE_AND_GROUP}
+    report = LENDING
+    parameters = GroupReportParameters
+
+    @reports(LendingDocument, "Report who ran on whose servers; a tenant sees what concerns it")
+    def get(self, request: Request, pool: str) -> Response:
+        """Report who ran on whose servers, and what every two tenants lent each other.
+
+        An `owner` of null is the pool itself or not known: reported usage does not say on which servers
+        it ran. A tenant key sees the flows from and to itself, in a transparent pool all of them, with
+        the others under pseudonyms. `group` reports the sum of a group, its children and the flows
+        between them, by the tree as it was at each instant, to operator, billing and group keys. An
+        empty period, or one of more than 1,000 intervals, is 400 `report.period`; more than 200,000
+        values are 422 `report.too_long`.
+        """
+        period = self.period()
+        group = self.group_named(period)
+        if group is not None:
+            found = group_lending(group=group, period=period, within=self.within)
+            if self.subtree is not None:
+                found = found.under(self.subtree.outsider)
+            return self.answer_report(found, GROUP_LENDING)
+        return self.answer_report(self.visible_part(lending_report))

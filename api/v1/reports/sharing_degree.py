@@ -1,7 +1,10 @@
 """The sharing degree as a document, as rows and as a picture."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, ClassVar
+
+from rest_framework.request import Request
+from rest_framework.response import Response
 
 from allocator_service.core.quantities import Resource, decimal_text
 from allocator_service.ledger.reporting.amounts import exact_sum
@@ -15,27 +18,23 @@ from allocator_service.ledger.reporting.sharing_degree import (
     Degree,
     SharingDegreeReport,
     TenantDegree,
+    group_sharing_degree,
+    sharing_degree_report,
 )
 from allocator_service.pools.group_services import MAX_GROUPS
-from api.contract.fields import SlugField, TimestampField
+from api.auth import EVERY_SCOPE_AND_GROUP
+from api.contract import documents
+from api.contract.operations import reports
 from api.v1.reports.documents import (
     MAX_TENANTS,
     AmountsField,
+    GroupReportParameters,
     RatiosField,
     Report,
     ReportDocument,
     amounts_document,
 )
-from policies.fields import (
-    BooleanField,
-    ChoiceField,
-    Document,
-    DocumentField,
-    ListField,
-    NumberField,
-    ObjectField,
-    TextField,
-)
+from api.v1.reports.views import ReportView
 
 COLUMNS = (
     "tenant",
@@ -50,60 +49,66 @@ COLUMNS = (
 )
 
 
-class DegreeDocument(Document):
+class DegreeDocument(documents.Document):
     resources = RatiosField()
-    min = NumberField(allow_null=True)
+    min = documents.NumberField(allow_null=True)
 
 
-class SharedFields(Document):
+class SharedFields(documents.Document):
     used = AmountsField()
     alone = AmountsField()
-    sharing_degree = DocumentField(DegreeDocument)
-    reasons = ObjectField(description="Why a resource has no sharing degree, by its name.")
-    reason = ChoiceField(choices=list(REASONS), allow_null=True, description="Why there is no min.")
+    sharing_degree = documents.DocumentField(DegreeDocument)
+    reasons = documents.ObjectField(
+        description="Why a resource has no sharing degree, by its name."
+    )
+    reason = documents.ChoiceField(
+        choices=list(REASONS), allow_null=True, description="Why there is no min."
+    )
 
 
 class SharedPieceDocument(SharedFields):
-    start = TimestampField()
-    end = TimestampField()
+    start = documents.TimestampField()
+    end = documents.TimestampField()
 
 
 class SharedDocument(SharedFields):
-    tenant = TextField(max_length=63)
-    benefit = BooleanField(allow_null=True, description="Whether min is 1 or more.")
-    series = ListField(SharedPieceDocument, max_items=MAX_INTERVALS)
+    tenant = documents.TextField(max_length=63)
+    benefit = documents.BooleanField(allow_null=True, description="Whether min is 1 or more.")
+    series = documents.ListField(SharedPieceDocument, max_items=MAX_INTERVALS)
 
 
 class SharedByGroupDocument(SharedFields):
-    group = SlugField()
-    benefit = BooleanField(allow_null=True, description="Whether min is 1 or more.")
-    series = ListField(SharedPieceDocument, max_items=MAX_INTERVALS)
+    group = documents.SlugField()
+    benefit = documents.BooleanField(allow_null=True, description="Whether min is 1 or more.")
+    series = documents.ListField(SharedPieceDocument, max_items=MAX_INTERVALS)
 
 
 class SharingDegreeDocument(ReportDocument):
-    baseline = ChoiceField(choices=[BASELINE], description="The partition that `alone` is of.")
-    alone_from = TimestampField(
+    baseline = documents.ChoiceField(
+        choices=[BASELINE], description="The partition that `alone` is of."
+    )
+    alone_from = documents.TimestampField(
         allow_null=True,
         description="Beginning of the first decision, from which on `alone` is known.",
     )
     total = AmountsField(description="What the tenants and groups below used together.")
-    group = DocumentField(
+    group = documents.DocumentField(
         SharedByGroupDocument,
         required=False,
         description="With `group` in the query: the sum of its children.",
     )
-    groups = ListField(
+    groups = documents.ListField(
         SharedByGroupDocument,
         min_items=0,
         max_items=MAX_GROUPS,
         required=False,
         description="With `group` in the query: the groups directly below it.",
     )
-    tenants = ListField(SharedDocument, min_items=0, max_items=MAX_TENANTS)
+    tenants = documents.ListField(SharedDocument, min_items=0, max_items=MAX_TENANTS)
 
 
 def sharing_degree_fields(report: SharingDegreeReport) -> dict[str, Any]:
-    """What the document holds beside what every report begins with."""
+    """Return the fields of the document after the common head."""
     rows = [*report.groups, *report.tenants]
     total = [exact_sum(each.total.used[r] for each in rows) for r in range(len(report.resources))]
     document = {
@@ -148,7 +153,7 @@ def _degree(degree: Degree, resources: Sequence[Resource]) -> dict[str, Any]:
 
 
 def sharing_degree_rows(report: SharingDegreeReport) -> Iterator[dict[str, Any]]:
-    """A row per tenant, interval and resource: their sums are the totals."""
+    """Yield a row per tenant, interval and resource, which add up to the totals."""
     for each in report.tenants:
         yield from _rows(each, report)
 
@@ -190,6 +195,7 @@ SHARING_DEGREE = Report(
     sharing_degree_rows,
     sharing_degree_chart,
 )
+
 GROUP_SHARING_DEGREE = Report(
     "sharing-degree",
     {**DEFINITIONS, "group": TREE},
@@ -198,3 +204,27 @@ GROUP_SHARING_DEGREE = Report(
     group_sharing_degree_rows,
     sharing_degree_chart,
 )
+
+
+class SharingDegreeView(ReportView):
+    scopes: ClassVar = {"GET": EVERY_SCOPE_AND_GROUP}
+    report = SHARING_DEGREE
+    parameters = GroupReportParameters
+
+    @reports(SharingDegreeDocument, "Report what sharing gave each tenant; a tenant sees itself")
+    def get(self, request: Request, pool: str) -> Response:
+        """Report what each tenant used, beside what it would have used alone in its part of the pool.
+
+        The sharing degree is `used` / `alone` per resource; `min` is the least of them, and below 1 the
+        tenant lost by sharing. A ratio that does not exist is null with a reason. A tenant key sees
+        itself, and in a transparent pool the others under pseudonyms. `group` reports the sum of a
+        group and then its children, by the tree as it was at each instant, to operator, billing and
+        group keys. An empty period, or one of more than 1,000 intervals, is 400 `report.period`; more
+        than 200,000 values are 422 `report.too_long`.
+        """
+        period = self.period()
+        group = self.group_named(period)
+        if group is not None:
+            of_group = group_sharing_degree(group=group, period=period, within=self.within)
+            return self.answer_report(of_group, GROUP_SHARING_DEGREE)
+        return self.answer_report(self.visible_part(sharing_degree_report))

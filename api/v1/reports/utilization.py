@@ -1,7 +1,10 @@
 """Utilisation as a document and as rows."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
+
+from rest_framework.request import Request
+from rest_framework.response import Response
 
 from allocator_service.core.quantities import decimal_text
 from allocator_service.ledger.reporting.groups import TREE
@@ -12,69 +15,74 @@ from allocator_service.ledger.reporting.utilization import (
     NO_CAPACITY,
     Use,
     UtilizationReport,
+    group_utilization,
+    utilization_report,
 )
 from allocator_service.pools.group_services import MAX_GROUPS
-from api.contract.fields import SlugField, TimestampField
+from api.auth import EVERY_SCOPE_AND_GROUP
+from api.contract import documents
+from api.contract.operations import reports
 from api.v1.reports.documents import (
     MAX_TENANTS,
     AmountsField,
+    GroupReportParameters,
     RatiosField,
     Report,
     ReportDocument,
     amounts_document,
 )
-from policies.fields import ChoiceField, Document, DocumentField, ListField
+from api.v1.reports.views import WholeReportView
 
 COLUMNS = ("start", "end", "resource", "unit", "capacity", "used", "idle", "utilization", "reason")
 
 
-class UseDocument(Document):
+class UseDocument(documents.Document):
     capacity = AmountsField()
     used = AmountsField()
     idle = AmountsField()
     utilization = RatiosField()
-    reason = ChoiceField(
+    reason = documents.ChoiceField(
         choices=[NO_CAPACITY], allow_null=True, description="Why a utilization is null."
     )
 
 
 class UsePieceDocument(UseDocument):
-    start = TimestampField()
-    end = TimestampField()
+    start = documents.TimestampField()
+    end = documents.TimestampField()
 
 
-class UsedIntervalDocument(Document):
-    start = TimestampField()
-    end = TimestampField()
+class UsedIntervalDocument(documents.Document):
+    start = documents.TimestampField()
+    end = documents.TimestampField()
     used = AmountsField()
 
 
-class GroupUseDocument(Document):
-    group = SlugField()
+class GroupUseDocument(documents.Document):
+    group = documents.SlugField()
     used = AmountsField()
-    series = ListField(UsedIntervalDocument, max_items=MAX_INTERVALS)
+    series = documents.ListField(UsedIntervalDocument, max_items=MAX_INTERVALS)
 
 
-class TenantUseDocument(Document):
-    tenant = SlugField()
+class TenantUseDocument(documents.Document):
+    tenant = documents.SlugField()
     used = AmountsField()
-    series = ListField(UsedIntervalDocument, max_items=MAX_INTERVALS)
+    series = documents.ListField(UsedIntervalDocument, max_items=MAX_INTERVALS)
 
 
 class UtilizationDocument(ReportDocument):
-    total = DocumentField(UseDocument)
-    series = ListField(UsePieceDocument, max_items=MAX_INTERVALS)
-    group = SlugField(
+    total = documents.DocumentField(UseDocument)
+    series = documents.ListField(UsePieceDocument, max_items=MAX_INTERVALS)
+    group = documents.SlugField(
         required=False, description="With `group` in the query: the group whose use is `used`."
     )
-    groups = ListField(
+    groups = documents.ListField(
         GroupUseDocument,
         min_items=0,
         max_items=MAX_GROUPS,
         required=False,
         description="With `group` in the query: the groups directly below it.",
     )
-    tenants = ListField(
+    tenants = documents.ListField(
         TenantUseDocument,
         min_items=0,
         max_items=MAX_TENANTS,
@@ -84,7 +92,7 @@ class UtilizationDocument(ReportDocument):
 
 
 def utilization_fields(report: UtilizationReport) -> dict[str, Any]:
-    """What the document holds beside what every report begins with."""
+    """Return the fields of the document after the common head."""
     return {
         "total": _uses(report.totals, report),
         "series": [
@@ -125,7 +133,7 @@ def _uses(uses: Sequence[Use], report: UtilizationReport) -> Mapping[str, Any]:
 
 
 def utilization_rows(report: UtilizationReport) -> Iterator[dict[str, Any]]:
-    """A row per interval and resource: their sums are the totals."""
+    """Yield a row per interval and resource, which add up to the totals."""
     for interval, (start, end) in enumerate(report.period.intervals):
         for resource, uses in zip(report.resources, report.uses, strict=True):
             use = uses[interval]
@@ -145,6 +153,7 @@ def utilization_rows(report: UtilizationReport) -> Iterator[dict[str, Any]]:
 UTILIZATION = Report(
     "utilization", DEFINITIONS, COLUMNS, utilization_fields, utilization_rows, utilization_chart
 )
+
 GROUP_UTILIZATION = Report(
     "utilization",
     {**DEFINITIONS, "group": TREE},
@@ -153,3 +162,33 @@ GROUP_UTILIZATION = Report(
     utilization_rows,
     utilization_chart,
 )
+
+
+class UtilizationView(WholeReportView):
+    scopes: ClassVar = {"GET": EVERY_SCOPE_AND_GROUP}
+    report = UTILIZATION
+    parameters = GroupReportParameters
+
+    @reports(UtilizationDocument, "Report how much of the capacity was used")
+    def get(self, request: Request, pool: str) -> Response:
+        """Report how much of the contributed capacity was used, and how much was idle.
+
+        Draining servers count as capacity. With `tenant`, `used` is that tenant's, and `capacity` stays
+        the whole pool's. With `group`, `used` is that group's by the tree as it was at each instant,
+        and its children are listed; operator, billing and group keys only. A tenant key can read it in a
+        transparent pool only; elsewhere it gets 404 `report.not_found`. An empty period, or one of more
+        than 1,000 intervals, is 400 `report.period`; more than 200,000 values are 422
+        `report.too_long`.
+        """
+        period = self.period()
+        group = self.group_named(period)
+        if group is not None:
+            used = group_utilization(group=group, period=period, within=self.within)
+            return self.answer_report(used, GROUP_UTILIZATION)
+        asked = self.query["tenant"] is not None
+        report = utilization_report(
+            pool=self.pool,
+            period=period,
+            includes=(lambda slug: self.is_asked_for(self.name_of(slug))) if asked else None,
+        )
+        return self.answer_report(report)

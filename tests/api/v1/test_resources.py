@@ -127,11 +127,12 @@ def one(resource, operator):
     """The address of an object."""
     made = operator.post(resource.path, resource.body)
     assert made.status_code == 201, made.content
-    return made["Location"]
+    return str(made["Location"])
 
 
-def rows(client, path):
-    return client.get(path).json()["results"]
+def rows(client: Any, path: str) -> list[Any]:
+    found: list[Any] = client.get(path).json()["results"]
+    return found
 
 
 class TestResourceContract:

@@ -1,9 +1,9 @@
-"""Operations: is the process alive, is the service ready, what does it measure."""
+"""Routes for health, readiness and metrics, outside the versions of the API."""
 
 import hmac
 from collections.abc import Callable
 from http import HTTPStatus
-from typing import Any, ClassVar
+from typing import Any
 
 import redis
 from django.conf import settings
@@ -21,24 +21,15 @@ from allocator_service.tenants.models import Scope
 from api.auth import authenticated_caller
 from api.contract.answers import TEXT, Answer
 from api.contract.errors import Unauthenticated
-from api.contract.operations import Operation, described, shows
+from api.contract.operations import Operation, describe, shows
 from api.limiter import redis_client
 from api.metrics import CONTENT_TYPE, exposition
-from api.views import ContractView
+from api.views import OpenView
 from policies.fields import ChoiceField, Document, DocumentField
 
 PING_SECONDS = 0.2
 
 OK, DEGRADED, FAILED = "ok", "degraded", "failed"
-
-
-class OpenView(ContractView):
-    """A route without a key."""
-
-    authentication_classes = []
-    permission_classes = []
-    throttle_classes = []
-    scopes: ClassVar = {"GET": frozenset(Scope)}
 
 
 class StatusDocument(Document):
@@ -73,7 +64,7 @@ class HealthView(OpenView):
 
 
 class ReadinessView(OpenView):
-    @described(
+    @describe(
         Operation(
             "show",
             "Is the service ready",
@@ -98,7 +89,7 @@ class ReadinessView(OpenView):
 
 
 def readiness() -> dict[str, str]:
-    """The state of everything the service works with; only the first two can keep it from serving."""
+    """Return the state of each part of the service. Only the first two prevent it from serving."""
     database = _holds(_database_answers, otherwise=FAILED)
     migrated = database == OK and _holds(_migrations_applied, otherwise=FAILED) == OK
     return {
@@ -124,12 +115,13 @@ def _database_answers() -> bool:
 
 
 class _Migrations:
-    """Migrations are applied once and never taken back: what was found applied stays so."""
+    """The state of migrations, which are never reversed and so are looked up until they are applied."""
 
     applied = False
 
 
 def _migrations_applied() -> bool:
+    # Building the graph of migrations is too slow for each probe.
     if not _Migrations.applied:
         executor = MigrationExecutor(connection)
         _Migrations.applied = not executor.migration_plan(executor.loader.graph.leaf_nodes())
@@ -152,7 +144,7 @@ def _heartbeat(process: str) -> str:
 
 
 def _metering() -> str:
-    """Whether no pool waits for its metering for long; before the first decision there is none."""
+    """Return whether metering is on time in every pool. Before the first decision it is."""
 
     def in_time() -> bool:
         age = heartbeat_age_seconds(process=METERING, now=utc_now())
@@ -164,7 +156,7 @@ def _metering() -> str:
 class MetricsView(OpenView):
     """For an operator's key, or for the token of the settings."""
 
-    @described(
+    @describe(
         Operation(
             "show",
             "Metrics, for Prometheus",

@@ -11,7 +11,7 @@ from django.db.migrations.executor import MigrationExecutor
 from allocator_service.allocation.models import Heartbeat
 from allocator_service.allocation.services import heartbeat_record
 from allocator_service.core.clock import utc_now
-from api import operations
+from api import health
 from tests import factories
 from tests.api.v1.test_conventions import code
 from tests.unit.deploy.watching import watched
@@ -61,7 +61,7 @@ def test_without_a_database_the_service_is_not_ready(beating, anonymous, monkeyp
     def away():
         raise OperationalError("connection refused")
 
-    monkeypatch.setattr(operations, "_database_answers", away)
+    monkeypatch.setattr(health, "_database_answers", away)
     response = anonymous.get("/readyz")
     assert response.status_code == 503
     assert response["Retry-After"] == "1"
@@ -71,7 +71,7 @@ def test_without_a_database_the_service_is_not_ready(beating, anonymous, monkeyp
 
 
 def test_missing_migrations_keep_the_service_from_being_ready(beating, anonymous, monkeypatch):
-    monkeypatch.setattr(operations._Migrations, "applied", False)
+    monkeypatch.setattr(health._Migrations, "applied", False)
     monkeypatch.setattr(MigrationExecutor, "migration_plan", lambda *_: ["pools.0002"])
     response = anonymous.get("/readyz")
     assert (response.status_code, response.json()["checks"]["migrations"]) == (503, "failed")
