@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
-from launcher import folders
+from launcher import folders, processes
 from launcher.accounts import server_account
 from launcher.client import Client
 from launcher.console import StepFailed, say
@@ -94,12 +94,11 @@ def _wait_until_ready(lines: IO[str], output: Path, progress: Path) -> None:
 def stop() -> int:
     """Stop the running or starting service, in the background or in another terminal.
 
-    Raises `StepFailed`.
+    What a killed service left ending is waited for. Raises `StepFailed`.
     """
     pid = folders.announced_pid(DATA)
     if pid is None:
-        say("No service runs.")
-        return 0
+        return _wait_for_orphans()
     with suppress(ProcessLookupError):
         os.kill(pid, signal.SIGTERM)
     deadline = time.monotonic() + _STOP_SECONDS
@@ -112,6 +111,27 @@ def stop() -> int:
         f"stop the service, process {pid} ({_STOP_SECONDS:.0f} s)",
         f"kill -9 {pid} ends it at once; accepted work is kept",
     )
+
+
+def _wait_for_orphans() -> int:
+    """Return 0 once the servers of a killed service have ended. Raises `StepFailed`."""
+    folder = folders.data_home(server_account()) / DATA
+    # A management command runs servers of its own there, and ends them itself.
+    if folders.is_in_use(folder) or not processes.working_below(folder):
+        say("No service runs.")
+        return 0
+    say("The service was killed. Waiting for its servers to end.")
+    deadline = time.monotonic() + _STOP_SECONDS
+    while left := processes.working_below(folder):
+        if time.monotonic() > deadline:
+            names = ", ".join(map(str, sorted(left)))
+            raise StepFailed(
+                f"wait for the servers of a killed service ({_STOP_SECONDS:.0f} s)",
+                f"kill -9 {names} ends them at once; committed work is kept",
+            )
+        time.sleep(_POLL_SECONDS)
+    say("Stopped.")
+    return 0
 
 
 def _running_url() -> str | None:

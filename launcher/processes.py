@@ -125,6 +125,11 @@ def finish(process: Process, patience_seconds: float) -> int:
     return process.wait()
 
 
+def working_below(folder: Path) -> set[int]:
+    """Return the ids of the processes whose working folder is directly below `folder`."""
+    return {pid for each in folder.glob("*/") for pid in working_in(each)}
+
+
 def working_in(folder: Path) -> set[int]:
     """The ids of the processes whose working folder is `folder` (Linux; elsewhere none).
 

@@ -188,7 +188,7 @@ class ChangeTermsView(SubtreePage):
         form = TermsForm(request.POST)
         if not form.is_valid():
             name, errors = next(iter(form.errors.items()))
-            raise Unacceptable(f"{name}: {errors[0]}", code="field.invalid")
+            raise Unacceptable(f"{name}: {errors[0]}", code="field.type")
         change = _change_group if form.cleaned_data["kind"] == "group" else _change_member
         with transaction.atomic():
             pool_lock(self.subtree.pool)  # what is changed cannot leave the group meanwhile

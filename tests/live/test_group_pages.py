@@ -74,6 +74,50 @@ def page(chromium, service, key) -> Iterator[Page]:
         yield page
 
 
+@pytest.fixture(scope="module")
+def head_of_science(chromium, service, key) -> Iterator[Page]:
+    """The pages of the group `science` in the private pool, for the key of its manager."""
+    its_key = service.manage(
+        "apikey", "create", "--scope", "group", "--pool", "academy", "--group", "science",
+        "--name", "science-head",
+    )  # fmt: skip
+    options = {"viewport": {"width": NARROW, "height": 900}, "base_url": service.url}
+    with opened(chromium, reduced_motion="reduce", **options) as page:
+        page.goto("/my/")
+        expect(page.locator("#key")).to_be_focused()
+        page.keyboard.type(its_key)
+        page.keyboard.press("Enter")
+        expect(page).to_have_title("Science in The academy · Allocation service")
+        yield page
+
+
+def test_axe_finds_nothing_on_pages_of_a_group(head_of_science):
+    found = []
+    for width in (WIDE, NARROW):
+        head_of_science.set_viewport_size({"width": width, "height": 900})
+        for path in ("/my/group/", "/my/groups/physics/", "/my/members/ash/"):
+            head_of_science.goto(path)
+            found += findings(head_of_science)
+    assert found == []
+
+
+def test_a_manager_changes_a_weight_by_keyboard(head_of_science, operator):
+    head_of_science.goto("/my/group/")
+    weight = head_of_science.locator("tr", has_text="physics").get_by_label("Weight")
+    expect(weight).to_have_value("2")
+    weight.fill("2.5")
+    head_of_science.keyboard.press("Enter")
+    expect(head_of_science).to_have_url(re.compile("/my/groups/science/$"))
+    changed = operator.get("/api/v1/pools/academy/groups/physics/").body
+    assert changed["weight"] == 2.5
+    expect(head_of_science.locator("tr", has_text="physics").get_by_label("Weight")).to_have_value(
+        "2.5"
+    )
+    head_of_science.click("text=Physics and a long name")
+    head_of_science.click("text=Ash")
+    expect(head_of_science.locator("h1")).to_contain_text("Ash")
+
+
 def test_axe_finds_nothing_on_pages_with_trees(page, admin_page):
     found = []
     for pool in ("institute", "academy"):

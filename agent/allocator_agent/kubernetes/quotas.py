@@ -47,6 +47,9 @@ _PLURALS = {
 }
 
 
+COHORTS = Kind("kueue.x-k8s.io/v1beta2", *_PLURALS["Cohort"])
+
+
 def kind_of(manifest: Manifest) -> Kind | None:
     """The kind of a manifest; None for one that the agent does not write."""
     plural = _PLURALS.get(manifest["kind"])
@@ -124,9 +127,15 @@ def _leaves_cohort(present: Manifest, rendered: Manifest) -> bool:
 
     Without limits on borrowing, which flat renderings do not need, it would borrow there.
     """
-    cohort = (present.get("spec") or {}).get("cohortName")
-    ours = (present["metadata"].get("annotations") or {}).get(_COHORT)
-    return bool(cohort) and cohort == ours and "cohortName" not in (rendered.get("spec") or {})
+    leaves = "cohortName" not in (rendered.get("spec") or {})
+    return cohort_of_rendering(present) is not None and leaves
+
+
+def cohort_of_rendering(queue: Manifest) -> str | None:
+    """Return the cohort that a rendering put a queue into, None where others did or it has none."""
+    cohort: str | None = (queue.get("spec") or {}).get("cohortName")
+    ours = (queue["metadata"].get("annotations") or {}).get(_COHORT)
+    return cohort if cohort and cohort == ours else None
 
 
 def merged(present: Manifest, wanted: Manifest) -> Manifest:

@@ -12,8 +12,10 @@ from allocator_agent.errors import Misconfigured, SchedulerAway
 from allocator_agent.kubernetes import reading
 from allocator_agent.kubernetes.api import Absent, Api, ApiRefused, Conflict, Manifest
 from allocator_agent.kubernetes.quotas import (
+    COHORTS,
     Change,
     amounts_of,
+    cohort_of_rendering,
     differs,
     kind_of,
     merged,
@@ -35,19 +37,22 @@ QUOTAS = {
 
 @dataclass(frozen=True)
 class KubernetesPlan:
-    """The objects to make or to change."""
+    """The objects to make or to change, and the cohorts to remove."""
 
     changes: list[Change] = field(default_factory=list)
     problems: dict[str, list[str]] = field(default_factory=dict)
+    removed: list[Manifest] = field(default_factory=list)
 
     def __len__(self) -> int:
-        return len(self.changes)
+        return len(self.changes) + len(self.removed)
 
     def lines(self) -> list[str]:
         lowered = [f"  - {change.line()}" for change in self.changes if change.lowers]
         raised = [f"  + {change.line()}" for change in self.changes if not change.lowers]
         lines = ["lowered first:", *lowered] if lowered else []
-        return lines + (["then raised:" if lowered else "raised:", *raised] if raised else [])
+        lines += ["then raised:" if lowered else "raised:", *raised] if raised else []
+        gone = [f"  - remove Cohort {each['metadata']['name']}" for each in self.removed]
+        return lines + (["then removed:" if lines else "removed:", *gone] if gone else [])
 
 
 class Kubernetes:
@@ -136,7 +141,8 @@ class Kubernetes:
             before = present[path].get(_identity(manifest))
             if before is None or differs(before, manifest):
                 changes.append(Change(kind, manifest, before))
-        return KubernetesPlan(changes, problems)
+        removed = self._former_cohorts(rendering.objects) if self.target == "kueue" else []
+        return KubernetesPlan(changes, problems, removed)
 
     def apply(self, plan: KubernetesPlan) -> list[str]:
         """Lower what falls, then write the rest; what is refused is returned, the others are done."""
@@ -148,6 +154,9 @@ class Kubernetes:
             return problems  # what could not be lowered leaves no room for others
         for change in plan.changes:
             problems += self._tried(change, change.after)
+        if not problems:  # a queue that could not leave its cohort keeps it
+            for cohort in plan.removed:
+                problems += self._removed(cohort)
         return problems
 
     def applied(self, observed: Observation, *, fresh: bool) -> dict[str, Amounts]:
@@ -161,6 +170,56 @@ class Kubernetes:
             if name in observed.accounts and "allocator.pool" in (metadata.get("labels") or {}):
                 totals[name] = added(totals.get(name, {}), amounts_of(item))
         return totals
+
+    def _former_cohorts(self, rendered: Sequence[Manifest]) -> list[Manifest]:
+        """Return the cohorts of groups that the pool no longer has, save for those that others use."""
+        wanted = {
+            kind: {each["metadata"]["name"]: each for each in rendered if each["kind"] == kind}
+            for kind in ("Cohort", "ClusterQueue")
+        }
+        queues = self._objects(QUOTAS["kueue"])
+        in_tree = any(cohort_of_rendering(queue) for queue in queues)
+        # In a flat pool an agent may lack the permission to list cohorts.
+        if not (wanted["Cohort"] or in_tree):
+            return []
+        cohorts = {each["metadata"]["name"]: each for each in self._objects(COHORTS.path())}
+        former = {
+            name: each
+            for name, each in cohorts.items()
+            if name not in wanted["Cohort"] and self._is_of_a_group(each)
+        }
+        used = {
+            each.get("spec", {}).get("parentName")
+            for name, each in cohorts.items()
+            if name not in former and name not in wanted["Cohort"]
+        }
+        for queue in queues:
+            decided = wanted["ClusterQueue"].get(queue["metadata"]["name"])
+            after = queue if decided is None else merged(queue, decided)
+            used.add(after.get("spec", {}).get("cohortName"))
+        return [each for name, each in former.items() if name not in used]
+
+    def _is_of_a_group(self, cohort: Manifest) -> bool:
+        labels = cohort["metadata"].get("labels") or {}
+        return (
+            labels.get("allocator.pool") == self._configuration.pool and "allocator.group" in labels
+        )
+
+    def _removed(self, cohort: Manifest) -> list[str]:
+        """Delete a cohort at the version that was read. Returns what was refused."""
+        version = cohort["metadata"]["resourceVersion"]
+        options = {
+            "apiVersion": "v1",
+            "kind": "DeleteOptions",
+            "preconditions": {"resourceVersion": version},
+        }
+        try:
+            self._api.request("DELETE", COHORTS.path(cohort), options)
+        except (Absent, Conflict):
+            return []  # gone, or changed by others: the next round reads it again
+        except ApiRefused as refusal:
+            return [f"Cohort {cohort['metadata']['name']}: {refusal}"]
+        return []
 
     def _is_its_own(self, namespace: str) -> bool:
         """Whether a namespace is Kubernetes' and no tenant's, unless the configuration maps it."""

@@ -287,3 +287,13 @@ def test_a_tenant_of_a_transparent_pool_replays_the_tree_under_pseudonyms(begin)
     assert "secret" not in str(result)
     assert "bob" not in str(result)
     assert len(result["columns"][0]["tenants"]) == 3
+
+
+def test_groups_that_lead_back_to_each_other_fail_the_backtest(begin, operator):
+    in_one_pool(begin)
+    loop = {
+        "tenants": [{"name": name, "group": "g"} for name in ("ada", "bob", "carl")],
+        "groups": [{"name": "g", "parent": "h"}, {"name": "h", "parent": "g"}],
+    }
+    found = finished(operator, question(begin, **loop))
+    assert (found["status"], found["error"]["code"]) == ("failed", "group.cycle")

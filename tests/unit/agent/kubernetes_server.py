@@ -118,6 +118,25 @@ class KubernetesServer:
             def do_PUT(self) -> None:
                 self._write("PUT")
 
+            def do_DELETE(self) -> None:
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                collection, namespace, name, _ = self._read()
+                path = urlsplit(self.path).path
+                if path in server.refuse:
+                    self._status(server.refuse[path][0], "Forbidden", server.refuse[path][1])
+                    return
+                with server.changed:
+                    present = server.objects.get((collection, namespace, name))
+                    wanted = body["preconditions"]["resourceVersion"]
+                    if present is None:
+                        self._status(404, "NotFound", f"{name} not found")
+                    elif present["metadata"]["resourceVersion"] != wanted:
+                        self._status(409, "Conflict", "the object has been modified")
+                    else:
+                        server.writes.append(("DELETE", path, body))
+                        server.delete(collection, namespace, name)
+                        self._json(200, {"kind": "Status", "status": "Success"})
+
             def _write(self, method: str) -> None:
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
                 collection, namespace, name, _ = self._read()

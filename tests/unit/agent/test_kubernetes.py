@@ -310,6 +310,96 @@ def test_a_queue_leaves_the_cohort_of_a_former_group_and_no_other(server, tmp_pa
     assert "allocator.cohort" not in body["metadata"]["annotations"]
 
 
+COHORTS = "/apis/kueue.x-k8s.io/v1beta2/cohorts"
+
+
+def cohort(name, parent="lab", *, pool="lab", group=True):
+    labels = {"allocator.pool": pool, **({"allocator.group": name} if group else {})}
+    return {
+        "apiVersion": "kueue.x-k8s.io/v1beta2",
+        "kind": "Cohort",
+        "metadata": {"name": name, "labels": labels},
+        "spec": {"parentName": parent},
+    }
+
+
+def in_cohort(name, cohort, flavor="3", *, ours=True):
+    made = queue(name, flavor=flavor)
+    made["spec"]["cohortName"] = cohort
+    if ours:
+        made["metadata"]["annotations"] = {"allocator.cohort": cohort}
+    return made
+
+
+def cohorts_of(server):
+    return sorted(name for collection, _, name in server.objects if collection == COHORTS)
+
+
+def test_cohorts_of_former_groups_are_removed_and_no_others(server, tmp_path):
+    for each in (
+        cohort("labs"), cohort("old"), cohort("older", "old"), cohort("theirs", pool="other"),
+        cohort("by-hand", group=False), cohort("used"), cohort("above"),
+        cohort("of-others", "above", pool="other"),
+    ):  # fmt: skip
+        server.put(COHORTS, each)
+    server.put(QUEUES, in_cohort("a", "old"))
+    server.put(QUEUES, in_cohort("stranger", "used", ours=False))
+    agent = scheduler(server, tmp_path, "kueue")
+    wanted = decision(cohort("labs"), in_cohort("a", "labs"))
+    plan = agent.plan(wanted, agent.observe(), NOW)
+    assert plan.lines()[-3:] == [
+        "then removed:",
+        "  - remove Cohort old",
+        "  - remove Cohort older",
+    ]
+    assert len(plan) == 3
+    assert agent.apply(plan) == []
+    # First the queue leaves, then its cohort goes.
+    assert [method for method, _, _ in server.writes] == ["PUT", "DELETE", "DELETE"]
+    kept = ["above", "by-hand", "labs", "of-others", "theirs", "used"]
+    assert cohorts_of(server) == kept
+    assert len(agent.plan(wanted, agent.observe(), NOW)) == 0
+
+
+def test_the_last_groups_cohort_goes_with_the_queues_that_leave_it(server, tmp_path):
+    server.put(COHORTS, cohort("labs"))
+    server.put(QUEUES, in_cohort("a", "labs"))
+    agent = scheduler(server, tmp_path, "kueue")
+    plan = agent.plan(decision(queue("a", flavor="3")), agent.observe(), NOW)
+    assert agent.apply(plan) == []
+    assert cohorts_of(server) == []
+
+
+def test_cohorts_are_not_listed_for_a_flat_pool(server, tmp_path):
+    server.put(QUEUES, queue("a", flavor="3"))
+    agent = scheduler(server, tmp_path, "kueue")
+    agent.plan(decision(queue("a", flavor="2")), agent.observe(), NOW)
+    assert ("LIST", COHORTS) not in server.requests
+
+
+def test_a_cohort_stays_if_a_queue_could_not_leave_it_or_others_changed_it(server, tmp_path):
+    server.put(COHORTS, cohort("old"))
+    server.put(COHORTS, cohort("labs"))
+    server.put(QUEUES, in_cohort("a", "old"))
+    agent = scheduler(server, tmp_path, "kueue")
+    wanted = decision(cohort("labs"), in_cohort("a", "labs"))
+    plan = agent.plan(wanted, agent.observe(), NOW)
+    server.refuse[f"{QUEUES}/a"] = (403, "no")
+    assert len(agent.apply(plan)) == 1
+    assert cohorts_of(server) == ["labs", "old"]
+    server.refuse.clear()
+    server.put(COHORTS, cohort("old"))  # another version than the plan's
+    assert agent.apply(plan) == []
+    assert cohorts_of(server) == ["labs", "old"]
+    again = agent.plan(wanted, agent.observe(), NOW)
+    server.refuse[f"{COHORTS}/old"] = (403, "may not delete")
+    (problem,) = agent.apply(again)
+    assert problem.startswith("Cohort old: Kubernetes refused (403 Forbidden)")
+    server.refuse.clear()
+    assert agent.apply(agent.plan(wanted, agent.observe(), NOW)) == []
+    assert cohorts_of(server) == ["labs"]
+
+
 def test_reclaim_is_refused_where_nothing_is_stopped(server, tmp_path):
     with pytest.raises(Misconfigured, match="reclaim = none"):
         scheduler(server, tmp_path, reclaim="requeue")

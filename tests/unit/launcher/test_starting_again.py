@@ -2,10 +2,12 @@
 
 import contextlib
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -13,7 +15,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from launcher import commands, folders, processes, supervisor
+from launcher import commands, detached, folders, processes, supervisor
 from launcher.accounts import server_account
 from launcher.console import StepFailed
 from launcher.folders import DataFolder
@@ -177,3 +179,53 @@ def test_a_port_that_comes_free_is_waited_for(capsys):
     port = taken.getsockname()[1]
     listen(port, patience_seconds=20).close()
     assert f"Port {port} is in use; waiting up to 20 s for it." in capsys.readouterr().err
+
+
+@pytest.fixture
+def lasting(monkeypatch):
+    """The data folder of `./dev serve`, where the servers' account can reach it."""
+    home = Path(tempfile.mkdtemp(dir="/tmp"))
+    home.chmod(0o711)
+    monkeypatch.setenv("ALLOCATOR_STATE_DIR", str(home))
+    yield home / detached.DATA
+    shutil.rmtree(home)
+
+
+def test_stop_waits_for_the_servers_of_a_killed_service(lasting, capfd):
+    server = lasting / "postgres"
+    server.mkdir(parents=True)
+    process = hanging(server)
+    ending = threading.Timer(1, process.kill)
+    ending.start()
+    threading.Thread(target=process.wait, daemon=True).start()
+    assert detached.stop() == 0
+    assert until(lambda: process.returncode == -signal.SIGKILL)
+    said = "".join(capfd.readouterr())
+    assert "The service was killed. Waiting for its servers to end." in said
+    assert "Stopped." in said
+    assert detached.stop() == 0
+    assert "No service runs." in "".join(capfd.readouterr())
+
+
+def test_stop_names_the_servers_of_a_killed_service_that_do_not_end(lasting, monkeypatch):
+    monkeypatch.setattr(detached, "_STOP_SECONDS", 0.3)
+    server = lasting / "redis"
+    server.mkdir(parents=True)
+    process = hanging(server)
+    with pytest.raises(StepFailed, match=r"killed service") as failed:
+        detached.stop()
+    assert str(process.pid) in failed.value.advice
+    process.kill()
+    process.wait()
+
+
+def test_stop_leaves_the_servers_of_a_management_command_alone(lasting, capfd):
+    with contextlib.closing(DataFolder(lasting, server_account())._lock):
+        server = lasting / "postgres"
+        server.mkdir()
+        process = hanging(server)
+        assert detached.stop() == 0
+        assert process.poll() is None
+        process.kill()
+        process.wait()
+    assert "No service runs." in "".join(capfd.readouterr())
