@@ -48,7 +48,10 @@ class Step:
 
 @dataclass(frozen=True)
 class AllocationHistory:
-    """Steps, oldest first; `cut` if earlier ones of the period are left out."""
+    """Steps, oldest first.
+
+    `cut` if earlier ones of the period are left out.
+    """
 
     steps: Sequence[Step]
     cut: bool
