@@ -1,4 +1,4 @@
-"""The commands `alloc workloads`, `alloc set`, `alloc withdraw` and `alloc slots`."""
+"""The commands `alloc workloads`, `set`, `withdraw`, `slots` and `history`."""
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
@@ -7,6 +7,10 @@ from typing import cast
 import click
 
 from allocator_client._generated.documents.decisions import AllocationDocument, ScheduleDocument
+from allocator_client._generated.documents.pools_and_members import (
+    AllocationHistoryDocument,
+    AllocationHistoryStepCause,
+)
 from allocator_client._generated.documents.servers_and_workloads import (
     WorkloadChangePatch,
     WorkloadDocument,
@@ -29,6 +33,13 @@ from allocator_client.cli.words import NONE, counted, instant, number, quantitie
 from allocator_client.errors import Problem
 
 _NO_LIMIT = "no limit"
+_OTHERS = {
+    "workload": "workloads of another member",
+    "server": "servers",
+    "member": "members or weights",
+    "group": "groups",
+    "pool": "settings of the pool",
+}
 yes_option = click.option("--yes", is_flag=True, help="Change it without a question.")
 
 
@@ -213,3 +224,40 @@ def _slot_rows(schedule: ScheduleDocument, begin: datetime) -> Iterator[Sequence
 
 def _after(begin: datetime, seconds: int) -> str:
     return instant((begin + timedelta(seconds=seconds)).isoformat(), seconds=True)
+
+
+@click.command()
+@pool_argument
+@click.option(
+    "--days",
+    type=click.IntRange(1, 30),
+    default=7,
+    show_default=True,
+    help="Length of the period.",
+)
+@tenant_option
+@asking()
+def history(session: Session, pool: str | None, days: int, tenant: str | None) -> None:
+    """The allocation over time, with what was changed in the pool before each step."""
+    slug = session.pool(pool)
+    who = session.tenant_or(tenant)
+    found = session.client.pools_members_allocation_history_show(slug, who, days=days).body
+    if session.format == "json":
+        print_json(found)
+        return
+    table(("FROM", "TASKS", "CHANGED BEFORE"), _history_rows(found))
+    if not found["complete"]:
+        say("\nThe period has more decisions than are read: these are the newest.")
+
+
+def _history_rows(found: AllocationHistoryDocument) -> Iterator[Sequence[str]]:
+    for step in found["steps"]:
+        tasks = (f"{each['workload']} {number(each['tasks'])}" for each in step["tasks"])
+        causes = (_cause(each) for each in step["causes"])
+        yield instant(step["start"], seconds=True), ", ".join(tasks) or "nothing", ", ".join(causes)
+
+
+def _cause(cause: AllocationHistoryStepCause) -> str:
+    if cause["workload"] is None:
+        return _OTHERS[cause["kind"]]
+    return f"{cause['action']} {cause['workload']}"

@@ -92,6 +92,7 @@ for command in (
     changing.set_workload,
     changing.withdraw,
     changing.slots,
+    changing.history,
     backtesting.backtest,
     using.usage,
     using.statement,
