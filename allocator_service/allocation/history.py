@@ -17,33 +17,35 @@ MOST_DECISIONS = 2_000
 MOST_CHANGES = 5_000
 _DIGITS = 9
 _SUBMITTED = "workload.submit"
-# By the beginning of an action; a tenant reads no names of others.
-_KINDS: Mapping[str, str] = {
-    "workload.": "another member changed its workloads",
-    "server.": "servers changed",
-    "member.": "members or their weights changed",
-    "group.": "groups changed",
-    "pool.": "the pool's settings changed",
-}
-_OWN: Mapping[str, str] = {
-    "workload.submit": "you submitted {}",
-    "workload.update": "you changed {}",
-    "workload.withdraw": "you withdrew {}",
-}
+KINDS = ("workload", "server", "member", "group", "pool")
+
+
+@dataclass(frozen=True, order=True)
+class Cause:
+    """A kind of change before a step.
+
+    `action` and `workload` are of the tenant's own workloads only.
+    `more` is how many workloads were submitted beside the one that is named.
+    """
+
+    kind: str
+    action: str = ""
+    workload: str = ""
+    more: int = 0
 
 
 @dataclass(frozen=True)
 class Step:
     """An interval in which a tenant's allocation was constant.
 
-    `tasks` are by workload. `causes` are the changes before it, in words.
+    `tasks` are by workload. `causes` are the changes of the pool before it.
     """
 
     start: datetime
     end: datetime
     tasks: Mapping[str, float]
     changed: Mapping[str, tuple[float, float]]
-    causes: Sequence[str]
+    causes: Sequence[Cause]
 
 
 @dataclass(frozen=True)
@@ -84,7 +86,7 @@ def allocation_history(
             if read_before is not None:
                 edges = (read_before, decision.read_at)
                 between = slice(*(bisect_right(instants, edge) for edge in edges))
-            causes = sorted({words for _, words in changes[between]})
+            causes = sorted({cause for _, cause in changes[between]})
             steps.append(Step(decision.start, decision.end, decision.tasks, changed, causes))
         read_before = decision.read_at
     return AllocationHistory(steps, cut)
@@ -118,17 +120,17 @@ def _changed(old: Mapping[str, float], new: Mapping[str, float]) -> dict[str, tu
 
 def _changes(
     pool: Pool, tenant: Tenant, decisions: Sequence[_Decision]
-) -> list[tuple[datetime, str]]:
-    """Return the changes of the pool between the decisions, oldest first, in words for the tenant."""
+) -> list[tuple[datetime, Cause]]:
+    """Return the changes of the pool between the decisions, oldest first, as the tenant sees them."""
     if len(decisions) < 2:
         return []
     between = AuditEntry.objects.filter(
         pool=pool.slug, at__gt=decisions[0].read_at, at__lte=decisions[-1].read_at
     ).order_by("-id")
-    entries = list(between.only("at", "action", "object_id", "object_name", "after")[:MOST_CHANGES])
+    entries = list(between.only("at", "action", "object_id", "after")[:MOST_CHANGES])
     own = _own_workloads(tenant, pool, entries)
-    found = [(entry.at, _words(entry, own)) for entry in entries]
-    return [(at, words) for at, words in reversed(found) if words]
+    found = [(entry.at, _cause(entry, own)) for entry in reversed(entries)]
+    return [(at, cause) for at, cause in found if cause is not None]
 
 
 def _own_workloads(tenant: Tenant, pool: Pool, entries: Iterable[AuditEntry]) -> dict[str, str]:
@@ -144,9 +146,10 @@ def _workload_of(entry: AuditEntry) -> str | None:
     return entry.object_id
 
 
-def _words(entry: AuditEntry, own: Mapping[str, str]) -> str:
-    name = own.get(_workload_of(entry) or "")
-    if name is not None and entry.action in _OWN:
+def _cause(entry: AuditEntry, own: Mapping[str, str]) -> Cause | None:
+    kind, _, action = entry.action.partition(".")
+    name = own.get(_workload_of(entry) or "") if kind == "workload" else None
+    if name is not None:
         more = int(entry.after.get("workloads", 1)) - 1 if entry.action == _SUBMITTED else 0
-        return _OWN[entry.action].format(f"{name} and {more:,} more" if more else name)
-    return next((words for start, words in _KINDS.items() if entry.action.startswith(start)), "")
+        return Cause(kind, action, name, more)
+    return Cause(kind) if kind in KINDS else None

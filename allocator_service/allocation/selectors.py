@@ -167,6 +167,28 @@ def slot_in_force(*, run: Run, at: datetime) -> SlotInForce | None:
     )
 
 
+def allocated_in_slot(*, run: Run, tenant: Tenant, at: datetime) -> list[float]:
+    """Return what a decision that divides time gives to a tenant in the slot of an instant.
+
+    In the pool's order, as entitlements state it. Empty for a decision without slots.
+    """
+    slot = slot_in_force(run=run, at=at)
+    if slot is None:
+        return []
+    document = input_of(run)
+    names = [resource["name"] for resource in document["resources"]]
+    demands = {
+        each["name"]: each["demand"]
+        for each in document["workloads"]
+        if each["tenant"] == tenant.slug
+    }
+    mine = [row for row in slot.allocations if row["tenant"] == tenant.slug]
+    return [
+        sum(row["tasks"] * float(demands[row["workload"]].get(name, 0)) for row in mine)
+        for name in names
+    ]
+
+
 def input_of(run: Run) -> dict[str, Any]:
     """The snapshot the run computed from, in the shape of an evaluation."""
     if run.snapshot is None:

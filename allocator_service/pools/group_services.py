@@ -12,6 +12,7 @@ from typing import Any
 from django.db import transaction
 
 from allocator_service.core.audit import audit_record, stated_fields
+from allocator_service.core.display import counted
 from allocator_service.core.errors import (
     MAX_ERRORS,
     Conflict,
@@ -199,7 +200,8 @@ def group_retire(*, group: Group, version: int | None, now: datetime) -> None:
     below = group_terms_of(pool=pool).filter(parent=group).count()
     if members or below:
         raise Conflict(
-            f"The group has {members} members and {below} groups below it: move them first.",
+            f"The group has {counted(members, 'member')} and {counted(below, 'group')} below it:"
+            " move them first.",
             code="group.not_empty",
         )
     before = stated_fields(group)

@@ -1,6 +1,6 @@
 """A tenant's allocation over time, as a picture and step by step."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -11,7 +11,6 @@ from django.utils.safestring import SafeString
 from allocator_service.allocation.history import (
     MOST_DECISIONS,
     AllocationHistory,
-    Step,
     allocation_history,
 )
 from allocator_service.core.charts import Chart, StepLine, steps_chart
@@ -21,9 +20,19 @@ from allocator_service.core.snapshots import one_snapshot
 from allocator_service.pools.models import Pool
 from allocator_service.tenants.models import Tenant
 from api.pages.views import PoolPage
+from api.pages.words import cause_text
 
 PERIODS = {"1": "24 hours", "7": "7 days", "30": "30 days"}
 STEPS_SHOWN, LINES_DRAWN = 100, 6
+
+
+@dataclass(frozen=True)
+class ShownStep:
+    """A step that changed something, and what was changed in the pool before it."""
+
+    start: datetime
+    changed: Mapping[str, tuple[float, float]]
+    causes: Sequence[str]
 
 
 @dataclass(frozen=True)
@@ -31,7 +40,7 @@ class ShownHistory:
     """The picture of a history, and its newest steps that changed something, newest first."""
 
     chart: Chart
-    steps: Sequence[Step]
+    steps: Sequence[ShownStep]
     more: bool
     cut: bool
 
@@ -48,7 +57,10 @@ def history_of(*, pool: Pool, tenant: Tenant, days: int, now: datetime) -> Shown
     if not found.steps:
         return None
     changed = [step for step in reversed(found.steps) if step.changed]
-    shown = changed[:STEPS_SHOWN]
+    shown = [
+        ShownStep(step.start, step.changed, [cause_text(each) for each in step.causes])
+        for step in changed[:STEPS_SHOWN]
+    ]
     return ShownHistory(_chart(found), shown, len(changed) > STEPS_SHOWN, found.cut)
 
 

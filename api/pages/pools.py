@@ -7,6 +7,7 @@ from django.http.response import HttpResponseBase
 
 from allocator_service.allocation.policies import policy_description, policy_title
 from allocator_service.allocation.selectors import (
+    allocated_in_slot,
     allocated_to,
     decisions_in_force,
     runs_with_slots,
@@ -59,6 +60,11 @@ class MyPoolsPage(TenantPage):
             runs = decisions_in_force(pools=listed.rows, now=now)
             got = allocated_to(runs=runs.values(), tenant=self.tenant)
             averaged = runs_with_slots(runs.values())
+            got |= {
+                run.pk: allocated_in_slot(run=run, tenant=self.tenant, at=now)
+                for run in runs.values()
+                if run.pk in averaged and run.pk in got
+            }
             closed = list(closed_pools_for(self.tenant)[: CLOSED_SHOWN + 1])
         rows = []
         for pool in listed.rows:
@@ -69,7 +75,7 @@ class MyPoolsPage(TenantPage):
                     "pool": pool,
                     "policy": policy_title(pool.policy_name),
                     "run": run,
-                    "averaged": run is not None and run.pk in averaged,
+                    "in_slot": run is not None and run.pk in averaged,
                     "has": list(zip(resources_of(pool), amounts, strict=False)),
                     "current": run is not None and (run.generation or 0) >= pool.generation,
                 }

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from decimal import Decimal
 
+from allocator_service.allocation.history import Cause
 from allocator_service.core.display import number_text
 
 _RESOURCE, _LIMIT = "resource:", "limit:"
@@ -35,6 +36,14 @@ _REASONS: Mapping[str, tuple[str, str]] = {
         "More contribution or weight; or wait for others.",
     ),
 }
+_DONE: Mapping[str, str] = {"submit": "submitted", "withdraw": "withdrew"}
+_CHANGED: Mapping[str, str] = {
+    "workload": "another member changed its workloads",
+    "server": "servers changed",
+    "member": "members or their weights changed",
+    "group": "groups changed",
+    "pool": "the pool's settings changed",
+}
 PAUSED = "It is paused, and gets nothing until you activate it."
 NOT_DECIDED = "It came after the decision in force; the next decision includes it."
 
@@ -66,6 +75,14 @@ def helps(limited_by: str) -> str:
     if limited_by.startswith(_RESOURCE):
         return f"More {limited_by.removeprefix(_RESOURCE)} in the pool."
     return _REASONS[limited_by][1]
+
+
+def cause_text(cause: Cause) -> str:
+    """Return what was changed before a step of a tenant's allocation."""
+    if cause.workload:
+        named = f"{cause.workload} and {cause.more:,} more" if cause.more else cause.workload
+        return f"you {_DONE.get(cause.action, 'changed')} {named}"
+    return _CHANGED[cause.kind]
 
 
 def sharing_said(least: float | None, resource: str | None) -> str:

@@ -3,6 +3,7 @@
 from django.urls import path
 
 from api.v1 import (
+    allocation_history,
     backtests,
     budgets,
     comparisons,
@@ -58,6 +59,11 @@ urlpatterns = [
     path(f"{POOL}/", pools.OnePoolView.as_view(), name="pool"),
     path(f"{POOL}/members/", members.MembersView.as_view(), name="members"),
     path(f"{POOL}/members/<str:tenant>/", members.MemberView.as_view(), name="member"),
+    path(
+        f"{POOL}/members/<str:tenant>/allocation-history/",
+        allocation_history.AllocationHistoryView.as_view(),
+        name="allocation-history",
+    ),
     path(f"{POOL}/groups/", groups.GroupsView.as_view(), name="groups"),
     path(f"{POOL}/groups/<str:group>/", groups.GroupView.as_view(), name="group"),
     path(

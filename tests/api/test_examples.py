@@ -218,6 +218,8 @@ def a_decision(story: Story) -> None:
         story.call(f"runs_{part}_show", f"{run}{part}/")
     story.call("runs_verify_compute", f"{run}verify/", {})
     story.call("runs_explanation_show", f"{run}explanation/physics/")
+    path = "pools/lab/members/physics/allocation-history/"
+    story.call("pools_members_allocation_history_show", path)
     story.call("pools_decision_renderings_show", "pools/lab/decision/renderings/slurm/")
     decision = story.call("pools_decision_show", "pools/lab/decision/").json()
     story.call("pools_enforcement_replace", "pools/lab/enforcement/", {

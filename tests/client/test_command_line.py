@@ -14,19 +14,20 @@ from tests.client.answers import POOL, POOLS, TENANTS, decision, process, row
 from tests.client.test_transport import JSON, page, refusal
 
 
-def test_an_expired_key_is_refused_with_what_to_do(alloc, told):
-    told(refusal(401, "auth.expired"))
+@pytest.mark.parametrize("code", ["auth.expired", "auth.revoked", "auth.invalid"])
+def test_a_key_that_is_not_usable_ends_with_2_and_what_to_do(alloc, told, code):
+    told(refusal(401, code))
     done = alloc("pools")
-    assert (done.exit_code, done.stdout) == (1, "")
+    assert (done.exit_code, done.stdout) == (2, "")
     assert done.stderr.splitlines() == [
-        "alloc: No such resource. (401 auth.expired at /demand/gpu)",
+        f"alloc: No such resource. (401 {code} at /demand/gpu)",
         "log in again: alloc login; request r-1",
     ]
 
 
 def test_a_refusal_is_two_lines_with_code_pointer_and_request(alloc, told):
     told(refusal(422, "resource.unknown"))
-    done = alloc("submit", "lab", "--demand", "gpu=1")
+    done = alloc("submit", "lab", "--demand", "gpu=1", "--tasks", "1")
     assert (done.exit_code, done.stdout) == (1, "")
     assert done.stderr.splitlines() == [
         "alloc: No such resource. (422 resource.unknown at /demand/gpu)",
@@ -56,6 +57,9 @@ def test_an_overload_is_waited_for_and_then_ends_with_3(alloc, told):
     "arguments",
     [("submit", "lab", "--demand", "cpu"), ("submit", "lab", "--demand", "cpu=1,cpu=2"),
      ("submit", "lab", "--demand", "cpu=1", "--tasks", "-1"), ("what-if", "lab"), ("nonsense",),
+     ("submit", "lab", "--demand", "cpu=1"), ("set", "lab", "a", "tasks=many"), ("set", "lab", "a"),
+     ("submit", "lab", "--demand", "cpu=1", "--unlimited", "--tasks", "1"),
+     ("share", "lab", "--all", "--tenant", "physics"),
      ("what-if", "lab", "--add", "a", "tasks=many"), ("usage", "lab", "--from", "yesterday"),
      ("usage", "lab", "--entries", "--step", "P1D"), ("decision", "..",), ("share", "--nonsense"),
      ("decision", "lab", "--watch", "--csv")],
@@ -78,7 +82,10 @@ def test_a_key_of_several_pools_has_to_name_one(alloc, told):
 def test_a_wait_in_vain_ends_with_4(alloc, told):
     made = {"id": "id-a", "pool": "lab", "name": "a", "tasks": 3, "conditions": []}
     told((201, {**JSON, "Pool-Generation": "9"}, made), decision(8))
-    done = alloc("submit", "lab", "--demand", "cpu=1", "--name", "a", "--wait", "--timeout", "0")
+    done = alloc(
+        *("submit", "lab", "--demand", "cpu=1", "--unlimited", "--name", "a"),
+        *("--wait", "--timeout", "0"),
+    )
     assert (done.exit_code, done.stdout) == (4, "")
     said = "After 0 s there is no decision of generation 9 of lab. a is submitted all the same."
     assert said in done.stderr

@@ -37,7 +37,7 @@ def test_two_profiles_go_each_to_its_own_service(alloc, scripted):
 
 @pytest.mark.parametrize(
     ("answers", "code"),
-    [((ROOT, refusal(401, "auth.invalid")), 1), ((HTML,), 3), (((200, JSON, {"ok": True}),), 3)],
+    [((ROOT, refusal(401, "auth.invalid")), 2), ((HTML,), 3), (((200, JSON, {"ok": True}),), 3)],
 )
 def test_a_login_that_fails_keeps_nothing(alloc, scripted, home, answers, code):
     done = alloc("login", scripted(*answers).url, typed="wrong")

@@ -39,6 +39,10 @@ def test_a_new_weight_is_shown_before_it_is_saved(fig2, operator):
     (impact,) = asked.context["impacts"]
     assert [row.tenant for row in impact.tenants] == ["u2"]
     assert (impact.hit, impact.gain) == (1, 1)
+    assert [row.tenant for row in impact.winners] == ["u1"]
+    assert impact.winners[0].tasks_after > impact.winners[0].tasks_before
+    page = asked.content.decode()
+    assert page.index("1 tenant would run fewer tasks") < page.index("1 tenant would run more")
     assert impact.tenants[0].tasks_before == pytest.approx(10)
     assert member.terms.get(end=None).weight == 1
 
@@ -86,7 +90,7 @@ def test_a_group_is_created_moved_and_retired_in_the_admin(groups, fig2, operato
     action = {"action": "retire", "reason": "merged",
               "_selected_action": [str(new.pk), str(groups[0].pk)]}  # fmt: skip
     page = operator.post(reverse("admin:pools_group_changelist"), action, follow=True)
-    assert "The group has 1 members" in page.content.decode()
+    assert "The group has 1 member and " in page.content.decode()
     new.refresh_from_db()
     assert new.retired_at is not None
     assert Group.objects.get(pk=groups[0].pk).retired_at is None

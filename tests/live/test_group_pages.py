@@ -137,6 +137,8 @@ def test_axe_finds_nothing_on_pages_with_trees(page, admin_page):
 def test_a_tree_folds_by_keyboard_and_leads_to_a_group_and_back(page):
     page.set_viewport_size({"width": NARROW, "height": 900})
     page.goto("/my/pools/institute/")
+    page.locator("summary", has_text=re.compile("^Groups$")).focus()
+    page.keyboard.press("Enter")
     science = page.locator(".tree summary", has_text="science")
     inner = page.locator(".tree details details summary", has_text="physics")
     expect(inner).to_be_visible()

@@ -6,7 +6,7 @@ import pytest
 import time_machine
 
 from allocator_service.allocation import history
-from allocator_service.allocation.history import allocation_history
+from allocator_service.allocation.history import Cause, allocation_history
 from allocator_service.core.clock import utc_now
 from allocator_service.pools.server_services import server_drain
 from allocator_service.workloads.services import workload_withdraw
@@ -49,9 +49,9 @@ def test_each_step_says_what_was_changed_before_it(changed):
     assert not found.cut
     assert [list(step.causes) for step in found.steps] == [
         [],
-        ["another member changed its workloads"],
-        ["you submitted more"],
-        ["servers changed"],
+        [Cause("workload")],
+        [Cause("workload", "submit", "more")],
+        [Cause("server")],
     ]
     assert [step.end for step in found.steps[:-1]] == [step.start for step in found.steps[1:]]
     assert found.steps[-1].end == now
@@ -80,7 +80,7 @@ def test_the_newest_decisions_are_read_where_there_are_too_many(changed, monkeyp
         pool=changed.lab, tenant=changed.ada, since=now - timedelta(days=1), now=now
     )
     assert (len(found.steps), found.cut) == (2, True)
-    assert found.steps[-1].causes == ["servers changed"]
+    assert found.steps[-1].causes == [Cause("server")]
 
 
 def test_the_pages_show_it_without_names_of_others(changed):
@@ -98,5 +98,22 @@ def test_the_pages_show_it_without_names_of_others(changed):
         assert ada.get(f"{LAB}history/?days={days}").status_code == 400
     with time_machine.travel(utc_now() + timedelta(days=9)):
         assert "It did not change in this period." in words(
-            browser_of(changed.as_ada).text(f"{LAB}history/")
+            browser_of(factories.client("tenant", changed.ada)).text(f"{LAB}history/")
         )
+
+
+def test_the_api_has_the_same_steps(changed):
+    path = "/api/v1/pools/lab/members/ada/allocation-history/"
+    found = changed.as_ada.get(f"{path}?days=1").json()
+    assert found["complete"]
+    causes = [step["causes"] for step in found["steps"]]
+    assert causes == [
+        [],
+        [{"kind": "workload", "action": None, "workload": None}],
+        [{"kind": "workload", "action": "submit", "workload": "more"}],
+        [{"kind": "server", "action": None, "workload": None}],
+    ]
+    assert {"workload": "more", "tasks": 2.0} in found["steps"][2]["tasks"]
+    assert changed.as_bob.get(path).status_code == 404
+    for days in ("0", "31", "x"):
+        assert changed.as_ada.get(f"{path}?days={days}").status_code == 400

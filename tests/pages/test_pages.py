@@ -233,7 +233,10 @@ def test_who_takes_turns_sees_the_present_and_the_next_slot(operator):
         )
     # What a page shows is of the present slot or an average, and says which.
     assert "on average of as many as it can" in listed
-    assert "Allocated to you, on the average of each period, since" in mine
+    assert "Allocated to you in the present slot of the decision in force since" in mine
+    part = re.search("Allocated (\\S+ cores) (\\S+ GiB)", text)
+    assert part is not None
+    assert f"cpu {part[1]} memory {part[2]}" in mine
     start, end = (datetime.fromisoformat(slot[name]) for name in ("start", "end"))
     rows = ", ".join(f"{row['tasks']} tasks of a" for row in slot["allocations"])
     assert (

@@ -211,7 +211,16 @@ def _candidates(
         yield _with_server(document, row.tenant.slug, demand, selector, count=_SEVERAL)
         yield from _with_smaller_tasks(document, problem, row, workload)
     if len(rows) > 1:
-        yield _instead_of_the_others(document, rows, row)
+        instead = _instead_of_the_others(document, rows, row)
+        yield instead
+        if row.limited_by == NO_SERVER_LARGE_ENOUGH:
+            # Neither helps alone if the tenant's other work is served first.
+            larger = _with_server(document, row.tenant.slug, demand, selector, count=_SEVERAL)
+            yield (
+                f"{larger[0]}, and {instead[0]}",
+                {**larger[1], **instead[1]},
+                {**instead[2], "servers": larger[2]["servers"]},
+            )
 
 
 def _without_selector(

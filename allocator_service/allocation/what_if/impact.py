@@ -29,15 +29,17 @@ class TenantImpact:
 
 @dataclass(frozen=True)
 class Impact:
-    """Of one pool: who is hit hardest first, how many are, or why it could not be computed.
+    """Effect of a change on the tenants of one pool, or why it could not be computed.
 
-    `gain` counts the tenants that would run more tasks; `moved` the whole tasks that would go to
-    another server, None where tasks are divisible or that is not known.
+    `tenants` would run fewer tasks, the hardest hit first, and `winners` more; `hit` and `gain` count
+    all of them. `moved` are the whole tasks that would go to another server, None where tasks are
+    divisible or that is not known.
     """
 
     pool: Pool
     subject: str
     tenants: Sequence[TenantImpact] = ()
+    winners: Sequence[TenantImpact] = ()
     hit: int = 0
     gain: int = 0
     moved: int | None = None
@@ -73,9 +75,17 @@ def changes_impact(
     ]
     hit = [row for row in rows if row.tasks_after < row.tasks_before * (1 - 1e-9)]
     hit.sort(key=lambda row: row.tasks_after / row.tasks_before)
-    gain = sum(row.tasks_after > row.tasks_before * (1 + 1e-9) for row in rows)
-    moved = answer["summary"]["moved_tasks"]
-    return Impact(pool, subject, hit[:TENANTS_SHOWN], len(hit), gain, moved)
+    gain = [row for row in rows if row.tasks_after > row.tasks_before * (1 + 1e-9)]
+    gain.sort(key=lambda row: row.tasks_before - row.tasks_after)
+    return Impact(
+        pool,
+        subject,
+        hit[:TENANTS_SHOWN],
+        gain[:TENANTS_SHOWN],
+        len(hit),
+        len(gain),
+        answer["summary"]["moved_tasks"],
+    )
 
 
 def _by_tenant(answer: Mapping[str, Any]) -> dict[str, tuple[float, float | None]]:

@@ -75,18 +75,22 @@ def pools(session: Session) -> None:
 
 @click.command()
 @pool_argument
+@click.option("--all", "everyone", is_flag=True, help="All members that the key sees.")
 @tenant_option
 @asking(csv=True)
-def share(session: Session, pool: str | None, tenant: str | None) -> None:
-    """Who has what, lent, borrowed and used.
+def share(session: Session, pool: str | None, everyone: bool, tenant: str | None) -> None:
+    """What you have, lent, borrowed and used.
 
     ENTITLED is the part of the pool by weight, ALLOCATED that of the decision in force, USED·HOURS
     what was used in the last 7 days, in the resource's unit × hours. The sharing DEGREE is what was
     used over what would have been used alone in one's own part of the pool: above 1, sharing was
     worth it.
     """
+    if everyone and tenant:
+        raise click.UsageError("--all and --tenant exclude each other.")
     slug = session.pool(pool)
     client = session.client
+    tenant = tenant or (None if everyone else session.tenant)
     if session.format == "csv":
         print_file(client.pools_reports_sharing_degree_show_as(slug, format="csv", tenant=tenant))
         return

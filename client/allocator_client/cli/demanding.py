@@ -1,5 +1,6 @@
-"""`alloc submit` and `what-if`: ask for work, and try out a change before making it."""
+"""The commands `alloc submit` and `alloc what-if`."""
 
+import sys
 import time
 import uuid
 from collections.abc import Callable, Iterable, Sequence
@@ -82,12 +83,30 @@ def waited_for(look: Callable[[], T | None], seconds: float, what: str) -> T:
     return found
 
 
+def _is_terminal() -> bool:
+    return sys.stdin.isatty()
+
+
+def confirm(question: str, *, given: bool, otherwise: str) -> None:
+    """Ask a person in a terminal, unless the option for it is given.
+
+    Raises `Failure` for a no, and `UsageError` with `otherwise` where there is nobody to ask.
+    """
+    if given:
+        return
+    if not _is_terminal():
+        raise click.UsageError(otherwise)
+    if not click.confirm(question):
+        raise Failure("Nothing was changed.")
+
+
 @click.command()
 @pool_argument
 @click.option(
     "--demand", type=PAIRS, required=True, metavar="cpu=1,memory=4Gi", help="Of one task."
 )
-@click.option("--tasks", type=click.IntRange(min=0), help="At once; no limit by default.")
+@click.option("--tasks", type=click.IntRange(min=0), help="How many may run at once.")
+@click.option("--unlimited", is_flag=True, help="As many tasks as possible, instead of --tasks.")
 @click.option("--name", help="Of the workload; one is made up by default.")
 @click.option("--priority", type=int, default=0, show_default=True, help="Higher goes first.")
 @click.option("--select", type=PAIRS, multiple=True, metavar="LABEL=VALUE", help="Only such servers; "
@@ -101,6 +120,7 @@ def submit(
     pool: str | None,
     demand: dict[str, str],
     tasks: int | None,
+    unlimited: bool,
     name: str | None,
     priority: int,
     select: Sequence[dict[str, str]],
@@ -108,7 +128,18 @@ def submit(
     timeout: float,
     tenant: str | None,
 ) -> None:
-    """Ask for work: a workload of equal tasks."""
+    """Ask for work: a workload of equal tasks.
+
+    Without --tasks it takes all that others leave, which is confirmed in a terminal or by --unlimited.
+    """
+    if unlimited and tasks is not None:
+        raise click.UsageError("--tasks and --unlimited exclude each other.")
+    if tasks is None:
+        confirm(
+            "May it run as many tasks as possible? It takes all that others leave.",
+            given=unlimited,
+            otherwise="State --tasks, or --unlimited for as many tasks as possible.",
+        )
     slug = session.pool(pool)
     selector: dict[str, str | list[str]] = {}
     for label, value in (pair for pairs in select for pair in pairs.items()):
@@ -250,25 +281,38 @@ def what_if(
     if changes or added or withdraw:
         body["workloads"] = {
             "change": [
-                _change(session, slug, tenant, name, text) for name, text in _merged(changes)
+                workload_change(session, slug, tenant, name, text)
+                for name, text in _merged(changes)
             ],
             "submit": [_submitted(tenant, name, text) for name, text in added],
-            "withdraw": [_workload(session, slug, tenant, name)["id"] for name in withdraw],
+            "withdraw": [workload_named(session, slug, tenant, name)["id"] for name in withdraw],
         }
+    done = simulation_of(session, slug, body, timeout)
+    if session.format == "json":
+        print_json(done)
+    refuse_failed(done)
+    if session.for_people:
+        print_before_and_after(done)
+
+
+def simulation_of(
+    session: Session, slug: str, body: SimulationRequest, seconds: float
+) -> SimulationDocument:
+    """Return the finished simulation of changes. Raises `WaitedInVain`."""
     asked = session.client.pools_simulations_request(slug, body).body
 
     def look() -> SimulationDocument | None:
         found = session.client.simulations_show(asked["id"]).body
         return None if found["status"] == "pending" else found
 
-    done = waited_for(look, timeout, f"result of simulation {asked['id']}")
-    if session.format == "json":
-        print_json(done)
+    return waited_for(look, seconds, f"result of simulation {asked['id']}")
+
+
+def refuse_failed(done: SimulationDocument) -> None:
+    """Raise `Failure` for a simulation without a result."""
     if done["result"] is None:
         error = done["error"] or {}
         raise Failure(f"{error.get('detail', 'It cannot be computed.')} ({error.get('code', '')})")
-    if session.for_people:
-        _say_before_and_after(done)
 
 
 def _merged(changes: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
@@ -279,14 +323,14 @@ def _merged(changes: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
     return list(merged.items())
 
 
-def _workload(session: Session, slug: str, tenant: str | None, name: str) -> WorkloadDocument:
+def workload_named(session: Session, slug: str, tenant: str | None, name: str) -> WorkloadDocument:
     found = list(session.client.pools_workloads_list(slug, name=name, tenant=tenant))
     if not found:
         raise Failure(f"There is no workload {name} of {tenant} in {slug}.")
     return found[0]
 
 
-def _fields(text: str) -> tuple[dict[str, int | None], dict[str, float | str]]:
+def changed_fields(text: str) -> tuple[dict[str, int | None], dict[str, float | str]]:
     """Tasks and priority, and the demand by resource."""
     numbers: dict[str, int | None] = {}
     pairs = PAIRS.convert(text, None, None)
@@ -303,11 +347,11 @@ def _fields(text: str) -> tuple[dict[str, int | None], dict[str, float | str]]:
     return numbers, {**pairs}
 
 
-def _change(
+def workload_change(
     session: Session, slug: str, tenant: str | None, name: str, text: str
 ) -> SimulationRequestWorkloadsChange:
-    workload = _workload(session, slug, tenant, name)
-    numbers, demand = _fields(text)
+    workload = workload_named(session, slug, tenant, name)
+    numbers, demand = changed_fields(text)
     change: SimulationRequestWorkloadsChange = {"id": workload["id"], **numbers}  # type: ignore[typeddict-item]
     if demand:  # of the other resources the task goes on demanding what it does
         change["demand"] = {**workload["demand"], **demand}
@@ -315,14 +359,14 @@ def _change(
 
 
 def _submitted(tenant: str | None, name: str, text: str) -> WorkloadRequest:
-    numbers, demand = _fields(text)
+    numbers, demand = changed_fields(text)
     submitted: WorkloadRequest = {"name": name, "demand": demand, **numbers}  # type: ignore[typeddict-item]
     if tenant:
         submitted["tenant"] = tenant
     return submitted
 
 
-def _say_before_and_after(done: SimulationDocument) -> None:
+def print_before_and_after(done: SimulationDocument) -> None:
     result = done["result"]
     if result is None:
         return

@@ -26,7 +26,7 @@ class Failure(click.ClickException):
 
 
 class NotSetUp(Failure):
-    """There is no key, or something is not installed."""
+    """There is no usable key, or something is not installed."""
 
     exit_code = UNUSABLE
 
@@ -59,8 +59,10 @@ def failure(error: Problem | Unreachable) -> Failure:
         lines.append("It changed since it was read: look at it again, then repeat the command.")
     hint = "log in again: alloc login; " if error.status == 401 else ""
     lines.append(f"{hint}request {error.request_id}")
-    kind = ServiceAway if error.status == 429 or error.status >= 500 else Failure
-    return kind("\n".join(lines))
+    text = "\n".join(lines)
+    if error.status == 401:
+        return NotSetUp(text)
+    return (ServiceAway if error.status == 429 or error.status >= 500 else Failure)(text)
 
 
 _LOST = " (The change may have been made: look before you repeat it.)"

@@ -10,6 +10,7 @@ import click
 from allocator_client.cli import (
     access,
     backtesting,
+    changing,
     deciding,
     demanding,
     importing,
@@ -50,7 +51,7 @@ class Commands(click.Group):
 @click.group(
     cls=Commands,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Exit codes: 0 done; 1 refused, or the answer is no; 2 wrong usage or not logged in; "
+    epilog="Exit codes: 0 done; 1 refused, or the answer is no; 2 wrong usage or no usable key; "
     "3 the service gives no answer; 4 waited in vain; 130 interrupted.",
 )
 @click.version_option(VERSION, prog_name="alloc")
@@ -88,6 +89,11 @@ for command in (
     trees.tree,
     demanding.what_if,
     demanding.submit,
+    changing.workloads,
+    changing.set_workload,
+    changing.withdraw,
+    changing.slots,
+    changing.history,
     backtesting.backtest,
     importing.import_,
     using.usage,

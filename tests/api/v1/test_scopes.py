@@ -30,6 +30,7 @@ MATRIX = {
         "PUT": ONE | {GROUP},
         "DELETE": ONE,
     },
+    "/api/v1/pools/<str:pool>/members/<str:tenant>/allocation-history/": {"GET": ALL},
     "/api/v1/pools/<str:pool>/groups/": {"GET": ALL | {AGENT, GROUP}, "POST": ONE},
     "/api/v1/pools/<str:pool>/groups/<str:group>/": {
         "GET": ALL | {GROUP},

@@ -147,3 +147,25 @@ def test_a_task_that_is_larger_than_every_server_has_something_that_helps(db, te
     (found,) = explanation.counterfactuals
     assert found.tasks_after > found.tasks_before == 0
     assert confirmed(pool, found) == (0, found.tasks_after)
+
+
+def test_a_large_task_whose_tenant_has_smaller_work_needs_both_changes(db, tenant):
+    """Its own small tasks use its share, wherever they run, before a server is large enough."""
+    whole = settings(policy=policy_choose("drfh", "indivisible", {}))
+    pool = pool_create(slug="whole", settings=whole, now=NOON)
+    ada, bob = tenant("ada"), tenant("bob")
+    servers_contribute(pool=pool, drafts=[ServerDraft("a", vector(16, 16), ada)], now=NOON)
+    workloads_submit(
+        pool=pool,
+        drafts=[
+            WorkloadDraft(ada, "own", vector(1, 1), tasks=1_000),
+            WorkloadDraft(ada, "large", vector(20, 20), tasks=1),
+            WorkloadDraft(bob, "other", vector(1, 1), tasks=1_000),
+        ],
+        now=NOON,
+    )
+    explanation = explained(pool, ada)
+    (found,) = [each for each in explanation.counterfactuals if each.workload == "large"]
+    assert "8 more servers" in found.words
+    assert found.words.endswith("contributed by ada, and large instead of own")
+    assert confirmed(pool, found) == (0, found.tasks_after) == (0, 1)

@@ -264,6 +264,35 @@ class MemberRequest(TypedDict):
     limit: NotRequired[list[GroupRequestLimit]]
 
 
+class AllocationHistoryStepTask(TypedDict):
+    workload: str
+    tasks: float
+
+
+class AllocationHistoryStepCause(TypedDict):
+    kind: Literal["workload", "server", "member", "group", "pool"]
+    # Of the member's own workloads, such as submit.
+    action: str | None
+    # Name of the member's own workload.
+    workload: str | None
+
+
+class AllocationHistoryStep(TypedDict):
+    start: str
+    end: str
+    tasks: list[AllocationHistoryStepTask]
+    # Changes of the pool between this decision and the one before it.
+    causes: list[AllocationHistoryStepCause]
+
+
+class AllocationHistoryDocument(TypedDict):
+    pool: str
+    tenant: str
+    # False if the period has more than 2,000 decisions: the newest count.
+    complete: bool
+    steps: list[AllocationHistoryStep]
+
+
 class TenantDocument(TypedDict):
     slug: str
     name: str

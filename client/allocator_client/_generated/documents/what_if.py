@@ -326,6 +326,11 @@ class SimulationDocument(TypedDict):
     error: dict[str, Any] | None
 
 
+class SimulationRequestGroupLimit(TypedDict):
+    where: NotRequired[dict[str, str | list[str]]]
+    amount: dict[str, float | str]
+
+
 class SimulationRequestGroup(TypedDict):
     group: str
     # null: the pool itself.
@@ -334,6 +339,8 @@ class SimulationRequestGroup(TypedDict):
     # Order among siblings: the allocation of a member or group does not rise while that of a
     # sibling of a lower tier can.
     tier: NotRequired[int]
+    # Instead of the limits in force.
+    limit: NotRequired[list[SimulationRequestGroupLimit]]
 
 
 class SimulationRequestMember(TypedDict):
@@ -345,6 +352,8 @@ class SimulationRequestMember(TypedDict):
     # Order among siblings: the allocation of a member or group does not rise while that of a
     # sibling of a lower tier can.
     tier: NotRequired[int]
+    # Instead of the limits in force.
+    limit: NotRequired[list[SimulationRequestGroupLimit]]
 
 
 class SimulationRequestServers(TypedDict):
@@ -363,6 +372,8 @@ class SimulationRequestWorkloadsSubmit(TypedDict):
     tasks: NotRequired[int | None]
     priority: NotRequired[int]
     server_selector: NotRequired[dict[str, str | list[str]]]
+    # Instead of the limits in force.
+    limit: NotRequired[list[SimulationRequestGroupLimit]]
 
 
 class SimulationRequestWorkloadsChange(TypedDict):
@@ -371,6 +382,8 @@ class SimulationRequestWorkloadsChange(TypedDict):
     tasks: NotRequired[int | None]
     priority: NotRequired[int]
     server_selector: NotRequired[dict[str, str | list[str]]]
+    # Instead of the limits in force.
+    limit: NotRequired[list[SimulationRequestGroupLimit]]
 
 
 class SimulationRequestWorkloads(TypedDict):

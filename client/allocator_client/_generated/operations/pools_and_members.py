@@ -4,6 +4,7 @@ Made from docs/openapi.yaml by client/generate.py: change those.
 """
 
 from allocator_client._generated.documents.pools_and_members import (
+    AllocationHistoryDocument,
     GroupDocument,
     GroupImportRequest,
     GroupRequest,
@@ -262,6 +263,25 @@ class PoolsAndMembers(Transport):
             "DELETE",
             f"/api/v1/pools/{path_part(pool)}/members/{path_part(tenant)}/",
             if_match=if_match,
+        )
+
+    def pools_members_allocation_history_show(
+        self, pool: str, tenant: str, *, days: int | None = None
+    ) -> Answer[AllocationHistoryDocument]:
+        """Show what decisions gave to a member in the last `days`, and what was changed before.
+
+        Consecutive decisions that gave it the same are one step. The causes name the member's own
+        workloads; changes of others have their kind alone. A tenant key reads its own tenant; any
+        other name answers 404 `tenant.not_found`.
+
+        Parameters
+        ----------
+        days
+            Length of the period.
+        """
+        return self._read(
+            f"/api/v1/pools/{path_part(pool)}/members/{path_part(tenant)}/allocation-history/",
+            {"days": days},
         )
 
     def tenants_list(self, *, limit: int = 1000, cursor: str | None = None) -> Rows[TenantDocument]:

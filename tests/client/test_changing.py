@@ -1,0 +1,175 @@
+"""`alloc workloads`, `set`, `withdraw`, `slots` and `share`: what they send, ask and print."""
+
+import json
+import os
+
+import pytest
+
+from tests.client.answers import POOL, TENANTS, decision, process, row
+from tests.client.test_transport import JSON, page, refusal
+
+WORKLOAD = {
+    "id": "id-a", "pool": "lab", "tenant": "physics", "name": "a", "demand": {"cpu": 0.2, "gpu": 0},
+    "tasks": 3, "priority": 0, "state": "active", "version": 4, "server_selector": {},
+}  # fmt: skip
+LISTED = page([WORKLOAD], None, last=True)
+SHOWN = (200, {**JSON, "ETag": '"4"'}, WORKLOAD)
+TRIED = {
+    "id": "s", "status": "succeeded", "error": None, "result": {
+        "tenants": [], "summary": None, "workloads": [{"tenant": "physics", "workload": "a",
+            "before": {"tasks": 3, "limited_by": "task_limit"},
+            "after": {"tasks": 9, "limited_by": "resource:cpu"}}]},
+}  # fmt: skip
+SIMULATED = ((202, JSON, {"id": "s"}), (200, JSON, TRIED))
+CHANGED = (200, {**JSON, "Pool-Generation": "1234"}, {**WORKLOAD, "tasks": 9})
+
+
+def at_a_terminal(answer, *arguments):
+    """`alloc` in a terminal, where a person types an answer; returns its exit code and output."""
+    person, terminal = os.openpty()
+    try:
+        os.write(person, f"{answer}\n".encode())
+        with process(*arguments, stdin=terminal) as done:
+            out, error = done.communicate(timeout=20)
+    finally:
+        os.close(person)
+        os.close(terminal)
+    return done.returncode, out, error
+
+
+def writes(service):
+    return [(method, path) for method, path, _ in service.asked if method in ("PATCH", "DELETE")]
+
+
+def test_workloads_are_listed_with_what_they_run(alloc, told):
+    unlimited = {**WORKLOAD, "id": "id-b", "name": "b", "tasks": None}
+    told(
+        *((200, JSON, POOL), decision(9), page([row("a", 3)], None, last=True)),
+        page([WORKLOAD, unlimited], None, last=True),
+    )
+    assert alloc("workloads", "lab").stdout.splitlines() == [
+        "TENANT   WORKLOAD  RUNS        OF  ONE TASK   PRIORITY  STATE   LIMITED BY",
+        "physics  a            3         3  0.2 cores         0  active  cpu",
+        "physics  b            -  no limit  0.2 cores         0  active  -",
+    ]
+
+
+def test_a_workload_is_set_with_the_version_that_was_shown(alloc, told):
+    service = told(TENANTS, LISTED, LISTED, SHOWN, CHANGED)
+    done = alloc("set", "lab", "a", "tasks=9,cpu=2", "--yes")
+    assert (done.exit_code, done.stdout) == (0, "Changed a as generation 1,234 of lab.\n"), (
+        done.output
+    )
+    assert json.loads(service.bodies[-1]) == {"tasks": 9, "demand": {"cpu": "2"}}
+    assert service.asked[-1][2]["If-Match"] == '"4"'
+
+
+@pytest.mark.parametrize("answer", ["y", "n"])
+def test_the_effect_is_shown_before_a_person_is_asked(told, answer):
+    service = told(TENANTS, LISTED, LISTED, *SIMULATED, SHOWN, CHANGED)
+    code, out, error = at_a_terminal(answer, "set", "lab", "a", "tasks=9")
+    assert "physics  a                    3      9  cpu" in out
+    assert "Change a? [y/N]" in out
+    assert (code, len(writes(service))) == ((0, 1) if answer == "y" else (1, 0))
+    assert ("Nothing was changed." in error) is (answer == "n")
+
+
+def test_no_limit_of_tasks_is_a_question_of_its_own(told):
+    service = told(TENANTS, LISTED, LISTED, *SIMULATED)
+    for arguments in (("set", "lab", "a", "tasks=none"), ("submit", "lab", "--demand", "cpu=1")):
+        code, out, _ = at_a_terminal("n", *arguments)
+        assert (code, "as many tasks as possible" in out) == (1, True)
+    assert [path for method, path, _ in service.asked if method == "POST"] == [
+        "/api/v1/pools/lab/simulations/"
+    ]
+
+
+def test_a_script_has_to_say_yes(alloc, told):
+    service = told(TENANTS, LISTED, *SIMULATED)
+    done = alloc("withdraw", "lab", "a")
+    assert (done.exit_code, "add --yes" in done.stderr) == (2, True)
+    assert writes(service) == []
+
+
+def test_a_workload_is_withdrawn(alloc, told):
+    service = told(TENANTS, LISTED, SHOWN, (204, {"Pool-Generation": "10"}, b""))
+    done = alloc("withdraw", "lab", "a", "--yes")
+    assert (done.exit_code, done.stdout) == (0, "Withdrew a as generation 10 of lab.\n"), (
+        done.output
+    )
+    assert writes(service) == [("DELETE", "/api/v1/pools/lab/workloads/id-a/")]
+
+
+def test_one_that_changed_after_it_was_shown_is_left_alone(alloc, told):
+    newer = (200, {**JSON, "ETag": '"5"'}, {**WORKLOAD, "version": 5})
+    service = told(TENANTS, LISTED, newer)
+    done = alloc("withdraw", "lab", "a", "--yes")
+    assert (done.exit_code, "was changed meanwhile" in done.stderr) == (1, True)
+    assert writes(service) == []
+
+
+def test_slots_are_instants(alloc, told):
+    schedule = {
+        "period_seconds": 3600,
+        "timetable": [{"start": 0, "end": 900, "slot": 1}, {"start": 900, "end": 3600, "slot": 0}],
+        "slots": [{"allocations": []}, {"allocations": [{"workload": "a", "tasks": 1}]}],
+    }
+    told(decision(9), (200, JSON, schedule))
+    assert alloc("slots", "lab").stdout.splitlines() == [
+        "FROM                          TO                            TASKS",
+        "4 January 2027, 08:00:00 UTC  4 January 2027, 08:15:00 UTC  1 task of a",
+        "4 January 2027, 08:15:00 UTC  4 January 2027, 09:00:00 UTC  nothing",
+        "",
+        "The slots of the first period; they repeat every 1:00:00.",
+    ]
+    told(decision(9), refusal(404, "schedule.none"))
+    done = alloc("slots", "lab")
+    assert (done.exit_code, "does not take turns" in done.stderr) == (1, True)
+
+
+def test_a_share_is_ones_own_unless_all_are_asked_for(alloc, told):
+    names = ("entitled", "has", "lent", "borrowed")
+    amounts = {name: {"cpu": "1", "gpu": "0"} for name in names}
+    rows = [{"tenant": name, "returns": None, **amounts} for name in ("physics", "member-1")]
+    shares = {"generation": 9, "at": "2027-01-04T09:00:00+01:00", "tenants": rows}
+
+    def listed(*options, tenants=(TENANTS,)):
+        told(
+            *tenants, (200, JSON, {**shares, "tenants": list(rows)}),
+            (200, JSON, {"tenants": []}), (200, JSON, POOL),
+        )  # fmt: skip
+        done = alloc("share", "lab", *options)
+        assert done.exit_code == 0, done.output
+        return {line.split()[0] for line in done.stdout.splitlines()[1:-2]}
+
+    assert listed() == {"physics"}
+    assert listed("--all", tenants=()) == {"physics", "member-1"}
+    assert listed("--tenant", "member-1", tenants=()) == {"member-1"}
+
+
+def test_a_history_has_the_causes_of_its_steps(alloc, told):
+    def step(hour, tasks, *causes):
+        names = ("kind", "action", "workload")
+        return {
+            "start": f"2027-01-04T{hour:02}:00:00+01:00", "end": "2027-01-05T00:00:00+01:00",
+            "tasks": [{"workload": name, "tasks": count} for name, count in tasks.items()],
+            "causes": [dict(zip(names, cause, strict=True)) for cause in causes],
+        }  # fmt: skip
+
+    steps = [
+        step(9, {}),
+        step(10, {"a": 2.5, "b": 1}, ("workload", "submit", "a"), ("workload", None, None)),
+        step(11, {"a": 1200}, ("server", None, None)),
+    ]
+    found = {"pool": "lab", "tenant": "physics", "complete": False, "steps": steps}
+    service = told(TENANTS, (200, JSON, found))
+    assert alloc("history", "lab", "--days", "30").stdout.splitlines() == [
+        "FROM                          TASKS       CHANGED BEFORE",
+        "4 January 2027, 08:00:00 UTC  nothing",
+        "4 January 2027, 09:00:00 UTC  a 2.5, b 1  submit a, workloads of another member",
+        "4 January 2027, 10:00:00 UTC  a 1,200     servers",
+        "",
+        "The period has more decisions than are read: these are the newest.",
+    ]
+    path = "/api/v1/pools/lab/members/physics/allocation-history/?days=30"
+    assert service.asked[-1][1] == path
