@@ -1,4 +1,4 @@
-"""Limits of groups, members and workloads: amounts with servers and dates.
+"""Limits of groups, members and workloads.
 
 A node keeps its limits as a list in JSON. Each entry has `where` (a server selector), `amount` (decimals
 as text, by resource) and, if it is dated, `from` and `to`.

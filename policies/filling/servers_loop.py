@@ -60,7 +60,7 @@ class Waiting(NamedTuple):
 
 
 class LimitsLeft(NamedTuple):
-    """What limits leave. A row is one resource of one limit.
+    """Unused amounts of limits. A row is one resource of one limit.
 
     Attributes:
         left: (r,) whole; where: (r, rows) servers on which tasks count.

@@ -365,7 +365,7 @@ class Problem(ProblemFields):
 
     @cached_property
     def own_limits(self) -> IntArray:
-        """(n,) 0 for workloads without a limit of their own; other workloads are all different."""
+        """(n,) number of each workload that has a limit of its own, 0 for the others."""
         own = np.zeros(self.n, dtype=np.int64)
         for limit in self.limits:
             if limit.scope == "workload":
@@ -374,7 +374,7 @@ class Problem(ProblemFields):
 
     @cached_property
     def limit_share(self) -> FloatArray:
-        """(l, m) amounts of the limits as shares of the pool; inf for resources that are not named."""
+        """(l, m) amounts of the limits as shares of the pool, inf without an amount."""
         return read_only(limit_shares(self, self.totals))
 
     @cached_property

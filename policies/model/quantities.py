@@ -120,7 +120,7 @@ def quantities_read(problem: Problem, sums: str) -> Quantities:
 
 
 def limits_below_totals(problem: Problem) -> FloatArray:
-    """(l, m) amounts of limits; inf where nothing is named, or as much as the pool has or more."""
+    """(l, m) amounts of limits that are less than the pool has, inf for the others."""
     if not problem.limits:
         return np.zeros((0, problem.m))
     amounts = np.array([limit.amount for limit in problem.limits])

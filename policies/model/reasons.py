@@ -73,7 +73,7 @@ def wants_more(limited_by: Sequence[str]) -> BoolArray:
 
 
 def limited_by_limit(problem: Problem, limit: int) -> str:
-    """The reason of a workload that is stopped by a limit: whose it is, a group with its name."""
+    """The reason of a workload that a limit stops, with the name of a group."""
     item = problem.limits[limit]
     if item.scope == "group":
         return f"{LIMIT}:group:{problem.groups[item.node]}"

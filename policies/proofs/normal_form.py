@@ -131,7 +131,7 @@ class LeximinProblem:
 
     @cached_property
     def rooms(self) -> FloatArray:
-        """(K + l, m) what prices are of: capacities of classes, then amounts of limits.
+        """(K + l, m) capacities of classes, then amounts of limits.
 
         It is 0 for resources that a limit does not name: they cannot have a price.
         """
@@ -146,7 +146,10 @@ class LeximinProblem:
         return number_of_sets(self.n, [limit.workloads for limit in self.limits])
 
     def costs(self, prices: FloatArray) -> FloatArray:
-        """(n, K) cost of one unit of share on each class at prices (K + l, m); inf where not allowed."""
+        """(n, K) cost of one unit of share on each class at prices (K + l, m).
+
+        It is inf where the workload is not allowed.
+        """
         cost: FloatArray = self.demand @ prices[: self.K].T
         for limit, price in zip(self.limits, prices[self.K :], strict=True):
             if price.any():
@@ -352,7 +355,7 @@ def _limits_of(
 
 
 def number_of_sets(count: int, sets: Sequence[IntArray]) -> IntArray:
-    """(count,) a number for the sets that each of so many elements is in; 0: in none."""
+    """(count,) number of the sets that each element is in, 0 in none."""
     number = np.zeros(count, dtype=np.int64)
     known: dict[tuple[int, int], int] = {}
     for position, members in enumerate(sets):

@@ -121,7 +121,7 @@ def _rows_with_room(demand: FloatArray, left: FloatArray, kind: IntArray) -> Boo
 def _limit_in_the_way(
     problem: Problem, exhausted: Sequence[IntArray], workload: int, rows: IntArray
 ) -> str:
-    """Return the reason of a workload that has room on rows: the first limit that excludes one."""
+    """Return the first limit that excludes a row, as the reason of a workload with room there."""
     for number, workloads in enumerate(exhausted):
         if workload in workloads and problem.limited[number].rows[rows].any():
             return limited_by_limit(problem, number)

@@ -63,12 +63,12 @@ class Form:
 
     @cached_property
     def rooms(self) -> FloatArray:
-        """(K + l, m) what prices are of: capacities, then amounts of limits; 0 of what is not named."""
+        """(K + l, m) capacities, then amounts of limits, 0 of resources that are not named."""
         amounts = [np.where(amount < np.inf, amount, 0.0) for _, _, amount in self.limits]
         return np.concatenate([self.capacity, *(amount[None, :] for amount in amounts)])
 
     def costs(self, prices: FloatArray) -> FloatArray:
-        """(n, K) price of one unit of share on each place; inf where it may not run."""
+        """(n, K) price of one unit of share on each place, inf where it may not run."""
         places = len(self.capacity)
         cost: FloatArray = self.demand @ prices[:places].T
         for (counted, where, _), price in zip(self.limits, prices[places:], strict=True):

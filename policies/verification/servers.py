@@ -33,7 +33,11 @@ class LimitsLeft:
     """
 
     def __init__(self, limits: Sequence[StatedLimit], amounts: Amounts, rows: IntArray) -> None:
-        """Start with the whole amounts; rows: (R,) of the problem, in the order that is used here."""
+        """Start with the whole amounts.
+
+        Args:
+            rows: (R,) of the problem, in the order that is used here.
+        """
         self.limits = limits
         self.left = amounts.limits.copy()
         self.rows = [limit.rows[rows] for limit in limits]

@@ -323,7 +323,7 @@ class Stated:
 
     @cached_property
     def limits_that_can_bind(self) -> FloatArray:
-        """(l, m) amounts of limits that are less than what the pool has; inf of the others."""
+        """(l, m) amounts of limits that are less than what the pool has, inf of the others."""
         amounts = np.full((len(self.limits), self.problem.m), np.inf)
         for row, limit in zip(amounts, self.limits, strict=True):
             least = np.where(limit.shares(self.totals) > 0, limit.amount, 0.0)

@@ -17,6 +17,7 @@ from allocator_client._generated.documents.what_if import (
     SimulationDocument,
     SimulationRequest,
     SimulationRequestWorkloadsChange,
+    SimulationRequestWorkloadsSubmit,
 )
 from allocator_client.cli.failures import Failure, WaitedInVain
 from allocator_client.cli.output import note, print_json, say, table
@@ -358,9 +359,13 @@ def workload_change(
     return change
 
 
-def _submitted(tenant: str | None, name: str, text: str) -> WorkloadRequest:
+def _submitted(tenant: str | None, name: str, text: str) -> SimulationRequestWorkloadsSubmit:
     numbers, demand = changed_fields(text)
-    submitted: WorkloadRequest = {"name": name, "demand": demand, **numbers}  # type: ignore[typeddict-item]
+    submitted: SimulationRequestWorkloadsSubmit = {
+        "name": name,
+        "demand": demand,
+        **numbers,  # type: ignore[typeddict-item]
+    }
     if tenant:
         submitted["tenant"] = tenant
     return submitted
