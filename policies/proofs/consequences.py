@@ -94,7 +94,7 @@ def _blocking(problem: LeximinProblem, prices: FloatArray, workloads: IntArray) 
 
     Resources are numbered first, then limits. It is -1 where a sibling is cheaper.
     """
-    cost = problem.costs(prices)[workloads]
+    cost = problem.costs(prices, workloads)
     where = cost.argmin(axis=1)
     own = cost[np.arange(len(workloads)), where]
     owner = problem.owner[workloads]

@@ -145,17 +145,25 @@ class LeximinProblem:
         """(n,) number of the set of limits that each workload counts in."""
         return number_of_sets(self.n, [limit.workloads for limit in self.limits])
 
-    def costs(self, prices: FloatArray) -> FloatArray:
-        """(n, K) cost of one unit of share on each class at prices (K + l, m).
+    def costs(self, prices: FloatArray, workloads: IntArray | None = None) -> FloatArray:
+        """(q, K) cost of one unit of share of each workload, or of these (q,), on each class.
 
         It is inf where the workload is not allowed.
+
+        Args:
+            prices: (K + l, m).
         """
-        cost: FloatArray = self.demand @ prices[: self.K].T
+        demand, allowed = self.demand, self.allowed
+        if workloads is not None:
+            demand, allowed = demand[workloads], allowed[workloads]
+        cost: FloatArray = demand @ prices[: self.K].T
         for limit, price in zip(self.limits, prices[self.K :], strict=True):
             if price.any():
-                own = self.demand[limit.workloads] @ price
-                cost[limit.workloads] += own[:, None] * limit.classes
-        cost[~self.allowed] = np.inf
+                counted = np.zeros(self.n, dtype=np.bool_)
+                counted[limit.workloads] = True
+                mine = counted if workloads is None else counted[workloads]
+                cost[mine] += (demand[mine] @ price)[:, None] * limit.classes
+        cost[~allowed] = np.inf
         return cost
 
     def unit_costs(self, prices: FloatArray) -> FloatArray:

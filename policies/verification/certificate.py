@@ -249,7 +249,7 @@ def _reasons(
         mine = np.flatnonzero((frozen_in == number) & wants_more)
         if not len(mine):
             continue
-        demand, cost = form.demand[mine], form.costs(item.prices)[mine]
+        demand, cost = form.demand[mine], form.costs(item.prices, mine)
         where = cost.argmin(axis=1)
         own = cost[np.arange(len(mine)), where]
         cheapest = np.full(form.t, np.inf)

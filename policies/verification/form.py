@@ -67,14 +67,19 @@ class Form:
         amounts = [np.where(amount < np.inf, amount, 0.0) for _, _, amount in self.limits]
         return np.concatenate([self.capacity, *(amount[None, :] for amount in amounts)])
 
-    def costs(self, prices: FloatArray) -> FloatArray:
-        """(n, K) price of one unit of share on each place, inf where it may not run."""
+    def costs(self, prices: FloatArray, some: IntArray | BoolArray | None = None) -> FloatArray:
+        """(q, K) price of one unit of share of each workload, or of some, on each place.
+
+        It is inf where the workload may not run.
+        """
         places = len(self.capacity)
-        cost: FloatArray = self.demand @ prices[:places].T
+        which = slice(None) if some is None else some
+        demand = self.demand[which]
+        cost: FloatArray = demand @ prices[:places].T
         for (counted, where, _), price in zip(self.limits, prices[places:], strict=True):
             if (price > 0).any():
-                cost += np.outer(np.where(counted, self.demand @ price, 0.0), where)
-        cost[~self.allowed] = np.inf
+                cost += np.outer(np.where(counted[which], demand @ price, 0.0), where)
+        cost[~self.allowed[which]] = np.inf
         return cost
 
     @cached_property

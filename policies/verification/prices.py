@@ -129,7 +129,7 @@ def part_lifted(
     reached, _ = costs.of_shares(np.where(rising, np.minimum(form.cap, at), 0.0))
     lifted, _ = costs.of_shares(np.where(rising, np.minimum(form.cap, above), 0.0))
     mine = rising[form.owner]
-    cost = form.costs(prices)[mine]
+    cost = form.costs(prices, mine)
     cheapest = cost <= cost.min(axis=1, initial=np.inf, keepdims=True) * (1 + 1e-9)
     taken = (cheapest.T.astype(np.float64) @ (form.demand[mine] > 0)) > 0
     source = float((form.capacity * prices[: len(form.capacity)])[taken].sum())
