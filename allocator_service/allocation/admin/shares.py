@@ -31,7 +31,7 @@ _ORDERED: Mapping[str, Sequence[Any]] = {
     BY_NAME: [],
 }
 _SLUG, _NAME = "membership__tenant__slug", "membership__tenant__name"
-_RESOURCE = "resource:"
+_RESOURCE, _LIMIT = "resource:", "limit:"
 _PARTS_OF_TERMS = {"resources", "servers", "groups", "tenants", "policy", "weights"}
 
 
@@ -143,6 +143,8 @@ def reason_said(limited_by: str) -> str:
     """Why a workload did not get more, in a few words."""
     if limited_by.startswith(_RESOURCE):
         return f"{limited_by.removeprefix(_RESOURCE)} holds it back."
+    if limited_by.startswith(_LIMIT):
+        return f"The limit of {' '.join(limited_by.split(':')[1:])} is reached."
     return REASONS[limited_by].capitalize()
 
 

@@ -29,6 +29,7 @@ GAIN = 1e-6
 NO_SERVER_LARGE_ENOUGH = "no_server_large_enough"  # one of `policies.UNSERVED`
 _SEVERAL = 8
 # Of the rounding of a scaled demand, so that a task is not larger than its server by the last digit.
+_LIMIT = "limit:"
 _MARGIN = 0.999999
 
 
@@ -195,6 +196,8 @@ def _candidates(
     workload = document["workloads"][row.position]
     if row.limited_by == "no_eligible_server" and workload["server_selector"]:
         yield _without_selector(document, row, workload)
+    if row.limited_by.startswith(_LIMIT):
+        yield _with_higher_limits(document, row, workload)
     for item in binding:
         if item.server_class is None:
             continue
@@ -233,6 +236,40 @@ def _without_selector(
         {"workloads": {"change": [{"id": str(row.workload_id), "server_selector": {}}]}},
         {**document, "workloads": workloads},
     )
+
+
+def _with_higher_limits(
+    document: Mapping[str, Any], row: Allocation, workload: Mapping[str, Any]
+) -> _Candidate:
+    """Twice the amounts of the node whose limit stops the workload, and at least one task more."""
+    _, scope, *name = row.limited_by.split(":", 2)
+    part = f"{scope}s"
+    nodes = list(document[part])
+    at = row.position
+    if scope != "workload":
+        slug = name[0] if name else row.tenant.slug
+        at = next(position for position, node in enumerate(nodes) if node["name"] == slug)
+    limits = [
+        {
+            "where": limit["where"],
+            "amount": {
+                resource: 2 * float(amount) + float(workload["demand"].get(resource, 0))
+                for resource, amount in limit["amount"].items()
+            },
+        }
+        for limit in nodes[at]["limit"]
+    ]
+    nodes[at] = {**nodes[at], "limit": limits}
+    changes: dict[str, Any] = {"groups": [{"group": nodes[at]["name"], "limit": limits}]}
+    whose = f"group {nodes[at]['name']}"
+    if scope == "tenant":
+        changes = {"members": [{"tenant": nodes[at]["name"], "limit": limits}]}
+        whose = nodes[at]["name"]
+    if scope == "workload":
+        changes = {"workloads": {"change": [{"id": str(row.workload_id), "limit": limits}]}}
+        whose = workload["name"]
+    sizes = " and ".join(_size(document, limit["amount"]) for limit in limits)
+    return f"a limit of {sizes} for {whose}", changes, {**document, part: nodes}
 
 
 def _with_smaller_tasks(

@@ -4,10 +4,14 @@ from datetime import timedelta
 
 import pytest
 import time_machine
+from django.core.exceptions import ValidationError
 
+from allocator_service.allocation.what_if.simulations import simulation_run
 from allocator_service.core.clock import utc_now
 from allocator_service.core.quantities import Resource
-from allocator_service.pools.models import RecomputeJob
+from allocator_service.pools.group_admin import GroupForm
+from allocator_service.pools.limit_forms import LimitsField
+from allocator_service.pools.models import Group, RecomputeJob
 from allocator_service.tenants.models import Tenant
 from tests import factories
 
@@ -188,3 +192,58 @@ def test_a_tenant_limits_its_workloads_alone(pool, operator, department):
     assert patch(tenant, path, {"limit": [{"amount": {"gpu": 1}}]}).status_code == 200
     assert tasks(factories.decision(pool))["v"] == (1, "limit:workload")
     assert put(tenant, f"{PATH}/members/vision/", {"weight": 1, "limit": []}).status_code == 403
+
+
+def test_an_explanation_tries_a_higher_limit(pool, operator, department):
+    patch(operator, f"{PATH}/groups/ml/", {"limit": [{"amount": {"gpu": 4}}]})
+    run = factories.decision(pool)
+    document = operator.get(f"/api/v1/runs/{run.pk}/explanation/vision/").json()
+    assert "stopped at the limit of group ml" in document["sentence"]
+    (remedy,) = document["counterfactuals"]
+    assert remedy["changes"]["groups"][0]["limit"] == [{"where": {}, "amount": {"gpu": 9}}]
+    assert remedy["tasks_after"] > remedy["tasks_before"]
+
+
+def test_a_simulation_tries_a_limit(pool, operator, department):
+    factories.decision(pool)
+    changes = {"groups": [{"group": "ml", "limit": [{"amount": {"gpu": 4}}]}]}
+    made = operator.post(f"{PATH}/simulations/", changes)
+    assert made.status_code == 202, made.content
+    simulation_run(simulation_id=made.json()["id"], clock=utc_now)
+    after = {
+        row["workload"]: row["after"]["limited_by"]
+        for row in operator.get(made["Location"]).json()["result"]["workloads"]
+    }
+    assert after == {"v": "limit:group:ml", "s": "limit:group:ml", "b": "resource:cpu"}
+
+
+def test_the_admin_sets_limits_as_lines(pool, operator, department):
+    group = Group.objects.get(slug="ml")
+    form = GroupForm(
+        {
+            "name": "ML",
+            "weight": "1",
+            "tier": "0",
+            "limit": "gpu=4; gpu=a100,h100;; 2027-01-01T00:00Z",
+        },
+        instance=group,
+    )
+    form.fields.pop("pool", None), form.fields.pop("slug", None)
+    assert form.is_valid(), form.errors
+    (row,) = operator.get(f"{PATH}/groups/ml/").json()["limit"]
+    assert row == {
+        "where": {"gpu": ["a100", "h100"]},
+        "amount": {"gpu": 4},
+        "from": None,
+        "to": "2027-01-01T00:00:00Z",
+    }
+    again = GroupForm(instance=Group.objects.get(slug="ml"))
+    assert again.initial["limit"] == "gpu=4; gpu=a100,h100; ; 2027-01-01T00:00Z"
+
+
+@pytest.mark.parametrize(
+    "line", ["gpu", "gpu=x", "gpu=1; a", "gpu=1;; yesterday", "gpu=1;; 2027-01-01", "a=1;;;;"]
+)
+def test_lines_that_are_no_limits_are_named(line):
+    with pytest.raises(ValidationError, match="Limit 1: "):
+        LimitsField().clean(line)
