@@ -41,9 +41,8 @@ class SimplexLevels:
         self._pairs = np.argwhere(problem.allowed)
         self._limited = np.flatnonzero(problem.needs_limit_row)
         # (r, 2) limit and resource of each row that keeps a limit.
-        self._kept = np.argwhere(np.isfinite([limit.amount for limit in problem.limits])).reshape(
-            -1, 2
-        )
+        kept = [np.isfinite(limit.amount) & (not limit.is_cap) for limit in problem.limits]
+        self._kept = np.argwhere(kept).reshape(-1, 2)
         self._model = self._build()
 
     def raise_level(self, rise: FloatArray, keep: FloatArray) -> LevelSolution:

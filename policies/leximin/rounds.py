@@ -98,7 +98,7 @@ class Rounds:
         self.paths: list[GroupPath] = []
         self.simplex: SimplexLevels | None = None
         self.engines: tuple[Maximise, ...] = (self._by_simplex, self._by_interior_point)
-        if problem.limits:
+        if problem.couples:
             # Limits couple classes, which the interior point's equations do not have.
             self.engines = (self._by_simplex,)
         elif interior:
@@ -110,7 +110,7 @@ class Rounds:
             while rising.any():
                 rising &= ~self._round(stage, rising)
         x = self.x
-        if not self.problem.limits:
+        if not self.problem.couples:
             # Answers of the simplex method, the only engine for limits, have few already.
             x = few_placements(self.problem, x, self.deadline)
         x = preferred_workloads(self.problem, x, self.deadline)
@@ -276,9 +276,10 @@ class Rounds:
             bound = bound_of(prices, level)
             if bound < level:
                 level, best = bound, prices
-        if problem.limits and problem.progressive_filling:
+        if problem.couples and problem.progressive_filling:
             # Elsewhere the programs find which limits bind.
             exceeded = problem.limits_used(share_at(level)[:, None]) > 1
+            exceeded[[limit.is_cap for limit in problem.limits]] = False
             for limit, resource in zip(*np.nonzero(exceeded), strict=True):
                 prices = np.zeros_like(best)
                 prices[problem.K + limit, resource] = 1.0

@@ -64,7 +64,8 @@ def limits(
         blocking[here] = _blocking(lexi, item.prices, here)
     reason = form.reasons.copy()
     reason[mine] = np.where(unfinished, names[blocking[form.merged]], TASK_LIMIT)
-    for j, limit in _reached_by_one(problem, form, tasks):
+    reached = dict(list(_reached_by_one(problem, form, tasks))[::-1])  # the first limit of each
+    for j, limit in reached.items():
         reason[j] = limited_by_limit(problem, limit)
     return tuple(reason.tolist())
 
@@ -72,21 +73,24 @@ def limits(
 def _reached_by_one(
     problem: Problem, form: Normalised, tasks: FloatArray
 ) -> Iterator[tuple[int, int]]:
-    """Yield each workload with tasks left that alone has reached a limit of its own, and the limit.
+    """Yield each workload with tasks left that has reached a limit in which it counts alone.
 
-    Such a limit may have no price: the tenant's other workloads cost no more.
+    Such limits have no price: they are caps, or the tenant's other workloads cost no more.
     """
-    allowed = form.leximin.allowed[form.merged]
+    runs = np.zeros(problem.n, dtype=np.bool_)
+    runs[form.workloads] = True
     position = {j: at for at, j in enumerate(form.workloads.tolist())}
-    for number, item in enumerate(problem.limits):
-        at = position.get(item.node) if item.scope == "workload" else None
-        if at is None or tasks[item.node] >= problem.tasks[item.node] * (1 - 1e-9):
+    for number, item in enumerate(problem.limited):
+        mine = item.workloads[runs[item.workloads]].tolist()
+        if len(mine) != 1 or tasks[mine[0]] >= problem.tasks[mine[0]] * (1 - AGREEMENT):
             continue
-        everywhere = (form.leximin.limits[number].classes | ~allowed[at]).all()
-        used = tasks[item.node] * problem.demand[item.node]
-        counted = np.isfinite(item.amount) & (problem.demand[item.node] > 0)
-        if everywhere and (used >= item.amount * (1 - AGREEMENT))[counted].any():
-            yield item.node, number
+        j = mine[0]
+        allowed = form.leximin.allowed[form.merged[position[j]]]
+        everywhere = (form.leximin.limits[number].classes | ~allowed).all()
+        counted = item.limited & (problem.demand[j] > 0)
+        used = tasks[j] * problem.demand[j]
+        if everywhere and (used >= item.limit.amount * (1 - AGREEMENT))[counted].any():
+            yield j, number
 
 
 def _blocking(problem: LeximinProblem, prices: FloatArray, workloads: IntArray) -> IntArray:

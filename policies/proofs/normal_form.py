@@ -11,6 +11,7 @@ import numpy as np
 from policies import catalogue
 from policies.arrays import BoolArray, FloatArray, IntArray, TextArray, grouped_sum
 from policies.model.group_tree import GroupTree
+from policies.model.limits import LimitedWorkloads
 from policies.model.policy import Choice
 from policies.model.problem import Problem
 from policies.model.reasons import unserved_reasons
@@ -42,11 +43,13 @@ class LimitRow:
     Attributes:
         workloads: (w,) that count; classes: (K,) on which they count.
         amount: (m,) share of the pool; inf of resources without a limit.
+        is_cap: one workload alone counts, wherever it runs. Its ``limit`` in shares says the same.
     """
 
     workloads: IntArray
     classes: BoolArray
     amount: FloatArray
+    is_cap: bool
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -139,6 +142,11 @@ class LeximinProblem:
             return self.capacity_share
         amounts = np.array([limit.amount for limit in self.limits])
         return np.vstack([self.capacity_share, np.where(np.isfinite(amounts), amounts, 0.0)])
+
+    @property
+    def couples(self) -> bool:
+        """True if a limit couples workloads or classes, so that its amount is shared or spread."""
+        return not all(limit.is_cap for limit in self.limits)
 
     @cached_property
     def memberships(self) -> IntArray:
@@ -300,18 +308,19 @@ def normalise(
         units.demand, allowed, workloads, owner, problem.own_limits, adjacent=adjacent
     )
     limit = units.limit[workloads]
+    caps = _caps_of_limits(problem, classes, units, workloads)
     chosen = workloads[first]
     return Normalised(
         leximin=LeximinProblem(
             demand=np.ascontiguousarray(units.demand[chosen]),
             allowed=np.ascontiguousarray(allowed[chosen]),
-            limit=grouped_sum(limit, merged, len(chosen)),
+            limit=grouped_sum(np.minimum(limit, caps), merged, len(chosen)),
             owner=owner[first].astype(np.int64),
             weight=problem.effective_weight[tenants],
             stage=problem.second_stage[tenants].astype(np.int64),
             capacity_share=np.ascontiguousarray(classes.capacity_share),
             groups=_groups_of(problem, tenants, units.demand[workloads], limit, owner),
-            limits=_limits_of(problem, classes, workloads, merged),
+            limits=_limits_of(problem, classes, allowed, workloads, merged),
         ),
         tenants=tenants,
         workloads=workloads,
@@ -344,8 +353,46 @@ def _groups_of(
     return Groups(trees, total / total.max(axis=1, initial=0.0)[:, None], part)
 
 
+def _caps_of_limits(
+    problem: Problem, classes: ServerClasses, units: ShareUnits, workloads: IntArray
+) -> FloatArray:
+    """(q,) greatest share of each workload by the limits in which it counts alone; inf without any."""
+    caps = np.full(len(workloads), np.inf)
+    position = np.full(problem.n, -1, dtype=np.int64)
+    position[workloads] = np.arange(len(workloads))
+    for item, share in zip(problem.limited, problem.limit_share, strict=True):
+        alone = _alone_in(item, classes, classes.allowed, position)
+        if alone is not None:
+            demand = units.demand[alone]
+            cap = float((share[demand > 0] / demand[demand > 0]).min())
+            # A cap of 0 is left to the rounds, in which a share of 0 has its reason.
+            if cap > 0:
+                caps[position[alone]] = min(caps[position[alone]], cap)
+    return caps
+
+
+def _alone_in(
+    item: LimitedWorkloads, classes: ServerClasses, allowed: BoolArray, position: IntArray
+) -> int | None:
+    """Return the workload that alone counts in a limit wherever it may run, or None.
+
+    Args:
+        position: (n,) of each workload among those that can run, -1 for the others.
+    """
+    runs = item.workloads[position[item.workloads] >= 0]
+    if len(runs) != 1:
+        return None
+    workload = int(runs[0])
+    everywhere = bool((item.rows[classes.first_row] | ~allowed[workload]).all())
+    return workload if everywhere else None
+
+
 def _limits_of(
-    problem: Problem, classes: ServerClasses, workloads: IntArray, merged: IntArray
+    problem: Problem,
+    classes: ServerClasses,
+    allowed: BoolArray,
+    workloads: IntArray,
+    merged: IntArray,
 ) -> tuple[LimitRow, ...]:
     """Return the limits of the normalised problem.
 
@@ -358,7 +405,8 @@ def _limits_of(
     for item, share in zip(problem.limited, problem.limit_share, strict=True):
         counted = at[item.workloads]
         matching = item.rows[classes.first_row]
-        rows.append(LimitRow(np.unique(counted[counted >= 0]), matching, share))
+        is_cap = bool((share > 0).all()) and _alone_in(item, classes, allowed, at) is not None
+        rows.append(LimitRow(np.unique(counted[counted >= 0]), matching, share, is_cap))
     return tuple(rows)
 
 

@@ -16,8 +16,7 @@ from policies.verification.checks import check as _check
 from policies.verification.equilibrium import check_equilibrium
 from policies.verification.exact_levels import Proven, proven
 from policies.verification.exact_market import products_proven
-from policies.verification.form import Form, form_of
-from policies.verification.limits import OWN_LIMIT
+from policies.verification.form import Form, alone_in_limits, form_of
 from policies.verification.open_rounds import stuck_when_open
 from policies.verification.preference import check_preference
 from policies.verification.prices import part_lifted
@@ -45,7 +44,7 @@ def check_certificate(
         names = [problem.tenants[i] for i in form.tenants.tolist()]
         yield from _check_leximin(allocation, rounds, Proven(prices.levels, stuck), names)
     yield check_preference(stated, form, allocation)
-    reasons = _reasons(stated, form, certificate, allocation.tasks)
+    reasons = _reasons(stated, places, form, certificate, allocation.tasks)
     yield _check(
         "limited_by",
         np.array([a != b for a, b in zip(allocation.limited_by, reasons, strict=True)]) * 1.0,
@@ -229,7 +228,7 @@ def _quality(rounds: LevelRounds) -> tuple[float, float, float]:
 
 
 def _reasons(
-    stated: Stated, form: Form, certificate: Certificate, tasks: FloatArray
+    stated: Stated, places: Places, form: Form, certificate: Certificate, tasks: FloatArray
 ) -> tuple[str, ...]:
     """(n) what stopped each workload, read off the prices of its tenant's round.
 
@@ -256,9 +255,9 @@ def _reasons(
         np.minimum.at(cheapest, form.owner[mine], own)
         stops = (own <= cheapest[form.owner[mine]] * (1 + 1e-6)) & (own > 0)
         parts = [demand * item.prices[where]]
-        for number, (counted, places, _) in enumerate(form.limits, start=len(form.capacity)):
+        for number, (counted, of_limit, _) in enumerate(form.limits, start=len(form.capacity)):
             most = (demand * item.prices[number]).max(axis=1, initial=0.0)
-            parts.append(np.where(counted[mine] & places[where], most, 0.0)[:, None])
+            parts.append(np.where(counted[mine] & of_limit[where], most, 0.0)[:, None])
         dearest = np.concatenate(parts, axis=1).argmax(axis=1)
         for q, at in zip(mine[stops].tolist(), dearest[stops].tolist(), strict=True):
             blocking[q] = names[at]
@@ -266,17 +265,22 @@ def _reasons(
         form.workloads.tolist(), form.kind.tolist(), unfinished.tolist(), strict=True
     ):
         reasons[j] = blocking[q] if open_ else TASK_LIMIT
-        if open_ and stated.limits:
-            reasons[j] = _own_limit_reached(stated, form, j, q, float(tasks[j])) or reasons[j]
+    for j, reason in _caps_reached(stated, places, form, tasks):
+        reasons[j] = reason
     return tuple(reasons)
 
 
-def _own_limit_reached(stated: Stated, form: Form, j: int, kind: int, tasks: float) -> str | None:
-    """Return the reason of a workload that has reached its own limit on all places it may use."""
-    for limit, (_, places, _) in zip(stated.limits, form.limits, strict=True):
-        if limit.reason == OWN_LIMIT and limit.counted[j] and places[form.allowed[kind]].all():
-            demand = stated.problem.demand[j]
-            named = (limit.amount < np.inf) & (demand > 0)
-            if (tasks * demand[named] >= limit.amount[named] * (1 - AGREEMENT)).any():
-                return limit.reason
-    return None
+def _caps_reached(
+    stated: Stated, places: Places, form: Form, tasks: FloatArray
+) -> Iterator[tuple[int, str]]:
+    """Yield workloads with tasks left that have reached a limit in which they count alone."""
+    problem = stated.problem
+    seen: set[int] = set()
+    for j, number in alone_in_limits(stated, places, form.reasons == ""):
+        limit = stated.limits[number]
+        named = (limit.amount < np.inf) & (problem.demand[j] > 0)
+        used = float(tasks[j]) * problem.demand[j, named]
+        reached = (used >= limit.amount[named] * (1 - AGREEMENT)).any()
+        if reached and j not in seen and tasks[j] < problem.tasks[j] * (1 - AGREEMENT):
+            seen.add(j)
+            yield j, limit.reason

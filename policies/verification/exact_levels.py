@@ -33,7 +33,7 @@ from policies.model.allocation import Allocation
 from policies.model.policy import ShareDefinition
 from policies.model.tolerance import LEVEL_TOLERANCE
 from policies.verification.exact import UNIT
-from policies.verification.form import Form
+from policies.verification.form import Form, alone_in_limits
 from policies.verification.prices import Costs
 from policies.verification.rounds import LevelRounds
 from policies.verification.stated import Places, Stated
@@ -225,6 +225,9 @@ class Fractions:
         def shares(row: list[Fraction]) -> list[Fraction]:
             return [part / of if of else Fraction(0) for part, of in zip(row, total, strict=True)]
 
+        caps: dict[int, list[int]] = {}
+        for j, number in alone_in_limits(stated, places, form.reasons == ""):
+            caps.setdefault(j, []).append(number)
         per_share, limit, x = [], [], []
         share = [Fraction(0)] * form.t
         owners = form.owner[form.kind].tolist()
@@ -243,7 +246,15 @@ class Fractions:
             tasks = float(problem.tasks[j])
             x.append(Fraction(float(allocation.tasks[j])) * per_task)
             share[owner] += x[-1]
-            limit.append(None if math.isinf(tasks) else Fraction(tasks) * per_task)
+            most = [] if math.isinf(tasks) else [Fraction(tasks)]
+            for number in caps.get(j, []):
+                bounds = amounts.exact_limits[number].tolist()
+                most += [
+                    Fraction(bound) / part
+                    for bound, part in zip(bounds, demand[j], strict=True)
+                    if 0 < bound < math.inf and part
+                ]
+            limit.append(min(most) * per_task if most else None)
         # An amount that cannot bind is as good as all that the pool has.
         of_limits = [
             [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -127,6 +127,20 @@ def _alike(
     return kind, np.array(first, dtype=np.int64)
 
 
+def alone_in_limits(stated: Stated, places: Places, runs: BoolArray) -> Iterator[tuple[int, int]]:
+    """Yield workloads that alone count in a limit, on all their places, with the limit's number.
+
+    Args:
+        runs: (n,) workloads that can run.
+    """
+    for number, limit in enumerate(stated.limits):
+        counted = np.flatnonzero(limit.counted & runs)
+        if len(counted) == 1:
+            j = int(counted[0])
+            if limit.rows[places.row][places.allowed[j]].all():
+                yield j, number
+
+
 def form_of(stated: Stated, places: Places) -> Form:
     """What can run of a problem, in shares as its policy counts them.
 
@@ -140,6 +154,12 @@ def form_of(stated: Stated, places: Places) -> Form:
     limit = np.full(problem.n, np.inf)
     np.multiply(problem.tasks, per_task, out=limit, where=np.isfinite(problem.tasks))
     runnable = np.flatnonzero(reasons == "")
+    for j, number in alone_in_limits(stated, places, reasons == ""):
+        most = stated.limits[number].shares(stated.totals)
+        needs = direction[j] > 0
+        cap = float((most[needs] / direction[j, needs]).min())
+        if cap > 0:
+            limit[j] = min(limit[j], cap)
     workloads = runnable[np.argsort(problem.workload_tenant[runnable], kind="stable")]
     tenants, owner = np.unique(problem.workload_tenant[workloads], return_inverse=True)
     kind = first = np.arange(len(workloads))

@@ -13,7 +13,6 @@ from policies.arrays import BoolArray, FloatArray, IntArray
 from policies.model.problem import Problem
 
 SMALLEST_AMOUNT = 1e-9
-OWN_LIMIT = "limit:workload"
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +49,7 @@ def stated_limits(problem: Problem) -> list[StatedLimit]:
     for limit in problem.limits:
         if limit.scope == "workload":
             below = np.arange(problem.n) == limit.node
-            reason = OWN_LIMIT
+            reason = "limit:workload"
         elif limit.scope == "tenant":
             below = owner == limit.node
             reason = "limit:tenant"

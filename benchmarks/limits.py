@@ -1,0 +1,72 @@
+"""Seconds of ``solve`` for pools with limits beside the same pools without.
+
+``python -m benchmarks.limits`` prints a line per pool and mode with both times, their ratio and the
+goal. Times are of the processor, the least of two.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+from dataclasses import replace
+
+import numpy as np
+
+from benchmarks.groups import CLASSES, flat, grouped_pool
+from benchmarks.measurement import best_seconds
+from policies import Limit, Problem, solve, verify, warm
+from policies.model.limits import in_order
+
+TENANTS, GROUPS, LIMITS = 900, 60, 200
+GOAL = 10
+
+
+def limited_pool(problem: Problem, limits: int, *, seed: int = 2) -> Problem:
+    """Return the pool with limits of tenants and groups, half of them on two kinds of servers."""
+    random = np.random.default_rng(seed)
+    problem = replace(problem, server_labels=tuple({"kind": str(row)} for row in range(problem.k)))
+    in_groups = bool((problem.tenant_group >= 0).any())
+    found = []
+    for _ in range(limits):
+        group = in_groups and random.random() < 0.5
+        nodes = len(problem.groups) if group else problem.t
+        amount = np.full(problem.m, np.inf)
+        resource = int(random.integers(problem.m))
+        amount[resource] = problem.totals[resource] * random.uniform(0.2, 1) / nodes
+        kinds = tuple(sorted({str(kind) for kind in random.integers(0, CLASSES, 2)}))
+        where = {"kind": kinds} if random.random() < 0.5 else {}
+        scope = "group" if group else "tenant"
+        found.append(Limit(scope, int(random.integers(nodes)), amount, where))  # type: ignore[arg-type]
+    return replace(problem, limits=in_order(found))
+
+
+def print_row(name: str, problem: Problem, mode: str) -> None:
+    """Measure one mode, with limits and without, and print it."""
+    limited = limited_pool(problem, LIMITS)
+    ours, answer = best_seconds(lambda: limited, lambda p: solve(p, "drfh", mode=mode), repeat=2)
+    without, _ = best_seconds(lambda: problem, lambda p: solve(p, "drfh", mode=mode), repeat=2)
+    proven = "verified" if verify(limited, answer).valid else "NOT VERIFIED"
+    stopped = sum(reason.startswith("limit:") for reason in answer.limited_by)
+    ratio = ours / without
+    goal = f"goal {GOAL} {'met' if ratio <= GOAL else 'MISSED'}"
+    print(
+        f"{name:10} {mode:12} {ours:7.3f} s, without {without:7.3f} s, ratio {ratio:6.1f}, {goal};"
+        f" {stopped} stopped by limits, {proven}",
+        flush=True,
+    )
+
+
+def main() -> None:
+    """Print all rows."""
+    warm()
+    tree = grouped_pool(TENANTS, GROUPS)
+    print(f"{TENANTS} tenants, {CLASSES} classes of servers, {LIMITS} limits")
+    for name, problem in (("flat", flat(tree)), (f"{GROUPS} groups", tree)):
+        for mode in ("divisible", "indivisible"):
+            print_row(name, problem, mode)
+
+
+if __name__ == "__main__":
+    main()
