@@ -17,7 +17,6 @@ import numpy as np
 from benchmarks.groups import CLASSES, flat, grouped_pool
 from benchmarks.measurement import best_seconds
 from policies import Limit, Problem, solve, verify, warm
-from policies.model.limits import in_order
 
 TENANTS, GROUPS, LIMITS = 900, 60, 200
 GOAL = 10
@@ -39,7 +38,7 @@ def limited_pool(problem: Problem, limits: int, *, seed: int = 2) -> Problem:
         where = {"kind": kinds} if random.random() < 0.5 else {}
         scope = "group" if group else "tenant"
         found.append(Limit(scope, int(random.integers(nodes)), amount, where))  # type: ignore[arg-type]
-    return replace(problem, limits=in_order(found))
+    return replace(problem, limits=tuple(sorted(found, key=lambda limit: (limit.scope, limit.node))))
 
 
 def print_row(name: str, problem: Problem, mode: str) -> None:

@@ -356,7 +356,7 @@ def _groups_of(
 def _caps_of_limits(
     problem: Problem, classes: ServerClasses, units: ShareUnits, workloads: IntArray
 ) -> FloatArray:
-    """(q,) greatest share of each workload by the limits in which it counts alone; inf without any."""
+    """(q,) greatest share of each workload by the limits in which it counts alone."""
     caps = np.full(len(workloads), np.inf)
     position = np.full(problem.n, -1, dtype=np.int64)
     position[workloads] = np.arange(len(workloads))
