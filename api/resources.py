@@ -1,4 +1,4 @@
-"""Resources, declarations that the routes of one kind of object share."""
+"""Resources, the common parts of the routes of one kind of object."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
@@ -20,15 +20,18 @@ from policies.fields import Document
 
 
 class Resource(ContractView):
-    """Base of the routes of a resource, which declares its document, its rows and its services.
+    """Base of the routes of a resource.
 
-    `document` is the answer and `change` the body of PATCH, whose `fixed` fields are set when an
-    object is created. `lookup` is the column that a path names, `not_found` the code of an object that
-    does not exist or that the caller may not see. Lists have an `ordering`; `by_rows` reads columns
-    instead of objects, in a third of the time.
+    A subclass declares the document, the rows and the services of its objects. Its handlers return
+    `answer_*`. A subclass overrides a method, or writes the handler out, where it differs.
 
-    A handler returns `answer_*`. What is particular to a resource overrides a method, or is written in
-    the handler.
+    Attributes:
+        document: the answer.
+        change: the body of PATCH. Its `fixed` fields cannot change once an object is created.
+        lookup: the column that a path names.
+        not_found: the code for an object that does not exist or that the caller may not see.
+        ordering: the order of lists.
+        by_rows: lists read columns instead of objects, in a third of the time.
     """
 
     document: ClassVar[type[Document]]
@@ -44,7 +47,7 @@ class Resource(ContractView):
         raise NotImplementedError
 
     def update(self, found: Any, fields: Mapping[str, Any], version: int) -> Any:
-        """Change an object to the fields, and return what is shown of it."""
+        """Set the fields of an object, and return the object to answer."""
         raise NotImplementedError
 
     def retire(self, found: Any, version: int) -> None:
@@ -66,30 +69,30 @@ class Resource(ContractView):
         return self.document.write(found, self)
 
     def headers_of(self, found: Any, *, changed: bool) -> dict[str, str]:
-        """Return the headers that accompany an object, also after a change of it."""
+        """Return the headers of an answer with an object, which the request changed or not."""
         tag = {"ETag": entity_tag(self.version_of(found))}
         return {**tag, **self.generation_header()} if changed else tag
 
     def generation_header(self) -> dict[str, str]:
-        """Return the header of a change that decisions take into account."""
+        """Return the header with the generation that a change made, empty if it made none."""
         return {}
 
     def answer_list(self, rows: QuerySet[Any] | None = None) -> Response:
-        """Answer a page of the objects that the caller may see and the query asks for."""
+        """Answer a page of the visible objects that match the query."""
         found = (self.queryset() if rows is None else rows).filter(**self.filters())
         if self.by_rows:
-            # Joins of the objects are not needed: the columns join what they read.
+            # Columns bring their own joins, so those of whole objects would be superfluous.
             found = found.select_related(None).values_list(*self.document.lookups(), named=True)
         page = self.ordering.page(found, cursor=self.query["cursor"], limit=self.query["limit"])
         return self.answer_page(page)
 
     def answer_page(self, page: Page) -> Response:
-        """Answer a page of objects, or of rows."""
+        """Answer a page of objects, or of rows if the list is `by_rows`."""
         write = self.document.row_writer(self) if self.by_rows else self.write
         return self.listing(page, write, self.csv_columns())
 
     def filters(self, **columns: str) -> dict[str, Any]:
-        """Return the filters in the query. A field of the document filters by its own source."""
+        """Return the query's filters by column. The column of a field of the document is its source."""
         sources = {
             name: source.replace(".", "__")
             for name, field in self.document.fields.items()
@@ -121,12 +124,12 @@ class Resource(ContractView):
         *,
         refuse_too_many: Callable[[int], None] | None = None,
     ) -> Response:
-        """Create one object or many, all or none, and answer the object or their number.
+        """Create one object or many, all or none, and answer the object or the number of objects.
 
         Args:
             document: the document of each item of the body.
-            create: returns the keys of the objects that it created for the items.
-            refuse_too_many: refuses a number of items before any of them is read.
+            create: creates objects for the items and returns their keys.
+            refuse_too_many: rejects a number of items before any of them is read.
         """
         csv = is_csv(self.request)
         with name_rows() if csv else nullcontext():
@@ -142,14 +145,14 @@ class Resource(ContractView):
 
     def answer_update(self, key: str) -> Response:
         """Change an object by the merge patch in the body, at the version in If-Match."""
-        # The service compares the version again under its lock. Here it is refused before the body.
+        # A stale version is rejected before the body is read. The service compares again under its lock.
         found = self.find(key)
         version = expected_version(self.request, actual=self.version_of(found))
         fields = self.read_patch(self.change, self.current(found), fixed=self.fixed)
         return self.answer_one(self.update(found, fields, version), changed=True)
 
     def current(self, found: Any) -> dict[str, Any]:
-        """Return the fields that a merge patch changes."""
+        """Return the present values of the fields that a merge patch can change."""
         return self.change.exact(found, self)
 
     def answer_retire(self, key: str) -> Response:
@@ -160,7 +163,7 @@ class Resource(ContractView):
         return Response(status=HTTPStatus.NO_CONTENT, headers=self.generation_header())
 
     def answer_act(self, key: str, action: Callable[[Any, int | None], Any]) -> Response:
-        """Do what an action does to an object, at the version in If-Match if there is one."""
+        """Apply an action to an object, at the version in If-Match if the request has one."""
         found = self.find(key)
         version = optional_version(self.request, actual=self.version_of(found))
         self.read(NoFields)
@@ -170,13 +173,13 @@ class Resource(ContractView):
 class PoolResource(Resource, PoolView):
     """Base of the routes of a resource of a pool.
 
-    `makes_generation`: a change makes a new generation of the pool, which the next decision decides for.
+    `makes_generation`: a change increments the pool's generation and causes a new decision.
     """
 
     makes_generation: ClassVar[bool] = False
 
     def body_value(self) -> Any:
-        # A pool that the caller may not see is refused before a mistake in the body.
+        # A pool that the caller may not see must answer 404 even if the body is wrong.
         _ = self.pool
         return super().body_value()
 
@@ -187,7 +190,7 @@ class PoolResource(Resource, PoolView):
         return {"Pool-Generation": str(self.pool.generation)}
 
     def csv_columns(self) -> list[str]:
-        """Return the columns of a CSV, where a vector has one for each resource of the pool."""
+        """Return the columns of a CSV of the list. A vector has one for each resource of the pool."""
         columns: list[str] = []
         for name, field in self.document.fields.items():
             if isinstance(field, VectorField):

@@ -1,4 +1,4 @@
-"""A tenant's allocation over time, and what was changed in the pool before each step."""
+"""Steps of a tenant's allocation over time, with the changes of the pool before each step."""
 
 from bisect import bisect_right
 from collections import defaultdict
@@ -22,10 +22,10 @@ KINDS = ("workload", "server", "member", "group", "pool")
 
 @dataclass(frozen=True, order=True)
 class Cause:
-    """A kind of change before a step.
+    """Kind of a change of the pool before a step.
 
-    `action` and `workload` are of the tenant's own workloads only.
-    `more` is how many workloads were submitted beside the one that is named.
+    `action` and `workload` are set for changes of the tenant's own workloads only. `more` is the number
+    of workloads that the same request submitted in addition to `workload`.
     """
 
     kind: str
@@ -36,9 +36,10 @@ class Cause:
 
 @dataclass(frozen=True)
 class Step:
-    """An interval in which a tenant's allocation was constant.
+    """Interval in which a tenant's allocation was constant.
 
-    `tasks` are by workload. `causes` are the changes of the pool before it.
+    `tasks` has the tasks by workload. `changed` has the tasks before and after, of workloads that
+    differ from the last step. `causes` are the changes of the pool since the last step's decision.
     """
 
     start: datetime
@@ -50,9 +51,9 @@ class Step:
 
 @dataclass(frozen=True)
 class AllocationHistory:
-    """Steps, oldest first.
+    """Steps of a period, oldest first.
 
-    `cut` is set if earlier steps of the period are left out.
+    `cut`: earlier steps of the period are left out.
     """
 
     steps: Sequence[Step]
@@ -70,7 +71,10 @@ class _Decision:
 def allocation_history(
     *, pool: Pool, tenant: Tenant, since: datetime, now: datetime
 ) -> AllocationHistory:
-    """Return a tenant's allocation from `since` to now, by at most the newest 2,000 decisions."""
+    """Return a tenant's allocation from `since` to `now`.
+
+    It is read from the newest `MOST_DECISIONS` decisions and the newest `MOST_CHANGES` changes.
+    """
     decisions, cut = _decisions(pool, tenant, since, now)
     changes = _changes(pool, tenant, decisions)
     instants = [at for at, _ in changes]
@@ -95,7 +99,7 @@ def allocation_history(
 def _decisions(
     pool: Pool, tenant: Tenant, since: datetime, now: datetime
 ) -> tuple[list[_Decision], bool]:
-    """Return the decisions in force within the period, oldest first, and whether some are left out."""
+    """Return the decisions in force in the period, oldest first, and whether earlier ones are cut."""
     runs = Run.objects.filter(pool=pool, status=RunStatus.SUCCEEDED, effective_from__lte=now)
     names = ("id", "effective_from", "effective_until", "started_at")
     newest = runs.order_by("-effective_from").values_list(*names)[: MOST_DECISIONS + 1]
@@ -121,9 +125,10 @@ def _changed(old: Mapping[str, float], new: Mapping[str, float]) -> dict[str, tu
 def _changes(
     pool: Pool, tenant: Tenant, decisions: Sequence[_Decision]
 ) -> list[tuple[datetime, Cause]]:
-    """Return the changes of the pool between the decisions, oldest first, as the tenant sees them."""
+    """Return the changes of the pool between the decisions, oldest first, as the tenant may see them."""
     if len(decisions) < 2:
         return []
+    # A decision includes the changes until its input was read, not until it came into force.
     between = AuditEntry.objects.filter(
         pool=pool.slug, at__gt=decisions[0].read_at, at__lte=decisions[-1].read_at
     ).order_by("-id")
@@ -134,7 +139,7 @@ def _changes(
 
 
 def _own_workloads(tenant: Tenant, pool: Pool, entries: Iterable[AuditEntry]) -> dict[str, str]:
-    """Return the names of the tenant's workloads that the entries concern, by their ids."""
+    """Return the names of the tenant's workloads in the entries, by id."""
     named = {_workload_of(entry) for entry in entries if entry.action.startswith("workload.")}
     mine = Workload.objects.filter(tenant=tenant, pool=pool, pk__in=filter(None, named))
     return {str(id_): name for id_, name in mine.values_list("pk", "name")}

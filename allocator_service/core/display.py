@@ -1,6 +1,6 @@
-"""Quantities, money, instants and names as people read them.
+"""Texts of quantities, money, instants and counts for people.
 
-Machines get the exact forms of `core.quantities` and ISO 8601.
+Machines get exact decimals (`core.quantities`) and ISO 8601 instead.
 """
 
 import re
@@ -15,13 +15,13 @@ Precision = Literal["day", "minute", "second", "time"]
 
 _LEAST, _WITHOUT_FRACTION = Decimal("0.001"), Decimal(10_000)
 _CLOCKS = {"minute": "%H:%M", "second": "%H:%M:%S"}
-# Words and abbreviations of devices have a plural; symbols such as GiB, MHz or W have none.
+# Words and abbreviations of devices (GPU, vCPU) have a plural. Symbols such as GiB, MHz or W have none.
 _NOUN = re.compile(r"[a-z]{3,}|v?[A-Z]{1,3}U|FPGA", re.ASCII)
 _NAMED_BY_UNIT = {("cpu", "core"), ("cpus", "core")}
 
 
 def number_text(value: Decimal) -> str:
-    """Return four significant digits, or a whole number from ten thousand on."""
+    """Return a number with up to four significant digits, or without a fraction from 10,000 on."""
     size = abs(value)
     if not value or size >= _WITHOUT_FRACTION:
         return f"{value:,.0f}"
@@ -32,7 +32,10 @@ def number_text(value: Decimal) -> str:
 
 
 def unit_text(unit: str, count: str = "") -> str:
-    """Return a unit in the number that `count` takes, such as 1 core, 2 cores; 1 GiB, 2 GiB."""
+    """Return a unit in singular if `count` is "1", otherwise in plural if it has one.
+
+    For example core, cores; GiB, GiB.
+    """
     if not _NOUN.fullmatch(unit):
         return unit
     one = unit[:-1] if unit.endswith("s") and not unit.endswith("ss") else unit
@@ -46,13 +49,13 @@ def quantity_text(value: Decimal, unit: str = "") -> str:
 
 
 def exact_text(value: Decimal, unit: str = "") -> str:
-    """Return a quantity in all of its digits, with its unit."""
+    """Return a quantity with all of its digits and its unit."""
     number = decimal_text(value)
     return f"{number} {unit_text(unit, number)}".rstrip()
 
 
 def noun_of(resource: Resource, count: str = "") -> str:
-    """Return what a number of a resource counts, such as cores, GPUs, GiB memory, a100 GPUs."""
+    """Return the noun after an amount of a resource, such as cores, GPUs, GiB memory, a100 GPUs."""
     name, unit = resource.name, resource.unit
     one = unit_text(unit, "1")
     if not unit:
@@ -64,7 +67,7 @@ def noun_of(resource: Resource, count: str = "") -> str:
 
 
 def resource_text(value: Decimal, resource: Resource) -> str:
-    """Return an amount of a resource, such as 4 GPUs, 24.35 cores, 2 GiB memory."""
+    """Return an amount of a resource with its noun, such as 4 GPUs, 24.35 cores, 2 GiB memory."""
     number = number_text(value)
     return f"{number} {noun_of(resource, number)}"
 
@@ -75,17 +78,20 @@ def counted(count: int, one: str, many: str = "") -> str:
 
 
 def percent_text(fraction: float | Decimal) -> str:
-    """Return a fraction in percent, in at most four digits, such as 71.43 %."""
+    """Return a fraction in percent with at most four digits, such as 71.43 %."""
     return f"{number_text(Decimal(str(fraction)) * 100)} %"
 
 
 def money_text(amount: str | Decimal, currency: str = "") -> str:
-    """Return an amount of money in groups of three, with all of its digits, such as 1,234.50 EUR."""
+    """Return an amount of money with thousands separators and all digits, such as 1,234.50 EUR."""
     return f"{Decimal(amount):,f} {currency}".rstrip()
 
 
 def instant_text(at: datetime, zone: str = "UTC", precision: Precision = "minute") -> str:
-    """Return an instant by the clocks of a zone, such as 24 November 2026, 07:50 UTC."""
+    """Return an instant in a time zone, such as 24 November 2026, 07:50 UTC.
+
+    The precision "time" leaves the day out.
+    """
     there = at.astimezone(ZoneInfo(zone))
     day = f"{there.day} {there:%B %Y}"
     if precision == "day":
@@ -102,5 +108,5 @@ def short_day(at: date) -> str:
 
 
 def month_text(month: str) -> str:
-    """Return a month as people write it, such as October 2026 for 2026-10."""
+    """Return the text of a month, such as October 2026 for 2026-10."""
     return f"{date.fromisoformat(f'{month}-01'):%B %Y}"

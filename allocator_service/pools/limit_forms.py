@@ -1,4 +1,4 @@
-"""Limits as text, one to a line, for forms."""
+"""Limits as lines of text, for forms of the admin."""
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
@@ -12,14 +12,14 @@ from allocator_service.core.quantities import decimal_text, parse_quantity
 from allocator_service.pools.limits import Limit, limits_from
 
 HELP = (
-    "One limit to a line: amounts; servers; from; to. Such as"
+    "One limit per line: amounts of resources; labels of servers; from; to. For example"
     ' "gpu=8; gpu=h100,a100; 2027-01-01T00:00Z; 2027-04-01T00:00Z", or "gpu=8" for all servers'
-    " at any time."
+    " without dates."
 )
 
 
 class LimitsField(forms.CharField):
-    """Lines of limits, as a list of `Limit`."""
+    """A text of limits, one per line, which is cleaned to a list of `Limit`."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -31,73 +31,77 @@ class LimitsField(forms.CharField):
 
     def clean(self, value: Any) -> list[Limit]:
         lines = [line for line in super().clean(value).splitlines() if line.strip()]
-        return [_limit(line, number) for number, line in enumerate(lines, start=1)]
+        return [_parse_line(line, number) for number, line in enumerate(lines, start=1)]
 
 
 def limits_text(stored: Iterable[Mapping[str, Any]]) -> str:
-    """Return the lines of limits that a node keeps."""
-    return "\n".join(_line(limit) for limit in limits_from(stored))
+    """Return the limits that a node stores, one per line."""
+    return "\n".join(_line_of(limit) for limit in limits_from(stored))
 
 
-def _line(limit: Limit) -> str:
+def _line_of(limit: Limit) -> str:
     amounts = ", ".join(f"{name}={decimal_text(amount)}" for name, amount in limit.amount.items())
     servers = " ".join(
         f"{label}={values if isinstance(values, str) else ','.join(values)}"
         for label, values in limit.where.items()
     )
-    dates = [_date(limit.start), _date(limit.end)]
+    dates = [_instant_text(limit.start), _instant_text(limit.end)]
     return "; ".join([amounts, servers, *dates]).rstrip("; ")
 
 
-def _date(instant: datetime | None) -> str:
+def _instant_text(instant: datetime | None) -> str:
     if instant is None:
         return ""
     text = instant.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
     return text.replace(":00Z", "Z")
 
 
-def _limit(line: str, number: int) -> Limit:
+def _parse_line(line: str, number: int) -> Limit:
     parts = [part.strip() for part in line.split(";")]
     if len(parts) > 4:
-        raise _wrong(number, "expected at most four parts: amounts; servers; from; to")
+        raise _line_error(number, "expected at most four parts: amounts; servers; from; to")
     amounts, servers, start, end = parts + [""] * (4 - len(parts))
     try:
         amount = {
             name: parse_quantity(text)
-            for name, text in _pairs(amounts.replace(",", " ").split(), number)
+            for name, text in _parse_pairs(amounts.replace(",", " ").split(), number)
         }
     except Unacceptable as error:
-        raise _wrong(number, error.detail) from error
-    where = {label: text.split(",") for label, text in _pairs(servers.split(), number)}
-    return Limit(amount, where, _instant(start, number), _instant(end, number))
+        raise _line_error(number, error.detail.removesuffix(".")) from error
+    where = {label: text.split(",") for label, text in _parse_pairs(servers.split(), number)}
+    return Limit(amount, where, _parse_instant(start, number), _parse_instant(end, number))
 
 
-def _pairs(texts: Iterable[str], number: int) -> Iterable[tuple[str, str]]:
+def _parse_pairs(texts: Iterable[str], number: int) -> Iterable[tuple[str, str]]:
     for text in texts:
         name, equals, value = text.partition("=")
         if not (name and equals and value):
-            raise _wrong(number, f'expected name=value, got "{text}"')
+            raise _line_error(number, f'expected name=value, got "{text}"')
         yield name, value
 
 
-def _instant(text: str, number: int) -> datetime | None:
+def _parse_instant(text: str, number: int) -> datetime | None:
     if not text:
         return None
     try:
         instant = datetime.fromisoformat(text)
     except ValueError as error:
-        raise _wrong(number, f'expected a time such as 2027-01-01T00:00Z, got "{text}"') from error
+        raise _line_error(
+            number, f'expected a time such as 2027-01-01T00:00Z, got "{text}"'
+        ) from error
     if instant.tzinfo is None:
-        raise _wrong(number, f'"{text}" needs an offset, such as Z for UTC')
+        raise _line_error(
+            number, f'expected a time with an offset, such as Z for UTC, got "{text}"'
+        )
     return instant.astimezone(UTC)
 
 
-def _wrong(number: int, detail: str) -> ValidationError:
+def _line_error(number: int, detail: str) -> ValidationError:
     return ValidationError(f"Limit {number}: {detail}.")
 
 
 def limits_changed(limits: Iterable[Limit], at: datetime) -> list[dict[str, Any]]:
-    """Return the limits in force at an instant as a simulation takes them."""
+    """Return the limits in force at an instant, as entries of a simulation's `limit`."""
     return [
         {
             "where": dict(limit.where),

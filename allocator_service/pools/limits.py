@@ -1,7 +1,7 @@
 """Limits of groups, members and workloads.
 
-A node keeps its limits as a list in JSON. Each entry has `where` (a server selector), `amount` (decimals
-as text, by resource) and, if it is dated, `from` and `to`.
+Each of these nodes stores its limits as a list in JSON. An entry has `where` (a server selector),
+`amount` (decimals as text, by resource) and, if it has dates, `from` and `to`.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -22,9 +22,9 @@ Selector = Mapping[str, str | list[str]]
 
 @dataclass(frozen=True)
 class Limit:
-    """The most that everything below a node may demand of the servers that match.
+    """A ceiling on what a decision allocates below a node, on the servers that match `where`.
 
-    `start` and `end` are None without a date.
+    It holds from `start` until before `end`. None is no bound.
     """
 
     amount: Mapping[str, Decimal]
@@ -34,12 +34,12 @@ class Limit:
 
     def is_in_force(self, at: datetime) -> bool:
         """Return True if the limit holds at an instant."""
-        begun = self.start is None or self.start <= at
-        return begun and (self.end is None or at < self.end)
+        has_started = self.start is None or self.start <= at
+        return has_started and (self.end is None or at < self.end)
 
     @property
     def stored(self) -> dict[str, Any]:
-        """The entry in JSON."""
+        """Entry of the stored list, as JSON."""
         entry: dict[str, Any] = {
             "where": dict(self.where),
             "amount": {name: decimal_text(amount) for name, amount in self.amount.items()},
@@ -52,12 +52,12 @@ class Limit:
 
 
 def limits_stored(limits: Iterable[Limit]) -> list[dict[str, Any]]:
-    """Return limits as a node keeps them."""
+    """Return the list that a node stores."""
     return [limit.stored for limit in limits]
 
 
 def limits_from(stored: Iterable[Mapping[str, Any]]) -> list[Limit]:
-    """Return the limits that a node keeps."""
+    """Return the limits in the list that a node stores."""
     return [
         Limit(
             amount={name: Decimal(amount) for name, amount in entry["amount"].items()},
@@ -78,11 +78,12 @@ _limit_rules: list[LimitRule] = []
 
 
 def register_limit_rule(rule: LimitRule) -> None:
-    """Register the function that states why a policy with its options keeps no limits.
+    """Register the function that returns why a policy with its options does not keep limits.
 
-    It returns an empty text for a policy that does. This app does not know the policies.
+    The function returns an empty text for a policy that keeps limits. It is registered because this
+    app must not import the policies.
     """
-    _limit_rules[:] = [rule]  # one rule, also where apps are set up again
+    _limit_rules[:] = [rule]  # replaced, because apps can be set up twice in one process
 
 
 def refuse_limits(policy_name: str, options: Mapping[str, Any], *, pointer: str) -> None:
@@ -94,16 +95,16 @@ def refuse_limits(policy_name: str, options: Mapping[str, Any], *, pointer: str)
 
 
 def limits_check(pool: Pool, limits: Sequence[Limit], *, pointer: str) -> None:
-    """Raise `Unacceptable` for limits that the pool's policy cannot keep, or that cannot hold.
+    """Raise `Unacceptable` for limits that are invalid or that the pool's policy does not keep.
 
-    `pointer` is that of the list.
+    `pointer` points to the list in the request.
     """
     if not limits:
         return
     refuse_limits(pool.policy_name, pool.policy_options, pointer=pointer)
     if len(limits) > MAX_LIMITS:
         raise Unacceptable(
-            f"{len(limits)} limits; at most {MAX_LIMITS} are kept.",
+            f"Expected at most {MAX_LIMITS} limits, got {len(limits)}.",
             code="limit.too_many",
             pointer=pointer,
         )
@@ -111,13 +112,13 @@ def limits_check(pool: Pool, limits: Sequence[Limit], *, pointer: str) -> None:
     errors = [
         error
         for index, limit in enumerate(limits)
-        for error in _mistakes(pool, limit, known, f"{pointer}/{index}")
+        for error in _errors_of(pool, limit, known, f"{pointer}/{index}")
     ]
     if errors:
         raise Unacceptable(errors[0].detail, code=errors[0].code, errors=errors[:MAX_ERRORS])
 
 
-def _mistakes(pool: Pool, limit: Limit, known: set[str], pointer: str) -> Iterable[FieldError]:
+def _errors_of(pool: Pool, limit: Limit, known: set[str], pointer: str) -> Iterable[FieldError]:
     if not limit.amount:
         detail = "A limit must name at least one resource."
         yield FieldError(f"{pointer}/amount", "limit.empty", detail)
@@ -126,41 +127,41 @@ def _mistakes(pool: Pool, limit: Limit, known: set[str], pointer: str) -> Iterab
         yield FieldError(f"{pointer}/amount/{name}", "limit.unknown_resource", detail)
     if limit.where and not pool.policy_places:
         detail = (
-            f"The pool's policy, {pool.policy_name}, sees the pool as one server: a limit in it is for"
-            " all servers."
+            f"The pool's policy, {pool.policy_name}, sees the pool as one server: a limit in the pool"
+            " cannot select servers."
         )
         yield FieldError(f"{pointer}/where", "policy.no_placement", detail)
     if limit.start is not None and limit.end is not None and limit.end <= limit.start:
-        detail = "The limit must start before it ends."
+        detail = "`to` must be later than `from`."
         yield FieldError(f"{pointer}/to", "limit.interval", detail)
 
 
 def has_limits(pool: Pool) -> bool:
-    """Return True if a present group, member or workload of the pool has a limit."""
-    return any(True for _ in _present(pool))
+    """Return True if a present group, member or workload of the pool has a limit of any date."""
+    return any(True for _ in _present_limits(pool))
 
 
 def selects_servers(pool: Pool) -> bool:
-    """Return True if a present limit of the pool is for some servers alone."""
-    return any(entry["where"] for stored in _present(pool) for entry in stored)
+    """Return True if a limit of a present node selects servers."""
+    return any(entry["where"] for stored in _present_limits(pool) for entry in stored)
 
 
 def next_change_of_limits(pool: Pool, *, after: datetime) -> datetime | None:
-    """Return the first instant after another one at which a limit begins or ends."""
+    """Return the first instant later than `after` at which a limit starts or ends."""
     edges = (
         edge
-        for stored in _present(pool)
+        for stored in _present_limits(pool)
         for limit in limits_from(stored)
         for edge in (limit.start, limit.end)
     )
     return min((edge for edge in edges if edge is not None and edge > after), default=None)
 
 
-def _present(pool: Pool) -> Iterable[list[dict[str, Any]]]:
-    """Yield the limits of each present node that has any."""
-    some = ~Q(limit=[])
-    groups = GroupTerms.objects.filter(some, group__pool=pool, end=None)
-    members = MembershipTerms.objects.filter(some, membership__pool=pool, end=None)
-    workloads = pool.workloads.filter(some).exclude(state="withdrawn")
+def _present_limits(pool: Pool) -> Iterable[list[dict[str, Any]]]:
+    """Yield the stored list of each present node that has limits."""
+    has_limit = ~Q(limit=[])
+    groups = GroupTerms.objects.filter(has_limit, group__pool=pool, end=None)
+    members = MembershipTerms.objects.filter(has_limit, membership__pool=pool, end=None)
+    workloads = pool.workloads.filter(has_limit).exclude(state="withdrawn")
     for rows in (groups, members, workloads):
         yield from rows.values_list("limit", flat=True)

@@ -26,23 +26,23 @@ Component = Callable[[str, Schema], Schema]
 
 @dataclass(frozen=True)
 class Formats:
-    """The formats of an answer, the default first.
+    """Formats of an answer, the default first.
 
-    `parameter` describes the query parameter `format`; a single format needs none.
+    `parameter` is the description of the query parameter `format`, empty if there is one format only.
     """
 
     renderers: tuple[type[BaseRenderer], ...]
     parameter: str = ""
 
     def parameter_field(self) -> ChoiceField | None:
-        """Return the query parameter `format`, which content negotiation reads."""
+        """Return the query parameter `format`, or None if there is one format only."""
         if not self.parameter:
             return None
         choices = [str(renderer.format) for renderer in self.renderers]
         return ChoiceField(choices=choices, required=False, description=self.parameter)
 
     def content(self, schema: Schema) -> dict[str, Schema]:
-        """Return the content of an answer in OpenAPI, of which `schema` describes the JSON."""
+        """Return the content of an answer in OpenAPI. `schema` describes its JSON format."""
         return {
             str(renderer.media_type): {"schema": _schema(renderer, schema)}
             for renderer in self.renderers
@@ -80,7 +80,7 @@ EXPORT = Formats((*_ROWS, ParquetRenderer), f"{_ACCEPT}.")
 
 @dataclass(frozen=True)
 class Answer:
-    """One document in its formats. An answer without one has no JSON."""
+    """Answer with one document. Without a document it has no JSON format."""
 
     document: type[Document] | None = None
     formats: Formats = JSON
@@ -88,7 +88,8 @@ class Answer:
     def content(self, component: Component) -> dict[str, Schema]:
         """Return the content of the answer in OpenAPI.
 
-        Args: `component` registers a schema by its name, and returns the reference to it.
+        Args:
+            component: registers a schema by its name, and returns a reference to it.
         """
         if self.document is not None:
             return self.formats.content(self.schema(component, self.document))
@@ -105,8 +106,8 @@ NO_CONTENT = Answer()
 class PageAnswer(Answer):
     """A page of a list.
 
-    `other_rows` are rows that a parameter of the list asks for. A `feed` is a list that clients follow
-    without end: it has `next_cursor` on every page.
+    `other_rows` is the document of the rows that a parameter of the list selects instead. A `feed` is a
+    list that grows while clients read it: it has `next_cursor` on every page.
     """
 
     formats: Formats = LIST
@@ -129,9 +130,9 @@ class PageAnswer(Answer):
 
 @dataclass(frozen=True)
 class CreatedAnswer(Answer):
-    """The object that was created, or the number of objects and the first and the last of them.
+    """The one object that was created, or the number of objects with the keys of the first and last.
 
-    `named`: objects are named by their slugs instead of their ids.
+    `named`: the keys are slugs instead of ids.
     """
 
     named: bool = False
@@ -158,9 +159,9 @@ def _object(properties: Schema) -> Schema:
 
 @dataclass(frozen=True)
 class Body:
-    """A document in a request's body, which `parsers` read.
+    """Body of a request with one document, which `parsers` read.
 
-    `many`: or an array of documents.
+    `many`: the body can also be an array of documents.
     """
 
     document: type[Document]
@@ -190,7 +191,7 @@ class Body:
 
 @dataclass(frozen=True)
 class BulkBody(Body):
-    """One document, or many as a JSON array or the rows of a CSV."""
+    """Body with one document, or with many as a JSON array or as rows of CSV."""
 
     parsers: Sequence[type[BaseParser]] = (StrictJSONParser, CSVRowsParser)
     many: bool = True

@@ -1,4 +1,4 @@
-"""Limits of groups, members and workloads as documents."""
+"""Documents of the limits of groups, members and workloads."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -44,7 +44,7 @@ class LimitDocument(documents.Document):
 
 
 class LimitsField(documents.ListField):
-    """Limits as a node keeps them."""
+    """Stored limits of a node, as a list of documents."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -72,15 +72,16 @@ class LimitsField(documents.ListField):
 def limits_read(
     rows: Sequence[Mapping[str, Any]] | None, resources: Sequence[Resource], *, pointer: str
 ) -> list[Limit] | None:
-    """Return the limits in the field of a request at `pointer`, None if the field was left out.
+    """Return the limits in a request's field at `pointer`, or None if the request has no such field.
 
-    Raises `Unacceptable` for unknown resources and quantities that are none.
+    Raises `Unacceptable` for unknown resources and invalid quantities.
     """
     if rows is None:
         return None
     limits = []
     for index, row in enumerate(rows):
         amount = vector_from(row["amount"], resources, pointer=f"{pointer}/{index}/amount")
+        # The vector has 0 for resources that the entry does not name. These have no limit.
         named = {
             resource.name: quantity
             for resource, quantity in zip(resources, amount, strict=True)

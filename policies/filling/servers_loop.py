@@ -1,8 +1,8 @@
-"""Whole tasks on single servers: who is next, and where the placement rule puts the task.
+"""Loop that launches whole tasks: it picks the next tenant, and a server by the placement rule.
 
 Source: Wang et al., TPDS 2015, §5.2 (progressive filling; first-fit and best-fit), Tang et
 al., TPDS 2018, §6 (affinity). Servers are numbered row by row; untouched servers of a row
-are alike, so that the rules look at the first of them only.
+are alike, so that the rules look at the first only.
 """
 
 from __future__ import annotations
@@ -34,15 +34,16 @@ append, rewrite, drop = best_fit_scan.append, best_fit_scan.rewrite, best_fit_sc
 
 
 class Waiting(NamedTuple):
-    """Who launches what (``queues``), and how far everybody is.
+    """Tenants and workloads that wait, and their progress.
 
     Attributes:
         tree: tenants' shares (``winner_tree``).
-        stop, current: (t,); share, limit, done: (q,); weight, passed: (t,), as ``Queues`` (done: count).
-        level: (t,) is given the weighted share at which a tenant leaves.
-        least: (m,) no workload that still waits demands less.
-        groups: whose turn it is in a pool with groups; gain: (q, r) shares of the pool that one task
-            uses.
+        stop, current: (t,); share, limit: (q,); weight, passed: (t,) as in ``Queues``.
+        done: (q,) tasks launched, ``count`` in ``Queues``.
+        level: (t,) weighted share at which a tenant left, which the loop writes.
+        least: (m,) least demand of the workloads that wait.
+        groups: turns of a pool with groups.
+        gain: (q, r) shares of the pool that one task uses.
     """
 
     tree: FloatArray
@@ -60,13 +61,16 @@ class Waiting(NamedTuple):
 
 
 class LimitsLeft(NamedTuple):
-    """Unused amounts of limits. A row is one resource of one limit.
+    """Unused amounts of limits, one for each resource that a limit names.
 
     Attributes:
-        left: (r,) whole; where: (r, rows) servers on which tasks count.
-        first: (q + 1,) the rows of workload ``j`` are ``row[first[j]]`` to ``row[first[j + 1] - 1]``.
-        row, need: (c,) a row of a workload, and what one task takes of it.
-        closed: (c,) rows that have no room for one more task of the workload.
+        left: (a,) unused amounts, whole.
+        where: (a, rows) rows of servers on which tasks count.
+        first: (q + 1,) entries of workload ``j`` in ``row``, ``need`` and ``closed`` are those from
+            ``first[j]`` to ``first[j + 1] - 1``.
+        row: (c,) index in ``left`` of an amount that counts the workload.
+        need: (c,) what one task of the workload takes of it.
+        closed: (c,) whether less than ``need`` is left.
     """
 
     left: FloatArray
@@ -83,8 +87,8 @@ class Tasks(NamedTuple):
     Attributes:
         demand: (q, m) whole; ratio: (q, m) shares relative to the reference resource.
         reference: (q,) the first resource demanded; size: (q,) sums of ``ratio``.
-        allowed: (q, rows), without those that limits close.
-        pointer: (q,) no server before it has room (first-fit).
+        allowed: (q, rows) rows on which a task may start. The loop removes rows that limits close.
+        pointer: (q,) first server that can have room (first-fit).
     """
 
     demand: FloatArray
@@ -99,9 +103,10 @@ class Servers(NamedTuple):
     """The servers, numbered row by row.
 
     Attributes:
-        left: (S, m) whole; share_of_unit: (m,).
-        row_of: (S,); row_start: (rows + 1,); opened: (rows,) first untouched one of each row.
-        slopes, columns: what best-fit looks at, with two resources and with more.
+        left: (S, m) unused capacity, whole; share_of_unit: (m,) one unit as a share of the pool.
+        row_of: (S,) row of each server; row_start: (rows + 1,) first server of each row.
+        opened: (rows,) first untouched server of each row.
+        slopes, columns: indices of best-fit, for two resources and for more.
     """
 
     left: FloatArray
@@ -115,19 +120,19 @@ class Servers(NamedTuple):
 
 @compiled
 def fill(rule, waiting, tasks, limits, servers, draws, log_job, log_server, work):  # type: ignore[no-untyped-def]
-    """Launch tasks until nobody's fits any more, the log is full, or the work is done.
+    """Launch tasks until no task fits, the log is full, or ``work`` is used up.
 
     Args:
         rule: one of the five constants.
-        waiting, tasks, limits, servers: the state, which is brought up to date.
+        waiting, tasks, limits, servers: state, changed in place.
         draws: (1,) state of the random numbers.
-        log_job, log_server: (L,) one entry per task launched.
-        work: about how many servers to look at before returning.
+        log_job, log_server: (L,) one entry per launched task.
+        work: number of servers to look at before returning, approximately.
 
     Returns:
-        How many tasks were launched.
+        Number of launched tasks.
     """
-    # Structures are taken apart once: handing them on for every task would cost more than it does.
+    # Structures are unpacked once: passing them for every task would cost more than the task itself.
     tree, stop, current, share, limit, weight, count, passed, level, least, groups, gain = waiting
     demand, ratio, reference, size, allowed, pointer = tasks
     left, share_of_unit, row_of, row_start, opened, slopes, columns = servers
@@ -143,7 +148,7 @@ def fill(rule, waiting, tasks, limits, servers, draws, log_job, log_server, work
         if count[job] < limit[job]:
             for at in range(limits.first[job], limits.first[job + 1]):
                 if not limits.closed[at] and limits.need[at] > limits.left[limits.row[at]]:
-                    # Amounts only shrink: what is closed once stays so.
+                    # Unused amounts only shrink, so a closed entry stays closed.
                     limits.closed[at] = True
                     for row in range(allowed.shape[1]):
                         if limits.where[limits.row[at], row]:
@@ -233,9 +238,9 @@ def fill(rule, waiting, tasks, limits, servers, draws, log_job, log_server, work
 
 @compiled
 def list_servers(rule, waiting, tasks, servers):  # type: ignore[no-untyped-def]
-    """List afresh what best-fit looks at: touched servers, and each row's first untouched one.
+    """Rebuild the index of best-fit: touched servers, and the first untouched server of each row.
 
-    Servers too full for everything that waits are left out.
+    Servers that are too full for every waiting workload are left out.
     """
     left, share_of_unit, opened = servers.left, servers.share_of_unit, servers.opened
     row_start, least = servers.row_start, waiting.least
@@ -264,7 +269,7 @@ def list_servers(rule, waiting, tasks, servers):  # type: ignore[no-untyped-def]
 
 @compiled
 def _least_waiting(tree, stop, current, demand, least):  # type: ignore[no-untyped-def]
-    """Write into ``least`` (m,) the smallest demands of the workloads that still wait."""
+    """Write the least demands of the waiting workloads into ``least`` (m,)."""
     leaves = len(tree) // 2
     least[:] = np.inf
     for tenant in range(len(stop)):
@@ -277,7 +282,7 @@ def _least_waiting(tree, stop, current, demand, least):  # type: ignore[no-untyp
 
 @compiled
 def first_fit(demand, allowed, row_of, left, start):  # type: ignore[no-untyped-def]
-    """The first server from ``start`` on that has room; -1 if none has."""
+    """Return the first server from ``start`` on that has room, or -1."""
     m = len(demand)
     for server in range(start, len(left)):
         fits = True
@@ -290,7 +295,7 @@ def first_fit(demand, allowed, row_of, left, start):  # type: ignore[no-untyped-
 
 @compiled
 def better_of_two(demand, ratio, reference, size, allowed, row_of, left, share_of_unit, draws):  # type: ignore[no-untyped-def]
-    """The better fit of two servers drawn at random; -1 if neither has room."""
+    """Return the better fit of two servers drawn at random, or -1 if neither has room."""
     best, chosen = np.inf, NOWHERE
     for _ in range(2):
         server = int(draw(draws) * len(left))
@@ -308,7 +313,7 @@ def better_of_two(demand, ratio, reference, size, allowed, row_of, left, share_o
 
 @compiled
 def draw(draws):  # type: ignore[no-untyped-def]
-    """The next number in [0, 1) of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014)."""
+    """Return the next number in [0, 1) of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014)."""
     draws[0] += np.uint64(0x9E3779B97F4A7C15)
     bits = draws[0]
     bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -319,7 +324,7 @@ def draw(draws):  # type: ignore[no-untyped-def]
 
 @compiled
 def most_affine(demand, allowed, row_start, opened, left, share_of_unit):  # type: ignore[no-untyped-def]
-    """The server with the largest dot product of demand and what is left; -1 if none fits."""
+    """Return the server with the largest dot product of demand and unused capacity, or -1."""
     m = len(demand)
     best = -1.0
     for again in range(2):

@@ -1,4 +1,4 @@
-"""Weighted leximin of shares: raise the least, freeze who cannot rise, repeat.
+"""Weighted leximin of shares: raise the least share, freeze tenants that cannot rise, repeat.
 
 The rounds are those of Wang et al. (TPDS 2015, §5.1), made exact for task limits, zero
 demands and placement constraints. Finite tasks cost no rounds of their own: within a round
@@ -38,10 +38,10 @@ from policies.proofs.normal_form import LeximinProblem
 
 Maximise = Callable[[FloatArray, FloatArray], LevelSolution]
 
-# A level below its trial by less than this is the trial: Newton's method has arrived.
+# Newton's method ends when a level is below its trial by less than this, relative to the trial.
 ARRIVED = 1e-11
 MOST_NEWTON_STEPS = 60
-# A level this small, on the scale of levels, is rounding.
+# A level up to this, on the scale of levels, is rounding and counts as 0.
 NOTHING = 1e-10
 # Programs of at most this many variables go to the simplex method, whose answers are vertices.
 SMALL = 200
@@ -49,14 +49,14 @@ SMALL = 200
 
 @dataclass(frozen=True, eq=False)
 class Leximin:
-    """The answer.
+    """Answer of the rounds.
 
     Attributes:
-        share: (t,) ``G_i``; level: (t,) weighted level at which each was frozen.
+        share: (t,) ``G_i``; level: (t,) weighted level at which each tenant was frozen.
         x: (n, K) dominant shares on the classes.
-        certificate: over the problem's own tenants and classes.
-        programs: linear programs solved.
-        paths: of the rounds in a pool with groups.
+        certificate: rounds over the tenants, classes and limits of the ``LeximinProblem``.
+        programs: number of linear programs solved.
+        paths: path of each round in a pool with groups.
     """
 
     share: FloatArray
@@ -72,8 +72,8 @@ class Attempt:
     """One engine's answer to a round.
 
     Attributes:
-        level: reached by all rising tenants; x: (n, K) shares on the classes that show it.
-        prices: (K, m); proof: what they prove.
+        level: level that all rising tenants reach; x: (n, K) shares on the classes that reach it.
+        prices: (K + l, m) of classes and limits; proof: what these prices prove.
         satisfied: (t,) rising tenants that have all their tasks at the level.
     """
 
@@ -99,7 +99,7 @@ class Rounds:
         self.simplex: SimplexLevels | None = None
         self.engines: tuple[Maximise, ...] = (self._by_simplex, self._by_interior_point)
         if problem.couples:
-            # Limits couple classes, which the interior point's equations do not have.
+            # A limit is a constraint over several classes. The interior point's equations have none.
             self.engines = (self._by_simplex,)
         elif interior:
             self.engines = self.engines[::-1]
@@ -111,7 +111,7 @@ class Rounds:
                 rising &= ~self._round(stage, rising)
         x = self.x
         if not self.problem.couples:
-            # Answers of the simplex method, the only engine for limits, have few already.
+            # With limits the simplex method is the only engine, and its vertices have few placements.
             x = few_placements(self.problem, x, self.deadline)
         x = preferred_workloads(self.problem, x, self.deadline)
         x, share, rounds = self._refined(x)
@@ -125,7 +125,7 @@ class Rounds:
         )
 
     def _refined(self, x: FloatArray) -> tuple[FloatArray, FloatArray, tuple[Round, ...]]:
-        """Shares on classes, shares and rounds without the solver's tolerances, where that is cheap."""
+        """Return shares on classes, shares and rounds without solver tolerances, where that is cheap."""
         share, rounds = self.share, tuple(self.rounds)
         small = (x > 0).sum() <= 2 * SMALL
         if small:
@@ -139,10 +139,10 @@ class Rounds:
         return x, share, rounds
 
     def _round(self, stage: int, rising: BoolArray) -> BoolArray:
-        """Solve one round by the first engine whose prices prove it; who is frozen.
+        """Solve one round with the first engine whose prices prove it, and return the frozen tenants.
 
-        Where quantities are so far apart that rounding hides what is left for a tenant, no prices
-        may prove anything: the round is then left open, with the bound that they do prove.
+        If quantities are so far apart that rounding hides what is left for a tenant, no engine's
+        prices may prove the level. The round then stays open, with the best bound.
         """
         best: tuple[float, Attempt] | None = None
         for maximise in self.engines:
@@ -178,7 +178,7 @@ class Rounds:
             level = proof.bound
             proof = self._proof(prices, level, rising)
         if level > 0 and proof.bound <= SOLVER_TOLERANCE * level_scale(problem, rising, 0.0):
-            # All that could be had is what rounding left of a full pool.
+            # The pool is full: what is left of it is rounding.
             level = 0.0
             proof = self._proof(prices, level, rising)
         satisfied = rising & (problem.cap <= level * problem.weight * (1 + SOLVER_TOLERANCE))
@@ -202,7 +202,7 @@ class Rounds:
         return prove_round(self.problem, prices, level=level, share=self.share, rising=rising)
 
     def _highest_level(self, rising: BoolArray, maximise: Maximise) -> tuple[float, LevelSolution]:
-        """The level of this round and the linear program that shows it."""
+        """Return the level of this round and the solution that reaches it."""
         problem = self.problem
         trial, pool_prices = self._level_at_pool_prices(rising)
         if problem.progressive_filling:
@@ -220,8 +220,8 @@ class Rounds:
             if capped and solution.tau >= 1 - ARRIVED:
                 if bound <= trial * (1 + SOLVER_TOLERANCE) or not (rising & ~full).any():
                     return trial, self._scaled_back(solution, rising)
-                # The level is where someone has all its tasks just as a resource fills: only
-                # with the full tenants kept do the prices speak about the others.
+                # Some tenants have all their tasks at the level at which a resource fills. The
+                # prices are about the other tenants only if these are kept at their share.
                 kept = np.where(full, problem.cap, np.where(rising, 0.0, self.share))
                 solution = maximise(np.where(full, 0.0, rise), kept)
                 return trial * min(solution.tau, 1.0), solution
@@ -233,18 +233,21 @@ class Rounds:
         raise SolveFailedError("solve.failed", "the level of a round did not converge")
 
     def _scaled_back(self, solution: LevelSolution, rising: BoolArray) -> LevelSolution:
-        """Take from rising tenants what the program gave them beyond the trial level."""
+        """Scale the shares of rising tenants back to the trial level."""
         if solution.tau > 1:
             solution.x[rising[self.problem.owner]] /= solution.tau
         return solution
 
     def _level_at_pool_prices(self, rising: BoolArray) -> tuple[float, FloatArray]:
-        """Least bound from pricing one resource, or all, the same on every server."""
+        """Return the first trial level of a round, and prices.
+
+        It is the least bound of a few simple prices, unless only the proportions of a trial matter.
+        """
         problem = self.problem
         level = float((problem.cap / problem.weight)[rising].max())
         unbounded = not self.rounds and bool(np.isinf(problem.cap[rising]).all())
         if unbounded and not problem.progressive_filling:
-            # Nobody is capped and nobody frozen: only the proportions of a trial matter.
+            # No tenant is capped or frozen, so only the proportions of a trial matter.
             return 1.0 / float(problem.weight[rising].sum()), problem.rooms
         return self._bound_by_one_price(
             level,
@@ -262,11 +265,12 @@ class Rounds:
     ) -> tuple[float, FloatArray]:
         """Return the least bound of a few simple prices, and these prices.
 
-        They price one resource, or all, the same on every server; or one amount of a limit.
+        They price one resource, or all, equally on every class; or one amount of a limit.
 
         Args:
-            level: a bound; bound_of: of prices, given the least bound so far; share_at: (t,) shares at
-                a level.
+            level: a known bound.
+            bound_of: returns the bound of prices, given the least bound so far.
+            share_at: returns the shares (t,) at a level.
         """
         problem = self.problem
         best = np.zeros_like(problem.rooms)
@@ -277,7 +281,7 @@ class Rounds:
             if bound < level:
                 level, best = bound, prices
         if problem.couples and problem.progressive_filling:
-            # Elsewhere the programs find which limits bind.
+            # In other problems the linear programs price the limits.
             exceeded = problem.limits_used(share_at(level)[:, None]) > 1
             exceeded[[limit.is_cap for limit in problem.limits]] = False
             for limit, resource in zip(*np.nonzero(exceeded), strict=True):
@@ -289,7 +293,7 @@ class Rounds:
         return level, best
 
     def _bound(self, prices: FloatArray, rising: BoolArray) -> float:
-        """Upper bound on the round's level by any prices."""
+        """Return the upper bound on the round's level that prices prove."""
         problem = self.problem
         curve = CostCurve.of(problem.owner, problem.limit, problem.unit_costs(prices), problem.t)
         budget = budget_left(problem, prices, curve, np.where(rising, 0.0, self.share))
@@ -309,7 +313,7 @@ class Rounds:
 
 
 def exact_shares(problem: LeximinProblem, x: FloatArray, share: FloatArray) -> FloatArray:
-    """Give every tenant its share to the last digit, within limits and capacities."""
+    """Scale ``x`` so that every tenant has its exact share within limits and capacities."""
     x = _scaled(x, share[problem.owner], problem.tenant_sums(x)[problem.owner])
     reached = x.sum(axis=1)
     x = _scaled(x, np.minimum(reached, problem.limit), reached)
@@ -318,7 +322,7 @@ def exact_shares(problem: LeximinProblem, x: FloatArray, share: FloatArray) -> F
     return x if overfilled <= 1 + OVERFILL else x / overfilled
 
 
-def _scaled(x: FloatArray, wanted: FloatArray, reached: FloatArray) -> FloatArray:
-    """Scale each row of ``x`` by wanted / reached (n,)."""
-    factor = np.divide(wanted, reached, out=np.ones(len(reached)), where=reached > 0)
+def _scaled(x: FloatArray, target: FloatArray, reached: FloatArray) -> FloatArray:
+    """Scale each row of ``x`` by target / reached (n,)."""
+    factor = np.divide(target, reached, out=np.ones(len(reached)), where=reached > 0)
     return x * factor[:, None]

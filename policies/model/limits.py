@@ -1,4 +1,4 @@
-"""Limits of nodes, with the workloads and servers that they concern.
+"""Limits of groups, tenants and workloads, with the workloads and servers that they count.
 
 Source: docs/policies/limits.md.
 """
@@ -17,17 +17,18 @@ from policies.model.problem_fields import Limit, ProblemFields
 Scope = Literal["group", "tenant", "workload"]
 SCOPES: tuple[Scope, ...] = ("group", "tenant", "workload")
 _RANK = {scope: rank for rank, scope in enumerate(SCOPES)}
-# An amount below this part of the pool is treated as 0, like a demand that is too small to be computed.
+# An amount below this part of the pool counts as 0: a demand of that size is out of range as well.
 SMALLEST_LIMIT_SHARE = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
 class LimitedWorkloads:
-    """The workloads and servers of one limit.
+    """A limit of a problem, with the workloads and servers that it counts.
 
     Attributes:
-        limit: as given; workloads: (w,) below its node that demand a limited resource, ascending.
-        rows: (k,) servers that its selector matches.
+        limit: the limit of the problem.
+        workloads: (w,) workloads below its node that demand a resource that it names, ascending.
+        rows: (k,) rows of servers that its selector matches.
         limited: (m,) resources that it names.
     """
 
@@ -38,16 +39,16 @@ class LimitedWorkloads:
 
 
 def in_order(limits: Iterable[Limit]) -> tuple[Limit, ...]:
-    """Return limits by scope and index, as documents have them."""
+    """Return limits in the order of documents: groups, tenants, workloads, each by index."""
     return tuple(sorted(limits, key=lambda limit: (_RANK.get(limit.scope, 0), limit.node)))
 
 
 def limited_workloads(problem: ProblemFields) -> tuple[LimitedWorkloads, ...]:
-    """Return the workloads and servers of each limit of a problem, in order."""
+    """Return each limit of a problem with its workloads and servers, in the problem's order."""
     if not problem.limits:
         return ()
-    of_tenant = _positions(problem.workload_tenant, problem.t)
-    of_group = _below_groups(problem, of_tenant)
+    of_tenant = _positions_by_owner(problem.workload_tenant, problem.t)
+    of_group = _workloads_below_groups(problem, of_tenant)
     matching: dict[tuple[tuple[str, tuple[str, ...]], ...], BoolArray] = {}
     found = []
     for limit in problem.limits:
@@ -63,13 +64,14 @@ def limited_workloads(problem: ProblemFields) -> tuple[LimitedWorkloads, ...]:
     return tuple(found)
 
 
-def _positions(owner: IntArray, count: int) -> list[IntArray]:
+def _positions_by_owner(owner: IntArray, count: int) -> list[IntArray]:
+    """Return the positions (ascending) in ``owner`` of each of ``count`` owners."""
     order = np.argsort(owner, kind="stable").astype(np.int64)
     edges = np.searchsorted(owner[order], np.arange(count + 1))
     return [order[edges[i] : edges[i + 1]] for i in range(count)]
 
 
-def _below_groups(problem: ProblemFields, of_tenant: list[IntArray]) -> list[IntArray]:
+def _workloads_below_groups(problem: ProblemFields, of_tenant: list[IntArray]) -> list[IntArray]:
     """Return the workloads below each group, ascending."""
     parts: list[list[IntArray]] = [[] for _ in problem.groups]
     for tenant, first in enumerate(problem.tenant_group.tolist()):
@@ -90,7 +92,10 @@ def _matching_rows(problem: ProblemFields, limit: Limit) -> BoolArray:
 
 
 def limit_shares(problem: ProblemFields, totals: FloatArray) -> FloatArray:
-    """Return the amounts (l, m) of a problem's limits as shares of the pool, inf where none is named."""
+    """Return the amounts (l, m) of a problem's limits as shares of the pool.
+
+    A share is inf for a resource that a limit does not name or that the pool does not have.
+    """
     if not problem.limits:
         return np.zeros((0, problem.m))
     amounts = np.array([limit.amount for limit in problem.limits])

@@ -14,7 +14,7 @@ Selector = Mapping[str, tuple[str, ...]]
 
 @dataclass(frozen=True, eq=False)
 class Limit:
-    """The most that everything below a node may demand of the servers that match.
+    """Ceiling on what everything below a node gets together, on the servers that match.
 
     Attributes
     ----------
@@ -25,11 +25,11 @@ class Limit:
     amount : (m,) float array
         Amount of each resource, in its own unit; inf for a resource without a limit.
     where : mapping
-        Server selector; an empty one matches every server.
+        Selector of servers; an empty selector matches every server.
 
     Examples
     --------
-    At most 4 GPUs for everything in the first group:
+    At most 4 GPUs for all tenants of the group ``ml``:
 
     >>> import numpy as np
     >>> from policies import Limit, Problem, solve

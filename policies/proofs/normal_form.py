@@ -1,4 +1,4 @@
-"""The normalised problem that leximin rounds work on, and the answer of one round."""
+"""The normalised problem that leximin rounds solve."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ DRFH_DIVISIBLE = Choice(catalogue.DRFH, "divisible")
 
 @dataclass(frozen=True, eq=False)
 class Groups:
-    """The tree of the tenants that take part, and in which proportions they use resources.
+    """Tree of the tenants with something to run, and the proportions in which they use resources.
 
     Attributes:
-        trees: with the weights of the first and of the second stage.
-        direction: (t, m) shares of the pool per unit of share, the largest 1.
-        part: (t,) part of the pool that each tenant is entitled to among those of its stage.
+        trees: the tree with the weights of the first stage, and with those of the second stage.
+        direction: (t, m) shares of the pool per unit of share, scaled to a largest entry of 1.
+        part: (t,) part of the pool that each tenant is entitled to among the tenants of its stage.
     """
 
     trees: tuple[GroupTree, GroupTree]
@@ -41,9 +41,10 @@ class LimitRow:
     """A limit of the normalised problem.
 
     Attributes:
-        workloads: (w,) that count; classes: (K,) on which they count.
-        amount: (m,) share of the pool; inf of resources without a limit.
-        is_cap: one workload alone counts, wherever it runs. Its ``limit`` in shares says the same.
+        workloads: (w,) leximin workloads that the limit counts.
+        classes: (K,) whether it counts them on a server class.
+        amount: (m,) greatest share of the pool; inf for resources without a limit.
+        is_cap: whether it counts one workload alone, wherever that runs: a cap of its ``limit``.
     """
 
     workloads: IntArray
@@ -54,29 +55,31 @@ class LimitRow:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class LeximinProblem:
-    """Shares on server classes, without anything that cannot run.
+    """Problem in shares on server classes, without tenants and workloads that cannot run.
 
     Attributes
     ----------
     demand : (n, m) float array
         Normalised demands ``d``: amount per unit of dominant share.
     allowed : (n, K) bool array
-        On which classes each workload may run; every row has one.
+        Classes on which each workload may run, at least one.
     limit : (n,) float array
-        Greatest dominant share of each workload (tasks × ``s``), above 0; inf without a limit.
+        Dominant share of all tasks of each workload (tasks × ``s``), above 0; inf for any number of
+        tasks. Not to be confused with ``limits``.
     owner : (n,) int array
-        Tenant of each workload, ascending. Every tenant has one, and each tenant's workloads are
-        in priority order.
+        Tenant of each workload, ascending. Every tenant has a workload, and each tenant's workloads
+        are in priority order.
     weight : (t,) float array
-        Above 0, within its stage.
+        Weight of each tenant within its stage, above 0.
     stage : (t,) int array
-        0 is served first, 1 from what is left.
+        Stage of each tenant: 0 is served first, 1 with what stage 0 leaves.
     capacity_share : (K, m) float array
         Capacity of each class as a share of the pool.
     groups : Groups or None
-        The tree of groups and what counts in it; None of a flat pool.
+        The tree of groups, None in a flat pool.
     limits : tuple of LimitRow
-        All limits of the problem. Tables of prices have a row for each, after those of the classes.
+        Limits of groups, tenants and workloads, all of the problem's and in its order. Tables of
+        prices have a row for each limit, after the rows of the classes.
 
     Examples
     --------
@@ -113,7 +116,7 @@ class LeximinProblem:
         return int(self.capacity_share.shape[1])
 
     @property
-    def K(self) -> int:  # noqa: N802 - the number of classes, as in the performance notes
+    def K(self) -> int:  # noqa: N802 - K is the letter of the papers and of all shapes
         """Number of server classes."""
         return int(self.capacity_share.shape[0])
 
@@ -124,19 +127,22 @@ class LeximinProblem:
 
     @cached_property
     def cap(self) -> FloatArray:
-        """(t,) share at which all of the tenant's tasks are placed; inf: never."""
+        """(t,) share of all of the tenant's tasks; inf for any number of tasks."""
         return grouped_sum(self.limit, self.owner, self.t)
 
     @property
     def progressive_filling(self) -> bool:
-        """One pool and one workload per tenant: a resource that fills gives the exact prices."""
+        """Whether there is one class and one workload per tenant.
+
+        The resource or limit that is full then gives the exact prices, without a linear program.
+        """
         return self.K == 1 and self.n == self.t
 
     @cached_property
     def rooms(self) -> FloatArray:
-        """(K + l, m) capacities of classes, then amounts of limits.
+        """(K + l, m) capacities of the classes, then amounts of the limits.
 
-        It is 0 for resources that a limit does not name: they cannot have a price.
+        The amount is 0 for a resource that a limit does not name, because it cannot have a price.
         """
         if not self.limits:
             return self.capacity_share
@@ -150,16 +156,17 @@ class LeximinProblem:
 
     @cached_property
     def memberships(self) -> IntArray:
-        """(n,) number of the set of limits that each workload counts in."""
+        """(n,) number of the set of limits that count each workload, 0 for no limit."""
         return number_of_sets(self.n, [limit.workloads for limit in self.limits])
 
     def costs(self, prices: FloatArray, workloads: IntArray | None = None) -> FloatArray:
-        """(q, K) cost of one unit of share of each workload, or of these (q,), on each class.
+        """Return the cost (q, K) of one unit of share of each workload on each class.
 
         It is inf where the workload is not allowed.
 
         Args:
-            prices: (K + l, m).
+            prices: (K + l, m) of the classes and limits.
+            workloads: (q,) all by default.
         """
         demand, allowed = self.demand, self.allowed
         if workloads is not None:
@@ -175,20 +182,20 @@ class LeximinProblem:
         return cost
 
     def unit_costs(self, prices: FloatArray) -> FloatArray:
-        """(n,) cheapest of these costs."""
+        """Return the cost (n,) of one unit of share of each workload on its cheapest class."""
         if not self.K:
             return np.full(self.n, np.inf)
         cheapest: FloatArray = self.costs(prices).min(axis=1)
         return cheapest
 
     def worth(self, prices: FloatArray) -> float:
-        """Return what all servers and limits are worth."""
+        """Return the value of all capacities and amounts at these prices."""
         return float((self.rooms * prices).sum())
 
     def limits_used(self, x: FloatArray) -> FloatArray:
-        """(l, m) used parts of the amounts of limits in ``x`` (n, K).
+        """Return the parts (l, m) of the limits' amounts that ``x`` (n, K) uses.
 
-        It is 0 for amounts of 0 of which nothing is used.
+        If the amount is 0, the part is 0 without use and inf with any use.
         """
         parts = np.zeros((len(self.limits), self.m))
         for part, limit in zip(parts, self.limits, strict=True):
@@ -198,28 +205,33 @@ class LeximinProblem:
         return parts
 
     def used_parts(self, x: FloatArray) -> FloatArray:
-        """(K, m) used parts of each class's resources in ``x`` (n, K); 0 of what there is none of."""
+        """Return the parts (K, m) of the classes' capacities that ``x`` (n, K) uses, 0 without any."""
         size = np.where(self.capacity_share > 0, self.capacity_share, np.inf)
         used: FloatArray = (x.T @ self.demand) / size
         return used
 
     def tenant_sums(self, x: FloatArray) -> FloatArray:
-        """(t,) share of each tenant in ``x`` (n, K)."""
+        """Return the share (t,) of each tenant in ``x`` (n, K)."""
         return grouped_sum(x.sum(axis=1), self.owner, self.t)
 
     @cached_property
     def needs_limit_row(self) -> BoolArray:
-        """(n,) limited workloads of tenants with several: one alone is limited by its share."""
+        """(n,) workloads with a finite ``limit`` whose tenant has other workloads.
+
+        The only workload of a tenant needs no constraint of its own: the tenant's share bounds it.
+        These constraints have nothing to do with ``limits``.
+        """
         several = np.diff(self.first)[self.owner] > 1
         limited: BoolArray = several & np.isfinite(self.limit)
         return limited
 
     @cached_property
     def interchangeable(self) -> IntArray:
-        """(t,) group of tenants that can hand any gain on to each other (``certificates``).
+        """(t,) number of each tenant's set of tenants that can hand any gain on to each other.
 
-        Same set of (resources demanded, classes allowed, limits) over their workloads; a tenant
-        with a limited number of tasks among several workloads is a group of its own.
+        The workloads of tenants in a set have the same (resources demanded, classes allowed, limits).
+        A tenant with several workloads, one of which has a finite number of tasks, is alone in its
+        set. ``level_bounds`` explains what follows.
         """
         alike = (self.demand > 0).all() and self.allowed.all() and not self.memberships.any()
         if self.n == self.t and alike:
@@ -244,14 +256,14 @@ class LeximinProblem:
 
 @dataclass(frozen=True, eq=False)
 class Normalised:
-    """A problem's leximin form and the way back.
+    """A problem's leximin form, with the indices that map it back to the problem.
 
     Attributes:
-        leximin: what the rounds work on.
+        leximin: the problem that the rounds solve.
         tenants: (t',) tenants with something to run, as indices of the problem.
         merged: (n'') index of the leximin workload that each runnable workload is part of.
         workloads: (n'') runnable workloads, each tenant's in priority order.
-        reasons: (n,) why the others have no share at all.
+        reasons: (n,) why a workload cannot run, empty for runnable workloads.
     """
 
     leximin: LeximinProblem
@@ -268,26 +280,27 @@ def normalise(
     *,
     adjacent: bool = False,
 ) -> Normalised:
-    """Leave out what cannot run and merge workloads of a tenant that are alike.
+    """Leave out tenants and workloads that cannot run, and merge alike workloads of a tenant.
 
-    Workloads of one tenant with the same normalised demand and the same eligible classes are one
-    workload as far as shares go; their priority order decides afterwards.
+    Workloads of one tenant are alike if they have the same normalised demand and the same eligible
+    classes, and no limits of their own. Their shares are computed as those of one workload. Their
+    priority order divides these shares afterwards.
 
     Parameters
     ----------
     problem : Problem
         The problem.
     classes : ServerClasses
-        Where it runs.
+        Its server classes.
     units : ShareUnits, optional
-        What counts as a share; dominant shares by default.
+        Unit of shares; dominant shares by default.
     adjacent : bool, default False
         Merge only workloads that follow each other in their tenant's priority order.
 
     Returns
     -------
     Normalised
-        The leximin problem, and which tenants and workloads it is about.
+        The leximin problem, with the indices of its tenants and workloads in ``problem``.
 
     Examples
     --------
@@ -336,10 +349,12 @@ def _groups_of(
     limit: FloatArray,
     owner: IntArray,
 ) -> Groups | None:
-    """Return the tree of tenants that take part, or None if the pool is flat.
+    """Return the tree of tenants with something to run, or None if the pool is flat.
 
     Args:
-        tenants: (t',) of the problem; demand: (q, m), limit, owner: (q,) of their workloads.
+        tenants: (t',) with something to run, as indices of the problem.
+        demand: (q, m) of their workloads; limit: (q,) share of all tasks; owner: (q,) position in
+            ``tenants``.
     """
     if not problem.has_groups:
         return None
@@ -397,21 +412,27 @@ def _limits_of(
     """Return the limits of the normalised problem.
 
     Args:
-        workloads: (q,) that can run; merged: (q,) which of the normalised problem's each is part of.
+        workloads: (q,) runnable workloads of the problem.
+        merged: (q,) index of the leximin workload that each of them is part of.
     """
-    at = np.full(problem.n, -1, dtype=np.int64)
-    at[workloads] = merged
+    merged_of = np.full(problem.n, -1, dtype=np.int64)
+    merged_of[workloads] = merged
     rows = []
     for item, share in zip(problem.limited, problem.limit_share, strict=True):
-        counted = at[item.workloads]
+        counted = merged_of[item.workloads]
         matching = item.rows[classes.first_row]
-        is_cap = bool((share > 0).all()) and _alone_in(item, classes, allowed, at) is not None
+        is_cap = (
+            bool((share > 0).all()) and _alone_in(item, classes, allowed, merged_of) is not None
+        )
         rows.append(LimitRow(np.unique(counted[counted >= 0]), matching, share, is_cap))
     return tuple(rows)
 
 
 def number_of_sets(count: int, sets: Sequence[IntArray]) -> IntArray:
-    """(count,) number of the sets that each element is in, 0 in none."""
+    """Number the combinations of sets, and return (count,) the number of each element's combination.
+
+    The number is 0 for elements in no set.
+    """
     number = np.zeros(count, dtype=np.int64)
     known: dict[tuple[int, int], int] = {}
     for position, members in enumerate(sets):
@@ -430,12 +451,19 @@ def alike_workloads(
     *,
     adjacent: bool = False,
 ) -> tuple[IntArray, IntArray]:
-    """Which merged workload each is part of, and the first (preferred) of each.
+    """Merge alike workloads of a tenant.
+
+    Workloads are alike if they have equal rows of ``demand``, ``allowed`` and ``own_limits``.
 
     Args:
-        demand: (n, m), allowed: (n, K), own_limits: (n,), of which ``workloads`` (q,) are rows: each
-            tenant's together, in priority order. Workloads are alike only with equal ``own_limits``.
-        owner: (q,) whose each is; adjacent: with no others between them in that order.
+        demand: (n, m), allowed: (n, K), own_limits: (n,) of all workloads.
+        workloads: (q,) workloads to merge: each tenant's together, in priority order.
+        owner: (q,) tenant of each of them.
+        adjacent: merge only workloads that follow each other in this order.
+
+    Returns:
+        (q,) the merged workload that each is part of, and the position in ``workloads`` of the first
+        (preferred) workload of each merged one.
     """
     if len(owner) == 0 or (owner[1:] > owner[:-1]).all():
         identity = np.arange(len(workloads))

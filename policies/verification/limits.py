@@ -1,6 +1,7 @@
-"""The limits of a problem as the verifier reads them.
+"""Limits of a problem for the verifier.
 
-Written from docs/policies/limits.md; it shares no code with what solvers read.
+Source: docs/policies/limits.md. The module shares no code with policies.model.limits, so that an error
+there cannot hide itself.
 """
 
 from __future__ import annotations
@@ -12,18 +13,19 @@ import numpy as np
 from policies.arrays import BoolArray, FloatArray, IntArray
 from policies.model.problem import Problem
 
-SMALLEST_AMOUNT = 1e-9
+# An amount below this part of the pool counts as 0.
+SMALLEST_SHARE = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
 class StatedLimit:
-    """One limit.
+    """One limit, as the problem states it.
 
     Attributes:
-        counted: (n,) workloads below its node that demand a limited resource.
-        rows: (k,) servers on which they count.
-        amount: (m,) in the resources' own units; inf of those that are not named.
-        reason: of a workload that it stops.
+        counted: (n,) whether a workload is below its node and demands a resource that it names.
+        rows: (k,) whether a row of servers matches its selector.
+        amount: (m,) in the resources' own units; inf for a resource that it does not name.
+        reason: ``limited_by`` of a workload that it stops.
     """
 
     counted: BoolArray
@@ -32,15 +34,15 @@ class StatedLimit:
     reason: str
 
     def shares(self, totals: FloatArray) -> FloatArray:
-        """(m,) amounts as shares of the pool, 0 for those that are too small."""
+        """Return the amounts (m,) as shares of the pool, 0 for shares that are too small."""
         part = np.full(len(totals), np.inf)
         named = (self.amount < np.inf) & (totals > 0)
         part[named] = self.amount[named] / totals[named]
-        return np.where(part < SMALLEST_AMOUNT, 0.0, part)
+        return np.where(part < SMALLEST_SHARE, 0.0, part)
 
 
 def stated_limits(problem: Problem) -> list[StatedLimit]:
-    """Return the limits of a problem, in order."""
+    """Return the limits of a problem, in the problem's order."""
     if not problem.limits:
         return []
     above = _groups_above(problem)
@@ -67,7 +69,7 @@ def stated_limits(problem: Problem) -> list[StatedLimit]:
 
 
 def _groups_above(problem: Problem) -> list[set[int]]:
-    """(t) groups that each tenant is below."""
+    """Return the groups above each tenant."""
     above = []
     for first in problem.tenant_group.tolist():
         groups: set[int] = set()
@@ -80,7 +82,7 @@ def _groups_above(problem: Problem) -> list[set[int]]:
 
 
 def sets_of_limits(limits: list[StatedLimit], workloads: IntArray) -> list[frozenset[int]]:
-    """Return the limits in which each of these workloads counts."""
+    """Return the numbers of the limits that count each of these workloads."""
     sets: list[set[int]] = [set() for _ in workloads]
     for number, limit in enumerate(limits):
         for position in np.flatnonzero(limit.counted[workloads]).tolist():

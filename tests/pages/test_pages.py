@@ -81,7 +81,7 @@ def test_the_numbers_are_those_of_the_api(decided, ada):
     assert str(mine["tasks"]) in shown
     text = words(ada.text(LAB))
     assert "You may run 10 analysis." in text
-    assert "2 cores allocated, 7 cores entitled, 3 cores lent." in text
+    assert "2 cores allocated; 7 cores entitled, of which 3 cores lent." in text
     assert "Entitled 7 cores 7 GiB Allocated 2 cores 10 GiB Used now not known" in text
     assert "Runs 10 of as many as it can one task: 0.2 cores, 1 GiB memory" in text
     assert re.search(r"You lend to member-[0-9a-f]{12} \( ?3 cores\)", text)

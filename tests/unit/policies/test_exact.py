@@ -106,7 +106,7 @@ def test_what_is_not_a_number_has_no_exact_sum(arithmetic):
 def test_quantities_are_read_as_multiples_of_what_they_stand_for(drawn):
     """All by one factor per resource, or else as the float64 numbers that they are."""
     problem, demand, capacity = drawn
-    read_demand, read_capacity = as_read(problem, NOTHING)
+    read_demand, read_capacity, _ = as_read(problem, NOTHING)
     served = ~(problem.resource_absent | problem.out_of_range)
     for r in range(problem.m):
         given_ = [row[r] for row, serve in zip(demand, served, strict=True) if serve]
