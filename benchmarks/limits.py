@@ -38,7 +38,9 @@ def limited_pool(problem: Problem, limits: int, *, seed: int = 2) -> Problem:
         where = {"kind": kinds} if random.random() < 0.5 else {}
         scope = "group" if group else "tenant"
         found.append(Limit(scope, int(random.integers(nodes)), amount, where))  # type: ignore[arg-type]
-    return replace(problem, limits=tuple(sorted(found, key=lambda limit: (limit.scope, limit.node))))
+    return replace(
+        problem, limits=tuple(sorted(found, key=lambda limit: (limit.scope, limit.node)))
+    )
 
 
 def print_row(name: str, problem: Problem, mode: str) -> None:

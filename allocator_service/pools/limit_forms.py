@@ -1,16 +1,18 @@
 """Limits as lines of text, for forms of the admin."""
 
+import re
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any
 
 from django import forms
 from django.core.exceptions import ValidationError
 
-from allocator_service.core.errors import Unacceptable
 from allocator_service.core.quantities import decimal_text, parse_quantity
 from allocator_service.pools.limits import Limit, limits_from
 
+_NUMBER = re.compile(r"\d{1,12}(\.\d{1,12})?")
 HELP = (
     "One limit per line: amounts of resources; labels of servers; from; to. For example"
     ' "gpu=8; gpu=h100,a100; 2027-01-01T00:00Z; 2027-04-01T00:00Z", or "gpu=8" for all servers'
@@ -61,22 +63,32 @@ def _parse_line(line: str, number: int) -> Limit:
     if len(parts) > 4:
         raise _line_error(number, "expected at most four parts: amounts; servers; from; to")
     amounts, servers, start, end = parts + [""] * (4 - len(parts))
-    try:
-        amount = {
-            name: parse_quantity(text)
-            for name, text in _parse_pairs(amounts.replace(",", " ").split(), number)
-        }
-    except Unacceptable as error:
-        raise _line_error(number, error.detail.removesuffix(".")) from error
+    amount = {
+        name: _parse_amount(text, number)
+        for name, text in _parse_pairs(amounts.replace(",", " ").split(), number)
+    }
     where = {label: text.split(",") for label, text in _parse_pairs(servers.split(), number)}
+    if any(not value for values in where.values() for value in values):
+        raise _line_error(number, f'expected values between the commas, got "{servers}"')
     return Limit(amount, where, _parse_instant(start, number), _parse_instant(end, number))
 
 
+def _parse_amount(text: str, number: int) -> Decimal:
+    # Suffixes such as Gi depend on the resource's unit, which a form does not know.
+    if not _NUMBER.fullmatch(text):
+        raise _line_error(number, f'expected a number in the unit of the resource, got "{text}"')
+    return parse_quantity(text)
+
+
 def _parse_pairs(texts: Iterable[str], number: int) -> Iterable[tuple[str, str]]:
+    seen = set()
     for text in texts:
         name, equals, value = text.partition("=")
         if not (name and equals and value):
             raise _line_error(number, f'expected name=value, got "{text}"')
+        if name in seen:
+            raise _line_error(number, f'"{name}" is named twice')
+        seen.add(name)
         yield name, value
 
 

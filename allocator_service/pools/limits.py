@@ -136,14 +136,23 @@ def _errors_of(pool: Pool, limit: Limit, known: set[str], pointer: str) -> Itera
         yield FieldError(f"{pointer}/to", "limit.interval", detail)
 
 
-def has_limits(pool: Pool) -> bool:
-    """Return True if a present group, member or workload of the pool has a limit of any date."""
-    return any(True for _ in _present_limits(pool))
+def has_limits(pool: Pool, *, now: datetime) -> bool:
+    """Return True if a present group, member or workload has a limit that has not ended."""
+    return any(True for _ in _limits_to_come(pool, now))
 
 
-def selects_servers(pool: Pool) -> bool:
-    """Return True if a limit of a present node selects servers."""
-    return any(entry["where"] for stored in _present_limits(pool) for entry in stored)
+def selects_servers(pool: Pool, *, now: datetime) -> bool:
+    """Return True if a limit of a present node that has not ended selects servers."""
+    return any(limit.where for limit in _limits_to_come(pool, now))
+
+
+def _limits_to_come(pool: Pool, now: datetime) -> Iterable[Limit]:
+    return (
+        limit
+        for stored in _present_limits(pool)
+        for limit in limits_from(stored)
+        if limit.end is None or limit.end > now
+    )
 
 
 def next_change_of_limits(pool: Pool, *, after: datetime) -> datetime | None:

@@ -120,10 +120,10 @@ def pool_update(*, pool: Pool, settings: PoolSettings, version: int | None, now:
     _extend_resources(pool, settings.resources)
     if not settings.policy.places:
         _refuse_selectors(pool, settings.policy)
-        _refuse_limits_of_servers(pool, settings.policy)
+        _refuse_limits_of_servers(pool, settings.policy, now)
     if groups_of(pool=pool).exists() or members_of(pool=pool).exclude(tier=0).exists():
         refuse_groups(settings.policy.name, settings.policy.options, pointer="/policy/name")
-    if has_limits(pool):
+    if has_limits(pool, now=now):
         refuse_limits(settings.policy.name, settings.policy.options, pointer="/policy/name")
     if settings.metering != pool.metering:
         pool.metering_changed_at = now
@@ -207,8 +207,8 @@ def _refuse_selectors(pool: Pool, policy: PolicyChoice) -> None:
         )
 
 
-def _refuse_limits_of_servers(pool: Pool, policy: PolicyChoice) -> None:
-    if selects_servers(pool):
+def _refuse_limits_of_servers(pool: Pool, policy: PolicyChoice, now: datetime) -> None:
+    if selects_servers(pool, now=now):
         raise Unacceptable(
             f"The policy {policy.name} sees the pool as one server, and limits of the pool are for some"
             " servers alone: remove them or choose a policy that places.",

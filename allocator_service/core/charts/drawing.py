@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from html import escape
 from math import floor, log10
 
-from allocator_service.core.display import instant_text, short_day
+from allocator_service.core.display import Precision, instant_text, short_day
 
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00")
 DASHES = ("", "7 3", "2 3")
@@ -157,7 +157,9 @@ class TimeAxis:
             parts.append(line(x, top, x, bottom, GRID))
             shown = short_day(at) if day else f"{at:{label}}"
             parts.append(text(min(x, WIDTH - 2 * MARGIN), bottom + 16, shown, anchor="middle"))
-        span = f"{instant_text(self.start)} to {instant_text(self.end)}"
+        precision: Precision = "second" if self.end - self.start < timedelta(hours=1) else "minute"
+        begin, end = (instant_text(at, precision=precision) for at in (self.start, self.end))
+        span = f"{begin} to {end}"
         parts.append(text(WIDTH - MARGIN, bottom + 34, span, anchor="end"))
         return "".join(parts)
 

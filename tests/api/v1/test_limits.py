@@ -242,7 +242,20 @@ def test_the_admin_sets_limits_as_lines(pool, operator, department):
 
 
 @pytest.mark.parametrize(
-    "line", ["gpu", "gpu=x", "gpu=1; a", "gpu=1;; yesterday", "gpu=1;; 2027-01-01", "a=1;;;;"]
+    "line",
+    [
+        "gpu",
+        "gpu=x",
+        "gpu=1Gi",
+        "gpu=-1",
+        "gpu=1 gpu=2",
+        "gpu=1; a",
+        "gpu=1; a=b,",
+        "gpu=1; a=b a=c",
+        "gpu=1;; yesterday",
+        "gpu=1;; 2027-01-01",
+        "a=1;;;;",
+    ],
 )
 def test_lines_that_are_no_limits_are_named(line):
     with pytest.raises(ValidationError, match="Limit 1: "):
