@@ -72,7 +72,7 @@ def test_actions_drain_servers_and_the_next_decision_follows(page, operator, dec
     page.select_option("select[name=action]", "drain")
     page.click("button[name=index]")
     expect(page.locator("#content")).to_contain_text("1 tenant would run fewer tasks")
-    expect(page.locator("#content table")).to_contain_text("12.00")
+    expect(page.locator("#content table")).to_contain_text("12 → 8")
     page.fill("#id_reason", "a broken fan")
     page.click("input[type=submit]")
     expect(page.locator(".messagelist .success")).to_contain_text("1 server drained.")
