@@ -94,7 +94,9 @@ def _steps(
             continue
         left, right, y = axis.x(start), axis.x(end), bottom - value * scale
         path += [f"{left:.1f},{y:.1f}", f"{right:.1f},{y:.1f}"]
-        tooltip = tip(f"{each.label}, {instant_text(start, precision='second')}: {number(value)} {unit}")
+        tooltip = tip(
+            f"{each.label}, {instant_text(start, precision='second')}: {number(value)} {unit}"
+        )
         parts.append(
             f"<rect x='{left:.1f}' y='{y - 4:.1f}' width='{max(right - left, 1):.1f}' height='8'"
             f" fill='#fff' fill-opacity='0'>{tooltip}</rect>"
