@@ -13,7 +13,8 @@ def test_the_session_of_the_guide_divides_a_pool_as_it_writes(service, tmp_path)
     text = (GUIDES / "groups.md").read_text()
     named = re.findall(r"^shares +# (.+)$", text, re.MULTILINE)
     decisions = [set(line.split(", ")) for line in named]
-    assert len(decisions) == 3
-    assert [set(found[start : start + 3]) for start in (0, 3, 6)] == decisions
-    assert printed[-1] == "learning"
+    assert len(decisions) == 4
+    assert [set(found[start : start + 3]) for start in (0, 3, 6, 9)] == decisions
+    assert "learning" in printed
+    assert "limit:group:learning" in printed
     assert "succeeded" in printed
