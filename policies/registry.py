@@ -13,7 +13,12 @@ from threadpoolctl import ThreadpoolController
 
 from policies import catalogue
 from policies.equilibrium import ceei
-from policies.errors import PolicyNotApplicableError, ProblemError, SolveFailedError
+from policies.errors import (
+    PolicyNotApplicableError,
+    ProblemError,
+    ProblemTooLargeError,
+    SolveFailedError,
+)
 from policies.filling import mrfs, pool, servers, static
 from policies.finishing.feasibility_rounding import rounded_to_feasible
 from policies.finishing.placement_stickiness import keeps_places, stay_in_place
@@ -23,6 +28,7 @@ from policies.long_term.measures import H_MRF, LT_AF, LT_DRF
 from policies.model.allocation import Allocation
 from policies.model.current_placements import CurrentPlacements
 from policies.model.history import History, check_history_fits
+from policies.model.limits import MOST_LIMITS
 from policies.model.policy import Choice, Policy
 from policies.model.problem import Problem
 from policies.model.request import Request, Solver, deadline_of
@@ -213,6 +219,11 @@ def _check_limits(problem: Problem, choice: Choice) -> None:
             "policy.no_limits",
             f"policy {choice.policy.name!r} does not keep limits; these do: {names}",
             "/policy/name",
+        )
+    if len(problem.limits) > MOST_LIMITS:
+        raise ProblemTooLargeError(
+            "problem.too_large",
+            f"{len(problem.limits)} limits; at most {MOST_LIMITS} are kept",
         )
     if choice.option("resource_weights"):
         raise PolicyNotApplicableError(

@@ -104,8 +104,7 @@ def groups_put(
     refuse_groups(pool.policy_name, pool.policy_options, pointer="")
     every = [*drafts, *changes]
     _refuse(mistake for draft in every for mistake in draft.settings.mistakes(draft.pointer))
-    for draft in every:
-        limits_check(pool, draft.settings.limit or (), pointer=f"{draft.pointer}/limit")
+    limits_check(pool, ((f"{draft.pointer}/limit", draft.settings.limit or ()) for draft in every))
     parents = _parents(pool)
     if any(change.slug not in parents for change in changes):
         raise group_missing()
@@ -174,7 +173,8 @@ def group_update(
     group = _present(pool, group)
     check_version(group.version, version)
     _refuse(settings.mistakes(""))
-    limits_check(pool, settings.limit or (), pointer="/limit")
+    replaced = len(group.terms.get(end=None).limit)
+    limits_check(pool, [("/limit", settings.limit or ())], replaced=replaced)
     _refuse_tree({**_parents(pool), group.slug: settings.parent}, {group.slug: "/parent"})
     present = group.terms.select_related("parent").get(end=None)
     present.group = group

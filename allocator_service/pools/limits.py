@@ -16,7 +16,8 @@ from allocator_service.core.errors import MAX_ERRORS, FieldError, Unacceptable
 from allocator_service.core.quantities import decimal_text
 from allocator_service.pools.models import GroupTerms, MembershipTerms, Pool
 
-MAX_LIMITS = 100
+# Of one node, and of all nodes of a pool: each may cost a linear program.
+MAX_LIMITS, MAX_OF_POOL = 100, 1_000
 Selector = Mapping[str, str | list[str]]
 
 
@@ -94,23 +95,30 @@ def refuse_limits(policy_name: str, options: Mapping[str, Any], *, pointer: str)
             raise Unacceptable(reason, code="policy.no_limits", pointer=pointer)
 
 
-def limits_check(pool: Pool, limits: Sequence[Limit], *, pointer: str) -> None:
-    """Raise `Unacceptable` for limits that are invalid or that the pool's policy does not keep.
+def limits_check(
+    pool: Pool, lists: Iterable[tuple[str, Sequence[Limit]]], *, replaced: int = 0
+) -> None:
+    """Raise `Unacceptable` for limits of the locked pool that are invalid, too many or not kept.
 
-    `pointer` points to the list in the request.
+    `lists` are the lists of a request, each with its pointer. `replaced` is the number of present limits
+    that they replace.
     """
-    if not limits:
+    named = [(pointer, limits) for pointer, limits in lists if limits]
+    if not named:
         return
-    refuse_limits(pool.policy_name, pool.policy_options, pointer=pointer)
-    if len(limits) > MAX_LIMITS:
+    refuse_limits(pool.policy_name, pool.policy_options, pointer=named[0][0])
+    total = sum(len(limits) for _, limits in named) - replaced
+    total += sum(map(len, _present_limits(pool)))
+    if total > MAX_OF_POOL:
         raise Unacceptable(
-            f"Expected at most {MAX_LIMITS} limits, got {len(limits)}.",
+            f"The pool would have {total:,} limits; at most {MAX_OF_POOL:,} are allowed.",
             code="limit.too_many",
-            pointer=pointer,
+            pointer=named[0][0],
         )
     known = set(pool.resource_types.values_list("name", flat=True))
     errors = [
         error
+        for pointer, limits in named
         for index, limit in enumerate(limits)
         for error in _errors_of(pool, limit, known, f"{pointer}/{index}")
     ]
@@ -122,7 +130,7 @@ def _errors_of(pool: Pool, limit: Limit, known: set[str], pointer: str) -> Itera
     if not limit.amount:
         detail = "A limit must name at least one resource."
         yield FieldError(f"{pointer}/amount", "limit.empty", detail)
-    for name in limit.amount.keys() - known:
+    for name in sorted(limit.amount.keys() - known):
         detail = f'The pool has no resource "{name}".'
         yield FieldError(f"{pointer}/amount/{name}", "limit.unknown_resource", detail)
     if limit.where and not pool.policy_places:

@@ -62,10 +62,10 @@ def member_put(
     terms = _terms_of(
         pool, weight=weight, best_effort=best_effort, group=group, found=found, tier=tier
     )
-    limits_check(pool, limit or (), pointer="/limit")
     membership = Membership.objects.filter(pool=pool, tenant=tenant, ended_at=None).first()
     present = None if membership is None else _present_terms(membership)
     terms["limit"] = [] if present is None else present.limit
+    limits_check(pool, [("/limit", limit or ())], replaced=len(terms["limit"]))
     if limit is not None:
         terms["limit"] = limits_stored(limit)
     stated = {**terms, "group": group}

@@ -27,6 +27,8 @@ from allocator_service.workloads.models import Workload, WorkloadState
 from allocator_service.workloads.satisfiability import Supply
 
 MAX_WORKLOADS_PER_REQUEST = 10_000
+# Limits cost time of every decision of the pool, which all its members wait for.
+MAX_LIMITS_OF_TENANT = 50
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,12 @@ def workloads_submit(*, pool: Pool, drafts: Sequence[WorkloadDraft], now: dateti
     pool = pool_lock(pool)
     for draft in drafts:
         _refuse_selector(pool, draft.server_selector, draft.pointer)
-        limits_check(pool, draft.limit, pointer=f"{draft.pointer}/limit")
+    limits_check(pool, ((f"{draft.pointer}/limit", draft.limit) for draft in drafts))
+    limited = [draft for draft in drafts if draft.limit]
+    for tenant in {draft.tenant for draft in limited}:
+        mine = [draft for draft in limited if draft.tenant == tenant]
+        added = sum(len(draft.limit) for draft in mine)
+        _refuse_too_many_limits(pool, tenant, added, f"{mine[0].pointer}/limit")
     _refuse_taken_names(pool, drafts)
     members_admit(
         pool=pool,
@@ -132,6 +139,21 @@ def _refuse_selector(pool: Pool, selector: dict[str, str | list[str]], pointer: 
         )
 
 
+def _refuse_too_many_limits(pool: Pool, tenant: Tenant, added: int, pointer: str) -> None:
+    """Raise `Unacceptable` if a tenant's workloads would take up the limits of the whole pool."""
+    present = Workload.objects.filter(pool=pool, tenant=tenant).exclude(
+        state=WorkloadState.WITHDRAWN
+    )
+    total = added + sum(map(len, present.exclude(limit=[]).values_list("limit", flat=True)))
+    if total > MAX_LIMITS_OF_TENANT:
+        raise Unacceptable(
+            f"The workloads of {tenant.slug} would have {total} limits together; at most"
+            f" {MAX_LIMITS_OF_TENANT} are allowed.",
+            code="limit.too_many",
+            pointer=pointer,
+        )
+
+
 def _refuse_taken_names(pool: Pool, drafts: Sequence[WorkloadDraft]) -> None:
     present = Workload.objects.filter(pool=pool, name__in=[draft.name for draft in drafts]).exclude(
         state=WorkloadState.WITHDRAWN
@@ -171,7 +193,11 @@ def workload_update(
         raise Conflict(f"The workload {workload.name} is withdrawn.", code="workload.withdrawn")
     _refuse_empty_demand(settings.demand, "")
     _refuse_selector(workload.pool, settings.server_selector, "")
-    limits_check(workload.pool, settings.limit or (), pointer="/limit")
+    if settings.limit:
+        replaced = len(workload.limit)
+        limits_check(workload.pool, [("/limit", settings.limit)], replaced=replaced)
+        added = len(settings.limit) - replaced
+        _refuse_too_many_limits(workload.pool, workload.tenant, added, "/limit")
     before = stated_fields(workload)
     workload.name = settings.name
     workload.demand = list(settings.demand)

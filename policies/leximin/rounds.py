@@ -304,7 +304,10 @@ class Rounds:
         solution = maximise_level(program, self.deadline)
         x = np.zeros_like(self.x)
         x[workloads] = solution.x
-        return replace(solution, x=x)
+        # Limits that are caps are no rows of the program, and have no price.
+        prices = np.zeros_like(self.problem.rooms)
+        prices[: self.problem.K] = solution.prices
+        return replace(solution, x=x, prices=prices)
 
     def _by_simplex(self, rise: FloatArray, keep: FloatArray) -> LevelSolution:
         if self.simplex is None:

@@ -19,6 +19,8 @@ SCOPES: tuple[Scope, ...] = ("group", "tenant", "workload")
 _RANK = {scope: rank for rank, scope in enumerate(SCOPES)}
 # An amount below this part of the pool counts as 0: a demand of that size is out of range as well.
 SMALLEST_LIMIT_SHARE = 1e-9
+# Each may cost a linear program, and a constraint that every task is compared with.
+MOST_LIMITS = 1_000
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from policies.errors import PolicyOptionsError
+from policies.model.limits import MOST_LIMITS
 from policies.model.options import mismatch
 from policies.model.policy import Choice
 from policies.model.problem import Problem
@@ -29,6 +30,8 @@ def check_options(problem: Problem, choice: Choice) -> Check:
             return Check("options", False, f"/policy/options/resource_weights: {sentence}", 1.0)
     if problem.limits and not choice.policy.takes_limits:
         return Check("options", False, "/policy/name: the policy keeps no limits", 1.0)
+    if len(problem.limits) > MOST_LIMITS:
+        return Check("options", False, f"/policy/name: more than {MOST_LIMITS} limits", 1.0)
     if problem.limits and choice.option("resource_weights"):
         sentence = "weights per resource are for pools without limits"
         return Check("options", False, f"/policy/options/resource_weights: {sentence}", 1.0)

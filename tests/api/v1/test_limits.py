@@ -194,6 +194,27 @@ def test_a_tenant_limits_its_workloads_alone(pool, operator, department):
     assert put(tenant, f"{PATH}/members/vision/", {"weight": 1, "limit": []}).status_code == 403
 
 
+def test_a_tenant_cannot_take_up_the_limits_of_the_pool(pool, operator, department):
+    tenant = factories.client("tenant", Tenant.objects.get(slug="vision"))
+    rows = [{"amount": {"gpu": number}} for number in range(1, 51)]
+    path = f"{PATH}/workloads/{workload(operator, 'v')}/"
+    assert patch(tenant, path, {"limit": rows}).status_code == 200
+    assert patch(tenant, path, {"limit": rows[1:] + rows[:1]}).status_code == 200
+    more = {"name": "w", "demand": {"gpu": 1}, "limit": rows[:1]}
+    answer = tenant.post(f"{PATH}/workloads/", more)
+    assert (answer.status_code, answer.json()["code"]) == (422, "limit.too_many")
+    assert answer.json()["errors"][0]["pointer"] == "/limit"
+
+
+def test_a_pool_has_at_most_a_thousand_limits(pool, operator, department):
+    hundred = [{"amount": {"gpu": number}} for number in range(100)]
+    groups = [{"slug": f"g{n}", "name": "G", "limit": hundred} for n in range(10)]
+    assert operator.post(f"{PATH}/groups/", groups).status_code == 201
+    assert patch(operator, f"{PATH}/groups/g0/", {"limit": hundred}).status_code == 200
+    answer = patch(operator, f"{PATH}/groups/ml/", {"limit": hundred[:1]})
+    assert (answer.status_code, answer.json()["code"]) == (422, "limit.too_many")
+
+
 def test_an_explanation_tries_a_higher_limit(pool, operator, department):
     patch(operator, f"{PATH}/groups/ml/", {"limit": [{"amount": {"gpu": 4}}]})
     run = factories.decision(pool)

@@ -12,6 +12,7 @@ from policies import (
     PolicyNotApplicableError,
     Problem,
     ProblemError,
+    ProblemTooLargeError,
     explain,
     problem_from_document,
     problem_to_document,
@@ -301,6 +302,30 @@ def test_workloads_that_differ_in_their_limits_alone_are_not_alike():
     answer = solve(problem, "drf", mode="divisible")
     assert answer.tasks.tolist() == pytest.approx([3, 7])
     assert answer.limited_by == ("limit:workload", "resource:cpu")
+
+
+@pytest.mark.parametrize("policy", ["drf", "drfh"])
+def test_many_tenants_are_capped_by_limits_of_their_own(policy):
+    rng = np.random.default_rng(3)
+    t = 120
+    problem = Problem.create(
+        resources=["cpu", "memory"], capacity=rng.integers(20, 60, (6, 2)), demand=np.ones((t, 2)),
+        tenants=[f"t{i}" for i in range(t)], weight=rng.integers(1, 4, t),
+        limits=[Limit("tenant", i, np.array([1.5, INF])) for i in range(0, t, 2)],
+    )  # fmt: skip
+    answer = solve(problem, policy, mode="divisible")
+    expected = reference_shares(problem, pooled=policy == "drf")
+    assert answer.tenant_share == pytest.approx(expected, abs=2e-6)
+    assert answer.limited_by.count("limit:tenant") > 10
+    assert verify(problem, answer).valid
+
+
+def test_more_limits_than_can_be_kept_are_refused():
+    problem = departments([Limit("tenant", 0, np.array([INF, 4]))] * 1001)
+    with pytest.raises(ProblemTooLargeError, match="1001 limits; at most 1000"):
+        solve(problem, "drfh")
+    answer = solve(replace(problem, limits=problem.limits[:1000]), "drfh")
+    assert verify(problem, replace(answer, problem=problem)).checks[-1].name == "options"
 
 
 def test_tasks_that_run_stay_where_a_limit_lets_them():
