@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -11,12 +10,12 @@ import numpy as np
 from policies import catalogue
 from policies.arrays import BoolArray, FloatArray, IntArray, TextArray, grouped_sum
 from policies.model.group_tree import GroupTree
-from policies.model.limits import LimitedWorkloads
 from policies.model.policy import Choice
 from policies.model.problem import Problem
 from policies.model.reasons import unserved_reasons
 from policies.model.server_classes import ServerClasses
 from policies.model.share_definition import ShareUnits, share_units
+from policies.proofs.limit_rows import LimitRow, caps_of_limits, limit_rows, number_of_sets
 
 DRFH_DIVISIBLE = Choice(catalogue.DRFH, "divisible")
 
@@ -34,23 +33,6 @@ class Groups:
     trees: tuple[GroupTree, GroupTree]
     direction: FloatArray
     part: FloatArray
-
-
-@dataclass(frozen=True, eq=False)
-class LimitRow:
-    """A limit of the normalised problem.
-
-    Attributes:
-        workloads: (w,) leximin workloads that the limit counts.
-        classes: (K,) whether it counts them on a server class.
-        amount: (m,) greatest share of the pool; inf for resources without a limit.
-        is_cap: whether it counts one workload alone, wherever that runs: a cap of its ``limit``.
-    """
-
-    workloads: IntArray
-    classes: BoolArray
-    amount: FloatArray
-    is_cap: bool
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -321,7 +303,7 @@ def normalise(
         units.demand, allowed, workloads, owner, problem.own_limits, adjacent=adjacent
     )
     limit = units.limit[workloads]
-    caps = _caps_of_limits(problem, classes, units, workloads)
+    caps = caps_of_limits(problem, classes, units, workloads)
     chosen = workloads[first]
     return Normalised(
         leximin=LeximinProblem(
@@ -333,7 +315,7 @@ def normalise(
             stage=problem.second_stage[tenants].astype(np.int64),
             capacity_share=np.ascontiguousarray(classes.capacity_share),
             groups=_groups_of(problem, tenants, units.demand[workloads], limit, owner),
-            limits=_limits_of(problem, classes, allowed, workloads, merged),
+            limits=limit_rows(problem, classes, allowed, workloads, merged),
         ),
         tenants=tenants,
         workloads=workloads,
@@ -366,80 +348,6 @@ def _groups_of(
     trees = problem.tree(0).only(tenants), problem.tree(1).only(tenants)
     part = np.where(second, trees[1].parts(second), trees[0].parts(~second))
     return Groups(trees, total / total.max(axis=1, initial=0.0)[:, None], part)
-
-
-def _caps_of_limits(
-    problem: Problem, classes: ServerClasses, units: ShareUnits, workloads: IntArray
-) -> FloatArray:
-    """(q,) greatest share of each workload by the limits in which it counts alone."""
-    caps = np.full(len(workloads), np.inf)
-    position = np.full(problem.n, -1, dtype=np.int64)
-    position[workloads] = np.arange(len(workloads))
-    for item, share in zip(problem.limited, problem.limit_share, strict=True):
-        alone = _alone_in(item, classes, classes.allowed, position)
-        if alone is not None:
-            demand = units.demand[alone]
-            cap = float((share[demand > 0] / demand[demand > 0]).min())
-            # A cap of 0 is left to the rounds, in which a share of 0 has its reason.
-            if cap > 0:
-                caps[position[alone]] = min(caps[position[alone]], cap)
-    return caps
-
-
-def _alone_in(
-    item: LimitedWorkloads, classes: ServerClasses, allowed: BoolArray, position: IntArray
-) -> int | None:
-    """Return the workload that alone counts in a limit wherever it may run, or None.
-
-    Args:
-        position: (n,) of each workload among those that can run, -1 for the others.
-    """
-    runs = item.workloads[position[item.workloads] >= 0]
-    if len(runs) != 1:
-        return None
-    workload = int(runs[0])
-    everywhere = bool((item.rows[classes.first_row] | ~allowed[workload]).all())
-    return workload if everywhere else None
-
-
-def _limits_of(
-    problem: Problem,
-    classes: ServerClasses,
-    allowed: BoolArray,
-    workloads: IntArray,
-    merged: IntArray,
-) -> tuple[LimitRow, ...]:
-    """Return the limits of the normalised problem.
-
-    Args:
-        workloads: (q,) runnable workloads of the problem.
-        merged: (q,) index of the leximin workload that each of them is part of.
-    """
-    merged_of = np.full(problem.n, -1, dtype=np.int64)
-    merged_of[workloads] = merged
-    rows = []
-    for item, share in zip(problem.limited, problem.limit_share, strict=True):
-        counted = merged_of[item.workloads]
-        matching = item.rows[classes.first_row]
-        is_cap = (
-            bool((share > 0).all()) and _alone_in(item, classes, allowed, merged_of) is not None
-        )
-        rows.append(LimitRow(np.unique(counted[counted >= 0]), matching, share, is_cap))
-    return tuple(rows)
-
-
-def number_of_sets(count: int, sets: Sequence[IntArray]) -> IntArray:
-    """Number the combinations of sets, and return (count,) the number of each element's combination.
-
-    The number is 0 for elements in no set.
-    """
-    number = np.zeros(count, dtype=np.int64)
-    known: dict[tuple[int, int], int] = {}
-    for position, members in enumerate(sets):
-        for element in members.tolist():
-            key = int(number[element]), position
-            number[element] = known.setdefault(key, len(known) + 1)
-    return number
 
 
 def alike_workloads(

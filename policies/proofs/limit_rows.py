@@ -1,0 +1,105 @@
+"""Limits of a normalised problem, as constraints over workloads and classes or as caps of shares."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from policies.arrays import BoolArray, FloatArray, IntArray
+from policies.model.limits import LimitedWorkloads
+from policies.model.problem import Problem
+from policies.model.server_classes import ServerClasses
+from policies.model.share_definition import ShareUnits
+
+
+@dataclass(frozen=True, eq=False)
+class LimitRow:
+    """A limit of the normalised problem.
+
+    Attributes:
+        workloads: (w,) leximin workloads that the limit counts.
+        classes: (K,) whether it counts them on a server class.
+        amount: (m,) greatest share of the pool; inf for resources without a limit.
+        is_cap: whether it counts one workload alone, wherever that runs: a cap of its ``limit``.
+    """
+
+    workloads: IntArray
+    classes: BoolArray
+    amount: FloatArray
+    is_cap: bool
+
+
+def caps_of_limits(
+    problem: Problem, classes: ServerClasses, units: ShareUnits, workloads: IntArray
+) -> FloatArray:
+    """(q,) greatest share of each workload by the limits in which it counts alone."""
+    caps = np.full(len(workloads), np.inf)
+    position = np.full(problem.n, -1, dtype=np.int64)
+    position[workloads] = np.arange(len(workloads))
+    for item, share in zip(problem.limited, problem.limit_share, strict=True):
+        alone = _alone_in(item, classes, classes.allowed, position)
+        if alone is not None:
+            demand = units.demand[alone]
+            cap = float((share[demand > 0] / demand[demand > 0]).min())
+            # A cap of 0 is left to the rounds, in which a share of 0 has its reason.
+            if cap > 0:
+                caps[position[alone]] = min(caps[position[alone]], cap)
+    return caps
+
+
+def _alone_in(
+    item: LimitedWorkloads, classes: ServerClasses, allowed: BoolArray, position: IntArray
+) -> int | None:
+    """Return the workload that alone counts in a limit wherever it may run, or None.
+
+    Args:
+        position: (n,) of each workload among those that can run, -1 for the others.
+    """
+    runs = item.workloads[position[item.workloads] >= 0]
+    if len(runs) != 1:
+        return None
+    workload = int(runs[0])
+    everywhere = bool((item.rows[classes.first_row] | ~allowed[workload]).all())
+    return workload if everywhere else None
+
+
+def limit_rows(
+    problem: Problem,
+    classes: ServerClasses,
+    allowed: BoolArray,
+    workloads: IntArray,
+    merged: IntArray,
+) -> tuple[LimitRow, ...]:
+    """Return the limits of the normalised problem.
+
+    Args:
+        workloads: (q,) runnable workloads of the problem.
+        merged: (q,) index of the leximin workload that each of them is part of.
+    """
+    merged_of = np.full(problem.n, -1, dtype=np.int64)
+    merged_of[workloads] = merged
+    rows = []
+    for item, share in zip(problem.limited, problem.limit_share, strict=True):
+        counted = merged_of[item.workloads]
+        matching = item.rows[classes.first_row]
+        is_cap = (
+            bool((share > 0).all()) and _alone_in(item, classes, allowed, merged_of) is not None
+        )
+        rows.append(LimitRow(np.unique(counted[counted >= 0]), matching, share, is_cap))
+    return tuple(rows)
+
+
+def number_of_sets(count: int, sets: Sequence[IntArray]) -> IntArray:
+    """Number the combinations of sets, and return (count,) the number of each element's combination.
+
+    The number is 0 for elements in no set.
+    """
+    number = np.zeros(count, dtype=np.int64)
+    known: dict[tuple[int, int], int] = {}
+    for position, members in enumerate(sets):
+        for element in members.tolist():
+            key = int(number[element]), position
+            number[element] = known.setdefault(key, len(known) + 1)
+    return number
