@@ -1,12 +1,13 @@
-"""Servers, members, keys and grants in the admin. Pools: `allocation.admin`, which knows policies."""
+"""Servers and members in the admin.
 
-from datetime import timedelta
+Pools are in `allocation.admin`, which knows policies.
+"""
+
 from typing import Any, ClassVar
 
 from django import forms
-from django.contrib import admin, messages
-from django.contrib.admin.widgets import AdminSplitDateTime
-from django.db.models import OuterRef, Q, QuerySet, Subquery
+from django.contrib import admin
+from django.db.models import Q, QuerySet
 from django.http import HttpRequest, HttpResponse
 
 from allocator_service.core.admin import (
@@ -18,22 +19,18 @@ from allocator_service.core.admin import (
     quantities_vector,
 )
 from allocator_service.core.clock import utc_now
-from allocator_service.core.errors import Unacceptable
 from allocator_service.core.labels import LABEL_LENGTH, LabelsField
-from allocator_service.core.models import PoolLimit
+from allocator_service.pools import access_admin  # noqa: F401 - registers its models
 from allocator_service.pools.group_admin import group_form_field, tier_form_field
 from allocator_service.pools.limit_forms import LimitsField, limits_changed, limits_text
 from allocator_service.pools.limits import limits_stored
 from allocator_service.pools.member_services import member_put
 from allocator_service.pools.models import (
-    Group,
     Membership,
     MembershipTerms,
-    Pool,
     Server,
     ServerState,
 )
-from allocator_service.pools.operators import pool_limit_lift, pool_limit_set
 from allocator_service.pools.selectors import resources_of
 from allocator_service.pools.server_services import (
     MAX_SERVERS_PER_REQUEST,
@@ -45,17 +42,7 @@ from allocator_service.pools.server_services import (
     server_update,
     servers_contribute,
 )
-from allocator_service.tenants.models import ApiKey, GroupGrant
-from allocator_service.tenants.people import group_grant_create, group_grant_withdraw
-from allocator_service.tenants.services import (
-    IssuedKey,
-    api_key_create,
-    api_key_revoke,
-    api_key_rotate,
-)
 from policies.fields import TextField
-
-DEFAULT_LIFETIME = timedelta(days=365)
 
 
 class ServerForm(ServiceForm):
@@ -264,224 +251,3 @@ class MembershipAdmin(ServiceAdmin):
 
     def _present(self, membership: Membership) -> MembershipTerms | None:
         return next((terms for terms in membership.terms.all() if terms.end is None), None)
-
-
-class GroupChoiceField(forms.ModelChoiceField):
-    """Groups of all pools, each with its pool's slug."""
-
-    def label_from_instance(self, obj: Group) -> str:
-        return f"{obj.pool.slug}: {obj.slug}"
-
-
-def pool_group_field(help_text: str) -> GroupChoiceField:
-    """Return a choice among the present groups of all open pools."""
-    return GroupChoiceField(
-        Group.objects.filter(retired_at=None, pool__retired_at=None)
-        .select_related("pool")
-        .order_by("pool__slug", "slug"),
-        required=False,
-        help_text=help_text,
-    )
-
-
-class ApiKeyForm(ServiceForm):
-    issued: IssuedKey
-    expires_at = forms.SplitDateTimeField(
-        widget=AdminSplitDateTime,
-        initial=lambda: utc_now() + DEFAULT_LIFETIME,
-    )
-    pool = forms.ModelChoiceField(
-        Pool.objects.filter(retired_at=None).order_by("slug"),
-        to_field_name="slug",
-        required=False,
-        help_text="The one pool that the key sees: of an agent's or a group's key always, of an"
-        " operator's or a billing system's if you choose one.",
-    )
-    group = pool_group_field("The group of the pool that a key of scope group sees.")
-
-    class Meta:
-        model = ApiKey
-        fields = ["name", "scope", "tenant", "pool", "group", "access", "expires_at"]
-        help_texts: ClassVar = {
-            "access": "Of scope group: whether the key changes weights and tiers below the group."
-        }
-
-    def clean_group(self) -> int | None:
-        group: Group | None = self.cleaned_data["group"]
-        if group is None:
-            return None
-        if self.cleaned_data.get("pool") != group.pool.slug:
-            raise forms.ValidationError(f"The group belongs to the pool {group.pool.slug}.")
-        return group.pk
-
-    def clean_pool(self) -> str:
-        pool: Pool | None = self.cleaned_data["pool"]
-        return pool.slug if pool else ""
-
-    def perform(self, cleaned: dict[str, Any]) -> ApiKey:
-        self.issued = api_key_create(**cleaned, now=utc_now())
-        return self.issued.key
-
-
-class GroupGrantForm(ServiceForm):
-    pool_group = pool_group_field("The group of a pool whose pages they may open.")
-
-    class Meta:
-        model = GroupGrant
-        fields = ["group", "tenant", "pool_group", "access"]
-        help_texts: ClassVar = {
-            "group": "As the provider writes it in the claim, such as /research/biology.",
-            "tenant": "The tenant whose pages they may open. Choose this or a group of a pool.",
-            "access": "Of a group of a pool: whether they change weights and tiers below it.",
-        }
-
-    def perform(self, cleaned: dict[str, Any]) -> GroupGrant:
-        found: Group | None = cleaned["pool_group"]
-        return group_grant_create(
-            group=cleaned["group"],
-            tenant=cleaned["tenant"],
-            pool=found.pool.slug if found else "",
-            pool_group=found.pk if found else None,
-            access=cleaned["access"],
-            now=utc_now(),
-        )
-
-
-@admin.register(GroupGrant)
-class GroupGrantAdmin(ServiceAdmin):
-    """Pages that groups of the provider open. Granted and withdrawn, not edited."""
-
-    pool_path = None
-
-    form = GroupGrantForm
-    list_display = [
-        "group", "tenant", "pool", "of_group", "access", "granted_at", "withdrawn_at",
-    ]  # fmt: skip
-    list_select_related = ["tenant"]
-    search_fields = ["group", "tenant__slug", "pool"]
-    autocomplete_fields = ["tenant"]
-    actions = ["withdraw"]
-
-    def get_queryset(self, request: HttpRequest) -> QuerySet[GroupGrant]:
-        of_grant = Group.objects.filter(pk=OuterRef("pool_group")).values("slug")
-        rows: QuerySet[GroupGrant] = super().get_queryset(request)
-        return rows.annotate(group_slug=Subquery(of_grant))
-
-    @admin.display(description="group of the pool")
-    def of_group(self, grant: GroupGrant) -> str:
-        return getattr(grant, "group_slug", None) or ""
-
-    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
-        return ["granted_at", "withdrawn_at"] if obj else []
-
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return obj is None and super().has_change_permission(request, obj)
-
-    @admin.action(description="Withdraw from the selected groups", permissions=["change"])
-    def withdraw(self, request: HttpRequest, queryset: QuerySet[GroupGrant]) -> None:
-        now = utc_now()
-        self.apply_to_each(
-            request, queryset, lambda grant: group_grant_withdraw(grant=grant, now=now), "withdrawn"
-        )
-
-
-class PoolLimitForm(ServiceForm):
-    pools = forms.ModelMultipleChoiceField(
-        Pool.objects.order_by("slug"),
-        to_field_name="slug",
-        required=False,
-        help_text="The only pools that this user sees; without any, the user sees nothing.",
-    )
-
-    class Meta:
-        model = PoolLimit
-        fields = ["user", "pools"]
-
-    def perform(self, cleaned: dict[str, Any]) -> PoolLimit:
-        user = cleaned["user"] if self.adding else self.instance.user
-        return pool_limit_set(user=user, pools=cleaned["pools"], now=utc_now())
-
-
-@admin.register(PoolLimit)
-class PoolLimitAdmin(ServiceAdmin):
-    """Who sees some pools only: a superuser's decision, or that of the provider's groups."""
-
-    pool_path = None
-    form = PoolLimitForm
-    list_display = ["user", "pools"]
-    list_select_related = ["user"]
-    search_fields = ["user__username", "pools"]
-    actions = ["lift"]
-
-    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
-        return ["user"] if obj else []
-
-    @admin.action(description="Lift: they see every pool again", permissions=["change"])
-    def lift(self, request: HttpRequest, queryset: QuerySet[PoolLimit]) -> None:
-        now = utc_now()
-        self.apply_to_each(
-            request, queryset, lambda limit: pool_limit_lift(limit=limit, now=now), "lifted"
-        )
-
-
-@admin.register(ApiKey)
-class ApiKeyAdmin(ServiceAdmin):
-    """Keys are not edited: they are issued, rotated and revoked."""
-
-    pool_path = None
-    form = ApiKeyForm
-    search_fields = ["name", "prefix", "tenant__slug", "pool"]
-    list_display = [
-        "prefix", "name", "scope", "tenant", "pool", "of_group", "access", "last_used_at",
-        "expires_at", "revoked_at",
-    ]  # fmt: skip
-    list_filter = ["scope"]
-    list_select_related = ["tenant"]
-    autocomplete_fields = ["tenant"]
-    actions = ["rotate", "revoke"]
-
-    def get_queryset(self, request: HttpRequest) -> QuerySet[ApiKey]:
-        of_key = Group.objects.filter(pk=OuterRef("group")).values("slug")
-        rows: QuerySet[ApiKey] = super().get_queryset(request)
-        return rows.annotate(group_slug=Subquery(of_key))
-
-    @admin.display(description="group")
-    def of_group(self, key: ApiKey) -> str:
-        return getattr(key, "group_slug", None) or ""
-
-    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
-        return ["prefix", "created_at", "last_used_at", "revoked_at"] if obj else []
-
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return obj is None and super().has_change_permission(request, obj)
-
-    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
-        self._show_once(request, form.issued)
-
-    @admin.action(
-        description="Rotate: issue a second live key of the same name", permissions=["add"]
-    )
-    def rotate(self, request: HttpRequest, queryset: QuerySet[ApiKey]) -> None:
-        now = utc_now()
-
-        def rotate_one(key: ApiKey) -> None:
-            if key.revoked_at is not None or key.expires_at <= now:
-                raise Unacceptable("The key is no longer live.", code="api_key.unknown")
-            issued = api_key_rotate(name=key.name, expires_at=now + DEFAULT_LIFETIME, now=now)
-            self._show_once(request, issued)
-
-        self.apply_to_each(request, queryset, rotate_one, "rotated")
-
-    @admin.action(description="Revoke the selected keys", permissions=["change"])
-    def revoke(self, request: HttpRequest, queryset: QuerySet[ApiKey]) -> None:
-        now = utc_now()
-        self.apply_to_each(
-            request, queryset, lambda key: api_key_revoke(identifier=key.prefix, now=now), "revoked"
-        )
-
-    def _show_once(self, request: HttpRequest, issued: IssuedKey) -> None:
-        self.message_user(
-            request,
-            f"The key “{issued.key.name}”, shown this once: {issued.text}",
-            messages.WARNING,
-        )

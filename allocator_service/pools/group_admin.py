@@ -133,7 +133,7 @@ class GroupAdmin(ServiceAdmin):
             .prefetch_related(Prefetch("terms", queryset=present, to_attr="present_terms"))
         )
 
-    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:  # noqa: ARG002
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
         return ["pool", "slug", "created_at", "retired_at"] if obj else []
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
