@@ -260,11 +260,24 @@ class Python:
             name = _defined(node)
             if name:
                 self._names.setdefault(name, getattr(node, "lineno", 1))
-            waiting.extend(ast.iter_child_nodes(node))
+            waiting += [
+                child
+                for child in ast.iter_child_nodes(node)
+                if type(child) not in _LEAVES and not _is_read(child)
+            ]
         self._docstrings.sort()
 
     def _line(self, position: int) -> int:
         return self._text.count("\n", 0, position) + 1
+
+
+# Nodes without names and children: most of a tree.
+_LEAVES = {ast.Load, ast.Store, ast.Del, ast.Constant}
+
+
+def _is_read(node: ast.AST) -> bool:
+    """Return True for a name that is read, which has no children."""
+    return type(node) is ast.Name and type(node.ctx) is ast.Load
 
 
 def _defined(node: ast.AST) -> str | None:

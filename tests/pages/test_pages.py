@@ -101,11 +101,11 @@ def test_what_runs_is_what_an_agent_said_last(decided, ada):
 def test_jobs_that_the_scheduler_keeps_waiting_are_shown_with_its_reason(decided, ada):
     factories.blocked(decided.run, "ada")
     shown = words(ada.text(LAB))
-    assert "although more was decided for you than you use" in shown
+    assert "although you use less than is allocated to you" in shown
     assert "The scheduler's reason: AssocGrp<b>Limit." in shown
     factories.enforcement_report(decided.run)
     enforcement_watch(pool=decided.run.pool, now=utc_now())
-    assert "although more was decided" not in words(ada.text(LAB))
+    assert "although you use less" not in words(ada.text(LAB))
 
 
 def test_the_last_seven_days_are_those_of_the_report(decided, ada):
@@ -121,7 +121,7 @@ def test_the_last_seven_days_are_those_of_the_report(decided, ada):
     assert text.count("<figure") - 1 == text.count("as a table</summary>") == 2
     assert "<title>used, " in text  # appears when the line is pointed at
     with time_machine.travel(later + timedelta(hours=1), tick=False):
-        assert "Metering is late: what decisions gave since" in words(ada.text(LAB))
+        assert "Metering is late: allocations since" in words(ada.text(LAB))
 
 
 def test_every_reason_has_a_sentence_and_those_of_the_guide():

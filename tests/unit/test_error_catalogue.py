@@ -8,7 +8,7 @@ from pathlib import Path
 import policies.model.reasons
 from allocator_service.workloads import satisfiability
 from policies import REASONS, UNSERVED
-from policies.model.reasons import limited_by_resource
+from policies.model.reasons import LIMIT, limited_by_resource
 from tests.documented import openapi
 
 PROJECT = Path(__file__).parents[2]
@@ -21,7 +21,7 @@ SOURCES = [
 ]
 DOTTED = re.compile(r"[a-z_]+(?:\.[a-z_]+)+")
 CODE_NAMES = {"code", "missing_code", "type_code", "unknown", "zero", "violation_error_code"}
-ASSIGNED = {"code", "missing_code", "UNKNOWN"}
+ASSIGNED = {"code", "missing_code", "not_found", "UNKNOWN"}
 # Composed at run time: f"{what}.{code}" in policies/model/validation.py, policies/fields
 # and api/contract/parameters.py.
 COMPOSED = {
@@ -53,7 +53,7 @@ def codes_in(tree: ast.AST) -> Iterator[str]:
 
 def is_error(function: ast.expr) -> bool:
     name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
-    words = ("error", "refus", "mistake", "namefield", "read_fields")
+    words = ("error", "refus", "missing", "mistake", "namefield", "read_fields")
     return any(word in name.lower() for word in words)
 
 
@@ -91,14 +91,18 @@ def test_every_reason_is_in_the_catalogue_and_no_other():
         for name, value in vars(module).items()
         if name.isupper() and isinstance(value, str)
     }
+    named.remove(LIMIT)
     assert named == set(REASONS)
-    assert first_cells(reasons) == named | {limited_by_resource("<name>")}
+    limits = {f"{LIMIT}:{whose}" for whose in ("workload", "tenant", "group:<name>")}
+    assert first_cells(reasons) == named | limits | {limited_by_resource("<name>")}
 
 
 def test_the_openapi_document_has_every_reason_and_no_other():
     schemas = openapi()["components"]["schemas"]
     limited_by = schemas["AllocationDocument"]["properties"]["limited_by"]
-    enum, resource = limited_by["oneOf"]
+    enum, resource, limit = limited_by["oneOf"]
+    for whose in ("workload", "tenant", "group:ml"):
+        assert re.fullmatch(limit["pattern"], f"{LIMIT}:{whose}")
     assert set(enum["enum"]) == set(REASONS)
     assert re.match(resource["pattern"], limited_by_resource("cpu"))
     condition = schemas["WorkloadDocument"]["properties"]["conditions"]["items"]

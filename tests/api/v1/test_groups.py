@@ -38,7 +38,7 @@ def test_an_operator_creates_a_group(operator):
     document = made.json()
     assert {**document, "terms_since": "", "created_at": ""} == {
         "pool": "lab", "slug": "ml", "name": "Learning", "parent": None, "weight": 2.5, "tier": -1,
-        "terms_since": "", "version": 1, "created_at": "",
+        "limit": [], "terms_since": "", "version": 1, "created_at": "",
     }  # fmt: skip
     shown = operator.get(f"{GROUPS}ml/")
     assert (shown.json(), shown["ETag"]) == (document, '"v1"')
@@ -102,7 +102,7 @@ def test_groups_are_listed_in_pages_and_by_parent(tree, operator):
         path = page.json()["next"]
     assert walked == ["bio", "ml", "science"]
     rows = operator.get(f"{GROUPS}?format=csv").content.decode().splitlines()
-    assert rows[0] == "pool,slug,name,parent,weight,tier,terms_since,version,created_at"
+    assert rows[0] == "pool,slug,name,parent,weight,tier,limit,terms_since,version,created_at"
     assert rows[1].startswith("lab,bio,Bio,science,1,0,")
     assert [row["tenant"] for row in operator.get(f"{MEMBERS}?group=ml").json()["results"]] == [
         "ada"

@@ -34,6 +34,7 @@ def test_a_workload_is_submitted_and_its_tenant_admitted(lab, operator):
         "tasks": 5,
         "priority": 0,
         "server_selector": {},
+        "limit": [],
         "state": "active",
         "conditions": [],
         "version": 1,
