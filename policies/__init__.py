@@ -65,7 +65,7 @@ if TYPE_CHECKING:
         options_schema,
     )
     from policies.model.problem import Problem
-    from policies.model.problem_fields import Limit
+    from policies.model.problem_fields import Guarantee, Limit
     from policies.model.quantities import WholeServers
     from policies.model.reasons import REASONS, UNSERVED, unserved_reasons
     from policies.model.request import Request, Solver
@@ -101,6 +101,7 @@ __all__ = [
     "History",
     "Intervals",
     "LeximinProblem",
+    "Guarantee",
     "Limit",
     "ParsedProblem",
     "Policy",
@@ -231,7 +232,7 @@ _HOMES = {
         "options_schema",
     ),
     "policies.model.problem": ("Problem",),
-    "policies.model.problem_fields": ("Limit",),
+    "policies.model.problem_fields": ("Guarantee", "Limit"),
     "policies.model.quantities": ("WholeServers",),
     "policies.model.reasons": ("REASONS", "UNSERVED", "unserved_reasons"),
     "policies.model.request": ("Request", "Solver"),

@@ -22,6 +22,7 @@ from policies.errors import (
 from policies.filling import mrfs, pool, servers, static
 from policies.finishing.feasibility_rounding import rounded_to_feasible
 from policies.finishing.placement_stickiness import keeps_places, stay_in_place
+from policies.floors.solving import solve_with_floors
 from policies.leximin import drf, drfh
 from policies.long_term import hand_out
 from policies.long_term.measures import H_MRF, LT_AF, LT_DRF
@@ -183,17 +184,48 @@ def solve(
     before = history
     if choice.policy.long_term and history is None:
         before = History.zeros(problem)
-    request = Request(problem, choice, before, deadline)
+    return _solved(Request(problem, choice, before, deadline), running)
+
+
+def _solved(request: Request, running: CurrentPlacements | None = None) -> Allocation:
+    """Return the checked answer to a request whose policy takes its problem."""
+    problem, choice = request.problem, request.choice
+    if problem.has_floors:
+        allocation = solve_with_floors(
+            problem,
+            choice,
+            lambda step, by, kept: _solved(Request(step, by, None, request.deadline, kept)),
+        )
+        return _checked(_in_place(allocation, running, request.deadline), request.history)
     with _linear_algebra_in_one_thread():
-        allocation = rounded_to_feasible(_SOLVERS[policy][choice.mode](request))
-    if running is not None and keeps_places(allocation):
-        allocation = stay_in_place(problem, allocation, running, deadline)
-    failed = [item for item in check_feasible(problem, allocation, history) if not item.holds]
+        allocation = rounded_to_feasible(_SOLVERS[choice.policy.name][choice.mode](request))
+    allocation = _in_place(allocation, running, request.deadline)
+    return with_proofs(problem, _checked(allocation, request.history))
+
+
+def _in_place(
+    allocation: Allocation, running: CurrentPlacements | None, deadline: float | None
+) -> Allocation:
+    """Return the answer with tasks on the servers on which they run, where that is possible."""
+    if running is None or not keeps_places(allocation):
+        return allocation
+    return stay_in_place(allocation.problem, allocation, running, deadline)
+
+
+def _checked(allocation: Allocation, history: History | None) -> Allocation:
+    """Return a feasible answer as it is.
+
+    Raises:
+        SolveFailedError: it is not feasible.
+    """
+    found = check_feasible(allocation.problem, allocation, history)
+    failed = [item for item in found if not item.holds]
     if failed:
         raise SolveFailedError(
-            "solve.failed", f"policy {policy!r}: {failed[0].name}: {failed[0].detail}"
+            "solve.failed",
+            f"policy {allocation.policy.name!r}: {failed[0].name}: {failed[0].detail}",
         )
-    return with_proofs(problem, allocation)
+    return allocation
 
 
 def _check_groups(choice: Choice) -> None:

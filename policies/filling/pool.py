@@ -36,13 +36,14 @@ def solve_indivisible(request: Request) -> Allocation:
     pool = pool_of_tasks(problem, request.choice)
     queues = queues_of(problem, pool.reasons, pool.share_per_task)
     demand = np.ascontiguousarray(pool.demand[queues.workloads])
+    room = pool.room - queues.count @ demand
     if problem.has_groups:
-        level = fill_pool_in_groups(problem, queues, demand, pool.room.copy(), request.deadline)
+        level = fill_pool_in_groups(problem, queues, demand, room, request.deadline)
     elif pool.weighted is None:
-        level = fill_pool(queues, demand, pool.room.copy(), request.deadline)
+        level = fill_pool(queues, demand, room, request.deadline)
     else:
         weighted = np.ascontiguousarray(pool.weighted[queues.workloads])
-        level = fill_pool_summed(queues, weighted, demand, pool.room.copy(), request.deadline)
+        level = fill_pool_summed(queues, weighted, demand, room, request.deadline)
     tasks = queues.tasks(problem)
     nothing = np.zeros(0, dtype=np.int64)
     limited_by = pool.limited_by(problem, tasks)

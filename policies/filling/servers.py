@@ -37,7 +37,7 @@ from policies.model.problem import Problem
 from policies.model.quantities import WholeServers
 from policies.model.queues import Queues, queues_of
 from policies.model.request import Request
-from policies.model.server_classes import each_row_alone, server_ranges
+from policies.model.server_classes import ServerClasses, each_row_alone, server_ranges
 from policies.proofs.saturation import filling_reasons, stops_of
 
 RULES = {"first-fit": FIRST_FIT, "affinity": AFFINITY, "two-choices": TWO_CHOICES}
@@ -84,6 +84,7 @@ def solve_indivisible(request: Request) -> Allocation:
         request.option("placement"),
         int(request.option("seed")),
         deadline,
+        _launched_before(request, queues, rows),
     )
     servers, workload, server_class, tasks = ranges_of_launches(
         row_of, queues.workloads[job], server
@@ -125,16 +126,22 @@ def _place(
     placement: str,
     seed: int,
     deadline: float | None,
+    before: tuple[IntArray, IntArray],
 ) -> tuple[FloatArray, IntArray, IntArray]:
-    """Fill both stages: (t,) levels, and the (job, server) of every task launched."""
+    """Fill both stages: (t,) levels, and the (job, server) of every task launched.
+
+    Args:
+        before: (job, server) of the tasks that are kept.
+    """
     m = len(share_of_unit)
     rule = placement_rule(placement, m)
     tasks = tasks_of(demand, share_of_unit, allowed)
     state = servers_of(capacity, share_of_unit, servers, rule)
     draws = np.array([seed], dtype=np.uint64)
     level = np.full(len(queues.weight), np.nan)
-    jobs, places = [np.zeros(0, dtype=np.int32)], [np.zeros(0, dtype=np.int32)]
-    done = 0
+    jobs, places = [before[0].astype(np.int32)], [before[1].astype(np.int32)]
+    _take(before, tasks, limits, state)
+    done = len(before[0])
     gain = np.ascontiguousarray(problem.demand_share[queues.workloads])
     for stage in (0, 1):
         waiting = Waiting(
@@ -158,6 +165,43 @@ def _place(
             jobs.append(job[:launched])
             places.append(server[:launched])
     return level, np.concatenate(jobs), np.concatenate(places)
+
+
+def _launched_before(
+    request: Request, queues: Queues, rows: ServerClasses
+) -> tuple[IntArray, IntArray]:
+    """Return the job and the server of each task of the parts that are kept."""
+    kept = request.kept
+    if kept is None:
+        none = np.zeros(0, dtype=np.int64)
+        return none, none
+    job_of = np.full(request.problem.n, -1, dtype=np.int64)
+    job_of[queues.workloads] = np.arange(len(queues.workloads))
+    first = np.zeros(request.problem.k, dtype=np.int64)
+    first[rows.first_row] = np.cumsum(rows.servers) - rows.servers
+    which = np.repeat(np.arange(len(kept.row)), kept.servers)
+    within = np.arange(len(which)) - np.repeat(
+        np.cumsum(kept.servers) - kept.servers, kept.servers
+    )
+    server = (first[kept.row] + kept.offset)[which] + within
+    each = kept.tasks[which].astype(np.int64)
+    return np.repeat(job_of[kept.workload[which]], each), np.repeat(server, each)
+
+
+def _take(
+    before: tuple[IntArray, IntArray], tasks: Tasks, limits: LimitsLeft, state: Servers
+) -> None:
+    """Take what kept tasks use from servers and limits."""
+    job, server = before
+    np.subtract.at(state.left, server, tasks.demand[job])
+    row = state.row_of[server]
+    np.maximum.at(state.opened, row, server + 1)
+    if not len(limits.row):
+        return
+    for task, its_row in zip(job.tolist(), row.tolist(), strict=True):
+        for at in range(limits.first[task], limits.first[task + 1]):
+            if limits.where[limits.row[at], its_row]:
+                limits.left[limits.row[at]] -= limits.need[at]
 
 
 def placement_rule(placement: str, resources: int) -> int:

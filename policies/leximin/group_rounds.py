@@ -38,7 +38,7 @@ class GroupRounds(Rounds):
         """Solve all rounds."""
         assert self.problem.groups is not None  # noqa: S101 - for mypy
         self.groups = self.problem.groups
-        self.now = np.zeros(self.problem.t)
+        self.now = self.problem.kept.copy()
         return super().run()
 
     def _refined(self, x: FloatArray) -> tuple[FloatArray, FloatArray, tuple[Round, ...]]:

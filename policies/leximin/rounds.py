@@ -20,6 +20,7 @@ from policies.leximin.highs import SimplexLevels
 from policies.leximin.interior_point.method import NoConvergenceError, maximise_level
 from policies.leximin.level_program import LevelSolution, level_program
 from policies.leximin.priority_order import preferred_workloads
+from policies.leximin.realisation import place_shares
 from policies.leximin.refinement import refined
 from policies.model.certificate import Certificate, Round
 from policies.model.tolerance import OPEN_GAP, OVERFILL, SOLVER_TOLERANCE
@@ -90,7 +91,7 @@ class Rounds:
     def __init__(self, problem: LeximinProblem, deadline: float | None, *, interior: bool) -> None:
         self.problem = problem
         self.deadline = deadline
-        self.share = np.zeros(problem.t)
+        self.share = problem.kept.copy()
         self.frozen_in = np.full(problem.t, -1)
         self.rounds: list[Round] = []
         self.x = np.zeros((problem.n, problem.K))
@@ -105,6 +106,7 @@ class Rounds:
             self.engines = self.engines[::-1]
 
     def run(self) -> Leximin:
+        self._place_kept()
         for stage in (0, 1):
             rising = self.problem.stage == stage
             while rising.any():
@@ -124,10 +126,22 @@ class Rounds:
             tuple(self.paths),
         )
 
+    def _place_kept(self) -> None:
+        """Place the guaranteed parts, in case that no round places anything."""
+        problem = self.problem
+        if not problem.kept.any():
+            return
+        if problem.progressive_filling:
+            self.x = problem.kept[:, None].copy()
+            return
+        self.x = exact_shares(
+            problem, place_shares(problem, problem.kept, self.deadline), problem.kept
+        )
+
     def _refined(self, x: FloatArray) -> tuple[FloatArray, FloatArray, tuple[Round, ...]]:
         """Return shares on classes, shares and rounds without solver tolerances, where that is cheap."""
         share, rounds = self.share, tuple(self.rounds)
-        small = (x > 0).sum() <= 2 * SMALL
+        small = bool(rounds) and (x > 0).sum() <= 2 * SMALL
         if small:
             x, share, rounds = refined(self.problem, x, share, rounds, self.frozen_in)
         if small or not all(item.proven for item in rounds):

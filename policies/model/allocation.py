@@ -37,6 +37,42 @@ class SharePath(Protocol):
         """Return the greatest position whose shares cost at most the budget."""
 
 
+@dataclass(frozen=True, eq=False)
+class Floors:
+    """How guarantees were met, step by step (``policies.floors``).
+
+    Attributes
+    ----------
+    pools : tuple of Allocation
+        The answer of each guarantee's pool, then of each tenant's own servers.
+    raised : Allocation
+        How far the guaranteed parts of workloads could rise.
+    rest : Allocation
+        The rest of the workloads, beside these parts.
+    floor : (n,) float array
+        Guaranteed tasks of each workload.
+    met : (n,) float array
+        How many of them run.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from policies import Guarantee, Problem, solve
+    >>> problem = Problem.create(resources=["gpu"], capacity=[[8]], tenants=["A", "B"],
+    ...     demand=[[1], [1]],
+    ...     guarantees=[Guarantee("tenant", i, np.array([8.0])) for i in (0, 1)])
+    >>> floors = solve(problem, "drfh").floors
+    >>> floors.floor.tolist(), floors.met.round(6).tolist()
+    ([8.0, 8.0], [4.0, 4.0])
+    """
+
+    pools: tuple[Allocation, ...]
+    raised: Allocation
+    rest: Allocation
+    floor: FloatArray
+    met: FloatArray
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Allocation:
     """Tasks per workload and where they run.
@@ -77,6 +113,8 @@ class Allocation:
         State of a long-term policy after this step; None for memoryless policies.
     schedule : Schedule or None
         Slots of a time-sharing policy, of which ``tasks`` are the averages over the period.
+    floors : Floors or None
+        How guarantees were met, with the answers that prove it; None without guarantees.
     statistics : dict
         How it was solved (iterations, rounds, solver); not part of the answer.
     paths : tuple of SharePath
@@ -112,6 +150,7 @@ class Allocation:
     moved: int | None = None
     history: History | None = None
     schedule: Schedule | None = None
+    floors: Floors | None = None
     statistics: Mapping[str, Any] = field(default_factory=dict)
     paths: tuple[SharePath, ...] = ()
 

@@ -1,21 +1,22 @@
-"""Limits of groups, tenants and workloads, with the workloads and servers that they count.
+"""Limits and guarantees, with the workloads and servers that they count.
 
-Source: docs/policies/limits.md.
+Sources: docs/policies/limits.md, docs/policies/guarantees.md.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Generic, Literal, TypeVar
 
 import numpy as np
 
 from policies.arrays import BoolArray, FloatArray, IntArray
-from policies.model.problem_fields import Limit, ProblemFields
+from policies.model.problem_fields import Guarantee, Limit, ProblemFields
 
-Scope = Literal["group", "tenant", "workload"]
-SCOPES: tuple[Scope, ...] = ("group", "tenant", "workload")
+Amount = TypeVar("Amount", Limit, Guarantee)
+Scope = Literal["group", "tenant", "workload", "lend"]
+SCOPES: tuple[Scope, ...] = ("group", "tenant", "workload", "lend")
 _RANK = {scope: rank for rank, scope in enumerate(SCOPES)}
 # An amount below this part of the pool counts as 0: a demand of that size is out of range as well.
 SMALLEST_LIMIT_SHARE = 1e-9
@@ -24,45 +25,54 @@ MOST_LIMITS = 1_000
 
 
 @dataclass(frozen=True, eq=False)
-class LimitedWorkloads:
-    """A limit of a problem, with the workloads and servers that it counts.
+class CountedWorkloads(Generic[Amount]):
+    """A limit or guarantee of a problem, with the workloads and servers that it counts.
 
     Attributes:
-        limit: the limit of the problem.
+        limit: the limit or guarantee.
         workloads: (w,) workloads below its node that demand a resource that it names, ascending.
         rows: (k,) rows of servers that its selector matches.
         limited: (m,) resources that it names.
     """
 
-    limit: Limit
+    limit: Amount
     workloads: IntArray
     rows: BoolArray
     limited: BoolArray
 
 
-def in_order(limits: Iterable[Limit]) -> tuple[Limit, ...]:
+def in_order(amounts: Iterable[Amount]) -> tuple[Amount, ...]:
     """Return limits in the order of documents: groups, tenants, workloads, each by index."""
-    return tuple(sorted(limits, key=lambda limit: (_RANK.get(limit.scope, 0), limit.node)))
+    return tuple(sorted(amounts, key=lambda each: (_RANK.get(each.scope, 0), each.node)))
 
 
-def limited_workloads(problem: ProblemFields) -> tuple[LimitedWorkloads, ...]:
-    """Return each limit of a problem with its workloads and servers, in the problem's order."""
-    if not problem.limits:
+def counted_workloads(
+    problem: ProblemFields, amounts: tuple[Amount, ...]
+) -> tuple[CountedWorkloads[Amount], ...]:
+    """Return limits or guarantees with their workloads and servers, in the same order."""
+    if not amounts:
         return ()
-    of_tenant = _positions_by_owner(problem.workload_tenant, problem.t)
+    of_tenant = _positions_by_owner(problem.owner, problem.t)
     of_group = _workloads_below_groups(problem, of_tenant)
-    matching: dict[tuple[tuple[str, tuple[str, ...]], ...], BoolArray] = {}
+    matching: dict[tuple[int, tuple[tuple[str, tuple[str, ...]], ...]], BoolArray] = {}
     found = []
-    for limit in problem.limits:
-        key = tuple(sorted(limit.where.items()))
+    for each in amounts:
+        lender = each.node if each.scope == "lend" else -1
+        key = lender, tuple(sorted(each.where.items()))
         if key not in matching:
-            matching[key] = _matching_rows(problem, limit)
-        limited = np.isfinite(limit.amount)
-        below = np.array([limit.node], dtype=np.int64)
-        if limit.scope != "workload":
-            below = (of_group if limit.scope == "group" else of_tenant)[limit.node]
+            matching[key] = _matching_rows(problem, each)
+            if lender >= 0:
+                matching[key] &= problem.contributed_by == lender
+        limited = np.isfinite(each.amount)
+        if each.scope == "workload":
+            is_part = problem.part_of == each.node
+            below = np.r_[each.node, np.flatnonzero(is_part)].astype(np.int64)
+        elif each.scope == "lend":
+            below = np.flatnonzero(problem.owner != each.node).astype(np.int64)
+        else:
+            below = (of_group if each.scope == "group" else of_tenant)[each.node]
         demands = (problem.demand[below][:, limited] > 0).any(axis=1)
-        found.append(LimitedWorkloads(limit, below[demands], matching[key], limited))
+        found.append(CountedWorkloads(each, below[demands], matching[key], limited))
     return tuple(found)
 
 
@@ -85,9 +95,9 @@ def _workloads_below_groups(problem: ProblemFields, of_tenant: list[IntArray]) -
     return [np.sort(np.concatenate([nothing, *mine])) for mine in parts]
 
 
-def _matching_rows(problem: ProblemFields, limit: Limit) -> BoolArray:
+def _matching_rows(problem: ProblemFields, amount: Limit | Guarantee) -> BoolArray:
     rows = (
-        all(labels.get(label) in values for label, values in limit.where.items())
+        all(labels.get(label) in values for label, values in amount.where.items())
         for labels in problem.server_labels
     )
     return np.fromiter(rows, dtype=np.bool_, count=problem.k)

@@ -18,8 +18,8 @@ from policies.arrays import BoolArray, FloatArray, IntArray, read_only
 from policies.errors import ProblemError
 from policies.model.columns import column_of, names_of, selector_of, table_of
 from policies.model.group_tree import GroupTree, depths, group_sums
-from policies.model.limits import LimitedWorkloads, in_order, limit_shares, limited_workloads
-from policies.model.problem_fields import Limit, ProblemFields, WeightsMode
+from policies.model.limits import CountedWorkloads, counted_workloads, in_order, limit_shares
+from policies.model.problem_fields import Guarantee, Limit, ProblemFields, WeightsMode
 from policies.model.validation import check_problem
 
 # A demand outside this range of the pool's total is left out rather than trusted to
@@ -75,12 +75,16 @@ class Problem(ProblemFields):
         priority: npt.ArrayLike | None = None,
         selectors: Sequence[Mapping[str, str | Iterable[str]]] | None = None,
         limits: Sequence[Limit] = (),
+        guarantees: Sequence[Guarantee] = (),
+        own_servers: npt.ArrayLike | None = None,
+        count_guaranteed: bool = True,
     ) -> Problem:
         """Build a problem; what is left out gets its default.
 
         Defaults: servers ``server-0001``... with count 1, no labels, the pool's own;
         weight 1; workload ``j`` belongs to tenant ``j`` and is called ``workload-0001``...;
-        unbounded tasks, priority 0, no selector; no groups, tier 0, and no limits.
+        unbounded tasks, priority 0, no selector; no groups, tier 0, no limits, and no guarantees,
+        which levels count.
 
         Raises:
             ProblemError: a shape, name or value that cannot be accepted.
@@ -133,6 +137,11 @@ class Problem(ProblemFields):
                 else ({},) * n
             ),
             limits=in_order(replace(limit, where=selector_of(limit.where)) for limit in limits),
+            guarantees=in_order(replace(each, where=selector_of(each.where)) for each in guarantees),
+            own_servers=column_of(own_servers, False, np.bool_, t, "own_servers", "/tenants"),
+            count_guaranteed=bool(count_guaranteed),
+            part_of=np.full(n, -1, dtype=np.int64),
+            kept=np.zeros(t, dtype=np.bool_),
         )
 
     def __post_init__(self) -> None:
@@ -154,6 +163,9 @@ class Problem(ProblemFields):
             self.demand,
             self.tasks,
             self.priority,
+            self.own_servers,
+            self.part_of,
+            self.kept,
         ):
             array.setflags(write=False)
 
@@ -312,7 +324,12 @@ class Problem(ProblemFields):
     @property
     def has_groups(self) -> bool:
         """True if groups or tiers decide the order, beside the tenants' own weights."""
-        return not self._trees[0].is_flat
+        return self.floors != "raised" and not self._trees[0].is_flat
+
+    @property
+    def has_floors(self) -> bool:
+        """True if a guarantee is still to be turned into floors."""
+        return not self.floors and bool(self.guarantees or self.own_servers.any())
 
     @cached_property
     def prior_share(self) -> FloatArray:
@@ -359,9 +376,14 @@ class Problem(ProblemFields):
         return read_only(self.selector_matches[self.selector_group])
 
     @cached_property
-    def limited(self) -> tuple[LimitedWorkloads, ...]:
+    def limited(self) -> tuple[CountedWorkloads[Limit], ...]:
         """Workloads and servers of each limit, in order."""
-        return limited_workloads(self)
+        return counted_workloads(self, self.limits)
+
+    @cached_property
+    def guaranteed(self) -> tuple[CountedWorkloads[Guarantee], ...]:
+        """Workloads and servers of each guarantee, in order."""
+        return counted_workloads(self, self.guarantees)
 
     @cached_property
     def own_limits(self) -> IntArray:

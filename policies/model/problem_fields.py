@@ -6,10 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+import numpy as np
+
 from policies.arrays import BoolArray, FloatArray, IntArray
 
 WeightsMode = Literal["explicit", "contribution"]
 Selector = Mapping[str, tuple[str, ...]]
+
+
+Floors = Literal["", "raised", "kept"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -18,8 +23,9 @@ class Limit:
 
     Attributes
     ----------
-    scope : {"group", "tenant", "workload"}
-        Kind of the node.
+    scope : {"group", "tenant", "workload", "lend"}
+        Kind of the node. ``lend`` limits what everybody but a tenant gets together on the servers
+        that the tenant contributed.
     node : int
         Index of the group, tenant or workload.
     amount : (m,) float array
@@ -40,7 +46,43 @@ class Limit:
     [4.0, 6.0]
     """
 
-    scope: Literal["group", "tenant", "workload"]
+    scope: Literal["group", "tenant", "workload", "lend"]
+    node: int
+    amount: FloatArray
+    where: Selector = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class Guarantee:
+    """Amount that everything below a node can always have, on the servers that match.
+
+    Each workload below the node has a *floor*: what it gets by the same policy in a pool that is one
+    server of this amount. Floors are handed out before everything else.
+
+    Attributes
+    ----------
+    scope : {"group", "tenant"}
+        Kind of the node.
+    node : int
+        Index of the group or tenant.
+    amount : (m,) float array
+        Amount of each resource, in its own unit; inf for a resource that is not named.
+    where : mapping
+        Selector of servers; an empty selector matches every server.
+
+    Examples
+    --------
+    At least 40 of 100 GPUs for ``A``; ``B`` and ``C`` have equal shares of the others:
+
+    >>> import numpy as np
+    >>> from policies import Guarantee, Problem, solve
+    >>> problem = Problem.create(resources=["gpu"], capacity=[[100]], tenants=["A", "B", "C"],
+    ...     demand=[[1], [1], [1]], guarantees=[Guarantee("tenant", 0, np.array([40.0]))])
+    >>> solve(problem, "drfh").tasks.round(6).tolist()
+    [40.0, 30.0, 30.0]
+    """
+
+    scope: Literal["group", "tenant"]
     node: int
     amount: FloatArray
     where: Selector = field(default_factory=dict)
@@ -79,6 +121,17 @@ class ProblemFields:
         priority: (n,) higher first, where several answers give the same shares.
         selectors: (n) allowed values per label; an empty selector allows every server.
         limits: amounts that nodes may not exceed.
+        guarantees: amounts that nodes can always have.
+        own_servers: (t,) each workload can always have what it gets if its tenant runs alone on the
+            servers that it contributed.
+        count_guaranteed: whether levels count what is guaranteed.
+        floors: ``raised`` and ``kept`` for the two problems that follow from one with guarantees
+            (``policies.floors``). In the first, the shares of guaranteed parts of workloads rise; in
+            the second, those of the rest.
+        part_of: (n,) workload that each workload is the guaranteed part of, -1 for none.
+        kept: (t,) tenants that stand for guaranteed parts, all of which run in any case.
+        direction: (t, m) proportions in which tenants count in groups, where demands do not say; nan
+            for the other tenants.
     """
 
     resources: tuple[str, ...]
@@ -107,11 +160,26 @@ class ProblemFields:
     priority: IntArray
     selectors: tuple[Selector, ...]
     limits: tuple[Limit, ...] = ()
+    guarantees: tuple[Guarantee, ...] = ()
+    own_servers: BoolArray
+    count_guaranteed: bool = True
+    floors: Floors = ""
+    part_of: IntArray
+    kept: BoolArray
+    direction: FloatArray | None = None
 
     @property
     def n(self) -> int:
         """Number of workloads."""
         return len(self.workload_names)
+
+    @property
+    def owner(self) -> IntArray:
+        """(n,) tenant of each workload; of a part that is guaranteed, the tenant of the workload."""
+        is_part = self.part_of >= 0
+        if not is_part.any():
+            return self.workload_tenant
+        return np.where(is_part, self.workload_tenant[self.part_of], self.workload_tenant)
 
     @property
     def k(self) -> int:

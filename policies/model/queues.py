@@ -43,9 +43,9 @@ class Queues:
     passed: FloatArray
 
     def shares_in_stage(self, stage: int) -> FloatArray:
-        """(t,) shares before anything runs: 0 for tenants of the stage with work, else inf."""
-        waiting = (self.second_stage == stage) & (self.first < self.stop)
-        return np.where(waiting, 0.0, np.inf)
+        """(t,) weighted shares at the beginning of a stage, inf for tenants that do not wait in it."""
+        waiting = (self.second_stage == stage) & (self.current < self.stop)
+        return np.where(waiting, self.passed / self.weight, np.inf)
 
     def used(self, gain: FloatArray) -> FloatArray:
         """(t, r) what launched tasks use, of which each of workload ``q`` uses ``gain[q]``."""
@@ -62,7 +62,7 @@ class Queues:
 
 
 def queues_of(problem: Problem, reasons: TextArray, share_per_task: FloatArray) -> Queues:
-    """Everybody's list, nothing launched yet.
+    """Everybody's list, with nothing launched but the guaranteed parts of workloads that are kept.
 
     Args:
         problem: the problem.
@@ -75,15 +75,20 @@ def queues_of(problem: Problem, reasons: TextArray, share_per_task: FloatArray) 
     workloads, owner = runnable[order], owner[order]
     tenants = np.arange(problem.t)
     first = np.searchsorted(owner, tenants).astype(np.int64)
+    stop = np.searchsorted(owner, tenants, side="right").astype(np.int64)
+    count = np.where(problem.kept[owner], problem.tasks[workloads], 0.0)
+    passed = np.zeros(problem.t)
+    if problem.count_guaranteed and problem.floors == "kept":
+        np.add.at(passed, problem.owner[workloads], count * share_per_task[workloads])
     return Queues(
         workloads=workloads,
         first=first,
-        stop=np.searchsorted(owner, tenants, side="right").astype(np.int64),
-        current=first.copy(),
+        stop=stop,
+        current=np.where(problem.kept, stop, first),
         share=share_per_task[workloads],
         limit=problem.tasks[workloads],
         weight=problem.effective_weight.copy(),
         second_stage=problem.second_stage.astype(np.int64),
-        count=np.zeros(len(workloads)),
-        passed=np.zeros(problem.t),
+        count=count,
+        passed=passed,
     )

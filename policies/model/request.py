@@ -9,6 +9,7 @@ from typing import Any
 
 from policies.errors import PolicyError
 from policies.model.allocation import Allocation
+from policies.model.current_placements import CurrentPlacements
 from policies.model.history import History
 from policies.model.policy import Choice
 from policies.model.problem import Problem
@@ -28,6 +29,8 @@ class Request:
         State of a long-term policy before the step; None for memoryless policies.
     deadline : float or None
         ``time.monotonic()`` seconds at which to give up.
+    kept : CurrentPlacements or None
+        Where the guaranteed parts of workloads run that are kept; None for policies that do not place.
 
     Examples
     --------
@@ -41,6 +44,7 @@ class Request:
     choice: Choice
     history: History | None = None
     deadline: float | None = None
+    kept: CurrentPlacements | None = None
 
     def option(self, name: str) -> Any:
         """The option's value, or its default; None where it has neither."""

@@ -87,7 +87,7 @@ def server_classes(problem: Problem) -> ServerClasses:
     columns = [problem.capacity[offering, r] for r in range(problem.m)]
     if problem.has_selectors:
         columns += list(problem.selector_matches[:, offering])
-    columns += [rows[offering] for rows in _rows_of_limits(problem)]
+    columns += [rows[offering] for rows in _rows_of_amounts(problem)]
     for column in columns:
         values, code = np.unique(column, return_inverse=True)
         _, key = np.unique(key * len(values) + code, return_inverse=True)
@@ -103,10 +103,10 @@ def server_classes(problem: Problem) -> ServerClasses:
     return _classes(problem, class_of_row, first_row, servers.astype(np.int64), capacity)
 
 
-def _rows_of_limits(problem: Problem) -> list[BoolArray]:
-    """Return the servers (k,) of each distinct selector of a limit."""
-    distinct = {item.rows.tobytes(): item.rows for item in problem.limited if item.limit.where}
-    return list(distinct.values())
+def _rows_of_amounts(problem: Problem) -> list[BoolArray]:
+    """Return the servers (k,) of each distinct selector of a limit or guarantee."""
+    counted = (*problem.limited, *problem.guaranteed)
+    return list({each.rows.tobytes(): each.rows for each in counted}.values())
 
 
 def each_row_alone(problem: Problem) -> ServerClasses:

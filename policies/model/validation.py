@@ -33,7 +33,7 @@ def check_problem(problem: ProblemFields) -> None:
     _check_tenants(problem)
     _check_groups(problem)
     _check_workloads(problem)
-    _check_limits(problem)
+    _check_amounts_of_nodes(problem)
 
 
 def _check_lengths(problem: ProblemFields) -> None:
@@ -58,6 +58,9 @@ def _check_lengths(problem: ProblemFields) -> None:
         ("workload_tenant", problem.workload_tenant, (n,)),
         ("demand", problem.demand, (n, m)),
         ("tasks", problem.tasks, (n,)),
+        ("own_servers", problem.own_servers, (t,)),
+        ("part_of", problem.part_of, (n,)),
+        ("kept", problem.kept, (t,)),
         ("priority", problem.priority, (n,)),
         ("selectors", problem.selectors, (n,)),
     ]
@@ -130,7 +133,7 @@ def _check_tenants(problem: ProblemFields) -> None:
 
 def _check_groups(problem: ProblemFields) -> None:
     names, g = problem.groups, len(problem.groups)
-    if g > MOST_GROUPS:
+    if g > MOST_GROUPS and not problem.floors:
         raise ProblemError(
             "group.too_many", f"{g} groups; a pool has at most {MOST_GROUPS}", "/groups"
         )
@@ -174,7 +177,8 @@ def _check_groups(problem: ProblemFields) -> None:
             "pool",
             f"/groups/{i}/parent",
         )
-    i = _first(depth > GREATEST_DEPTH)
+    # A tenant with guaranteed parts is a group in a problem with floors.
+    i = _first(depth > GREATEST_DEPTH + bool(problem.floors))
     if i is not None:
         raise ProblemError(
             "group.too_deep",
@@ -184,32 +188,42 @@ def _check_groups(problem: ProblemFields) -> None:
         )
 
 
-def _check_limits(problem: ProblemFields) -> None:
-    nodes = {"group": len(problem.groups), "tenant": problem.t, "workload": problem.n}
-    for i, limit in enumerate(problem.limits):
-        pointer = f"/{limit.scope}s/{limit.node}/limit"
-        if limit.scope not in nodes or not 0 <= limit.node < nodes[limit.scope]:
+def _check_amounts_of_nodes(problem: ProblemFields) -> None:
+    """Check limits, what tenants lend, and guarantees."""
+    nodes = {
+        "group": len(problem.groups),
+        "tenant": problem.t,
+        "workload": problem.n,
+        "lend": problem.t,
+    }
+    for i, each in enumerate((*problem.limits, *problem.guarantees)):
+        kind = "limit" if i < len(problem.limits) else "guarantee"
+        pointer = f"/{each.scope}s/{each.node}/{kind}"
+        if each.scope == "lend":
+            kind, pointer = "lend", f"/tenants/{each.node}/lend"
+        what = f"{kind} of {each.scope} {each.node}"
+        takes = nodes if kind != "guarantee" else ("group", "tenant")
+        if each.scope not in takes or not 0 <= each.node < nodes[each.scope]:
             raise ProblemError(
-                "limit.node",
-                f"limit {i} is for {limit.scope} number {limit.node}; it must be for a group, a tenant "
-                "or a workload of the problem",
-                "/limits",
+                f"{kind}.node",
+                f"{what}: it must be for a {', a '.join(takes)} of the problem",
+                f"/{kind}s",
             )
-        if limit.amount.shape != (problem.m,):
+        if each.amount.shape != (problem.m,):
             raise ProblemError(
                 "problem.shape",
-                f"limit {i}: amount has shape {limit.amount.shape}; it needs ({problem.m},)",
+                f"{what}: amount has shape {each.amount.shape}; it needs ({problem.m},)",
                 pointer,
             )
-        if not np.isfinite(limit.amount).any():
+        if not np.isfinite(each.amount).any():
             raise ProblemError(
-                "limit.empty", f"limit {i} names no resource; it must name at least one", pointer
+                f"{kind}.empty", f"{what} names no resource; it must name at least one", pointer
             )
-        beyond = np.isfinite(limit.amount) & (limit.amount > LARGEST_QUANTITY)
-        if np.isnan(limit.amount).any() or (limit.amount < 0).any() or beyond.any():
+        beyond = np.isfinite(each.amount) & (each.amount > LARGEST_QUANTITY)
+        if np.isnan(each.amount).any() or (each.amount < 0).any() or beyond.any():
             raise ProblemError(
-                "limit.amount",
-                f"limit {i}: amount is {limit.amount.tolist()}; amounts must be numbers from 0 to "
+                f"{kind}.amount",
+                f"{what}: amount is {each.amount.tolist()}; amounts must be numbers from 0 to "
                 f"{LARGEST_QUANTITY:.0e}",
                 pointer,
             )
@@ -256,6 +270,8 @@ def _check_workloads(problem: ProblemFields) -> None:
             f"/workloads/{j}/demand",
         )
     whole = np.isposinf(problem.tasks) | (problem.tasks == np.floor(problem.tasks))
+    if problem.floors:  # a guaranteed part of a workload may be a fraction of a task
+        whole |= np.isfinite(problem.tasks)
     j = _first(~(whole & (problem.tasks >= 0)))
     if j is not None:
         raise ProblemError(

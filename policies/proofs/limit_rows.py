@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from policies.arrays import BoolArray, FloatArray, IntArray
-from policies.model.limits import LimitedWorkloads
+from policies.model.limits import CountedWorkloads
 from policies.model.problem import Problem
+from policies.model.problem_fields import Limit
 from policies.model.server_classes import ServerClasses
 from policies.model.share_definition import ShareUnits
 
@@ -50,7 +51,7 @@ def caps_of_limits(
 
 
 def _alone_in(
-    item: LimitedWorkloads, classes: ServerClasses, allowed: BoolArray, position: IntArray
+    item: CountedWorkloads[Limit], classes: ServerClasses, allowed: BoolArray, position: IntArray
 ) -> int | None:
     """Return the workload that alone counts in a limit wherever it may run, or None.
 

@@ -54,7 +54,8 @@ class LeximinProblem:
     weight : (t,) float array
         Weight of each tenant within its stage, above 0.
     stage : (t,) int array
-        Stage of each tenant: 0 is served first, 1 with what stage 0 leaves.
+        Stage of each tenant: 0 is served first, 1 with what stage 0 leaves; -1 for guaranteed parts,
+        which have all their tasks before the first round.
     capacity_share : (K, m) float array
         Capacity of each class as a share of the pool.
     groups : Groups or None
@@ -111,6 +112,11 @@ class LeximinProblem:
     def cap(self) -> FloatArray:
         """(t,) share of all of the tenant's tasks; inf for any number of tasks."""
         return grouped_sum(self.limit, self.owner, self.t)
+
+    @cached_property
+    def kept(self) -> FloatArray:
+        """(t,) share of each tenant before the first round, 0 but for guaranteed parts."""
+        return np.where(self.stage < 0, self.cap, 0.0)
 
     @property
     def progressive_filling(self) -> bool:
@@ -312,7 +318,7 @@ def normalise(
             limit=grouped_sum(np.minimum(limit, caps), merged, len(chosen)),
             owner=owner[first].astype(np.int64),
             weight=problem.effective_weight[tenants],
-            stage=problem.second_stage[tenants].astype(np.int64),
+            stage=np.where(problem.kept, -1, problem.second_stage)[tenants].astype(np.int64),
             capacity_share=np.ascontiguousarray(classes.capacity_share),
             groups=_groups_of(problem, tenants, units.demand[workloads], limit, owner),
             limits=limit_rows(problem, classes, allowed, workloads, merged),
@@ -344,6 +350,9 @@ def _groups_of(
     endless = np.isin(owner, owner[np.isinf(limit)])
     total = np.zeros((t, problem.m))
     np.add.at(total, owner, np.where(endless, 1.0, limit)[:, None] * demand)
+    if problem.direction is not None:
+        stated = problem.direction[tenants]
+        total = np.where(np.isnan(stated), total, stated)
     second = problem.second_stage[tenants]
     trees = problem.tree(0).only(tenants), problem.tree(1).only(tenants)
     part = np.where(second, trees[1].parts(second), trees[0].parts(~second))

@@ -1,6 +1,6 @@
-"""Limits of a problem for the verifier.
+"""Limits and guarantees of a problem for the verifier.
 
-Source: docs/policies/limits.md. The module shares no code with policies.model.limits, so that an error
+Sources: docs/policies/limits.md, docs/policies/guarantees.md. The module shares no code with policies.model.limits, so that an error
 there cannot hide itself.
 """
 
@@ -12,6 +12,7 @@ import numpy as np
 
 from policies.arrays import BoolArray, FloatArray, IntArray
 from policies.model.problem import Problem
+from policies.model.problem_fields import Guarantee, Limit, Selector
 
 # An amount below this part of the pool counts as 0.
 SMALLEST_SHARE = 1e-9
@@ -19,7 +20,7 @@ SMALLEST_SHARE = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class StatedLimit:
-    """One limit, as the problem states it.
+    """One limit or guarantee, as the problem states it.
 
     Attributes:
         counted: (n,) whether a workload is below its node and demands a resource that it names.
@@ -45,27 +46,70 @@ def stated_limits(problem: Problem) -> list[StatedLimit]:
     """Return the limits of a problem, in the problem's order."""
     if not problem.limits:
         return []
-    above = _groups_above(problem)
-    owner = problem.workload_tenant
+    owner = owners(problem)
+    tenants_below = _tenants_below(problem)
     found = []
     for limit in problem.limits:
+        rows = rows_matching(problem, limit.where)
         if limit.scope == "workload":
-            below = np.arange(problem.n) == limit.node
+            below = (np.arange(problem.n) == limit.node) | (problem.part_of == limit.node)
             reason = "limit:workload"
         elif limit.scope == "tenant":
             below = owner == limit.node
             reason = "limit:tenant"
+        elif limit.scope == "lend":
+            below = owner != limit.node
+            rows &= problem.contributed_by == limit.node
+            reason = "limit:lend"
         else:
-            tenants = np.array([limit.node in groups for groups in above], dtype=np.bool_)
-            below = tenants[owner] if problem.n else np.zeros(0, dtype=np.bool_)
+            below = np.isin(owner, tenants_below[limit.node])
             reason = f"limit:group:{problem.groups[limit.node]}"
-        named = limit.amount < np.inf
-        rows = np.ones(problem.k, dtype=np.bool_)
-        for label, values in limit.where.items():
-            rows &= np.array([row.get(label) in values for row in problem.server_labels], np.bool_)
-        demands = (problem.demand[:, named] > 0).sum(axis=1) > 0
-        found.append(StatedLimit(below & demands, rows, limit.amount, reason))
+        found.append(StatedLimit(below & demands(problem, limit), rows, limit.amount, reason))
     return found
+
+
+def stated_guarantees(problem: Problem) -> list[StatedLimit]:
+    """Return the guarantees of a problem, in the problem's order."""
+    if not problem.guarantees:
+        return []
+    owner, tenants_below = owners(problem), _tenants_below(problem)
+    found = []
+    for each in problem.guarantees:
+        mine = tenants_below[each.node] if each.scope == "group" else [each.node]
+        below = np.isin(owner, mine) & demands(problem, each)
+        found.append(StatedLimit(below, rows_matching(problem, each.where), each.amount, ""))
+    return found
+
+
+def owners(problem: Problem) -> IntArray:
+    """Return the tenant (n,) whose workload each is, or is a guaranteed part of."""
+    whole = np.where(problem.part_of >= 0, problem.part_of, np.arange(problem.n))
+    tenants: IntArray = problem.workload_tenant[whole]
+    return tenants
+
+
+def demands(problem: Problem, amount: Limit | Guarantee) -> BoolArray:
+    """Return the workloads (n,) that demand a resource that an amount names."""
+    named = amount.amount < np.inf
+    some: BoolArray = (problem.demand[:, named] > 0).sum(axis=1) > 0
+    return some
+
+
+def rows_matching(problem: Problem, where: Selector) -> BoolArray:
+    """Return the rows of servers (k,) that a selector matches."""
+    rows = np.ones(problem.k, dtype=np.bool_)
+    for label, values in where.items():
+        rows &= np.array([row.get(label) in values for row in problem.server_labels], np.bool_)
+    return rows
+
+
+def _tenants_below(problem: Problem) -> list[list[int]]:
+    """Return the tenants below each group."""
+    below: list[list[int]] = [[] for _ in problem.groups]
+    for tenant, groups in enumerate(_groups_above(problem)):
+        for group in groups:
+            below[group].append(tenant)
+    return below
 
 
 def _groups_above(problem: Problem) -> list[set[int]]:

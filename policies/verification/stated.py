@@ -18,7 +18,7 @@ from policies.model.policy import Choice, Servers, ShareDefinition
 from policies.model.problem import Problem
 from policies.verification.amounts import Amounts, read_amounts
 from policies.verification.groups import Groups, contributed_by_groups
-from policies.verification.limits import StatedLimit, stated_limits
+from policies.verification.limits import StatedLimit, stated_guarantees, stated_limits
 
 SMALLEST_DEMAND, LARGEST_DEMAND = 1e-9, 1e9
 NO_ELIGIBLE_SERVER, RESOURCE_ABSENT = "no_eligible_server", "resource_absent"
@@ -107,7 +107,8 @@ class Stated:
         """The tree of groups, or None if groups and tiers order nothing."""
         problem, late = self.problem, self.late
         tiers = problem.tenant_tier
-        if (problem.tenant_group < 0).all() and (tiers == tiers[:1]).all():
+        flat = (problem.tenant_group < 0).all() and (tiers == tiers[:1]).all()
+        if flat or problem.floors == "raised":
             return None
         first = explicit = problem.group_weight
         if problem.weights_mode == "contribution" and self.derives_weights:
@@ -210,7 +211,8 @@ class Stated:
         if seen is Servers.CLASSES:
             _, table = self.matches
             number: dict[tuple[bytes, bytes], int] = {}
-            limited = np.array([limit.rows for limit in self.limits], dtype=np.bool_)
+            apart = [*self.limits, *self.guarantees]
+            limited = np.array([each.rows for each in apart], dtype=np.bool_)
             for k in offering.tolist():
                 matched = np.r_[table[:, k], limited[:, k] if len(limited) else []]
                 key = ((problem.capacity[k] + 0.0).tobytes(), matched.astype(np.bool_).tobytes())
@@ -320,6 +322,11 @@ class Stated:
     def limits(self) -> list[StatedLimit]:
         """The limits of the problem, in order."""
         return stated_limits(self.problem)
+
+    @cached_property
+    def guarantees(self) -> list[StatedLimit]:
+        """The guarantees of the problem, in order."""
+        return stated_guarantees(self.problem)
 
     @cached_property
     def limits_that_can_bind(self) -> FloatArray:

@@ -1,0 +1,241 @@
+"""Floors as parts of workloads, and the two problems that have these parts as tenants.
+
+A part is a number of tasks of one workload that can always run, on the servers of its guarantee. The
+parts are tenants of their own after the tenants of the problem, each with one workload, in two problems:
+in ``raised_problem`` their shares rise together from 0 to all their tasks; in ``kept_problem`` they
+run, as far as they could rise, and the shares of the rest of the workloads rise beside them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from policies.arrays import BoolArray, FloatArray, IntArray, grouped_sum
+from policies.floors.pools import FloorPool
+from policies.model.group_tree import POOL
+from policies.model.problem import Problem
+from policies.model.problem_fields import Selector
+from policies.model.reasons import unserved_reasons
+from policies.model.server_classes import ServerClasses
+
+# A rest of a workload below this part of its tasks is rounding.
+SMALLEST_REST = 1e-12
+
+
+@dataclass(frozen=True, eq=False)
+class Parts:
+    """Parts of workloads that are guaranteed.
+
+    Attributes:
+        workload: (p,) index of the workload; tasks: (p,) how many tasks of it, above 0.
+        pool: (p,) position of the pool that gives them; where: (p) selector of servers.
+        on_own: (p,) whether they are placed on their tenant's own servers before everything else.
+    """
+
+    workload: IntArray
+    tasks: FloatArray
+    pool: IntArray
+    where: list[dict[str, tuple[str, ...]]]
+    on_own: BoolArray
+
+
+@dataclass(frozen=True, eq=False)
+class OnOwnServers:
+    """Whole tasks that run on their tenants' own servers before everything else.
+
+    Attributes:
+        workload, row: (q,) of each placement; tasks: (q,) on the row.
+    """
+
+    workload: IntArray
+    row: IntArray
+    tasks: FloatArray
+
+
+def parts_of(
+    problem: Problem,
+    pools: Sequence[FloorPool],
+    floors: Sequence[FloatArray],
+    on_own: OnOwnServers | None = None,
+) -> Parts:
+    """Return the parts of all floors.
+
+    A floor counts what is guaranteed already on servers that are among its own, so that pools with few
+    servers go first. Floors on servers that overlap in part add up.
+
+    Args:
+        pools: of the problem; floors: (q,) of each, tasks of its workloads.
+        on_own: what the pools of own servers place before everything else; None if their floors
+            hold on all servers.
+    """
+    found: list[tuple[int, int, float, bool]] = []
+    shared = len(pools)
+    if on_own is not None:
+        shared = len(problem.guarantees)
+        placed = grouped_sum(on_own.tasks, on_own.workload, problem.n)
+        for at in range(shared, len(pools)):
+            found += [(at, j, float(placed[j]), True) for j in pools[at].workloads.tolist()]
+    given: dict[bytes, tuple[BoolArray, FloatArray]] = {}
+    for at in sorted(range(shared), key=lambda at: (int(pools[at].rows.sum()), at)):
+        rows, mine, floor = pools[at].rows, pools[at].workloads, floors[at]
+        have = np.zeros(len(mine))
+        for others, tasks in given.values():
+            if not (others & ~rows).any():
+                have += tasks[mine]
+        if on_own is not None:
+            here = rows[on_own.row]
+            have += grouped_sum(on_own.tasks[here], on_own.workload[here], problem.n)[mine]
+        missing = np.maximum(floor - have, 0.0)
+        missing[missing <= SMALLEST_REST * floor] = 0.0
+        given.setdefault(rows.tobytes(), (rows, np.zeros(problem.n)))[1][mine] += missing
+        found += [(at, int(j), float(count), False) for j, count in zip(mine, missing, strict=True)]
+    found = sorted(each for each in found if each[2] > 0)
+    return Parts(
+        workload=np.array([j for _, j, _, _ in found], dtype=np.int64),
+        tasks=np.array([count for _, _, count, _ in found], dtype=np.float64),
+        pool=np.array([at for at, _, _, _ in found], dtype=np.int64),
+        where=[pools[at].where for at, _, _, _ in found],
+        on_own=np.array([own for _, _, _, own in found], dtype=np.bool_),
+    )
+
+
+def raised_problem(problem: Problem, parts: Parts) -> Problem:
+    """Return the problem in which the shares of the parts rise together, in proportion to their tasks.
+
+    Parts on own servers are kept in it.
+    """
+    weight = parts.tasks * problem.dominant_share_per_task[parts.workload]
+    return _with_parts(
+        problem,
+        parts,
+        floors="raised",
+        tasks=np.concatenate([np.zeros(problem.n), parts.tasks]),
+        weight=np.concatenate([problem.weight, np.where(weight > 0, weight, 1.0)]),
+        best_effort=np.concatenate([problem.best_effort, parts.on_own]),
+        weights_mode="explicit",
+        kept=np.concatenate([np.zeros(problem.t, dtype=np.bool_), parts.on_own]),
+    )
+
+
+def kept_problem(
+    problem: Problem, parts: Parts, met: FloatArray, classes: ServerClasses, *, whole: bool
+) -> Problem:
+    """Return the problem of the rest of all workloads, beside the parts that run.
+
+    If levels count what is guaranteed, a tenant's parts count with it. In divisible problems tenant
+    and parts form a group, whose level is the tenant's.
+
+    Args:
+        met: (p,) tasks of each part that run.
+    """
+    rest = rest_of(problem, parts, met)
+    some = np.ones(len(parts.workload), dtype=np.bool_)
+    built = _with_parts(
+        problem,
+        parts,
+        floors="kept",
+        tasks=np.concatenate([rest, met]),
+        weight=np.concatenate([problem.weight, np.ones(len(some))]),
+        best_effort=np.concatenate([problem.best_effort, some]),
+        kept=np.concatenate([np.zeros(problem.t, dtype=np.bool_), some]),
+    )
+    if not problem.count_guaranteed:
+        return built
+    owner = problem.workload_tenant[parts.workload]
+    if whole:
+        group = np.concatenate([problem.tenant_group, problem.tenant_group[owner]])
+        tier = np.concatenate([problem.tenant_tier, problem.tenant_tier[owner]])
+        return replace(built, tenant_group=group, tenant_tier=tier)
+    owners = np.unique(owner[met > 0])
+    return _with_groups_of_owners(problem, built, owners, owner, classes)
+
+
+def rest_of(problem: Problem, parts: Parts, met: FloatArray) -> FloatArray:
+    """Return the tasks (n,) of each workload beyond those of its parts that run (p,)."""
+    rest = problem.tasks - grouped_sum(met, parts.workload, problem.n)
+    ends = np.isfinite(problem.tasks)
+    rest[ends & (rest <= SMALLEST_REST * problem.tasks)] = 0.0
+    return rest
+
+
+def _with_parts(problem: Problem, parts: Parts, **others: object) -> Problem:
+    p, t, n = len(parts.workload), problem.t, problem.n
+    prefix = "part"
+    while any(name.startswith(prefix) for name in problem.tenants):
+        prefix += "_"
+    names = tuple(f"{prefix}{number}" for number in range(p))
+    of = parts.workload
+    fields: dict[str, object] = {
+        "tenants": problem.tenants + names,
+        "tenant_group": np.concatenate([problem.tenant_group, np.full(p, POOL)]),
+        "tenant_tier": np.concatenate([problem.tenant_tier, np.zeros(p, dtype=np.int64)]),
+        "deficit": np.zeros(t + p),
+        "workload_tenant": np.concatenate([problem.workload_tenant, t + np.arange(p)]),
+        "workload_names": problem.workload_names + names,
+        "demand": np.concatenate([problem.demand, problem.demand[of]]),
+        "priority": np.concatenate([problem.priority, problem.priority[of]]),
+        "selectors": problem.selectors
+        + tuple(
+            both_selectors(problem.selectors[j], where)
+            for j, where in zip(of.tolist(), parts.where, strict=True)
+        ),
+        "own_servers": np.zeros(t + p, dtype=np.bool_),
+        "part_of": np.concatenate([np.full(n, -1, dtype=np.int64), of]),
+    }
+    return replace(problem, **{**fields, **others})
+
+
+def both_selectors(
+    first: Selector, second: Selector
+) -> dict[str, tuple[str, ...]]:
+    """Return the selector of the servers that two selectors match."""
+    both = dict(first)
+    for label, values in second.items():
+        both[label] = tuple(v for v in both[label] if v in values) if label in both else values
+    return both
+
+
+def _with_groups_of_owners(
+    problem: Problem, built: Problem, owners: IntArray, owner: IntArray, classes: ServerClasses
+) -> Problem:
+    """Return the problem with a group in the place of each owner, of the owner and its parts."""
+    groups = np.full(problem.t, POOL, dtype=np.int64)
+    groups[owners] = len(problem.groups) + np.arange(len(owners))
+    inner = np.where(groups >= 0, groups, problem.tenant_group)
+    tier = problem.tenant_tier.copy()
+    tier[owners] = 0
+    proportions = directions(problem, classes)
+    counted = np.concatenate([groups >= 0, groups[owner] >= 0])
+    direction = np.concatenate([proportions, proportions[owner]])
+    direction[~counted] = np.nan
+    taken, prefix = set(problem.groups), "of "
+    while any(name.startswith(prefix) for name in taken):
+        prefix += "_"
+    return replace(
+        built,
+        tenant_group=np.concatenate([inner, groups[owner]]),
+        tenant_tier=np.concatenate([tier, np.zeros(len(owner), dtype=np.int64)]),
+        groups=problem.groups + tuple(f"{prefix}{problem.tenants[i]}" for i in owners.tolist()),
+        group_parent=np.concatenate([problem.group_parent, problem.tenant_group[owners]]),
+        group_weight=np.concatenate([problem.group_weight, problem.weight[owners]]),
+        group_tier=np.concatenate([problem.group_tier, problem.tenant_tier[owners]]),
+        direction=direction,
+    )
+
+
+def directions(problem: Problem, classes: ServerClasses) -> FloatArray:
+    """Return the proportions (t, m) in which tenants count in groups, 0 without anything to run.
+
+    A tenant's workloads count by their tasks, or alike if any of them has no end.
+    """
+    runs = np.flatnonzero(unserved_reasons(problem, classes.allowed) == "")
+    owner, tasks = problem.workload_tenant[runs], problem.tasks[runs]
+    endless = np.isin(owner, owner[np.isinf(tasks)])
+    times = np.where(endless, 1 / problem.dominant_share_per_task[runs], tasks)
+    total = np.zeros((problem.t, problem.m))
+    np.add.at(total, owner, times[:, None] * problem.demand_share[runs])
+    most = total.max(axis=1, initial=0.0)
+    return total / np.where(most > 0, most, 1.0)[:, None]

@@ -1,0 +1,162 @@
+"""The pools in which guarantees and own servers are divided among workloads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from policies.arrays import BoolArray, FloatArray, IntArray
+from policies.model.group_tree import POOL
+from policies.model.limits import CountedWorkloads, Scope
+from policies.model.problem import Problem
+from policies.model.problem_fields import Guarantee, Limit
+from policies.model.server_classes import ServerClasses
+from policies.model.validation import LARGEST_QUANTITY
+
+
+@dataclass(frozen=True, eq=False)
+class FloorPool:
+    """A pool that is divided among some workloads of a problem.
+
+    Attributes:
+        problem: the pool as a problem.
+        workloads: (q,) its workloads, as indices of the problem with the guarantee.
+        rows: (k,) rows of servers on which the floors hold.
+        where: selector of these servers.
+    """
+
+    problem: Problem
+    workloads: IntArray
+    rows: BoolArray
+    where: dict[str, tuple[str, ...]]
+
+
+def pools_of(problem: Problem, classes: ServerClasses) -> list[FloorPool]:
+    """Return the pools of all guarantees, in order, then those of own servers, by tenant."""
+    pools = [_pool_of_guarantee(problem, classes, each) for each in problem.guaranteed]
+    pools += [_own_pool(problem, tenant) for tenant in np.flatnonzero(problem.own_servers).tolist()]
+    return pools
+
+
+def _pool_of_guarantee(
+    problem: Problem, classes: ServerClasses, item: CountedWorkloads[Guarantee]
+) -> FloorPool:
+    """Return the pool of one server with the guaranteed amount.
+
+    It has the workloads below the node that can run on a server that matches.
+    """
+    here = item.rows[classes.first_row]
+    workloads = item.workloads[classes.allowed[item.workloads][:, here].any(axis=1)]
+    most = np.nextafter(LARGEST_QUANTITY, 0.0)
+    named = item.limited
+    inside = _Inside(problem, item, workloads)
+    pool = Problem.create(
+        resources=[name for name, counts in zip(problem.resources, named, strict=True) if counts],
+        capacity=np.minimum(item.limit.amount[named], most)[None, :],
+        limits=[
+            Limit(scope, node, amount)
+            for limit in problem.limited
+            if (limit.rows | ~item.rows).all()
+            for scope, node, amount in inside.amounts(limit)
+        ],
+        guarantees=[
+            Guarantee("group" if scope == "group" else "tenant", node, amount)
+            for each in problem.guaranteed
+            if (item.rows | ~each.rows).all()
+            for scope, node, amount in inside.amounts(each)
+        ],
+        count_guaranteed=problem.count_guaranteed,
+        **inside.tree(),
+        **_workloads(problem, workloads, inside.position, named),
+    )
+    return FloorPool(pool, workloads, item.rows, dict(item.limit.where))
+
+
+class _Inside:
+    """Tenants and groups below the node of a guarantee, with their numbers in its pool."""
+
+    def __init__(
+        self, problem: Problem, item: CountedWorkloads[Guarantee], workloads: IntArray
+    ) -> None:
+        self._problem, self._item = problem, item
+        self._workload = np.full(problem.n, -1, dtype=np.int64)
+        self._workload[workloads] = np.arange(len(workloads))
+        root = item.limit.node if item.limit.scope == "group" else None
+        below = np.zeros(len(problem.groups), dtype=np.bool_)
+        for group in problem.groups_top_down.tolist() if root is not None else ():
+            parent = int(problem.group_parent[group])
+            below[group] = parent == root or (parent >= 0 and below[parent])
+        self.groups = np.flatnonzero(below)
+        mine = np.array([item.limit.node])
+        if root is not None:
+            group = problem.tenant_group
+            mine = np.flatnonzero((group == root) | ((group >= 0) & below[group]))
+        self.tenants = mine
+        self.position = np.full(problem.t, -1, dtype=np.int64)
+        self.position[mine] = np.arange(len(mine))
+        self._group = np.full(len(problem.groups) + 1, POOL, dtype=np.int64)
+        self._group[self.groups] = np.arange(len(self.groups))
+
+    def tree(self) -> dict[str, object]:
+        """Return tenants and groups, as arguments of ``Problem.create``."""
+        problem, groups, tenants = self._problem, self.groups, self.tenants
+        derived = problem.derived_group_weight
+        return {
+            "tenants": [problem.tenants[i] for i in tenants.tolist()],
+            "weight": problem.effective_weight[tenants],
+            "best_effort": problem.second_stage[tenants],
+            "tenant_group": self._group[problem.tenant_group[tenants]],
+            "tenant_tier": problem.tenant_tier[tenants],
+            "groups": [problem.groups[g] for g in groups.tolist()],
+            "group_parent": self._group[problem.group_parent[groups]],
+            "group_weight": np.where(derived > 0, derived, problem.group_weight)[groups],
+            "group_tier": problem.group_tier[groups],
+        }
+
+    def amounts(
+        self, other: CountedWorkloads[Limit] | CountedWorkloads[Guarantee]
+    ) -> Sequence[tuple[Scope, int, FloatArray]]:
+        """Return a limit or guarantee of a node below as (scope, node, amount), if it counts."""
+        amount = other.limit.amount[self._item.limited]
+        scope, node = other.limit.scope, other.limit.node
+        if not np.isfinite(amount).any() or scope == "lend":
+            return ()
+        if scope == "tenant" and self._item.limit.scope == "tenant":
+            return ()
+        numbers = {"group": self._group, "tenant": self.position, "workload": self._workload}
+        number = int(numbers[scope][node])
+        return () if number < 0 else [(scope, number, amount)]
+
+
+def _own_pool(problem: Problem, tenant: int) -> FloorPool:
+    """Return the pool of a tenant that runs alone on the servers that it contributed."""
+    rows = np.flatnonzero((problem.contributed_by == tenant) & ~problem.contributed_only)
+    workloads = np.flatnonzero(problem.workload_tenant == tenant)
+    position = np.full(problem.t, 0, dtype=np.int64)
+    pool = Problem.create(
+        resources=problem.resources,
+        capacity=problem.capacity[rows],
+        server_names=[problem.server_names[row] for row in rows.tolist()],
+        server_count=problem.server_count[rows],
+        server_labels=[problem.server_labels[row] for row in rows.tolist()],
+        contributed_by=np.zeros(len(rows), dtype=np.int64),
+        tenants=[problem.tenants[tenant]],
+        selectors=[problem.selectors[j] for j in workloads.tolist()],
+        **_workloads(problem, workloads, position, np.ones(problem.m, dtype=np.bool_)),
+    )
+    return FloorPool(pool, workloads, np.ones(problem.k, dtype=np.bool_), {})
+
+
+def _workloads(
+    problem: Problem, workloads: IntArray, position: IntArray, named: BoolArray
+) -> dict[str, object]:
+    """Return workloads, as arguments of ``Problem.create``."""
+    return {
+        "workload_tenant": position[problem.workload_tenant[workloads]],
+        "workload_names": [problem.workload_names[j] for j in workloads.tolist()],
+        "demand": problem.demand[workloads][:, named],
+        "tasks": problem.tasks[workloads],
+        "priority": problem.priority[workloads],
+    }
