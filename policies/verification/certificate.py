@@ -81,10 +81,10 @@ def _certificate_fits(tenants: int, form: Form, certificate: Certificate) -> Che
         others = np.delete(frozen_in, form.tenants)
         stages = np.array([item.stage for item in certificate.rounds], dtype=np.int64)
         holds = (
-            bool(((mine >= 0) & (mine < len(stages))).all())
-            and bool((others == -1).all())
-            and bool((np.bincount(mine, minlength=len(stages)) > 0).all())
-            and bool((stages[mine] == form.stage).all())
+            bool(((mine >= 0) & (mine < len(stages)))[~form.kept].all())
+            and bool((others == -1).all() and (mine[form.kept] == -1).all())
+            and bool((np.bincount(mine[~form.kept], minlength=len(stages)) > 0).all())
+            and bool((stages[mine[~form.kept]] == form.stage[~form.kept]).all())
             and bool((np.diff(stages) >= 0).all())
         )
     detail = (

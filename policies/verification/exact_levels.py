@@ -74,7 +74,7 @@ def proven(
     certificate = rounds.certificate
     frozen_in = rounds.frozen_in
     levels = np.ones(len(certificate.rounds), dtype=np.bool_)
-    tenants = np.zeros(form.t, dtype=np.bool_)
+    tenants = form.kept.copy()
     share = form.tenant_sums(form.shares_of(allocation.tasks))
     exact: Fractions | None = None
     for number in range(len(certificate.rounds)):

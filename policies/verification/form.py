@@ -24,7 +24,7 @@ class Form:
         owner: (n,) tenant of each, ascending, as a position in ``tenants``.
         demand: (n, m) shares of the pool that one unit of share takes.
         allowed: (n, K) places; limit: (n,) share of all tasks; inf: no limit.
-        weight: (t',) above 0; stage: (t',) 0 is served before 1.
+        weight: (t',) above 0; stage: (t',) 0 is served before 1, -1 has all its tasks before that.
         capacity: (K, m) shares of the pool; per_task: (n_all,) share of one task.
         limits: (l) which of the n count, (n,), on which places, (K,), and amounts (m,), shares of the
             pool.
@@ -53,6 +53,12 @@ class Form:
     def cap(self) -> FloatArray:
         """(t',) share at which all of the tenant's tasks run; inf: never."""
         return grouped_sum(self.limit, self.owner, self.t)
+
+    @property
+    def kept(self) -> BoolArray:
+        """(t',) guaranteed parts, all of which run in any case."""
+        kept: BoolArray = self.stage < 0
+        return kept
 
     @cached_property
     def several(self) -> BoolArray:
@@ -177,7 +183,7 @@ def form_of(stated: Stated, places: Places) -> Form:
         allowed=places.allowed[chosen],
         limit=grouped_sum(limit[workloads], kind, len(first)),
         weight=stated.weight[tenants],
-        stage=stated.late[tenants].astype(np.int64),
+        stage=np.where(problem.kept, -1, stated.late)[tenants].astype(np.int64),
         capacity=places.capacity,
         per_task=per_task,
         limits=tuple(

@@ -35,4 +35,5 @@ def levels_of(stated: Stated, tasks: FloatArray, history: History | None) -> Flo
     columns = pool_tasks(stated).columns if choice.sees_one_pool else stated.columns
     if choice.policy.hands_out is HandOut.FEWEST_REQUESTS:
         columns = np.ones((problem.n, 1))
-    return stated.tenant_shares(columns, tasks) / stated.weight
+    share = stated.tenant_shares(columns, tasks) + stated.counted_floors
+    return share / stated.weight

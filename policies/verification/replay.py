@@ -19,6 +19,7 @@ from policies.verification.turns import ByHistory, ByShare
 
 # Tasks that are handed out again, some 30 µs each.
 MOST_REPLAYED = 5_000_000
+_NOTHING: tuple[IntArray, IntArray] = (np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,6 +69,7 @@ def replay(
     rule: Callable[[int], int],
     expected: FloatArray,
     launch: Callable[[int, int], None] | None = None,
+    started: tuple[IntArray, IntArray] = _NOTHING,
 ) -> Launched:
     """Hand out tasks until nobody's fits any more.
 
@@ -77,11 +79,11 @@ def replay(
         rule: the server of a workload's next task, or ``NOWHERE``.
         expected: (n,) tasks that the answer has.
         launch: called with server and workload before the task is taken.
+        started: workload and server of tasks that run already, and are taken from the servers.
     """
-    count = np.zeros(len(limit))
+    jobs, places = started[0].tolist(), started[1].tolist()
+    count = np.bincount(started[0], minlength=len(limit)).astype(np.float64)
     at = [0] * len(waiting)
-    jobs: list[int] = []
-    places: list[int] = []
 
     def result(agrees: bool) -> Launched:
         return Launched(count, np.array(jobs, np.int64), np.array(places, np.int64), agrees)

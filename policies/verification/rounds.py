@@ -103,8 +103,9 @@ class LevelRounds:
 
     def frozen_at(self) -> FloatArray:
         """(t',) share at which each tenant was frozen."""
-        level = np.array([item.level for item in self.certificate.rounds])
-        return np.minimum(self.form.cap, level[self.frozen_in] * self.form.weight)
+        level = np.array([item.level for item in self.certificate.rounds] or [0.0])
+        share = np.minimum(self.form.cap, level[self.frozen_in] * self.form.weight)
+        return np.where(self.form.kept, self.form.cap, share)
 
     def share_scale(self, share: FloatArray) -> FloatArray:
         """(t',) what an error in shares (t',) is relative to."""
@@ -156,6 +157,7 @@ class PathRounds(LevelRounds):
         direction[form.tenants] = self.direction
         cap, now = np.zeros(t), np.zeros(t)
         cap[form.tenants] = form.cap
+        now[form.tenants] = np.where(form.kept, form.cap, 0.0)
         paths = []
         for number, item in enumerate(self.certificate.rounds):
             rising = np.zeros(t, dtype=np.bool_)
@@ -192,7 +194,7 @@ class PathRounds(LevelRounds):
         return reached + by * np.maximum(reached, self._part * self.size(number))
 
     def frozen_at(self) -> FloatArray:
-        share = np.zeros(self.form.t)
+        share = np.where(self.form.kept, self.form.cap, 0.0)
         for number in range(len(self.certificate.rounds)):
             mine = self.frozen_in == number
             share[mine] = self.reached(number)[mine]
@@ -259,10 +261,10 @@ def rounds_of(
     """
     if stated.groups is None:
         return LevelRounds(form, certificate)
-    return PathRounds(form, certificate, stated.groups, _directions(stated, form), walked)
+    return PathRounds(form, certificate, stated.groups, proportions(stated, form), walked)
 
 
-def _directions(stated: Stated, form: Form) -> FloatArray:
+def proportions(stated: Stated, form: Form) -> FloatArray:
     """(t', m) shares of the pool per unit of share, the largest 1.
 
     A tenant's workloads count by their tasks, or alike if any has no limit.
@@ -275,6 +277,9 @@ def _directions(stated: Stated, form: Form) -> FloatArray:
     times = np.where(endless, 1 / dominant, tasks)
     total = np.zeros((form.t, problem.m))
     np.add.at(total, owner, times[:, None] * stated.task_shares[mine])
+    if problem.direction is not None:
+        declared = problem.direction[form.tenants]
+        total = np.where(np.isnan(declared), total, declared)
     directions: FloatArray = total / total.max(axis=1, initial=0.0)[:, None]
     return directions
 
@@ -291,5 +296,5 @@ def held_by_tenants(stated: Stated, allocation: Allocation) -> tuple[FloatArray,
         form = form_of(stated, stated.places())
         share = grouped_sum(allocation.tasks * stated.dominant, problem.workload_tenant, problem.t)
         held = np.zeros_like(held)
-        held[form.tenants] = _directions(stated, form) * share[form.tenants][:, None]
+        held[form.tenants] = proportions(stated, form) * share[form.tenants][:, None]
     return held, False

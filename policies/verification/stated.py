@@ -18,7 +18,7 @@ from policies.model.policy import Choice, Servers, ShareDefinition
 from policies.model.problem import Problem
 from policies.verification.amounts import Amounts, read_amounts
 from policies.verification.groups import Groups, contributed_by_groups
-from policies.verification.limits import StatedLimit, stated_guarantees, stated_limits
+from policies.verification.limits import StatedLimit, owners, stated_guarantees, stated_limits
 
 SMALLEST_DEMAND, LARGEST_DEMAND = 1e-9, 1e9
 NO_ELIGIBLE_SERVER, RESOURCE_ABSENT = "no_eligible_server", "resource_absent"
@@ -112,8 +112,7 @@ class Stated:
             return None
         first = explicit = problem.group_weight
         if problem.weights_mode == "contribution" and self.derives_weights:
-            of_group = contributed_by_groups(problem, self.contributed)
-            derived = self.shares(of_group).max(axis=1, initial=0.0) * explicit
+            derived = self.derived_group_weights
             first = np.where(derived > 0, derived, explicit)
         return Groups(problem, (first, explicit), self.weight, late)
 
@@ -128,14 +127,20 @@ class Stated:
                 group = int(self.problem.group_parent[group])
         return below
 
+    @cached_property
+    def derived_group_weights(self) -> FloatArray:
+        """(g,) weight of each group in the first stage, by what tenants below it contributed."""
+        contributed = contributed_by_groups(self.problem, self.contributed)
+        derived: FloatArray = self.shares(contributed).max(axis=1, initial=0.0)
+        return derived * self.problem.group_weight
+
     @property
     def group_weights(self) -> list[float]:
         """(g) weight of each group, in the first stage if a tenant of that is below."""
         problem = self.problem
         first = second = problem.group_weight
         if problem.weights_mode == "contribution" and self.derives_weights:
-            contributed = contributed_by_groups(problem, self.contributed)
-            first = self.shares(contributed).max(axis=1, initial=0.0) * second
+            first = self.derived_group_weights
         return [
             float(first[g] if (~self.late[mine]).any() and first[g] > 0 else second[g])
             for g, mine in enumerate(self.tenants_below_groups)
@@ -322,6 +327,17 @@ class Stated:
     def limits(self) -> list[StatedLimit]:
         """The limits of the problem, in order."""
         return stated_limits(self.problem)
+
+    @cached_property
+    def counted_floors(self) -> FloatArray:
+        """(t,) share that counts in a tenant's level beside its own tasks: kept parts of workloads."""
+        problem = self.problem
+        counted = np.zeros(problem.t)
+        if problem.floors == "kept" and problem.count_guaranteed:
+            parts = np.flatnonzero(problem.part_of >= 0)
+            share = problem.tasks[parts] * self.dominant[parts]
+            np.add.at(counted, owners(problem)[parts], share)
+        return counted
 
     @cached_property
     def guarantees(self) -> list[StatedLimit]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from policies.arrays import FloatArray
+from policies.arrays import FloatArray, IntArray
 from policies.model.policy import HandOut
 from policies.model.tolerance import DISCRETE_TOLERANCE
 
@@ -54,6 +54,16 @@ class ByShare:
         self._sum = np.zeros(len(self.weight))
         self.used = np.zeros((len(self.weight), self.gain.shape[1]))
         self.alone = np.zeros_like(self.used)
+
+    def start(self, owner: IntArray, jobs: IntArray, counted: FloatArray) -> None:
+        """Begin with tasks that run already.
+
+        Args:
+            owner: (n,) tenant of each workload; jobs: (L,) workload of each task.
+            counted: (t,) share that counts for each tenant beside its own tasks.
+        """
+        np.add.at(self.used, owner[jobs], self.gain[jobs])
+        self._sum += counted
 
     def enter(self, tenant: int) -> None:
         """Let a tenant take turns."""

@@ -24,6 +24,7 @@ from policies.verification.exact_levels import proven
 from policies.verification.exact_market import products_proven
 from policies.verification.fits import Fits
 from policies.verification.form import form_of
+from policies.verification.floors import check_floors
 from policies.verification.history import check_history
 from policies.verification.open_rounds import stuck_when_open
 from policies.verification.options import check_options
@@ -31,7 +32,7 @@ from policies.verification.rounds import rounds_of
 from policies.verification.schedule import check_schedule
 from policies.verification.shapes import check_shapes
 from policies.verification.stated import TASK_LIMIT, Places, Stated
-from policies.verification.whole_tasks import Whole, check_handed_out, check_whole_tasks
+from policies.verification.whole_tasks import Whole, check_handed_out, check_placed_floors, check_whole_tasks
 
 # Two walks of a tree's path agree to the last digits where weights are closer than this.
 WEIGHTS_FAR_APART = 1e4
@@ -106,14 +107,30 @@ def verify(
     >>> verify(problem, replace(allocation, certificate=None)).valid
     False
     """
+    checks = _all_checks(problem, allocation, history, running)
+    return Verification(all(item.holds for item in checks), checks)
+
+
+def _all_checks(
+    problem: Problem,
+    allocation: Allocation,
+    history: History | None = None,
+    running: CurrentPlacements | None = None,
+    kept: CurrentPlacements | None = None,
+) -> tuple[Check, ...]:
+    """Make the checks of an answer.
+
+    Args:
+        kept: where guaranteed parts of workloads run before everything else.
+    """
     # What overflows is infinite or not a number, which no check accepts.
     with np.errstate(all="ignore"):
-        checks = [*_check_promised(allocation), check_options(problem, allocation.choice)]
+        checks = [*_check_promised(problem, allocation), check_options(problem, allocation.choice)]
         if checks[-1].holds:
             checks += check_feasible(problem, allocation, history)
         if all(item.holds for item in checks):
-            checks += _check_promises(problem, allocation, history, running)
-    return Verification(all(item.holds for item in checks), tuple(checks))
+            checks += _check_promises(problem, allocation, history, running, kept)
+    return tuple(checks)
 
 
 def _check_promises(
@@ -121,20 +138,31 @@ def _check_promises(
     allocation: Allocation,
     history: History | None,
     running: CurrentPlacements | None,
+    kept: CurrentPlacements | None,
 ) -> Iterator[Check]:
     """What the policy promises of a feasible answer."""
     stated = Stated(problem, allocation.choice)
     places = _places_of(stated, allocation)
     certificate, schedule = allocation.certificate, allocation.schedule
-    if schedule is not None and certificate is not None:
+    if problem.has_floors:
+        yield from check_floors(stated, allocation, _verify_step)
+        if _keeps_places(allocation):
+            yield from check_placed_floors(stated, places, allocation, running)
+    elif schedule is not None and certificate is not None:
         yield from check_division(stated, allocation, schedule, certificate)
     elif certificate is not None:
         yield from check_certificate(stated, places, allocation, certificate)
     elif allocation.policy.hands_out is not None:
         before = History.zeros(problem) if history is None else history
-        yield from check_handed_out(Whole.of(stated, places, allocation), before, running)
+        yield from check_handed_out(Whole.of(stated, places, allocation, kept), before, running)
     if not _keeps_places(allocation):
         yield Check("moved", allocation.moved is None, "no task is stated to have moved", 0.0)
+
+
+def _verify_step(
+    problem: Problem, allocation: Allocation, kept: CurrentPlacements | None
+) -> tuple[Check, ...]:
+    return _all_checks(problem, allocation, kept=kept)
 
 
 def _keeps_places(allocation: Allocation) -> bool:
@@ -142,13 +170,14 @@ def _keeps_places(allocation: Allocation) -> bool:
     return allocation.classes.offset is not None and not allocation.choice.sees_one_pool
 
 
-def _check_promised(allocation: Allocation) -> Iterator[Check]:
+def _check_promised(problem: Problem, allocation: Allocation) -> Iterator[Check]:
     """Everything that the policy promises is there, and nothing else that nobody would check."""
     choice = allocation.choice
     promised = {
         "certificate": (choice.promises_certificate, allocation.certificate),
         "schedule": (choice.policy.time_sharing, allocation.schedule),
         "history": (choice.policy.long_term, allocation.history),
+        "floors": (problem.has_floors, allocation.floors),
     }
     wrong = [name for name, (has, part) in promised.items() if has != (part is not None)]
     rounds = () if allocation.certificate is None else allocation.certificate.rounds

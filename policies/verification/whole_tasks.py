@@ -28,6 +28,7 @@ from policies.verification.replay import (
     MOST_REPLAYED,
     Launched,
     Round,
+    every_server,
     left_out,
     queues,
     replay,
@@ -54,6 +55,7 @@ class Whole:
         stated: the problem; places: of the answer's placements; allocation: the answer.
         pool: what tasks take of the pool as one server; None where they go to single servers.
         reasons: (n,) why a workload cannot run at all, even on empty servers; empty where it can.
+        kept: where the guaranteed parts run that are kept; None without placements.
     """
 
     stated: Stated
@@ -61,9 +63,16 @@ class Whole:
     allocation: Allocation
     pool: PoolTasks | None
     reasons: TextArray
+    kept: CurrentPlacements | None = None
 
     @classmethod
-    def of(cls, stated: Stated, places: Places, allocation: Allocation) -> Whole:
+    def of(
+        cls,
+        stated: Stated,
+        places: Places,
+        allocation: Allocation,
+        kept: CurrentPlacements | None = None,
+    ) -> Whole:
         """The answer, and what of its problem can run.
 
         Raises:
@@ -71,7 +80,7 @@ class Whole:
         """
         pool = pool_tasks(stated) if stated.choice.sees_one_pool else None
         reasons = server_reasons(stated) if pool is None else pool.reasons
-        return cls(stated, places, allocation, pool, reasons)
+        return cls(stated, places, allocation, pool, reasons, kept)
 
     def stops(self) -> tuple[str | None, ...]:
         """(n) what stopped each workload, by what is left; None where one more task fits."""
@@ -219,7 +228,10 @@ def check_handed_out(
     if hands_out is HandOut.OWN_PARTITION:
         yield from _check_partition(whole)
     elif (
-        whole.pool is not None and whole.stated.groups is None and hands_out is HandOut.LEAST_SHARE
+        whole.pool is not None
+        and whole.stated.groups is None
+        and hands_out is HandOut.LEAST_SHARE
+        and not whole.stated.problem.kept.any()
     ):
         passed_over = out_of_turn(whole.stated, whole.pool, whole.allocation.tasks)
         yield check(
@@ -241,8 +253,9 @@ def _check_levels(whole: Whole) -> Iterator[Check]:
         columns = stated.columns if whole.pool is None else whole.pool.columns
         if answer.policy.hands_out is HandOut.FEWEST_REQUESTS:
             columns = np.ones((problem.n, 1))
-        share = stated.tenant_shares(columns, answer.tasks)
-        runs = np.isfinite(level)
+        share = np.where(problem.kept, 0.0, stated.tenant_shares(columns, answer.tasks))
+        runs = np.isfinite(level) & ~problem.kept
+        share += np.where(runs, stated.counted_floors, 0.0)
         yield check(
             "levels",
             np.where(runs, np.abs(np.where(runs, level, 0.0) * stated.weight - share), share)
@@ -324,8 +337,32 @@ def _check_replayed(
     )
     if not launched.agrees or whole.pool is not None:
         return
-    found = in_place.found_tasks(whole.places, whole.stated, answer)
     fresh = tasks_by_server(launched.job, launched.server, np.ones(len(launched.job)), problem.n)
+    yield from _check_places(whole, fresh, running)
+
+
+def check_placed_floors(
+    stated: Stated, places: Places, allocation: Allocation, running: CurrentPlacements | None
+) -> Iterator[Check]:
+    """Check that tasks run where the answer of the last step has them, or where they ran before."""
+    whole = Whole.of(stated, places, allocation)
+    assert allocation.floors is not None  # noqa: S101 - for mypy
+    rest = allocation.floors.rest
+    step = Stated(rest.problem, stated.choice)
+    of = np.concatenate([np.arange(stated.problem.n), rest.problem.part_of[stated.problem.n :]])
+    keys, tasks = in_place.found_tasks(step.places(rest.classes.servers), step, rest)
+    server, job = keys // rest.problem.n, of[keys % rest.problem.n]
+    yield from _check_places(
+        whole, tasks_by_server(job, server, tasks, stated.problem.n), running
+    )
+
+
+def _check_places(
+    whole: Whole, fresh: in_place.OnServers, running: CurrentPlacements | None
+) -> Iterator[Check]:
+    """Check servers and moves against what the placement rule makes anew (``fresh``)."""
+    answer = whole.allocation
+    found = in_place.found_tasks(whole.places, whole.stated, answer)
     agrees = in_place.same_tasks(found, fresh)
     moved = None
     if running is not None:
@@ -364,7 +401,8 @@ def _replayed(whole: Whole, before: History) -> Launched:
     if whole.pool is None and stated.limits:
         limits = LimitsLeft(stated.limits, stated.on_servers, stated.rows.row)
     servers = Servers(size[:, columns], count, demand[:, columns], allowed, limits)
-    tenants = [np.flatnonzero(~stated.late), np.flatnonzero(stated.late)]
+    late = stated.late | problem.kept
+    tenants = [np.flatnonzero(~late), np.flatnonzero(late & ~problem.kept)]
     rounds = [Round(mine) for mine in tenants]
     turns: ByShare | ByHistory
     rule: Callable[[int], int] = servers.affinity
@@ -391,8 +429,30 @@ def _replayed(whole: Whole, before: History) -> Launched:
         rounds = []
         for mine in tenants:
             rounds += [Round(mine[first[mine]], once=True), Round(mine)]
-    order = turns if stated.groups is None else InGroups(stated.groups, turns)
     waiting = queues(problem.workload_tenant, problem.priority, whole.reasons, problem.t)
+    started = _kept_tasks(whole, servers)
+    if isinstance(turns, ByShare):
+        turns.start(problem.workload_tenant, started[0], stated.counted_floors)
+    order = turns if stated.groups is None else InGroups(stated.groups, turns)
     return replay(
-        waiting, problem.tasks, rounds, order, servers, rule, whole.allocation.tasks, launch
-    )
+        waiting, problem.tasks, rounds, order, servers, rule, whole.allocation.tasks, launch,
+        started,
+    )  # fmt: skip
+
+
+def _kept_tasks(whole: Whole, servers: Servers) -> tuple[IntArray, IntArray]:
+    """Workload and server of each task of the parts that are kept, taken from the servers."""
+    problem, kept = whole.stated.problem, whole.kept
+    parts = np.flatnonzero(problem.kept[problem.workload_tenant])
+    job = np.repeat(parts, problem.tasks[parts].astype(np.int64))
+    server = np.zeros(len(job), dtype=np.int64)
+    if kept is not None:
+        first = np.zeros(problem.k, dtype=np.int64)
+        rows = whole.stated.rows
+        first[rows.row] = np.cumsum(rows.servers) - rows.servers
+        position, number = every_server(first[kept.row] + kept.offset, kept.servers)
+        each = kept.tasks[position].astype(np.int64)
+        job, server = np.repeat(kept.workload[position], each), np.repeat(number, each)
+    for one, where in zip(job.tolist(), server.tolist(), strict=True):
+        servers.take(where, one)
+    return job, server

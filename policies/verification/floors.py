@@ -1,0 +1,516 @@
+"""Answers to problems with guarantees: floors, how far they could be met, and the rest.
+
+The problems that follow from one with guarantees are derived here again from
+docs/policies/guarantees.md, and share no code with ``policies.floors``. Each is verified as any other
+problem; then the answer must be what they make together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from policies import catalogue
+from policies.arrays import BoolArray, FloatArray, grouped_sum
+from policies.model.allocation import Allocation, Floors
+from policies.model.current_placements import CurrentPlacements
+from policies.model.policy import Choice
+from policies.model.problem import Problem
+from policies.model.problem_fields import Guarantee, Limit, Selector
+from policies.model.tolerance import AGREEMENT
+from policies.verification.checks import Check, check
+from policies.verification.form import form_of
+from policies.verification.limits import StatedLimit
+from policies.verification.rounds import proportions
+from policies.verification.stated import Places, Stated
+
+# Verifies the answer to a problem, beside parts of workloads that run already.
+Verify = Callable[[Problem, Allocation, CurrentPlacements | None], tuple[Check, ...]]
+STATIC = Choice(catalogue.STATIC, "indivisible")
+# Tasks below this part of what a workload has are rounding.
+DUST = 1e-12
+LARGEST_AMOUNT = float(np.nextafter(1e12, 0.0))
+
+
+@dataclass(frozen=True, eq=False)
+class Pool:
+    """What one guarantee, or a tenant's own servers, divide among workloads.
+
+    Attributes:
+        problem: the pool; workloads: of the problem with the guarantee, in order.
+        rows: (k,) servers on which the floors hold; where: their selector.
+    """
+
+    problem: Problem
+    workloads: list[int]
+    rows: BoolArray
+    where: Selector
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Tasks of a workload that a pool guarantees.
+
+    Attributes:
+        tasks: above 0; own: whether they run on the tenant's own servers before everything else.
+    """
+
+    pool: int
+    workload: int
+    tasks: float
+    where: Selector
+    rows: BoolArray
+    own: bool
+
+
+def check_floors(stated: Stated, allocation: Allocation, verify: Verify) -> Iterator[Check]:
+    """Check the answers of all steps, and that the answer is what they make together."""
+    problem, choice, floors = stated.problem, stated.choice, allocation.floors
+    assert floors is not None  # noqa: S101 - for mypy; ``promised`` is checked before
+    places = choice.whole_tasks and not choice.sees_one_pool
+    pools = list(_pools(stated))
+    agrees = len(floors.pools) == len(pools) and all(
+        answer.choice.policy.name
+        == (STATIC if places and number >= len(problem.guarantees) else choice).policy.name
+        for number, answer in enumerate(floors.pools)
+    )
+    yield Check("floor_pools", agrees, "each guarantee has the answer of its pool", 0.0)
+    if not agrees:
+        return
+    for number, (pool, answer) in enumerate(zip(pools, floors.pools, strict=True)):
+        yield from _named(verify(pool.problem, answer, None), f"floor pool {number}")
+        if not np.shape(answer.tasks) == (pool.problem.n,):
+            return
+    parts = _parts(stated, pools, floors, placed=places)
+    steps = _steps(stated, parts, pools, floors, placed=places)
+    for name, (step, answer, kept) in steps.items():
+        if answer.tasks.shape != (step.n,) or answer.choice != choice:
+            yield Check(f"{name}_fits", False, "the step is about the problem's workloads", 0.0)
+            return
+        yield from _named(verify(step, answer, kept), name)
+    yield from _check_together(stated, parts, allocation, floors)
+
+
+def _named(checks: tuple[Check, ...], step: str) -> Iterator[Check]:
+    """Yield what fails in a step, or that all of it holds."""
+    failed = [each for each in checks if not each.holds]
+    for each in failed:
+        yield replace(each, detail=f"{step}: {each.detail}")
+    if not failed:
+        yield Check(step.split(" ")[0], True, f"{step} is the policy's answer", 0.0)
+
+
+def _pools(stated: Stated) -> Iterator[Pool]:
+    problem = stated.problem
+    places = stated.places() if stated.choice.sees_one_pool else stated.rows
+    for number, item in enumerate(stated.guarantees):
+        here = item.rows[places.row]
+        if stated.choice.sees_one_pool:
+            here = np.ones(places.count, dtype=np.bool_)
+        runs = places.allowed[:, here].any(axis=1) & item.counted
+        yield _guaranteed_pool(stated, number, item, np.flatnonzero(runs).tolist())
+    everywhere = np.ones(problem.k, dtype=np.bool_)
+    for tenant in np.flatnonzero(problem.own_servers).tolist():
+        rows = [
+            row
+            for row in range(problem.k)
+            if problem.contributed_by[row] == tenant and not problem.contributed_only[row]
+        ]
+        mine = [j for j in range(problem.n) if problem.workload_tenant[j] == tenant]
+        own = Problem.create(
+            resources=problem.resources,
+            capacity=problem.capacity[rows],
+            server_names=[problem.server_names[row] for row in rows],
+            server_count=problem.server_count[rows],
+            server_labels=[problem.server_labels[row] for row in rows],
+            contributed_by=[0] * len(rows),
+            tenants=[problem.tenants[tenant]],
+            selectors=[problem.selectors[j] for j in mine],
+            **_some_workloads(problem, mine, {tenant: 0}, np.ones(problem.m, dtype=np.bool_)),
+        )
+        yield Pool(own, mine, everywhere, {})
+
+
+def _guaranteed_pool(
+    stated: Stated, number: int, item: StatedLimit, workloads: list[int]
+) -> Pool:
+    """One server of the amount, for the workloads below the node that may run where it holds."""
+    problem = stated.problem
+    given = problem.guarantees[number]
+    named = given.amount < np.inf
+    groups = _groups_below(problem, given.node) if given.scope == "group" else []
+    inside = set(groups) | ({given.node} if given.scope == "group" else set())
+    tenants = [
+        i
+        for i in range(problem.t)
+        if (given.scope == "tenant" and i == given.node)
+        or (given.scope == "group" and int(problem.tenant_group[i]) in inside)
+    ]
+    position = {
+        "group": {g: at for at, g in enumerate(groups)},
+        "tenant": {i: at for at, i in enumerate(tenants)} if given.scope == "group" else {},
+        "workload": {j: at for at, j in enumerate(workloads)},
+    }
+
+    def nested(other: Limit | Guarantee) -> tuple[Any, int, FloatArray] | None:
+        at = position.get(other.scope, {}).get(other.node)
+        amount = other.amount[named]
+        return None if at is None or np.isinf(amount).all() else (other.scope, at, amount)
+
+    limits = [
+        nested(limit)
+        for limit, counted in zip(problem.limits, stated.limits, strict=True)
+        if not (item.rows & ~counted.rows).any()
+    ]
+    guarantees = [
+        nested(other)
+        for other, counted in zip(problem.guarantees, stated.guarantees, strict=True)
+        if not (counted.rows & ~item.rows).any()
+    ]
+    first = problem.group_weight
+    if problem.weights_mode == "contribution" and stated.derives_weights:
+        first = stated.derived_group_weights
+    pool = Problem.create(
+        resources=[r for r, counts in zip(problem.resources, named, strict=True) if counts],
+        capacity=[np.minimum(given.amount[named], LARGEST_AMOUNT)],
+        tenants=[problem.tenants[i] for i in tenants],
+        weight=stated.weight[tenants],
+        best_effort=stated.late[tenants],
+        tenant_group=[position["group"].get(int(problem.tenant_group[i]), -1) for i in tenants],
+        tenant_tier=problem.tenant_tier[tenants],
+        groups=[problem.groups[g] for g in groups],
+        group_parent=[position["group"].get(int(problem.group_parent[g]), -1) for g in groups],
+        group_weight=np.where(first > 0, first, problem.group_weight)[groups],
+        group_tier=problem.group_tier[groups],
+        limits=[Limit(*each) for each in limits if each is not None],
+        guarantees=[Guarantee(*each) for each in guarantees if each is not None],
+        count_guaranteed=problem.count_guaranteed,
+        **_some_workloads(problem, workloads, {i: at for at, i in enumerate(tenants)}, named),
+    )
+    return Pool(pool, workloads, item.rows, given.where)
+
+
+def _groups_below(problem: Problem, root: int) -> list[int]:
+    below = []
+    for group in range(len(problem.groups)):
+        parent = int(problem.group_parent[group])
+        while parent >= 0 and parent != root:
+            parent = int(problem.group_parent[parent])
+        if parent == root:
+            below.append(group)
+    return below
+
+
+def _some_workloads(
+    problem: Problem, some: list[int], position: dict[int, int], named: BoolArray
+) -> dict[str, Any]:
+    return {
+        "workload_tenant": np.array([position[int(problem.workload_tenant[j])] for j in some], int),
+        "workload_names": [problem.workload_names[j] for j in some],
+        "demand": problem.demand[some][:, named],
+        "tasks": problem.tasks[some],
+        "priority": problem.priority[some],
+    }
+
+
+def _parts(stated: Stated, pools: list[Pool], floors: Floors, *, placed: bool) -> list[Part]:
+    """What is guaranteed of each workload, by pool and workload.
+
+    A floor counts what floors on some of its servers give already; the pools with the fewest servers
+    come first.
+    """
+    problem = stated.problem
+    first_own = len(problem.guarantees)
+    nowhere = np.zeros(problem.k, dtype=np.bool_)
+    parts, on_rows = [], np.zeros(0, dtype=np.int64)
+    jobs, counts = np.zeros(0, dtype=np.int64), np.zeros(0)
+    if placed:
+        for workloads, rows, tasks in _on_own(problem, pools[first_own:], floors.pools[first_own:]):
+            jobs, on_rows = np.r_[jobs, workloads], np.r_[on_rows, rows]
+            counts = np.r_[counts, tasks]
+        run = grouped_sum(counts, jobs, problem.n)
+        for at in range(first_own, len(pools)):
+            parts += [
+                Part(at, j, float(run[j]), {}, nowhere, own=True)
+                for j in pools[at].workloads
+                if run[j] > 0
+            ]
+    shared = range(first_own if placed else len(pools))
+    given: dict[bytes, tuple[BoolArray, FloatArray]] = {}
+    for at in sorted(shared, key=lambda at: (np.count_nonzero(pools[at].rows), at)):
+        pool = pools[at]
+        here = pool.rows[on_rows]
+        on_own = grouped_sum(counts[here], jobs[here], problem.n)
+        have = np.zeros(problem.n)
+        for rows, tasks in given.values():
+            if (rows <= pool.rows).all():
+                have += tasks
+        _, mine = given.setdefault(pool.rows.tobytes(), (pool.rows, np.zeros(problem.n)))
+        for j, floor in zip(pool.workloads, floors.pools[at].tasks.tolist(), strict=True):
+            missing = floor - (float(have[j]) + float(on_own[j]) if placed else float(have[j]))
+            if missing > DUST * floor:
+                parts.append(Part(at, j, missing, pool.where, pool.rows, own=False))
+                mine[j] += missing
+    return sorted(parts, key=lambda part: (part.pool, part.workload))
+
+
+def _on_own(
+    problem: Problem, pools: list[Pool], answers: tuple[Allocation, ...]
+) -> Iterator[tuple[Any, Any, FloatArray]]:
+    """Yield workloads, rows and tasks of what runs on each tenant's own servers."""
+    number = {name: row for row, name in enumerate(problem.server_names)}
+    for pool, answer in zip(pools, answers, strict=True):
+        workload, row, tasks = answer.placements_by_row()
+        rows = np.array([number[name] for name in pool.problem.server_names], dtype=np.int64)
+        yield np.array(pool.workloads, dtype=np.int64)[workload], rows[row], tasks
+
+
+def _steps(
+    stated: Stated, parts: list[Part], pools: list[Pool], floors: Floors, *, placed: bool
+) -> dict[str, tuple[Problem, Allocation, CurrentPlacements | None]]:
+    """The two problems that have the parts as tenants, with their answers and what runs before."""
+    problem = stated.problem
+    raised, rest = floors.raised, floors.rest
+    first = second = None
+    if placed:
+        first = _before(problem, parts, pools, floors)
+        second = _parts_of_answer(raised, problem.n)
+    tasks = np.array([part.tasks for part in parts])
+    own = np.array([part.own for part in parts], dtype=np.bool_)
+    weight = [part.tasks * float(stated.dominant[part.workload]) for part in parts]
+    rising = _with_parts(
+        problem,
+        parts,
+        floors="raised",
+        tasks=np.r_[np.zeros(problem.n), tasks],
+        weight=np.r_[problem.weight, [w if w > 0 else 1.0 for w in weight]],
+        best_effort=np.r_[problem.best_effort, own],
+        weights_mode="explicit",
+        kept=np.r_[np.zeros(problem.t, dtype=np.bool_), own],
+    )
+    met = np.zeros(len(parts))
+    if raised.tasks.shape == (rising.n,):
+        met = raised.tasks[problem.n :]
+    return {
+        "floors": (rising, raised, first),
+        "rest": (_rest_problem(stated, parts, met), rest, second),
+    }
+
+
+def _rest_problem(stated: Stated, parts: list[Part], met: FloatArray) -> Problem:
+    problem, whole = stated.problem, stated.choice.whole_tasks
+    of = np.array([part.workload for part in parts], dtype=np.int64)
+    left = problem.tasks - grouped_sum(met, of, problem.n)
+    left[np.isfinite(left) & (left <= DUST * problem.tasks)] = 0.0
+    some = np.ones(len(parts), dtype=np.bool_)
+    fields: dict[str, Any] = {
+        "floors": "kept",
+        "tasks": np.r_[left, met],
+        "weight": np.r_[problem.weight, np.ones(len(parts))],
+        "best_effort": np.r_[problem.best_effort, some],
+        "kept": np.r_[np.zeros(problem.t, dtype=np.bool_), some],
+    }
+    owner = problem.workload_tenant[of]
+    if problem.count_guaranteed and whole:
+        fields["tenant_group"] = np.r_[problem.tenant_group, problem.tenant_group[owner]]
+        fields["tenant_tier"] = np.r_[problem.tenant_tier, problem.tenant_tier[owner]]
+    elif problem.count_guaranteed:
+        # A tenant and its parts are a group in its place, whose level is that of the tenant.
+        owners = sorted({int(i) for i, tasks in zip(owner, met, strict=True) if tasks > 0})
+        group = {i: len(problem.groups) + at for at, i in enumerate(owners)}
+        form = form_of(stated, stated.places())
+        declared = np.full((problem.t + len(parts), problem.m), np.nan)
+        of_tenant = np.zeros((problem.t, problem.m))
+        of_tenant[form.tenants] = proportions(stated, form)
+        for i in owners:
+            declared[i] = of_tenant[i]
+        for at, i in enumerate(owner.tolist()):
+            if i in group:
+                declared[problem.t + at] = of_tenant[i]
+        fields |= {
+            "tenant_group": np.array(
+                [group.get(i, int(g)) for i, g in enumerate(problem.tenant_group)]
+                + [group.get(i, -1) for i in owner.tolist()],
+                dtype=np.int64,
+            ),
+            "tenant_tier": np.array(
+                [0 if i in group else int(tier) for i, tier in enumerate(problem.tenant_tier)]
+                + [0] * len(parts),
+                dtype=np.int64,
+            ),
+            "groups": problem.groups + tuple(f"\0{i}" for i in owners),
+            "group_parent": np.r_[problem.group_parent, problem.tenant_group[owners]].astype(int),
+            "group_weight": np.r_[problem.group_weight, problem.weight[owners]],
+            "group_tier": np.r_[problem.group_tier, problem.tenant_tier[owners]].astype(int),
+            "direction": declared,
+        }
+    return _with_parts(problem, parts, **fields)
+
+
+def _with_parts(problem: Problem, parts: list[Part], **others: Any) -> Problem:
+    """The problem with a tenant for each part, after its own tenants."""
+    count, of = len(parts), [part.workload for part in parts]
+    names = tuple(f"\0part {number}" for number in range(count))
+    fields: dict[str, Any] = {
+        "tenants": problem.tenants + names,
+        "tenant_group": np.r_[problem.tenant_group, np.full(count, -1)].astype(np.int64),
+        "tenant_tier": np.r_[problem.tenant_tier, np.zeros(count)].astype(np.int64),
+        "deficit": np.zeros(problem.t + count),
+        "workload_tenant": np.r_[
+            problem.workload_tenant, problem.t + np.arange(count)
+        ].astype(np.int64),
+        "workload_names": problem.workload_names + names,
+        "demand": np.concatenate([problem.demand, problem.demand[of]]),
+        "priority": np.r_[problem.priority, problem.priority[of]].astype(np.int64),
+        "selectors": problem.selectors
+        + tuple(_both(problem.selectors[part.workload], part.where) for part in parts),
+        "own_servers": np.zeros(problem.t + count, dtype=np.bool_),
+        "part_of": np.r_[np.full(problem.n, -1), of].astype(np.int64),
+    }
+    return replace(problem, **(fields | others))
+
+
+def _both(first: Selector, second: Selector) -> Selector:
+    return {
+        label: tuple(
+            value
+            for value in first.get(label, second.get(label, ()))
+            if value in second.get(label, (value,))
+        )
+        for label in {**first, **second}
+    }
+
+
+def _before(
+    problem: Problem, parts: list[Part], pools: list[Pool], floors: Floors
+) -> CurrentPlacements:
+    """Where the parts run that are on own servers."""
+    number = {part.workload: problem.n + at for at, part in enumerate(parts) if part.own}
+    rows = {name: row for row, name in enumerate(problem.server_names)}
+    first = len(problem.guarantees)
+    found: list[tuple[int, int, int, int, float]] = []
+    for pool, answer in zip(pools[first:], floors.pools[first:], strict=True):
+        columns = (column.tolist() for column in answer.placements_by_range())
+        for workload, row, offset, servers, tasks in zip(*columns, strict=True):
+            name = pool.problem.server_names[row]
+            found.append((number[pool.workloads[workload]], rows[name], offset, servers, tasks))
+    workload, row, offset, servers, tasks = np.array(found, dtype=np.float64).reshape(-1, 5).T
+    return CurrentPlacements(
+        workload=workload.astype(np.int64),
+        row=row.astype(np.int64),
+        offset=offset.astype(np.int64),
+        servers=servers.astype(np.int64),
+        tasks=tasks,
+    )
+
+
+def _parts_of_answer(raised: Allocation, n: int) -> CurrentPlacements:
+    """Where the parts run by the answer of the first step."""
+    columns = raised.placements_by_range()
+    mine = columns[0] >= n
+    workload, row, offset, servers, tasks = (column[mine] for column in columns)
+    return CurrentPlacements(
+        workload=workload, row=row, offset=offset, servers=servers, tasks=tasks
+    )
+
+
+def _check_together(
+    stated: Stated, parts: list[Part], allocation: Allocation, floors: Floors
+) -> Iterator[Check]:
+    """Check that the answer is the rest and the parts, and that it says what was guaranteed."""
+    problem, rest = stated.problem, floors.rest
+    of = np.array([part.workload for part in parts], dtype=np.int64)
+    whole = np.concatenate([np.arange(problem.n), of])
+    names = problem.workload_names
+    tasks = grouped_sum(rest.tasks, whole, problem.n)
+    yield check(
+        "floors_together",
+        np.abs(tasks - allocation.tasks) / np.maximum(tasks, 1e-300),
+        AGREEMENT,
+        "every workload runs its guaranteed parts and its part of the rest",
+        names,
+    )
+    floor = grouped_sum(np.array([part.tasks for part in parts]), of, problem.n)
+    met = grouped_sum(floors.raised.tasks[problem.n :], of, problem.n)
+    for name, given, expected in (("floor", floors.floor, floor), ("floor_met", floors.met, met)):
+        yield check(
+            name,
+            np.abs(given - expected) / np.maximum(expected, 1e-300)
+            if np.shape(given) == expected.shape
+            else np.full(problem.n, np.inf),
+            AGREEMENT,
+            "it follows from the answers of the pools and of the first step",
+            names,
+        )
+    reasons = rest.limited_by[: problem.n]
+    yield check(
+        "floors_limited_by",
+        np.array([a != b for a, b in zip(allocation.limited_by, reasons, strict=True)]) * 1.0,
+        0.0,
+        "the reasons are those of the rest",
+        names,
+    )
+    numbers = zip(
+        (allocation.objective, allocation.bound, allocation.gap),
+        (rest.objective, rest.bound, rest.gap),
+        strict=True,
+    )
+    same = [np.isclose(a, b, rtol=AGREEMENT, atol=AGREEMENT, equal_nan=True) for a, b in numbers]
+    yield check(
+        "floors_objective",
+        ~np.array(same) * 1.0,
+        0.0,
+        "objective, bound and gap are those of the rest",
+        ("objective", "bound", "gap"),
+    )
+    if not stated.choice.sees_one_pool:
+        missed = missed_on_servers(
+            stated, allocation, [(p.workload, p.rows, p.tasks, p.own) for p in parts], floors
+        )
+        yield check(
+            "floors_on_servers",
+            missed,
+            AGREEMENT,
+            "guaranteed tasks run on the servers for which they are guaranteed",
+            names,
+        )
+
+
+def missed_on_servers(
+    stated: Stated,
+    allocation: Allocation,
+    parts: list[tuple[int, BoolArray, float, bool]],
+    floors: Floors,
+) -> FloatArray:
+    """(n,) part of what is guaranteed on some servers that does not run there.
+
+    By Hall's theorem, parts that are to run on sets of servers all do if and only if each union of
+    these sets runs at least the parts that have to be in it.
+    """
+    problem = stated.problem
+    workload, row, tasks = allocation.placements_by_row()
+    missed = np.zeros(problem.n)
+    of_workload: dict[int, dict[bytes, tuple[BoolArray, float]]] = {}
+    for at, (j, rows, _, own) in enumerate(parts):
+        if not own and not rows.all():
+            sets = of_workload.setdefault(j, {})
+            _, sofar = sets.get(rows.tobytes(), (rows, 0.0))
+            sets[rows.tobytes()] = rows, sofar + float(floors.raised.tasks[problem.n + at])
+    if not of_workload:
+        return missed
+    order = np.argsort(workload, kind="stable")
+    edges = np.searchsorted(workload[order], np.arange(problem.n + 1))
+    for j, sets in of_workload.items():
+        mine = order[edges[j] : edges[j + 1]]
+        for size in range(1, len(sets) + 1):
+            for some in combinations(sets.values(), size):
+                union = np.logical_or.reduce([rows for rows, _ in some])
+                runs = float(tasks[mine][union[row[mine]]].sum())
+                inside = sum(met for rows, met in sets.values() if (rows <= union).all())
+                if inside > 0:
+                    missed[j] = max(missed[j], 1 - runs / inside)
+    return missed
