@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from policies.by_name import call_by_name
     from policies.documents.answer import allocation_to_document, summary_document
     from policies.documents.certificate import certificate_from_document, certificate_to_document
+    from policies.documents.floors import floors_to_document
     from policies.documents.comparison import compare_documents
     from policies.documents.evaluation import evaluate_document
     from policies.documents.history import history_from_document, history_to_document
@@ -130,6 +131,7 @@ __all__ = [
     "call_by_name",
     "certificate_from_document",
     "certificate_to_document",
+    "floors_to_document",
     "choose",
     "classes_of_decision",
     "clear_market",
@@ -182,6 +184,7 @@ __all__ = [
 _HOMES = {
     "policies.by_name": ("call_by_name",),
     "policies.documents.answer": ("allocation_to_document", "summary_document"),
+    "policies.documents.floors": ("floors_to_document",),
     "policies.documents.certificate": ("certificate_from_document", "certificate_to_document"),
     "policies.documents.comparison": ("compare_documents",),
     "policies.documents.evaluation": ("evaluate_document",),

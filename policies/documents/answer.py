@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,14 +10,15 @@ import numpy as np
 from policies.documents.certificate import certificate_to_document
 from policies.documents.explanation import explanation_to_document
 from policies.documents.history import history_to_document
-from policies.documents.quantities import quantities
+from policies.documents.floors import floor_fields, floors_to_document
+from policies.documents.placements import placement_rows
+from policies.documents.quantities import number_or_none, quantities
 from policies.documents.schedule import schedule_to_document
 from policies.explaining.explanations import explain
 from policies.explaining.groups import GroupStanding, group_standings
 from policies.model.allocation import Allocation
 from policies.model.jain import jain_index
 from policies.model.server_classes import server_classes
-from policies.model.server_names import NumberedServers, server_name
 
 
 def allocation_to_document(allocation: Allocation, include: Sequence[str] = ()) -> dict[str, Any]:
@@ -55,12 +55,14 @@ def allocation_to_document(allocation: Allocation, include: Sequence[str] = ()) 
     if allocation.problem.groups:
         document["groups"] = [_group_row(allocation, each) for each in group_standings(allocation)]
     if "placements" in include:
-        document["placements"] = _placement_rows(allocation)
+        document["placements"] = placement_rows(allocation)
     if "certificate" in include:
         certificate = allocation.certificate
         document["certificate"] = (
             None if certificate is None else certificate_to_document(certificate)
         )
+        if allocation.floors is not None:
+            document["floors"] = floors_to_document(allocation.floors)
     if allocation.history is not None:
         document["history"] = history_to_document(
             allocation.history, allocation.problem.tenants, allocation.problem.resources
@@ -113,9 +115,9 @@ def summary_document(allocation: Allocation) -> dict[str, Any]:
         "mean_weighted_share": float(shares.mean()) if len(shares) else None,
         "jain_index": jain_index(shares),
         "utilization": quantities(problem.resources, used),
-        "objective": _number_or_none(allocation.objective),
-        "bound": _number_or_none(allocation.bound),
-        "gap": _number_or_none(allocation.gap),
+        "objective": number_or_none(allocation.objective),
+        "bound": number_or_none(allocation.bound),
+        "gap": number_or_none(allocation.gap),
         "moved_tasks": allocation.moved,
         **({"stopped": stopped} if stopped else {}),
     }
@@ -132,8 +134,9 @@ def _allocation_row(allocation: Allocation, j: int) -> dict[str, Any]:
         "resources": quantities(problem.resources, tasks * problem.demand[j]),
         "dominant_resource": problem.resources[int(allocation.dominant_resource[j])],
         "dominant_share": float(allocation.dominant_share[j]),
-        "weighted_share": _number_or_none(float(allocation.weighted_share[tenant])),
+        "weighted_share": number_or_none(float(allocation.weighted_share[tenant])),
         "limited_by": allocation.limited_by[j],
+        **({} if allocation.floors is None else floor_fields(allocation.floors, j)),
     }
 
 
@@ -145,33 +148,3 @@ def _group_row(allocation: Allocation, standing: GroupStanding) -> dict[str, Any
         "resources": quantities(problem.resources, standing.used),
         "frozen_in": standing.frozen_in,
     }
-
-
-def _placement_rows(allocation: Allocation) -> list[dict[str, Any]]:
-    problem = allocation.problem
-    numbered = NumberedServers(problem)
-    rows = []
-    columns = (column.tolist() for column in allocation.placements_by_range())
-    for j, row, offset, count, per_server in zip(*columns, strict=True):
-        item: dict[str, Any] = {
-            "tenant": problem.tenants[int(problem.workload_tenant[j])],
-            "workload": {"id": None, "name": problem.workload_names[j]},
-            "tasks": per_server if allocation.classes.offset is None else int(per_server),
-            "resources": quantities(problem.resources, per_server * problem.demand[j]),
-        }
-        if count == 1:
-            item["server"] = server_name(problem, row, offset)
-        else:
-            item["servers"] = {
-                "count": count,
-                "capacity": quantities(problem.resources, problem.capacity[row]),
-                "labels": dict(problem.server_labels[row]),
-                "first": server_name(problem, row, offset),
-                "last": numbered.name(int(problem.first_server[row]) + offset + count - 1),
-            }
-        rows.append(item)
-    return rows
-
-
-def _number_or_none(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None

@@ -130,6 +130,8 @@ class AllocationRow(_Part):
     dominant_share = _optional(FiniteField)
     weighted_share = _optional(FiniteField, allow_null=True)
     limited_by = StringField()
+    floor = _optional(FiniteField)
+    floor_met = _optional(FiniteField)
 
 
 class Summary(_Part):
@@ -220,6 +222,14 @@ class NamedPolicy(_Part):
     options = ObjectField(required=False, allow_null=True)
 
 
+class FloorsDocument(_Part):
+    """Answers of the steps; each is read once its problem is known."""
+
+    pools = ListField(ObjectField(), min_items=0)
+    raised = ObjectField()
+    rest = ObjectField()
+
+
 class AnswerDocument(_Part):
     """All that an answer may hold; explanations and properties are refused by a check of their own."""
 
@@ -230,6 +240,7 @@ class AnswerDocument(_Part):
     placements = ListField(PlacementRow, min_items=0, required=False, allow_null=True)
     certificate = DocumentField(CertificateDocument, required=False, allow_null=True)
     schedule = DocumentField(ScheduleDocument, required=False, allow_null=True)
+    floors = DocumentField(FloorsDocument, required=False, allow_null=True)
     history = ObjectField(required=False)
     explanations = AnyField(required=False)
     properties = AnyField(required=False)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from policies.arrays import FloatArray
 from policies.documents.current_placements import (
     current_placements_from_rows,
     current_placements_to_document,
@@ -21,10 +22,10 @@ from policies.fields import Mistakes, is_object
 from policies.model.current_placements import CurrentPlacements
 from policies.model.group_tree import POOL
 from policies.model.history import History
-from policies.model.limits import SCOPES
+from policies.model.limits import GUARANTEED, SCOPES
 from policies.model.policy import Choice
 from policies.model.problem import Problem
-from policies.model.problem_fields import Limit
+from policies.model.problem_fields import Guarantee, Limit, Selector
 from policies.selection import choose
 
 
@@ -109,6 +110,16 @@ def problem_from_document(document: Mapping[str, Any]) -> ParsedProblem:
             units=[each["unit"] for each in given["resources"]],
             weights_mode=given["weights"],
             limits=_limits(given),
+            guarantees=[
+                Guarantee(scope, node, amount, where)
+                for scope in GUARANTEED
+                for node, amount, where in _amount_rows(given, f"{scope}s", "guarantee")
+            ],
+            own_servers=[
+                given["own_servers"] if row["own_servers"] is None else row["own_servers"]
+                for row in given["tenants"]
+            ],
+            count_guaranteed=given["count"] == "total",
             **_groups(given["groups"]),
             **_tenants(given["tenants"]),
             **_servers(given["servers"]),
@@ -196,9 +207,16 @@ def problem_to_document(parsed: ParsedProblem) -> dict[str, Any]:
         "include": list(parsed.include),
     }
     for limit in problem.limits:
-        document[f"{limit.scope}s"][limit.node].setdefault("limit", []).append(
-            _limit_document(problem, limit)
-        )
+        kind, name = ("tenants", "lend") if limit.scope == "lend" else (f"{limit.scope}s", "limit")
+        rows = document[kind][limit.node].setdefault(name, [])
+        rows.append(_amount_document(problem, limit))
+    for each in problem.guarantees:
+        rows = document[f"{each.scope}s"][each.node].setdefault("guarantee", [])
+        rows.append(_amount_document(problem, each))
+    for tenant in np.flatnonzero(problem.own_servers).tolist():
+        document["tenants"][tenant]["own_servers"] = True
+    if not problem.count_guaranteed:
+        document["count"] = "above"
     if parsed.mode is not None:
         document["policy"]["mode"] = parsed.mode
     if parsed.history is not None:
@@ -222,11 +240,11 @@ def _server_document(problem: Problem, row: int) -> dict[str, Any]:
     }
 
 
-def _limit_document(problem: Problem, limit: Limit) -> dict[str, Any]:
-    named = np.flatnonzero(np.isfinite(limit.amount)).tolist()
+def _amount_document(problem: Problem, given: Limit | Guarantee) -> dict[str, Any]:
+    named = np.flatnonzero(np.isfinite(given.amount)).tolist()
     return {
-        "where": {label: list(values) for label, values in limit.where.items()},
-        "amount": {problem.resources[r]: float(limit.amount[r]) for r in named},
+        "where": {label: list(values) for label, values in given.where.items()},
+        "amount": {problem.resources[r]: float(given.amount[r]) for r in named},
     }
 
 
@@ -275,12 +293,25 @@ def _group_documents(problem: Problem) -> list[dict[str, Any]]:
 
 
 def _limits(given: Mapping[str, Any]) -> list[Limit]:
-    """Limits of groups, then of tenants, then of workloads, each in the order of the document."""
-    return [
-        Limit(scope, node, np.array(row["amount"]), row["where"])
+    """Limits of groups, of tenants and of workloads, then what tenants lend."""
+    limits = [
+        Limit(scope, node, amount, where)
         for scope in SCOPES
-        for node, item in enumerate(given[f"{scope}s"])
-        for row in item["limit"]
+        if scope != "lend"
+        for node, amount, where in _amount_rows(given, f"{scope}s", "limit")
+    ]
+    lent = _amount_rows(given, "tenants", "lend")
+    return [*limits, *(Limit("lend", node, amount, where) for node, amount, where in lent)]
+
+
+def _amount_rows(
+    given: Mapping[str, Any], kind: str, name: str
+) -> list[tuple[int, FloatArray, Selector]]:
+    """Return node, amount and selector of each row, in the order of the document."""
+    return [
+        (node, np.array(row["amount"]), row["where"])
+        for node, item in enumerate(given[kind])
+        for row in item[name]
     ]
 
 

@@ -14,11 +14,12 @@ from policies.documents.certificate import read_certificate
 from policies.documents.history import history_from_document
 from policies.documents.schedule import read_schedule
 from policies.errors import ProblemError
-from policies.model.allocation import Allocation
+from policies.model.allocation import Allocation, Floors
 from policies.model.policy import Choice, Servers
 from policies.model.problem import Problem
 from policies.model.server_classes import ServerClasses
 from policies.model.server_names import NumberedServers
+from policies.verification.floors import floors_of
 from policies.verification.levels import levels_of
 from policies.verification.stated import Places, Stated
 
@@ -100,6 +101,26 @@ def allocation_from_document(
         bound=_number(summary["bound"]),
         gap=_number(summary["gap"]),
         statistics={"stopped": summary["stopped"]},
+        floors=_floors(answer["floors"], stated),
+    )
+
+
+def _floors(given: Mapping[str, Any] | None, stated: Stated) -> Floors | None:
+    """Return how guarantees were met, None if the answer does not say."""
+    if given is None or not stated.problem.has_floors:
+        return None
+    pools = given["pools"]
+
+    def read(pool: int, problem: Problem, choice: Choice) -> Allocation:
+        if pool >= len(pools):
+            raise _malformed("each guarantee needs the answer of its pool", "/floors/pools")
+        return allocation_from_document(pools[pool], problem, choice)
+
+    return floors_of(
+        stated,
+        read,
+        lambda problem: allocation_from_document(given["raised"], problem, stated.choice),
+        lambda problem: allocation_from_document(given["rest"], problem, stated.choice),
     )
 
 

@@ -162,22 +162,53 @@ def _group(known: Mapping[str, int] | None = None) -> GroupField:
     )  # fmt: skip
 
 
-class LimitDocument(_Part):
-    where = MapField(
+def _where(description: str) -> MapField:
+    return MapField(
         OneOrMoreField(StringField(), as_list=True, code="selector.empty"),
         default=dict,
-        description="Labels of the servers that the limit is for. An empty object is every server.",
+        description=f"{description} An empty object is every server.",
     )
+
+
+class LimitDocument(_Part):
+    where = _where("Labels of the servers that the limit is for.")
     amount = AmountsField(
         unknown="limit.unknown_resource", empty="limit.empty", unnamed=inf,
         description="Greatest amount of each resource. Resources that are not named have no limit.",
     )  # fmt: skip
 
 
-def _limits(document: type[Document] = LimitDocument) -> ListField:
+class GuaranteeDocument(_Part):
+    where = _where("Labels of the servers on which the amount is guaranteed.")
+    amount = AmountsField(
+        unknown="guarantee.unknown_resource", empty="guarantee.empty", unnamed=inf,
+        description="Guaranteed amount of each resource.",
+    )  # fmt: skip
+
+
+class LendDocument(_Part):
+    where = _where("Labels of the tenant's own servers that are meant.")
+    amount = AmountsField(
+        unknown="lend.unknown_resource", empty="lend.empty", unnamed=inf,
+        description="Greatest amount that serves others. Resources that are not named have no limit.",
+    )  # fmt: skip
+
+
+_AMOUNTS: dict[str, tuple[type[Document], str]] = {
+    "limit": (LimitDocument, "What everything below is allocated at most."),
+    "guarantee": (GuaranteeDocument, "What everything below can always have."),
+    "lend": (LendDocument, "What others may have of the servers that the tenant contributed."),
+}
+
+
+def _amount_rows(kind: str, resources: Mapping[str, str] | None = None) -> ListField:
+    document, description = _AMOUNTS[kind]
+    if resources is not None:
+        amount: Any = document.fields["amount"]
+        document = document.with_fields(amount=amount.within(resources))
     return ListField(
-        document, min_items=0, max_items=MOST_LIMITS, code="limit.too_many", default=list,
-        description="What everything below may demand at most.",
+        document, min_items=0, max_items=MOST_LIMITS, code=f"{kind}.too_many", default=list,
+        description=description,
     )  # fmt: skip
 
 
@@ -186,7 +217,8 @@ class GroupDocument(_Part):
     parent = _group()
     weight = _weight()
     tier = _tier()
-    limit = _limits()
+    guarantee = _amount_rows("guarantee")
+    limit = _amount_rows("limit")
 
 
 class TenantDocument(_Part):
@@ -197,7 +229,14 @@ class TenantDocument(_Part):
     best_effort = BooleanField(
         default=False, description="Served with what the other tenants leave."
     )
-    limit = _limits()
+    guarantee = _amount_rows("guarantee")
+    limit = _amount_rows("limit")
+    lend = _amount_rows("lend")
+    own_servers = BooleanField(
+        required=False, allow_null=True,
+        description="Whether it can always have what it gets alone on its own servers; null: as the "
+        "document says.",
+    )  # fmt: skip
     owed = RealField(
         "owed", code="owed.out_of_range",
         expected=f"a number from -{LARGEST_DEFICIT} to {LARGEST_DEFICIT}",
@@ -223,7 +262,7 @@ class WorkloadDocument(_Part):
         description="For each label the value, or the values, one of which a server must have. "
         "An empty object is no constraint.",
     )
-    limit = _limits()
+    limit = _amount_rows("limit")
 
 
 class ModeField(StringField):
@@ -327,6 +366,14 @@ class EvaluationRequest(_Part):
         choices=["explicit", "contribution"], code="weights.unknown", default="explicit",
         description="Whether `weight` is the weight itself or a factor on what was contributed.",
     )  # fmt: skip
+    own_servers = BooleanField(
+        default=False,
+        description="Whether tenants can always have what they get alone on their own servers.",
+    )
+    count = ChoiceField(
+        choices=["total", "above"], code="count.unknown", default="total",
+        description="Whether levels count everything, or what is above guarantees.",
+    )  # fmt: skip
     history = DocumentField(
         HistoryDocument,
         required=False,
@@ -399,14 +446,20 @@ def request_for(document: Mapping[str, Any]) -> type[Document]:
         capacity=ServerDocument.capacity.within(resources),
         contributed_by=TenantField(tenants, required=False, allow_null=True),
     )
-    limits = _limits(LimitDocument.with_fields(amount=LimitDocument.amount.within(resources)))
+    limits = _amount_rows("limit", resources)
+    guarantees = _amount_rows("guarantee", resources)
     workloads = WorkloadDocument.with_fields(
         tenant=TenantField(tenants),
         demand=WorkloadDocument.demand.within(resources),
         limit=limits,
     )
-    grouped = GroupDocument.with_fields(parent=_group(groups), limit=limits)
-    members = TenantDocument.with_fields(group=_group(groups), limit=limits)
+    grouped = GroupDocument.with_fields(parent=_group(groups), guarantee=guarantees, limit=limits)
+    members = TenantDocument.with_fields(
+        group=_group(groups),
+        guarantee=guarantees,
+        limit=limits,
+        lend=_amount_rows("lend", resources),
+    )
     history = history_for(tenants, resources)
     return EvaluationRequest.with_fields(
         servers=ListField(

@@ -12,7 +12,7 @@ from policies.arrays import FloatArray, grouped_sum
 from policies.documents.problem import ParsedProblem
 from policies.documents.reading import allocation_from_document
 from policies.errors import ProblemError
-from policies.model.allocation import Allocation
+from policies.model.allocation import Allocation, Floors
 from policies.model.policy import Choice
 from policies.model.server_names import NumberedServers
 from policies.model.tolerance import AGREEMENT
@@ -105,7 +105,7 @@ def _check_claims(
     wrong = [
         f"{row['tenant']}/{row['workload']['name']}"
         for row in document["allocations"]
-        if not _row_agrees(row, index[row["tenant"], row["workload"]["name"]], stated, weighted)
+        if not _row_agrees(row, index[row["tenant"], row["workload"]["name"]], stated, weighted, allocation.floors)
     ]
     yield _found("allocation_rows", wrong, "resources and shares follow from the tasks")
     expected = _summary(stated, allocation, weighted)
@@ -170,7 +170,9 @@ def _amounts(stated: Stated, values: FloatArray) -> dict[str, float]:
     return dict(zip(stated.problem.resources, values.tolist(), strict=True))
 
 
-def _row_agrees(row: Mapping[str, Any], j: int, stated: Stated, weighted: FloatArray) -> bool:
+def _row_agrees(
+    row: Mapping[str, Any], j: int, stated: Stated, weighted: FloatArray, floors: Floors | None
+) -> bool:
     problem = stated.problem
     dominant = stated.task_shares[j] if stated.dominant[j] > 0 else problem.demand[j]
     expected = {
@@ -179,6 +181,11 @@ def _row_agrees(row: Mapping[str, Any], j: int, stated: Stated, weighted: FloatA
         "dominant_share": float(row["tasks"] * stated.dominant[j]),
         "weighted_share": _number(weighted[problem.workload_tenant[j]]),
     }
+    if floors is not None and floors.floor[j]:
+        expected["floor"] = float(floors.floor[j])
+        expected["floor_met"] = min(float(floors.met[j] / floors.floor[j]), 1.0)
+    elif row.get("floor") is not None or row.get("floor_met") is not None:
+        return False
     return all(_same(row.get(name, value), value) for name, value in expected.items())
 
 

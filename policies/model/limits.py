@@ -17,11 +17,14 @@ from policies.model.problem_fields import Guarantee, Limit, ProblemFields
 Amount = TypeVar("Amount", Limit, Guarantee)
 Scope = Literal["group", "tenant", "workload", "lend"]
 SCOPES: tuple[Scope, ...] = ("group", "tenant", "workload", "lend")
+GUARANTEED: tuple[Literal["group", "tenant"], ...] = ("group", "tenant")
 _RANK = {scope: rank for rank, scope in enumerate(SCOPES)}
 # An amount below this part of the pool counts as 0: a demand of that size is out of range as well.
 SMALLEST_LIMIT_SHARE = 1e-9
 # Each may cost a linear program, and a constraint that every task is compared with.
 MOST_LIMITS = 1_000
+# Different selectors of guarantees: the verifier looks at each union of the servers of one workload's.
+MOST_SELECTORS = 10
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,7 +7,7 @@ problem; then the answer must be what they make together.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
@@ -24,9 +24,11 @@ from policies.model.problem_fields import Guarantee, Limit, Selector
 from policies.model.tolerance import AGREEMENT
 from policies.verification.checks import Check, check
 from policies.verification.form import form_of
+from policies.verification.in_place import found_tasks
 from policies.verification.limits import StatedLimit
 from policies.verification.rounds import proportions
 from policies.verification.stated import Places, Stated
+from policies.verification.whole_tasks import Whole, check_places
 
 # Verifies the answer to a problem, beside parts of workloads that run already.
 Verify = Callable[[Problem, Allocation, CurrentPlacements | None], tuple[Check, ...]]
@@ -41,11 +43,13 @@ class Pool:
     """What one guarantee, or a tenant's own servers, divide among workloads.
 
     Attributes:
-        problem: the pool; workloads: of the problem with the guarantee, in order.
+        problem: the pool; choice: by which it is divided.
+        workloads: of the problem with the guarantee, in order.
         rows: (k,) servers on which the floors hold; where: their selector.
     """
 
     problem: Problem
+    choice: Choice
     workloads: list[int]
     rows: BoolArray
     where: Selector
@@ -67,16 +71,21 @@ class Part:
     own: bool
 
 
-def check_floors(stated: Stated, allocation: Allocation, verify: Verify) -> Iterator[Check]:
+def check_floors(
+    stated: Stated,
+    places: Places,
+    allocation: Allocation,
+    running: CurrentPlacements | None,
+    verify: Verify,
+) -> Iterator[Check]:
     """Check the answers of all steps, and that the answer is what they make together."""
     problem, choice, floors = stated.problem, stated.choice, allocation.floors
     assert floors is not None  # noqa: S101 - for mypy; ``promised`` is checked before
-    places = choice.whole_tasks and not choice.sees_one_pool
+    placed = choice.whole_tasks and not choice.sees_one_pool
     pools = list(_pools(stated))
     agrees = len(floors.pools) == len(pools) and all(
-        answer.choice.policy.name
-        == (STATIC if places and number >= len(problem.guarantees) else choice).policy.name
-        for number, answer in enumerate(floors.pools)
+        _same(answer.choice, pool.choice)
+        for pool, answer in zip(pools, floors.pools, strict=True)
     )
     yield Check("floor_pools", agrees, "each guarantee has the answer of its pool", 0.0)
     if not agrees:
@@ -85,14 +94,46 @@ def check_floors(stated: Stated, allocation: Allocation, verify: Verify) -> Iter
         yield from _named(verify(pool.problem, answer, None), f"floor pool {number}")
         if not np.shape(answer.tasks) == (pool.problem.n,):
             return
-    parts = _parts(stated, pools, floors, placed=places)
-    steps = _steps(stated, parts, pools, floors, placed=places)
+    parts = _parts(stated, pools, floors.pools)
+    steps = _steps(stated, parts, pools, floors)
     for name, (step, answer, kept) in steps.items():
-        if answer.tasks.shape != (step.n,) or answer.choice != choice:
+        if answer.tasks.shape != (step.n,) or not _same(answer.choice, choice):
             yield Check(f"{name}_fits", False, "the step is about the problem's workloads", 0.0)
             return
         yield from _named(verify(step, answer, kept), name)
     yield from _check_together(stated, parts, allocation, floors)
+    if placed:
+        whole = np.r_[np.arange(problem.n), [part.workload for part in parts]].astype(np.int64)
+        rest = replace(
+            floors.rest, placement_workload=whole[floors.rest.placement_workload]
+        )
+        fresh = found_tasks(stated.places(rest.classes.servers), stated, rest)
+        yield from check_places(Whole.of(stated, places, allocation), fresh, running)
+
+
+def floors_of(
+    stated: Stated,
+    of_pool: Callable[[int, Problem, Choice], Allocation],
+    of_raised: Callable[[Problem], Allocation],
+    of_rest: Callable[[Problem], Allocation],
+) -> Floors:
+    """Put together the answers of all steps, each of which is asked for once its problem is known."""
+    n = stated.problem.n
+    pools = list(_pools(stated))
+    answers = tuple(of_pool(at, pool.problem, pool.choice) for at, pool in enumerate(pools))
+    parts = _parts(stated, pools, answers)
+    raised = of_raised(_rising_problem(stated, parts))
+    met = raised.tasks[n:]
+    of = np.array([part.workload for part in parts], dtype=np.int64)
+    floor = grouped_sum(np.array([part.tasks for part in parts]), of, n)
+    rest = of_rest(_rest_problem(stated, parts, met))
+    return Floors(answers, raised, rest, floor, grouped_sum(met, of, n))
+
+
+def _same(one: Choice, other: Choice) -> bool:
+    """True if both are the same policy, mode and options."""
+    named = one.policy.name, one.mode, dict(one.options)
+    return named == (other.policy.name, other.mode, dict(other.options))
 
 
 def _named(checks: tuple[Check, ...], step: str) -> Iterator[Check]:
@@ -132,7 +173,8 @@ def _pools(stated: Stated) -> Iterator[Pool]:
             selectors=[problem.selectors[j] for j in mine],
             **_some_workloads(problem, mine, {tenant: 0}, np.ones(problem.m, dtype=np.bool_)),
         )
-        yield Pool(own, mine, everywhere, {})
+        placed = stated.choice.whole_tasks and not stated.choice.sees_one_pool
+        yield Pool(own, STATIC if placed else stated.choice, mine, everywhere, {})
 
 
 def _guaranteed_pool(
@@ -191,7 +233,7 @@ def _guaranteed_pool(
         count_guaranteed=problem.count_guaranteed,
         **_some_workloads(problem, workloads, {i: at for at, i in enumerate(tenants)}, named),
     )
-    return Pool(pool, workloads, item.rows, given.where)
+    return Pool(pool, stated.choice, workloads, item.rows, given.where)
 
 
 def _groups_below(problem: Problem, root: int) -> list[int]:
@@ -217,19 +259,20 @@ def _some_workloads(
     }
 
 
-def _parts(stated: Stated, pools: list[Pool], floors: Floors, *, placed: bool) -> list[Part]:
+def _parts(stated: Stated, pools: list[Pool], answers: tuple[Allocation, ...]) -> list[Part]:
     """What is guaranteed of each workload, by pool and workload.
 
     A floor counts what floors on some of its servers give already; the pools with the fewest servers
     come first.
     """
     problem = stated.problem
+    placed = stated.choice.whole_tasks and not stated.choice.sees_one_pool
     first_own = len(problem.guarantees)
     nowhere = np.zeros(problem.k, dtype=np.bool_)
     parts, on_rows = [], np.zeros(0, dtype=np.int64)
     jobs, counts = np.zeros(0, dtype=np.int64), np.zeros(0)
     if placed:
-        for workloads, rows, tasks in _on_own(problem, pools[first_own:], floors.pools[first_own:]):
+        for workloads, rows, tasks in _on_own(problem, pools[first_own:], answers[first_own:]):
             jobs, on_rows = np.r_[jobs, workloads], np.r_[on_rows, rows]
             counts = np.r_[counts, tasks]
         run = grouped_sum(counts, jobs, problem.n)
@@ -250,7 +293,7 @@ def _parts(stated: Stated, pools: list[Pool], floors: Floors, *, placed: bool) -
             if (rows <= pool.rows).all():
                 have += tasks
         _, mine = given.setdefault(pool.rows.tobytes(), (pool.rows, np.zeros(problem.n)))
-        for j, floor in zip(pool.workloads, floors.pools[at].tasks.tolist(), strict=True):
+        for j, floor in zip(pool.workloads, answers[at].tasks.tolist(), strict=True):
             missing = floor - (float(have[j]) + float(on_own[j]) if placed else float(have[j]))
             if missing > DUST * floor:
                 parts.append(Part(at, j, missing, pool.where, pool.rows, own=False))
@@ -270,35 +313,38 @@ def _on_own(
 
 
 def _steps(
-    stated: Stated, parts: list[Part], pools: list[Pool], floors: Floors, *, placed: bool
+    stated: Stated, parts: list[Part], pools: list[Pool], floors: Floors
 ) -> dict[str, tuple[Problem, Allocation, CurrentPlacements | None]]:
     """The two problems that have the parts as tenants, with their answers and what runs before."""
-    problem = stated.problem
-    raised, rest = floors.raised, floors.rest
     first = second = None
-    if placed:
-        first = _before(problem, parts, pools, floors)
-        second = _parts_of_answer(raised, problem.n)
-    tasks = np.array([part.tasks for part in parts])
+    if stated.choice.whole_tasks and not stated.choice.sees_one_pool:
+        first = _before(stated.problem, parts, pools, floors)
+        second = _parts_of_answer(floors.raised, stated.problem.n)
+    rising = _rising_problem(stated, parts)
+    met = np.zeros(len(parts))
+    if floors.raised.tasks.shape == (rising.n,):
+        met = floors.raised.tasks[stated.problem.n :]
+    return {
+        "floors": (rising, floors.raised, first),
+        "rest": (_rest_problem(stated, parts, met), floors.rest, second),
+    }
+
+
+def _rising_problem(stated: Stated, parts: list[Part]) -> Problem:
+    """The problem in which the parts rise together, in proportion to their tasks."""
+    problem = stated.problem
     own = np.array([part.own for part in parts], dtype=np.bool_)
     weight = [part.tasks * float(stated.dominant[part.workload]) for part in parts]
-    rising = _with_parts(
+    return _with_parts(
         problem,
         parts,
         floors="raised",
-        tasks=np.r_[np.zeros(problem.n), tasks],
+        tasks=np.r_[np.zeros(problem.n), [part.tasks for part in parts]],
         weight=np.r_[problem.weight, [w if w > 0 else 1.0 for w in weight]],
         best_effort=np.r_[problem.best_effort, own],
         weights_mode="explicit",
         kept=np.r_[np.zeros(problem.t, dtype=np.bool_), own],
     )
-    met = np.zeros(len(parts))
-    if raised.tasks.shape == (rising.n,):
-        met = raised.tasks[problem.n :]
-    return {
-        "floors": (rising, raised, first),
-        "rest": (_rest_problem(stated, parts, met), rest, second),
-    }
 
 
 def _rest_problem(stated: Stated, parts: list[Part], met: FloatArray) -> Problem:
@@ -342,7 +388,8 @@ def _rest_problem(stated: Stated, parts: list[Part], met: FloatArray) -> Problem
                 + [0] * len(parts),
                 dtype=np.int64,
             ),
-            "groups": problem.groups + tuple(f"\0{i}" for i in owners),
+            "groups": problem.groups
+            + tuple(f"{_free('of ', problem.groups)}{problem.tenants[i]}" for i in owners),
             "group_parent": np.r_[problem.group_parent, problem.tenant_group[owners]].astype(int),
             "group_weight": np.r_[problem.group_weight, problem.weight[owners]],
             "group_tier": np.r_[problem.group_tier, problem.tenant_tier[owners]].astype(int),
@@ -354,7 +401,7 @@ def _rest_problem(stated: Stated, parts: list[Part], met: FloatArray) -> Problem
 def _with_parts(problem: Problem, parts: list[Part], **others: Any) -> Problem:
     """The problem with a tenant for each part, after its own tenants."""
     count, of = len(parts), [part.workload for part in parts]
-    names = tuple(f"\0part {number}" for number in range(count))
+    names = tuple(f"{_free('part', problem.tenants)}{number}" for number in range(count))
     fields: dict[str, Any] = {
         "tenants": problem.tenants + names,
         "tenant_group": np.r_[problem.tenant_group, np.full(count, -1)].astype(np.int64),
@@ -372,6 +419,13 @@ def _with_parts(problem: Problem, parts: list[Part], **others: Any) -> Problem:
         "part_of": np.r_[np.full(problem.n, -1), of].astype(np.int64),
     }
     return replace(problem, **(fields | others))
+
+
+def _free(prefix: str, names: Sequence[str]) -> str:
+    """Return the prefix with as many ``_`` as no name begins with it."""
+    while any(name.startswith(prefix) for name in names):
+        prefix += "_"
+    return prefix
 
 
 def _both(first: Selector, second: Selector) -> Selector:

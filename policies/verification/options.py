@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from policies.errors import PolicyOptionsError
-from policies.model.limits import MOST_LIMITS
+from policies.model.limits import MOST_LIMITS, MOST_SELECTORS
 from policies.model.options import mismatch
 from policies.model.policy import Choice
 from policies.model.problem import Problem
@@ -28,17 +28,29 @@ def check_options(problem: Problem, choice: Choice) -> Check:
         if choice.option("resource_weights"):
             sentence = "weights per resource are for pools without groups and tiers"
             return Check("options", False, f"/policy/options/resource_weights: {sentence}", 1.0)
-    if problem.limits and not choice.policy.takes_limits:
-        return Check("options", False, "/policy/name: the policy keeps no limits", 1.0)
-    if len(problem.limits) > MOST_LIMITS:
-        return Check("options", False, f"/policy/name: more than {MOST_LIMITS} limits", 1.0)
-    if problem.limits and choice.option("resource_weights"):
-        sentence = "weights per resource are for pools without limits"
-        return Check("options", False, f"/policy/options/resource_weights: {sentence}", 1.0)
-    if choice.sees_one_pool and any(limit.where for limit in problem.limits):
-        sentence = "limits for some servers are for policies that place"
-        return Check("options", False, f"/policy/name: {sentence}", 1.0)
+    wrong_amounts = _wrong_amounts(problem, choice)
+    if wrong_amounts:
+        return Check("options", False, wrong_amounts, 1.0)
     return Check("options", True, detail, 0.0)
+
+
+def _wrong_amounts(problem: Problem, choice: Choice) -> str:
+    """Return what is wrong about limits and guarantees under the policy, empty for nothing."""
+    amounts = (*problem.limits, *problem.guarantees)
+    if not amounts and not problem.own_servers.any():
+        return ""
+    if not choice.policy.takes_limits:
+        return "/policy/name: the policy keeps no limits or guarantees"
+    if max(len(problem.limits), len(problem.guarantees)) > MOST_LIMITS:
+        return f"/policy/name: more than {MOST_LIMITS} limits or guarantees"
+    if len({frozenset(each.where.items()) for each in problem.guarantees}) > MOST_SELECTORS:
+        return f"/policy/name: guarantees for more than {MOST_SELECTORS} selectors"
+    if choice.option("resource_weights"):
+        sentence = "weights per resource are for pools without limits and guarantees"
+        return f"/policy/options/resource_weights: {sentence}"
+    if choice.sees_one_pool and any(each.where or each.scope == "lend" for each in amounts):
+        return "/policy/name: amounts for some servers are for policies that place"
+    return ""
 
 
 def _find_names(problem: Problem, choice: Choice) -> None:

@@ -32,7 +32,7 @@ from policies.verification.rounds import rounds_of
 from policies.verification.schedule import check_schedule
 from policies.verification.shapes import check_shapes
 from policies.verification.stated import TASK_LIMIT, Places, Stated
-from policies.verification.whole_tasks import Whole, check_handed_out, check_placed_floors, check_whole_tasks
+from policies.verification.whole_tasks import Whole, check_handed_out, check_whole_tasks
 
 # Two walks of a tree's path agree to the last digits where weights are closer than this.
 WEIGHTS_FAR_APART = 1e4
@@ -145,9 +145,7 @@ def _check_promises(
     places = _places_of(stated, allocation)
     certificate, schedule = allocation.certificate, allocation.schedule
     if problem.has_floors:
-        yield from check_floors(stated, allocation, _verify_step)
-        if _keeps_places(allocation):
-            yield from check_placed_floors(stated, places, allocation, running)
+        yield from check_floors(stated, places, allocation, running, _verify_step)
     elif schedule is not None and certificate is not None:
         yield from check_division(stated, allocation, schedule, certificate)
     elif certificate is not None:

@@ -338,26 +338,10 @@ def _check_replayed(
     if not launched.agrees or whole.pool is not None:
         return
     fresh = tasks_by_server(launched.job, launched.server, np.ones(len(launched.job)), problem.n)
-    yield from _check_places(whole, fresh, running)
+    yield from check_places(whole, fresh, running)
 
 
-def check_placed_floors(
-    stated: Stated, places: Places, allocation: Allocation, running: CurrentPlacements | None
-) -> Iterator[Check]:
-    """Check that tasks run where the answer of the last step has them, or where they ran before."""
-    whole = Whole.of(stated, places, allocation)
-    assert allocation.floors is not None  # noqa: S101 - for mypy
-    rest = allocation.floors.rest
-    step = Stated(rest.problem, stated.choice)
-    of = np.concatenate([np.arange(stated.problem.n), rest.problem.part_of[stated.problem.n :]])
-    keys, tasks = in_place.found_tasks(step.places(rest.classes.servers), step, rest)
-    server, job = keys // rest.problem.n, of[keys % rest.problem.n]
-    yield from _check_places(
-        whole, tasks_by_server(job, server, tasks, stated.problem.n), running
-    )
-
-
-def _check_places(
+def check_places(
     whole: Whole, fresh: in_place.OnServers, running: CurrentPlacements | None
 ) -> Iterator[Check]:
     """Check servers and moves against what the placement rule makes anew (``fresh``)."""
