@@ -64,7 +64,7 @@ def parts_of(
     """Return the parts of all floors.
 
     A floor counts what is guaranteed already on servers that are among its own, so that pools with few
-    servers go first. Floors on servers that overlap in part add up.
+    servers go first. Floors on servers that overlap in part add up, as far as the workload has tasks.
 
     Args:
         pools: of the problem; floors: (q,) of each, tasks of its workloads.
@@ -72,12 +72,13 @@ def parts_of(
             hold on all servers.
     """
     found: list[tuple[int, int, float, bool]] = []
-    shared = len(pools)
+    shared, left = len(pools), problem.tasks.copy()
     if on_own is not None:
         shared = len(problem.guarantees)
         placed = grouped_sum(on_own.tasks, on_own.workload, problem.n)
         for at in range(shared, len(pools)):
             found += [(at, j, float(placed[j]), True) for j in pools[at].workloads.tolist()]
+        left -= placed
     given: dict[bytes, tuple[BoolArray, FloatArray]] = {}
     for at in sorted(range(shared), key=lambda at: (int(pools[at].rows.sum()), at)):
         rows, mine, floor = pools[at].rows, pools[at].workloads, floors[at]
@@ -88,8 +89,9 @@ def parts_of(
         if on_own is not None:
             here = rows[on_own.row]
             have += grouped_sum(on_own.tasks[here], on_own.workload[here], problem.n)[mine]
-        missing = np.maximum(floor - have, 0.0)
+        missing = np.minimum(floor - have, left[mine])
         missing[missing <= SMALLEST_REST * floor] = 0.0
+        left[mine] -= missing
         given.setdefault(rows.tobytes(), (rows, np.zeros(problem.n)))[1][mine] += missing
         found += [(at, int(j), float(count), False) for j, count in zip(mine, missing, strict=True)]
     found = sorted(each for each in found if each[2] > 0)

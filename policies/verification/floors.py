@@ -263,12 +263,13 @@ def _parts(stated: Stated, pools: list[Pool], answers: tuple[Allocation, ...]) -
     """What is guaranteed of each workload, by pool and workload.
 
     A floor counts what floors on some of its servers give already; the pools with the fewest servers
-    come first.
+    come first. No workload has more tasks guaranteed than it has.
     """
     problem = stated.problem
     placed = stated.choice.whole_tasks and not stated.choice.sees_one_pool
     first_own = len(problem.guarantees)
     nowhere = np.zeros(problem.k, dtype=np.bool_)
+    left = problem.tasks.tolist()
     parts, on_rows = [], np.zeros(0, dtype=np.int64)
     jobs, counts = np.zeros(0, dtype=np.int64), np.zeros(0)
     if placed:
@@ -276,6 +277,7 @@ def _parts(stated: Stated, pools: list[Pool], answers: tuple[Allocation, ...]) -
             jobs, on_rows = np.r_[jobs, workloads], np.r_[on_rows, rows]
             counts = np.r_[counts, tasks]
         run = grouped_sum(counts, jobs, problem.n)
+        left = (problem.tasks - run).tolist()
         for at in range(first_own, len(pools)):
             parts += [
                 Part(at, j, float(run[j]), {}, nowhere, own=True)
@@ -295,7 +297,9 @@ def _parts(stated: Stated, pools: list[Pool], answers: tuple[Allocation, ...]) -
         _, mine = given.setdefault(pool.rows.tobytes(), (pool.rows, np.zeros(problem.n)))
         for j, floor in zip(pool.workloads, answers[at].tasks.tolist(), strict=True):
             missing = floor - (float(have[j]) + float(on_own[j]) if placed else float(have[j]))
+            missing = min(missing, left[j])
             if missing > DUST * floor:
+                left[j] -= missing
                 parts.append(Part(at, j, missing, pool.where, pool.rows, own=False))
                 mine[j] += missing
     return sorted(parts, key=lambda part: (part.pool, part.workload))

@@ -28,8 +28,13 @@ def in_slots(demand, servers, totals):
     return taken, [[Fraction(slots)]]
 
 
-def stand_alone(problem):
-    """(n,) tasks of static partitioning, server by server."""
+def stand_alone(problem, *, with_servers=False):
+    """(n,) tasks of static partitioning, server by server.
+
+    Args:
+        with_servers: whether to return (workload, row, server of the row) of each task, too.
+    """
+    placed = []
     weight = [
         w if not problem.second_stage[i] else Fraction(0)
         for i, w in enumerate(exact_weights(problem))
@@ -45,20 +50,20 @@ def stand_alone(problem):
             if problem.contributed_only[row] or owner not in (tenant, -1):
                 continue
             if owner == tenant:
-                servers += [(row, size[:]) for _ in range(number)]
+                servers += [(row, size[:], at) for at in range(number)]
                 continue
             part = [number * w / sum(weight) for w in weight]
             whole = [p // 1 for p in part]
-            servers += [(row, size[:]) for _ in range(whole[tenant])]
+            servers += [(row, size[:], None) for _ in range(whole[tenant])]
             owed = [p - n for p, n in zip(part, whole, strict=True)]
             if owed[tenant]:
                 piece = [c * owed[tenant] / sum(owed) for c in size]
-                servers += [(row, piece[:]) for _ in range(number - sum(whole))]
+                servers += [(row, piece[:], None) for _ in range(number - sum(whole))]
         mine = [j for j in range(problem.n) if problem.workload_tenant[j] == tenant]
         for j in sorted(mine, key=lambda j: (-problem.priority[j], j)):
             demand = [exact(d) for d in problem.demand[j]]
             selector = problem.selectors[j]
-            for row, room in servers:
+            for row, room, at in servers:
                 labels = problem.server_labels[row]
                 if not all(labels.get(label) in values for label, values in selector.items()):
                     continue
@@ -66,12 +71,18 @@ def stand_alone(problem):
                     d <= c for d, c in zip(demand, room, strict=True)
                 ):
                     count[j] += 1
+                    placed.append((j, row, at))
                     room[:] = [c - d for c, d in zip(room, demand, strict=True)]
-    return count
+    return (count, placed) if with_servers else count
 
 
-def fill(problem, rule, seed=0):
+def fill(problem, rule, seed=0, *, parts=(), before=(), guaranteed=False):
     """(workload, server) of every task in the order in which they are launched.
+
+    Args:
+        parts: (workload, rows, tasks) that are guaranteed; before: (workload, row, server of the
+            row) of tasks that run before everything else.
+        guaranteed: whether to return the guaranteed tasks (n) that run instead of the log.
 
     Servers are numbered row by row. Rules that see one big server are ``pool`` (DRF), ``asset``,
     ``single-resource`` (the first) and ``slots``.
@@ -102,7 +113,7 @@ def fill(problem, rule, seed=0):
     left = [server[:] for server in capacity]
     weights = exact_weights(problem)
     random = SplitMix64(seed)
-    launched, count = [], [0] * problem.n
+    launched, count, given = [], [0] * problem.n, [0] * problem.n
 
     def may(j, server):
         selector = problem.selectors[j] if rule not in POOL_RULES else {}
@@ -132,7 +143,44 @@ def fill(problem, rule, seed=0):
     def fits(j, server):
         return has_room(j, server) and within_limits(j, server)
 
+    def launch(j, server):
+        launched.append((j, server))
+        left[server] = [c - d for c, d in zip(left[server], demand[j], strict=True)]
+        for limit, amounts in limits:
+            if counts(limit, j, server):
+                for r in amounts:
+                    amounts[r] -= demand[j][r]
+
+    def probes_of(random):
+        if rule != "two-choices":
+            return []
+        return [int(random.draw() * len(left)) for _ in range(2)]
+
     runnable = {j for j in range(problem.n) if any(has_room(j, s) for s in range(len(left)))}
+    for j, row, at in before:
+        launch(j, row_of.index(row) + at)
+        given[j] += 1
+    run, rising = [0] * len(parts), list(range(len(parts)))
+    draws = SplitMix64(seed)
+    while rising:
+        at = min(rising, key=lambda at: (Fraction(run[at]) / Fraction(parts[at][2]), at))
+        j, rows, tasks = parts[at]
+        if run[at] >= tasks:
+            rising.remove(at)
+            continue
+        probes = probes_of(draws)
+        here = [s for s in range(len(left)) if rule in POOL_RULES or row_of[s] in rows]
+        candidates = [s for s in here if fits(j, s) and not problem.out_of_range[j]]
+        if not candidates:
+            rising.remove(at)
+            continue
+        launch(j, _choose(rule, j, candidates, demand, left, totals, probes))
+        run[at] += 1
+        given[j] += 1
+    if problem.count_guaranteed:
+        count = given[:]
+    tasks = [most - (0 if problem.count_guaranteed else g) for most, g in zip(
+        problem.tasks, given, strict=True)]  # fmt: skip
     for stage in (False, True):
         waiting = {
             i: sorted(
@@ -148,7 +196,17 @@ def fill(problem, rule, seed=0):
             for i in range(problem.t)
             if bool(problem.second_stage[i]) == stage
         }
-        total = dict.fromkeys(waiting, Fraction(0))
+        total = {
+            i: sum(
+                (
+                    count[j] * share[j]
+                    for j in range(problem.n)
+                    if problem.workload_tenant[j] == i and j in runnable
+                ),
+                Fraction(0),
+            )
+            for i in waiting
+        }
         tree = PlainTree(problem, int(stage))
         while waiting:
             tenant = tree.next(
@@ -162,23 +220,18 @@ def fill(problem, rule, seed=0):
                 del waiting[tenant]
                 continue
             j = waiting[tenant][0]
-            probes = []
-            if rule == "two-choices" and count[j] < problem.tasks[j]:
-                probes = [int(random.draw() * len(left)) for _ in range(2)]
+            probes = probes_of(random) if count[j] < tasks[j] else []
             candidates = [server for server in range(len(left)) if fits(j, server)]
-            if count[j] >= problem.tasks[j] or not candidates:
+            if count[j] >= tasks[j] or not candidates:
                 waiting[tenant].pop(0)
                 continue
             server = _choose(rule, j, candidates, demand, left, totals, probes)
-            launched.append((j, server))
+            launch(j, server)
             count[j] += 1
             total[tenant] += share[j]
-            left[server] = [c - d for c, d in zip(left[server], demand[j], strict=True)]
-            for limit, amounts in limits:
-                if counts(limit, j, server):
-                    for r in amounts:
-                        amounts[r] -= demand[j][r]
-    return launched, count
+    if not problem.count_guaranteed:
+        count = [c + g for c, g in zip(count, given, strict=True)]
+    return (given if guaranteed else launched), count
 
 
 def _choose(rule, j, candidates, demand, left, totals, probes):

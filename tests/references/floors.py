@@ -1,0 +1,357 @@
+"""Guarantees in exact arithmetic, as docs/policies/guarantees.md says: floors, how far they are met, the rest.
+
+Divisible problems have one workload per tenant.
+"""
+
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+
+from policies import Problem
+from policies.model.limits import in_order
+from tests.references.exact_program import maximise
+from tests.references.filling import fill, stand_alone
+from tests.references.groups import (
+    PlainServers,
+    PlainTree,
+    caps_of,
+    leximin_in_groups,
+    stages_of,
+)
+from tests.references.limits import is_below, matches
+from tests.references.numbers import exact, exact_weights
+
+
+def groups_below(problem, root):
+    """Groups strictly below a group."""
+    found = set()
+    while True:
+        more = {
+            g
+            for g, parent in enumerate(problem.group_parent.tolist())
+            if parent == root or parent in found
+        } - found
+        if not more:
+            return sorted(found)
+        found |= more
+
+
+def pool_of(problem, given, tree, pooled):
+    """(pool, workloads): one server of the amount, for what is below and may run on the servers."""
+    rows = [row for row in range(problem.k) if matches(problem, given, row)]
+    mine = [
+        j
+        for j in range(problem.n)
+        if is_below(problem, given, j)
+        and any(d for d, a in zip(problem.demand[j], given.amount, strict=True) if a < np.inf)
+        and (pooled or any(may_use(problem, j, row) for row in rows))
+        and (not pooled or all(tree.totals[r] for r in np.flatnonzero(problem.demand[j])))
+    ]
+    named = np.flatnonzero(given.amount < np.inf)
+    in_group = given.scope == "group"
+    groups = groups_below(problem, given.node) if in_group else []
+    inside = {given.node, *groups}
+    tenants = [
+        i
+        for i in range(problem.t)
+        if (int(problem.tenant_group[i]) in inside if in_group else i == given.node)
+    ]
+    group_at = {g: at for at, g in enumerate(groups)}
+    tenant_at = {i: at for at, i in enumerate(tenants)}
+    job_at = {j: at for at, j in enumerate(mine)}
+    at = {"group": group_at, "tenant": tenant_at if in_group else {}, "workload": job_at}
+
+    def moved(amounts, counts):
+        return in_order(
+            replace(each, node=at[each.scope][each.node], amount=each.amount[named], where={})
+            for each in amounts
+            if each.scope != "lend"
+            and each.node in at[each.scope]
+            and (each.amount[named] < np.inf).any()
+            and counts({row for row in range(problem.k) if matches(problem, each, row)})
+        )
+
+    weights = exact_weights(problem)
+    pool = Problem.create(
+        resources=[problem.resources[r] for r in named],
+        capacity=[given.amount[named]],
+        tenants=[problem.tenants[i] for i in tenants],
+        weight=[float(weights[i]) for i in tenants],
+        best_effort=[bool(stages_of(problem)[i]) for i in tenants],
+        tenant_tier=problem.tenant_tier[tenants],
+        tenant_group=[group_at.get(int(problem.tenant_group[i]), -1) for i in tenants],
+        groups=[problem.groups[g] for g in groups],
+        group_parent=[group_at.get(int(problem.group_parent[g]), -1) for g in groups],
+        group_weight=[float(tree.weight["group", g]) for g in groups],
+        group_tier=problem.group_tier[groups],
+        workload_tenant=[tenant_at[int(problem.workload_tenant[j])] for j in mine],
+        workload_names=[problem.workload_names[j] for j in mine],
+        demand=problem.demand[mine][:, named].reshape(len(mine), len(named)),
+        tasks=problem.tasks[mine],
+        priority=problem.priority[mine],
+        count_guaranteed=problem.count_guaranteed,
+        limits=moved(problem.limits, lambda of: of >= set(rows)),
+        guarantees=moved(problem.guarantees, lambda of: of <= set(rows)),
+    )
+    return pool, mine, frozenset(rows)
+
+
+def may_use(problem, j, row):
+    """Whether a part of a task can run on the servers of a row."""
+    labels = problem.server_labels[row]
+    return (
+        not problem.contributed_only[row]
+        and all(labels.get(label) in values for label, values in problem.selectors[j].items())
+        and all(c for c, d in zip(problem.capacity[row], problem.demand[j], strict=True) if d)
+    )
+
+
+def own_pool(problem, tenant):
+    """(pool, workloads) of a tenant alone on its servers."""
+    rows = [
+        row
+        for row in range(problem.k)
+        if problem.contributed_by[row] == tenant and not problem.contributed_only[row]
+    ]
+    mine = [j for j in range(problem.n) if problem.workload_tenant[j] == tenant]
+    return Problem.create(
+        resources=problem.resources,
+        capacity=problem.capacity[rows],
+        server_count=problem.server_count[rows],
+        server_labels=[problem.server_labels[row] for row in rows],
+        tenants=[problem.tenants[tenant]],
+        workload_tenant=[0] * len(mine),
+        workload_names=[problem.workload_names[j] for j in mine],
+        demand=problem.demand[mine].reshape(len(mine), problem.m),
+        tasks=problem.tasks[mine],
+        selectors=[problem.selectors[j] for j in mine],
+    ), mine
+
+
+def parts_of(problem, floors, on_own):
+    """(workload, rows, tasks): floors less what is guaranteed already on some of their rows.
+
+    Args:
+        floors: (number, workloads, rows, tasks of each); on_own: (n) by row, tasks there already.
+    """
+    given, found = [], []
+    left = [
+        float("inf") if most == float("inf") else Fraction(int(most)) - sum(on_own[j].values())
+        for j, most in enumerate(problem.tasks.tolist())
+    ]
+    for number, jobs, rows, tasks in sorted(floors, key=lambda floor: (len(floor[2]), floor[0])):
+        for j, floor in zip(jobs, tasks, strict=True):
+            have = sum(
+                part for other, others, part in given if other == j and others <= rows
+            ) + sum(count for row, count in on_own[j].items() if row in rows)
+            missing = min(floor - have, left[j])
+            if missing > 0:
+                left[j] -= missing
+                found.append((number, j, rows, missing))
+        given += [(j, rows, part) for at, j, rows, part in found if at == number]
+    return [part[1:] for part in sorted(found, key=lambda part: part[:2])]
+
+
+class ServersWithFloors(PlainServers):
+    """What is feasible beside floors: at least so much of a workload on some rows."""
+
+    floors = ()
+
+    def program(self, share, rates, length, floors):
+        """How far shares (or, by their ``rates``, floors) can rise, at most ``length``."""
+        n = len(self.pairs) + 1
+        rows, right, signs = [], [], []
+
+        def add(row, amount, sign):
+            rows.append(row)
+            right.append(amount)
+            signs.append(sign)
+
+        unit = {j: max(self.tree.task(j)) for j in self.jobs}
+        for at, room in enumerate(self.rooms):
+            for r, amount in enumerate(room):
+                takes = [
+                    self.tree.task(j)[r] / unit[j] if where == at else 0 for j, where in self.pairs
+                ]
+                if any(takes):
+                    add([*takes, 0], amount, 1)
+        for j in self.jobs:
+            if self.problem.tasks[j] < float("inf"):
+                mine = [int(k == j) for k, _ in self.pairs]
+                add([*mine, 0], int(self.problem.tasks[j]) * unit[j], 1)
+        for limit in self.problem.limits:
+            for r, amount in enumerate(limit.amount.tolist()):
+                if amount < float("inf") and self.tree.totals[r]:
+                    takes = [
+                        self.tree.task(j)[r] / unit[j]
+                        if is_below(self.problem, limit, j) and self._counts(limit, where)
+                        else 0
+                        for j, where in self.pairs
+                    ]
+                    add([*takes, 0], exact(amount) / self.tree.totals[r], 1)
+        for j, where, amount, rate in floors:
+            here = [int(k == j and (self.pooled or row in where)) for k, row in self.pairs]
+            add([*here, -rate], amount, -1)
+        for leaf, has in share.items():
+            mine = [int(self.problem.workload_tenant[j] == leaf[1]) for j, _ in self.pairs]
+            if any(mine):
+                add([*mine, -rates.get(leaf, Fraction(0))], has, 0)
+        if length is not None:
+            add([0] * (n - 1) + [1], length, 1)
+        extra = [i for i, sign in enumerate(signs) if sign]
+        rows = [[*row, *(signs[k] * int(i == k) for k in extra)] for i, row in enumerate(rows)]
+        return maximise([0] * (n - 1) + [1] + [0] * len(extra), rows, right)
+
+    def furthest(self, share, rates, length):
+        return self.program(share, rates, length, self.floors)
+
+
+def met(servers, parts):
+    """The fraction of each part that can be had: all rise together, those that cannot are left."""
+    unit = [max(servers.tree.task(j)) if j in servers.jobs else Fraction(0) for j, _, _ in parts]
+    reached = [Fraction(0)] * len(parts)
+    rising = [at for at, size in enumerate(unit) if size]
+    while rising:
+        def rows(rate):
+            """What each floor has on its servers, with the floors on some of them."""
+            has = [
+                (j, where, reached[at] * tasks * unit[at], tasks * unit[at] * rate[at])
+                for at, (j, where, tasks) in enumerate(parts)
+                if unit[at]
+            ]
+            return [
+                (
+                    j,
+                    where,
+                    sum(a for i, others, a, _ in has if i == j and others <= where),
+                    sum(r for i, others, _, r in has if i == j and others <= where),
+                )
+                for j, where, _, _ in has
+            ]
+
+        everybody = {at: int(at in rising) for at in range(len(parts))}
+        more = servers.program({}, {}, 1 - reached[rising[0]], rows(everybody))
+        for at in rising:
+            reached[at] += more
+        if reached[rising[0]] == 1:
+            break
+        rising = [
+            at
+            for at in rising
+            if servers.program(
+                {}, {}, Fraction(1), rows({k: int(k == at) for k in range(len(parts))})
+            )
+        ]
+    return reached
+
+
+def leximin_with_floors(problem, *, pooled=False):
+    """(fractions met of each part, (t) exact shares)."""
+    tree = PlainTree(problem, pooled=pooled)
+    floors = []
+    for number, given in enumerate(problem.guarantees):
+        pool, jobs, rows = pool_of(problem, given, tree, pooled)
+        tasks = tasks_in(pool, pooled=True)
+        floors.append((number, jobs, rows, tasks))
+    for tenant in np.flatnonzero(problem.own_servers).tolist():
+        pool, jobs = own_pool(problem, tenant)
+        everywhere = frozenset(range(problem.k))
+        floors.append((len(floors), jobs, everywhere, tasks_in(pool, pooled=pooled)))
+    parts = parts_of(problem, floors, [{} for _ in range(problem.n)])
+    servers = ServersWithFloors(problem, tree, pooled)
+    fractions = met(servers, parts)
+    unit = [max(tree.task(j)) for j in range(problem.n)]
+    kept = [
+        (j, rows, fraction * tasks * unit[j], Fraction(0))
+        for (j, rows, tasks), fraction in zip(parts, fractions, strict=True)
+    ]
+    # A floor on several sets of servers is kept on each, and on all of them together.
+    kept = [
+        (j, rows, sum(a for i, others, a, _ in kept if i == j and others <= rows), Fraction(0))
+        for j, rows, _, _ in kept
+    ]
+    floor = {("tenant", i): Fraction(0) for i in range(problem.t)}
+    for (j, _, tasks), fraction in zip(parts, fractions, strict=True):
+        floor["tenant", int(problem.workload_tenant[j])] += fraction * tasks * unit[j]
+    counted = problem.count_guaranteed
+    share = dict(floor) if counted else dict.fromkeys(floor, Fraction(0))
+    beside = dict.fromkeys(floor, Fraction(0)) if counted else floor
+    stages = stages_of(problem)
+    for stage in (0, 1):
+        tree = PlainTree(problem, stage, pooled=pooled)
+        servers = ServersWithFloors(problem, tree, pooled)
+        servers.floors = kept
+        cap = {
+            leaf: None if most is None else most - beside[leaf]
+            for leaf, most in caps_of(problem, tree).items()
+        }
+        moving = {leaf for leaf in share if stages[leaf[1]] == stage}
+        while True:
+            moving = {i for i in moving if cap[i] is None or share[i] < cap[i]}
+            found = tree.step(share, moving, cap)
+            if found is None:
+                break
+            rates, length = found
+            together = {leaf: share[leaf] + beside[leaf] for leaf in share}
+            reached = servers.furthest(together, rates, length)
+            for leaf, rate in rates.items():
+                share[leaf] += rate * reached
+                together[leaf] += rate * reached
+            if length is None or reached < length:
+                moving = {
+                    i
+                    for i in moving
+                    if servers.furthest(together, {i: Fraction(1)}, Fraction(1)) > 0
+                }
+    return fractions, [share["tenant", i] + beside["tenant", i] for i in range(problem.t)]
+
+
+def tasks_in(pool, *, pooled):
+    """Exact tasks of a pool's workloads, one per tenant."""
+    if not pool.capacity.any():
+        return [Fraction(0)] * pool.n
+    if pool.guarantees:
+        _, share = leximin_with_floors(pool, pooled=pooled)
+    else:
+        share = leximin_in_groups(pool, pooled=pooled)
+    tree = PlainTree(pool, pooled=pooled)
+    return [
+        share[int(pool.workload_tenant[j])] / max(tree.task(j)) if tree.can_run(j) else Fraction(0)
+        for j in range(pool.n)
+    ]
+
+
+def fill_with_floors(problem, rule, seed=0):
+    """(tasks that are guaranteed and run (n), tasks (n)), whole, launched one by one."""
+    pooled = rule == "pool"
+    tree = PlainTree(problem, pooled=pooled)
+    floors = []
+    for number, given in enumerate(problem.guarantees):
+        pool, jobs, rows = pool_of(problem, given, tree, pooled)
+        floors.append((number, jobs, rows, whole_in(pool)))
+    on_own, before = [{} for _ in range(problem.n)], []
+    own = np.flatnonzero(problem.own_servers).tolist()
+    if own and pooled:
+        for tenant in own:
+            pool, jobs = own_pool(problem, tenant)
+            everywhere = frozenset(range(problem.k))
+            floors.append((len(floors), jobs, everywhere, fill(pool, "pool")[1]))
+    elif own:
+        mine = np.isin(problem.contributed_by, own)
+        alone = replace(problem, contributed_only=problem.contributed_only | ~mine)
+        _, before = stand_alone(alone, with_servers=True)
+        before = [(j, row, at) for j, row, at in before if problem.workload_tenant[j] in own]
+        for j, row, _ in before:
+            on_own[j][row] = on_own[j].get(row, 0) + 1
+    parts = parts_of(problem, floors, on_own)
+    return fill(problem, rule, seed, parts=parts, before=before, guaranteed=True)
+
+
+def whole_in(pool):
+    """Whole tasks of a pool of one server."""
+    if not pool.capacity.any():
+        return [0] * pool.n
+    if pool.guarantees:
+        return fill_with_floors(pool, "first-fit")[1]
+    return fill(pool, "first-fit")[1]
