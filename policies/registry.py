@@ -36,6 +36,7 @@ from policies.model.problem_fields import Guarantee, Limit
 from policies.model.request import Request, Solver, deadline_of
 from policies.selection import choose, make_known, policy_named
 from policies.time_division import tda
+from policies.verification.floors import run_where_guaranteed
 from policies.verification.verify import check_feasible, with_proofs
 
 _SOLVERS: dict[str, Mapping[str, Solver]] = {}
@@ -211,7 +212,8 @@ def _in_place(
     """Return the answer with tasks on the servers on which they run, where that is possible."""
     if running is None or not keeps_places(allocation):
         return allocation
-    return stay_in_place(allocation.problem, allocation, running, deadline)
+    accepts = None if allocation.floors is None else run_where_guaranteed
+    return stay_in_place(allocation.problem, allocation, running, deadline, accepts)
 
 
 def _checked(allocation: Allocation, history: History | None) -> Allocation:

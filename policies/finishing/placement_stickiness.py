@@ -8,6 +8,7 @@ that gives other counts, or leaves room for a task that wants to run, the fresh 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -80,6 +81,7 @@ def stay_in_place(
     allocation: Allocation,
     running: CurrentPlacements,
     deadline: float | None = None,
+    accepts: Callable[[Allocation], bool] | None = None,
 ) -> Allocation:
     """The same answer with tasks kept on the servers they run on, and how many moved.
 
@@ -88,6 +90,7 @@ def stay_in_place(
         allocation: its answer (:func:`keeps_places`), counts and fresh placement.
         running: where tasks run now.
         deadline: ``time.monotonic()`` seconds at which the fresh placement is good enough.
+        accepts: whether tasks may stay where they then run; None: they may.
 
     Returns:
         An allocation with the same tasks, levels and objective. ``moved`` counts the tasks
@@ -98,7 +101,9 @@ def stay_in_place(
     kept = _kept(problem, rows, before, allocation.tasks)
     placed = _completed(problem, rows, kept, allocation, deadline)
     if placed is not None:
-        allocation = _with_placements(problem, rows, placed, allocation)
+        stays = _with_placements(problem, rows, placed, allocation)
+        if accepts is None or accepts(stays):
+            allocation = stays
     ran = before.per_workload() + grouped_sum(
         running.tasks * running.servers * (running.row == GONE), running.workload, problem.n
     )

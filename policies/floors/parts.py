@@ -47,11 +47,13 @@ class OnOwnServers:
     """Whole tasks that run on their tenants' own servers before everything else.
 
     Attributes:
-        workload, row: (q,) of each placement; tasks: (q,) on the row.
+        workload, row, server: (q,) of each placement, the servers of a row numbered from 0.
+        tasks: (q,) on the server.
     """
 
     workload: IntArray
     row: IntArray
+    server: IntArray
     tasks: FloatArray
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from policies import catalogue
-from policies.arrays import FloatArray, IntArray, grouped_sum
+from policies.arrays import grouped_sum
 from policies.finishing.feasibility_rounding import rounded_to_feasible
 from policies.floors.parts import OnOwnServers, Parts, kept_problem, parts_of, raised_problem
 from policies.floors.pools import FloorPool, pools_of
@@ -16,6 +16,7 @@ from policies.model.allocation import Allocation, Floors
 from policies.model.current_placements import CurrentPlacements
 from policies.model.policy import Choice
 from policies.model.problem import Problem
+from policies.model.quantities import WholeServers
 from policies.model.server_classes import ServerClasses, one_class, server_classes, server_ranges
 
 # Solves a problem without guarantees, beside parts of workloads that run already.
@@ -40,7 +41,7 @@ def solve_with_floors(problem: Problem, choice: Choice, solve: Solve) -> Allocat
         floors.append(answer.tasks)
     own = _on_own_servers(problem, pools, answers) if places else None
     parts = parts_of(problem, pools, floors, own)
-    first = _kept_on_own(problem, parts, pools, answers) if places else None
+    first = None if own is None else _kept_on_own(problem, parts, own)
     raised = solve(raised_problem(problem, parts), choice, first)
     met = raised.tasks[problem.n :]
     following = kept_problem(problem, parts, met, classes, whole=choice.whole_tasks)
@@ -54,48 +55,60 @@ def solve_with_floors(problem: Problem, choice: Choice, solve: Solve) -> Allocat
 def _on_own_servers(
     problem: Problem, pools: list[FloorPool], answers: list[Allocation]
 ) -> OnOwnServers:
-    """Return the tasks that run on their tenants' own servers, row by row."""
-    workloads: list[IntArray] = [np.zeros(0, dtype=np.int64)]
-    rows: list[IntArray] = [np.zeros(0, dtype=np.int64)]
-    counts: list[FloatArray] = [np.zeros(0)]
-    for tenant, pool, answer in _own(problem, pools, answers):
-        workload, row, tasks = answer.placements_by_row()
-        workloads.append(pool.workloads[workload])
-        rows.append(_rows_of(problem, tenant)[row])
-        counts.append(tasks)
-    return OnOwnServers(np.concatenate(workloads), np.concatenate(rows), np.concatenate(counts))
+    """Return the tasks that run on their tenants' own servers.
 
-
-def _own(
-    problem: Problem, pools: list[FloorPool], answers: list[Allocation]
-) -> list[tuple[int, FloorPool, Allocation]]:
+    The answers of these pools say how many run on each row; servers are filled one after the other,
+    by the workloads in their order. Tasks that a limit excludes are left out.
+    """
+    whole = WholeServers.of(problem)
+    limits = whole.limits.copy()
+    counted = np.zeros((len(limits), problem.n), dtype=np.bool_)
+    for item, of_limit in zip(problem.limited, counted, strict=True):
+        of_limit[item.workloads] = True
+    found = [np.zeros((0, 3), dtype=np.int64)]
+    counts = [np.zeros(0)]
     first = len(problem.guarantees)
     tenants = np.flatnonzero(problem.own_servers).tolist()
-    return list(zip(tenants, pools[first:], answers[first:], strict=True))
+    for tenant, pool, answer in zip(tenants, pools[first:], answers[first:], strict=True):
+        rows = np.flatnonzero((problem.contributed_by == tenant) & ~problem.contributed_only)
+        job, at, tasks = answer.placements_by_row()
+        job = pool.workloads[job]
+        left = {
+            row: np.tile(whole.capacity[row], (int(problem.server_count[row]), 1))
+            for row in rows[np.unique(at)].tolist()
+        }
+        for q in np.lexsort((job, -problem.priority[job])).tolist():
+            row, demand = int(rows[at[q]]), whole.demand[job[q]]
+            needed = demand > 0
+            each = np.floor(left[row][:, needed] / demand[needed]).min(axis=1)
+            before = np.cumsum(each) - each
+            mine = [
+                number
+                for number in np.flatnonzero(counted[:, job[q]]).tolist()
+                if problem.limited[number].rows[row]
+            ]
+            most = np.floor(limits[mine][:, needed] / demand[needed]).min(initial=tasks[q])
+            taken = np.clip(most - before, 0.0, each)
+            limits[mine] -= taken.sum() * demand
+            left[row] -= taken[:, None] * demand
+            servers = np.flatnonzero(taken)
+            found.append(np.stack([np.full(len(servers), job[q]), np.full(len(servers), row), servers], 1))
+            counts.append(taken[servers])
+    workload, row, server = np.concatenate(found).T
+    return OnOwnServers(workload, row, server, np.concatenate(counts))
 
 
-def _rows_of(problem: Problem, tenant: int) -> IntArray:
-    mine = (problem.contributed_by == tenant) & ~problem.contributed_only
-    return np.flatnonzero(mine).astype(np.int64)
-
-
-def _kept_on_own(
-    problem: Problem, parts: Parts, pools: list[FloorPool], answers: list[Allocation]
-) -> CurrentPlacements:
+def _kept_on_own(problem: Problem, parts: Parts, own: OnOwnServers) -> CurrentPlacements:
     """Return where the parts run that are placed on own servers."""
     part_of = np.full(problem.n, -1, dtype=np.int64)
-    own = np.flatnonzero(parts.on_own)
-    part_of[parts.workload[own]] = problem.n + own
-    columns: list[list[FloatArray]] = [[] for _ in range(5)]
-    for tenant, pool, answer in _own(problem, pools, answers):
-        workload, row, offset, servers, tasks = answer.placements_by_range()
-        found = part_of[pool.workloads[workload]], _rows_of(problem, tenant)[row], offset, servers
-        for column, values in zip(columns, (*found, tasks), strict=True):
-            column.append(values)
-    none = np.zeros(0, dtype=np.int64)
-    workload, row, offset, servers, tasks = (np.concatenate([none, *each]) for each in columns)
+    mine = np.flatnonzero(parts.on_own)
+    part_of[parts.workload[mine]] = problem.n + mine
     return CurrentPlacements(
-        workload=workload, row=row, offset=offset, servers=servers, tasks=tasks.astype(np.float64)
+        workload=part_of[own.workload],
+        row=own.row,
+        offset=own.server,
+        servers=np.ones(len(own.row), dtype=np.int64),
+        tasks=own.tasks,
     )
 
 

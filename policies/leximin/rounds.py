@@ -144,6 +144,7 @@ class Rounds:
         small = bool(rounds) and (x > 0).sum() <= 2 * SMALL
         if small:
             x, share, rounds = refined(self.problem, x, share, rounds, self.frozen_in)
+            rounds = self._without_empty_proofs(rounds, share)
         if small or not all(item.proven for item in rounds):
             proofs = prove_rounds(self.problem, rounds, self.frozen_in, share)
             rounds = tuple(
@@ -151,6 +152,25 @@ class Rounds:
                 for item, (_, proof) in zip(rounds, proofs, strict=True)
             )
         return x, share, rounds
+
+    def _without_empty_proofs(
+        self, rounds: tuple[Round, ...], share: FloatArray
+    ) -> tuple[Round, ...]:
+        """Leave out rounds that end because tenants have all their tasks just as a resource fills.
+
+        Their prices prove the level only up to rounding if the others do not need the resource. These
+        tenants have all their tasks in the following round as well.
+        """
+        problem, full = self.problem, share >= self.problem.cap * (1 - SOLVER_TOLERANCE)
+        proofs = list(prove_rounds(problem, rounds, self.frozen_in, share))
+        for number, (rising, proof) in enumerate(proofs[:-1]):
+            item = rounds[number]
+            gap = (proof.bound - item.level) / level_scale(problem, rising, item.level)
+            goes_on = rounds[number + 1].stage == item.stage
+            if gap > OPEN_GAP and goes_on and full[self.frozen_in == number].all():
+                self.frozen_in[self.frozen_in > number] -= 1
+                return self._without_empty_proofs(rounds[:number] + rounds[number + 1 :], share)
+        return rounds
 
     def _round(self, stage: int, rising: BoolArray) -> BoolArray:
         """Solve one round with the first engine whose prices prove it, and return the frozen tenants.

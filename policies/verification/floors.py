@@ -25,8 +25,9 @@ from policies.model.tolerance import AGREEMENT
 from policies.verification.checks import Check, check
 from policies.verification.form import form_of
 from policies.verification.in_place import found_tasks
-from policies.verification.limits import StatedLimit
+from policies.verification.limits import StatedLimit, rows_matching
 from policies.verification.rounds import proportions
+from policies.verification.servers import LimitsLeft
 from policies.verification.stated import Places, Stated
 from policies.verification.whole_tasks import Whole, check_places
 
@@ -271,12 +272,11 @@ def _parts(stated: Stated, pools: list[Pool], answers: tuple[Allocation, ...]) -
     nowhere = np.zeros(problem.k, dtype=np.bool_)
     left = problem.tasks.tolist()
     parts, on_rows = [], np.zeros(0, dtype=np.int64)
-    jobs, counts = np.zeros(0, dtype=np.int64), np.zeros(0)
+    jobs, counts = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
     if placed:
-        for workloads, rows, tasks in _on_own(problem, pools[first_own:], answers[first_own:]):
-            jobs, on_rows = np.r_[jobs, workloads], np.r_[on_rows, rows]
-            counts = np.r_[counts, tasks]
-        run = grouped_sum(counts, jobs, problem.n)
+        own = _on_own(stated, pools[first_own:], answers[first_own:])
+        jobs, on_rows, _, counts = np.array(own, dtype=np.int64).reshape(-1, 4).T
+        run = grouped_sum(counts.astype(np.float64), jobs, problem.n)
         left = (problem.tasks - run).tolist()
         for at in range(first_own, len(pools)):
             parts += [
@@ -289,7 +289,7 @@ def _parts(stated: Stated, pools: list[Pool], answers: tuple[Allocation, ...]) -
     for at in sorted(shared, key=lambda at: (np.count_nonzero(pools[at].rows), at)):
         pool = pools[at]
         here = pool.rows[on_rows]
-        on_own = grouped_sum(counts[here], jobs[here], problem.n)
+        on_own = grouped_sum(counts[here].astype(np.float64), jobs[here], problem.n)
         have = np.zeros(problem.n)
         for rows, tasks in given.values():
             if (rows <= pool.rows).all():
@@ -306,14 +306,47 @@ def _parts(stated: Stated, pools: list[Pool], answers: tuple[Allocation, ...]) -
 
 
 def _on_own(
-    problem: Problem, pools: list[Pool], answers: tuple[Allocation, ...]
-) -> Iterator[tuple[Any, Any, FloatArray]]:
-    """Yield workloads, rows and tasks of what runs on each tenant's own servers."""
+    stated: Stated, pools: list[Pool], answers: tuple[Allocation, ...]
+) -> list[tuple[int, int, int, int]]:
+    """Workload, row, server of the row and tasks of what runs on tenants' own servers.
+
+    Servers are filled in order, by the workloads of higher priority first, then by the older ones.
+    Tasks beyond a limit are left out.
+    """
+    problem, amounts = stated.problem, stated.on_servers
+    limits = LimitsLeft(stated.limits, amounts, np.arange(problem.k))
     number = {name: row for row, name in enumerate(problem.server_names)}
+    found: list[tuple[int, int, int, int]] = []
     for pool, answer in zip(pools, answers, strict=True):
-        workload, row, tasks = answer.placements_by_row()
-        rows = np.array([number[name] for name in pool.problem.server_names], dtype=np.int64)
-        yield np.array(pool.workloads, dtype=np.int64)[workload], rows[row], tasks
+        on_row = {}
+        for workload, row, tasks in zip(
+            *(column.tolist() for column in answer.placements_by_row()), strict=True
+        ):
+            key = pool.workloads[workload], number[pool.problem.server_names[row]]
+            on_row[key] = on_row.get(key, 0) + round(tasks)
+        room: dict[int, list[list[int]]] = {}
+        for (j, row), tasks in sorted(
+            on_row.items(), key=lambda item: (-problem.priority[item[0][0]], item[0])
+        ):
+            size = [int(amount) for amount in amounts.capacity[row]]
+            servers = room.setdefault(
+                row, [list(size) for _ in range(int(problem.server_count[row]))]
+            )
+            demand = [int(amount) for amount in amounts.demand[j]]
+            for q in limits.mine(j):
+                if limits.rows[q][row]:
+                    bounds = zip(limits.left[q].tolist(), demand, strict=True)
+                    tasks = min([tasks, *(int(a // d) for a, d in bounds if d and a < np.inf)])
+            limits.take_all(np.array([j]), np.array([row]), np.array([float(tasks)]))
+            for server, left in enumerate(servers):
+                count = min(
+                    [tasks, *(a // d for a, d in zip(left, demand, strict=True) if d)]
+                )
+                if count:
+                    found.append((j, row, server, count))
+                    left[:] = [a - count * d for a, d in zip(left, demand, strict=True)]
+                    tasks -= count
+    return found
 
 
 def _steps(
@@ -322,7 +355,7 @@ def _steps(
     """The two problems that have the parts as tenants, with their answers and what runs before."""
     first = second = None
     if stated.choice.whole_tasks and not stated.choice.sees_one_pool:
-        first = _before(stated.problem, parts, pools, floors)
+        first = _before(stated, parts, pools, floors)
         second = _parts_of_answer(floors.raised, stated.problem.n)
     rising = _rising_problem(stated, parts)
     met = np.zeros(len(parts))
@@ -444,25 +477,20 @@ def _both(first: Selector, second: Selector) -> Selector:
 
 
 def _before(
-    problem: Problem, parts: list[Part], pools: list[Pool], floors: Floors
+    stated: Stated, parts: list[Part], pools: list[Pool], floors: Floors
 ) -> CurrentPlacements:
     """Where the parts run that are on own servers."""
-    number = {part.workload: problem.n + at for at, part in enumerate(parts) if part.own}
-    rows = {name: row for row, name in enumerate(problem.server_names)}
-    first = len(problem.guarantees)
-    found: list[tuple[int, int, int, int, float]] = []
-    for pool, answer in zip(pools[first:], floors.pools[first:], strict=True):
-        columns = (column.tolist() for column in answer.placements_by_range())
-        for workload, row, offset, servers, tasks in zip(*columns, strict=True):
-            name = pool.problem.server_names[row]
-            found.append((number[pool.workloads[workload]], rows[name], offset, servers, tasks))
-    workload, row, offset, servers, tasks = np.array(found, dtype=np.float64).reshape(-1, 5).T
+    n, first = stated.problem.n, len(stated.problem.guarantees)
+    number = {part.workload: n + at for at, part in enumerate(parts) if part.own}
+    own = _on_own(stated, pools[first:], floors.pools[first:])
+    rows = [(number[j], row, server, count) for j, row, server, count in own]
+    workload, row, server, count = np.array(rows, dtype=np.int64).reshape(-1, 4).T
     return CurrentPlacements(
-        workload=workload.astype(np.int64),
-        row=row.astype(np.int64),
-        offset=offset.astype(np.int64),
-        servers=servers.astype(np.int64),
-        tasks=tasks,
+        workload=workload,
+        row=row,
+        offset=server,
+        servers=np.ones(len(rows), dtype=np.int64),
+        tasks=count.astype(np.float64),
     )
 
 
@@ -504,7 +532,9 @@ def _check_together(
             "it follows from the answers of the pools and of the first step",
             names,
         )
-    reasons = rest.limited_by[: problem.n]
+    # Those of whole tasks on servers follow from where the answer has them.
+    placed = stated.choice.whole_tasks and not stated.choice.sees_one_pool
+    reasons = allocation.limited_by if placed else rest.limited_by[: problem.n]
     yield check(
         "floors_limited_by",
         np.array([a != b for a, b in zip(allocation.limited_by, reasons, strict=True)]) * 1.0,
@@ -526,8 +556,14 @@ def _check_together(
         ("objective", "bound", "gap"),
     )
     if not stated.choice.sees_one_pool:
-        missed = missed_on_servers(
-            stated, allocation, [(p.workload, p.rows, p.tasks, p.own) for p in parts], floors
+        tasks = floors.raised.tasks[problem.n :].tolist()
+        missed = _missed_on_servers(
+            allocation,
+            [
+                (part.workload, part.rows, met)
+                for part, met in zip(parts, tasks, strict=True)
+                if not part.own
+            ],
         )
         yield check(
             "floors_on_servers",
@@ -538,30 +574,45 @@ def _check_together(
         )
 
 
-def missed_on_servers(
-    stated: Stated,
-    allocation: Allocation,
-    parts: list[tuple[int, BoolArray, float, bool]],
-    floors: Floors,
+def run_where_guaranteed(allocation: Allocation) -> bool:
+    """True if guaranteed tasks run on the servers for which they are guaranteed."""
+    floors, n = allocation.floors, allocation.problem.n
+    if floors is None:
+        return True
+    step = floors.raised.problem
+    rows = [
+        rows_matching(step, step.selectors[j]) for j in range(n, step.n)
+    ]
+    parts = zip(step.part_of[n:].tolist(), rows, floors.raised.tasks[n:].tolist(), strict=True)
+    own = step.kept[step.workload_tenant[n:]].tolist()
+    some = [part for part, placed in zip(parts, own, strict=True) if not placed]
+    return bool((_missed_on_servers(allocation, some) <= AGREEMENT).all())
+
+
+def _missed_on_servers(
+    allocation: Allocation, parts: list[tuple[int, BoolArray, float]]
 ) -> FloatArray:
     """(n,) part of what is guaranteed on some servers that does not run there.
 
     By Hall's theorem, parts that are to run on sets of servers all do if and only if each union of
     these sets runs at least the parts that have to be in it.
+
+    Args:
+        parts: workload, rows (k,) of servers and tasks of each.
     """
-    problem = stated.problem
-    workload, row, tasks = allocation.placements_by_row()
-    missed = np.zeros(problem.n)
+    n = allocation.problem.n
+    missed = np.zeros(n)
     of_workload: dict[int, dict[bytes, tuple[BoolArray, float]]] = {}
-    for at, (j, rows, _, own) in enumerate(parts):
-        if not own and not rows.all():
+    for j, rows, met in parts:
+        if not rows.all():
             sets = of_workload.setdefault(j, {})
             _, sofar = sets.get(rows.tobytes(), (rows, 0.0))
-            sets[rows.tobytes()] = rows, sofar + float(floors.raised.tasks[problem.n + at])
+            sets[rows.tobytes()] = rows, sofar + met
     if not of_workload:
         return missed
+    workload, row, tasks = allocation.placements_by_row()
     order = np.argsort(workload, kind="stable")
-    edges = np.searchsorted(workload[order], np.arange(problem.n + 1))
+    edges = np.searchsorted(workload[order], np.arange(n + 1))
     for j, sets in of_workload.items():
         mine = order[edges[j] : edges[j + 1]]
         for size in range(1, len(sets) + 1):

@@ -125,6 +125,7 @@ def own_pool(problem, tenant):
         workload_names=[problem.workload_names[j] for j in mine],
         demand=problem.demand[mine].reshape(len(mine), problem.m),
         tasks=problem.tasks[mine],
+        priority=problem.priority[mine],
         selectors=[problem.selectors[j] for j in mine],
     ), mine
 
@@ -342,10 +343,29 @@ def fill_with_floors(problem, rule, seed=0):
         alone = replace(problem, contributed_only=problem.contributed_only | ~mine)
         _, before = stand_alone(alone, with_servers=True)
         before = [(j, row, at) for j, row, at in before if problem.workload_tenant[j] in own]
+        before = within_limits(problem, before)
         for j, row, _ in before:
             on_own[j][row] = on_own[j].get(row, 0) + 1
     parts = parts_of(problem, floors, on_own)
     return fill(problem, rule, seed, parts=parts, before=before, guaranteed=True)
+
+
+def within_limits(problem, launched):
+    """Tasks (workload, row, server) without those that would exceed a limit, one after the other."""
+    left = [[exact(a) if a < np.inf else None for a in limit.amount] for limit in problem.limits]
+    kept = []
+    for j, row, at in launched:
+        demand = [exact(d) for d in problem.demand[j]]
+        mine = [
+            amounts
+            for limit, amounts in zip(problem.limits, left, strict=True)
+            if is_below(problem, limit, j) and matches(problem, limit, row)
+        ]
+        if all(a is None or d <= a for of in mine for a, d in zip(of, demand, strict=True)):
+            kept.append((j, row, at))
+            for of in mine:
+                of[:] = [a and a - d for a, d in zip(of, demand, strict=True)]
+    return kept
 
 
 def whole_in(pool):
