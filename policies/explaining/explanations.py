@@ -156,7 +156,7 @@ def _sentence(
     more = len(workloads) - len(shown)
     tasks = ", ".join(shown) + (f" and {more} more workloads" if more else "")
     share = f"a dominant share of {allocation.tenant_share[tenant]:.4g}"
-    why = _why(allocation, workloads, binding)
+    why = f"{_guaranteed(allocation, workloads)}{_why(allocation, workloads, binding)}"
     standing = (
         f"{_standing(allocation, tenant)}{_shared_groups(allocation, tenant, workloads, within)}"
     )
@@ -220,11 +220,26 @@ def _why(allocation: Allocation, workloads: tuple[int, ...], binding: tuple[Bind
     return f"it stopped where {REASONS[LEVEL]}"
 
 
+def _guaranteed(allocation: Allocation, workloads: tuple[int, ...]) -> str:
+    """How many tasks are guaranteed, and how many of these run."""
+    if allocation.floors is None:
+        return ""
+    mine = list(workloads)
+    floor, met = (float(each[mine].sum()) for each in (allocation.floors.floor, allocation.floors.met))
+    if not floor:
+        return ""
+    if met >= floor * (1 - PRICE_NOISE):
+        return f"{_tasks(floor)} of it guaranteed; "
+    return f"{_tasks(floor)} guaranteed, of which only {met:.6g} run beside other guarantees; "
+
+
 def _whose(reason: str) -> str:
     """The node whose limit a reason names."""
     _, scope, *name = reason.split(":", 2)
     if scope == "group":
         return f"group {name[0]}"
+    if scope == "lend":
+        return "what a contributor lends"
     return "the tenant" if scope == "tenant" else "the workload itself"
 
 

@@ -17,7 +17,7 @@ from policies.errors import PolicyError, SolveTimeoutError
 from policies.model.allocation import Allocation
 from policies.model.history import History
 from policies.model.problem import Problem
-from policies.model.problem_fields import Limit
+from policies.model.limits import Amount
 from policies.model.tolerance import CHANGE_TOLERANCE
 from policies.properties.bundles import attainable, bundles_of
 from policies.properties.fairness import counts_whole, takes_part
@@ -126,7 +126,11 @@ def without_tenant(problem: Problem, tenant: int) -> Problem:
         tasks=problem.tasks[stays],
         priority=problem.priority[stays],
         selectors=tuple(row for row, stay in zip(problem.selectors, stays, strict=True) if stay),
-        limits=_limits_without(problem, kept, stays),
+        limits=_amounts_without(problem.limits, kept, stays),
+        guarantees=_amounts_without(problem.guarantees, kept, stays),
+        own_servers=problem.own_servers[kept],
+        part_of=np.full(int(stays.sum()), -1, dtype=np.int64),
+        kept=np.zeros(int(kept.sum()), dtype=np.bool_),
     )
 
 
@@ -201,21 +205,18 @@ def _true_share(answer: Allocation, problem: Problem, tenant: int) -> float:
     return float(lower[tenant, 0])
 
 
-def _limits_without(
-    problem: Problem, tenants: BoolArray, workloads: BoolArray
-) -> tuple[Limit, ...]:
-    """Return the limits of groups, and of the tenants and workloads that stay, renumbered."""
-    position = {
-        "tenant": np.where(tenants, np.cumsum(tenants) - 1, -1),
-        "workload": np.where(workloads, np.cumsum(workloads) - 1, -1),
-    }
+def _amounts_without(
+    amounts: tuple[Amount, ...], tenants: BoolArray, workloads: BoolArray
+) -> tuple[Amount, ...]:
+    """Return limits or guarantees of groups, and of what stays of the others, renumbered."""
+    of_tenant = np.where(tenants, np.cumsum(tenants) - 1, -1)
+    of_workload = np.where(workloads, np.cumsum(workloads) - 1, -1)
+    position = {"tenant": of_tenant, "lend": of_tenant, "workload": of_workload}
     kept = []
-    for limit in problem.limits:
-        node = limit.node
-        if limit.scope != "group":
-            node = int(position[limit.scope][node])
+    for each in amounts:
+        node = each.node if each.scope == "group" else int(position[each.scope][each.node])
         if node >= 0:
-            kept.append(replace(limit, node=node))
+            kept.append(replace(each, node=node))
     return tuple(kept)
 
 

@@ -157,10 +157,18 @@ def fill(problem, rule, seed=0, *, parts=(), before=(), guaranteed=False):
         return [int(random.draw() * len(left)) for _ in range(2)]
 
     runnable = {j for j in range(problem.n) if any(has_room(j, s) for s in range(len(left)))}
+    def servers_of(rows):
+        return [s for s in range(len(left)) if rule in POOL_RULES or row_of[s] in rows]
+
+    run = [0] * len(parts)
+    rising = [
+        at
+        for at, (j, rows, _) in enumerate(parts)
+        if any(has_room(j, server) for server in servers_of(rows)) and not problem.out_of_range[j]
+    ]
     for j, row, at in before:
         launch(j, row_of.index(row) + at)
         given[j] += 1
-    run, rising = [0] * len(parts), list(range(len(parts)))
     draws = SplitMix64(seed)
     while rising:
         at = min(rising, key=lambda at: (Fraction(run[at]) / Fraction(parts[at][2]), at))
@@ -169,8 +177,7 @@ def fill(problem, rule, seed=0, *, parts=(), before=(), guaranteed=False):
             rising.remove(at)
             continue
         probes = probes_of(draws)
-        here = [s for s in range(len(left)) if rule in POOL_RULES or row_of[s] in rows]
-        candidates = [s for s in here if fits(j, s) and not problem.out_of_range[j]]
+        candidates = [server for server in servers_of(rows) if fits(j, server)]
         if not candidates:
             rising.remove(at)
             continue

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 from hypothesis import strategies as st
 
-from policies import Limit, Problem
+from policies import Guarantee, Limit, Problem
 from policies.model.limits import in_order
 
 DEEPEST = 6
@@ -79,3 +79,48 @@ def with_limits(problem, rng, *, some_servers, first=()):
         where = {"zone": str(rng.integers(0, 2))} if some_servers and rng.random() < 0.5 else {}
         limits.append(Limit(scope, int(rng.integers(nodes[scope])), amount, where))
     return replace(problem, limits=in_order(limits))
+
+
+@st.composite
+def problems_with_guarantees(draw, *, one_workload=False, pooled=False):
+    """Draw a small problem with guarantees, own servers, limits and what contributors lend.
+
+    Args:
+        one_workload: whether each tenant has one; pooled: whether nothing is for some servers.
+    """
+    problem = draw(problems_in_groups(selectors=not pooled, flat=draw(st.booleans())))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    t, m = problem.t, problem.m
+    if one_workload:
+        fields = ("workload_tenant", "workload_names", "demand", "tasks", "priority", "selectors")
+        cut = {name: getattr(problem, name)[:t] for name in (*fields, "part_of")}
+        problem = replace(problem, **cut)
+    if rng.random() < 0.3:
+        problem = with_limits(problem, rng, some_servers=not pooled)
+    limits = list(problem.limits)
+    if not pooled and rng.random() < 0.3:
+        limits.append(Limit("lend", int(rng.integers(t)), _some_amounts(rng, m)))
+    own = rng.random(t) < (0.5 if rng.random() < 0.4 else 0)
+    nodes = {"group": len(problem.groups), "tenant": t}
+    guarantees = []
+    for _ in range(int(rng.integers(int(not own.any()), 4))):
+        scope = str(rng.choice([scope for scope, count in nodes.items() if count]))
+        where = {"zone": str(rng.integers(0, 2))} if not pooled and rng.random() < 0.4 else {}
+        node = int(rng.integers(nodes[scope]))
+        guarantees.append(Guarantee(scope, node, _some_amounts(rng, m), where))
+    return replace(
+        problem,
+        limits=in_order(limits),
+        guarantees=in_order(guarantees),
+        own_servers=own,
+        count_guaranteed=bool(rng.random() < 0.6),
+    )
+
+
+def _some_amounts(rng, resources):
+    """An amount of at least one resource; inf for the others."""
+    amount = np.full(resources, np.inf)
+    named = rng.random(resources) < 0.5
+    named[int(rng.integers(resources))] = True
+    amount[named] = rng.integers(0, 10, int(named.sum()))
+    return amount

@@ -1,0 +1,427 @@
+"""Guarantees: the figures, plain references of all modes, forgeries, and what is refused."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from policies import (
+    Guarantee,
+    Limit,
+    PolicyNotApplicableError,
+    Problem,
+    ProblemError,
+    ProblemTooLargeError,
+    allocation_to_document,
+    choose,
+    current_placements_of,
+    explain,
+    problem_from_document,
+    problem_to_document,
+    properties_of,
+    solve,
+    verify,
+    verify_answer,
+)
+from policies.documents.problem import ParsedProblem
+from tests.references.floors import fill_with_floors, leximin_with_floors
+from tests.unit.policies.trees import problems_with_guarantees
+
+INF = np.inf
+MODES = ("divisible", "indivisible")
+
+
+def two_tenants(**options):
+    return Problem.create(
+        resources=["gpu"], capacity=[[100]], tenants=["a", "b"], demand=[[1], [1]],
+        guarantees=[
+            Guarantee("tenant", tenant, np.array([amount])) for tenant, amount in ((0, 40.0), (1, 10.0))
+        ],
+        **options,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("policy", ["drf", "drfh"])
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    ("counted", "shares"), [(True, [0.5, 0.5]), (False, [0.65, 0.35])], ids=["total", "above"]
+)
+def test_what_is_guaranteed_counts_or_comes_first(policy, mode, counted, shares):
+    problem = two_tenants(count_guaranteed=counted)
+    answer = solve(problem, policy, mode=mode)
+    assert answer.tenant_share == pytest.approx(shares, abs=1e-12)
+    assert answer.floors.met.tolist() == pytest.approx([40, 10])
+    assert verify(problem, answer).valid
+
+
+def owners(*, own, **options):
+    return Problem.create(
+        resources=["cpu", "memory"], capacity=[[1, 2], [4, 3], [2, 6]], contributed_by=[0, 1, 2],
+        tenants=["u1", "u2", "u3"], demand=[[1, 1], [3, 2], [1, 3]], own_servers=[own] * 3, **options,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("own", "options", "shares"),
+    [
+        (False, {}, [9 / 23] * 3),
+        (True, {}, [1 / 7, 4 / 7, 6 / 11]),
+        (False, {"weights_mode": "contribution"}, [7 / 40, 11 / 20, 21 / 40]),
+        (True, {"weights_mode": "contribution"}, [1 / 7, 4 / 7, 6 / 11]),
+    ],
+)
+def test_nobody_loses_by_sharing_its_own_servers(own, options, shares):
+    problem = owners(own=own, **options)
+    answer = solve(problem, "drfh")
+    assert answer.tenant_share == pytest.approx(shares, abs=1e-12)
+    assert verify(problem, answer).valid
+
+
+def test_two_owners():
+    problem = Problem.create(
+        resources=["cpu", "memory"], capacity=[[1, 2], [4, 3]], contributed_by=[0, 1],
+        tenants=["u1", "u2"], demand=[[1, 1], [3, 2]], own_servers=[True, True],
+    )  # fmt: skip
+    assert solve(problem, "drfh").tenant_share == pytest.approx([1 / 5, 4 / 5], abs=1e-12)
+    without = replace(problem, own_servers=np.zeros(2, dtype=bool))
+    assert solve(without, "drfh").tenant_share == pytest.approx([12 / 25, 12 / 25], abs=1e-12)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_own_servers_of_one_kind_serve_each_workload(mode):
+    h100, a10 = {"gpu": ("h100",)}, {"gpu": ("a10",)}
+    problem = Problem.create(
+        resources=["gpu"], capacity=[[1]] * 4, server_count=[5, 5, 5, 50],
+        server_labels=[{"gpu": "h100"}] * 3 + [{"gpu": "a10"}], contributed_by=[0, 1, 2, -1],
+        tenants=["A", "B", "C"], workload_tenant=[0, 0, 1, 1, 2],
+        workload_names=["h100", "a10", "h100", "a10", "h100"], demand=[[1]] * 5,
+        selectors=[h100, a10, h100, a10, h100], own_servers=[True] * 3,
+    )  # fmt: skip
+    answer = solve(problem, "drfh", mode=mode)
+    assert answer.tasks == pytest.approx([5, 25, 5, 25, 5], abs=1e-9)
+    assert verify(problem, answer).valid
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_guarantees_that_collide_are_met_in_the_same_part(mode):
+    problem = Problem.create(
+        resources=["gpu"], capacity=[[8]], tenants=["a", "b", "c"], demand=[[1]] * 3,
+        guarantees=[Guarantee("tenant", tenant, np.array([8.0])) for tenant in (0, 1)],
+    )  # fmt: skip
+    answer = solve(problem, "drfh", mode=mode)
+    assert answer.tasks == pytest.approx([4, 4, 0])
+    assert answer.floors.met / answer.floors.floor.clip(1) == pytest.approx([0.5, 0.5, 0])
+    assert verify(problem, answer).valid
+    assert "of which only 4 run" in explain(answer, 0).sentence
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_floor_holds_on_the_servers_that_match(mode):
+    problem = Problem.create(
+        resources=["gpu"], capacity=[[8], [8]], server_labels=[{"gpu": "h100"}, {"gpu": "a10"}],
+        tenants=["a", "b"], demand=[[1], [1]], weight=[1, 7],
+        guarantees=[Guarantee("tenant", 0, np.array([6.0]), {"gpu": ("h100",)})],
+    )  # fmt: skip
+    answer = solve(problem, "drfh", mode=mode)
+    workload, row, tasks = answer.placements_by_row()
+    assert tasks[(workload == 0) & (row == 0)].sum() == pytest.approx(6)
+    moved = replace(answer, placement_class=1 - answer.placement_class)
+    assert not verify(problem, moved).valid
+    assert verify(problem, answer).valid
+
+
+def test_a_group_divides_what_it_is_guaranteed():
+    problem = Problem.create(
+        resources=["gpu"], capacity=[[100]], tenants=["a", "b", "c"], demand=[[1]] * 3,
+        groups=["ml"], tenant_group=[0, 0, -1], weight=[3, 1, 1], group_weight=[0.1],
+        guarantees=[Guarantee("group", 0, np.array([40.0])), Guarantee("tenant", 1, np.array([16.0]))],
+    )  # fmt: skip
+    answer = solve(problem, "drfh")
+    assert answer.floors.floor.tolist() == pytest.approx([24, 16, 0])
+    assert answer.tasks == pytest.approx([24, 16, 60])
+    assert verify(problem, answer).valid
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_contributor_lends_no_more_than_it_says(mode):
+    problem = Problem.create(
+        resources=["gpu"], capacity=[[5], [5]], contributed_by=[0, 1], tenants=["a", "b"],
+        demand=[[1], [1]], tasks=[1, INF], limits=[Limit("lend", 0, np.array([2.0]))],
+    )  # fmt: skip
+    answer = solve(problem, "drfh", mode=mode)
+    assert answer.tasks.tolist() == pytest.approx([1, 7])
+    assert answer.limited_by == ("task_limit", "limit:lend")
+    assert "what a contributor lends" in explain(answer, 1).sentence
+    assert verify(problem, answer).valid
+
+
+@settings(max_examples=60)
+@given(problems_with_guarantees(one_workload=True))
+def test_floors_and_shares_on_servers_agree_with_exact_programs(problem):
+    _agrees_with_programs(problem, "drfh")
+
+
+@settings(max_examples=60)
+@given(problems_with_guarantees(one_workload=True, pooled=True))
+def test_floors_and_shares_in_one_pool_agree_with_exact_programs(problem):
+    _agrees_with_programs(problem, "drf")
+
+
+def _agrees_with_programs(problem, policy):
+    answer = solve(problem, policy, mode="divisible")
+    fractions, shares = leximin_with_floors(problem, pooled=policy == "drf")
+    raised = answer.floors.raised
+    wanted = raised.problem.tasks[problem.n :]
+    met = raised.tasks[problem.n :] / np.where(wanted > 0, wanted, 1)
+    assert met == pytest.approx([float(part) for part in fractions], abs=1e-9)
+    assert answer.tenant_share == pytest.approx([float(share) for share in shares], abs=1e-8)
+    assert verify(problem, answer).valid
+
+
+@given(problems_with_guarantees())
+def test_several_workloads_of_a_tenant_are_proven(problem):
+    assert verify(problem, solve(problem, "drfh")).valid
+
+
+@pytest.mark.parametrize("placement", ["best-fit", "first-fit", "affinity", "two-choices"])
+@settings(max_examples=50)
+@given(problems_with_guarantees())
+def test_whole_tasks_on_servers_are_those_of_the_plain_filling(placement, problem):
+    answer = solve(problem, "drfh", mode="indivisible", options={"placement": placement})
+    guaranteed, tasks = fill_with_floors(problem, placement)
+    assert answer.floors.met.tolist() == guaranteed
+    assert answer.tasks.tolist() == tasks
+    assert verify(problem, answer).valid
+
+
+@given(problems_with_guarantees(pooled=True))
+def test_whole_tasks_in_one_pool_are_those_of_the_plain_filling(problem):
+    answer = solve(problem, "drf", mode="indivisible")
+    guaranteed, tasks = fill_with_floors(problem, "pool")
+    assert answer.floors.met.tolist() == guaranteed
+    assert answer.tasks.tolist() == tasks
+    assert verify(problem, answer).valid
+
+
+@given(problems_with_guarantees())
+def test_tasks_that_stay_in_place_keep_their_floors(problem):
+    rng = np.random.default_rng(problem.n)
+    problem = replace(problem, server_count=rng.integers(1, 4, problem.k))
+    running = current_placements_of(solve(problem, "drfh", mode="indivisible"))
+    fewer = np.where(rng.random(problem.n) < 0.3, rng.choice([0, 1, 3, 9], problem.n), problem.tasks)
+    problem = replace(problem, tasks=fewer, weight=rng.integers(1, 4, problem.t).astype(float))
+    answer = solve(problem, "drfh", mode="indivisible", running=running)
+    assert verify(problem, answer, running=running).valid
+
+
+@pytest.mark.parametrize("mode", MODES)
+@settings(max_examples=30)
+@given(problem=problems_with_guarantees())
+def test_an_answer_with_floors_is_written_and_read(mode, problem):
+    answer = solve(problem, "drfh", mode=mode)
+    parsed = problem_from_document(problem_to_document(ParsedProblem(problem, "drfh", mode)))
+    document = allocation_to_document(answer, include=["certificate", "placements"])
+    assert verify_answer(parsed, document, parsed.choice).valid
+    del document["floors"]
+    assert not verify_answer(parsed, document, parsed.choice).valid
+
+
+def changed(problem, **fields):
+    """The problem with other fields of its first guarantee."""
+    first, *others = problem.guarantees
+    return replace(problem, guarantees=(replace(first, **fields), *others))
+
+
+FORGERIES = {
+    "half the amount": lambda p: changed(p, amount=p.guarantees[0].amount * 0.5),
+    "twice the amount": lambda p: changed(p, amount=p.guarantees[0].amount * 2),
+    "a little less": lambda p: changed(p, amount=p.guarantees[0].amount * (1 - 1e-6)),
+    "no guarantee": lambda p: replace(p, guarantees=p.guarantees[1:]),
+    "other servers": lambda p: changed(p, where={} if p.guarantees[0].where else {"zone": ("0",)}),
+    "another tenant": lambda p: changed(p, scope="tenant", node=p.t - 1),
+    "own servers": lambda p: replace(p, own_servers=~p.own_servers),
+    "another count": lambda p: replace(p, count_guaranteed=not p.count_guaranteed),
+}
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("forgery", FORGERIES)
+def test_an_answer_to_other_guarantees_is_refused(forgery, mode):
+    rng = np.random.default_rng(7)
+    refused = 0
+    for _ in range(25):
+        problem = contested_problem(rng)
+        answer = solve(problem, "drfh", mode=mode)
+        other = FORGERIES[forgery](problem)
+        if verify(other, replace(answer, problem=other)).valid:
+            own = solve(other, "drfh", mode=mode)
+            assert answer.tasks == pytest.approx(own.tasks, abs=1e-7)
+        else:
+            refused += 1
+    assert refused
+
+
+def contested_problem(rng):
+    t = 4
+    return Problem.create(
+        resources=["cpu", "memory"], capacity=rng.integers(4, 12, (2, 2)),
+        server_labels=[{"zone": "0"}, {"zone": "1"}], contributed_by=[0, 1],
+        tenants=[f"t{i}" for i in range(t)], demand=rng.integers(1, 4, (t, 2)),
+        weight=rng.integers(1, 3, t), groups=["g"], tenant_group=[0, 0, -1, -1],
+        guarantees=[
+            Guarantee("group", 0, np.array([float(rng.integers(3, 9)), INF]), {"zone": ("0",)}),
+            Guarantee("tenant", 2, np.array([INF, float(rng.integers(3, 9))])),
+        ],
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("step", ["pool", "raised", "rest", "floor", "met", "none"])
+def test_a_step_that_says_something_else_is_refused(step, mode):
+    problem = contested_problem(np.random.default_rng(3))
+    answer = solve(problem, "drfh", mode=mode)
+    floors = answer.floors
+
+    def less(found):
+        return replace(found, tasks=found.tasks * 0.5)
+
+    forged = {
+        "pool": replace(floors, pools=(less(floors.pools[0]), *floors.pools[1:])),
+        "raised": replace(floors, raised=less(floors.raised)),
+        "rest": replace(floors, rest=less(floors.rest)),
+        "floor": replace(floors, floor=floors.floor * 2),
+        "met": replace(floors, met=floors.met * 0.5),
+        "none": None,
+    }[step]
+    assert verify(problem, answer).valid
+    assert not verify(problem, replace(answer, floors=forged)).valid
+
+
+def test_floors_that_nobody_asked_for_are_refused():
+    problem = contested_problem(np.random.default_rng(3))
+    floors = solve(problem, "drfh").floors
+    without = replace(problem, guarantees=())
+    assert not verify(without, replace(solve(without, "drfh"), floors=floors)).valid
+
+
+def document(guarantee, policy="drfh", **fields):
+    return {
+        "resources": ["cpu", "gpu"],
+        "servers": [{"capacity": {"cpu": 64, "gpu": 8}, "labels": {"gpu": "a100"}}],
+        "groups": [{"name": "ml", "guarantee": guarantee}],
+        "tenants": [{"name": "A", "group": "ml"}, {"name": "B"}],
+        "workloads": [
+            {"tenant": name, "name": "w", "demand": {"cpu": 4, "gpu": 1}} for name in ("A", "B")
+        ],
+        "policy": {"name": policy},
+        **fields,
+    }
+
+
+def test_documents_are_read_and_written():
+    given = document(
+        [{"where": {"gpu": "a100"}, "amount": {"gpu": 4}}], own_servers=True, count="above"
+    )
+    given["tenants"][1] |= {"own_servers": False, "lend": [{"amount": {"gpu": 0}}]}
+    parsed = problem_from_document(given)
+    assert parsed.problem.own_servers.tolist() == [True, False]
+    assert not parsed.problem.count_guaranteed
+    again = problem_from_document(problem_to_document(parsed)).problem
+    assert again.guarantees[0].where == parsed.problem.guarantees[0].where
+    assert again.limits[0].scope == "lend"
+    assert again.own_servers.tolist() == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("guarantee", "code", "pointer"),
+    [
+        ({"gpu": 4}, "field.type", "/groups/0/guarantee"),
+        ([{"amount": {"tpu": 4}}], "guarantee.unknown_resource", "/groups/0/guarantee/0/amount/tpu"),
+        ([{"amount": {}}], "guarantee.empty", "/groups/0/guarantee/0/amount"),
+        ([{"amount": {"gpu": -1}}], "amount.negative", "/groups/0/guarantee/0/amount/gpu"),
+        ([{"amount": {"gpu": 1}, "from": None}], "field.unknown", "/groups/0/guarantee/0/from"),
+    ],
+)
+def test_documents_that_are_refused(guarantee, code, pointer):
+    with pytest.raises(ProblemError) as error:
+        problem_from_document(document(guarantee))
+    assert (error.value.code, error.value.pointer) == (code, pointer)
+
+
+@pytest.mark.parametrize(
+    ("guarantee", "code"),
+    [
+        (Guarantee("group", 1, np.array([INF, 4])), "guarantee.node"),
+        (Guarantee("workload", 0, np.array([INF, 4])), "guarantee.node"),  # type: ignore[arg-type]
+        (Guarantee("group", 0, np.array([INF, INF])), "guarantee.empty"),
+        (Guarantee("group", 0, np.array([4.0])), "problem.shape"),
+        (Guarantee("group", 0, np.array([np.nan, 4])), "guarantee.amount"),
+        (Guarantee("group", 0, np.array([1e13, INF])), "guarantee.amount"),
+    ],
+)
+def test_guarantees_that_are_refused(guarantee, code):
+    problem = problem_from_document(document([])).problem
+    with pytest.raises(ProblemError) as error:
+        replace(problem, guarantees=(guarantee,))
+    assert error.value.code == code
+
+
+@pytest.mark.parametrize("policy", ["ceei", "tda", "static", "mrfs", "h-mrf", "asset", "slots"])
+def test_policies_without_guarantees_refuse_them(policy):
+    problem = two_tenants()
+    with pytest.raises(PolicyNotApplicableError) as error:
+        solve(problem, policy)
+    assert error.value.code == "policy.no_guarantees"
+
+
+def test_one_pool_has_no_kinds_of_servers():
+    problem = problem_from_document(
+        document([{"where": {"gpu": "a100"}, "amount": {"gpu": 4}}], "drf")
+    ).problem
+    with pytest.raises(PolicyNotApplicableError) as error:
+        solve(problem, "drf")
+    assert error.value.code == "policy.no_placement"
+    assert error.value.pointer == "/groups/0/guarantee"
+
+
+def test_too_many_selectors_are_refused():
+    problem = two_tenants()
+    many = tuple(
+        Guarantee("tenant", 0, np.array([1.0]), {"rack": (str(rack),)}) for rack in range(11)
+    )
+    with pytest.raises(ProblemTooLargeError, match="11 different selectors"):
+        solve(replace(problem, guarantees=many), "drfh")
+
+
+@pytest.mark.parametrize("amount", [0.0, 1e12, 1e-12])
+@pytest.mark.parametrize("mode", MODES)
+def test_amounts_at_the_edges(amount, mode):
+    problem = two_tenants()
+    some = tuple(replace(each, amount=np.array([amount])) for each in problem.guarantees)
+    problem = replace(problem, guarantees=some)
+    answer = solve(problem, "drfh", mode=mode)
+    assert answer.tasks == pytest.approx([50, 50])
+    assert verify(problem, answer).valid
+
+
+def test_a_guarantee_of_servers_that_do_not_exist_gives_nothing():
+    problem = two_tenants()
+    some = tuple(replace(each, where={"zone": ("nowhere",)}) for each in problem.guarantees)
+    answer = solve(replace(problem, guarantees=some), "drfh")
+    assert answer.floors.floor.tolist() == [0, 0]
+    assert answer.tasks == pytest.approx([50, 50])
+
+
+def test_properties_of_an_answer_with_guarantees_are_decided():
+    answer = solve(contested_problem(np.random.default_rng(3)), "drfh")
+    verdicts = properties_of(answer, time_limit=10)
+    assert verdicts["pareto_optimal"].holds
+
+
+def test_a_choice_of_another_policy_is_refused():
+    problem = two_tenants()
+    answer = solve(problem, "drfh")
+    other = choose("drf", "divisible")
+    pools = tuple(replace(pool, choice=other) for pool in answer.floors.pools)
+    assert not verify(problem, replace(answer, floors=replace(answer.floors, pools=pools))).valid
