@@ -17,7 +17,7 @@ import numpy.typing as npt
 from policies.arrays import BoolArray, FloatArray, IntArray, read_only
 from policies.errors import ProblemError
 from policies.model.columns import column_of, names_of, selector_of, table_of
-from policies.model.group_tree import GroupTree, depths, group_sums
+from policies.model.group_tree import POOL, GroupTree, depths, group_sums
 from policies.model.limits import CountedWorkloads, counted_workloads, in_order, limit_shares
 from policies.model.problem_fields import Guarantee, Limit, ProblemFields, WeightsMode
 from policies.model.validation import check_problem
@@ -177,14 +177,20 @@ class Problem(ProblemFields):
 
     @cached_property
     def server_kind(self) -> IntArray:
-        """(k,) which rows have servers that nothing but their names tells apart; by first row."""
-        number: dict[tuple[bytes, frozenset[tuple[str, str]], bool], int] = {}
-        rows = zip(self.capacity, self.server_labels, self.contributed_only.tolist(), strict=True)
+        """(k,) which rows have servers that nothing but their names tells apart; by first row.
+
+        Servers of a tenant that limits what it lends are of kinds of their own.
+        """
+        lenders = {limit.node for limit in self.limits if limit.scope == "lend"}
+        number: dict[tuple[bytes, frozenset[tuple[str, str]], bool, int], int] = {}
+        owners = [owner if owner in lenders else POOL for owner in self.contributed_by.tolist()]
+        gone = self.contributed_only.tolist()
+        rows = zip(self.capacity, self.server_labels, gone, owners, strict=True)
         kinds = [
             number.setdefault(
-                ((capacity + 0.0).tobytes(), frozenset(labels.items()), gone), len(number)
+                ((capacity + 0.0).tobytes(), frozenset(labels.items()), *others), len(number)
             )
-            for capacity, labels, gone in rows
+            for capacity, labels, *others in rows
         ]
         return read_only(np.array(kinds, dtype=np.int64))
 

@@ -339,7 +339,7 @@ def test_documents_are_read_and_written():
         ({"gpu": 4}, "field.type", "/groups/0/guarantee"),
         ([{"amount": {"tpu": 4}}], "guarantee.unknown_resource", "/groups/0/guarantee/0/amount/tpu"),
         ([{"amount": {}}], "guarantee.empty", "/groups/0/guarantee/0/amount"),
-        ([{"amount": {"gpu": -1}}], "amount.negative", "/groups/0/guarantee/0/amount/gpu"),
+        ([{"amount": {"gpu": -1}}], "quantity.negative", "/groups/0/guarantee/0/amount/gpu"),
         ([{"amount": {"gpu": 1}, "from": None}], "field.unknown", "/groups/0/guarantee/0/from"),
     ],
 )
@@ -415,7 +415,7 @@ def test_a_guarantee_of_servers_that_do_not_exist_gives_nothing():
 
 def test_properties_of_an_answer_with_guarantees_are_decided():
     answer = solve(contested_problem(np.random.default_rng(3)), "drfh")
-    verdicts = properties_of(answer, time_limit=10)
+    verdicts = properties_of(answer, seconds=5).verdicts
     assert verdicts["pareto_optimal"].holds
 
 
