@@ -70,11 +70,12 @@ def stand_alone(problem):
     return count
 
 
-def fill(problem, rule, seed=0):
+def fill(problem, rule, seed=0, *, each=None):
     """(workload, server) of every task in the order in which they are launched.
 
     Servers are numbered row by row. Rules that see one big server are ``pool`` (DRF), ``asset``,
-    ``single-resource`` (the first) and ``slots``.
+    ``single-resource`` (the first) and ``slots``. ``each`` (n) is what one task adds to its tenant's
+    share; the dominant share by default.
     """
     capacity, row_of = [], []
     for row in range(problem.k):
@@ -99,6 +100,8 @@ def fill(problem, rule, seed=0):
     elif rule == "slots" and capacity:
         demand, capacity = in_slots(demand, servers, totals)
         share = [row[0] / max(capacity[0][0], Fraction(1)) for row in demand]
+    if each is not None:
+        share = each
     left = [server[:] for server in capacity]
     weights = exact_weights(problem)
     random = SplitMix64(seed)
@@ -149,7 +152,7 @@ def fill(problem, rule, seed=0):
             if bool(problem.second_stage[i]) == stage
         }
         total = dict.fromkeys(waiting, Fraction(0))
-        tree = PlainTree(problem, int(stage))
+        tree = PlainTree(problem, int(stage), each=each)
         while waiting:
             tenant = tree.next(
                 waiting,
