@@ -132,7 +132,7 @@ def renamed(tree: Tree, *, group: Callable[[str], str], member: Callable[[str], 
 class _Reading:
     """The numbers of a run's nodes, from its input and its allocations.
 
-    `by_tasks` says that levels count tasks over those alone instead of dominant shares.
+    If `by_tasks`, levels count tasks over those alone instead of dominant shares.
     """
 
     def __init__(

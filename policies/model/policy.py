@@ -126,7 +126,7 @@ class Policy:
     source : str
         The paper it comes from.
     share : ShareDefinition
-        What it counts as a tenant's share, unless an option says otherwise (``Choice.share``).
+        What it counts as a tenant's share, unless an option changes it (``Choice.share``).
     one_pool_when : (option, value) or None
         Option with which it sees the pool as one server.
     long_term : bool
@@ -221,7 +221,7 @@ class Choice:
 
     @property
     def share(self) -> ShareDefinition:
-        """What one task adds to its tenant's share: the policy's, unless an option changes it."""
+        """Definition of a tenant's share, by the policy or its option ``share``."""
         return ShareDefinition.ALONE if self.option("share") == "alone" else self.policy.share
 
     @property

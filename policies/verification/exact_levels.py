@@ -352,7 +352,11 @@ def product(left: list[Fraction], right: list[Fraction]) -> Fraction:
 
 
 def _alone(demand: list[Fraction], servers: Mapping[tuple[Fraction, ...], int]) -> Fraction:
-    """Tasks of a demand on all servers, by capacity: of each as many as the scarcest resource has."""
+    """Return how many tasks of a demand all servers run.
+
+    Args:
+        servers: number of servers of each capacity.
+    """
     return sum(
         (
             count * min(has / takes for has, takes in zip(row, demand, strict=True) if takes)

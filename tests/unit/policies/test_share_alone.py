@@ -1,5 +1,8 @@
 """The option ``share`` of ``drfh``: tasks over those that a workload would run alone."""
 
+import json
+import subprocess
+import sys
 from dataclasses import replace
 from fractions import Fraction
 
@@ -10,14 +13,24 @@ from hypothesis import strategies as st
 
 from policies import (
     Limit,
+    ParsedProblem,
     PolicyOptionsError,
     Problem,
     ShareDefinition,
+    allocation_to_document,
     choose,
+    current_placements_of,
+    explain,
+    properties_of,
     solve,
     verify,
+    verify_answer,
 )
+from policies.documents.problem import problem_to_document
 from policies.model.alone import tasks_on_whole_pool
+from policies.model.reasons import wants_more
+from policies.properties.fairness import strong_sharing_incentive, takes_part
+from policies.properties.groups import entitled_parts, group_share_guarantee
 from tests.examples import examples
 from tests.references.alone import shares_alone, tasks_alone
 from tests.references.filling import fill
@@ -236,3 +249,127 @@ def test_without_constraints_nobody_has_less_than_its_part_of_every_server():
         assert lacking(problem, alone(problem)).max() <= 1e-9
         below += lacking(problem, solve(problem, "drfh")).max() > 1e-6
     assert below > 200
+
+
+@examples(100)
+@given(problem=problems_in_groups())
+def test_without_constraints_tenants_and_groups_have_their_parts(problem):
+    """Of its own tasks alone a tenant has its part, or all that it has; a group of the sum."""
+    answer = alone(problem)
+    assert group_share_guarantee(answer, takes_part(answer)).holds is not False
+    part = entitled_parts(problem.tree(0), takes_part(answer))[: problem.t]
+    wanting = np.zeros(problem.t, dtype=np.bool_)
+    wanting[problem.workload_tenant[wants_more(answer.limited_by)]] = True
+    held = shares(problem, answer.tasks)
+    assert (held >= part * (1 - 1e-9))[wanting & takes_part(answer)].all()
+
+
+def test_a_group_without_its_part_is_named_unless_something_constrains_it():
+    capacity, demand = [[1, 2], [4, 3]], [[1, 1], [3, 2]]
+    tree = {"groups": ["a", "b"], "tenant_group": [0, 1]}
+    problem = problem_of(capacity, demand, **tree)
+    assert group_share_guarantee(alone(problem), takes_part(alone(problem))).holds is True
+    less = replace(alone(problem), tasks=alone(problem).tasks * [1.0, 0.9])
+    verdict = group_share_guarantee(less, takes_part(less))
+    assert (verdict.holds, verdict.worst["group"]) == (False, "b")
+    assert verdict.worst["size"] == pytest.approx(1 / 2 - 0.9 * 6 / 11)
+    (capacity, demand, selectors), *_ = FIGURES["less than a third of every server"]
+    tree = {"groups": ["a", "b", "c"], "tenant_group": [0, 1, 2]}
+    chosen = problem_of(capacity, demand, selectors=selectors, **TWO_SERVERS, **tree)
+    verdict = group_share_guarantee(alone(chosen), takes_part(alone(chosen)))
+    assert verdict.holds is None
+    assert "selectors" in verdict.reason
+
+
+def test_what_the_page_says_about_parts_of_every_server():
+    for name, share, holds in (
+        ("Proposition 4", "dominant", False),
+        ("Proposition 4", "alone", True),
+        ("less than a third of every server", "dominant", False),
+        ("less than a third of every server", "alone", False),
+    ):
+        (capacity, demand, selectors), *_ = FIGURES[name]
+        problem = problem_of(capacity, demand, selectors=selectors, **TWO_SERVERS)
+        verdict = strong_sharing_incentive(solve(problem, "drfh", options={"share": share}))
+        assert verdict.holds is holds
+    # In tasks over those alone: 4/3 of 16/3, less 4/13.
+    assert verdict.worst["tenant"] == "u3"
+    assert verdict.worst["size"] == pytest.approx((4 / 3 - 16 / 13) / 4)
+
+
+def test_tenants_with_several_workloads_are_compared_by_tasks_over_those_alone():
+    """By dominant shares the first tenant would rather run its second workload."""
+    problem = problem_of(
+        [[4, 12], [12, 4]], [[1, 3], [1, 1], [1, 1]], t=2, workload_tenant=[0, 0, 1]
+    )
+    checked = properties_of(alone(problem), seconds=5).verdicts
+    for name in ("envy_free", "pareto_optimal", "strong_sharing_incentive"):
+        assert checked[name].holds is not False
+
+
+@pytest.mark.parametrize("mode", ["divisible", "indivisible"])
+@pytest.mark.parametrize("tree", [{}, {"groups": ["g"], "tenant_group": [0, -1]}])
+def test_an_answer_under_the_other_option_is_refused(mode, tree):
+    """Servers of which dominant shares and tasks over those alone hand out others."""
+    problem = problem_of([[4, 12], [12, 4]], [[3, 1], [1, 1]], **tree)
+    found = {
+        share: solve(problem, "drfh", mode=mode, options={"share": share})
+        for share in ("dominant", "alone")
+    }
+    assert found["dominant"].tasks.tolist() != found["alone"].tasks.tolist()
+    for share, other in (("dominant", "alone"), ("alone", "dominant")):
+        assert verify(problem, found[share]).valid
+        stated = replace(found[share], choice=found[other].choice)
+        assert not verify(problem, stated).valid
+
+
+def test_a_false_level_of_a_group_is_refused_in_a_document():
+    problem = problem_of([[1, 2], [4, 3]], [[1, 1], [3, 2]], groups=["g"], tenant_group=[0, -1])
+    for mode in ("divisible", "indivisible"):
+        answer = alone(problem, mode)
+        document = allocation_to_document(answer, ["placements", "certificate"])
+        document["policy"] = {"name": "drfh", "mode": mode, "options": ALONE}
+        parsed = ParsedProblem(problem, "drfh", mode, ALONE)
+        assert verify_answer(parsed, document, answer.choice).valid
+        assert document["groups"][0]["level"] == pytest.approx(answer.level[0])
+        document["groups"][0]["level"] = float(answer.tenant_share[0])
+        assert not verify_answer(parsed, document, answer.choice).valid
+
+
+@examples(100)
+@given(problem=problems(max_tenants=5), data=st.data())
+def test_tasks_keep_their_places_where_the_counts_are_the_same(problem, data):
+    limits = st.sampled_from([0.0, 1.0, 2.0, 4.0, np.inf])
+    tasks = np.array(data.draw(st.lists(limits, min_size=problem.n, max_size=problem.n)))
+    running = current_placements_of(alone(replace(problem, tasks=tasks), "indivisible"))
+    answer = solve(problem, "drfh", mode="indivisible", options=ALONE, running=running)
+    assert verify(problem, answer, running=running).valid
+    assert answer.tasks.tolist() == alone(problem, "indivisible").tasks.tolist()
+
+
+def test_explanations_say_what_a_tenant_would_run_alone():
+    capacity, demand = [[1, 2], [4, 3]], [[1, 1], [3, 2]]
+    for tree in ({}, {"groups": ["g"], "tenant_group": [0, 0]}):
+        found = explain(alone(problem_of(capacity, demand, weight=[2, 1], **tree)), 0)
+        level = found.level
+        assert found.weighted_share == pytest.approx(level)
+        assert f"{2 * level:.4g} of what it would run alone, at weight 2" in found.sentence
+        assert (found.just_above, found.just_below) == (None, None)
+        assert found.share == pytest.approx(2 * level * 4 / 5)
+    late = explain(alone(problem_of(capacity, demand, best_effort=[True, False])), 0)
+    assert late.weighted_share is None
+
+
+def test_what_the_command_line_solves_it_verifies(tmp_path):
+    problem = problem_of([[1, 2], [4, 3]], [[1, 1], [3, 2]])
+    path, answer = tmp_path / "problem.json", tmp_path / "answer.json"
+    path.write_text(json.dumps(problem_to_document(ParsedProblem(problem, "drfh", None, {}))))
+    command = [sys.executable, "-m", "policies"]
+    options = ["--policy", "drfh", "--option", "share=alone", "--json"]
+    solved = subprocess.run(
+        [*command, "solve", path, *options], check=True, capture_output=True, text=True
+    )
+    rows = json.loads(solved.stdout)["allocations"]
+    assert [row["tasks"] for row in rows] == near(["24/11", "10/11"])
+    answer.write_text(solved.stdout)
+    subprocess.run([*command, "verify", path, answer], check=True, capture_output=True)
