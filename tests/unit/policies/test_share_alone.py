@@ -42,7 +42,8 @@ from tests.unit.policies.trees import problems_in_groups, problems_with_limits
 ALONE = {"share": "alone"}
 PLACEMENTS = ("best-fit", "first-fit", "affinity", "two-choices")
 TWO_SERVERS = {"server_labels": [{"server": "1"}, {"server": "2"}]}
-FIRST, SECOND, ANYWHERE = {"server": "1"}, {"server": "2"}, {}
+FIRST, SECOND = {"server": "1"}, {"server": "2"}
+ANYWHERE: dict[str, str] = {}
 
 
 def alone(problem, mode="divisible", **options):
