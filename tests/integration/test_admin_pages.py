@@ -206,7 +206,9 @@ def test_a_pool_is_made_by_the_form_as_it_opens(pages):
 
 @pytest.mark.parametrize("share", ["alone", "dominant", "tasks"])
 def test_what_shares_count_is_set_by_the_form(pages, share):
-    form = pages.get("/admin/pools/pool/add/").context["adminform"].form
+    page = pages.get("/admin/pools/pool/add/")
+    assert "drfh: share (dominant, alone), placement (best-fit," in page.content.decode()
+    form = page.context["adminform"].form
     sent = {widget: value for bound in form for widget, value in _sent(bound)}
     options = json.dumps({"share": share})
     sent |= {"slug": "new", "name": "New", "policy_options": options}
