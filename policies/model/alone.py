@@ -6,8 +6,6 @@ Constraints", SC 2016 (task share fairness).
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from policies.arrays import FloatArray, grouped_sum
@@ -47,5 +45,20 @@ def tasks_on_whole_pool(problem: Problem, *, whole: bool) -> FloatArray:
             # Quotients of whole numbers below 2^53 never round up to a whole number from below.
             fitting = np.floor(fitting)
         # Rounded once, as the verifier does: reasons depend on which of two equal products is larger.
-        alone[some] = [math.fsum(row) for row in (fitting * servers).tolist()]
+        alone[some] = _row_sums(fitting * servers)
     return alone
+
+
+def _row_sums(table: FloatArray) -> FloatArray:
+    """(r,) sums of the rows of a table (r, c), added up in pairs with what rounding takes away."""
+    rest = np.zeros(len(table))
+    while table.shape[1] > 1:
+        if table.shape[1] % 2:
+            table = np.pad(table, ((0, 0), (0, 1)))
+        left, right = table[:, 0::2], table[:, 1::2]
+        both = left + right
+        back = both - left
+        rest += ((left - (both - back)) + (right - back)).sum(axis=1)
+        table = both
+    total: FloatArray = table.sum(axis=1) + rest
+    return total
