@@ -14,6 +14,8 @@ from policies import PROPERTY_NAMES, PolicyError, Problem, policies_available, p
 
 PAGE = Path(__file__).parents[1] / "docs" / "policies" / "properties.md"
 BEGIN, END = "<!-- generated: begin -->", "<!-- generated: end -->"
+# Policies with rows of their own for some options.
+OPTIONS: dict[str, list[dict[str, Any]]] = {"drfh": [{"share": "alone"}]}
 # Enough for every search on these examples, so that no verdict hangs on the machine.
 SECONDS = 600.0
 
@@ -83,21 +85,23 @@ def table() -> str:
     head = ["policy", *(name.replace("_", " ") for name in PROPERTY_NAMES)]
     lines = ["| " + " | ".join(head) + " |", "|" + " --- |" * len(head)]
     for info in policies_available():
-        for mode in info.modes:
-            name = f"`{info.name}`" + (f", {mode}" if len(info.modes) > 1 else "")
-            lines.append("| " + " | ".join([name, *_cells(info.name, mode)]) + " |")
+        for options in ({}, *OPTIONS.get(info.name, ())):
+            for mode in info.modes:
+                name = f"`{info.name}`" + (f", {mode}" if len(info.modes) > 1 else "")
+                name += "".join(f", `{option}: {value}`" for option, value in options.items())
+                lines.append("| " + " | ".join([name, *_cells(info.name, mode, options)]) + " |")
     lines += ["", "Examples:", ""]
     lines += [f"{number}. {example.name}" for number, example in enumerate(EXAMPLES, start=1)]
     return "\n".join(lines)
 
 
-def _cells(policy: str, mode: str) -> list[str]:
+def _cells(policy: str, mode: str, options: dict[str, Any]) -> list[str]:
     """One cell per property: ``no`` with the examples, ``yes``, or a dash where never decided."""
     fails: dict[str, list[int]] = {name: [] for name in PROPERTY_NAMES}
     holds: dict[str, bool] = dict.fromkeys(PROPERTY_NAMES, False)
     for number, example in enumerate(EXAMPLES, start=1):
         try:
-            answer = solve(example.problem(), policy, mode=mode)
+            answer = solve(example.problem(), policy, mode=mode, options=options)
         except PolicyError:
             continue
         verdicts = properties_of(answer, seconds=SECONDS).verdicts

@@ -7,7 +7,13 @@ from __future__ import annotations
 
 from policies.model.policy import HandOut, Policy, Proof, Servers, ShareDefinition, options_schema
 
-PLACEMENT_OPTIONS = options_schema(
+DRFH_OPTIONS = options_schema(
+    share={
+        "enum": ["dominant", "alone"],
+        "default": "dominant",
+        "description": "what is equal for equal weights: dominant: the largest share of any resource; "
+        "alone: tasks over those that the workload would run alone on the whole pool, selectors ignored",
+    },
     placement={
         "enum": ["best-fit", "first-fit", "affinity", "two-choices"],
         "default": "best-fit",
@@ -81,10 +87,11 @@ DRFH = Policy(
     description="DRF in heterogeneous servers: weighted leximin of global dominant shares "
     "over real servers and placement constraints",
     servers={"divisible": Servers.CLASSES, "indivisible": Servers.RANGES},
-    options_schema=PLACEMENT_OPTIONS,
+    options_schema=DRFH_OPTIONS,
     complexity="divisible: a few linear programs of tenants × server classes, each linear "
     "in tenants; indivisible: linear in tasks, each O(log tenants) and a few servers",
-    source="Wang, Liang, Li, TPDS 2015, §4, §5.1 (divisible) and §5.2 (indivisible)",
+    source="Wang, Liang, Li, TPDS 2015, §4, §5.1 (divisible) and §5.2 (indivisible); Wang, Li, Liang, "
+    "Li, SC 2016 (share alone)",
     hands_out=HandOut.LEAST_SHARE,
     proof=Proof.LEVELS,
     takes_groups=True,

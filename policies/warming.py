@@ -74,6 +74,7 @@ def warm(*policies: str) -> None:
         if info.takes_groups:
             for mode in info.modes:
                 solve(_IN_GROUPS, info.name, mode=mode)
+    solve(_IN_GROUPS, "drfh", mode="indivisible", options={"share": "alone"})
     for name in POLICIES:
         simulate(_WHOLE, Trace.create(workload=[0, 1], submit=[0, 1], duration=[1, 1]), name)
     note_complete()

@@ -13,6 +13,7 @@ from allocator_service.allocation.selectors import finite_or_none, input_of
 from allocator_service.core.quantities import Resource
 from policies import (
     Problem,
+    ShareDefinition,
     entitled_parts,
     group_standings,
     group_sums,
@@ -38,7 +39,8 @@ class TreeNode:
     part
         Fraction of the pool that it is entitled to by the weights on its path.
     level
-        What siblings are compared by: the share over the weight. Long-term policies count past use.
+        What siblings are compared by: the share, as the policy counts it, over the weight. Long-term
+        policies count past use.
         None where weights do not count, and of a group without members.
     members
         Members below a group; 1 for a member.
@@ -94,8 +96,11 @@ def run_tree(run: Run, *, levels: bool = True) -> Tree:
     """
     refuse_undecided(run)
     document = input_of(run)
-    problem = problem_from_document(document).problem
-    reading = _Reading(run, document, problem)
+    parsed = problem_from_document(document)
+    problem = parsed.problem
+    reading = _Reading(
+        run, document, problem, by_tasks=parsed.choice.share is ShareDefinition.ALONE
+    )
     group_levels: list[float | None] = [None] * len(problem.groups)
     # Levels that count past use are in no row: the step has to be read.
     if "history" in document or (levels and problem.groups):
@@ -125,22 +130,28 @@ def renamed(tree: Tree, *, group: Callable[[str], str], member: Callable[[str], 
 
 
 class _Reading:
-    """The numbers of a run's nodes, from its input and its allocations."""
+    """The numbers of a run's nodes, from its input and its allocations.
 
-    def __init__(self, run: Run, document: Mapping[str, Any], problem: Problem) -> None:
+    If `by_tasks`, levels count tasks over those alone instead of dominant shares.
+    """
+
+    def __init__(
+        self, run: Run, document: Mapping[str, Any], problem: Problem, *, by_tasks: bool
+    ) -> None:
         self._document, self._problem = document, problem
         self._parts = entitled_parts(problem)
         self._has, self._wants = np.zeros((2, problem.t, problem.m))
         self.levels: list[float | None] = [None] * problem.t
         rows = Allocation.objects.filter(run=run).order_by("position")
         tasks = np.zeros(problem.n)
-        for owner, (position, count, share) in zip(
+        for owner, (position, count, share, level) in zip(
             problem.workload_tenant.tolist(),
-            rows.values_list("position", "tasks", "weighted_share"),
+            rows.values_list("position", "tasks", "weighted_share", "level"),
             strict=True,
         ):
             tasks[position] = count
-            self.levels[owner] = share
+            # Those that are served last have a level, but no weighted share.
+            self.levels[owner] = level if by_tasks and share is not None else share
         np.add.at(self._has, problem.workload_tenant, tasks[:, None] * problem.demand)
         demanded = np.zeros((problem.n, problem.m))
         np.multiply(problem.tasks[:, None], problem.demand, out=demanded, where=problem.demand > 0)

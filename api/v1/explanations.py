@@ -78,7 +78,11 @@ class ExplanationDocument(documents.Document):
     )
     share = documents.NumberField(description="The tenant's dominant share.")
     weight = documents.NumberField()
-    weighted_share = documents.NumberField(allow_null=True)
+    weighted_share = documents.NumberField(
+        allow_null=True,
+        description="The tenant's share, as the policy counts shares, over its weight; null for a tenant"
+        " that is served last.",
+    )
     level = documents.NumberField(
         allow_null=True, description="The weighted share at which it was frozen."
     )

@@ -10,9 +10,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from policies.arrays import FloatArray
+from policies.explaining.groups import tenant_levels
 from policies.model.allocation import Allocation
 from policies.model.certificate import Certificate
+from policies.model.policy import ShareDefinition
 from policies.model.reasons import LEVEL, LIMIT, REASONS, TASK_LIMIT, UNSERVED
+from policies.model.share_definition import shares_of
 
 PRICE_NOISE = 1e-9
 BINDINGS_SHOWN = 10
@@ -40,7 +44,8 @@ class Explanation:
 
     Attributes:
         tenant: index of the tenant; share: its dominant share; weight: its effective weight.
-        weighted_share, level: what it reached, and at which level it was frozen.
+        weighted_share, level: what it reached, as the policy counts shares, and at which level it was
+            frozen.
         workloads: indices of its workloads.
         binding: what held it back, highest price first; empty without a certificate.
         just_above, just_below: the nearest other weighted shares; of the same group's tenants in a
@@ -87,7 +92,7 @@ def explain(allocation: Allocation, tenant: int, *, within: int | None = None) -
     """
     problem = allocation.problem
     workloads = tuple(np.flatnonzero(problem.workload_tenant == tenant).tolist())
-    share = float(allocation.weighted_share[tenant])
+    share = float(_weighted_shares(allocation)[tenant])
     binding = _binding(allocation, tenant)
     above, below = _neighbours(allocation, tenant)
     return Explanation(
@@ -124,9 +129,15 @@ def _binding(allocation: Allocation, tenant: int) -> tuple[Binding, ...]:
     return tuple(sorted(found, key=lambda item: -item.price)[:BINDINGS_SHOWN])
 
 
+def _weighted_shares(allocation: Allocation) -> FloatArray:
+    """(t,) weighted shares, of tasks over those alone where the policy counts these."""
+    by_tasks = allocation.choice.share is ShareDefinition.ALONE
+    return tenant_levels(allocation) if by_tasks else allocation.weighted_share
+
+
 def _neighbours(allocation: Allocation, tenant: int) -> tuple[float | None, float | None]:
     """The least weighted share above and the greatest below, among siblings."""
-    problem, shares = allocation.problem, allocation.weighted_share
+    problem, shares = allocation.problem, _weighted_shares(allocation)
     share = float(shares[tenant])
     if problem.has_groups:
         shares = shares[problem.tenant_group == problem.tenant_group[tenant]]
@@ -156,6 +167,9 @@ def _sentence(
     more = len(workloads) - len(shown)
     tasks = ", ".join(shown) + (f" and {more} more workloads" if more else "")
     share = f"a dominant share of {allocation.tenant_share[tenant]:.4g}"
+    if allocation.choice.share is ShareDefinition.ALONE:
+        alone = shares_of(problem, allocation.choice, allocation.tasks)[tenant]
+        share += f", {alone:.4g} of what it would run alone,"
     why = f"{_guaranteed(allocation, workloads)}{_why(allocation, workloads, binding)}"
     standing = (
         f"{_standing(allocation, tenant)}{_shared_groups(allocation, tenant, workloads, within)}"

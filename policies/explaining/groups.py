@@ -9,7 +9,7 @@ import numpy as np
 from policies.arrays import FloatArray
 from policies.model.allocation import Allocation
 from policies.model.policy import ShareDefinition
-from policies.model.share_definition import share_units
+from policies.model.share_definition import share_units, shares_of
 from policies.proofs.normal_form import normalise
 
 
@@ -24,8 +24,8 @@ class GroupStanding:
     tenants : tuple of int
         Indices of the tenants below it.
     level : float or None
-        Largest share of any resource that they hold, over the group's weight; None of a group without
-        tenants.
+        Largest share of any resource that they hold, over the group's weight, or the sum of their
+        tasks over those alone where these count; None of a group without tenants.
     used : (m,) float array
         Resources that their tasks use, in their own units.
     frozen_in : int or None
@@ -104,7 +104,7 @@ def group_standings(allocation: Allocation) -> tuple[GroupStanding, ...]:
 def tenant_levels(allocation: Allocation) -> FloatArray:
     """Return the level of every tenant, on the scale of the levels of groups.
 
-    Without history it is the weighted share. Long-term policies count past use.
+    Without history it is the weighted share, as the policy counts it. Long-term policies count past use.
 
     Parameters
     ----------
@@ -125,7 +125,8 @@ def tenant_levels(allocation: Allocation) -> FloatArray:
     [0.5, 0.5]
     """
     problem = allocation.problem
-    if allocation.history is None:
+    by_tasks = allocation.choice.share is ShareDefinition.ALONE
+    if allocation.history is None and not by_tasks:
         return allocation.weighted_share
     held, by_sum = _held(allocation)
     size = held.sum(axis=1) if by_sum else held.max(axis=1, initial=0.0)
@@ -142,7 +143,9 @@ def _held(allocation: Allocation) -> tuple[FloatArray, bool]:
             out=np.zeros((problem.t, problem.m)),
             where=problem.totals > 0,
         )
-        return share, choice.policy.share is ShareDefinition.SUM
+        return share, choice.share is ShareDefinition.SUM
+    if choice.share is ShareDefinition.ALONE:
+        return shares_of(problem, choice, allocation.tasks)[:, None], False
     if allocation.certificate is not None and problem.has_groups:
         form = normalise(problem, allocation.classes, share_units(problem, choice))
         held = np.zeros((problem.t, problem.m))

@@ -33,11 +33,13 @@ from policies.filling.servers_loop import (
 )
 from policies.filling.winner_tree import tree_of
 from policies.model.allocation import Allocation, least_level_unsatisfied
+from policies.model.policy import Choice, ShareDefinition
 from policies.model.problem import Problem
 from policies.model.quantities import WholeServers
 from policies.model.queues import Queues, queues_of
 from policies.model.request import Request
 from policies.model.server_classes import ServerClasses, each_row_alone, server_ranges
+from policies.model.share_definition import share_per_task
 from policies.proofs.saturation import filling_reasons, stops_of
 
 RULES = {"first-fit": FIRST_FIT, "affinity": AFFINITY, "two-choices": TWO_CHOICES}
@@ -67,9 +69,8 @@ def solve_indivisible(request: Request) -> Allocation:
     rows = each_row_alone(problem)
     check_size(int(rows.servers.sum()))
     whole = WholeServers.of(problem)
-    queues = queues_of(
-        problem, filling_reasons(problem, whole, rows), problem.dominant_share_per_task
-    )
+    share = share_per_task(problem, request.choice)
+    queues = queues_of(problem, filling_reasons(problem, whole, rows), share)
     present = problem.totals > 0
     row_of = np.repeat(np.arange(rows.count), rows.servers)
     level, job, server = _place(
@@ -80,6 +81,7 @@ def solve_indivisible(request: Request) -> Allocation:
         np.ascontiguousarray(whole.share_of_unit[present]),
         np.ascontiguousarray(rows.allowed[queues.workloads]),
         _limits_left(problem, whole, queues, rows.first_row),
+        gains(problem, request.choice, share, queues.workloads),
         rows.servers,
         request.option("placement"),
         int(request.option("seed")),
@@ -122,6 +124,7 @@ def _place(
     share_of_unit: FloatArray,
     allowed: BoolArray,
     limits: LimitsLeft,
+    gain: FloatArray,
     servers: IntArray,
     placement: str,
     seed: int,
@@ -142,7 +145,6 @@ def _place(
     jobs, places = [before[0].astype(np.int32)], [before[1].astype(np.int32)]
     _take(before, tasks, limits, state)
     done = len(before[0])
-    gain = np.ascontiguousarray(problem.demand_share[queues.workloads])
     for stage in (0, 1):
         waiting = Waiting(
             tree_of(queues.shares_in_stage(stage)), queues.stop, queues.current, queues.share,
@@ -202,6 +204,17 @@ def _take(
         for at in range(limits.first[task], limits.first[task + 1]):
             if limits.where[limits.row[at], its_row]:
                 limits.left[limits.row[at]] -= limits.need[at]
+
+
+def gains(problem: Problem, choice: Choice, share: FloatArray, workloads: IntArray) -> FloatArray:
+    """(q, r) what one task adds to the vector by which groups are compared.
+
+    Args:
+        share: (n,) what it adds to its tenant's share; workloads: (q,) of the problem.
+    """
+    if choice.share is ShareDefinition.ALONE:
+        return np.ascontiguousarray(share[workloads, None])
+    return np.ascontiguousarray(problem.demand_share[workloads])
 
 
 def placement_rule(placement: str, resources: int) -> int:

@@ -43,7 +43,7 @@ class Waiting(NamedTuple):
         level: (t,) weighted share at which a tenant left, which the loop writes.
         least: (m,) least demand of the workloads that wait.
         groups: turns of a pool with groups.
-        gain: (q, r) shares of the pool that one task uses.
+        gain: (q, r) what one task adds to the vector by which groups are compared.
     """
 
     tree: FloatArray

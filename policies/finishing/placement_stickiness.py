@@ -8,8 +8,9 @@ that gives other counts, or leaves room for a task that wants to run, the fresh 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -214,7 +215,10 @@ def _completed(
         priority=problem.priority[wanting],
         selectors=[problem.selectors[j] for j in wanting],
     )
-    rule = allocation.options if allocation.policy.fills else {"placement": "affinity"}
+    rule: Mapping[str, Any] = {"placement": "affinity"}
+    if allocation.policy.fills:
+        # The counts are decided: what is missing is placed in the order of dominant shares.
+        rule = {name: value for name, value in allocation.options.items() if name != "share"}
     try:
         added = solve_indivisible(
             Request(residual, Choice(catalogue.DRFH, "indivisible", rule), deadline=deadline)

@@ -16,10 +16,12 @@ import numpy as np
 from policies.arrays import BoolArray, FloatArray, IntArray, grouped_sum
 from policies.floors.pools import FloorPool
 from policies.model.group_tree import POOL
+from policies.model.policy import Choice
 from policies.model.problem import Problem
 from policies.model.problem_fields import Selector
 from policies.model.reasons import unserved_reasons
 from policies.model.server_classes import ServerClasses
+from policies.model.share_definition import share_per_task
 
 # A rest of a workload below this part of its tasks is rounding.
 SMALLEST_REST = 1e-12
@@ -106,12 +108,12 @@ def parts_of(
     )
 
 
-def raised_problem(problem: Problem, parts: Parts) -> Problem:
+def raised_problem(problem: Problem, parts: Parts, choice: Choice) -> Problem:
     """Return the problem in which the shares of the parts rise together, in proportion to their tasks.
 
     Parts on own servers are kept in it.
     """
-    weight = parts.tasks * problem.dominant_share_per_task[parts.workload]
+    weight = parts.tasks * share_per_task(problem, choice)[parts.workload]
     return _with_parts(
         problem,
         parts,

@@ -18,6 +18,7 @@ from policies.model.policy import Choice
 from policies.model.problem import Problem
 from policies.model.quantities import WholeServers
 from policies.model.server_classes import ServerClasses, one_class, server_classes, server_ranges
+from policies.model.share_definition import shares_of
 
 # Solves a problem without guarantees, beside parts of workloads that run already.
 Solve = Callable[[Problem, Choice, CurrentPlacements | None], Allocation]
@@ -42,7 +43,7 @@ def solve_with_floors(problem: Problem, choice: Choice, solve: Solve) -> Allocat
     own = _on_own_servers(problem, pools, answers) if places else None
     parts = parts_of(problem, pools, floors, own)
     first = None if own is None else _kept_on_own(problem, parts, own)
-    raised = solve(raised_problem(problem, parts), choice, first)
+    raised = solve(raised_problem(problem, parts, choice), choice, first)
     met = raised.tasks[problem.n :]
     following = kept_problem(problem, parts, met, classes, whole=choice.whole_tasks)
     rest = solve(following, choice, _placed(raised, problem.n) if places else None)
@@ -156,7 +157,8 @@ def _together(problem: Problem, parts: Parts, rest: Allocation) -> Allocation:
         statistics=rest.statistics,
     )
     answer = rounded_to_feasible(answer)
-    return replace(answer, level=answer.tenant_share / problem.effective_weight)
+    share = shares_of(problem, rest.choice, answer.tasks)
+    return replace(answer, level=share / problem.effective_weight)
 
 
 def _classes(problem: Problem, rest: Allocation) -> ServerClasses:

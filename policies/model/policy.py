@@ -53,6 +53,7 @@ class ShareDefinition(Enum):
     SUM = "the sum of the shares of all resources"
     SINGLE_RESOURCE = "the share of one resource"
     SLOTS = "the share of equal slots"
+    ALONE = "the part of the tasks that the workload would run alone on the whole pool"
 
 
 class Servers(Enum):
@@ -125,7 +126,7 @@ class Policy:
     source : str
         The paper it comes from.
     share : ShareDefinition
-        What it counts as a tenant's share.
+        What it counts as a tenant's share, unless an option changes it (``Choice.share``).
     one_pool_when : (option, value) or None
         Option with which it sees the pool as one server.
     long_term : bool
@@ -217,6 +218,11 @@ class Choice:
         if name in self.options:
             return self.options[name]
         return self.policy.options_schema["properties"].get(name, {}).get("default")
+
+    @property
+    def share(self) -> ShareDefinition:
+        """Definition of a tenant's share, by the policy or its option ``share``."""
+        return ShareDefinition.ALONE if self.option("share") == "alone" else self.policy.share
 
     @property
     def promises_certificate(self) -> bool:

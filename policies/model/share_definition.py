@@ -1,10 +1,11 @@
-"""What a share counts: the dominant resource of a task, or all its resources together.
+"""What a share counts: the dominant resource of a task, all its resources together, or tasks alone.
 
-Filling and leximin are the same for both; they differ in what one task adds to its tenant's
+Filling and leximin are the same for all; they differ in what one task adds to its tenant's
 share, and so in the demands that one unit of share makes. A tenant's weight may also differ from
 resource to resource: then the dominant resource is the one used most for its weight.
 
-Source: Ghodsi et al., NSDI 2011, §4.2 (asset fairness) and §4.3 (weights per resource).
+Sources: Ghodsi et al., NSDI 2011, §4.2 (asset fairness) and §4.3 (weights per resource); Wang et al.,
+SC 2016 (shares of the tasks that a workload would run alone).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import numpy as np
 
 from policies.arrays import FloatArray, grouped_sum
 from policies.errors import PolicyOptionsError
+from policies.model.alone import tasks_on_whole_pool
 from policies.model.policy import Choice, ShareDefinition
 from policies.model.problem import Problem
 
@@ -28,11 +30,14 @@ class ShareUnits:
         per_task: (n,) what one task adds to its tenant's share.
         demand: (n, m) share of the pool's resources that one unit of share takes.
         limit: (n,) share at which all of the workload's tasks are placed; inf: none.
+        by_resource: False if the share of a group is the sum of its tenants' shares, whatever
+            resources they use.
     """
 
     per_task: FloatArray
     demand: FloatArray
     limit: FloatArray
+    by_resource: bool = True
 
 
 def weight_factors(problem: Problem, choice: Choice) -> FloatArray | None:
@@ -66,11 +71,18 @@ def _position(name: str, names: Sequence[str], kind: str, pointer: str) -> int:
 
 
 def share_per_task(problem: Problem, choice: Choice) -> FloatArray:
-    """(n,) of the pool: summed over resources under asset fairness, else the dominant one.
+    """(n,) what one task adds to its tenant's share.
 
-    With weights per resource, the dominant one is that with the largest share for its weight.
+    Under asset fairness it is the sum of its shares of the pool, else the dominant one. With weights per
+    resource, the dominant one is that with the largest share for its weight.
+
+    Where tasks over those alone count, these are whole if tasks are. A tenant that has the pool to
+    itself then has a share of 1, however badly its tasks fill a server.
     """
-    if choice.policy.share is ShareDefinition.SUM:
+    if choice.share is ShareDefinition.ALONE:
+        alone = tasks_on_whole_pool(problem, whole=choice.whole_tasks)
+        return np.divide(1.0, alone, out=np.zeros(problem.n), where=alone > 0)
+    if choice.share is ShareDefinition.SUM:
         summed: FloatArray = problem.demand_share.sum(axis=1)
         return summed
     factors = weight_factors(problem, choice)
@@ -107,4 +119,4 @@ def share_units(problem: Problem, choice: Choice) -> ShareUnits:
     limit = np.full(problem.n, np.inf)
     np.multiply(problem.tasks, per_task, out=limit, where=np.isfinite(problem.tasks))
     demand = problem.demand_share / np.where(per_task > 0, per_task, 1.0)[:, None]
-    return ShareUnits(per_task, demand, limit)
+    return ShareUnits(per_task, demand, limit, choice.share is not ShareDefinition.ALONE)

@@ -26,7 +26,8 @@ class Groups:
 
     Attributes:
         trees: the tree with the weights of the first stage, and with those of the second stage.
-        direction: (t, m) shares of the pool per unit of share, scaled to a largest entry of 1.
+        direction: (t, m) shares of the pool per unit of share, scaled to a largest entry of 1; (t, 1)
+            ones if shares add up whatever resources are used.
         part: (t,) part of the pool that each tenant is entitled to among the tenants of its stage.
     """
 
@@ -320,7 +321,7 @@ def normalise(
             weight=problem.effective_weight[tenants],
             stage=np.where(problem.kept, -1, problem.second_stage)[tenants].astype(np.int64),
             capacity_share=np.ascontiguousarray(classes.capacity_share),
-            groups=_groups_of(problem, tenants, units.demand[workloads], limit, owner),
+            groups=_groups_of(problem, units, tenants, workloads, owner),
             limits=limit_rows(problem, classes, allowed, workloads, merged),
         ),
         tenants=tenants,
@@ -331,32 +332,31 @@ def normalise(
 
 
 def _groups_of(
-    problem: Problem,
-    tenants: IntArray,
-    demand: FloatArray,
-    limit: FloatArray,
-    owner: IntArray,
+    problem: Problem, units: ShareUnits, tenants: IntArray, workloads: IntArray, owner: IntArray
 ) -> Groups | None:
     """Return the tree of tenants with something to run, or None if the pool is flat.
 
     Args:
         tenants: (t',) with something to run, as indices of the problem.
-        demand: (q, m) of their workloads; limit: (q,) share of all tasks; owner: (q,) position in
-            ``tenants``.
+        workloads: (q,) that can run; owner: (q,) position of their tenants in ``tenants``.
     """
     if not problem.has_groups:
         return None
-    t = len(tenants)
-    endless = np.isin(owner, owner[np.isinf(limit)])
-    total = np.zeros((t, problem.m))
-    np.add.at(total, owner, np.where(endless, 1.0, limit)[:, None] * demand)
-    if problem.direction is not None:
-        stated = problem.direction[tenants]
-        total = np.where(np.isnan(stated), total, stated)
     second = problem.second_stage[tenants]
     trees = problem.tree(0).only(tenants), problem.tree(1).only(tenants)
     part = np.where(second, trees[1].parts(second), trees[0].parts(~second))
-    return Groups(trees, total / total.max(axis=1, initial=0.0)[:, None], part)
+    direction = np.ones((len(tenants), 1))  # the shares of a group's tenants add up
+    if units.by_resource:
+        limit = units.limit[workloads]
+        endless = np.isin(owner, owner[np.isinf(limit)])
+        total = np.zeros((len(tenants), problem.m))
+        taken = np.where(endless, 1.0, limit)[:, None] * units.demand[workloads]
+        np.add.at(total, owner, taken)
+        if problem.direction is not None:
+            stated = problem.direction[tenants]
+            total = np.where(np.isnan(stated), total, stated)
+        direction = total / total.max(axis=1, initial=0.0)[:, None]
+    return Groups(trees, direction, part)
 
 
 def alike_workloads(

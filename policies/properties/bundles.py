@@ -13,6 +13,7 @@ from policies.model.problem import Problem
 from policies.model.reasons import unserved_reasons
 from policies.model.schedule import Schedule
 from policies.model.server_classes import each_row_alone
+from policies.model.share_definition import ShareUnits
 from policies.model.tolerance import DISCRETE_TOLERANCE
 
 
@@ -120,6 +121,7 @@ def merged(allowed: BoolArray, bundles: Bundles) -> Bundles:
 
 def attainable(
     problem: Problem,
+    units: ShareUnits,
     allowed: BoolArray,
     bundles: Bundles,
     *,
@@ -127,10 +129,10 @@ def attainable(
     scale: FloatArray,
     per_owner: FloatArray,
 ) -> tuple[FloatArray, FloatArray]:
-    """Dominant shares that tenants could have with the bundles of each owner.
+    """Shares that tenants could have with the bundles of each owner.
 
     Args:
-        problem: for demands, limits and tenants.
+        problem: for demands, limits and tenants; units: of the shares.
         allowed: (n, K) where workloads may run.
         bundles: whose ``owner`` is below ``len(per_owner)``.
         whole: count whole tasks, server by server.
@@ -149,7 +151,7 @@ def attainable(
         bundles.server_class, np.ascontiguousarray(bundles.amount), bundles.times, scale,
         per_owner, whole,
     )  # fmt: skip
-    share = problem.dominant_share_per_task[:, None]
+    share = units.per_task[:, None]
     of_workload = np.where(runs[:, None], np.minimum(tasks, problem.tasks[:, None]), 0.0) * share
     lower = np.zeros((problem.t, len(per_owner)))
     np.maximum.at(lower, problem.workload_tenant, of_workload)
@@ -157,12 +159,13 @@ def attainable(
     several = np.flatnonzero(count > 1)
     upper = lower.copy()
     if len(several):
-        upper[several] = _together(problem, runs, may, bundles, scale, per_owner)[several]
+        upper[several] = _together(problem, units, runs, may, bundles, scale, per_owner)[several]
     return lower, np.maximum(lower, upper)
 
 
 def _together(
     problem: Problem,
+    units: ShareUnits,
     runs: BoolArray,
     may: BoolArray,
     bundles: Bundles,
@@ -171,8 +174,9 @@ def _together(
 ) -> FloatArray:
     """(t, o) no mixture of a tenant's workloads has a larger share: each resource at its best."""
     per_share = np.full((problem.t, problem.m), np.inf)
-    share = np.where(runs, problem.dominant_share_per_task, 1.0)[:, None]
-    needs = np.where(runs[:, None], problem.demand / share, np.inf)
+    counts = runs & (units.per_task > 0)
+    share = np.where(counts, units.per_task, 1.0)[:, None]
+    needs = np.where(counts[:, None], problem.demand / share, np.inf)
     np.minimum.at(per_share, problem.workload_tenant, needs)
     per_share[np.isinf(per_share)] = 0.0
     anywhere = np.zeros((problem.t, may.shape[1]), dtype=np.bool_)
@@ -182,7 +186,7 @@ def _together(
         np.ascontiguousarray(bundles.amount), bundles.times, scale, per_owner, False,
     )  # fmt: skip
     cap = np.zeros(problem.t)
-    np.add.at(cap, problem.workload_tenant[runs], problem.share_limit[runs])
+    np.add.at(cap, problem.workload_tenant[runs], units.limit[runs])
     together: FloatArray = np.minimum(bound, cap[:, None])
     return together
 

@@ -23,6 +23,7 @@ from policies.model.server_classes import (
 from policies.model.tolerance import SHARE_TOLERANCE
 from policies.properties.bundles import Bundles, attainable, bundles_of
 from policies.properties.groups import are_siblings, entitled_parts, levels_of_tenants
+from policies.properties.shares import compared_shares, compared_units
 from policies.properties.verdicts import Verdict, undecided
 from policies.registry import solve
 
@@ -63,6 +64,7 @@ def envy_free(allocation: Allocation) -> Verdict:
     weight = problem.effective_weight
     lower, upper = attainable(
         problem,
+        compared_units(problem, allocation.choice),
         allocation.classes.allowed,
         bundles_of(allocation),
         whole=counts_whole(allocation),
@@ -77,7 +79,7 @@ def envy_free(allocation: Allocation) -> Verdict:
         pairs &= are_siblings(problem)
         if not pairs.any():
             return undecided("no two tenants are siblings")
-    own = allocation.tenant_share[:, None]
+    own = compared_shares(allocation)[:, None]
     envied = np.where(pairs, _more(lower, own), 0.0)
     if envied.any():
         i, j = np.unravel_index(int(envied.argmax()), envied.shape)
@@ -117,6 +119,7 @@ def sharing_incentive(allocation: Allocation) -> Verdict:
     ones = np.ones(problem.t)
     lower, upper = attainable(
         problem,
+        compared_units(problem, allocation.choice),
         classes.allowed,
         bundles,
         whole=counts_whole(allocation),
@@ -141,6 +144,7 @@ def strong_sharing_incentive(allocation: Allocation) -> Verdict:
         amount, times = np.tile(problem.totals, (classes.count, 1)), np.ones(classes.count)
     lower, upper = attainable(
         problem,
+        compared_units(problem, allocation.choice),
         classes.allowed,
         Bundles(np.zeros(classes.count, np.int64), np.arange(classes.count), amount, times),
         whole=counts_whole(allocation),
@@ -160,8 +164,8 @@ def weak_sharing_incentive(allocation: Allocation) -> Verdict:
     if allocation.history is not None:
         return undecided("one step of a long-term policy says nothing: see sharing_incentive")
     first, part = takes_part(allocation), _part(problem)
-    share = allocation.tenant_share
-    wanted = np.minimum(part, _all_tasks(problem))
+    share, units = compared_shares(allocation), compared_units(problem, allocation.choice)
+    wanted = np.minimum(part, grouped_sum(units.limit, problem.workload_tenant, problem.t))
     first &= ~_at_limit(allocation)
     if (share >= wanted * (1 - SHARE_TOLERANCE))[first].all():
         return Verdict(True, reason="everybody has its part of the pool, or all its tasks")
@@ -190,6 +194,7 @@ def weak_sharing_incentive(allocation: Allocation) -> Verdict:
     ones = np.ones(problem.t)
     _, upper = attainable(
         problem,
+        units,
         classes.allowed,
         Bundles(owner, server_class, amount, servers[server_class]),
         whole=counts_whole(allocation),
@@ -248,11 +253,6 @@ def _max_min(allocation: Allocation) -> Verdict:
     return Verdict(False, {"tenant": problem.tenants[i], "size": float(off[i])})
 
 
-def _all_tasks(problem: Problem) -> FloatArray:
-    """(t,) share at which a tenant runs all its tasks; inf without a limit."""
-    return grouped_sum(problem.share_limit, problem.workload_tenant, problem.t)
-
-
 def _servers_of(allocation: Allocation) -> ServerClasses:
     one = allocation.choice.sees_one_pool
     return one_class(allocation.problem) if one else server_classes(allocation.problem)
@@ -271,7 +271,7 @@ def _at_least(
     allocation: Allocation, first: BoolArray, lower: FloatArray, upper: FloatArray
 ) -> Verdict:
     """Does every tenant have at least what it could have otherwise?"""
-    problem, share = allocation.problem, allocation.tenant_share
+    problem, share = allocation.problem, compared_shares(allocation)
     first = first & ~_at_limit(allocation)
     loses = np.where(first, _more(lower, share), 0.0)
     if loses.any():

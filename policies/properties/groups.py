@@ -11,9 +11,11 @@ import numpy as np
 from policies.arrays import BoolArray, FloatArray, IntArray
 from policies.model.allocation import Allocation
 from policies.model.group_tree import GroupTree
+from policies.model.policy import ShareDefinition
 from policies.model.problem import Problem
 from policies.model.reasons import unserved_reasons, wants_more
 from policies.model.tolerance import SHARE_TOLERANCE
+from policies.properties.shares import compared_shares, compared_units
 from policies.properties.verdicts import Verdict, undecided
 
 
@@ -65,6 +67,9 @@ def group_share_guarantee(allocation: Allocation, first: BoolArray) -> Verdict:
     The part is a promise where tasks are divisible and the policy sees one pool. Whole tasks keep it up
     to one task on each level of the tree. On servers that differ it is none.
 
+    Where tasks over those alone count, the part is one of the sum of the group's shares: a promise for
+    divisible tasks on any servers, if no selector or limit constrains them.
+
     Args:
         allocation: what is judged; first: (t,) tenants of the first stage that have something to run.
     """
@@ -75,8 +80,11 @@ def group_share_guarantee(allocation: Allocation, first: BoolArray) -> Verdict:
         return undecided("a long-term policy is fair over time, not in one step")
     tree = problem.tree(0)
     part = entitled_parts(tree, first)
+    by_tasks = allocation.choice.share is ShareDefinition.ALONE
     used = np.zeros((problem.t, problem.m))
     np.add.at(used, problem.workload_tenant, allocation.tasks[:, None] * problem.demand_share)
+    if by_tasks:
+        used = compared_shares(allocation)[:, None]
     held = tree.sums(used).max(axis=1, initial=0.0)
     runs = unserved_reasons(problem, allocation.classes.allowed) == ""
     open_ = runs & wants_more(allocation.limited_by)
@@ -86,13 +94,20 @@ def group_share_guarantee(allocation: Allocation, first: BoolArray) -> Verdict:
     lacking[tree.group_of_node < 0] = 0.0
     whole = allocation.mode == "indivisible"
     if whole:
-        largest = float(problem.dominant_share_per_task[runs].max(initial=0.0))
+        per_task = compared_units(problem, allocation.choice).per_task
+        largest = float(per_task[runs].max(initial=0.0))
         lacking -= largest * _levels_above(tree)
     lacking[lacking <= SHARE_TOLERANCE * part] = 0.0
     if not lacking.any():
         return Verdict(True, reason="within one task on each level" if whole else None)
     node = int(lacking.argmax())
     name, size = problem.groups[tree.group_of_node[node]], float(lacking[node])
+    if by_tasks:
+        if whole or problem.has_selectors or problem.limits:
+            return undecided(
+                f"whole tasks, selectors and limits can take a part: group {name!r} has {size:.3g} less"
+            )
+        return Verdict(False, {"group": name, "size": size})
     if not allocation.choice.sees_one_pool:
         return undecided(
             f"servers that differ guarantee no part of the pool: group {name!r} has {size:.3g} less"

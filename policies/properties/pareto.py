@@ -17,6 +17,7 @@ from policies.model.problem import Problem
 from policies.model.reasons import unserved_reasons
 from policies.model.server_classes import ServerClasses, one_class, server_classes
 from policies.model.tolerance import CHANGE_TOLERANCE, SHARE_TOLERANCE
+from policies.properties.shares import compared_shares, compared_units
 from policies.properties.verdicts import Verdict, undecided
 from policies.verification.verify import verify
 
@@ -64,13 +65,13 @@ def pareto_optimal(allocation: Allocation, seconds: float) -> Verdict:
 
 
 def _proves_shares(allocation: Allocation) -> bool:
-    """Is a certificate of the policy about dominant shares, so that nothing can be gained?
+    """Is a certificate of the policy about the shares that are compared, so that nothing can be gained?
 
     What counts otherwise, such as the sum of shares, grows with the dominant share of a tenant with one
     workload; of several, one can take over from another with more.
     """
     policy, problem = allocation.policy, allocation.problem
-    if policy.proof is not Proof.LEVELS or allocation.options:
+    if policy.proof is not Proof.LEVELS or allocation.options.keys() - {"share"}:
         return False
     one_each = len(np.unique(problem.workload_tenant)) == problem.n
     return policy.share is ShareDefinition.DOMINANT or one_each
@@ -89,9 +90,10 @@ def _by_program(allocation: Allocation, seconds: float) -> Verdict:
     whole = allocation.mode == "indivisible"
     capacity = classes.capacity_share * problem.totals
     gain, worst = _largest_gain(allocation, classes, pairs, capacity, seconds, whole=False)
-    least = float(problem.dominant_share_per_task[runs].min()) if whole else 0.0
+    per_task = compared_units(problem, allocation.choice).per_task[runs]
+    least = float(per_task[per_task > 0].min(initial=np.inf)) if whole else 0.0
     # A program that may take a billionth from one tenant gives others more than that.
-    enough = CHANGE_TOLERANCE * max(float(allocation.tenant_share.sum()), CHANGE_TOLERANCE)
+    enough = CHANGE_TOLERANCE * max(float(compared_shares(allocation).sum()), CHANGE_TOLERANCE)
     if gain <= max(enough, least * (1 - SHARE_TOLERANCE)):
         return Verdict(True, reason="no linear program finds a gain")
     if not whole:
@@ -121,7 +123,7 @@ def _largest_gain(
     problem = allocation.problem
     j, c = pairs[:, 0], pairs[:, 1]
     size = len(pairs)
-    share = problem.dominant_share_per_task[j]
+    share = compared_units(problem, allocation.choice).per_task[j]
     at = np.arange(size)
     of_tenant = sp.csr_matrix((share, (problem.workload_tenant[j], at)), (problem.t, size))
     of_workload = sp.csr_matrix((np.ones(size), (j, at)), (problem.n, size))
@@ -133,7 +135,7 @@ def _largest_gain(
     resources = sp.vstack(
         [sp.diags(1 / scale[:, r]) @ rows[r] for r in range(problem.m)], format="csr"
     )
-    own = allocation.tenant_share
+    own = compared_shares(allocation)
     bounded, amounts = _limits(problem, classes, pairs)
     result = milp(
         -share,

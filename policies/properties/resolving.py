@@ -21,6 +21,7 @@ from policies.model.limits import Amount
 from policies.model.tolerance import CHANGE_TOLERANCE
 from policies.properties.bundles import attainable, bundles_of
 from policies.properties.fairness import counts_whole, takes_part
+from policies.properties.shares import compared_shares, compared_units
 from policies.properties.verdicts import Verdict, undecided
 from policies.registry import solve
 
@@ -95,8 +96,8 @@ def population_monotonic(
             if worst is not None:
                 break
             return undecided(f"the budget was used up after {count} of {len(leaving)} tenants")
-        before = np.delete(allocation.tenant_share, i)
-        change = np.delete(takes_part(allocation), i) * (before - answer.tenant_share)
+        before = np.delete(compared_shares(allocation), i)
+        change = np.delete(takes_part(allocation), i) * (before - compared_shares(answer))
         loser = int(change.argmax())
         if change[loser] > max(loss, CHANGE_TOLERANCE * before[loser]):
             loss = float(change[loser])
@@ -156,6 +157,7 @@ def strategy_proof(
     """
     problem = allocation.problem
     worst, best, tried = None, 0.0, 0
+    shares = compared_shares(allocation)
     lies = [
         (i, label, demand)
         for i in np.flatnonzero(takes_part(allocation)).tolist()
@@ -173,8 +175,9 @@ def strategy_proof(
                 break
             return undecided(f"the budget was used up after {tried} of {len(lies)} misreports")
         tried += 1
-        has = float(allocation.tenant_share[i])
-        gain = (answer.tenant_share[i] if task_count else _true_share(answer, problem, i)) - has
+        has = float(shares[i])
+        got = compared_shares(answer)[i] if task_count else _true_share(answer, problem, i)
+        gain = got - has
         if gain > max(best, CHANGE_TOLERANCE * has):
             best = float(gain)
             worst = {"tenant": problem.tenants[i], "size": best, "misreport": label}
@@ -196,6 +199,7 @@ def _true_share(answer: Allocation, problem: Problem, tenant: int) -> float:
     )
     lower, _ = attainable(
         problem,
+        compared_units(problem, answer.choice),
         answer.classes.allowed,
         got,
         whole=counts_whole(answer),

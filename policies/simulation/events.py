@@ -201,7 +201,8 @@ def run_events(  # type: ignore[no-untyped-def]
                 if grouped:
                     plant_groups(
                         order, turn // 2, trees, who, count, degree, main, second, rate,
-                        share_of_total, used_by, alone_by, level, nothing,
+                        share_of_total, used_by, alone_by, level, nothing, first, active, actives,
+                        running, share,
                     )  # fmt: skip
                     for c in range(count):
                         position[who[c]] = c
@@ -294,7 +295,8 @@ def run_events(  # type: ignore[no-untyped-def]
                         if count > 1 and grouped:
                             plant_groups(
                                 order, turn // 2, trees, who, count, degree, main, second, rate,
-                                share_of_total, used_by, alone_by, level, nothing,
+                                share_of_total, used_by, alone_by, level, nothing, first, active,
+                                actives, running, share,
                             )  # fmt: skip
                             for place in range(count):
                                 position[who[place]] = place
@@ -311,6 +313,8 @@ def run_events(  # type: ignore[no-untyped-def]
                         if server != NOWHERE:
                             unit = share_of_total[r] if order == BY_SHARE else step
                             got[r] = gain[job, r] * unit
+                    if trees.adds_up and server != NOWHERE:
+                        got[0] = share[job]
                     set_keys_in_tree(
                         order, turn // 2, trees, i, its_degree, main[i], second[i], got,
                         share_of_total,

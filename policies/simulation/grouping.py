@@ -42,15 +42,22 @@ class Trees(NamedTuple):
     Attributes:
         shares: turns by share; histories: turns by long-term measures.
         bottom_up: groups and the pool, every node after those below it.
+        adds_up: whether the share of a group is the sum of its tenants' shares, whatever resources they
+            use.
     """
 
     shares: tuple[GroupTurns, GroupTurns]
     histories: tuple[HistoryTurns, HistoryTurns]
     bottom_up: tuple[IntArray, IntArray]
+    adds_up: bool
 
 
-def trees_of(problem: Problem) -> Trees:
-    """Return the trees of both stages, without tenants in line."""
+def trees_of(problem: Problem, *, adds_up: bool) -> Trees:
+    """Return the trees of both stages, without tenants in line.
+
+    Args:
+        adds_up: as of :class:`Trees`.
+    """
     nothing = np.zeros((problem.t, problem.m))
     if not problem.has_groups:
         none = np.zeros(0, dtype=np.int64)
@@ -58,20 +65,23 @@ def trees_of(problem: Problem) -> Trees:
             (flat_turns(problem.m), flat_turns(problem.m)),
             (history_turns(None, nothing, nothing), history_turns(None, nothing, nothing)),
             (none, none),
+            adds_up,
         )
     away = np.full(problem.t, np.inf)
     first, second = problem.tree(0), problem.tree(1)
+    held = np.zeros((problem.t, 1)) if adds_up else nothing
     return Trees(
-        (group_turns(first, away, nothing), group_turns(second, away, nothing)),
+        (group_turns(first, away, held), group_turns(second, away, held)),
         (history_turns(first, nothing, nothing), history_turns(second, nothing, nothing)),
         (first.bottom_up, second.bottom_up),
+        adds_up,
     )
 
 
 @compiled
 def plant_groups(  # type: ignore[no-untyped-def]
     order, stage, trees, who, count, degree, main, second, rate, share_of_total, used, alone,
-    level, nothing,
+    level, nothing, first, active, actives, running, share,
 ):  # fmt: skip
     """Put ``count`` tenants in line.
 
@@ -79,14 +89,21 @@ def plant_groups(  # type: ignore[no-untyped-def]
         who: (t,) the tenants; degree, main, second: (t,) keys by tenant.
         rate: (t, 2 m) use of all tenants now; used, alone: (t, m) resource × time in the window.
         level: (t,) scratch; nothing: (m,) zeros.
+        first, active, actives, running, share: what runs now, as of ``Tenants`` and ``Tally``.
     """
     bottom_up = trees.bottom_up[stage]
     if order == BY_SHARE:
         turns = trees.shares[stage]
         for i in range(len(level)):
             level[i] = np.inf
-            for r in range(len(nothing)):
-                turns.held[i, r] = rate[i, r] * share_of_total[r]
+            if trees.adds_up:
+                together = 0.0
+                for at in range(first[i], first[i] + actives[i]):
+                    together += running[active[at]] * share[active[at]]
+                turns.held[i, 0] = together
+            else:
+                for r in range(len(nothing)):
+                    turns.held[i, r] = rate[i, r] * share_of_total[r]
         for c in range(count):
             level[who[c]] = main[who[c]]
         _sum_up(turns.node, bottom_up, len(level), turns.held)
@@ -122,7 +139,8 @@ def set_keys_in_tree(  # type: ignore[no-untyped-def]
     """Change the keys of a tenant in line, inf to take it out.
 
     Args:
-        gain: (m,) shares of the pool, or resource × time, that the tenant has received.
+        gain: (m,) shares of the pool, or resource × time, that the tenant has received; first its own
+            share where shares add up.
     """
     if order == BY_SHARE:
         set_level(trees.shares[stage], tenant, main, gain)

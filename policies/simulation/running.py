@@ -232,7 +232,7 @@ class Run:
         tenants.share[:] = shares[self.workloads]
         tenants.weight[:] = pool.effective_weight
         tenants.second_stage[:] = pool.second_stage
-        self.trees = trees_of(pool)
+        self.trees = trees_of(pool, adds_up=cluster.choice.share is ShareDefinition.ALONE)
         tenants.partition[:] = entitled_partition(pool)
         tenants.share_of_total[:] = np.divide(
             1.0, pool.totals, out=np.zeros(pool.m), where=pool.totals > 0

@@ -23,6 +23,7 @@ what is not is asked again in fractions.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -213,10 +214,12 @@ class Fractions:
             for table in (amounts.exact_demand, amounts.exact_capacity)
         )
         of_place = [[Fraction(0)] * problem.m for _ in range(places.count)]
+        servers: dict[tuple[Fraction, ...], int] = {}
         total = [Fraction(0)] * problem.m
         for row, count, where in zip(
             capacity, problem.server_count.tolist(), places.place_of_row.tolist(), strict=True
         ):
+            servers[tuple(row)] = servers.get(tuple(row), 0) + count
             for r, amount in enumerate(row):
                 total[r] += count * amount
                 if where >= 0:
@@ -237,11 +240,12 @@ class Fractions:
             if stated.factors is not None:
                 weights = stated.factors[problem.workload_tenant[j]].tolist()
                 counted = [part / Fraction(w) for part, w in zip(taken, weights, strict=True)]
-            per_task = (
-                sum(counted, Fraction(0))
-                if stated.choice.policy.share is ShareDefinition.SUM
-                else max(counted)
-            )
+            if stated.choice.share is ShareDefinition.ALONE:
+                per_task = 1 / _alone(demand[j], servers)
+            elif stated.choice.share is ShareDefinition.SUM:
+                per_task = sum(counted, Fraction(0))
+            else:
+                per_task = max(counted)
             per_share.append([part / per_task for part in taken])
             tasks = float(problem.tasks[j])
             x.append(Fraction(float(allocation.tasks[j])) * per_task)
@@ -345,3 +349,18 @@ class Fractions:
 def product(left: list[Fraction], right: list[Fraction]) -> Fraction:
     """The inner product."""
     return sum((a * b for a, b in zip(left, right, strict=True)), Fraction(0))
+
+
+def _alone(demand: list[Fraction], servers: Mapping[tuple[Fraction, ...], int]) -> Fraction:
+    """Return how many tasks of a demand all servers run.
+
+    Args:
+        servers: number of servers of each capacity.
+    """
+    return sum(
+        (
+            count * min(has / takes for has, takes in zip(row, demand, strict=True) if takes)
+            for row, count in servers.items()
+        ),
+        Fraction(0),
+    )

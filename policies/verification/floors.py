@@ -371,7 +371,8 @@ def _rising_problem(stated: Stated, parts: list[Part]) -> Problem:
     """The problem in which the parts rise together, in proportion to their tasks."""
     problem = stated.problem
     own = np.array([part.own for part in parts], dtype=np.bool_)
-    weight = [part.tasks * float(stated.dominant[part.workload]) for part in parts]
+    per_task = stated.columns.max(axis=1, initial=0.0)
+    weight = [part.tasks * float(per_task[part.workload]) for part in parts]
     return _with_parts(
         problem,
         parts,

@@ -265,10 +265,12 @@ def rounds_of(
 
 
 def proportions(stated: Stated, form: Form) -> FloatArray:
-    """(t', m) shares of the pool per unit of share, the largest 1.
+    """(t', m) shares of the pool per unit of share, the largest 1; (t', 1) where shares just add up.
 
     A tenant's workloads count by their tasks, or alike if any has no limit.
     """
+    if stated.choice.share is ShareDefinition.ALONE:
+        return np.ones((form.t, 1))
     problem, mine = stated.problem, form.workloads
     owner = form.owner[form.kind]
     tasks = problem.tasks[mine]
@@ -290,6 +292,8 @@ def held_by_tenants(stated: Stated, allocation: Allocation) -> tuple[FloatArray,
     if allocation.history is not None:
         by_sum = stated.choice.policy.share is ShareDefinition.SUM
         return stated.shares(allocation.history.used), by_sum
+    if stated.choice.share is ShareDefinition.ALONE:
+        return stated.tenant_shares(stated.columns, allocation.tasks)[:, None], False
     held = np.zeros((problem.t, problem.m))
     np.add.at(held, problem.workload_tenant, allocation.tasks[:, None] * stated.task_shares)
     if allocation.certificate is not None and stated.groups is not None:

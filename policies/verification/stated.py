@@ -335,7 +335,7 @@ class Stated:
         counted = np.zeros(problem.t)
         if problem.floors == "kept" and problem.count_guaranteed:
             parts = np.flatnonzero(problem.part_of >= 0)
-            share = problem.tasks[parts] * self.dominant[parts]
+            share = problem.tasks[parts] * self.columns[parts].max(axis=1, initial=0.0)
             np.add.at(counted, owners(problem)[parts], share)
         return counted
 
@@ -389,12 +389,45 @@ class Stated:
         return factors
 
     @cached_property
+    def alone(self) -> FloatArray:
+        """(n,) tasks of each workload if it had all servers to itself, wherever it may run.
+
+        Whole tasks are counted server by server.
+        """
+        problem, whole = self.problem, self.choice.whole_tasks
+        demand, capacity = problem.demand, self.offered
+        if whole:
+            demand, capacity = self.on_servers.demand, self.on_servers.capacity
+        unserved = self.absent | self.out_of_range
+        demand = np.where(unserved[:, None], 1.0, demand)
+        servers: dict[tuple[float, ...], int] = {}
+        for row, count in zip(capacity.tolist(), problem.server_count.tolist(), strict=True):
+            servers[tuple(row)] = servers.get(tuple(row), 0) + count
+        needed = np.where(demand > 0, demand, 1.0)
+        total, rest = np.zeros(problem.n), np.zeros(problem.n)
+        for row, count in servers.items():
+            room = np.where(demand > 0, np.array(row) / needed, np.inf)
+            if whole:
+                room = np.where(demand > 0, np.array(row) // needed, np.inf)
+            # Added up with what rounding takes away, so that the sum is rounded once.
+            added = count * room.min(axis=1, initial=np.inf)
+            more = total + added
+            back = more - total
+            rest += (total - (more - back)) + (added - back)
+            total = more
+        return np.where(unserved, 0.0, total + rest)
+
+    @cached_property
     def columns(self) -> FloatArray:
         """(n, c) what one task adds to each column of its tenant's share, which is the largest.
 
         One column, but for weights that differ between resources: then one per resource.
         """
-        if self.choice.policy.share is ShareDefinition.SUM:
+        if self.choice.share is ShareDefinition.ALONE:
+            return np.divide(1.0, self.alone, out=np.zeros(len(self.alone)), where=self.alone > 0)[
+                :, None
+            ]
+        if self.choice.share is ShareDefinition.SUM:
             summed: FloatArray = self.task_shares.sum(axis=1)[:, None]
             return summed
         if self.factors is None:

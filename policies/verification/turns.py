@@ -40,7 +40,8 @@ class ByShare:
 
     Attributes:
         weight: (t,); each: (n,) what one task adds to its tenant's share.
-        gain: (n, m) share of each resource that one task uses: what groups are measured by.
+        gain: (n, r) what groups are measured by: the share of each resource that one task uses, or
+            what it adds to its tenant's share where these add up.
         level: (t,) weighted share of tenants whose turn may come; inf for the others.
     """
 
@@ -98,7 +99,8 @@ class ByShare:
     ) -> tuple[float, float, float]:
         """Return the measures of a group.
 
-        Its level is the largest share of any resource that its tenants use together.
+        Its level is the largest share of any resource that its tenants use together, or the sum of
+        their shares.
         """
         return 1.0, float(used.max(initial=0.0)) / weight, 0.0
 

@@ -17,7 +17,7 @@ from policies.arrays import FloatArray, IntArray, TextArray, grouped_sum
 from policies.model.allocation import Allocation
 from policies.model.current_placements import CurrentPlacements
 from policies.model.history import History
-from policies.model.policy import HandOut
+from policies.model.policy import HandOut, ShareDefinition
 from policies.model.tolerance import AGREEMENT
 from policies.verification import in_place, long_term
 from policies.verification.checks import Check, check
@@ -398,7 +398,9 @@ def _replayed(whole: Whole, before: History) -> Launched:
             servers.host,
         )
     elif hands_out is HandOut.LEAST_SHARE:
-        turns = ByShare(stated.weight, stated.dominant, stated.task_shares)
+        alone = stated.choice.share is ShareDefinition.ALONE
+        gain = stated.columns if alone else stated.task_shares
+        turns = ByShare(stated.weight, stated.columns[:, 0], gain)
         if whole.pool is None:
             rule = rule_of(servers, choice.option)
     else:

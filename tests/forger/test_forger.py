@@ -37,6 +37,7 @@ WHICH += [
     ("drfh", "indivisible", {"placement": rule})
     for rule in ("first-fit", "affinity", "two-choices")
 ]
+WHICH += [("drfh", mode, {"share": "alone"}) for mode in ("divisible", "indivisible")]
 WHICH += [("tda", "indivisible", {"pack": True}), ("h-mrf", "indivisible", {"placement": "pool"})]
 # Policies that decide by groups, with every placement of whole tasks.
 IN_GROUPS = [

@@ -1,5 +1,6 @@
 """Every page of the admin opens, and history offers neither adding nor changing."""
 
+import json
 import re
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -201,6 +202,22 @@ def test_a_pool_is_made_by_the_form_as_it_opens(pages):
         "P7D",
         "PT1M",
     )
+
+
+@pytest.mark.parametrize("share", ["alone", "dominant", "tasks"])
+def test_what_shares_count_is_set_by_the_form(pages, share):
+    page = pages.get("/admin/pools/pool/add/")
+    assert "drfh: share (dominant, alone), placement (best-fit," in page.content.decode()
+    form = page.context["adminform"].form
+    sent = {widget: value for bound in form for widget, value in _sent(bound)}
+    options = json.dumps({"share": share})
+    sent |= {"slug": "new", "name": "New", "policy_options": options}
+    page = pages.post("/admin/pools/pool/add/", sent)
+    if share == "tasks":
+        assert "is not one of" in page.content.decode()
+        assert not Pool.objects.filter(slug="new").exists()
+    else:
+        assert Pool.objects.get(slug="new").policy_options == {"share": share}
 
 
 @pytest.mark.parametrize("options", ['"placement"', "[1]", "3"])

@@ -76,7 +76,7 @@ def stand_alone(problem, *, with_servers=False):
     return (count, placed) if with_servers else count
 
 
-def fill(problem, rule, seed=0, *, parts=(), before=(), guaranteed=False):
+def fill(problem, rule, seed=0, *, parts=(), before=(), guaranteed=False, each=None):
     """(workload, server) of every task in the order in which they are launched.
 
     Args:
@@ -85,7 +85,8 @@ def fill(problem, rule, seed=0, *, parts=(), before=(), guaranteed=False):
         guaranteed: whether to return the guaranteed tasks (n) that run instead of the log.
 
     Servers are numbered row by row. Rules that see one big server are ``pool`` (DRF), ``asset``,
-    ``single-resource`` (the first) and ``slots``.
+    ``single-resource`` (the first) and ``slots``. ``each`` (n) is what one task adds to its tenant's
+    share; the dominant share by default.
     """
     capacity, row_of = [], []
     for row in range(problem.k):
@@ -110,6 +111,8 @@ def fill(problem, rule, seed=0, *, parts=(), before=(), guaranteed=False):
     elif rule == "slots" and capacity:
         demand, capacity = in_slots(demand, servers, totals)
         share = [row[0] / max(capacity[0][0], Fraction(1)) for row in demand]
+    if each is not None:
+        share = each
     left = [server[:] for server in capacity]
     weights = exact_weights(problem)
     random = SplitMix64(seed)
@@ -214,7 +217,7 @@ def fill(problem, rule, seed=0, *, parts=(), before=(), guaranteed=False):
             )
             for i in waiting
         }
-        tree = PlainTree(problem, int(stage))
+        tree = PlainTree(problem, int(stage), each=each)
         while waiting:
             tenant = tree.next(
                 waiting,

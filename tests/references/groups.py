@@ -15,10 +15,14 @@ POOL = ("pool", 0)
 
 
 class PlainTree:
-    """A problem's tree, its directions and weights, as fractions."""
+    """A problem's tree, its directions and weights, as fractions.
 
-    def __init__(self, problem, stage=0, *, pooled=False, totals=None):
-        self.problem, self.pooled = problem, pooled
+    With ``each``, (n) what one task of each workload adds to its tenant's share, the shares of a group's
+    tenants add up, whatever resources they use.
+    """
+
+    def __init__(self, problem, stage=0, *, pooled=False, totals=None, each=None):
+        self.problem, self.pooled, self.each = problem, pooled, each
         self.children = {POOL: []}
         self.tier, self.weight, self.direction = {POOL: 0}, {POOL: Fraction(1)}, {}
         totals = totals or [
@@ -76,8 +80,14 @@ class PlainTree:
             for d, total in zip(self.problem.demand[j].tolist(), self.totals, strict=True)
         ]
 
+    def per_task(self, j):
+        """What one task of a workload adds to its tenant's share."""
+        return max(self.task(j)) if self.each is None else self.each[j]
+
     def _direction(self, tenant):
         problem = self.problem
+        if self.each is not None:
+            return [Fraction(1)]
         mine = [j for j in range(problem.n) if problem.workload_tenant[j] == tenant]
         mine = [j for j in mine if self.can_run(j)]
         finite = all(problem.tasks[j] < float("inf") for j in mine)
@@ -167,7 +177,8 @@ class PlainTree:
     def vector(self, node, share):
         """What the tenants below a node hold of each resource."""
         parts = [(share[leaf], self.direction[leaf]) for leaf in self.below(node)]
-        return [sum((g * d[r] for g, d in parts), Fraction(0)) for r in range(self.problem.m)]
+        width = self.problem.m if self.each is None else 1
+        return [sum((g * d[r] for g, d in parts), Fraction(0)) for r in range(width)]
 
     def level(self, node, share):
         if node[0] == "tenant":
@@ -244,11 +255,16 @@ def walk(tree, share, moving, cap, total):
 
 
 def largest_use(problem, tree, tenants, count):
-    """The largest share of any resource that the launched tasks of some tenants use together."""
+    """The largest share of any resource that the launched tasks of some tenants use together.
+
+    Or the sum of their shares, where these add up.
+    """
+    mine = [j for j, owner in enumerate(problem.workload_tenant.tolist()) if owner in tenants]
+    if tree.each is not None:
+        return sum((count[j] * tree.each[j] for j in mine), Fraction(0))
     used = [Fraction(0)] * problem.m
-    for j, owner in enumerate(problem.workload_tenant.tolist()):
-        if owner in tenants:
-            used = [u + count[j] * d for u, d in zip(used, tree.task(j), strict=True)]
+    for j in mine:
+        used = [u + count[j] * d for u, d in zip(used, tree.task(j), strict=True)]
     return max(used, default=Fraction(0))
 
 
@@ -280,7 +296,7 @@ class PlainServers:
         for room_of, room in enumerate(self.rooms):
             for r, amount in enumerate(room):
                 takes = [
-                    self.tree.task(j)[r] / max(self.tree.task(j)) if where == room_of else 0
+                    self.tree.task(j)[r] / self.tree.per_task(j) if where == room_of else 0
                     for j, where in self.pairs
                 ]
                 if any(takes):
@@ -290,14 +306,14 @@ class PlainServers:
         for j in self.jobs:
             if self.problem.tasks[j] < float("inf"):
                 rows.append([*(int(k == j) for k, _ in self.pairs), 0])
-                right.append(int(self.problem.tasks[j]) * max(self.tree.task(j)))
+                right.append(int(self.problem.tasks[j]) * self.tree.per_task(j))
                 slack.append(True)
         for limit in self.problem.limits:
             for r, amount in enumerate(limit.amount.tolist()):
                 if amount == float("inf") or not self.tree.totals[r]:
                     continue
                 takes = [
-                    self.tree.task(j)[r] / max(self.tree.task(j))
+                    self.tree.task(j)[r] / self.tree.per_task(j)
                     if is_below(self.problem, limit, j) and self._counts(limit, where)
                     else 0
                     for j, where in self.pairs
@@ -323,12 +339,12 @@ class PlainServers:
         return self.pooled or matches(self.problem, limit, row)
 
 
-def leximin_in_groups(problem, *, pooled=False):
+def leximin_in_groups(problem, *, pooled=False, each=None):
     """(t) exact shares: the path of levels, as far as it is feasible, again and again."""
     share = {("tenant", i): Fraction(0) for i in range(problem.t)}
     stages = stages_of(problem)
     for stage in (0, 1):
-        tree = PlainTree(problem, stage, pooled=pooled)
+        tree = PlainTree(problem, stage, pooled=pooled, each=each)
         servers = PlainServers(problem, tree, pooled)
         cap = caps_of(problem, tree)
         moving = {leaf for leaf in share if stages[leaf[1]] == stage}
@@ -365,19 +381,19 @@ def stages_of(problem):
     return [int(late or w <= 0) for late, w in zip(problem.best_effort, derived, strict=True)]
 
 
-def shares_after_rounds(problem, certificate, *, pooled):
+def shares_after_rounds(problem, certificate, *, pooled, each=None):
     """(rounds, t) shares where the path of each round of a certificate is at the round's level."""
-    table = walk_of_rounds(problem, certificate, pooled=pooled)
+    table = walk_of_rounds(problem, certificate, pooled=pooled, each=each)
     leaves = [("tenant", i) for i in range(problem.t)]
     return np.array([[float(end[leaf]) for leaf in leaves] for *_, end in table])
 
 
-def walk_of_rounds(problem, certificate, *, pooled):
+def walk_of_rounds(problem, certificate, *, pooled, each=None):
     """(tree, who moves, all tasks, shares at the beginning, at the end) of each round."""
     share = {("tenant", i): Fraction(0) for i in range(problem.t)}
     stages, found = stages_of(problem), []
     for number, item in enumerate(certificate.rounds):
-        tree = PlainTree(problem, item.stage, pooled=pooled)
+        tree = PlainTree(problem, item.stage, pooled=pooled, each=each)
         cap = caps_of(problem, tree)
         moving = {
             leaf
@@ -405,6 +421,6 @@ def caps_of(problem, tree):
         mine = [j for j in range(problem.n) if problem.workload_tenant[j] == i and tree.can_run(j)]
         endless = any(problem.tasks[j] == float("inf") for j in mine)
         cap["tenant", i] = None if endless else sum(
-            (int(problem.tasks[j]) * max(tree.task(j)) for j in mine), Fraction(0)
+            (int(problem.tasks[j]) * tree.per_task(j) for j in mine), Fraction(0)
         )  # fmt: skip
     return cap

@@ -15,12 +15,13 @@ from tests.references.limits import is_below, matches
 LIFT = 1e-6
 
 
-def reference_shares(problem, *, pooled=False, summed=False):
+def reference_shares(problem, *, pooled=False, summed=False, each=None):
     """(t,) global dominant shares of the weighted leximin; ``pooled`` makes one server of all.
 
-    ``summed`` counts the shares of all resources together, as asset fairness does.
+    ``summed`` counts the shares of all resources together, as asset fairness does; ``each`` (n) is what
+    one task adds to its tenant's share, where that is something else.
     """
-    model = _Model(problem, pooled, summed)
+    model = _Model(problem, pooled, summed, each)
     share = np.zeros(problem.t)
     for stage in (False, True):
         active = (problem.second_stage == stage) & model.runs
@@ -39,7 +40,7 @@ def reference_shares(problem, *, pooled=False, summed=False):
 
 
 class _Model:
-    def __init__(self, problem, pooled, summed):
+    def __init__(self, problem, pooled, summed, each):
         self.problem = problem
         capacity = problem.row_capacity / np.where(problem.totals > 0, problem.totals, 1)
         eligible = problem.selector_matches[problem.selector_group]
@@ -59,6 +60,8 @@ class _Model:
         limits[j, np.arange(size)] = 1
         use = np.zeros((len(capacity) * problem.m, size))
         share = problem.demand_share.sum(axis=1) if summed else problem.demand_share.max(axis=1)
+        if each is not None:
+            share = np.array([float(part) for part in each])
         tasks = problem.tasks.tolist()
         for r in range(problem.m):
             use[row * problem.m + r, np.arange(size)] = problem.demand_share[j, r] / share[j]

@@ -168,7 +168,12 @@ class Simulated:
         if self.own is None:
             self.pool.total = [Fraction(t) for t in total]
         self.pool.weight, self.pool.second = weights_of(self.problem, self.pool.total)
-        self.trees = [PlainTree(self.problem, stage, totals=self.pool.total[:]) for stage in (0, 1)]
+        each = None
+        if self.options.get("share") == "alone":
+            each = [self.share(j) for j in range(self.problem.n)]
+        self.trees = [
+            PlainTree(self.problem, stage, totals=self.pool.total[:], each=each) for stage in (0, 1)
+        ]
         self.pool.tree = self.trees[0]
 
     def stretch(self, begin, end):
@@ -394,6 +399,13 @@ class Simulated:
         if self.policy == "slots":
             slots = sum(s[0] for s, here in zip(self.size, self.there, strict=True) if here)
             return self.demand[j][0] / max(slots, 1)
+        if self.options.get("share") == "alone":
+            alone = sum(
+                min(c // d for c, d in zip(server, self.demand[j], strict=True) if d)
+                for server, here in zip(self.capacity, self.there, strict=True)
+                if here
+            )
+            return Fraction(1, alone) if alone else Fraction(0)
         pairs = zip(self.demand[j], self.pool.total, strict=True)
         shares = [d / c if c else Fraction(0) for d, c in pairs]
         if self.policy == "asset":

@@ -11,6 +11,7 @@ from fractions import Fraction
 import numpy as np
 
 from tests.references import mrfs
+from tests.references.alone import shares_alone
 from tests.references.claims import no_numbers, not_preferred, other_order, too_open
 from tests.references.exact import broken, decimals
 from tests.references.filling import POOL_RULES, fill, stand_alone
@@ -41,12 +42,15 @@ class Truth:
         self.offered = decimals(np.where(problem.contributed_only[:, None], 0.0, problem.capacity))
         tiers = set(problem.tenant_tier.tolist())
         self.in_groups = bool((problem.tenant_group >= 0).any()) or len(tiers) > 1
+        self.each = None
+        if choice.option("share") == "alone":
+            self.each = shares_alone(problem, whole=mode == "indivisible")
         if mode == "divisible" and self.in_groups:
-            exact_shares = leximin_in_groups(problem, pooled=name != "drfh")
+            exact_shares = leximin_in_groups(problem, pooled=name != "drfh", each=self.each)
             self.shares = np.array([float(share) for share in exact_shares])
         elif mode == "divisible" and name != "ceei":
             pooled, summed = name != "drfh", name == "asset"
-            self.shares = reference_shares(problem, pooled=pooled, summed=summed)
+            self.shares = reference_shares(problem, pooled=pooled, summed=summed, each=self.each)
         elif name == "tda":
             self.shares = leximin_shares(problem, pack=not choice.sees_one_pool)
         elif name in ("drf", "asset", "single-resource", "slots"):
@@ -55,7 +59,7 @@ class Truth:
             _, self.tasks = fill(problem, rule)
         elif name == "drfh":
             rule = choice.option("placement")
-            self.log, self.tasks = fill(problem, rule, choice.option("seed"))
+            self.log, self.tasks = fill(problem, rule, choice.option("seed"), each=self.each)
         elif name == "mrfs":
             log, self.tasks = mrfs.place(problem)
             self.log = [(j, server) for j, _, server in log]
@@ -82,6 +86,8 @@ class Truth:
         """What one task takes of the pool's resources, and what it adds to its tenant's share."""
         pairs = zip(self.demand[j], self.total, strict=True)
         taken = [d / c if c else Fraction(0) for d, c in pairs]
+        if self.each is not None:
+            return taken, self.each[j]
         return taken, sum(taken) if self.choice.policy.share.name == "SUM" else max(taken)
 
     def shares_of(self, tasks):
@@ -280,7 +286,8 @@ def _rounds(truth, answer):
         return "tenants in a round of the other stage"
     walked = None
     if truth.in_groups:
-        walked = walk_of_rounds(problem, certificate, pooled=truth.choice.sees_one_pool)
+        pooled = truth.choice.sees_one_pool
+        walked = walk_of_rounds(problem, certificate, pooled=pooled, each=truth.each)
         off = _off_the_path(truth, answer, walked)
         if off:
             return off

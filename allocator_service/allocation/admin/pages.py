@@ -36,6 +36,19 @@ from policies.fields import TextField
 MAX_SHOWN_FIRST = 1_000
 
 
+def _options_help() -> str:
+    """Return the options that each policy takes, with the values of those that have a list."""
+    of_policies = []
+    for policy in policy_documents():
+        options = [
+            f"{name} ({', '.join(option['enum'])})" if "enum" in option else name
+            for name, option in policy["options"].get("properties", {}).items()
+        ]
+        if options:
+            of_policies.append(f"{policy['name']}: {', '.join(options)}.")
+    return " ".join(["A JSON object. Options by policy:", *of_policies])
+
+
 class PoolForm(ServiceForm):
     resources = forms.CharField(
         widget=forms.Textarea(attrs={"rows": 3}),
@@ -78,6 +91,8 @@ class PoolForm(ServiceForm):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        if "policy_options" in self.fields:
+            self.fields["policy_options"].help_text = _options_help()
         if self.adding:
             self.initial.setdefault("window_anchor", DEFAULT_ANCHOR)
         else:

@@ -64,6 +64,22 @@ def test_the_papers_figure_is_answered_and_nothing_is_stored(operator):
     assert not Event.objects.exists()
 
 
+def test_shares_of_tasks_over_those_alone(operator):
+    """Proposition 4 of DRFH: 6/11 of the tasks that each would run alone."""
+    document = deepcopy(FIG2)
+    for server, capacity in zip(document["servers"], [(1, 2), (4, 3)], strict=True):
+        server["capacity"] = {"cpu": capacity[0], "memory": capacity[1]}
+    for workload, demand in zip(document["workloads"], [(1, 1), (3, 2)], strict=True):
+        workload["demand"] = {"cpu": demand[0], "memory": demand[1]}
+    document["policy"] |= {"options": {"share": "alone"}}
+    document["include"] = ["certificate", "explanations"]
+    answer = operator.post(EVALUATIONS, document).json()
+    assert [row["tasks"] for row in answer["allocations"]] == pytest.approx([24 / 11, 10 / 11])
+    assert answer["summary"]["objective"] == pytest.approx(6 / 11)
+    assert [row["level"] for row in answer["explanations"]] == pytest.approx([6 / 11, 6 / 11])
+    assert "0.5455 of what it would run alone" in answer["explanations"][0]["sentence"]
+
+
 @pytest.mark.parametrize(
     ("name", "mode"), [(info.name, mode) for info in policies_available() for mode in info.modes]
 )

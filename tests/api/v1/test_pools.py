@@ -61,6 +61,12 @@ BAD = [
     ({"policy": {"name": "no-such-policy"}}, 422, "policy.unknown", "/policy/name"),
     ({"policy": {"name": "drfh", "mode": "quantum"}}, 422, "policy.mode", "/policy/mode"),
     ({"policy": {"name": "drfh", "options": {"x": 1}}}, 422, "policy.options", "/policy/options"),
+    (
+        {"policy": {"name": "drfh", "options": {"share": "tasks"}}},
+        422,
+        "policy.options",
+        "/policy/options/share",
+    ),
     ({"policy": {}}, 422, "field.required", "/policy/name"),
     ({"policy": "drfh"}, 422, "field.type", "/policy"),
     ({"window": {"kind": "hexagonal"}}, 422, "field.choice", "/window/kind"),
@@ -128,6 +134,15 @@ def test_null_in_a_patch_means_the_default(operator):
     document = operator.patch(LAB, {"currency": None, "transparent": None}, If_Match='"v1"').json()
     assert (document["currency"], document["transparent"]) == ("EUR", False)
     assert code(operator.patch(LAB, {"name": None}, If_Match='"v2"')) == (422, "field.required")
+
+
+def test_what_shares_count_is_an_option_of_a_pool(operator):
+    operator.post(POOLS, LEAST)
+    for version, share in enumerate(("alone", "dominant"), start=1):
+        policy = {"name": "drfh", "mode": "divisible", "options": {"share": share}}
+        changed = operator.patch(LAB, {"policy": policy}, If_Match=f'"v{version}"')
+        assert changed.json()["policy"] == policy
+        assert operator.get(LAB).json()["policy"] == policy
 
 
 def test_another_policy_brings_its_own_mode(operator):

@@ -127,6 +127,45 @@ def test_whole_tasks_and_shares_of_a_flat_pool_are_in_the_tree(world, operator):
     assert [row["level"] for row in found] == pytest.approx([5 / 7, 5 / 7])
 
 
+def proposition_4(tree, mode):
+    """DRFH's Proposition 4, in groups or flat; decided by tasks over those alone."""
+    pool = factories.pool(
+        "lab", weights="explicit", policy="drfh", mode=mode, options={"share": "alone"}
+    )
+    tenants = {name: factories.tenant(name) for name in ("ada", "bob")}
+    factories.server(pool, "small", 1, 2, None)
+    factories.server(pool, "large", 4, 3, None)
+    if tree:
+        factories.group(pool, "g")
+        factories.member(pool, tenants["ada"], "g")
+    factories.workload(pool, "w", 1, 1, tenants["ada"])
+    factories.workload(pool, "w", 3, 2, tenants["bob"])
+    return factories.decision(pool)
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("tree", [False, True], ids=["flat", "groups"])
+@pytest.mark.parametrize(
+    ("mode", "tasks", "levels"),
+    [("divisible", (24 / 11, 10 / 11), (6 / 11, 6 / 11)), ("indivisible", (2, 1), (1 / 2, 1))],
+)
+def test_levels_of_tasks_over_those_alone(tree, mode, tasks, levels, operator):
+    """Dominant shares of the divisible answer are 24/55 and 6/11."""
+    run = proposition_4(tree, mode)
+    found = {row["name"]: row for row in rows(operator.get(f"/api/v1/runs/{run.pk}/tree/"))}
+    assert [found[name]["level"] for name in ("ada", "bob")] == pytest.approx(levels)
+    if tree:
+        assert found["g"]["level"] == pytest.approx(levels[0])
+    decided = rows(operator.get(f"/api/v1/runs/{run.pk}/allocations/"))
+    assert [row["tasks"] for row in decided] == pytest.approx(tasks)
+    assert operator.post(f"/api/v1/runs/{run.pk}/verify/").json()["valid"] is True
+    explained = operator.get(f"/api/v1/runs/{run.pk}/explanation/ada/").json()
+    assert explained["weighted_share"] == pytest.approx(levels[0])
+    assert explained["share"] == pytest.approx(tasks[0] / 5)
+    assert f", {levels[0]:.4g} of what it would run alone, at weight 1" in explained["sentence"]
+    assert all(each["tasks_after"] > tasks[0] for each in explained["counterfactuals"])
+
+
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("policy", ["lt-drf", "lt-af", "h-mrf"])
 def test_levels_under_a_long_term_policy_are_of_one_scale(policy, operator):

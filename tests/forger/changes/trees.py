@@ -6,6 +6,7 @@ import numpy as np
 
 from tests.forger.changes.base import change, one, rescaled, some
 from tests.forger.changes.open_rounds import with_certificate
+from tests.references.alone import shares_alone
 from tests.references.groups import shares_after_rounds
 
 
@@ -255,8 +256,11 @@ def stopped_a_round_too_early(case, rng):
     rounds, frozen = found
     if rounds[-1].stage != rounds[-2].stage:
         return None
+    choice, each = case.answer.choice, None
+    if choice.option("share") == "alone":
+        each = shares_alone(case.problem, whole=False)
     shares = shares_after_rounds(
-        case.problem, case.answer.certificate, pooled=case.answer.choice.sees_one_pool
+        case.problem, case.answer.certificate, pooled=choice.sees_one_pool, each=each
     )
     last = (frozen == len(rounds) - 1) & (shares[-1] > 0)
     part = np.divide(shares[-2], shares[-1], out=np.ones(case.problem.t), where=last)

@@ -17,7 +17,11 @@ from tests.references.exact import broken, decimals, exact_problems
 from tests.unit.policies.problems import problem_of, problems
 
 EVERY = [(info.name, mode) for info in policies_available() for mode in info.modes]
-OPTIONS = {"tda": [{}, {"pack": True}], "h-mrf": [{}, {"placement": "pool"}]}
+OPTIONS = {
+    "drfh": [{}, {"share": "alone"}],
+    "tda": [{}, {"pack": True}],
+    "h-mrf": [{}, {"placement": "pool"}],
+}
 ONE_POOL = ("drf", "asset", "ceei", "single-resource", "slots", "tda")
 
 difficult = st.sampled_from(

@@ -20,12 +20,13 @@ KINDS = {
 }
 
 
+@pytest.mark.parametrize("share", ["dominant", "alone"])
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
-def test_the_interior_point_agrees_with_the_simplex_method(kind, monkeypatch):
+def test_the_interior_point_agrees_with_the_simplex_method(kind, share, monkeypatch):
     problem = google_pool(120, **kind)
-    interior = solve(problem, "drfh")
+    interior = solve(problem, "drfh", options={"share": share})
     monkeypatch.setattr(rounds, "SMALL", problem.n * 1000)
-    simplex = solve(problem, "drfh")
+    simplex = solve(problem, "drfh", options={"share": share})
     assert interior.tenant_share == pytest.approx(simplex.tenant_share, rel=2e-9)
     assert verify(problem, interior).valid
     assert verify(problem, simplex).valid

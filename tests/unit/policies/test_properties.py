@@ -305,18 +305,20 @@ def test_envy_is_what_every_pair_would_gain(problem):
             assert verdict.worst["size"] == pytest.approx(max(pairs.values()), rel=1e-6)
 
 
+@pytest.mark.parametrize("share", ["dominant", "alone"])
 @examples(100)
-@given(problems(several=False, max_tenants=3, max_servers=3))
-def test_exact_drfh_is_envy_free_pareto_optimal_and_strategy_proof(problem):
-    answer = solve(problem, "drfh")
+@given(problem=problems(several=False, max_tenants=3, max_servers=3))
+def test_exact_drfh_is_envy_free_pareto_optimal_and_strategy_proof(share, problem):
+    answer = solve(problem, "drfh", options={"share": share})
     assert envy_free(answer).holds is True
     assert pareto_optimal(answer, 1.0).holds is True
     assert strategy_proof(answer, Budget.of(60.0)).holds is not False
 
 
+@pytest.mark.parametrize("share", ["dominant", "alone"])
 @examples(100)
 @given(
-    problems(
+    problem=problems(
         several=False,
         positive=True,
         selectors=False,
@@ -325,8 +327,10 @@ def test_exact_drfh_is_envy_free_pareto_optimal_and_strategy_proof(problem):
         max_tenants=3,
     )
 )
-def test_with_positive_demands_drfh_is_population_monotonic_and_weakly_worth_sharing(problem):
-    answer = solve(problem, "drfh")
+def test_with_positive_demands_drfh_is_population_monotonic_and_weakly_worth_sharing(
+    share, problem
+):
+    answer = solve(problem, "drfh", options={"share": share})
     assert population_monotonic(answer, Budget.of(60.0)).holds is not False
 
 

@@ -80,6 +80,7 @@ CASES = [
         ("drfh", {"placement": rule, "seed": 5})
         for rule in ("first-fit", "affinity", "two-choices")
     ],
+    ("drfh", {"share": "alone"}),
     ("h-mrf", {"starvation_timeout": 2.0}),
     ("lt-drf", {"starvation_timeout": 1, "placement": "pool"}),
     ("slots", {"slots_per_largest_server": 3}),
@@ -350,7 +351,11 @@ TERMS = ("weight", "best_effort", "tenant_group", "tenant_tier", "groups", "grou
     "case",
     [(name, {}) for name in IN_GROUPS]
     + [(name, {"placement": "pool"}) for name in IN_GROUPS if name in LONG_TERM]
-    + [("drfh", {"placement": "first-fit"}), ("h-mrf", {"starvation_timeout": 2.0})],
+    + [
+        ("drfh", {"placement": "first-fit"}),
+        ("drfh", {"share": "alone"}),
+        ("h-mrf", {"starvation_timeout": 2.0}),
+    ],
     ids=lambda case: "-".join([case[0], *map(str, case[1].values())]),
 )
 @examples(300)

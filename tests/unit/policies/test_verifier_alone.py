@@ -25,6 +25,7 @@ from policies import (
     solve,
     verify_answer,
 )
+from policies.model.alone import tasks_on_whole_pool
 from policies.model.quantities import NOTHING, POOL, SERVER, quantities_read
 from policies.model.share_definition import share_units
 from policies.proofs.pool_of_tasks import pool_of_tasks
@@ -57,6 +58,7 @@ raise SystemExit(main(sys.argv[1:]))
 EVERY: list[tuple[str, str, dict[str, object]]] = [
     (info.name, mode, {}) for info in policies_available() for mode in info.modes
 ]
+EVERY += [("drfh", mode, {"share": "alone"}) for mode in ("divisible", "indivisible")]
 EVERY += [("tda", "indivisible", {"pack": True}), ("h-mrf", "indivisible", {"placement": "pool"})]
 
 
@@ -234,8 +236,13 @@ anything = st.one_of(problems(), exact_problems().map(lambda drawn: drawn[0]))
 @given(problem=anything)
 def test_both_read_the_same_problem_in_the_same_way(problem):
     """Weights, stages, shares, classes and normal forms: the solvers' and the verifier's."""
-    for policy in ("drfh", "drf", "asset"):
-        choice = choose(policy)
+    alone = {"share": "alone"}
+    for whole in (True, False):
+        mode = "indivisible" if whole else "divisible"
+        counted = Stated(problem, choose("drfh", mode, alone)).alone
+        assert counted.tolist() == tasks_on_whole_pool(problem, whole=whole).tolist()
+    for policy, options in (("drfh", {}), ("drfh", alone), ("drf", {}), ("asset", {})):
+        choice = choose(policy, options=options)
         stated = Stated(problem, choice)
         assert stated.totals.tolist() == problem.totals.tolist()
         assert stated.weight.tolist() == pytest.approx(problem.effective_weight.tolist(), rel=1e-14)

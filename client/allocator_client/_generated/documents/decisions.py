@@ -262,6 +262,8 @@ class ExplanationDocument(TypedDict):
     # The tenant's dominant share.
     share: float
     weight: float
+    # The tenant's share, as the policy counts shares, over its weight; null for a tenant that is
+    # served last.
     weighted_share: float | None
     # The weighted share at which it was frozen.
     level: float | None
