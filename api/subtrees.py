@@ -39,6 +39,11 @@ class Subtree:
         """Return the tenants that were below the group when a run began."""
         return self.places(run.started_at or run.created_at)
 
+    def groups_of_run(self, run: Run) -> set[str]:
+        """Return the slugs of the groups that were below when a run began, including the group's own."""
+        found = groups_before(group=self.group, before=run.started_at or run.created_at)
+        return set(Group.objects.filter(pk__in=found).values_list("slug", flat=True))
+
     def groups(self) -> set[int]:
         """Return the primary keys of the present groups below, including the group itself."""
         parents = dict(group_terms_of(pool=self.pool).values_list("group_id", "parent_id"))

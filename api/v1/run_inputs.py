@@ -28,8 +28,8 @@ class _Veil:
     def __init__(self, document: dict[str, Any], pool: Pool, caller: Tenant) -> None:
         self._document, self._pool, self._caller = document, pool, caller
         # Labels of others could name them. Those that the caller uses itself reveal nothing.
-        self._known = set(self._known_labels())
         self._path = set(groups_above(document, caller.slug))
+        self._known = set(self._known_labels())
 
     def whole(self) -> dict[str, Any]:
         names = {
@@ -39,14 +39,20 @@ class _Veil:
             **self._document,
             "servers": [self._server(server) for server in self._document["servers"]],
             "tenants": [
-                {**self._grouped(tenant, "group"), "name": self._tenant(tenant["name"])}
+                {
+                    **self._limited(self._grouped(tenant, "group")),
+                    "name": self._tenant(tenant["name"]),
+                }
                 for tenant in self._document["tenants"]
             ],
             "workloads": [self._workload(workload) for workload in self._document["workloads"]],
         }
         if "groups" in veiled:
             veiled["groups"] = [
-                {**self._grouped(group, "parent"), "name": self._group(group["name"])}
+                {
+                    **self._limited(self._grouped(group, "parent")),
+                    "name": self._group(group["name"]),
+                }
                 for group in self._document["groups"]
             ]
         if "running" in veiled:
@@ -65,16 +71,33 @@ class _Veil:
             if server["contributed_by"] in (None, self._caller.slug):
                 for label, value in server["labels"].items():
                     yield from (label, value)
-        for workload in self._document["workloads"]:
-            if workload["tenant"] == self._caller.slug:
-                for label, values in workload["server_selector"].items():
-                    yield from (label, *([values] if isinstance(values, str) else values))
+        for selector in self._known_selectors():
+            for label, values in selector.items():
+                yield from (label, *([values] if isinstance(values, str) else values))
+
+    def _known_selectors(self) -> Iterable[Mapping[str, Any]]:
+        """Selectors of the caller's workloads, and of the limits of its nodes and groups."""
+        mine = [each for each in self._document["workloads"] if each["tenant"] == self._caller.slug]
+        yield from (workload["server_selector"] for workload in mine)
+        nodes = [
+            *mine,
+            *(each for each in self._document["tenants"] if each["name"] == self._caller.slug),
+            *(each for each in self._document.get("groups", ()) if each["name"] in self._path),
+        ]
+        yield from (row["where"] for node in nodes for row in node.get("limit", ()))
 
     def _grouped(self, row: dict[str, Any], field: str) -> dict[str, Any]:
         """The row with the group that `field` names, if any, as the caller may know it."""
         if row.get(field) is None:
             return row
         return {**row, field: self._group(row[field])}
+
+    def _limited(self, row: dict[str, Any]) -> dict[str, Any]:
+        """Return the row with the labels of its limits, if any, as the caller may know them."""
+        if "limit" not in row:
+            return row
+        limits = [{**limit, "where": self._labels(limit["where"])} for limit in row["limit"]]
+        return {**row, "limit": limits}
 
     def _group(self, slug: str) -> str:
         return group_name(slug, pool=self._pool, known=self._path)
@@ -95,7 +118,7 @@ class _Veil:
         if owner == self._caller.slug:
             return workload
         return {
-            **workload,
+            **self._limited(workload),
             "tenant": self._tenant(owner),
             "name": self._workload_name(owner, workload["name"]),
             "server_selector": self._labels(workload["server_selector"]),

@@ -6,12 +6,14 @@ their prices from the round in which its certificate froze the tenant.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from policies.model.allocation import Allocation
 from policies.model.certificate import Certificate
+from policies.model.problem import Problem
 from policies.model.reasons import LEVEL, LIMIT, REASONS, TASK_LIMIT, UNSERVED
 
 PRICE_NOISE = 1e-9
@@ -156,7 +158,7 @@ def _sentence(
     more = len(workloads) - len(shown)
     tasks = ", ".join(shown) + (f" and {more} more workloads" if more else "")
     share = f"a dominant share of {allocation.tenant_share[tenant]:.4g}"
-    why = _why(allocation, workloads, binding)
+    why = _why(allocation, tenant, workloads, binding, within)
     standing = (
         f"{_standing(allocation, tenant)}{_shared_groups(allocation, tenant, workloads, within)}"
     )
@@ -169,11 +171,10 @@ def _shared_groups(
     """The groups that share with others on the tenant's path, the innermost first."""
     problem = allocation.problem
     wants = any(allocation.limited_by[j] != TASK_LIMIT for j in workloads)
-    group = int(problem.tenant_group[tenant])
-    if not problem.has_groups or group < 0 or not wants:
+    if not problem.has_groups or not wants:
         return ""
     parts = []
-    while group >= 0:
+    for group in _groups_named(problem, tenant, within):
         used = np.zeros(problem.m)
         np.divide(
             allocation.used_by_group[group], problem.totals, out=used, where=problem.totals > 0
@@ -184,7 +185,6 @@ def _shared_groups(
             f"; {problem.groups[group]} uses {used.max(initial=0.0):.4g} of the pool at weight"
             f" {problem.group_weight[group]:.4g}, divided among {tenants}"
         )
-        group = -1 if group == within else int(problem.group_parent[group])
     return "".join(parts)
 
 
@@ -202,7 +202,13 @@ def _tasks(count: float) -> str:
     return "1 task" if count == 1 else f"{count:.6g} tasks"
 
 
-def _why(allocation: Allocation, workloads: tuple[int, ...], binding: tuple[Binding, ...]) -> str:
+def _why(
+    allocation: Allocation,
+    tenant: int,
+    workloads: tuple[int, ...],
+    binding: tuple[Binding, ...],
+    within: int | None,
+) -> str:
     problem = allocation.problem
     unmet = [j for j in workloads if allocation.limited_by[j] != TASK_LIMIT]
     if not unmet:
@@ -211,7 +217,9 @@ def _why(allocation: Allocation, workloads: tuple[int, ...], binding: tuple[Bind
     if reason in UNSERVED:
         return f"{problem.workload_names[unmet[0]]} gets nothing more: {REASONS[reason]}"
     if reason.startswith(f"{LIMIT}:"):
-        return f"{problem.workload_names[unmet[0]]} stopped at the limit of {_whose(reason)}."
+        named = [problem.groups[group] for group in _groups_named(problem, tenant, within)]
+        whose = _whose(reason, named)
+        return f"{problem.workload_names[unmet[0]]} stopped at the limit of {whose}."
     if binding:
         full = ", ".join(dict.fromkeys(problem.resources[item.resource] for item in binding))
         return f"it stopped where {full} ran out on the servers where it costs least."
@@ -220,11 +228,19 @@ def _why(allocation: Allocation, workloads: tuple[int, ...], binding: tuple[Bind
     return f"it stopped where {REASONS[LEVEL]}"
 
 
-def _whose(reason: str) -> str:
-    """The node whose limit a reason names."""
+def _groups_named(problem: Problem, tenant: int, within: int | None) -> Iterator[int]:
+    """The groups on the tenant's path up to ``within``, the innermost first."""
+    group = int(problem.tenant_group[tenant])
+    while group >= 0:
+        yield group
+        group = -1 if group == within else int(problem.group_parent[group])
+
+
+def _whose(reason: str, named: Collection[str]) -> str:
+    """The node whose limit a reason names, if its name is one of ``named``."""
     _, scope, *name = reason.split(":", 2)
     if scope == "group":
-        return f"group {name[0]}"
+        return f"group {name[0]}" if name[0] in named else "a group above"
     return "the tenant" if scope == "tenant" else "the workload itself"
 
 

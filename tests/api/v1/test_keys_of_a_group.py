@@ -1,5 +1,6 @@
 """Keys that are bound to a group: they see its subtree, change weights below it, and nothing else."""
 
+import re
 from datetime import timedelta
 
 import pytest
@@ -202,6 +203,24 @@ def test_no_answer_names_what_is_beside_the_group(tree, transparent):
         assert shown.status_code == 200, path
         for hidden in (b"bob", b"zoology", b"science", b"simulation"):
             assert hidden not in shown.content, (path, hidden)
+
+
+def test_a_limit_of_the_group_above_stops_a_workload_without_a_name(tree, operator):
+    factories.limit(tree.lab, "science", {"cpu": 1})
+    run = factories.decision(tree.lab)
+    row = operator.get(f"{LAB}/allocations/").json()["results"][0]
+    assert (row["tenant"], row["limited_by"]) == ("ada", "limit:group:science")
+    outer, inner = tree.manager, factories.client(GROUP, group=tree.ml)
+    explanation = f"/api/v1/runs/{run.pk}/explanation/ada/"
+    for path in (f"{LAB}/allocations/", explanation, f"/api/v1/runs/{run.pk}/allocations/"):
+        assert b"limit:group:science" in outer.get(path).content
+        assert re.search(rb"limit:group:group-\w{12}", inner.get(path).content)
+        assert b"science" not in inner.get(path).content
+    explained = inner.get(explanation).json()
+    assert "stopped at the limit of a group above." in explained["sentence"]
+    # Neither is its amount.
+    assert "a limit of" not in str(explained["counterfactuals"])
+    assert "a limit of" in str(outer.get(explanation).json()["counterfactuals"])
 
 
 def test_a_manager_changes_weights_and_tiers_below_its_group(tree):
