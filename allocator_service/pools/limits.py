@@ -74,6 +74,14 @@ def _instant(text: str | None) -> datetime | None:
     return None if text is None else datetime.fromisoformat(text)
 
 
+def selector_text(selector: Mapping[str, Any]) -> str:
+    """Return a selector as text for people, empty for all servers."""
+    return ", ".join(
+        f"{label}={values if isinstance(values, str) else ' or '.join(values)}"
+        for label, values in selector.items()
+    )
+
+
 LimitRule = Callable[[str, Mapping[str, Any]], str]
 _limit_rules: list[LimitRule] = []
 

@@ -237,8 +237,20 @@ def test_a_manager_changes_weights_and_tiers_below_its_group(tree):
         assert entry.actor.startswith("key ")
 
 
+def test_a_manager_sets_limits_below_its_group(tree):
+    limit = [{"where": {}, "amount": {"cpu": 2}, "from": None, "to": "2027-01-01T00:00:00Z"}]
+    group = tree.manager.patch(f"{LAB}/groups/ml/", {"limit": limit}, If_Match='"v1"')
+    assert (group.status_code, group.json()["limit"]) == (200, limit)
+    tag = tree.manager.get(f"{LAB}/members/ada/")["ETag"]
+    put = {"group": "ml", "limit": limit}
+    member = tree.manager.put(f"{LAB}/members/ada/", put, If_Match=tag)
+    assert (member.status_code, member.json()["limit"]) == (200, limit)
+
+
 def test_a_manager_changes_neither_its_own_group_nor_anything_else(tree):
     refused = [
+        tree.manager.patch(f"{LAB}/groups/science/", {"limit": []}, If_Match='"v1"'),
+        tree.manager.patch(f"{LAB}/groups/ml/", {"limit": [], "name": "Mine"}, If_Match='"v1"'),
         tree.manager.patch(f"{LAB}/groups/science/", {"weight": 9}, If_Match='"v1"'),
         tree.manager.patch(f"{LAB}/groups/ml/", {"parent": None}, If_Match='"v1"'),
         tree.manager.patch(f"{LAB}/groups/ml/", {"name": "Mine"}, If_Match='"v1"'),
