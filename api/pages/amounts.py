@@ -183,7 +183,7 @@ class AmountForm(forms.Form):
             self.fields[f"amount_{position}"] = forms.CharField(
                 required=False,
                 max_length=_LONGEST,
-                label=f"{kind.most} of {resource.name}",
+                label=f"{resource.name}, {kind.most.lower()}",
                 help_text=f"In {unit_text(resource.unit) or resource.name}. Empty: no {kind.field}.",
                 widget=forms.TextInput(attrs={"inputmode": "decimal"}),
             )

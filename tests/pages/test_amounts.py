@@ -67,10 +67,10 @@ def test_a_tenant_sees_its_limits_and_those_above_with_what_is_allocated(tree, t
     text = words(browser_of(tree.as_ada).text(LAB))
     limits = text.partition("Your limits")[2].partition("Your workloads")[0]
     shown = "1 of 1 core" if transparent else "at most 1 core"
-    assert f"Ml {shown} all servers since it was set no end" in limits
+    assert f"Ml {shown} all servers always" in limits
     assert "Ml at most 7 GiB memory room=cellar or attic" in limits
     # The decision does not know this one yet.
-    assert "Science at most 5 cores all servers since it was set" in limits
+    assert "Science at most 5 cores all servers until " in limits
     group = words(browser_of(tree.as_ada).text(f"{LAB}groups/ml/"))
     assert f"{shown} all servers" in group.partition("Its limits")[2]
 
