@@ -16,7 +16,6 @@ from policies.equilibrium import ceei
 from policies.errors import (
     PolicyNotApplicableError,
     ProblemError,
-    ProblemTooLargeError,
     SolveFailedError,
 )
 from policies.filling import mrfs, pool, servers, static
@@ -28,7 +27,7 @@ from policies.long_term.measures import H_MRF, LT_AF, LT_DRF
 from policies.model.allocation import Allocation
 from policies.model.current_placements import CurrentPlacements
 from policies.model.history import History, check_history_fits
-from policies.model.limits import MOST_LIMITS
+from policies.model.limit_checks import check_limits
 from policies.model.policy import Choice, Policy
 from policies.model.problem import Problem
 from policies.model.request import Request, Solver, deadline_of
@@ -213,32 +212,13 @@ def _check_groups(choice: Choice) -> None:
 
 
 def _check_limits(problem: Problem, choice: Choice) -> None:
-    if not choice.policy.takes_limits:
-        names = ", ".join(name for name in sorted(_SOLVERS) if policy_named(name).takes_limits)
-        raise PolicyNotApplicableError(
-            "policy.no_limits",
-            f"policy {choice.policy.name!r} does not keep limits; these do: {names}",
-            "/policy/name",
-        )
-    if len(problem.limits) > MOST_LIMITS:
-        raise ProblemTooLargeError(
-            "problem.too_large",
-            f"{len(problem.limits)} limits; at most {MOST_LIMITS} are kept",
-        )
+    check_limits(problem, choice, [name for name in _SOLVERS if policy_named(name).takes_limits])
     if choice.option("resource_weights"):
         raise PolicyNotApplicableError(
             "policy.no_limits",
             "weights per resource are for pools without limits",
             "/policy/options/resource_weights",
         )
-    for limit in problem.limits:
-        if choice.sees_one_pool and limit.where:
-            raise PolicyNotApplicableError(
-                "policy.no_placement",
-                f"policy {choice.policy.name!r} sees the pool as one server: a limit cannot be for the "
-                "servers that a selector matches",
-                f"/{limit.scope}s/{limit.node}/limit",
-            )
 
 
 def _linear_algebra_in_one_thread() -> AbstractContextManager[object]:
