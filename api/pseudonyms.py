@@ -8,6 +8,7 @@ from typing import Any
 
 from django.conf import settings
 
+from allocator_service.allocation.reasons import reason_renamed
 from allocator_service.pools.models import Pool
 from allocator_service.pools.selectors import groups_of
 from allocator_service.tenants.models import Tenant
@@ -36,6 +37,11 @@ def group_name(slug: str, *, pool: Pool, known: Collection[str] | None) -> str:
     if known is None or slug in known:
         return slug
     return pseudonym("group", slug, pool=pool)
+
+
+def reason_known(limited_by: str, *, pool: Pool, known: Collection[str] | None) -> str:
+    """Return a reason of a decision, in which groups that are not known have pseudonyms."""
+    return reason_renamed(limited_by, lambda slug: group_name(slug, pool=pool, known=known))
 
 
 class TenantNameField(SlugField):

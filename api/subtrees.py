@@ -11,6 +11,7 @@ from datetime import datetime
 from django.db.models import QuerySet
 
 from allocator_service.allocation.models import Run
+from allocator_service.allocation.trees import GROUP, MEMBER, TreeNode, run_tree
 from allocator_service.core.selecting import missing
 from allocator_service.pools.models import Group, GroupTerms, MembershipTerms, Pool
 from allocator_service.pools.selectors import group_missing, group_terms_of, members_of
@@ -38,6 +39,21 @@ class Subtree:
     def of_run(self, run: Run) -> Mapping[int, Place]:
         """Return the tenants that were below the group when a run began."""
         return self.places(run.started_at or run.created_at)
+
+    def groups_of_run(self, run: Run) -> set[str]:
+        """Return the slugs of the groups that were below when a run began, including the group's own."""
+        found = groups_before(group=self.group, before=run.started_at or run.created_at)
+        return set(Group.objects.filter(pk__in=found).values_list("slug", flat=True))
+
+    def nodes_of_run(self, run: Run) -> dict[tuple[str, str], TreeNode]:
+        """Return the nodes of a decision that were below when its run began, by kind and name."""
+        tenants = Tenant.objects.filter(pk__in=self.of_run(run)).values_list("slug", flat=True)
+        below = {GROUP: self.groups_of_run(run), MEMBER: set(tenants)}
+        return {
+            (node.kind, node.name): node
+            for node in run_tree(run, levels=False).nodes
+            if node.name in below[node.kind]
+        }
 
     def groups(self) -> set[int]:
         """Return the primary keys of the present groups below, including the group itself."""
@@ -81,18 +97,18 @@ class Subtree:
         """Raise `Forbidden` for the group itself, whose terms are for those above it."""
         if group.pk == self.group.pk:
             raise Forbidden(
-                "A group's manager changes weights and tiers below the group, never the group's own."
-                " Ask an operator.",
+                "A group's manager changes weights, tiers and limits below the group, never the group's"
+                " own. Ask an operator.",
                 code="auth.group",
             )
 
     def refuse_other_changes(self, changed: Mapping[str, bool]) -> None:
-        """Raise `Forbidden` for a changed field other than weight and tier."""
+        """Raise `Forbidden` for a changed field other than weight, tier and limit."""
         names = [name for name, differs in changed.items() if differs]
         if names:
             raise Forbidden(
-                f'A group\'s manager changes weights and tiers; "{names[0]}" must stay as it is. Ask an'
-                " operator.",
+                f'A group\'s manager changes weights, tiers and limits; "{names[0]}" must stay as it is.'
+                " Ask an operator.",
                 code="auth.group",
             )
 

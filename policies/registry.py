@@ -16,7 +16,6 @@ from policies.equilibrium import ceei
 from policies.errors import (
     PolicyNotApplicableError,
     ProblemError,
-    ProblemTooLargeError,
     SolveFailedError,
 )
 from policies.filling import mrfs, pool, servers, static
@@ -29,10 +28,9 @@ from policies.long_term.measures import H_MRF, LT_AF, LT_DRF
 from policies.model.allocation import Allocation
 from policies.model.current_placements import CurrentPlacements
 from policies.model.history import History, check_history_fits
-from policies.model.limits import MOST_LIMITS, MOST_SELECTORS
+from policies.model.limit_checks import check_amounts
 from policies.model.policy import Choice, Policy
 from policies.model.problem import Problem
-from policies.model.problem_fields import Guarantee, Limit
 from policies.model.request import Request, Solver, deadline_of
 from policies.selection import choose, make_known, policy_named
 from policies.time_division import tda
@@ -174,8 +172,7 @@ def solve(
         )
     if problem.has_groups:
         _check_groups(choice)
-    if problem.limits or problem.guarantees or problem.own_servers.any():
-        _check_amounts(problem, choice)
+    check_amounts(problem, choice, (p for p in _SOLVERS if policy_named(p).takes_limits))
     if history is not None:
         _check_history(problem, choice.policy, history)
     if problem.deficit.any() and not choice.policy.time_sharing:
@@ -246,52 +243,6 @@ def _check_groups(choice: Choice) -> None:
             "weights per resource are for pools without groups and tiers",
             "/policy/options/resource_weights",
         )
-
-
-def _check_amounts(problem: Problem, choice: Choice) -> None:
-    """Refuse limits and guarantees that the policy does not take."""
-    code, what = "policy.no_guarantees", "guarantees"
-    if problem.limits:
-        code, what = "policy.no_limits", "limits"
-    if not choice.policy.takes_limits:
-        names = ", ".join(name for name in sorted(_SOLVERS) if policy_named(name).takes_limits)
-        raise PolicyNotApplicableError(
-            code,
-            f"policy {choice.policy.name!r} does not keep {what}; these do: {names}",
-            "/policy/name",
-        )
-    if choice.option("resource_weights"):
-        raise PolicyNotApplicableError(
-            code,
-            f"weights per resource are for pools without {what}",
-            "/policy/options/resource_weights",
-        )
-    for kind, amounts in (("limits", problem.limits), ("guarantees", problem.guarantees)):
-        if len(amounts) > MOST_LIMITS:
-            raise ProblemTooLargeError(
-                "problem.too_large", f"{len(amounts)} {kind}; at most {MOST_LIMITS} are kept"
-            )
-        for each in amounts:
-            if choice.sees_one_pool and (each.where or each.scope == "lend"):
-                raise PolicyNotApplicableError(
-                    "policy.no_placement",
-                    f"policy {choice.policy.name!r} sees the pool as one server: {kind} cannot be for "
-                    "some servers",
-                    _pointer_of(each),
-                )
-    selectors = {tuple(sorted(each.where.items())) for each in problem.guarantees}
-    if len(selectors) > MOST_SELECTORS:
-        raise ProblemTooLargeError(
-            "problem.too_large",
-            f"guarantees for {len(selectors)} different selectors; at most {MOST_SELECTORS} are kept",
-        )
-
-
-def _pointer_of(amount: Limit | Guarantee) -> str:
-    if amount.scope == "lend":
-        return f"/tenants/{amount.node}/lend"
-    kind = "guarantee" if isinstance(amount, Guarantee) else "limit"
-    return f"/{amount.scope}s/{amount.node}/{kind}"
 
 
 def _linear_algebra_in_one_thread() -> AbstractContextManager[object]:

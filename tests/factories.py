@@ -19,9 +19,15 @@ from allocator_service.core.quantities import Resource
 from allocator_service.enforcement.rendering.targets import TARGETS, limits_for
 from allocator_service.enforcement.services import ReportDraft, TenantReport, report_put
 from allocator_service.enforcement.watching import enforcement_watch
-from allocator_service.pools.group_services import GroupDraft, GroupSettings, groups_create
+from allocator_service.pools.group_services import (
+    GroupDraft,
+    GroupSettings,
+    group_update,
+    groups_create,
+)
+from allocator_service.pools.limits import Limit, limits_from
 from allocator_service.pools.member_services import member_put
-from allocator_service.pools.models import Group, Pool
+from allocator_service.pools.models import Group, GroupTerms, Pool
 from allocator_service.pools.policy import Window
 from allocator_service.pools.server_services import ServerDraft, servers_contribute
 from allocator_service.pools.services import PoolSettings, pool_create
@@ -146,6 +152,29 @@ def member(pool: Pool, of: Tenant, group: str | None, *, tier: int = 0, weight: 
         version=present.version if present else None,
         now=utc_now(),
     )
+
+
+def limit(
+    pool: Pool,
+    slug: str,
+    amount: dict[str, float],
+    where: dict[str, Any] | None = None,
+    **dates: Any,
+) -> None:
+    """One more limit of a group, with the dates `start` and `end`."""
+    terms = GroupTerms.objects.select_related("group", "parent").get(
+        group__pool=pool, group__slug=slug, end=None
+    )
+    amounts = {name: Decimal(str(value)) for name, value in amount.items()}
+    limits = [*limits_from(terms.limit), Limit(amounts, where or {}, **dates)]
+    settings = GroupSettings(
+        terms.group.name,
+        terms.parent.slug if terms.parent else None,
+        terms.weight,
+        terms.tier,
+        limits,
+    )
+    group_update(group=terms.group, settings=settings, version=None, now=utc_now())
 
 
 def server(pool: Pool, name: str, cpu: float, memory: float, by: Tenant | None, **more: Any) -> Any:

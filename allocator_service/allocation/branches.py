@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from allocator_service.allocation.trees import GROUP, Tree, TreeNode
 from allocator_service.core.quantities import Resource
+from allocator_service.pools.limits import selector_text
 
 NODES_SHOWN = 200
 SIBLINGS_SHOWN = 20
@@ -43,6 +44,37 @@ class Branch:
         if self.node.has is None or self.node.wants is None:
             return []
         return list(zip(self.resources, self.node.has, self.node.wants, strict=True))
+
+    @property
+    def limits(self) -> list["BranchLimit"]:
+        """Limits of the node that were in force."""
+        return [
+            BranchLimit(
+                selector_text(limit.where),
+                [
+                    (
+                        each,
+                        limit.amount[each.name],
+                        None if limit.has is None else limit.has[each.name],
+                    )
+                    for each in self.resources
+                    if each.name in limit.amount
+                ],
+            )
+            for limit in self.node.limit
+        ]
+
+
+@dataclass(frozen=True)
+class BranchLimit:
+    """A limit of a node to draw.
+
+    `servers` is empty for all. `parts` are the resource, the amount and what is allocated of it, None
+    if hidden from the reader.
+    """
+
+    servers: str
+    parts: list[tuple[Resource, float, float | None]]
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """The tree of groups and members under a decision."""
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -8,12 +9,14 @@ import numpy as np
 import numpy.typing as npt
 
 from allocator_service.allocation.audit.decisions import refuse_undecided, stored_decision
-from allocator_service.allocation.models import Allocation, Run
+from allocator_service.allocation.models import Allocation, Placement, Run, ServerClass
 from allocator_service.allocation.selectors import finite_or_none, input_of
 from allocator_service.core.quantities import Resource
 from policies import (
     Problem,
     ShareDefinition,
+    choose,
+    classes_of_decision,
     entitled_parts,
     group_standings,
     group_sums,
@@ -24,6 +27,26 @@ from policies import (
 GROUP, MEMBER = "group", "member"
 Amounts = Sequence[float | None]
 FloatArray = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class NodeAmount:
+    """An amount of a node that a decision took into account, such as a limit.
+
+    Attributes
+    ----------
+    where
+        Selector of the servers that it concerns, empty for all.
+    amount
+        By resource.
+    has
+        Allocated below the node on these servers, by the same resources. None if hidden from the
+        reader.
+    """
+
+    where: Mapping[str, Any]
+    amount: Mapping[str, float]
+    has: Mapping[str, float] | None
 
 
 @dataclass(frozen=True)
@@ -46,6 +69,8 @@ class TreeNode:
         Members below a group; 1 for a member.
     wants
         Demand of all tasks of active workloads, None for a resource without a limit.
+    limit
+        Limits of the node that were in force.
 
     Numbers that the reader may not see are None.
     """
@@ -62,6 +87,7 @@ class TreeNode:
     members: int | None = None
     has: Amounts | None = None
     wants: Amounts | None = None
+    limit: Sequence[NodeAmount] = ()
 
 
 @dataclass(frozen=True)
@@ -153,6 +179,7 @@ class _Reading:
             # Those that are served last have a level, but no weighted share.
             self.levels[owner] = level if by_tasks and share is not None else share
         np.add.at(self._has, problem.workload_tenant, tasks[:, None] * problem.demand)
+        self._limits = _limits(run, problem, tasks)
         demanded = np.zeros((problem.n, problem.m))
         np.multiply(problem.tasks[:, None], problem.demand, out=demanded, where=problem.demand > 0)
         np.add.at(self._wants, problem.workload_tenant, demanded)
@@ -176,6 +203,7 @@ class _Reading:
                 members=int(members[group]),
                 has=has[group].tolist(),
                 wants=_finite(wants[group]),
+                limit=self._limits.get(("group", group), ()),
             )
             for group, row in enumerate(self._document.get("groups", ()))
         ]
@@ -201,9 +229,64 @@ class _Reading:
                 members=1,
                 has=self._has[tenant].tolist(),
                 wants=_finite(self._wants[tenant]),
+                limit=self._limits.get(("tenant", tenant), ()),
             )
             for tenant, row in enumerate(self._document["tenants"])
         ]
+
+
+def _limits(
+    run: Run, problem: Problem, tasks: FloatArray
+) -> dict[tuple[str, int], list[NodeAmount]]:
+    """Return the limits of each node of a decision, by scope and index."""
+    found: dict[tuple[str, int], list[NodeAmount]] = defaultdict(list)
+    if not problem.limits:
+        return found
+    on_rows = _PlacedTasks(run, problem) if any(limit.where for limit in problem.limits) else None
+    for item in problem.limited:
+        counted = tasks
+        if on_rows is not None and not item.rows.all():
+            counted = on_rows.tasks(item.rows)
+        held = counted[item.workloads] @ problem.demand[item.workloads]
+        named = np.flatnonzero(item.limited).tolist()
+        found[item.limit.scope, item.limit.node].append(
+            NodeAmount(
+                {label: list(values) for label, values in item.limit.where.items()},
+                {problem.resources[r]: float(item.limit.amount[r]) for r in named},
+                {problem.resources[r]: float(held[r]) for r in named},
+            )
+        )
+    return found
+
+
+class _PlacedTasks:
+    """Tasks of a decision by workload and row of servers.
+
+    The decision tells apart servers that a limit in its input selects.
+    """
+
+    def __init__(self, run: Run, problem: Problem) -> None:
+        classes = ServerClass.objects.filter(run=run).order_by("position")
+        counts = np.array(classes.values_list("count", flat=True), dtype=np.int64)
+        choice = choose(**run.policy)
+        self._first_row = classes_of_decision(problem, choice, counts).first_row
+        allocated = Allocation.objects.filter(run=run)
+        position_of = dict(allocated.values_list("workload_id", "position"))
+        placed = list(
+            Placement.objects.filter(run=run).values_list(
+                "workload_id", "server_class__position", "server_class__count", "tasks"
+            )
+        )
+        self._workload = np.array([position_of[each[0]] for each in placed], dtype=np.int64)
+        self._class = np.array([each[1] for each in placed], dtype=np.int64)
+        self._tasks = np.array([each[2] * each[3] for each in placed], dtype=np.float64)
+        self._count = problem.n
+
+    def tasks(self, rows: npt.NDArray[np.bool_]) -> FloatArray:
+        """Return the tasks of each workload on the servers of some rows."""
+        here = rows[self._first_row[self._class]]
+        found: FloatArray = np.bincount(self._workload[here], self._tasks[here], self._count)
+        return found
 
 
 def _above(parents: Sequence[int], group: int) -> Iterator[int]:

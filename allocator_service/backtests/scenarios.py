@@ -118,16 +118,16 @@ class Scenario:
         )
 
     def _terms(self, second: float) -> dict[str, Any]:
-        """Return the weights, groups and tiers at a second, as fields of a problem."""
+        """Return the weights, groups, tiers and limits at a second, as fields of a problem."""
         if "tree" in self.head:
-            return tree_fields(self.head["tree"], second)
+            return tree_fields(self.head["tree"], second, self.head["resources"])
         return {
             name: [row[name] for row in self.head["tenants"]] for name in ("weight", "best_effort")
         }
 
     @cached_property
     def terms(self) -> list[tuple[float, Problem]]:
-        """The problems as of later seconds at which weights, groups or tiers changed."""
+        """The problems as of later seconds at which weights, groups, tiers or limits changed."""
         tree = self.head.get("tree")
         moments = [] if tree is None else tree_moments(tree)
         return [(moment, replace(self.problem, **self._terms(moment))) for moment in moments]

@@ -7,6 +7,8 @@ import csv
 import io
 from collections.abc import Callable, Iterator, Sequence
 
+from django.core.exceptions import ValidationError
+
 from allocator_service.core.errors import FieldError, Unacceptable
 from allocator_service.core.quantities import Resource, vector_from
 from allocator_service.imports.checks import (
@@ -37,6 +39,8 @@ from allocator_service.imports.rows import (
     WorkloadFile,
     WorkloadRow,
 )
+from allocator_service.pools.limit_forms import limits_parse
+from allocator_service.pools.limits import Limit
 from allocator_service.pools.models import LARGEST_TIER
 from allocator_service.pools.server_services import MAX_SERVERS_PER_REQUEST
 from allocator_service.workloads.models import MAX_PRIORITY, MAX_TASKS
@@ -47,7 +51,8 @@ MAX_COLUMNS = 1_000
 NODE_COLUMNS = ("name", "contributed_by", "count", "capacity.", "labels.")
 WORKLOAD_COLUMNS = ("tenant", "name", "tasks", "priority", "demand.", "selector.")
 TENANT_COLUMNS = ("slug", "name")
-TREE_COLUMNS = ("kind", "slug", "name", "parent", "weight", "tier")
+TREE_COLUMNS = ("kind", "slug", "name", "parent", "weight", "tier", "limit")
+NO_LIMIT = "none"
 TREE_KINDS = ("group", "member")
 USAGE_COLUMNS = ("id", "source", "tenant", "start", "end", "resources.")
 
@@ -151,10 +156,10 @@ def csv_tenants(content: str) -> TenantFile:
 
 
 def csv_tree(content: str) -> TreeFile:
-    """Read groups and members. Columns are kind, slug, name, parent, weight and tier.
+    """Read groups and members. Columns are kind, slug, name, parent, weight, tier and limit.
 
-    An empty kind is a group, and an empty parent the pool itself. Raises `Unacceptable` if the file as
-    a whole is not such a CSV.
+    An empty kind is a group, and an empty parent the pool itself. A limit is written as in the forms
+    of the admin. Raises `Unacceptable` if the file as a whole is not such a CSV.
     """
 
     def node(place: Place, cells: Cells) -> TreeRow:
@@ -184,9 +189,20 @@ def csv_tree(content: str) -> TreeFile:
             check_whole_number(tier, "/tier", minimum=-LARGEST_TIER, maximum=LARGEST_TIER)
             if tier
             else None,
+            _limits(cells.get("limit", "")),
         )
 
     return TreeFile(_rows(content, TREE_COLUMNS, "", (), node, key="slug"))
+
+
+def _limits(cell: str) -> list[Limit] | None:
+    """Return the limits of a cell, one on each line, None for an empty cell."""
+    if not cell:
+        return None
+    try:
+        return [] if cell == NO_LIMIT else limits_parse(cell)
+    except ValidationError as error:
+        raise Unacceptable(error.messages[0], code="limit.syntax", pointer="/limit") from error
 
 
 def _rows(

@@ -85,13 +85,13 @@ def read_usage(
 def read_tree(
     content: str | dict[str, Any],
     file_format: str,
-    resources: Sequence[Resource],  # noqa: ARG001 - a tree has no quantities
+    resources: Sequence[Resource],
     owner: Owner,
 ) -> TreeFile:
     """Read groups and members. Errors are reported as by `read_nodes`."""
     if file_format == "csv":
         return csv_tree(_text(content))
-    return slurm_tree(_text(content), owner)
+    return slurm_tree(_text(content), resources, owner)
 
 
 def _text(content: str | dict[str, Any]) -> str:

@@ -29,6 +29,25 @@ class Measures:
         """The names so far that the pool does not count, in alphabetical order."""
         return sorted(self._ignored)
 
+    def named(
+        self, quantities: Mapping[str, object], *, rounding: str, pointer: str
+    ) -> dict[str, Decimal]:
+        """Return the amounts by the pool's names, those of 0 included.
+
+        Raises `Unacceptable` for a quantity that cannot be read.
+        """
+        amounts = {}
+        for name, quantity in quantities.items():
+            index = self._position.get(name, self._position.get(name.rpartition("/")[2]))
+            if index is None:
+                self._ignored.add(name)
+                continue
+            resource, where = self._resources[index], f"{pointer}/{pointer_token(name)}"
+            amounts[resource.name] = parse_kubernetes(
+                quantity, resource.unit, rounding=rounding, pointer=where
+            )
+        return amounts
+
     def vector(
         self, quantities: Mapping[str, object], *, rounding: str, pointer: str
     ) -> list[Decimal]:

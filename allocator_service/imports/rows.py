@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Generic, TypeVar
 
 from allocator_service.core.errors import FieldError
+from allocator_service.pools.limits import Limit
 
 Selector = dict[str, str | list[str]]
 
@@ -88,7 +89,8 @@ class TreeRow:
     """A group, or a member with its place in the tree.
 
     `name` is the slug, and `owner` that of the tenant if the row is a member. `parent` is the group
-    above, None for the pool itself. None for the others keeps what the group or member has.
+    above, None for the pool itself. None for the others keeps what the group or member has, `limit`
+    included, which else replaces all limits.
     """
 
     place: Place
@@ -98,6 +100,7 @@ class TreeRow:
     title: str | None = None
     weight: Decimal | None = None
     tier: int | None = None
+    limit: Sequence[Limit] | None = None
 
 
 Row = TypeVar("Row", NodeRow, WorkloadRow, UsageRow, TenantRow, TreeRow)

@@ -25,6 +25,7 @@ from allocator_service.imports.rows import (
     UsageFile,
     UsageRow,
 )
+from allocator_service.imports.tres import tres_quantities
 
 REQUIRED = ("JobIDRaw", "Start", "End", "AllocTRES")
 TENANT_COLUMN = "Account"
@@ -32,9 +33,7 @@ COMMAND = (
     "TZ=UTC sacct --allusers --allocations --parsable2"
     " --format=JobIDRaw,Account,User,Start,End,AllocTRES"
 )
-LONGEST_TRES = 100_000
 _UNKNOWN = ("", "Unknown", "None")
-_AMOUNT = re.compile(r"([0-9]{1,20}(?:\.[0-9]{1,12})?)([KMGTPE]?)[nc]?", re.ASCII)
 _STEP = re.compile(r"[0-9_]+\.", re.ASCII)
 Cells = dict[str, str]
 
@@ -100,24 +99,7 @@ def _row(
 
 def _tres(text: str) -> dict[str, object]:
     """Return the quantities of `cpu=4,mem=16G,gres/gpu=1`."""
-    if len(text) > LONGEST_TRES:
-        raise Unacceptable(
-            f"Expected at most {LONGEST_TRES} characters.",
-            code="field.length",
-            pointer="/AllocTRES",
-        )
-    amounts: dict[str, object] = {}
-    for item in filter(None, text.split(",")):
-        name, equals, amount = item.partition("=")
-        match = _AMOUNT.fullmatch(amount)
-        if not equals or match is None:
-            raise Unacceptable(
-                f'Expected a trackable resource such as cpu=4 or mem=16G, got "{item[:40]}".',
-                code="import.shape",
-                pointer="/AllocTRES",
-            )
-        number, suffix = match.groups()
-        amounts["memory" if name == "mem" else name] = f"{number}{suffix}{'i' if suffix else ''}"
+    amounts = tres_quantities(text, "/AllocTRES")
     # `gres/gpu` is the total, and `gres/gpu:a100` a part of it: the parts count only without the
     # total.
     kinds = {name for name in amounts if ":" not in name}

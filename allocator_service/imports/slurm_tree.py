@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from allocator_service.core.errors import Unacceptable
+from allocator_service.core.quantities import Resource
 from allocator_service.imports.checks import check_title, check_weight, check_width, slug_from_name
+from allocator_service.imports.measures import ROUND_CAPACITY, Measures
 from allocator_service.imports.reading import check_row_count, errors_of
 from allocator_service.imports.rows import (
     Owner,
@@ -20,6 +22,9 @@ from allocator_service.imports.rows import (
     TreeFile,
     TreeRow,
 )
+from allocator_service.imports.slurm import GRES_LABEL
+from allocator_service.imports.tres import tres_quantities
+from allocator_service.pools.limits import Limit
 
 COMMAND = (
     "sacctmgr --parsable2 show association tree format=cluster,account,user,partition,fairshare"
@@ -30,6 +35,7 @@ ROOT = "root"
 _AS_PARENT = "parent"
 # sacctmgr prints the one or the other, by its version and the name of the field that was asked for.
 _SHARES = ("Share", "Fairshare")
+_LIMITS = "GrpTRES"
 
 
 @dataclass(frozen=True)
@@ -53,11 +59,11 @@ class _Line:
         return next((self.cells[name] for name in _SHARES if name in self.cells), "")
 
 
-def slurm_tree(content: str, owner: Owner) -> TreeFile:
+def slurm_tree(content: str, resources: Sequence[Resource], owner: Owner) -> TreeFile:
     """Read the groups and members that the accounts of a cluster are.
 
-    With the label `User`, members are the users, and every account is a group. Raises `Unacceptable`
-    for content that is not the output of sacctmgr.
+    The column `GrpTRES`, if there is one, has limits. With the label `User`, members are the users, and
+    every account is a group. Raises `Unacceptable` for content that is not the output of sacctmgr.
     """
     members = owner.label or TENANT_COLUMNS[0]
     if members not in TENANT_COLUMNS:
@@ -74,7 +80,9 @@ def slurm_tree(content: str, owner: Owner) -> TreeFile:
             code="import.shape",
         )
     check_row_count(len(lines) - 1)
-    return TreeFile(_Reading(_lines(lines, header), by_user=members == "User").rows())
+    measures = Measures(resources)
+    reading = _Reading(_lines(lines, header), measures, by_user=members == "User")
+    return TreeFile(reading.rows(), measures.ignored)
 
 
 def _lines(lines: Sequence[str], header: Sequence[str]) -> list[_Line | RefusedRow]:
@@ -106,8 +114,10 @@ def _lines(lines: Sequence[str], header: Sequence[str]) -> list[_Line | RefusedR
 class _Reading:
     """One reading of the lines of a cluster."""
 
-    def __init__(self, lines: Sequence[_Line | RefusedRow], *, by_user: bool) -> None:
-        self._lines, self._by_user = lines, by_user
+    def __init__(
+        self, lines: Sequence[_Line | RefusedRow], measures: Measures, *, by_user: bool
+    ) -> None:
+        self._lines, self._measures, self._by_user = lines, measures, by_user
         self._above: dict[int, str] = {}  # the account above each line, by its number
         self._children: Counter[str] = Counter()
         self._shares: dict[str, set[str]] = {}  # of siblings, by the account above them
@@ -156,15 +166,40 @@ class _Reading:
     def _row(self, line: _Line) -> TreeRow:
         above = self._above[line.place.number]
         parent = None if above in ("", ROOT) else slug_from_name(above, "/Account")
-        weight = self._weight(line, above)
+        weight, limit = self._weight(line, above), self._limit(line)
         if line.user:
             slug = slug_from_name(line.user, "/User")
-            return TreeRow(line.place, slug, slug, parent, weight=weight)
+            return TreeRow(line.place, slug, slug, parent, weight=weight, limit=limit)
         slug = slug_from_name(line.account, "/Account")
         if self._by_user or self._children[line.account]:
             title = check_title(line.account, "/Account")
-            return TreeRow(line.place, slug, None, parent, title, weight)
-        return TreeRow(line.place, slug, slug, parent, weight=weight)
+            return TreeRow(line.place, slug, None, parent, title, weight, limit=limit)
+        return TreeRow(line.place, slug, slug, parent, weight=weight, limit=limit)
+
+    def _limit(self, line: _Line) -> list[Limit] | None:
+        """Return `GrpTRES` as limits, or None for an empty cell.
+
+        An amount of a model, such as gres/gpu:a100, is for the servers that nodes with it become.
+        """
+        cell = line.cells.get(_LIMITS, "")
+        if not cell:
+            return None
+        by_model: dict[tuple[str, str], dict[str, object]] = {}
+        for name, amount in tres_quantities(cell, f"/{_LIMITS}").items():
+            kind, _, model = name.partition(":")
+            servers = (kind.rpartition("/")[2], model) if model else ("", "")
+            # Slurm counts memory in MiB.
+            mib = "Mi" if kind == "memory" and amount[-1].isdecimal() else ""
+            by_model.setdefault(servers, {})[kind] = f"{amount}{mib}"
+        limits = []
+        for (kind, model), quantities in by_model.items():
+            amounts = self._measures.named(
+                quantities, rounding=ROUND_CAPACITY, pointer=f"/{_LIMITS}"
+            )
+            if amounts:
+                where: dict[str, str | list[str]] = {GRES_LABEL + kind: [model]} if model else {}
+                limits.append(Limit(amounts, where))
+        return limits or None
 
     def _weight(self, line: _Line, above: str) -> Decimal | None:
         """Return the fair share as a weight, or None without such a column."""

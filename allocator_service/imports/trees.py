@@ -1,6 +1,7 @@
 """Import of a tree of groups and members."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
 
@@ -30,6 +31,12 @@ from allocator_service.pools.group_services import (
     group_levels,
     groups_put,
     refuse_too_many,
+)
+from allocator_service.pools.limits import (
+    is_same_list,
+    limit_errors,
+    limits_from,
+    refuse_limits,
 )
 from allocator_service.pools.locking import pool_lock
 from allocator_service.pools.member_services import MemberDraft, members_put
@@ -72,12 +79,23 @@ class _Tree(Work[TreeRow]):
         self._members = {terms.membership.tenant.slug: terms for terms in members_of(pool=pool)}
         self._mistakes = _Mistakes(file, self._groups)
         refuse_too_many(self._mistakes.count)
+        if any(row.limit for row in rows_of(file, TreeRow)):
+            refuse_limits(pool.policy_name, pool.policy_options, pointer="/limit")
+        self._resources = set(pool.resource_types.values_list("name", flat=True))
         self._added: list[TreeRow] = []
         self._changed: list[TreeRow] = []
         self._moved: list[TreeRow] = []
 
     def errors(self, row: TreeRow) -> Iterable[FieldError | None]:
-        return [self._mistakes.of(row)]
+        limits = row.limit or ()
+        return [
+            self._mistakes.of(row),
+            *(
+                error
+                for limit in limits
+                for error in limit_errors(self._pool, limit, self._resources, "/limit")
+            ),
+        ]
 
     def classify(self, row: TreeRow) -> Outcome:
         if row.owner is not None:
@@ -86,7 +104,8 @@ class _Tree(Work[TreeRow]):
         if present is None:
             self._added.append(row)
             return Outcome.ADDED
-        if _settings(row, present) == _present_settings(present):
+        settings = replace(_settings(row, present), limit=None)
+        if settings == _present_settings(present) and _keeps_limits(row, present):
             return Outcome.UNCHANGED
         self._changed.append(row)
         return Outcome.CHANGED
@@ -95,7 +114,8 @@ class _Tree(Work[TreeRow]):
         present = self._members.get(row.name)
         if present is not None:
             group = present.group.slug if present.group else None
-            if (group, present.weight, present.tier) == (row.parent, *_terms(row, present)):
+            same = (group, present.weight, present.tier) == (row.parent, *_terms(row, present))
+            if same and _keeps_limits(row, present):
                 return Outcome.UNCHANGED
         self._moved.append(row)
         return Outcome.ADDED if present is None else Outcome.CHANGED
@@ -117,7 +137,7 @@ class _Tree(Work[TreeRow]):
         drafts = []
         for row in self._moved:
             weight, tier = _terms(row, self._members.get(row.name))
-            drafts.append(MemberDraft(owners.tenant(row.name), weight, row.parent, tier))
+            drafts.append(MemberDraft(owners.tenant(row.name), weight, row.parent, tier, row.limit))
         if drafts:
             members_put(pool=self._pool, drafts=drafts, now=now)
             progress("members", len(drafts), len(drafts))
@@ -226,7 +246,11 @@ def _settings(row: TreeRow, present: GroupTerms | None) -> GroupSettings:
     """
     weight, tier = _terms(row, present)
     name = row.name if present is None else present.group.name
-    return GroupSettings(row.title or name, row.parent, weight, tier)
+    return GroupSettings(row.title or name, row.parent, weight, tier, row.limit)
+
+
+def _keeps_limits(row: TreeRow, present: GroupTerms | MembershipTerms) -> bool:
+    return row.limit is None or is_same_list(row.limit, limits_from(present.limit))
 
 
 def _present_settings(terms: GroupTerms) -> GroupSettings:

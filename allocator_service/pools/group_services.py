@@ -104,7 +104,20 @@ def groups_put(
     refuse_groups(pool.policy_name, pool.policy_options, pointer="")
     every = [*drafts, *changes]
     _refuse(mistake for draft in every for mistake in draft.settings.mistakes(draft.pointer))
-    limits_check(pool, ((f"{draft.pointer}/limit", draft.settings.limit or ()) for draft in every))
+    slugs = [change.slug for change in changes]
+    terms = {
+        each.group.slug: each for each in group_terms_of(pool=pool).filter(group__slug__in=slugs)
+    }
+    replaced = sum(
+        len(terms[each.slug].limit)
+        for each in changes
+        if each.slug in terms and each.settings.limit is not None
+    )
+    limits_check(
+        pool,
+        ((f"{draft.pointer}/limit", draft.settings.limit or ()) for draft in every),
+        replaced=replaced,
+    )
     parents = _parents(pool)
     if any(change.slug not in parents for change in changes):
         raise group_missing()
@@ -123,10 +136,6 @@ def groups_put(
         GroupTerms(group=known[draft.slug], start=now, **_terms(draft.settings, known, ()))
         for draft in drafts
     )
-    slugs = [change.slug for change in changes]
-    terms = {
-        each.group.slug: each for each in group_terms_of(pool=pool).filter(group__slug__in=slugs)
-    }
     for change in changes:
         _change(pool, terms[change.slug], change.settings, known, now)
     pool_changed(pool, now=now)

@@ -32,8 +32,13 @@ class LimitsField(forms.CharField):
         )
 
     def clean(self, value: Any) -> list[Limit]:
-        lines = [line for line in super().clean(value).splitlines() if line.strip()]
-        return [_parse_line(line, number) for number, line in enumerate(lines, start=1)]
+        return limits_parse(super().clean(value))
+
+
+def limits_parse(text: str) -> list[Limit]:
+    """Return the limits in a text, one per line. Raises `ValidationError`."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    return [_parse_line(line, number) for number, line in enumerate(lines, start=1)]
 
 
 def limits_text(stored: Iterable[Mapping[str, Any]]) -> str:

@@ -4,7 +4,7 @@ Each of these nodes stores its limits as a list in JSON. An entry has `where` (a
 `amount` (decimals as text, by resource) and, if it has dates, `from` and `to`.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
@@ -39,6 +39,15 @@ class Limit:
         return has_started and (self.end is None or at < self.end)
 
     @property
+    def meaning(self) -> tuple[object, ...]:
+        """Value that limits share if they differ only in how their selectors are written."""
+        where = {
+            (label, frozenset([values] if isinstance(values, str) else values))
+            for label, values in self.where.items()
+        }
+        return frozenset(where), dict(self.amount), self.start, self.end
+
+    @property
     def stored(self) -> dict[str, Any]:
         """Entry of the stored list, as JSON."""
         entry: dict[str, Any] = {
@@ -70,8 +79,21 @@ def limits_from(stored: Iterable[Mapping[str, Any]]) -> list[Limit]:
     ]
 
 
+def is_same_list(limits: Iterable[Limit], others: Iterable[Limit]) -> bool:
+    """Return whether two lists have limits of the same meaning in the same order."""
+    return [limit.meaning for limit in limits] == [limit.meaning for limit in others]
+
+
 def _instant(text: str | None) -> datetime | None:
     return None if text is None else datetime.fromisoformat(text)
+
+
+def selector_text(selector: Mapping[str, Any]) -> str:
+    """Return a selector as text for people, empty for all servers."""
+    return ", ".join(
+        f"{label}={values if isinstance(values, str) else ' or '.join(values)}"
+        for label, values in selector.items()
+    )
 
 
 LimitRule = Callable[[str, Mapping[str, Any]], str]
@@ -120,17 +142,20 @@ def limits_check(
         error
         for pointer, limits in named
         for index, limit in enumerate(limits)
-        for error in _errors_of(pool, limit, known, f"{pointer}/{index}")
+        for error in limit_errors(pool, limit, known, f"{pointer}/{index}")
     ]
     if errors:
         raise Unacceptable(errors[0].detail, code=errors[0].code, errors=errors[:MAX_ERRORS])
 
 
-def _errors_of(pool: Pool, limit: Limit, known: set[str], pointer: str) -> Iterable[FieldError]:
+def limit_errors(
+    pool: Pool, limit: Limit, known: Collection[str], pointer: str
+) -> Iterable[FieldError]:
+    """Yield the errors of a limit of the pool, whose resources are `known`."""
     if not limit.amount:
         detail = "A limit must name at least one resource."
         yield FieldError(f"{pointer}/amount", "limit.empty", detail)
-    for name in sorted(limit.amount.keys() - known):
+    for name in sorted(limit.amount.keys() - set(known)):
         detail = f'The pool has no resource "{name}".'
         yield FieldError(f"{pointer}/amount/{name}", "limit.unknown_resource", detail)
     if limit.where and not pool.policy_places:

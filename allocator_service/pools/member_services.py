@@ -103,13 +103,15 @@ def member_put(
 class MemberDraft:
     """The terms of a member.
 
-    `group` is the slug of a group of the pool, None for the pool itself.
+    `group` is the slug of a group of the pool, None for the pool itself. `limit` is None to keep the
+    present limits.
     """
 
     tenant: Tenant
     weight: Decimal
     group: str | None
     tier: int
+    limit: Sequence[Limit] | None = None
 
 
 @transaction.atomic
@@ -133,7 +135,18 @@ def members_put(*, pool: Pool, drafts: Sequence[MemberDraft], now: datetime) -> 
             found=groups.get(draft.group or ""),
             tier=draft.tier,
         )
-        terms[draft.tenant.pk]["limit"] = [] if old is None else old.limit
+        kept = [] if old is None else old.limit
+        terms[draft.tenant.pk]["limit"] = (
+            kept if draft.limit is None else limits_stored(draft.limit)
+        )
+    replaced = sum(
+        len(present[draft.tenant.pk].limit)
+        for draft in drafts
+        if draft.limit is not None and draft.tenant.pk in present
+    )
+    limits_check(
+        pool, [("/limit", draft.limit) for draft in drafts if draft.limit], replaced=replaced
+    )
     stated = {draft.tenant.pk: {**terms[draft.tenant.pk], "group": draft.group} for draft in drafts}
     joining = [draft.tenant for draft in drafts if draft.tenant.pk not in present]
     admitted = members_admit(pool=pool, tenants=joining, now=now, terms=terms)

@@ -1,6 +1,8 @@
 """The tree of a pool's groups on a tenant's pages, and the page of one group."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from django.http import HttpRequest
@@ -14,9 +16,16 @@ from allocator_service.core.clock import utc_now
 from allocator_service.core.snapshots import one_snapshot
 from allocator_service.enforcement.selectors import decision_in_force
 from allocator_service.pools.models import GroupTerms, Pool
-from allocator_service.pools.selectors import group_history, group_missing, group_terms_of
+from allocator_service.pools.selectors import (
+    group_history,
+    group_missing,
+    group_terms_of,
+    members_of,
+    resources_of,
+)
 from allocator_service.tenants.models import Tenant
 from api.contract.fields import is_slug
+from api.pages.amounts import KINDS, AmountRow, Terms, amount_rows
 from api.pages.views import PoolPage
 from api.pseudonyms import group_name, groups_known
 from api.v1.trees import tree_for
@@ -65,8 +74,43 @@ class PoolTree:
         return reverse("my-group", args=[self.pool.slug, node.name])
 
 
+def terms_above(*, pool: Pool, tenant: Tenant) -> list[Terms]:
+    """Return the present terms of a member and of the groups above it, the nearest first."""
+    members = list(members_of(pool=pool, tenant=tenant))
+    if not members or members[0].group_id is None:
+        return [*members]
+    groups = {terms.group_id: terms for terms in group_terms_of(pool=pool, tenant=tenant)}
+    found: list[Terms] = [*members]
+    above: int | None = members[0].group_id
+    while above is not None:
+        found.append(groups[above])
+        above = groups[above].parent_id
+    return found
+
+
+def has_amounts(terms: Terms) -> bool:
+    """Return whether a node has amounts of any kind."""
+    return any(getattr(terms, kind.field) for kind in KINDS)
+
+
+def amounts_above(
+    path: Iterable[Terms], *, pool: Pool, tree: PoolTree | None, now: datetime
+) -> list[AmountRow]:
+    """Return the amounts of a member and of the groups above it, in this order."""
+    nodes = {} if tree is None else {(node.kind, node.name): node for node in tree.path}
+    rows: list[AmountRow] = []
+    for terms in path:
+        if isinstance(terms, GroupTerms):
+            slug, key = terms.group.slug, (GROUP, terms.group.slug)
+            named = {"whose": terms.group.name, "href": reverse("my-group", args=[pool.slug, slug])}
+        else:
+            key, named = (MEMBER, terms.membership.tenant.slug), {"whose": "you"}
+        rows += amount_rows(terms, nodes.get(key), resources=resources_of(pool), now=now, **named)
+    return rows
+
+
 def pool_tree(*, pool: Pool, run: Run, tenant: Tenant) -> PoolTree:
-    """Return the tree of a decision with groups."""
+    """Return the tree of a decision."""
     tree = tree_for(run, caller=tenant)
     return PoolTree(pool, tree, tree.path_to(MEMBER, tenant.slug))
 
@@ -97,6 +141,7 @@ class GroupPage(PoolPage):
                 }
             return self.shown(
                 "group",
+                amounts=self._amounts(of_pool, terms, path[-1] if path else None),
                 pool=of_pool,
                 slug=group,
                 name=group if terms is None else terms.group.name,
@@ -104,6 +149,14 @@ class GroupPage(PoolPage):
                 history=self._history(of_pool, group),
                 **content,
             )
+
+    def _amounts(
+        self, pool: Pool, terms: GroupTerms | None, node: TreeNode | None
+    ) -> list[AmountRow]:
+        """Return the amounts of a group above the tenant. Those of others are in the tree alone."""
+        if terms is None:
+            return []
+        return amount_rows(terms, node, resources=resources_of(pool), now=utc_now())
 
     def _start(self) -> int:
         text = self.request.GET.get("from", "1")

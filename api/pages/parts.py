@@ -1,6 +1,6 @@
 """What a pool's page says, put together from the API's own documents for the tenant's key."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
@@ -178,19 +178,30 @@ def _turn(slot: SlotInForce | None, tenant: Tenant) -> Turn | None:
 
 
 def workload_rows(
-    *, pool: Pool, tenant: Tenant, run: Run | None, workloads: Sequence[Workload]
+    *,
+    pool: Pool,
+    tenant: Tenant,
+    run: Run | None,
+    workloads: Sequence[Workload],
+    known: Collection[str] | None = None,
 ) -> list[WorkloadRow]:
-    """The workloads with what the decision says of them."""
+    """The workloads with what the decision says of them.
+
+    `known` are the groups that a visitor of a group may know, None for the tenant itself.
+    """
     resources = resources_of(pool)
     got = {}
     if run is not None:
         rows = allocations_of(run=run, tenant=tenant).filter(workload__in=workloads)
         got = {row.workload_id: row for row in rows}
-    return [_workload_row(each, got.get(each.pk), resources) for each in workloads]
+    return [_workload_row(each, got.get(each.pk), resources, known) for each in workloads]
 
 
 def _workload_row(
-    workload: Workload, got: Allocation | None, resources: Sequence[Resource]
+    workload: Workload,
+    got: Allocation | None,
+    resources: Sequence[Resource],
+    known: Collection[str] | None,
 ) -> WorkloadRow:
     demand = [pair for pair in zip(resources, workload.demand, strict=False) if pair[1]]
     limited_by = workload.unsatisfiable if got is None else got.limited_by
@@ -200,7 +211,7 @@ def _workload_row(
         return WorkloadRow(workload, demand, None, NOT_DECIDED, "", wants_more=False)
     wants_more = got is not None and limited_by != "task_limit"
     return WorkloadRow(
-        workload, demand, got, reason_said(limited_by), helps(limited_by), wants_more
+        workload, demand, got, reason_said(limited_by, known), helps(limited_by, known), wants_more
     )
 
 

@@ -23,7 +23,7 @@ from allocator_service.pools.selectors import (
     server_kinds,
 )
 from api.contract.pagination import by_slug
-from api.pages.groups import pool_tree
+from api.pages.groups import amounts_above, has_amounts, pool_tree, terms_above
 from api.pages.history import history_of
 from api.pages.parts import (
     decision_said,
@@ -103,6 +103,10 @@ class PoolOverviewPage(PoolPage):
             listed = workloads_page(pool=of_pool, tenant=tenant, cursor=None, limit=WORKLOADS_SHOWN)
             workloads = workload_rows(pool=of_pool, tenant=tenant, run=run, workloads=listed.rows)
             kinds = server_kinds(pool=of_pool, tenant=tenant, limit=KINDS_SHOWN + 1)
+            tree = None
+            above = terms_above(pool=of_pool, tenant=tenant)
+            if found is not None and (found.has_groups or any(map(has_amounts, above))):
+                tree = pool_tree(pool=of_pool, run=found.run, tenant=tenant)
             months = statement_rows(pool=of_pool, now=now, tenant=tenant)[::-1]
             return self.shown(
                 "pool",
@@ -112,9 +116,8 @@ class PoolOverviewPage(PoolPage):
                 policy_description=policy_description(of_pool.policy_name),
                 decision=run and decision_said(pool=of_pool, run=run, tenant=tenant, now=now),
                 share=share,
-                tree=pool_tree(pool=of_pool, run=found.run, tenant=tenant)
-                if found is not None and found.has_groups
-                else None,
+                amounts=amounts_above(above, pool=of_pool, tree=tree, now=now),
+                tree=tree if found is not None and found.has_groups else None,
                 history=history_of(pool=of_pool, tenant=tenant, days=1, now=now),
                 week=week_of(pool=of_pool, tenant=tenant, share=share, now=now),
                 workloads=workloads,

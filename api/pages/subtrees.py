@@ -5,37 +5,42 @@ They show what the API shows to the group's keys, from the same documents.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
-from django import forms
-from django.db import transaction
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
 from allocator_service.allocation.models import Run
 from allocator_service.allocation.policies import policy_title
+from allocator_service.allocation.trees import GROUP, MEMBER, TreeNode
 from allocator_service.allocation.what_if.explanations import run_explain
 from allocator_service.billing.statements.groups import group_months, group_statement
 from allocator_service.billing.statements.pages import group_statement_page
 from allocator_service.billing.statements.selectors import month_get
 from allocator_service.core.clock import utc_now
-from allocator_service.core.errors import Missing, Unacceptable
+from allocator_service.core.errors import Missing
 from allocator_service.core.headers import PAGE_POLICY
 from allocator_service.core.quantities import Resource, decimal_text
 from allocator_service.core.snapshots import one_snapshot
 from allocator_service.enforcement.entitlements import GroupEntitlements, group_entitlements
 from allocator_service.enforcement.selectors import decision_in_force
-from allocator_service.pools.group_services import GroupSettings, group_update
-from allocator_service.pools.locking import pool_lock
-from allocator_service.pools.member_services import member_put
 from allocator_service.pools.models import GroupTerms, MembershipTerms
 from allocator_service.pools.selectors import group_missing, resources_of
 from allocator_service.tenants.models import Access
-from api.auth import read_only
 from api.contract.fields import is_slug
+from api.pages.amounts import (
+    KINDS,
+    OVER,
+    AmountsOfKind,
+    Terms,
+    amount_rows,
+    amounts_by_kind,
+)
 from api.pages.parts import workload_rows
 from api.pages.rendering import PageResponse
-from api.pages.views import SubtreePage, see
+from api.pages.subtree_changes import present_group, present_member
+from api.pages.views import SubtreePage
 from api.pages.workloads import WORKLOADS_A_PAGE, workloads_page
 from api.subtrees import Subtree
 from api.v1.entitlements import group_entitlements_document
@@ -52,7 +57,7 @@ NAMES = ("Entitled", "Allocated", "Lent", "Borrowed", "Unused")
 class Row:
     """A child of a group with its present terms and what the decision in force gives it.
 
-    `has` is empty for a child that the decision does not know.
+    `has` and `wants` are empty for a child that the decision does not know.
     """
 
     kind: str
@@ -63,6 +68,8 @@ class Row:
     version: int
     best_effort: bool
     has: Sequence[tuple[Resource, str]]
+    wants: Sequence[tuple[Resource, float | None]]
+    amounts: Sequence[AmountsOfKind]
 
 
 @dataclass(frozen=True)
@@ -97,6 +104,7 @@ class SubtreeView(SubtreePage):
             terms = present_group(subtree, slug)
             found = _entitlements(subtree, slug)
             document = None if found is None else _document(subtree, found)
+            nodes = {} if found is None else subtree.nodes_of_run(found.members.run)
             return self.shown(
                 "subtree",
                 pool=pool,
@@ -110,7 +118,15 @@ class SubtreeView(SubtreePage):
                 run=None if found is None else found.members.run,
                 resources=resources_of(pool),
                 sums=None if document is None else _sums(document, resources_of(pool)),
-                children=_children(subtree, terms, document, _start(request)),
+                amounts=amounts_by_kind(
+                    amount_rows(
+                        terms, nodes.get((GROUP, slug)), resources=resources_of(pool), now=now
+                    ),
+                    page="my-subgroup",
+                    slug=slug,
+                ),
+                kinds=KINDS,
+                children=_children(subtree, terms, document, nodes, start=_start(request), now=now),
                 months=months[::-1][:MONTHS_SHOWN],
             )
 
@@ -126,6 +142,8 @@ class SubtreeMemberPage(SubtreePage):
         run = decision_in_force(pool=pool, now=now)
         if run is not None and member.pk not in subtree.of_run(run):
             run = None
+        nodes = {} if run is None else subtree.nodes_of_run(run)
+        known = [] if run is None else subtree.groups_of_run(run)
         listed = workloads_page(
             pool=pool, tenant=member, cursor=request.GET.get("cursor"), limit=WORKLOADS_A_PAGE
         )
@@ -136,7 +154,17 @@ class SubtreeMemberPage(SubtreePage):
             terms=terms,
             run=run,
             explanation=None if run is None else self._explanation(run, terms),
-            workloads=workload_rows(pool=pool, tenant=member, run=run, workloads=listed.rows),
+            workloads=workload_rows(
+                pool=pool, tenant=member, run=run, workloads=listed.rows, known=known
+            ),
+            amounts=amounts_by_kind(
+                amount_rows(
+                    terms, nodes.get((MEMBER, tenant)), resources=resources_of(pool), now=now
+                ),
+                page="my-member",
+                slug=tenant,
+            ),
+            may_change=self.caller.access == Access.MANAGE,
             next_cursor=listed.next_cursor,
         )
 
@@ -165,82 +193,6 @@ class SubtreeStatementPage(SubtreePage):
         )
         headers = {"Content-Security-Policy": PAGE_POLICY, "Cache-Control": "no-store"}
         return PageResponse(group_statement_page(document), headers=headers)
-
-
-class TermsForm(forms.Form):
-    """Another weight and tier of a child, which must still be at the version that was read."""
-
-    kind = forms.ChoiceField(choices=[("group", "group"), ("member", "member")])
-    slug = forms.CharField(max_length=63)
-    weight = forms.DecimalField(max_digits=24, decimal_places=12)
-    tier = forms.IntegerField()
-    version = forms.IntegerField(min_value=1)
-
-
-class ChangeTermsView(SubtreePage):
-    """Change of the weight and tier of a child."""
-
-    http_method_names = ["post"]
-
-    def post(self, request: HttpRequest) -> HttpResponseBase:
-        if self.caller.access != Access.MANAGE:
-            raise read_only()
-        form = TermsForm(request.POST)
-        if not form.is_valid():
-            name, errors = next(iter(form.errors.items()))
-            raise Unacceptable(f"{name}: {errors[0]}", code="field.type")
-        change = _change_group if form.cleaned_data["kind"] == "group" else _change_member
-        with transaction.atomic():
-            pool_lock(self.subtree.pool)  # what is changed cannot leave the group meanwhile
-            parent = change(self.subtree, form.cleaned_data)
-        return see("my-subgroup", parent)
-
-
-def present_group(subtree: Subtree, slug: str) -> GroupTerms:
-    """Return the present terms of a group. Raises `Missing` unless it is the visitor's or below."""
-    found = subtree.terms().filter(group__slug=slug).first() if is_slug(slug) else None
-    if found is None:
-        raise group_missing()
-    found.group.pool = subtree.pool
-    return found
-
-
-def present_member(subtree: Subtree, slug: str) -> MembershipTerms:
-    """Return the present terms of a member. Raises `Missing` unless it is below the group."""
-    members = subtree.members().filter(membership__tenant__slug=slug) if is_slug(slug) else None
-    found = None if members is None else members.first()
-    if found is None:
-        raise Missing("There is no such member.", code="member.not_found")
-    return found
-
-
-def _change_group(subtree: Subtree, asked: Mapping[str, Any]) -> str:
-    """Change a group below the visitor's. Returns the slug of its parent."""
-    present = present_group(subtree, asked["slug"])
-    subtree.refuse_own(present.group)
-    assert present.parent is not None  # noqa: S101 # it is below the visitor's group
-    settings = GroupSettings(
-        present.group.name, present.parent.slug, asked["weight"], asked["tier"]
-    )
-    group_update(group=present.group, settings=settings, version=asked["version"], now=utc_now())
-    return present.parent.slug
-
-
-def _change_member(subtree: Subtree, asked: Mapping[str, Any]) -> str:
-    """Change a member below the visitor's group. Returns the slug of its group."""
-    present = present_member(subtree, asked["slug"])
-    assert present.group is not None  # noqa: S101 # it is below the visitor's group
-    member_put(
-        pool=subtree.pool,
-        tenant=present.membership.tenant,
-        weight=asked["weight"],
-        best_effort=present.best_effort,
-        group=present.group.slug,
-        tier=asked["tier"],
-        version=asked["version"],
-        now=utc_now(),
-    )
-    return present.group.slug
 
 
 def _entitlements(subtree: Subtree, slug: str) -> GroupEntitlements | None:
@@ -276,18 +228,35 @@ def _path(subtree: Subtree, terms: GroupTerms) -> list[GroupTerms]:
 
 
 def _children(
-    subtree: Subtree, of: GroupTerms, document: Mapping[str, Any] | None, start: int
+    subtree: Subtree,
+    of: GroupTerms,
+    document: Mapping[str, Any] | None,
+    nodes: Mapping[tuple[str, str], TreeNode],
+    *,
+    start: int,
+    now: datetime,
 ) -> Children:
     """Return the groups and members directly below a group, groups first, each by slug."""
     resources = resources_of(subtree.pool)
     has: dict[tuple[str, str], Mapping[str, str]] = {}
     if document is not None:
-        has = {("group", row["group"]): row["has"] for row in document["groups"]}
-        has |= {("member", row["tenant"]): row["has"] for row in document["tenants"]}
+        has = {(GROUP, row["group"]): row["has"] for row in document["groups"]}
+        has |= {(MEMBER, row["tenant"]): row["has"] for row in document["tenants"]}
 
     def amounts(kind: str, slug: str) -> list[tuple[Resource, str]]:
         found = has.get((kind, slug))
         return [] if found is None else [(each, found[each.name]) for each in resources]
+
+    def wants(kind: str, slug: str) -> list[tuple[Resource, float | None]]:
+        node = nodes.get((kind, slug))
+        if node is None or node.wants is None:
+            return []
+        return list(zip(resources, node.wants, strict=True))
+
+    def dated(terms: Terms, kind: str, slug: str) -> list[AmountsOfKind]:
+        rows = amount_rows(terms, nodes.get((kind, slug)), resources=resources, now=now)
+        page = "my-subgroup" if kind == GROUP else "my-member"
+        return amounts_by_kind([row for row in rows if row.state != OVER], page=page, slug=slug)
 
     groups = subtree.terms().filter(parent=of.group).order_by("group__slug")
     members = subtree.members().filter(group=of.group).order_by("membership__tenant__slug")
@@ -295,15 +264,17 @@ def _children(
     last = first + CHILDREN_A_PAGE
     rows = [
         Row(
-            "group", each.group.slug, each.group.name, decimal_text(each.weight), each.tier,
-            each.group.version, False, amounts("group", each.group.slug),
+            GROUP, each.group.slug, each.group.name, decimal_text(each.weight), each.tier,
+            each.group.version, False, amounts(GROUP, each.group.slug),
+            wants(GROUP, each.group.slug), dated(each, GROUP, each.group.slug),
         )
         for each in groups[first:last]
     ]  # fmt: skip
     rows += [
         Row(
-            "member", tenant.slug, tenant.name, decimal_text(each.weight), each.tier,
-            each.membership.version, each.best_effort, amounts("member", tenant.slug),
+            MEMBER, tenant.slug, tenant.name, decimal_text(each.weight), each.tier,
+            each.membership.version, each.best_effort, amounts(MEMBER, tenant.slug),
+            wants(MEMBER, tenant.slug), dated(each, MEMBER, tenant.slug),
         )
         for each in members[max(first - in_groups, 0) : max(last - in_groups, 0)]
         for tenant in [each.membership.tenant]

@@ -1,7 +1,8 @@
 """The tenants' pages."""
 
-from django.urls import path, re_path
+from django.urls import URLPattern, path, re_path
 
+from api.pages.amounts import KINDS
 from api.pages.backtests import (
     BacktestPage,
     BacktestsPage,
@@ -21,8 +22,8 @@ from api.pages.pools import MyPoolsPage, PoolOverviewPage
 from api.pages.signing_in import ChooseTenantPage, SignInView, SignOutView
 from api.pages.signing_in_by_provider import BeginView, ProviderSignOutView, ReturnView
 from api.pages.statements import ProofFile, StatementPage, StatementsPage
+from api.pages.subtree_changes import AmountsPage, ChangeTermsView
 from api.pages.subtrees import (
-    ChangeTermsView,
     SubtreeMemberPage,
     SubtreeStatementPage,
     SubtreeView,
@@ -31,6 +32,19 @@ from api.pages.views import NothingPage
 from api.pages.workloads import WhyPage, WorkloadsPage
 
 _POOL = "my/pools/<str:pool>/"
+
+
+def _amounts_below(page: str, name: str) -> list[URLPattern]:
+    """Return the pages of each kind of amount of a node, below the node's own page."""
+    return [
+        path(
+            f"{page}{kind.plural}/",
+            AmountsPage.as_view(kind=kind),
+            name=f"{name}-{kind.plural}",
+        )
+        for kind in KINDS
+    ]
+
 
 urlpatterns = [
     path("sign-in/", SignInView.as_view(), name="sign-in"),
@@ -57,6 +71,8 @@ urlpatterns = [
     ),
     path("my/members/<str:tenant>/", SubtreeMemberPage.as_view(), name="my-member"),
     path("my/terms/", ChangeTermsView.as_view(), name="my-terms"),
+    *_amounts_below("my/groups/<str:group>/", "my-subgroup"),
+    *_amounts_below("my/members/<str:tenant>/", "my-member"),
     path(_POOL, PoolOverviewPage.as_view(), name="my-pool"),
     path(f"{_POOL}workloads/", WorkloadsPage.as_view(), name="my-workloads"),
     path(f"{_POOL}workloads/submit/", SubmitWorkloadPage.as_view(), name="my-submit"),

@@ -1,6 +1,6 @@
 """What a decision's reasons mean to the tenant: one sentence each, and what helps."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from decimal import Decimal
 
 from allocator_service.allocation.history import Cause
@@ -48,30 +48,36 @@ PAUSED = "It is paused, and gets nothing until you activate it."
 NOT_DECIDED = "It came after the decision in force; the next decision includes it."
 
 
-def _whose(limited_by: str) -> str:
+def _whose(limited_by: str, known: Collection[str] | None) -> str:
     """The owner of the limit that a reason names."""
     _, scope, *name = limited_by.split(":", 2)
     if scope == "group":
-        return f"of the group {name[0]}"
-    return "of this workload" if scope == "workload" else "that your operator set for you"
+        named = known is None or name[0] in known
+        return f"of the group {name[0]}" if named else "of a group above yours"
+    if scope == "workload":
+        return "of this workload"
+    return "that was set for you" if known is None else "of the member"
 
 
-def reason_said(limited_by: str) -> str:
-    """Why a workload did not get more."""
+def reason_said(limited_by: str, known: Collection[str] | None = None) -> str:
+    """Why a workload did not get more.
+
+    `known` are the groups that a visitor of a group may know, None for the tenant itself.
+    """
     if limited_by.startswith(_LIMIT):
-        return f"The limit {_whose(limited_by)} is reached."
+        return f"The limit {_whose(limited_by, known)} is reached."
     if limited_by.startswith(_RESOURCE):
         name = limited_by.removeprefix(_RESOURCE)
         return f"All of {name} is used up on the servers it may run on."
     return _REASONS[limited_by][0]
 
 
-def helps(limited_by: str) -> str:
+def helps(limited_by: str, known: Collection[str] | None = None) -> str:
     """What gives a workload with this reason more, without any computation."""
     if limited_by == f"{_LIMIT}workload":
         return "Raise the limit of the workload."
     if limited_by.startswith(_LIMIT):
-        return f"A higher limit: ask who manages the one {_whose(limited_by)}."
+        return f"A higher limit: ask who manages the one {_whose(limited_by, known)}."
     if limited_by.startswith(_RESOURCE):
         return f"More {limited_by.removeprefix(_RESOURCE)} in the pool."
     return _REASONS[limited_by][1]

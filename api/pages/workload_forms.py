@@ -76,15 +76,7 @@ class WorkloadForm(forms.Form):
 
     def clean_server_selector(self) -> dict[str, str | list[str]]:
         """Return the labels, one `label=value` on each line."""
-        found: dict[str, list[str]] = {}
-        for line in self.cleaned_data["server_selector"].splitlines():
-            if not line.strip():
-                continue
-            label, equals, value = line.partition("=")
-            if not equals:
-                raise forms.ValidationError(f"{line.strip()}: expected label=value.")
-            found.setdefault(label.strip(), []).append(value.strip())
-        return {label: each[0] if len(each) == 1 else each for label, each in found.items()}
+        return selector_of_lines(self.cleaned_data["server_selector"])
 
     def clean(self) -> dict[str, Any]:
         """Read the fields as the API does, so that both refuse the same."""
@@ -149,6 +141,19 @@ class WorkloadForm(forms.Form):
         if name == "demand" and self._resources:
             return "demand_0"
         return name if name in self.fields else None
+
+
+def selector_of_lines(text: str) -> dict[str, str | list[str]]:
+    """Return the selector in lines of `label=value`. Raises `ValidationError`."""
+    found: dict[str, list[str]] = {}
+    for line in text.splitlines():
+        if not line.strip():
+            continue
+        label, equals, value = line.partition("=")
+        if not equals:
+            raise forms.ValidationError(f"{line.strip()}: expected label=value.")
+        found.setdefault(label.strip(), []).append(value.strip())
+    return {label: each[0] if len(each) == 1 else each for label, each in found.items()}
 
 
 def _initial(workload: Workload | None, resources: Sequence[Resource]) -> dict[str, Any]:

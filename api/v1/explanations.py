@@ -20,6 +20,7 @@ from api.auth import EVERY_SCOPE_AND_GROUP
 from api.contract import documents
 from api.contract.fields import is_slug
 from api.contract.operations import shows
+from api.pseudonyms import reason_known
 from api.v1.evaluations import admitted_evaluation
 from api.v1.run_documents import MAX_ROWS
 from api.v1.runs import OneRunView
@@ -152,7 +153,10 @@ def explanation_document(
         "weighted_share": explanation.weighted_share,
         "level": explanation.level,
         "workloads": [
-            {"workload": workload, "limited_by": reason}
+            {
+                "workload": workload,
+                "limited_by": reason_known(reason, pool=run.pool, known=explanation.groups),
+            }
             for workload, reason in explanation.reasons.items()
         ],
         "binding": [_binding(item, resources, caller) for item in explanation.binding],

@@ -186,13 +186,13 @@ class GroupView(GroupResource):
     @updates(GroupRequest, GroupDocument, "Change or move a group", pool=True)
     @writes
     def patch(self, request: Request, pool: str, group: str) -> Response:
-        """Change the name, parent, weight or tier of a group by JSON merge patch.
+        """Change the name, parent, weight, tier or limits of a group by JSON merge patch.
 
-        With `If-Match`. A group key changes the weight and tier of groups below its own and nothing
+        With `If-Match`. A group key changes weight, tier and limits of groups below its own and nothing
         else (403 `auth.group`). A group moves with everything below it; `parent` null moves it to the
         pool itself. A parent that is the group or below it is refused with 422 `group.cycle`. Weight,
-        parent and tier count from the next decision on, and earlier ones are kept. The slug cannot
-        change (422 `field.immutable`).
+        parent, tier and limits count from the next decision on, and earlier ones are kept. The slug
+        cannot change (422 `field.immutable`).
         """
         if self.subtree is not None:
             # The group cannot leave the key's group between the check and the change.

@@ -163,7 +163,7 @@ class MemberView(MemberResource):
         refused with 422 `weight.not_positive`; a `best_effort` member is served with what the
         others leave. A group that the pool does not have is refused with 422 `group.unknown`, a
         policy that does not decide by groups and tiers with 422 `policy.no_groups`. A group key
-        changes the weight and tier of members below its group and nothing else (403 `auth.group`).
+        changes weight, tier and limits of members below its group and nothing else (403 `auth.group`).
         """
         of_pool = self.pool
         if self.subtree is not None:

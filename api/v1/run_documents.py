@@ -1,6 +1,6 @@
 """Documents of runs and of the rows that they decided."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from math import fsum
 from typing import Any
 
@@ -9,7 +9,7 @@ from allocator_service.core.quantities import Resource, vector_to_document
 from allocator_service.tenants.models import Tenant
 from api.contract import documents
 from api.contract.parameters import PageParameters
-from api.pseudonyms import pseudonym, tenant_name
+from api.pseudonyms import pseudonym, reason_known, tenant_name
 from api.v1.pools import PolicyDocument
 from policies import Servers, choose
 
@@ -181,10 +181,20 @@ class AllocationParameters(PageParameters):
 
 
 class RowWriter:
-    """Writes the rows of one run for one caller."""
+    """Writes the rows of one run for one caller.
 
-    def __init__(self, run: Run, resources: Sequence[Resource], caller: Tenant | None) -> None:
+    `known` are the groups that the caller knows, None for all.
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        resources: Sequence[Resource],
+        caller: Tenant | None,
+        known: Collection[str] | None,
+    ) -> None:
         self._run, self._resources, self._caller = run, resources, caller
+        self._known = known
         choice = choose(**run.policy) if run.policy else None
         self._whole_tasks = choice is not None and choice.whole_tasks
         self._whole_on_servers = (
@@ -200,7 +210,7 @@ class RowWriter:
             "dominant_resource": row.dominant_resource,
             "dominant_share": row.dominant_share,
             "weighted_share": row.weighted_share,
-            "limited_by": row.limited_by,
+            "limited_by": self._reason(row),
         }
 
     def sums(self, rows: Iterable[Allocation]) -> list[dict[str, Any]]:
@@ -244,6 +254,12 @@ class RowWriter:
                 "last": self._server(servers, servers.last),
             },
         }
+
+    def _reason(self, row: Allocation) -> str:
+        """Return the reason. The groups that stop a tenant itself are its own."""
+        if self._caller is not None and self._caller.pk == row.tenant_id:
+            return row.limited_by
+        return reason_known(row.limited_by, pool=self._run.pool, known=self._known)
 
     def _tasks(self, tasks: float) -> int | float:
         return int(tasks) if self._whole_tasks else tasks

@@ -22,14 +22,55 @@ def input_for(document: dict[str, Any], *, pool: Pool, caller: Tenant | None) ->
     return _Veil(document, pool, caller).whole()
 
 
+class LabelVeil:
+    """Labels of servers in the input of a run, with pseudonyms for those that could name others."""
+
+    def __init__(self, document: Mapping[str, Any], *, pool: Pool, caller: Tenant) -> None:
+        self._document, self._pool, self._caller = document, pool, caller
+        self._path = set(groups_above(document, caller.slug))
+        # Labels that the caller uses itself reveal nothing.
+        self._known = set(self._known_labels())
+
+    def selector(self, labels: Mapping[str, Any]) -> dict[str, Any]:
+        """Return labels with their values, or a selector, as the caller may know them."""
+        return {
+            self._label(name): [self._label(item) for item in value]
+            if isinstance(value, list)
+            else self._label(value)
+            for name, value in labels.items()
+        }
+
+    def _label(self, text: str) -> str:
+        return text if text in self._known else pseudonym("label", text, pool=self._pool)
+
+    def _known_labels(self) -> Iterable[str]:
+        for server in self._document["servers"]:
+            if server["contributed_by"] in (None, self._caller.slug):
+                for label, value in server["labels"].items():
+                    yield from (label, value)
+        for selector in self._known_selectors():
+            for label, values in selector.items():
+                yield from (label, *([values] if isinstance(values, str) else values))
+
+    def _known_selectors(self) -> Iterable[Mapping[str, Any]]:
+        """Selectors of the caller's workloads, and of the limits of its nodes and groups."""
+        mine = [each for each in self._document["workloads"] if each["tenant"] == self._caller.slug]
+        yield from (workload["server_selector"] for workload in mine)
+        nodes = [
+            *mine,
+            *(each for each in self._document["tenants"] if each["name"] == self._caller.slug),
+            *(each for each in self._document.get("groups", ()) if each["name"] in self._path),
+        ]
+        yield from (row["where"] for node in nodes for row in node.get("limit", ()))
+
+
 class _Veil:
     """The input of a run with pseudonyms for the tenants, servers and labels of others."""
 
     def __init__(self, document: dict[str, Any], pool: Pool, caller: Tenant) -> None:
         self._document, self._pool, self._caller = document, pool, caller
-        # Labels of others could name them. Those that the caller uses itself reveal nothing.
-        self._known = set(self._known_labels())
         self._path = set(groups_above(document, caller.slug))
+        self._labels = LabelVeil(document, pool=pool, caller=caller).selector
 
     def whole(self) -> dict[str, Any]:
         names = {
@@ -39,14 +80,20 @@ class _Veil:
             **self._document,
             "servers": [self._server(server) for server in self._document["servers"]],
             "tenants": [
-                {**self._grouped(tenant, "group"), "name": self._tenant(tenant["name"])}
+                {
+                    **self._limited(self._grouped(tenant, "group")),
+                    "name": self._tenant(tenant["name"]),
+                }
                 for tenant in self._document["tenants"]
             ],
             "workloads": [self._workload(workload) for workload in self._document["workloads"]],
         }
         if "groups" in veiled:
             veiled["groups"] = [
-                {**self._grouped(group, "parent"), "name": self._group(group["name"])}
+                {
+                    **self._limited(self._grouped(group, "parent")),
+                    "name": self._group(group["name"]),
+                }
                 for group in self._document["groups"]
             ]
         if "running" in veiled:
@@ -60,21 +107,18 @@ class _Veil:
             veiled["history"] = {**history, "tenants": tenants}
         return veiled
 
-    def _known_labels(self) -> Iterable[str]:
-        for server in self._document["servers"]:
-            if server["contributed_by"] in (None, self._caller.slug):
-                for label, value in server["labels"].items():
-                    yield from (label, value)
-        for workload in self._document["workloads"]:
-            if workload["tenant"] == self._caller.slug:
-                for label, values in workload["server_selector"].items():
-                    yield from (label, *([values] if isinstance(values, str) else values))
-
     def _grouped(self, row: dict[str, Any], field: str) -> dict[str, Any]:
         """The row with the group that `field` names, if any, as the caller may know it."""
         if row.get(field) is None:
             return row
         return {**row, field: self._group(row[field])}
+
+    def _limited(self, row: dict[str, Any]) -> dict[str, Any]:
+        """Return the row with the labels of its limits, if any, as the caller may know them."""
+        if "limit" not in row:
+            return row
+        limits = [{**limit, "where": self._labels(limit["where"])} for limit in row["limit"]]
+        return {**row, "limit": limits}
 
     def _group(self, slug: str) -> str:
         return group_name(slug, pool=self._pool, known=self._path)
@@ -95,7 +139,7 @@ class _Veil:
         if owner == self._caller.slug:
             return workload
         return {
-            **workload,
+            **self._limited(workload),
             "tenant": self._tenant(owner),
             "name": self._workload_name(owner, workload["name"]),
             "server_selector": self._labels(workload["server_selector"]),
@@ -117,17 +161,6 @@ class _Veil:
 
     def _tenant(self, slug: str) -> str:
         return tenant_name(slug, pool=self._pool, caller=self._caller)
-
-    def _labels(self, labels: Mapping[str, Any]) -> dict[str, Any]:
-        return {
-            self._label(name): [self._label(item) for item in value]
-            if isinstance(value, list)
-            else self._label(value)
-            for name, value in labels.items()
-        }
-
-    def _label(self, text: str) -> str:
-        return text if text in self._known else pseudonym("label", text, pool=self._pool)
 
 
 def sees_whole(pool: Pool, tenant: Tenant | None) -> bool:

@@ -27,6 +27,7 @@ from api.contract import documents
 from api.contract.operations import accepts, computes, lists, shows
 from api.contract.pagination import by_id, page_of_fixed
 from api.contract.parameters import PageParameters
+from api.pseudonyms import groups_known
 from api.subtrees import Subtree, subtree_of
 from api.v1.evaluations import CertificateDocument, EvaluationRequest
 from api.v1.run_documents import (
@@ -55,10 +56,11 @@ def allocations_page(view: ContractView, run: Run, subtree: Subtree | None) -> R
     query = view.query
     resources = resources_of(run.pool)
     if subtree is not None:
-        writer = RowWriter(run, resources, None)
+        writer = RowWriter(run, resources, None, subtree.groups_of_run(run))
         rows = allocations_of(run=run, tenant=None).filter(tenant__in=list(subtree.of_run(run)))
     else:
-        writer = RowWriter(run, resources, view.tenant)
+        known = groups_known(pool=run.pool, caller=view.tenant)
+        writer = RowWriter(run, resources, view.tenant, known)
         rows = allocations_of(run=run, tenant=_limit(run, view.tenant))
     rows = rows.order_by("position")
     if query["by"] == "tenant":
@@ -75,7 +77,7 @@ def allocations_page(view: ContractView, run: Run, subtree: Subtree | None) -> R
 def placements_page(view: ContractView, run: Run) -> Response:
     """Answer a page of placements."""
     resources = resources_of(run.pool)
-    writer = RowWriter(run, resources, view.tenant)
+    writer = RowWriter(run, resources, view.tenant, groups_known(pool=run.pool, caller=view.tenant))
     rows = placements_of(run=run, tenant=_limit(run, view.tenant)).order_by("position")
     page = page_of_fixed(f"placements:{run.pk}", rows, **view.query)
     demands = demands_of(run)

@@ -1,5 +1,6 @@
 """The tree of a run, with shares and levels of its groups."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -7,7 +8,17 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from allocator_service.allocation.models import Run
-from allocator_service.allocation.trees import GROUP, MEMBER, Tree, TreeNode, renamed, run_tree
+from allocator_service.allocation.selectors import input_of
+from allocator_service.allocation.trees import (
+    GROUP,
+    MEMBER,
+    NodeAmount,
+    Tree,
+    TreeNode,
+    renamed,
+    run_tree,
+)
+from allocator_service.pools.limits import MAX_LIMITS
 from allocator_service.tenants.models import Tenant
 from api.auth import EVERY_SCOPE
 from api.contract import documents
@@ -18,8 +29,16 @@ from api.pseudonyms import group_name, tenant_name
 from api.v1.members import tier_field
 from api.v1.reports.documents import RatiosField
 from api.v1.run_documents import MAX_ROWS
-from api.v1.run_inputs import sees_whole
+from api.v1.run_inputs import LabelVeil, sees_whole
 from api.v1.runs import OneRunView
+
+
+class NodeLimitDocument(documents.Document):
+    where = documents.SelectorField(description="Servers that it is for; {}: all servers.")
+    amount = documents.PoolQuantitiesField()
+    has = documents.PoolQuantitiesField(
+        allow_null=True, description="Allocated below the node on these servers."
+    )
 
 
 class TreeNodeDocument(documents.Document):
@@ -53,6 +72,15 @@ class TreeNodeDocument(documents.Document):
         allow_null=True,
         description="Demand of all tasks of active workloads; null for a resource without a limit.",
     )
+    limit = documents.ListField(
+        NodeLimitDocument,
+        min_items=0,
+        max_items=MAX_LIMITS,
+        description="Limits of the node that were in force.",
+    )
+
+
+_LAST = ("has", "wants", "limit")
 
 
 class TreeView(OneRunView):
@@ -63,8 +91,8 @@ class TreeView(OneRunView):
     def get(self, request: Request, run: str) -> Response:
         """List the groups and members that a run decided for, each directly before those below it.
 
-        A tenant key sees its own member and the names, weights and tiers of the groups above it;
-        their other numbers are null. In a transparent pool it sees the whole tree, the others under
+        A tenant key sees its own member and the names, weights, tiers and limits of the groups above
+        it; their other numbers are null. In a transparent pool it sees the whole tree, the others under
         pseudonyms. A run that did not succeed answers 409 `run.not_succeeded`; once its retention
         is over, the answer is 410 `run.pruned`.
         """
@@ -73,8 +101,10 @@ class TreeView(OneRunView):
         page = page_of_fixed(f"tree:{found.pk}", tree.nodes, **self.query)
         names = [resource.name for resource in tree.resources]
         amounts = [f"{field}.{name}" for field in ("has", "wants") for name in names]
-        columns = [name for name in TreeNodeDocument.fields if name not in ("has", "wants")]
-        return self.listing(page, lambda node: _document(node, names), [*columns, *amounts])
+        columns = [name for name in TreeNodeDocument.fields if name not in _LAST]
+        return self.listing(
+            page, lambda node: _document(node, names), [*columns, *amounts, "limit"]
+        )
 
 
 def tree_for(run: Run, *, caller: Tenant | None) -> Tree:
@@ -90,8 +120,10 @@ def tree_for(run: Run, *, caller: Tenant | None) -> Tree:
     if not whole:
         return Tree(tree.resources, [_veiled(node) for node in path])
     known = {node.name for node in path if node.kind == GROUP}
+    labels = LabelVeil(input_of(run), pool=run.pool, caller=caller)
+    nodes = [replace(node, limit=_relabelled(node.limit, labels)) for node in tree.nodes]
     return renamed(
-        tree,
+        Tree(tree.resources, nodes),
         group=lambda slug: group_name(slug, pool=run.pool, known=known),
         member=lambda slug: tenant_name(slug, pool=run.pool, caller=caller),
     )
@@ -101,7 +133,12 @@ def _veiled(node: TreeNode) -> TreeNode:
     """A node on a tenant's path in a pool that is not transparent."""
     if node.kind == MEMBER:
         return node
-    return replace(node, part=None, level=None, members=None, has=None, wants=None)
+    limit = [replace(each, has=None) for each in node.limit]
+    return replace(node, part=None, level=None, members=None, has=None, wants=None, limit=limit)
+
+
+def _relabelled(limits: Sequence[NodeAmount], labels: LabelVeil) -> list[NodeAmount]:
+    return [replace(each, where=labels.selector(each.where)) for each in limits]
 
 
 def _document(node: TreeNode, names: list[str]) -> dict[str, Any]:
@@ -109,4 +146,5 @@ def _document(node: TreeNode, names: list[str]) -> dict[str, Any]:
     for field in ("has", "wants"):
         if document[field] is not None:
             document[field] = dict(zip(names, document[field], strict=True))
+    document["limit"] = [vars(each) for each in node.limit]
     return document

@@ -6,6 +6,7 @@ their prices from the round in which its certificate froze the tenant.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +16,7 @@ from policies.explaining.groups import tenant_levels
 from policies.model.allocation import Allocation
 from policies.model.certificate import Certificate
 from policies.model.policy import ShareDefinition
+from policies.model.problem import Problem
 from policies.model.reasons import LEVEL, LIMIT, REASONS, TASK_LIMIT, UNSERVED
 from policies.model.share_definition import shares_of
 
@@ -170,7 +172,7 @@ def _sentence(
     if allocation.choice.share is ShareDefinition.ALONE:
         alone = shares_of(problem, allocation.choice, allocation.tasks)[tenant]
         share += f", {alone:.4g} of what it would run alone,"
-    why = f"{_guaranteed(allocation, workloads)}{_why(allocation, workloads, binding)}"
+    why = f"{_guaranteed(allocation, workloads)}{_why(allocation, tenant, workloads, binding, within)}"
     standing = (
         f"{_standing(allocation, tenant)}{_shared_groups(allocation, tenant, workloads, within)}"
     )
@@ -183,11 +185,10 @@ def _shared_groups(
     """The groups that share with others on the tenant's path, the innermost first."""
     problem = allocation.problem
     wants = any(allocation.limited_by[j] != TASK_LIMIT for j in workloads)
-    group = int(problem.tenant_group[tenant])
-    if not problem.has_groups or group < 0 or not wants:
+    if not problem.has_groups or not wants:
         return ""
     parts = []
-    while group >= 0:
+    for group in _groups_named(problem, tenant, within):
         used = np.zeros(problem.m)
         np.divide(
             allocation.used_by_group[group], problem.totals, out=used, where=problem.totals > 0
@@ -198,7 +199,6 @@ def _shared_groups(
             f"; {problem.groups[group]} uses {used.max(initial=0.0):.4g} of the pool at weight"
             f" {problem.group_weight[group]:.4g}, divided among {tenants}"
         )
-        group = -1 if group == within else int(problem.group_parent[group])
     return "".join(parts)
 
 
@@ -216,7 +216,13 @@ def _tasks(count: float) -> str:
     return "1 task" if count == 1 else f"{count:.6g} tasks"
 
 
-def _why(allocation: Allocation, workloads: tuple[int, ...], binding: tuple[Binding, ...]) -> str:
+def _why(
+    allocation: Allocation,
+    tenant: int,
+    workloads: tuple[int, ...],
+    binding: tuple[Binding, ...],
+    within: int | None,
+) -> str:
     problem = allocation.problem
     unmet = [j for j in workloads if allocation.limited_by[j] != TASK_LIMIT]
     if not unmet:
@@ -225,7 +231,9 @@ def _why(allocation: Allocation, workloads: tuple[int, ...], binding: tuple[Bind
     if reason in UNSERVED:
         return f"{problem.workload_names[unmet[0]]} gets nothing more: {REASONS[reason]}"
     if reason.startswith(f"{LIMIT}:"):
-        return f"{problem.workload_names[unmet[0]]} stopped at the limit of {_whose(reason)}."
+        named = [problem.groups[group] for group in _groups_named(problem, tenant, within)]
+        whose = _whose(reason, named)
+        return f"{problem.workload_names[unmet[0]]} stopped at the limit of {whose}."
     if binding:
         full = ", ".join(dict.fromkeys(problem.resources[item.resource] for item in binding))
         return f"it stopped where {full} ran out on the servers where it costs least."
@@ -247,11 +255,19 @@ def _guaranteed(allocation: Allocation, workloads: tuple[int, ...]) -> str:
     return f"{_tasks(floor)} guaranteed, of which only {met:.6g} run beside other guarantees; "
 
 
-def _whose(reason: str) -> str:
-    """The node whose limit a reason names."""
+def _groups_named(problem: Problem, tenant: int, within: int | None) -> Iterator[int]:
+    """The groups on the tenant's path up to ``within``, the innermost first."""
+    group = int(problem.tenant_group[tenant])
+    while group >= 0:
+        yield group
+        group = -1 if group == within else int(problem.group_parent[group])
+
+
+def _whose(reason: str, named: Collection[str]) -> str:
+    """The node whose limit a reason names, if its name is one of ``named``."""
     _, scope, *name = reason.split(":", 2)
     if scope == "group":
-        return f"group {name[0]}"
+        return f"group {name[0]}" if name[0] in named else "a group above"
     if scope == "lend":
         return "what a contributor lends"
     return "the tenant" if scope == "tenant" else "the workload itself"

@@ -23,6 +23,7 @@ from policies.simulation.choosing import (
 )
 from policies.simulation.ending import begin_running, finish_first
 from policies.simulation.grouping import next_in_tree, plant_groups, set_keys_in_tree
+from policies.simulation.limiting import close_limits, return_to_limits, take_of_limits
 from policies.simulation.memory import SLIDING, forget, settle
 from policies.simulation.placing import EVENEST, ONE_POOL, find_server, fits, host, relist
 from policies.simulation.state import (
@@ -47,8 +48,8 @@ from policies.simulation.tally import (
 
 @compiled
 def run_events(  # type: ignore[no-untyped-def]
-    plan, wake, until, arrivals, tenants, trees, tasks, servers, even, tally, heap, freed, remembered,
-    log, draws, counters,
+    plan, wake, until, arrivals, tenants, trees, tasks, limits, servers, even, tally, heap, freed,
+    remembered, log, draws, counters,
 ):  # fmt: skip
     """Run until nothing happens any more, or nothing until ``until``, both included; goes on later.
 
@@ -56,7 +57,7 @@ def run_events(  # type: ignore[no-untyped-def]
         plan ... log: see ``state``; tasks, servers: as ``filling.servers_loop`` has them.
         wake: seconds of a hand-out though no task comes or ends, because servers joined; or inf.
         until: seconds of the last event to look at.
-        trees: whose turn it is in a pool with groups (``grouping``).
+        trees: whose turn it is in a pool with groups (``grouping``); limits: see ``limiting``.
         draws: (1,) state of the random numbers; counters: (7,) see ``state``.
     """
     # The structures are unpacked once: passing them on for every event costs more than an event does.
@@ -113,6 +114,16 @@ def run_events(  # type: ignore[no-untyped-def]
                 i = owner[job]
                 running[job] -= 1.0
                 running_tasks[i] -= 1
+                reopened = return_to_limits(
+                    job, row_of[server], limits, tasks.allowed, tasks.pointer, blocked
+                )
+                for place in range(reopened):
+                    other = owner[limits.reopened[place]]
+                    if not dirty[other]:
+                        dirty[other] = True
+                        touched[touches] = other
+                        touches += 1
+                        settle(other, now, kind, length, boundary, total, rate, since)
                 for r in range(p):
                     left[server, r] += demand[job, r]
                 for r in range(m):
@@ -223,8 +234,10 @@ def run_events(  # type: ignore[no-untyped-def]
                     job = active[at]
                     if launched[job] == arrived[job] or running[job] >= limit[job]:
                         continue
+                    close_limits(job, limits, tasks.allowed)
                     if one_pool:
-                        server = 0 if fits(demand[job], left[0]) else NOWHERE
+                        room = tasks.allowed[job, 0] and fits(demand[job], left[0])
+                        server = 0 if room else NOWHERE
                     else:
                         server = find_server(
                             rule, job, blocked[job], freed.servers, freed_count, tasks, servers,
@@ -246,6 +259,7 @@ def run_events(  # type: ignore[no-untyped-def]
                     waiting[i] -= 1
                     running_tasks[i] += 1
                     idle_since[i] = np.inf
+                    take_of_limits(job, row_of[server], limits)
                     for r in range(p):
                         left[server, r] -= demand[job, r]
                     for r in range(m):

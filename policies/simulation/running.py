@@ -20,10 +20,12 @@ from policies.model.policy import ShareDefinition
 from policies.model.problem import Problem
 from policies.model.quantities import POOL, quantities_read
 from policies.model.queues import Queues, queues_of
+from policies.model.server_classes import each_row_alone
 from policies.model.tolerance import DISCRETE_TOLERANCE
 from policies.simulation.cluster import Cluster
 from policies.simulation.events import run_events
 from policies.simulation.grouping import trees_of
+from policies.simulation.limiting import limits_of, take_of_limits, without_limits
 from policies.simulation.memory import DECAY, SLIDING, TUMBLING, UNBOUNDED
 from policies.simulation.placing import AWAY, EVENEST, ONE_POOL, list_present
 from policies.simulation.server_changes import ServerChanges, pool_with
@@ -78,6 +80,7 @@ class Run:
         step: float,
         terms: Terms = (),
     ) -> None:
+        limited, problem = problem, without_limits(problem)
         self.problem, self.cluster, self.changes, self.terms = problem, cluster, changes, terms
         queues = queues_of(problem, cluster.reasons, problem.dominant_share_per_task)
         self.workloads = queues.workloads
@@ -109,6 +112,8 @@ class Run:
         self.log = Log(np.empty(rows), np.empty(rows, dtype=_INT), np.empty((rows, 2 * m)))
         self.draws = np.array([int(cluster.choice.option("seed") or 0)], dtype=np.uint64)
         self.counters = np.zeros(COUNTERS, dtype=_INT)
+        self._rows = None if cluster.choice.sees_one_pool else each_row_alone(problem).first_row
+        self.limits = limits_of(limited, self.workloads, self._rows, self.tasks.allowed)
         # Where the problem's servers are among the cluster's: with one pool all are the first.
         self.position = np.full(len(self.there), NOWHERE)
         self.position[cluster.number[cluster.number >= 0]] = np.flatnonzero(cluster.number >= 0)
@@ -132,7 +137,8 @@ class Run:
             self._run(wake, float(np.nextafter(moment, -math.inf)))
             wake = moment
             joining, leaving = changes.get(moment, (none, none))
-            self.problem = terms.get(moment, self.problem)
+            if moment in terms:
+                self._change_terms(terms[moment])
             self._join(joining)
             self._leave(leaving)
             self.there[joining], self.there[leaving] = True, False
@@ -171,10 +177,24 @@ class Run:
 
     def _go_on(self, wake: float, until: float) -> None:
         run_events(
-            self.plan, wake, until, self.arrivals, self.tenants, self.trees, self.tasks,
+            self.plan, wake, until, self.arrivals, self.tenants, self.trees, self.tasks, self.limits,
             self.servers, self.even, self.tally, self.heap, self.freed, self.remembered, self.log,
             self.draws, self.counters,
         )  # fmt: skip
+
+    def _change_terms(self, problem: Problem) -> None:
+        """Let the terms of a problem count from now on. Running tasks count against its limits."""
+        self.problem = without_limits(problem)
+        if not (len(self.limits.left) or problem.limits):
+            return
+        self.tasks.allowed[:] = self.limits.allowed
+        self.limits = limits_of(problem, self.workloads, self._rows, self.limits.allowed)
+        for task in self.heap.tasks[: self.counters[RUNNING]].tolist():
+            server = self.servers.row_of[self.arrivals.server[task]]
+            take_of_limits(self.arrivals.job[task], server, self.limits)
+        # What a limit stopped may fit on any server now.
+        self.tally.blocked[:] = False
+        self.tasks.pointer[:] = 0
 
     def _join(self, numbers: IntArray) -> None:
         for server in self._moved(numbers, 1.0).tolist():

@@ -14,9 +14,11 @@ from policies.errors import PolicyNotApplicableError, ProblemError
 from policies.filling.best_fit import NOWHERE
 from policies.filling.servers import check_size
 from policies.long_term.windows import Window
+from policies.model.limit_checks import check_amounts
 from policies.model.policy import Policy
 from policies.model.problem import Problem
 from policies.simulation.cluster import Cluster
+from policies.simulation.limiting import without_limits
 from policies.simulation.outcome import Simulation
 from policies.simulation.own_servers import own_clusters
 from policies.simulation.running import Ran, Run, Terms
@@ -41,9 +43,9 @@ def simulate(
     """Run a trace through servers: tasks arrive, run whole and end, and hold what they need meanwhile.
 
     After all that happens at one time, the policy hands out what fits, task by task, each to the
-    tenant that is next and on the server that its placement rule names. Within a workload tasks
-    begin in the order of their submission; a tenant's workloads go by priority, then position. A
-    task keeps its server until it ends.
+    tenant that is next and on the server that its placement rule names. A task fits where it exceeds
+    no limit. Within a workload tasks begin in the order of their submission; a tenant's workloads go
+    by priority, then position. A task keeps its server until it ends.
 
     Args:
         problem: servers, tenants, their groups, and workloads; ``tasks`` of a workload run at once at
@@ -58,8 +60,8 @@ def simulate(
         step: seconds, above 0, for which what runs counts ahead; the pool's decision interval.
         until: seconds at which to stop looking; by default when nothing happens any more.
         changes: servers that join and leave; none unless given.
-        terms: pairs of seconds and problems, ascending. From then on weights, groups and tiers are those
-            of the problem, which has the same servers, tenants and workloads.
+        terms: pairs of seconds and problems, ascending. From then on weights, groups, tiers and limits
+            are those of the problem, which has the same servers, tenants and workloads.
         tell: called now and then with the part of the tasks, from 0 to 1, that have ended; what it
             raises ends the simulation.
 
@@ -69,20 +71,25 @@ def simulate(
 
     Raises:
         PolicyUnknownError, PolicyOptionsError: no such policy here, or options that do not fit.
-        PolicyNotApplicableError: limits; groups or tiers at any time under a policy that does not decide
+        PolicyNotApplicableError: groups, tiers or limits at any time under a policy that does not decide
             by them, a selector under a policy that sees one pool, or changes where each tenant is alone.
         ProblemError: a task of no workload, a change of no server, terms of other tenants or not
             ascending, a step that is not above 0.
-        ProblemTooLargeError: more servers than tasks are placed on one by one.
+        ProblemTooLargeError: more servers than tasks are placed on one by one, or more limits than are
+            kept.
     """
     choice = choose_simulated(policy, options)
     if any(each.has_groups for each in (problem, *(later for _, later in terms))):
         _check_groups(choice.policy)
-    if problem.limits:
-        raise PolicyNotApplicableError(
-            "simulation.no_limits",
-            "a simulation does not keep limits; the problem must have none",
-        )
+    able = [name for name, each in POLICIES.items() if each.takes_limits]
+    for each in (problem, *(later for _, later in terms)):
+        check_amounts(each, choice, able)
+        if each.has_floors:
+            raise PolicyNotApplicableError(
+                "simulation.no_guarantees",
+                "a simulation of a trace does not keep guarantees or own servers; leave them out",
+                "/groups",
+            )
     if not (math.isfinite(step) and step > 0):
         raise ProblemError("history.step", f"step is {step}; it must be a number above 0")
     if math.isnan(until):
@@ -100,7 +107,7 @@ def simulate(
             )
         together = _apart(problem, trace, own_clusters(problem, choice), chosen, step, until, tell)
     else:
-        cluster = Cluster.of(problem, choice)
+        cluster = Cluster.of(without_limits(problem), choice)
         together = Run(problem, trace, cluster, changed, chosen, step, terms).until(until, tell)
     return _outcome(problem, trace, choice.policy.name, chosen, until, changed, together)
 

@@ -131,12 +131,15 @@ def test_a_share_is_ones_own_unless_all_are_asked_for(alloc, told):
     names = ("entitled", "has", "lent", "borrowed")
     amounts = {name: {"cpu": "1", "gpu": "0"} for name in names}
     rows = [{"tenant": name, "returns": None, **amounts} for name in ("physics", "member-1")]
-    shares = {"generation": 9, "at": "2027-01-04T09:00:00+01:00", "tenants": rows}
+    shares = {
+        "generation": 9, "at": "2027-01-04T09:00:00+01:00", "tenants": rows, "run": "r-1",
+    }  # fmt: skip
+    nothing = page([], None, last=True)
 
     def listed(*options, tenants=(TENANTS,)):
         told(
             *tenants, (200, JSON, {**shares, "tenants": list(rows)}),
-            (200, JSON, {"tenants": []}), (200, JSON, POOL),
+            (200, JSON, {"tenants": []}), (200, JSON, POOL), nothing,
         )  # fmt: skip
         done = alloc("share", "lab", *options)
         assert done.exit_code == 0, done.output

@@ -95,7 +95,10 @@ def test_axe_finds_nothing_on_pages_of_a_group(head_of_science):
     found = []
     for width in (WIDE, NARROW):
         head_of_science.set_viewport_size({"width": width, "height": 900})
-        for path in ("/my/group/", "/my/groups/physics/", "/my/members/ash/"):
+        for path in (
+            "/my/group/", "/my/groups/physics/", "/my/members/ash/", "/my/groups/physics/limits/",
+            "/my/members/ash/limits/", "/my/groups/science/limits/",
+        ):  # fmt: skip
             head_of_science.goto(path)
             found += findings(head_of_science)
     assert found == []
@@ -116,6 +119,27 @@ def test_a_manager_changes_a_weight_by_keyboard(head_of_science, operator):
     head_of_science.click("text=Physics and a long name")
     head_of_science.click("text=Ash")
     expect(head_of_science.locator("h1")).to_contain_text("Ash")
+
+
+def test_a_manager_sets_a_limit_for_a_deadline_by_keyboard(head_of_science, operator):
+    head_of_science.goto("/my/group/")
+    head_of_science.get_by_role("link", name="Change limits of physics").click()
+    head_of_science.get_by_label("gpu, at most").fill("8")
+    head_of_science.get_by_label("Until").fill("2027-01-31T18:00")
+    head_of_science.keyboard.press("Enter")
+    row = head_of_science.locator("tr", has_text="8 GPUs")
+    expect(row).to_contain_text("until 31 January 2027, 18:00 UTC")
+    group = operator.get("/api/v1/pools/academy/groups/physics/").body
+    assert group["limit"] == [
+        {"where": {}, "amount": {"gpu": 8}, "from": None, "to": "2027-01-31T18:00:00Z"}
+    ]
+    decision_of(operator, "academy", operator.get("/api/v1/pools/academy/").body["generation"])
+    head_of_science.reload()
+    expect(row).to_contain_text("8 of 8 GPUs")
+    assert findings(head_of_science) == []
+    row.get_by_role("button", name="Remove limit 1").press("Enter")
+    expect(head_of_science.locator("main")).to_contain_text("It has none.")
+    assert operator.get("/api/v1/pools/academy/groups/physics/").body["limit"] == []
 
 
 def test_axe_finds_nothing_on_pages_with_trees(page, admin_page):

@@ -11,6 +11,7 @@ import numpy as np
 
 from tests.references.filling import SplitMix64, _choose
 from tests.references.groups import PlainTree, largest_use
+from tests.references.limits import is_below, matches
 from tests.references.long_term import Past, Step, weights_of
 from tests.references.numbers import exact, exact_weights
 
@@ -285,10 +286,34 @@ class Simulated:
                 s
                 for s in servers
                 if all(d <= c for d, c in zip(self.demand[j], left[s], strict=True))
+                and not self.exceeds_limit(j, s, now)
             ]
             if servers:
                 return waiting[0], j, servers, left
         return None
+
+    def exceeds_limit(self, j, server, now):
+        """Would one more task on a server exceed a limit that counts it there?"""
+        problem = self.problem
+        for limit in problem.limits:
+            if not (is_below(problem, limit, j) and self.counts_on(limit, server)):
+                continue
+            running = [
+                (other, k)
+                for other in range(problem.n)
+                if is_below(problem, limit, other)
+                for k in self.of(other, now, True)
+                if self.counts_on(limit, self.server[k])
+            ]
+            for r, amount in enumerate(limit.amount):
+                used = sum(exact(problem.demand[other][r]) for other, _ in running)
+                need = exact(problem.demand[j][r])
+                if need and math.isfinite(amount) and used + need > exact(amount):
+                    return True
+        return False
+
+    def counts_on(self, limit, server):
+        return self.one_pool or matches(self.problem, limit, self.row[server])
 
     def place(self, i, j, servers, left, now):
         rule = self.options.get("placement", "best-fit")

@@ -20,6 +20,7 @@ from allocator_service.allocation.models import (
     ServerClass,
     Step,
 )
+from allocator_service.allocation.reasons import reason_renamed
 from allocator_service.allocation.selectors import certificate_of, finite_or_none, input_of
 from allocator_service.core.errors import Conflict, Missing, TooLarge
 from allocator_service.ledger.selectors import chained_digests, decisions_chained_before
@@ -130,7 +131,11 @@ def run_proof(run: Run, document: Mapping[str, Any]) -> dict[str, Any]:
     """
     refuse_undecided(run)
     decision = stored_decision(run).allocation
-    decision = replace(decision, problem=problem_from_document(document).problem)
+    problem = problem_from_document(document).problem
+    # Reasons name groups, which the reader may know by other names.
+    names = dict(zip(decision.problem.groups, problem.groups, strict=True))
+    reasons = tuple(reason_renamed(reason, names.__getitem__) for reason in decision.limited_by)
+    decision = replace(decision, problem=problem, limited_by=reasons)
     return {"run": run.pk, "pool": run.pool.slug, **decision_proof(document, decision)}
 
 

@@ -7,7 +7,7 @@ the problem with the change, solved again, gives the stated effect.
 
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from itertools import islice
@@ -16,6 +16,7 @@ from uuid import UUID
 
 from allocator_service.allocation.audit.decisions import stored_decision
 from allocator_service.allocation.models import Allocation, Run, RunStatus, ServerClass
+from allocator_service.allocation.reasons import group_of_reason
 from allocator_service.allocation.selectors import input_of
 from allocator_service.allocation.what_if.evaluations import SECONDS, answer_document
 from allocator_service.core.display import resource_text
@@ -147,7 +148,7 @@ def run_explain(
         just_above=found.just_above,
         just_below=found.just_below,
         counterfactuals=list(
-            islice(_counterfactuals(document, problem, rows, binding, workload), most)
+            islice(_counterfactuals(document, problem, rows, binding, groups, workload), most)
         ),
         sentence=found.sentence,
     )
@@ -158,9 +159,12 @@ def _counterfactuals(
     problem: Problem,
     rows: Sequence[Allocation],
     binding: Sequence[Binding],
+    groups: Collection[str],
     only: UUID | None,
 ) -> Iterator[Counterfactual]:
     """For each workload that wanted more, the first change that was found to give it more.
+
+    No change names a group other than `groups`.
 
     All of them together have the time of one evaluation.
     """
@@ -168,7 +172,7 @@ def _counterfactuals(
     for row in rows:
         if row.limited_by == "task_limit" or only not in (None, row.workload_id):
             continue
-        for words, changes, changed in _candidates(document, problem, rows, row, binding):
+        for words, changes, changed in _candidates(document, problem, rows, row, binding, groups):
             seconds = deadline - time.monotonic()
             if seconds <= 0:
                 return
@@ -191,12 +195,13 @@ def _candidates(
     rows: Sequence[Allocation],
     row: Allocation,
     binding: Sequence[Binding],
+    groups: Collection[str],
 ) -> Iterator[_Candidate]:
     """Changes that may help the workload, the smallest first, each in words, as change and made."""
     workload = document["workloads"][row.position]
     if row.limited_by == "no_eligible_server" and workload["server_selector"]:
         yield _without_selector(document, row, workload)
-    if row.limited_by.startswith(_LIMIT):
+    if row.limited_by.startswith(_LIMIT) and group_of_reason(row.limited_by) in (None, *groups):
         yield _with_higher_limits(document, row, workload)
     for item in binding:
         if item.server_class is None:

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
+from typing import cast
 
 import click
 
@@ -10,6 +11,7 @@ from allocator_client._generated.documents.decisions import (
     AllocationDocument,
     DecisionDocument,
     ExplanationDocument,
+    TreeNodeDocument,
 )
 from allocator_client._generated.documents.enforcement import EntitlementsDocument
 from allocator_client._generated.documents.reports import SharingDegreeDocument
@@ -35,6 +37,7 @@ from allocator_client.cli.words import (
     SECONDS_PER_HOUR,
     counted,
     instant,
+    limit_text,
     number,
     percent,
     policy_title,
@@ -125,6 +128,24 @@ def share(session: Session, pool: str | None, everyone: bool, tenant: str | None
                     "next_slot": "in the next slot"}[back["when"]]  # fmt: skip
             at = f", {instant(back['at'])}" if back["at"] else ""
             say(f"What is lent comes back {when}{at}.")
+    if tenant:
+        _say_limits(session, shares["run"], tenant, unit)
+
+
+def _say_limits(session: Session, run: str, tenant: str, unit: dict[str, str]) -> None:
+    """Print the limits in force of a member and of the groups above it, the nearest first."""
+    nodes = cast("list[TreeNodeDocument]", list(session.client.runs_tree_list(run)))
+    by_name = {node["name"]: node for node in nodes if node["kind"] == "group"}
+    node = next(
+        (node for node in nodes if (node["kind"], node["name"]) == ("member", tenant)), None
+    )
+    while node is not None:
+        # A service of before limits lists none.
+        for limit in node.get("limit", []):
+            whose = node["name"] if node["kind"] == "member" else f"group {node['name']}"
+            text = limit_text(limit["amount"], limit["has"], limit["where"], unit)
+            say(f"Limit of {whose}: {text}.")
+        node = by_name.get(node["parent"]) if node["parent"] else None
 
 
 def _share_rows(

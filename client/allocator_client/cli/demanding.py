@@ -67,6 +67,14 @@ wait_option = click.option(
 )
 
 
+def selector_of(pairs: Sequence[dict[str, str]]) -> dict[str, str | list[str]]:
+    """Return the server selector of labels with values."""
+    selector: dict[str, str | list[str]] = {}
+    for label, value in (pair for each in pairs for pair in each.items()):
+        selector[label] = [*selector.get(label, []), value]
+    return selector
+
+
 def waited_for(look: Callable[[], T | None], seconds: float, what: str) -> T:
     """What `look` finds, looking less and less often. Raises `WaitedInVain`."""
     began = time.monotonic()
@@ -142,15 +150,12 @@ def submit(
             otherwise="State --tasks, or --unlimited for as many tasks as possible.",
         )
     slug = session.pool(pool)
-    selector: dict[str, str | list[str]] = {}
-    for label, value in (pair for pairs in select for pair in pairs.items()):
-        selector[label] = [*selector.get(label, []), value]
     body: WorkloadRequest = {
         "name": name or f"work-{uuid.uuid4().hex[:8]}",
         "demand": {**demand},
         "tasks": tasks,
         "priority": priority,
-        "server_selector": selector,
+        "server_selector": selector_of(select),
     }
     if tenant:
         body["tenant"] = tenant

@@ -8,7 +8,7 @@ import click
 from allocator_client._generated.documents.decisions import TreeNodeDocument
 from allocator_client.cli.output import print_pieces, print_rows, say, table
 from allocator_client.cli.session import Session, asking, pool_argument, units
-from allocator_client.cli.words import number, percent
+from allocator_client.cli.words import limit_text, number, percent
 
 _NO_LIMIT = "no limit"
 
@@ -21,8 +21,9 @@ def tree(session: Session, pool: str | None) -> None:
 
     PART is the node's fraction of the pool by the weights on its path, LEVEL what siblings are
     compared by: the greatest share of a resource over the weight. For each resource follow what the
-    decision in force gives to the node and all that is below it, and what they WANT. A tenant's key
-    sees the numbers of other nodes in transparent pools only.
+    decision in force gives to the node and all that is below it, and what they WANT. LIMIT is what is
+    allocated of each limit in force, if there is any. A tenant's key sees the numbers of other nodes in
+    transparent pools only.
     """
     slug = session.pool(pool)
     client = session.client
@@ -39,10 +40,13 @@ def tree(session: Session, pool: str | None) -> None:
         for name, measure in unit.items():
             title = f">{name.upper()} ({measure})" if measure else f">{name.upper()}"
             amounts += [title, ">WANTS"]
-        table(
-            ("NODE", ">WEIGHT", ">PART", ">LEVEL", *amounts),
-            [_pool_row(slug, nodes, unit), *_node_rows(nodes, unit)],
-        )
+        limits = [_limits(node, unit) for node in nodes]
+        titles = ["NODE", ">WEIGHT", ">PART", ">LEVEL", *amounts]
+        lines = [_pool_row(slug, nodes, unit), *_node_rows(nodes, unit)]
+        if any(limits):
+            titles.append("LIMIT")
+            lines = [(*line, text) for line, text in zip(lines, ["", *limits], strict=True)]
+        table(titles, lines)
         say(f"\nBy the decision of generation {found['generation']:,} of {slug}.")
 
 
@@ -82,6 +86,12 @@ def _node_rows(
             number(node["level"]),
             *cells,
         )
+
+
+def _limits(node: TreeNodeDocument, unit: Mapping[str, str]) -> str:
+    # A service of before limits lists none.
+    found = node.get("limit", [])
+    return "; ".join(limit_text(each["amount"], each["has"], each["where"], unit) for each in found)
 
 
 def _wants(node: TreeNodeDocument, name: str) -> float | str | None:

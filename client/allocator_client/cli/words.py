@@ -96,6 +96,38 @@ def quantities(amounts: Mapping[str, object], units: Mapping[str, str] | None = 
     return ", ".join(parts) or NONE
 
 
+def selector(labels: Mapping[str, object]) -> str:
+    """Return the servers that a selector names, empty for all.
+
+    >>> selector({"gpu": ["h100", "a100"], "room": "cellar"})
+    'gpu=h100 or a100, room=cellar'
+    """
+    return ", ".join(
+        f"{label}={' or '.join(values) if isinstance(values, list) else values}"
+        for label, values in labels.items()
+    )
+
+
+def limit_text(
+    amount: Mapping[str, object],
+    has: Mapping[str, object] | None,
+    where: Mapping[str, object],
+    units: Mapping[str, str],
+) -> str:
+    """Return a limit in force with what is allocated of it, if that is known.
+
+    >>> limit_text({"gpu": 8}, {"gpu": 2.5}, {"gpu": ["h100"]}, {"gpu": "GPU"})
+    '2.5 of 8 GPUs on gpu=h100'
+    """
+    parts = [
+        ("" if has is None else f"{number(has[name])} of ")
+        + quantity(most, name, units.get(name, ""))
+        for name, most in amount.items()
+    ]
+    servers = selector(where)
+    return ", ".join(parts) + (f" on {servers}" if servers else "")
+
+
 def money(amount: str | None, currency: str = "") -> str:
     """Return an amount of money in groups of three, with all of its digits.
 

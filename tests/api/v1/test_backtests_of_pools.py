@@ -10,6 +10,7 @@ from allocator_service.core.clock import utc_now
 from allocator_service.ledger.intake.entries import entries_append
 from allocator_service.pools.group_services import GroupSettings, group_update
 from allocator_service.pools.member_services import member_put
+from allocator_service.pools.models import MembershipTerms
 from allocator_service.pools.server_services import ServerDraft, servers_contribute
 from tests import factories
 from tests.api.v1.test_backtests import ALL, finished, results
@@ -258,6 +259,31 @@ def test_the_history_of_a_tree_is_decided_by_its_groups_at_each_instant(begin, o
         group_update(group=group, settings=settings, version=None, now=utc_now())
     later = waits(results(operator, asked))["drfh"]
     assert later == {"ada": 2700.0, "bob": 4050.0, "carl": 4050.0}
+
+
+def test_the_history_of_a_pool_keeps_its_limits_as_they_were(begin, operator):
+    """ada is limited to two cores, until half an hour has passed or for good."""
+    lab, (ada, *_) = in_one_pool(begin, ("single", "double", "double"))
+    asked = question(begin, policies=["drfh", "h-mrf"])
+    until = (begin + HOUR / 2).isoformat()
+    row = {"where": {}, "amount": {"cpu": "2"}}
+    terms = lab.groups.get(slug="single").terms.get()
+    for dates, expected in (
+        # 2, 4 and 2 tasks of ada, 3, 2 and 3 of the others.
+        ({"to": until}, {"ada": 3600.0, "bob": 3600.0, "carl": 3600.0}),
+        # 2 of ada in each of four hours, 3, 3 and 2 of the others.
+        ({}, {"ada": 5400.0, "bob": 3150.0, "carl": 3150.0}),
+    ):
+        terms.limit = [{**row, **dates}]
+        terms.save()
+        result = results(operator, asked)
+        assert waits(result) == {"drfh": expected}
+        assert result["columns"][1]["error"]["code"] == "policy.no_limits"
+    member = MembershipTerms.objects.get(membership__tenant=ada)
+    for each, limit in ((terms, []), (member, [row])):
+        each.limit = limit
+        each.save()
+    assert waits(results(operator, asked))["drfh"] == expected
 
 
 @pytest.mark.parametrize(

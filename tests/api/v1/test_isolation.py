@@ -126,7 +126,10 @@ def test_no_text_of_another_tenant_is_in_any_answer(transparent):
     factories.group(lab, "bobtext-group", "shared")
     factories.member(lab, ada, "shared")
     factories.member(lab, bob, "bobtext-group")
+    where = {"bobtext-label": ["bobtext-value"]}
+    factories.limit(lab, "bobtext-group", {"memory": 1}, where)
     run = factories.decision(lab)
+    assert run.allocations.get(tenant=bob).limited_by == "limit:group:bobtext-group"
     factories.enforcement_report(run, problems=["bobtext-slug has no account"])
     as_ada = factories.client("tenant", ada)
     paths = ["/api/v1/tenants/", "/api/v1/pools/", "/api/v1/pools/lab/"]
@@ -171,6 +174,9 @@ def test_a_transparent_input_replays_to_the_same_shares():
     factories.server(lab, "b", 4, 4, bob, labels={"gpu": "yes"})
     factories.workload(lab, "x", 1, 1, ada)
     factories.workload(lab, "y", 1, 2, bob, server_selector={"gpu": "yes"})
+    factories.group(lab, "g")
+    factories.member(lab, bob, "g")
+    factories.limit(lab, "g", {"memory": 3}, {"gpu": ["yes"]})
     run = factories.decision(lab)
     as_ada = factories.client("tenant", ada)
     document = as_ada.get(f"/api/v1/runs/{run.pk}/input/").json()

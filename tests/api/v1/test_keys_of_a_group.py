@@ -1,5 +1,6 @@
 """Keys that are bound to a group: they see its subtree, change weights below it, and nothing else."""
 
+import re
 from datetime import timedelta
 
 import pytest
@@ -204,6 +205,24 @@ def test_no_answer_names_what_is_beside_the_group(tree, transparent):
             assert hidden not in shown.content, (path, hidden)
 
 
+def test_a_limit_of_the_group_above_stops_a_workload_without_a_name(tree, operator):
+    factories.limit(tree.lab, "science", {"cpu": 1})
+    run = factories.decision(tree.lab)
+    row = operator.get(f"{LAB}/allocations/").json()["results"][0]
+    assert (row["tenant"], row["limited_by"]) == ("ada", "limit:group:science")
+    outer, inner = tree.manager, factories.client(GROUP, group=tree.ml)
+    explanation = f"/api/v1/runs/{run.pk}/explanation/ada/"
+    for path in (f"{LAB}/allocations/", explanation, f"/api/v1/runs/{run.pk}/allocations/"):
+        assert b"limit:group:science" in outer.get(path).content
+        assert re.search(rb"limit:group:group-\w{12}", inner.get(path).content)
+        assert b"science" not in inner.get(path).content
+    explained = inner.get(explanation).json()
+    assert "stopped at the limit of a group above." in explained["sentence"]
+    # Neither is its amount.
+    assert "a limit of" not in str(explained["counterfactuals"])
+    assert "a limit of" in str(outer.get(explanation).json()["counterfactuals"])
+
+
 def test_a_manager_changes_weights_and_tiers_below_its_group(tree):
     changed = tree.manager.patch(f"{LAB}/groups/ml/", {"weight": 5, "tier": 1}, If_Match='"v1"')
     assert changed.status_code == 200, changed.content
@@ -218,8 +237,20 @@ def test_a_manager_changes_weights_and_tiers_below_its_group(tree):
         assert entry.actor.startswith("key ")
 
 
+def test_a_manager_sets_limits_below_its_group(tree):
+    limit = [{"where": {}, "amount": {"cpu": 2}, "from": None, "to": "2027-01-01T00:00:00Z"}]
+    group = tree.manager.patch(f"{LAB}/groups/ml/", {"limit": limit}, If_Match='"v1"')
+    assert (group.status_code, group.json()["limit"]) == (200, limit)
+    tag = tree.manager.get(f"{LAB}/members/ada/")["ETag"]
+    put = {"group": "ml", "limit": limit}
+    member = tree.manager.put(f"{LAB}/members/ada/", put, If_Match=tag)
+    assert (member.status_code, member.json()["limit"]) == (200, limit)
+
+
 def test_a_manager_changes_neither_its_own_group_nor_anything_else(tree):
     refused = [
+        tree.manager.patch(f"{LAB}/groups/science/", {"limit": []}, If_Match='"v1"'),
+        tree.manager.patch(f"{LAB}/groups/ml/", {"limit": [], "name": "Mine"}, If_Match='"v1"'),
         tree.manager.patch(f"{LAB}/groups/science/", {"weight": 9}, If_Match='"v1"'),
         tree.manager.patch(f"{LAB}/groups/ml/", {"parent": None}, If_Match='"v1"'),
         tree.manager.patch(f"{LAB}/groups/ml/", {"name": "Mine"}, If_Match='"v1"'),

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 import zlib
 
 import pytest
@@ -11,7 +12,17 @@ from allocator_service.allocation.models import Certificate
 from allocator_service.pools.models import Pool
 from policies import policies_available
 from policies.__main__ import main
-from tests.factories import client, decision, pool, server, tenant, workload
+from tests.factories import (
+    client,
+    decision,
+    group,
+    limit,
+    member,
+    pool,
+    server,
+    tenant,
+    workload,
+)
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -53,6 +64,27 @@ def test_everybodys_copy_verifies_and_a_forged_one_does_not(name, mode, tmp_path
     assert not [word for word in ("bob", "secret-rack", "hidden", "cellar") if word in text]
     proof["answer"]["allocations"][1]["tasks"] += 1
     assert verified(proof, tmp_path) == 1
+
+
+@pytest.mark.parametrize("mode", ["divisible", "indivisible"])
+def test_a_copy_with_limits_verifies_under_pseudonyms(mode, tmp_path):
+    lab = pool(policy="drfh", mode=mode, transparent=True)
+    ada, bob = tenant("ada"), tenant("bob")
+    server(lab, "mine", 8, 8, ada)
+    server(lab, "secret-rack", 8, 8, bob, labels={"room": "cellar"})
+    workload(lab, "analysis", 1, 1, ada, tasks=4)
+    workload(lab, "hidden-project", 1, 1, bob)
+    group(lab, "hidden-group")
+    member(lab, bob, "hidden-group")
+    limit(lab, "hidden-group", {"cpu": 2}, {"room": ["cellar"]})
+    limit(lab, "hidden-group", {"cpu": 3})
+    run = decision(lab)
+    assert run.allocations.get(tenant=bob).limited_by == "limit:group:hidden-group"
+    for caller in (client(), client("tenant", ada)):
+        proof = caller.get(f"/api/v1/runs/{run.pk}/proof/")
+        assert proof.status_code == 200
+        assert verified(proof.json(), tmp_path) == 0
+    assert not re.search("bob|secret|hidden|cellar", proof.content.decode())
 
 
 @pytest.mark.parametrize(("name", "mode"), CHOICES)

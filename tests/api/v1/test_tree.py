@@ -68,11 +68,11 @@ def test_the_tree_is_listed_in_pages_and_as_csv(case, operator):
     lines = operator.get(f"{path}?format=csv").content.decode().splitlines()
     assert lines[0] == (
         "kind,name,parent,depth,weight,tier,best_effort,part,level,members,"
-        "has.cpu,has.memory,wants.cpu,wants.memory"
+        "has.cpu,has.memory,wants.cpu,wants.memory,limit"
     )
     assert lines[2].startswith("group,empty,g1,1,1,0,false,0")
     assert lines[4].startswith("member,bob,g1,1,1,0,false,0.25,0.55")
-    assert lines[4].endswith(",,")
+    assert lines[4].endswith(",,,[]")
 
 
 @pytest.mark.django_db(transaction=True)

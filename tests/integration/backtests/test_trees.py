@@ -1,5 +1,6 @@
 """A pool's tree as it was at each instant, in the backtest of its history."""
 
+import math
 from datetime import timedelta
 from decimal import Decimal
 
@@ -14,6 +15,7 @@ from allocator_service.pools.group_services import (
     group_update,
     groups_create,
 )
+from allocator_service.pools.limits import Limit
 from allocator_service.pools.member_services import member_put
 from tests.integration.conftest import NOON
 
@@ -37,7 +39,7 @@ def member(pool, tenant, slug, *, at, weight=1, tier=0, best_effort=False):
 
 def fields(pool, tenants, second, hours=10):
     tree = tree_between(pool=pool, start=NOON, end=NOON + hours * HOUR)
-    found = tree_fields(tree.numbered(tenants), second)
+    found = tree_fields(tree.numbered(tenants), second, ["cpu", "memory"])
     return {
         name: value.tolist() if isinstance(value, np.ndarray) else value
         for name, value in found.items()
@@ -77,7 +79,7 @@ def test_terms_are_those_of_each_instant(pool, tenant):
     # A period that begins later begins with what was in force.
     only = tree_between(pool=pool, start=NOON + 5 * HOUR, end=NOON + 6 * HOUR).numbered(names)
     assert tree_moments(only) == []
-    assert tree_fields(only, 0.0)["group_weight"].tolist() == [1.0, 5.0]
+    assert tree_fields(only, 0.0, [])["group_weight"].tolist() == [1.0, 5.0]
 
 
 def test_a_group_counts_from_its_creation_to_its_retirement(pool, tenant):
@@ -97,6 +99,39 @@ def test_a_group_counts_from_its_creation_to_its_retirement(pool, tenant):
     after = fields(pool, names, 5 * 3600.0)
     assert (after["tenant_group"], after["group_weight"]) == ([2], [1.0, 7.0, 4.0])
     assert outer.slug == "outer"
+
+
+def test_limits_are_those_of_each_instant(pool, tenant):
+    ada = tenant("ada")
+    physics = group(pool, "physics", at=-2)
+    member(pool, ada, "physics", at=-1)
+    dated = Limit({"cpu": Decimal("2.5")}, {"room": "cellar"}, NOON + 1 * HOUR, NOON + 3 * HOUR)
+    for at, limits in ((-1, [dated]), (2, [dated, Limit({"memory": Decimal(4)})]), (4, [])):
+        settings = GroupSettings("physics", None, limit=limits)
+        group_update(group=physics, settings=settings, version=None, now=NOON + at * HOUR)
+    present = pool.memberships.get(tenant=ada)
+    member_put(
+        pool=pool, tenant=ada, weight=Decimal(1), best_effort=False, group="physics",
+        version=present.version, limit=[Limit({"cpu": Decimal(1)})], now=NOON + 5 * HOUR,
+    )  # fmt: skip
+    of_cpu, of_memory = (2.5, math.inf), (math.inf, 4.0)
+    expected = {
+        0: [], 1: [("group", of_cpu)], 2: [("group", of_cpu), ("group", of_memory)],
+        3: [("group", of_memory)], 4: [], 5: [("tenant", (1.0, math.inf))],
+    }  # fmt: skip
+    for hour, limits in expected.items():
+        found = fields(pool, ["x", "ada"], hour * 3600.0)["limits"]
+        assert [(each.scope, tuple(each.amount)) for each in found] == limits, hour
+        assert {each.node for each in found} <= ({1} if hour == 5 else {0})
+    (first, *_) = fields(pool, ["ada"], 3600.0)["limits"]
+    assert first.where == {"room": ("cellar",)}
+    tree = tree_between(pool=pool, start=NOON, end=NOON + 10 * HOUR).numbered(["ada"])
+    assert tree_moments(tree) == [hour * 3600.0 for hour in (1, 2, 3, 4, 5)]
+
+
+def test_a_scenario_of_an_earlier_version_has_no_limits():
+    tree = {"groups": [[[0.0, -1, 1.0, 0]]], "members": [[[0.0, 1.0, False, 0, 0]]]}
+    assert tree_fields(tree, 0.0, ["cpu"])["limits"] == ()
 
 
 def test_a_pool_without_groups_has_no_tree(pool, tenant):

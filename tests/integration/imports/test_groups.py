@@ -9,7 +9,8 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from allocator_service.core.models import AuditEntry
-from allocator_service.pools.models import MembershipTerms
+from allocator_service.pools.limit_forms import limits_text
+from allocator_service.pools.models import GroupTerms, MembershipTerms
 from allocator_service.pools.selectors import group_terms_of, members_of
 from allocator_service.tenants.models import Tenant
 
@@ -304,3 +305,93 @@ def test_a_cycle_of_ten_thousand_is_refused_in_linear_time(lab, command):
     chain = [f",g{n},,{f'g{n - 1}' if n else 'nowhere'},,\n" for n in range(9999)]
     assert command("import_groups", CSV + "".join(chain)).code == 1
     assert time.monotonic() - began < 20
+
+
+LIMITED = CSV.replace("tier", "tier,limit")
+
+
+def limits_of(pool):
+    """Limits of groups and members, as the admin writes them."""
+    groups = {terms.group.slug: terms.limit for terms in group_terms_of(pool=pool)}
+    members = {terms.membership.tenant.slug: terms.limit for terms in members_of(pool=pool)}
+    return {name: limits_text(limit) for name, limit in (groups | members).items() if limit}
+
+
+def test_limits_are_shown_written_once_and_then_change_nothing(lab, command):
+    file = LIMITED + (
+        ',labs,,,,,"cpu=8; room=cellar,attic; 2027-01-01T00:00Z\ncpu=100"\n'
+        ",genes,,,,,\n"
+        "member,u1,,labs,,,memory=4\n"
+    )
+    before = state(lab)
+    dry = command("import_groups", file, "--dry-run")
+    assert (dry.code, state(lab)) == (0, before)
+    assert command("import_groups", file).lines[-1].startswith("3 added")
+    written = {
+        "labs": "cpu=8; room=cellar,attic; 2027-01-01T00:00Z\ncpu=100", "u1": "memory=4",
+    }  # fmt: skip
+    assert limits_of(lab) == written
+    GroupTerms.objects.filter(group__slug="labs").update(
+        limit=[
+            {"amount": {"cpu": "8"}, "where": {"room": ["attic", "cellar"]},
+             "from": "2027-01-01T00:00:00+00:00"},
+            {"amount": {"cpu": "100"}, "where": {}},
+        ]
+    )  # fmt: skip
+    before = state(lab)
+    assert command("import_groups", file).lines[-1].startswith("0 added, 0 changed, 3 unchanged")
+    assert state(lab) == before
+    kept = LIMITED + ",labs,,,2,,\nmember,u1,,genes,,,\n"
+    assert command("import_groups", kept).lines[-1].startswith("0 added, 2 changed")
+    assert set(limits_of(lab)) == {"labs", "u1"}
+    removed = LIMITED + ",labs,,,,,none\nmember,u1,,genes,,,cpu=1\n"
+    assert command("import_groups", removed).lines[-1].startswith("0 added, 2 changed")
+    assert limits_of(lab) == {"u1": "cpu=1"}
+
+
+@pytest.mark.parametrize(
+    ("cell", "error"),
+    [
+        ("cpu", 'limit.syntax /limit: Limit 1: expected name=value, got "cpu".'),
+        ("cpu=1; room", 'limit.syntax /limit: Limit 1: expected name=value, got "room".'),
+        ("tpu=1", 'limit.unknown_resource /limit/amount/tpu: The pool has no resource "tpu".'),
+        ("; a=b", "limit.empty /limit/amount: A limit must name at least one resource."),
+    ],
+)
+def test_rows_with_limits_that_are_none_are_refused(lab, command, cell, error):
+    before = state(lab)
+    for row in (f",a,,,,,{cell}\n", f"member,u1,,,,,{cell}\n"):
+        ran = command("import_groups", LIMITED + row)
+        assert any(error in line for line in ran.lines), ran.lines
+    assert state(lab) == before
+
+
+def test_a_policy_that_keeps_no_limits_refuses_the_file(lab, command):
+    lab.policy_name = "h-mrf"
+    lab.save()
+    ran = command("import_groups", LIMITED + ",a,,,,,cpu=1\n", "--dry-run")
+    assert ran.code != 0
+    assert "does not keep limits" in ran.error
+    assert command("import_groups", LIMITED + ",a,,,,,\n").code == 0
+
+
+def test_limits_of_accounts_are_limits_of_groups_and_members(lab, command):
+    lines = SACCTMGR.splitlines()
+    cells = {
+        "lab| science": "cpu=64,mem=512G,node=4", "lab|   speech": "gres/gpu:a100=2,mem=1000",
+        "lab|  labs": "",
+    }  # fmt: skip
+    file = "\n".join(
+        [f"{lines[0]}|GrpTRES", *(f"{line}|{_cell(line, cells)}" for line in lines[1:])]
+    )
+    ran = command("import_groups", file, "--format", "sacctmgr", "--register-tenants")
+    assert ran.code == 0, ran.lines
+    assert limits_of(lab) == {
+        "science": "cpu=64, memory=512",
+        "speech": "memory=0.9765625",
+    }
+    assert any("node" in line and "gres/gpu" in line for line in ran.lines), ran.lines
+
+
+def _cell(line, cells):
+    return next((cell for start, cell in cells.items() if line.startswith(f"{start}|")), "")

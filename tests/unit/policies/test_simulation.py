@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policies import PolicyError, PolicyNotApplicableError, Problem, Window
+from policies import Limit, PolicyError, PolicyNotApplicableError, Problem, Window
 from policies.long_term.windows import amount_within
 from policies.model.history import least_degree, sharing_degrees
 from policies.simulation import POLICIES, ServerChanges, Trace, simulate
 from tests.examples import examples
 from tests.references.simulation import LONG_TERM, ONE_POOL, Simulated
 from tests.unit.policies.problems import problem_of, problems
-from tests.unit.policies.trees import problems_in_groups, tree_of
+from tests.unit.policies.trees import problems_in_groups, tree_of, with_limits
 
 windows = st.one_of(
     st.just(Window.unbounded()),
@@ -389,6 +389,92 @@ def test_in_groups_it_does_what_the_page_says(case, data):
             [float(expected.total(which, i, r)) for r in range(problem.m)] for i in range(problem.t)
         ]
         assert np.allclose(amounts, np.reshape(rows, amounts.shape), rtol=1e-12, atol=0)
+
+
+KEEPING_LIMITS = [name for name, policy in POLICIES.items() if policy.takes_limits]
+
+
+@pytest.mark.parametrize(
+    "case",
+    [(name, {}) for name in KEEPING_LIMITS]
+    + [("drfh", {"placement": rule}) for rule in ("first-fit", "affinity", "two-choices")],
+    ids=lambda case: "-".join([case[0], *map(str, case[1].values())]),
+)
+@examples(500)
+@given(data=st.data())
+def test_limits_are_kept_as_the_page_says(case, data):
+    policy, options = case
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
+    problem = data.draw(problems_in_groups(selectors=policy not in ONE_POOL))
+    terms = data.draw(other_terms(problem))
+
+    def limited(problem):
+        return with_limits(problem, rng, some_servers=policy not in ONE_POOL)
+
+    if data.draw(st.booleans()):
+        problem = limited(problem)
+    terms = [(moment, limited(later) if rng.random() < 0.7 else later) for moment, later in terms]
+    trace = data.draw(traces(problem.n))
+    changes = ServerChanges.none()
+    if data.draw(st.booleans()):
+        changes = data.draw(changes_of(int(problem.server_count.sum())))
+    until = data.draw(st.sampled_from([math.inf, 4]))
+    found = simulate(
+        problem, trace, policy, options=options, until=until, changes=changes, terms=terms
+    )
+    moves = list(
+        zip(changes.time.tolist(), changes.server.tolist(), changes.joins.tolist(), strict=True)
+    )
+    window = Window.unbounded()
+    expected = Simulated(problem, trace, policy, window, 1, until, options, moves, terms)
+    assert np.array_equal(found.start, plain(expected.start), equal_nan=True)
+    assert found.server.tolist() == expected.numbers()
+
+
+GPUS = {
+    "resources": ["gpu"], "capacity": [[2], [2]], "server_labels": [{"gpu": "h100"}, {"gpu": "a100"}],
+    "tenants": ["vision", "speech"], "demand": [[1], [1]], "groups": ["ml"],
+    "tenant_group": [0, 0],
+}  # fmt: skip
+
+
+def test_a_limit_of_one_kind_of_servers_for_a_time():
+    """Group ml has two H100; until second 10 it may use one of them."""
+    trace = Trace.create(workload=[0, 0, 1, 1], submit=[0, 0, 0, 0], duration=[4, 20, 20, 4])
+    free = Problem.create(**GPUS)
+    one = Limit("group", 0, np.array([1.0]), {"gpu": ("h100",)})
+    limited = replace(free, limits=(one,))
+    found = simulate(limited, trace, "drfh", terms=[(10.0, free)])
+    assert found.start.tolist() == [0, 0, 0, 4]
+    assert found.server.tolist() == [0, 1, 1, 0]
+    closed = Limit("group", 0, np.array([0.0]), {"gpu": ("h100",)})
+    trace = replace(trace, duration=np.full(4, 20.0))
+    found = simulate(
+        replace(free, limits=(closed,)), trace, "drfh", terms=[(3.0, limited), (10.0, free)]
+    )
+    assert sorted(found.start.tolist()) == [0, 0, 3, 10]
+
+
+def test_tasks_that_run_go_on_when_a_limit_falls_below_them():
+    trace = Trace.create(workload=[0, 0, 0], submit=[0, 0, 6], duration=[5, 7, 1])
+    free = Problem.create(**GPUS)
+    limited = replace(free, limits=(Limit("tenant", 0, np.array([1.0]), {}),))
+    found = simulate(free, trace, "drfh", terms=[(1.0, limited)])
+    assert (found.start.tolist(), found.end.tolist()) == ([0, 0, 7], [5, 7, 8])
+
+
+@pytest.mark.parametrize("policy", sorted(POLICIES.keys() - set(KEEPING_LIMITS)))
+def test_other_policies_refuse_limits_at_any_time(policy):
+    trace = Trace.create(workload=[0], submit=[0], duration=[1])
+    flat = Problem.create(**{**GPUS, "groups": [], "tenant_group": None, "server_labels": None})
+    limited = replace(flat, limits=(Limit("tenant", 0, np.array([1.0]), {}),))
+    for first, terms in ((limited, ()), (flat, [(5.0, limited)])):
+        with pytest.raises(PolicyNotApplicableError, match="does not keep limits") as refused:
+            simulate(first, trace, policy, terms=terms)
+        assert refused.value.code == "policy.no_limits"
+    some = replace(flat, limits=(Limit("tenant", 0, np.array([1.0]), {"a": ("b",)}),))
+    with pytest.raises(PolicyNotApplicableError, match="sees the pool as one server"):
+        simulate(some, trace, "drf")
 
 
 @pytest.mark.parametrize("policy", FLAT)

@@ -461,6 +461,14 @@ class ScheduleDocument(TypedDict):
     gap_on_the_clock: float | None
 
 
+class TreeNodeLimit(TypedDict):
+    # Servers that it is for; {}: all servers.
+    where: dict[str, str | list[str]]
+    amount: dict[str, float | str]
+    # Allocated below the node on these servers.
+    has: dict[str, float | str] | None
+
+
 class TreeNodeDocument(TypedDict):
     kind: Literal["group", "member"]
     # Slug of the group, or of the member's tenant.
@@ -483,3 +491,5 @@ class TreeNodeDocument(TypedDict):
     has: dict[str, float | str] | None
     # Demand of all tasks of active workloads; null for a resource without a limit.
     wants: dict[str, float | None] | None
+    # Limits of the node that were in force.
+    limit: list[TreeNodeLimit]

@@ -134,13 +134,13 @@ class PoolsAndMembers(Transport):
         *,
         if_match: str | None = None,
     ) -> Answer[GroupDocument]:
-        """Change the name, parent, weight or tier of a group by JSON merge patch.
+        """Change the name, parent, weight, tier or limits of a group by JSON merge patch.
 
-        With `If-Match`. A group key changes the weight and tier of groups below its own and nothing
+        With `If-Match`. A group key changes weight, tier and limits of groups below its own and nothing
         else (403 `auth.group`). A group moves with everything below it; `parent` null moves it to the
         pool itself. A parent that is the group or below it is refused with 422 `group.cycle`. Weight,
-        parent and tier count from the next decision on, and earlier ones are kept. The slug cannot
-        change (422 `field.immutable`).
+        parent, tier and limits count from the next decision on, and earlier ones are kept. The slug
+        cannot change (422 `field.immutable`).
         """
         return self._change(
             "PATCH",
@@ -240,7 +240,7 @@ class PoolsAndMembers(Transport):
         refused with 422 `weight.not_positive`; a `best_effort` member is served with what the
         others leave. A group that the pool does not have is refused with 422 `group.unknown`, a
         policy that does not decide by groups and tiers with 422 `policy.no_groups`. A group key
-        changes the weight and tier of members below its group and nothing else (403 `auth.group`).
+        changes weight, tier and limits of members below its group and nothing else (403 `auth.group`).
         """
         return self._change(
             "PUT",

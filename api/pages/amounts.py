@@ -1,0 +1,254 @@
+"""Dated amounts of groups and members, such as limits, on the pages of tenants and groups."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from django import forms
+from django.urls import reverse
+from django.utils import timezone
+
+from allocator_service.allocation.trees import NodeAmount, TreeNode
+from allocator_service.core.display import unit_text
+from allocator_service.core.errors import DomainError
+from allocator_service.core.quantities import Resource, pointer_token
+from allocator_service.pools.limits import Limit, limits_from, selector_text
+from allocator_service.pools.models import GroupTerms, MembershipTerms, Pool
+from api.contract.documents import read_document
+from api.pages.workload_forms import selector_of_lines
+from api.v1.limits import LimitDocument, limits_read
+
+NOW, LATER, OVER = "now", "later", "over"
+_LONGEST = 60
+Terms = GroupTerms | MembershipTerms
+LimitEntry = LimitDocument.writable("LimitEntry")
+
+
+@dataclass(frozen=True)
+class AmountKind:
+    """A kind of amount that groups and members have.
+
+    `field` is its name in terms, in the settings of services and in a decision's tree, `plural` that
+    of several. `most` introduces an amount.
+    """
+
+    field: str
+    plural: str
+    most: str
+
+
+KINDS = (AmountKind("limit", "limits", "At most"),)
+
+
+@dataclass(frozen=True)
+class AmountRow:
+    """An amount of a node as a table has it.
+
+    `parts` are the resource, its amount, and what the decision in force allocates of it below the
+    node (None if not known). `state` is now, later or over. `position` is that in the node's list.
+    """
+
+    kind: AmountKind
+    whose: str
+    href: str
+    position: int
+    servers: str
+    parts: Sequence[tuple[Resource, Decimal, float | None]]
+    start: datetime | None
+    end: datetime | None
+    state: str
+
+
+def amount_rows(
+    terms: Terms,
+    node: TreeNode | None,
+    *,
+    resources: Sequence[Resource],
+    now: datetime,
+    whose: str = "",
+    href: str = "",
+) -> list[AmountRow]:
+    """Return the present amounts of a node of every kind, those that are over last.
+
+    `node` is that of the decision in force, None if it has none.
+    """
+    rows = [
+        _row(kind, position, limit, getattr(node, kind.field, ()), resources, now, whose, href)
+        for kind in KINDS
+        for position, limit in enumerate(limits_from(getattr(terms, kind.field)))
+    ]
+    return sorted(rows, key=lambda row: row.state == OVER)
+
+
+def _row(
+    kind: AmountKind,
+    position: int,
+    limit: Limit,
+    decided: Iterable[NodeAmount],
+    resources: Sequence[Resource],
+    now: datetime,
+    whose: str,
+    href: str,
+) -> AmountRow:
+    state = NOW if limit.is_in_force(now) else LATER
+    if limit.end is not None and limit.end <= now:
+        state = OVER
+    has: Mapping[str, float] | None = None
+    if state == NOW:
+        has = next((each.has for each in decided if _is_same(each, limit)), None)
+    return AmountRow(
+        kind=kind,
+        whose=whose,
+        href=href,
+        position=position,
+        servers=selector_text(limit.where) or "all servers",
+        parts=[
+            (each, limit.amount[each.name], None if has is None else has[each.name])
+            for each in resources
+            if each.name in limit.amount
+        ],
+        start=limit.start,
+        end=limit.end,
+        state=state,
+    )
+
+
+def _is_same(decided: NodeAmount, limit: Limit) -> bool:
+    amounts = {name: float(amount) for name, amount in limit.amount.items()}
+    return decided.amount == amounts and _values(decided.where) == _values(limit.where)
+
+
+def _values(selector: Mapping[str, Any]) -> dict[str, set[str]]:
+    return {
+        label: {values} if isinstance(values, str) else set(values)
+        for label, values in selector.items()
+    }
+
+
+@dataclass(frozen=True)
+class AmountsOfKind:
+    """The amounts of one kind of a node below a group, and the address at which they are changed."""
+
+    kind: AmountKind
+    rows: Sequence[AmountRow]
+    href: str
+
+
+def amounts_by_kind(rows: Sequence[AmountRow], *, page: str, slug: str) -> list[AmountsOfKind]:
+    """Return the amounts of a node by kind. `page` is the name of the route of its own page."""
+    return [
+        AmountsOfKind(
+            kind,
+            [row for row in rows if row.kind == kind],
+            reverse(f"{page}-{kind.plural}", args=[slug]),
+        )
+        for kind in KINDS
+    ]
+
+
+class AmountForm(forms.Form):
+    """One more amount of a node, whose terms must still be at the version that was read.
+
+    `entries` of a valid form holds it.
+    """
+
+    entries: list[Limit]
+
+    version = forms.IntegerField(min_value=1, widget=forms.HiddenInput)
+    servers = forms.CharField(
+        required=False,
+        max_length=10_000,
+        label="Only on servers with labels",
+        help_text="One label=value on a line. The same label twice: one of the values. Empty: all.",
+        widget=forms.Textarea(attrs={"rows": 2}),
+    )
+
+    def __init__(
+        self,
+        data: Mapping[str, Any] | None = None,
+        *,
+        pool: Pool,
+        resources: Sequence[Resource],
+        kind: AmountKind,
+        version: int,
+    ) -> None:
+        super().__init__(data, initial={"version": version}, label_suffix="")
+        self._pool, self._resources, self._kind = pool, resources, kind
+        if not pool.policy_places:
+            del self.fields["servers"]
+        for position, resource in enumerate(resources):
+            self.fields[f"amount_{position}"] = forms.CharField(
+                required=False,
+                max_length=_LONGEST,
+                label=f"{resource.name}, {kind.most.lower()}",
+                help_text=f"In {unit_text(resource.unit) or resource.name}. Empty: no {kind.field}.",
+                widget=forms.TextInput(attrs={"inputmode": "decimal"}),
+            )
+        for name, label, empty in (("start", "From", "now"), ("end", "Until", "it is removed")):
+            self.fields[name] = forms.DateTimeField(
+                required=False,
+                label=label,
+                help_text=f"By the clock of the pool, {pool.timezone}. Empty: {empty}.",
+                widget=forms.DateTimeInput(
+                    attrs={"type": "datetime-local"}, format="%Y-%m-%dT%H:%M"
+                ),
+            )
+        amounts = [f"amount_{position}" for position, _ in enumerate(resources)]
+        self.order_fields(["version", *amounts, "servers", "start", "end"])
+
+    def clean_servers(self) -> dict[str, str | list[str]]:
+        """Return the labels, one `label=value` on each line."""
+        return selector_of_lines(self.cleaned_data["servers"])
+
+    def full_clean(self) -> None:
+        """Read dates by the clock of the pool."""
+        with timezone.override(ZoneInfo(self._pool.timezone)):
+            super().full_clean()
+
+    def clean(self) -> dict[str, Any]:
+        """Read the fields as the API does, so that both refuse the same."""
+        cleaned: dict[str, Any] = super().clean() or {}
+        if self.errors:
+            return cleaned
+        try:
+            row = read_document(LimitEntry, self._document(cleaned))
+            self.entries = limits_read([row], self._resources, pointer="") or []
+        except DomainError as error:
+            self.refused(error)
+        else:
+            if not row["amount"]:
+                self.add_error(None, "Enter an amount of at least one resource.")
+        return cleaned
+
+    def refused(self, error: DomainError) -> None:
+        """Put the errors of the service beside the fields that they name."""
+        for each in error.errors:
+            self.add_error(self._field_of(each.pointer), each.detail)
+        if not error.errors:
+            self.add_error(None, error.detail)
+
+    def _document(self, cleaned: Mapping[str, Any]) -> dict[str, Any]:
+        amount = {
+            resource.name: text
+            for position, resource in enumerate(self._resources)
+            if (text := cleaned[f"amount_{position}"].strip())
+        }
+        dates = {
+            name: cleaned[field].isoformat()
+            for name, field in (("from", "start"), ("to", "end"))
+            if cleaned[field] is not None
+        }
+        return {"where": cleaned.get("servers", {}), "amount": amount, **dates}
+
+    def _field_of(self, pointer: str) -> str | None:
+        # Errors of the service name the entry in the list of the node first.
+        parts = [part for part in pointer.split("/")[1:] if not part.isdecimal()]
+        parts = parts[1:] if parts[:1] == [self._kind.field] else parts
+        for position, resource in enumerate(self._resources):
+            if parts == ["amount", pointer_token(resource.name)]:
+                return f"amount_{position}"
+        name = {"where": "servers", "from": "start", "to": "end"}.get(parts[0]) if parts else None
+        return name if name in self.fields else None
