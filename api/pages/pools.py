@@ -12,7 +12,7 @@ from allocator_service.allocation.selectors import (
     decisions_in_force,
     runs_with_slots,
 )
-from allocator_service.billing.budgets import budget_balances
+from allocator_service.billing.balances import tenant_balances
 from allocator_service.billing.statements.selectors import bill_so_far, statement_rows
 from allocator_service.core.clock import utc_now
 from allocator_service.core.snapshots import one_snapshot
@@ -123,7 +123,7 @@ class PoolOverviewPage(PoolPage):
                 more_workloads=listed.next_cursor is not None,
                 servers=servers_rows(kinds[:KINDS_SHOWN], resources),
                 more_kinds=len(kinds) > KINDS_SHOWN,
-                balances=budget_balances(pool=of_pool, tenant=tenant, now=now),
+                balances=tenant_balances(pool=of_pool, tenant=tenant, now=now),
                 bill=bill_so_far(pool=of_pool, tenant=tenant, now=now),
                 months=months[:MONTHS_SHOWN],
                 more_months=len(months) > MONTHS_SHOWN,

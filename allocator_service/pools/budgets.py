@@ -1,0 +1,112 @@
+"""Budgets that bind, as this app and decisions see them.
+
+Budgets and what was spent of them are kept by the app of money, which registers itself here because
+the layers below must not import it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from enum import StrEnum
+from typing import Any, Protocol
+
+from allocator_service.core.quantities import decimal_text
+from allocator_service.pools.models import Group, Pool
+
+
+class Then(StrEnum):
+    """The effect of an exhausted budget on everything below its node, until its period ends."""
+
+    NOTIFY = ""
+    LAST = "last"
+    STOP = "stop"
+
+
+@dataclass(frozen=True)
+class BudgetState:
+    """A budget that binds, in its present period.
+
+    Attributes:
+        scope: `tenant` or `group`, the kind of the node.
+        node: slug of the node.
+        amount: resource-hours of a period, including what was carried over.
+        left: what the ledger leaves of the amount, in resource-seconds. Not above 0: exhausted.
+        opens_at: end of the period.
+    """
+
+    budget: str
+    scope: str
+    node: str
+    resource: str
+    then: Then
+    amount: Decimal
+    left: Decimal
+    opens_at: datetime
+
+    @property
+    def is_exhausted(self) -> bool:
+        return self.left <= 0
+
+    @property
+    def stored(self) -> dict[str, Any]:
+        """The budget as a run stores it, in JSON."""
+        return {
+            "budget": self.budget,
+            "scope": self.scope,
+            "node": self.node,
+            "resource": self.resource,
+            "then": self.then.value,
+            "amount": decimal_text(self.amount),
+            "opens_at": self.opens_at.isoformat(),
+        }
+
+
+class BudgetSource(Protocol):
+    """What the app of money answers about budgets that bind."""
+
+    def pools(self) -> list[int]:
+        """Return the keys of the pools that have such budgets."""
+
+    def states(self, pool: Pool, at: datetime) -> list[BudgetState]:
+        """Return the states of the budgets whose period contains an instant."""
+
+    def stops(self, pool: Pool, ending_after: datetime | None) -> int:
+        """Return the number of budgets that may become limits of 0."""
+
+    def retire(self, group: Group, now: datetime) -> None:
+        """Retire the budgets of a group that is retired."""
+
+
+_sources: list[BudgetSource] = []
+
+
+def register_budgets(source: BudgetSource) -> None:
+    """Register the source of budgets. A second call replaces the first."""
+    _sources[:] = [source]
+
+
+def pools_with_budgets() -> list[int]:
+    """Return the keys of the pools that have budgets that bind."""
+    return [pool for source in _sources for pool in source.pools()]
+
+
+def budget_states(pool: Pool, *, at: datetime) -> list[BudgetState]:
+    """Return the states of the pool's binding budgets whose period contains an instant."""
+    return [state for source in _sources for state in source.states(pool, at)]
+
+
+def stops_of(pool: Pool, *, ending_after: datetime | None = None) -> int:
+    """Return how many limits of 0 the pool's budgets may become, or those with a later end."""
+    return sum(source.stops(pool, ending_after) for source in _sources)
+
+
+def budgets_retire(*, group: Group, now: datetime) -> None:
+    """Retire the budgets of a group that is retired."""
+    for source in _sources:
+        source.retire(group, now)
+
+
+def opening_of(stored: Mapping[str, Any]) -> datetime:
+    """Return the instant at which a budget that a run stores opens again."""
+    return datetime.fromisoformat(stored["opens_at"])
