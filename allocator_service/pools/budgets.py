@@ -11,6 +11,7 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Any, Protocol
 
+from allocator_service.core.display import instant_text, number_text
 from allocator_service.core.quantities import decimal_text
 from allocator_service.pools.models import Group, Pool
 
@@ -110,3 +111,17 @@ def budgets_retire(*, group: Group, now: datetime) -> None:
 def opening_of(stored: Mapping[str, Any]) -> datetime:
     """Return the instant at which a budget that a run stores opens again."""
     return datetime.fromisoformat(stored["opens_at"])
+
+
+def exhausted_sentence(stored: Mapping[str, Any], timezone: str) -> str:
+    """Return what an exhausted budget that a run stores does, and when it opens again."""
+    resource, amount = stored["resource"], number_text(Decimal(stored["amount"]))
+    whose = f"group {stored['node']}" if stored["scope"] == "group" else stored["node"]
+    effect = f"gets no {resource}"
+    if stored["then"] == Then.LAST:
+        effect = "is served after everybody else"
+    until = instant_text(opening_of(stored), timezone)
+    return (
+        f"The budget of {whose}, {amount} hours of {resource}, is exhausted: it {effect} until"
+        f" {until}."
+    )

@@ -48,8 +48,13 @@ def with_budgets(document: Mapping[str, Any], states: Iterable[BudgetState]) -> 
 
 def _stopped(node: Mapping[str, Any], resources: Iterable[str]) -> Mapping[str, Any]:
     """Return a node of a document with a limit of 0 of each resource."""
-    rows = [{"where": {}, "amount": {resource: 0}} for resource in sorted(resources)]
+    rows = stop_limits(resources)
     return {**node, "limit": [*node.get("limit", ()), *rows]} if rows else node
+
+
+def stop_limits(resources: Iterable[str]) -> list[dict[str, Any]]:
+    """Return a limit of 0 of each resource, as a document has them."""
+    return [{"where": {}, "amount": {resource: 0}} for resource in sorted(resources)]
 
 
 def _paths(document: Mapping[str, Any]) -> dict[str, set[tuple[str, str]]]:

@@ -11,7 +11,10 @@ from allocator_client._generated.documents.decisions import (
     DecisionDocument,
     ExplanationDocument,
 )
-from allocator_client._generated.documents.enforcement import EntitlementsDocument
+from allocator_client._generated.documents.enforcement import (
+    EntitlementsDocument,
+    EntitlementsGroupBudget,
+)
 from allocator_client._generated.documents.reports import SharingDegreeDocument
 from allocator_client.cli.failures import Failure
 from allocator_client.cli.output import (
@@ -118,13 +121,35 @@ def share(session: Session, pool: str | None, everyone: bool, tenant: str | None
     say(
         f"\nBy the decision of generation {shares['generation']:,} of {slug}, {instant(shares['at'])}."
     )
+    if of_group := shares.get("group"):
+        for each in of_group["budgets"]:
+            say(_balance_text(f"group {of_group['group']}", each))
     for row in shares["tenants"]:
+        for balance in row["budgets"]:
+            say(_balance_text(row["tenant"], balance))
         back = row["returns"]
         if back and len(shares["tenants"]) == 1:
             when = {"at_once": "at once", "next_boundary": "at the next boundary",
                     "next_slot": "in the next slot"}[back["when"]]  # fmt: skip
             at = f", {instant(back['at'])}" if back["at"] else ""
             say(f"What is lent comes back {when}{at}.")
+
+
+def _balance_text(node: str, balance: EntitlementsGroupBudget) -> str:
+    """Return the balance of a budget, and what follows once it is exhausted."""
+    unit = f"hours of {balance['resource']}" if balance["resource"] else "of money"
+    text = (
+        f"Budget of {node} until {instant(balance['to'])}: {number(balance['left'])} of"
+        f" {number(balance['available'])} {unit} left, {number(balance['spent'])} spent."
+    )
+    if balance["exhausted_on"]:
+        text += (
+            f" At the rate of the last day it is exhausted on {instant(balance['exhausted_on'])}."
+        )
+    if balance["exhausted"] and balance["then"]:
+        effect = {"last": "served after everybody else", "stop": "allocated none"}[balance["then"]]
+        text += f" It is exhausted: until then {node} is {effect}."
+    return text
 
 
 def _share_rows(
