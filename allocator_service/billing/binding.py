@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from django.db.models import Q, QuerySet
+from django.db.models import Min, Q, QuerySet
 
 from allocator_service.billing.balances import balances
 from allocator_service.billing.budgets import budget_end
@@ -35,6 +35,12 @@ class BindingBudgets:
             )
             for each in balances(pool=pool, budgets=budgets, now=at)
         ]
+
+    def next_start(self, pool: Pool, after: datetime) -> datetime | None:
+        """Return the first instant later than `after` at which a budget has its first period."""
+        budgets = _binding().filter(pool=pool, starts_at__gt=after)
+        first: datetime | None = budgets.aggregate(first=Min("starts_at"))["first"]
+        return first
 
     def stops(self, pool: Pool, ending_after: datetime | None) -> int:
         """Return the number of budgets that may become limits of 0."""

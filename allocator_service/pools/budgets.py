@@ -72,6 +72,9 @@ class BudgetSource(Protocol):
     def states(self, pool: Pool, at: datetime) -> list[BudgetState]:
         """Return the states of the budgets whose period contains an instant."""
 
+    def next_start(self, pool: Pool, after: datetime) -> datetime | None:
+        """Return the first instant later than `after` at which a budget has its first period."""
+
     def stops(self, pool: Pool, ending_after: datetime | None) -> int:
         """Return the number of budgets that may become limits of 0."""
 
@@ -95,6 +98,12 @@ def pools_with_budgets() -> list[int]:
 def budget_states(pool: Pool, *, at: datetime) -> list[BudgetState]:
     """Return the states of the pool's binding budgets whose period contains an instant."""
     return [state for source in _sources for state in source.states(pool, at)]
+
+
+def next_start_of_budgets(pool: Pool, *, after: datetime) -> datetime | None:
+    """Return the first instant later than `after` at which a budget has its first period."""
+    found = (source.next_start(pool, after) for source in _sources)
+    return min((start for start in found if start is not None), default=None)
 
 
 def stops_of(pool: Pool, *, ending_after: datetime | None = None) -> int:

@@ -10,7 +10,13 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from allocator_service.allocation.models import Run
-from allocator_service.pools.budgets import BudgetState, Then, budget_states, pools_with_budgets
+from allocator_service.pools.budgets import (
+    BudgetState,
+    Then,
+    budget_states,
+    next_start_of_budgets,
+    pools_with_budgets,
+)
 from allocator_service.pools.models import Metering, Pool
 from allocator_service.pools.recompute import decision_wanted, interval_around
 from policies import Allocation
@@ -100,13 +106,15 @@ def next_change_of_budgets(
     allocation: Allocation,
     read_at: datetime,
 ) -> datetime | None:
-    """Return the first instant after a decision at which a budget is exhausted or opens again.
+    """Return the first instant after a decision at which a budget is exhausted, or a period starts.
 
     The former is the end of the decision interval in which the rate of the decision exhausts it, when
-    the ledger has that interval. Where use is reported, the ledger alone determines it.
+    the ledger has that interval. Where use is reported, the ledger alone determines it. At the start of
+    a period, a decision looks ahead again.
     """
-    edges = [state.opens_at for state in states if state.is_exhausted]
-    if pool.metering == Metering.ALLOCATION and len(edges) < len(states):
+    starts = next_start_of_budgets(pool, after=read_at)
+    edges = [state.opens_at for state in states] + ([] if starts is None else [starts])
+    if pool.metering == Metering.ALLOCATION and not all(each.is_exhausted for each in states):
         rates = _rates(document, allocation)
         metered = interval_around(pool, read_at)[0]
         edges += [

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from allocator_service.allocation.models import Run
 from allocator_service.allocation.runs.budgets import budgets_watch
 from allocator_service.billing.balances import balances, budgets_for
 from allocator_service.billing.budgets import (
@@ -13,8 +14,12 @@ from allocator_service.billing.budgets import (
     BudgetSettings,
     Periods,
     budget_create,
+    budget_retire,
+    budgets_check,
 )
+from allocator_service.core.models import Event
 from allocator_service.core.quantities import Resource
+from allocator_service.ledger.amounts.totals import totals_advance
 from allocator_service.ledger.intake.corrections import entry_correct
 from allocator_service.ledger.models import Entry, Kind
 from allocator_service.pools.budgets import Then
@@ -176,3 +181,146 @@ def test_a_stop_that_a_correction_makes_false_ends_with_the_next_decision(lab):
     runs = decide_through(lab.pool, at(2, 1, hour=2))
     assert [tasks(run)["a"][0] for run in runs] == [2.5]
     assert balance(lab.pool, at(2, 1, hour=2)).left == 4 * 3600
+
+
+@pytest.mark.parametrize("interval", ["PT1H"], indirect=True)
+@pytest.mark.parametrize(("then", "after", "spent"), [(Then.LAST, 4, 4972), (Then.STOP, 0, 4000)])
+def test_the_month_of_the_guide(db, tenant, interval, then, after, spent):
+    """docs/guides/budgets.md: 16 GPUs, ml may use 4,000 hours of them in March 2027 (743 hours)."""
+    chosen = settings(
+        timezone="Europe/Berlin", resources=[Resource("gpu", "")], decision_interval=interval
+    )
+    pool = pool_create(slug="lab", settings=chosen, now=at(1))
+    (ml,) = groups_create(
+        pool=pool, drafts=[GroupDraft("ml", GroupSettings("ML", None))], now=at(1)
+    )
+    servers_contribute(pool=pool, drafts=[ServerDraft("node", [Decimal(16)], None)], now=at(1))
+    for slug, group, most in (("vision", "ml", None), ("bio", None, 12)):
+        admit(pool, tenant(slug), group, at(1))
+        work = WorkloadDraft(tenant(slug), "work", [Decimal(1)], tasks=most)
+        workloads_submit(pool=pool, drafts=[work], now=at(1))
+    terms = BudgetSettings(Decimal(4000), [80, 100], Decimal("0.1"), then)
+    budget_create(pool=pool, draft=BudgetDraft(ml, "gpu", terms), now=at(1))
+    opened, *_, stopped, again = decide_through(pool, at(2, 4))
+    assert (tasks(opened)["vision"][0], tasks(opened)["bio"][0]) == (8, 8)
+    exhausted = at(21, hour=20)
+    assert (
+        exhausted - timedelta(minutes=1) < stopped.effective_from <= exhausted + timedelta(hours=1)
+    )
+    assert (tasks(stopped)["vision"][0], tasks(stopped)["bio"][0]) == (after, 12)
+    assert again.effective_from - at(1, 4) < timedelta(seconds=1)
+    assert tasks(again)["vision"][0] == 8
+    seal()
+    found = balance(pool, at(31, hour=23) + timedelta(minutes=59))
+    overshoot = found.spent / 3600 - spent
+    assert 0 <= overshoot <= 8
+    assert balance(pool, at(2, 4)).carried == 0
+
+
+def test_use_that_is_reported_late_stops_and_a_correction_opens(db, tenant):
+    chosen = settings(
+        timezone="Europe/Berlin", resources=[Resource("cpu", "core")], metering="reported"
+    )
+    pool = pool_create(slug="lab", settings=chosen, now=JANUARY)
+    a = tenant("a")
+    admit(pool, a, None, JANUARY)
+    servers_contribute(pool=pool, drafts=[ServerDraft("s", [Decimal(10)], None)], now=JANUARY)
+    workloads_submit(pool=pool, drafts=[WorkloadDraft(a, "work", [Decimal(1)])], now=JANUARY)
+    budget(pool, a, "100")
+    assert tasks(recomputed(pool, at(2, 1)))["a"][0] == 10
+    job = RecomputeJob.objects.get(pool=pool)
+    assert job.run_after == at(1, 2)  # what is decided is not what is used
+    used(pool, a, None, 50, at(1, 1, hour=3), at(1, 1, hour=5), source="slurm")
+    budgets_watch(now=at(3, 1))
+    assert RecomputeJob.objects.get(pool=pool).run_after == at(1, 2)  # not sealed yet
+    seal()
+    budgets_watch(now=at(3, 1))
+    (stopped,) = decide_through(pool, at(3, 1, hour=1))
+    assert tasks(stopped)["a"] == (0, "limit:tenant")
+    # December's use is of another period, and so is what a correction takes from it.
+    used(pool, a, None, 50, at(31, 12, year=2026), at(31, 12, hour=2, year=2026), source="slurm")
+    seal()
+    assert balance(pool, at(3, 1)).spent == 100 * 3600
+    (entry,) = Entry.objects.filter(pool=pool, start=at(1, 1, hour=3))
+    entry_correct(entry=entry, quantity=Decimal("49.5"), reason="half a core", now=at(4, 1))
+    seal()
+    budgets_watch(now=at(4, 1))
+    (opened,) = decide_through(pool, at(4, 1, hour=1))
+    assert tasks(opened)["a"][0] == 10
+
+
+def test_a_tenant_counts_for_a_group_while_it_belongs_to_it(lab):
+    """Equal to the group's report to the last digit, with the totals behind and after them."""
+    lab.pool.workloads.all().delete()
+    budget(lab.pool, lab.ml, "1000", then=Then.NOTIFY)
+    a, c = lab.tenant("a"), lab.tenant("c")
+    used(lab.pool, a, None, "1.000000000001", at(1, 1), at(11, 1))
+    used(lab.pool, c, None, 1, at(1, 1), at(11, 1))
+    used(lab.pool, c, None, 3, at(1, 1), at(11, 1), kind="alone")
+    moment = at(4, 1, hour=5) + timedelta(microseconds=123_457)
+    admit(lab.pool, a, None, moment)
+    admit(lab.pool, c, "ml", at(6, 1))
+    admit(lab.pool, c, None, at(8, 1, hour=1))
+    admit(lab.pool, a, "ml", at(10, 1))
+    expected = used_by_entries(lab.pool, ["a"], at(1, 1), moment)
+    expected += used_by_entries(lab.pool, ["c"], at(6, 1), at(8, 1, hour=1))
+    expected += used_by_entries(lab.pool, ["a"], at(10, 1), at(11, 1))
+    seal()
+    assert balance(lab.pool, at(11, 1)).spent == expected
+    while totals_advance():
+        pass
+    assert balance(lab.pool, at(11, 1)).spent == expected
+
+
+def test_thresholds_of_a_group_are_for_operators_once_per_week(lab):
+    budget(lab.pool, lab.ml, "10", then=Then.NOTIFY, per="P7D")
+    used(lab.pool, lab.tenant("a"), None, 1, at(5, 1), at(5, 1, hour=6))
+    seal()
+    assert [budgets_check(pool=lab.pool, now=at(5, 1, hour=7)) for _ in range(2)] == [1, 0]
+    (event,) = Event.objects.filter(kind="budget.reached")
+    assert (event.pool, event.tenant) == (None, None)
+    payload = event.payload
+    assert (payload["pool"], payload["group"], payload["month"]) == ("lab", "ml", None)
+    assert (payload["from"], payload["to"]) == (at(4, 1).isoformat(), at(11, 1).isoformat())
+    used(lab.pool, lab.tenant("a"), None, 1, at(12, 1), at(12, 1, hour=12))
+    seal()
+    assert budgets_check(pool=lab.pool, now=at(13, 1)) == 2
+
+
+def test_a_budget_of_one_period_ends_with_it(lab):
+    """It is exhausted within, opens at its end, and is no more after it."""
+    budget(lab.pool, lab.ml, "10", per="", start=at(2, 1), end=at(5, 1, hour=7))
+    found = decide_through(lab.pool, at(1, 2))
+    assert len(found) >= 2
+    assert tasks(found[-2])["a"] == (0, "limit:group:ml")
+    assert found[-1].effective_from - at(5, 1, hour=7) < timedelta(seconds=1)
+    assert tasks(found[-1])["a"][0] == 2.5
+    job = RecomputeJob.objects.get(pool=lab.pool)
+    assert job.wanted == job.settled
+    assert balances(pool=lab.pool, budgets=list(budgets_for(lab.pool, None)), now=at(6, 1)) == []
+
+
+def test_retiring_a_budget_opens_its_node(lab):
+    made = budget(lab.pool, lab.ml, "1")
+    used(lab.pool, lab.tenant("a"), None, 5, JANUARY, at(2, 1))
+    seal()
+    assert tasks(recomputed(lab.pool, at(2, 1)))["a"][0] == 0
+    budget_retire(budget=made, version=None, now=at(3, 1))
+    assert tasks(recomputed(lab.pool, at(3, 1) + timedelta(seconds=1)))["a"][0] == 2.5
+    assert Run.objects.first().budgets == []
+    budgets_watch(now=at(3, 1))
+    job = RecomputeJob.objects.get(pool=lab.pool)
+    assert job.wanted == job.settled
+
+
+def test_a_period_in_which_nothing_is_exhausted_is_followed_by_one_in_which_it_is(lab):
+    """Work begins on 25 January, so that 1,000 hours last until February."""
+    lab.pool.workloads.all().delete()
+    budget(lab.pool, lab.ml, "1000")
+    recomputed(lab.pool, JANUARY + timedelta(seconds=1))
+    work = WorkloadDraft(lab.tenant("a"), "late", [Decimal(1)])
+    workloads_submit(pool=lab.pool, drafts=[work], now=at(28, 1))
+    runs = decide_through(lab.pool, at(1, 3))
+    assert tasks(runs[0])["a"][0] == 10
+    assert tasks(runs[-1])["a"] == (0, "limit:group:ml")
+    assert at(5, 2, hour=4) <= runs[-1].effective_from <= at(5, 2, hour=10)
