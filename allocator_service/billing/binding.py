@@ -7,7 +7,8 @@ from django.db.models import Min, Q, QuerySet
 from allocator_service.billing.balances import balances
 from allocator_service.billing.budgets import budget_end
 from allocator_service.billing.models import Budget
-from allocator_service.pools.budgets import BudgetState, Then
+from allocator_service.billing.models.watching import CALENDAR_MONTH
+from allocator_service.pools.budgets import BudgetState, MonthlyStops, Then
 from allocator_service.pools.models import Group, Pool
 
 
@@ -41,6 +42,29 @@ class BindingBudgets:
         budgets = _binding().filter(pool=pool, starts_at__gt=after)
         first: datetime | None = budgets.aggregate(first=Min("starts_at"))["first"]
         return first
+
+    def monthly_stops(self, pool: Pool, at: datetime) -> MonthlyStops:
+        """Return what nodes may use in the present month before a budget stops them."""
+        monthly = Budget.objects.filter(pool=pool, per=CALENDAR_MONTH, starts_at=None)
+        monthly = monthly.exclude(resource="")
+        # One that was changed may have been a stop before, which schedulers still have.
+        known = monthly.filter(Q(then=Then.STOP) | Q(version__gt=1, retired_at=None))
+        resources = known.values_list("resource", flat=True)
+        if not resources:
+            return MonthlyStops()
+        stops = monthly.filter(retired_at=None, then=Then.STOP)
+        found = balances(
+            pool=pool, budgets=list(stops.select_related("tenant", "group", "pool")), now=at
+        )
+        return MonthlyStops(
+            frozenset(resources),
+            {
+                (each.budget.scope, each.budget.node.slug, each.budget.resource): each.written(
+                    each.available
+                )
+                for each in found
+            },
+        )
 
     def stops(self, pool: Pool, ending_after: datetime | None) -> int:
         """Return the number of budgets that may become limits of 0."""

@@ -5,7 +5,7 @@ the layers below must not import it.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
@@ -63,8 +63,22 @@ class BudgetState:
         }
 
 
+@dataclass(frozen=True)
+class MonthlyStops:
+    """Hours that nodes may use in the present calendar month, for schedulers that count by themselves.
+
+    Attributes:
+        resources: those that the pool has or had monthly budgets of. A node without hours of one of
+        them has no budget that stops it.
+        hours: by scope, slug and resource, including what was carried over.
+    """
+
+    resources: frozenset[str] = frozenset()
+    hours: Mapping[tuple[str, str, str], Decimal] = field(default_factory=dict)
+
+
 class BudgetSource(Protocol):
-    """What the app of money answers about budgets that bind."""
+    """Interface to the budgets that bind, for the layers below the app of money."""
 
     def pools(self) -> list[int]:
         """Return the keys of the pools that have such budgets."""
@@ -74,6 +88,9 @@ class BudgetSource(Protocol):
 
     def next_start(self, pool: Pool, after: datetime) -> datetime | None:
         """Return the first instant later than `after` at which a budget has its first period."""
+
+    def monthly_stops(self, pool: Pool, at: datetime) -> MonthlyStops:
+        """Return what nodes may use in the present month before a budget stops them."""
 
     def stops(self, pool: Pool, ending_after: datetime | None) -> int:
         """Return the number of budgets that may become limits of 0."""
@@ -109,6 +126,12 @@ def next_start_of_budgets(pool: Pool, *, after: datetime) -> datetime | None:
 def stops_of(pool: Pool, *, ending_after: datetime | None = None) -> int:
     """Return how many limits of 0 the pool's budgets may become, or those with a later end."""
     return sum(source.stops(pool, ending_after) for source in _sources)
+
+
+def monthly_stops(pool: Pool, *, at: datetime) -> MonthlyStops:
+    """Return what nodes of a pool may use in the present month before a budget stops them."""
+    found = [source.monthly_stops(pool, at) for source in _sources]
+    return found[0] if found else MonthlyStops()
 
 
 def budgets_retire(*, group: Group, now: datetime) -> None:

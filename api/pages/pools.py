@@ -142,6 +142,9 @@ def _exhausted(pool: Pool, run: Run | None, tenant: Tenant) -> list[str]:
 
     Balances say it of the tenant's own budgets.
     """
-    groups = groups_of(pool=pool, tenant=tenant).values_list("slug", flat=True)
-    found = () if run is None else exhausted_budgets(run, "", list(groups))
-    return [exhausted_sentence(each, pool.timezone) for each in found]
+    if run is None or not run.budgets:
+        return []
+    groups = list(groups_of(pool=pool, tenant=tenant).values_list("slug", flat=True))
+    return [
+        exhausted_sentence(each, pool.timezone) for each in exhausted_budgets(run, "", groups)
+    ]

@@ -1,7 +1,7 @@
 """Effects of exhausted budgets on the input of a decision, and when a pool decides again.
 
 A pool with budgets that bind decides again when the present rate of use exhausts a budget, when the
-period of an exhausted one ends, and when the ledger says otherwise than the last decision did.
+period of an exhausted one ends, and when the ledger no longer agrees with the last decision.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
