@@ -145,6 +145,4 @@ def _exhausted(pool: Pool, run: Run | None, tenant: Tenant) -> list[str]:
     if run is None or not run.budgets:
         return []
     groups = list(groups_of(pool=pool, tenant=tenant).values_list("slug", flat=True))
-    return [
-        exhausted_sentence(each, pool.timezone) for each in exhausted_budgets(run, "", groups)
-    ]
+    return [exhausted_sentence(each, pool.timezone) for each in exhausted_budgets(run, "", groups)]
