@@ -97,7 +97,8 @@ class Run(models.Model):
     """One computation of a pool's allocation from one snapshot.
 
     A succeeded run is in force over `[effective_from, effective_until)`. `token` is that of the
-    claim which computes it: a worker that lost its claim cannot publish (docs/adr/0003).
+    claim which computes it: a worker that lost its claim cannot publish (docs/adr/0003). `budgets`
+    are those that were exhausted in its input, as `pools.budgets` writes them.
     """
 
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
@@ -117,6 +118,9 @@ class Run(models.Model):
     solve_seconds = models.FloatField(null=True)
     error = models.JSONField(null=True)
     summary = models.JSONField(null=True)
+    budgets = models.JSONField(
+        default=list, db_default=models.Value([], models.JSONField()), editable=False
+    )
     pruned_at = models.DateTimeField(null=True)
     request_id = models.TextField(blank=True, default="")
 

@@ -5,6 +5,7 @@ from uuid import UUID
 from celery import shared_task
 
 from allocator_service.allocation.long_term.metering import URGENT, meterings_due, pool_meter
+from allocator_service.allocation.runs.budgets import budgets_watch
 from allocator_service.allocation.runs.recompute import SOLVE_SECONDS, recompute_pool
 from allocator_service.allocation.services import METERING, heartbeat_record, retention_apply
 from allocator_service.allocation.what_if.simulations import simulation_run
@@ -51,6 +52,12 @@ def meter() -> None:
 def meter_pool(pool_id: int) -> None:
     """Write what the pool's decisions gave to the ledger, as far as it is over."""
     pool_meter(pool_id=pool_id, now=utc_now())
+
+
+@shared_task(name="allocation.budgets", priority=AFTER_DECISIONS)
+def budgets() -> None:
+    """Request decisions where the ledger has exhausted a budget or opened it again."""
+    budgets_watch(now=utc_now())
 
 
 @shared_task(name="allocation.heartbeat")

@@ -1,71 +1,122 @@
-"""Budgets: what a tenant means to spend in a month, and one event at each threshold that it reaches."""
+"""Budgets: what a node may use per period, and one event at each threshold that it reaches."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import datetime
-from decimal import Decimal, localcontext
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from decimal import Decimal
+from zoneinfo import ZoneInfo
 
 from django.db import transaction
-from django.db.models import QuerySet
 
+from allocator_service.billing.balances import Balance, balances, budgets_for
 from allocator_service.billing.models import Budget, BudgetReached
-from allocator_service.billing.months import HOUR_SECONDS, Month, month_of
-from allocator_service.billing.rating.lines import minor_digits
-from allocator_service.billing.statements.documents import account_totals, money_text
-from allocator_service.billing.statements.drafting import first_month, month_draft
+from allocator_service.billing.models.watching import CALENDAR_MONTH
 from allocator_service.core.audit import audit_record, stated_fields
+from allocator_service.core.durations import parse_duration
 from allocator_service.core.errors import Unacceptable
 from allocator_service.core.money import exactly
 from allocator_service.core.outbox import event_record
-from allocator_service.core.quantities import EXACT_DIGITS, decimal_text
+from allocator_service.core.quantities import decimal_text
 from allocator_service.core.versions import check_version
-from allocator_service.ledger.models import Kind
-from allocator_service.ledger.reporting.amounts import amounts_within
-from allocator_service.ledger.reporting.periods import Period
+from allocator_service.pools.budgets import Then
+from allocator_service.pools.limits import MAX_OF_POOL, limits_count, refuse_limits
 from allocator_service.pools.locking import pool_lock
-from allocator_service.pools.models import Pool
-from allocator_service.pools.selectors import resources_of
+from allocator_service.pools.models import Group, Pool
+from allocator_service.pools.recompute import pool_changed
+from allocator_service.pools.selectors import groups_of, resources_of
 from allocator_service.tenants.models import Tenant
 
 MAX_THRESHOLDS = 20
 HIGHEST_THRESHOLD = 1_000
-_HOUR_DIGITS = 2
+MAX_BUDGETS = 2_000
+# Far enough from the ends of the calendar for a period of the longest duration in any time zone.
+EARLIEST_START = datetime(2000, 1, 1, tzinfo=UTC)
+LATEST_END = datetime(2200, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class Periods:
+    """The periods of a budget.
+
+    They have the duration `per` and start at `start` or, without it, with the calendar. Without `per`
+    there is one, from `start` to `end`.
+    """
+
+    per: str = CALENDAR_MONTH
+    start: datetime | None = None
+    end: datetime | None = None
 
 
 @dataclass(frozen=True)
 class BudgetSettings:
-    """What operators edit: money, or hours of a resource, and per cents of it."""
+    """Editable fields of a budget.
+
+    `amount` is money, or hours of a resource, and `thresholds` are percentages of it. `carry` is the
+    fraction of it that is carried over unused.
+    """
 
     amount: Decimal
     thresholds: Sequence[int]
+    carry: Decimal = Decimal(0)
+    then: Then = Then.NOTIFY
 
 
-def budgets_for(pool: Pool, tenant: Tenant | None) -> QuerySet[Budget]:
-    """The budgets that a caller may see: all of the pool, or a tenant's own."""
-    budgets = Budget.objects.filter(pool=pool, retired_at=None).select_related("tenant", "pool")
-    return budgets if tenant is None else budgets.filter(tenant=tenant)
+@dataclass(frozen=True)
+class BudgetDraft:
+    """A budget to create for a tenant or a group.
+
+    `resource` is empty for a budget of money.
+    """
+
+    node: Tenant | Group
+    resource: str
+    settings: BudgetSettings
+    periods: Periods = field(default_factory=Periods)
 
 
 @transaction.atomic
-def budget_create(
-    *, pool: Pool, tenant: Tenant, resource: str, settings: BudgetSettings, now: datetime
-) -> Budget:
-    """Give a tenant a budget; a second one of its kind is a conflict (`budget.exists`)."""
+def budget_create(*, pool: Pool, draft: BudgetDraft, now: datetime) -> Budget:
+    """Give a node of a pool a budget.
+
+    A budget that binds counts from the next decision on. Raises `Unacceptable` for an unknown resource
+    and for settings that are invalid or contradict each other. A second budget of the node for the
+    same resource and periods is a conflict (`budget.exists`).
+    """
     pool = pool_lock(pool)
-    if resource and resource not in [each.name for each in resources_of(pool)]:
+    if draft.resource and draft.resource not in [each.name for each in resources_of(pool)]:
         raise Unacceptable(
-            f'The pool has no resource "{resource[:80]}".',
+            f'The pool has no resource "{draft.resource[:80]}".',
             code="resource.unknown",
             pointer="/resource",
         )
+    group = draft.node if isinstance(draft.node, Group) else None
+    if group is not None and not groups_of(pool=pool).filter(pk=group.pk).exists():
+        raise Unacceptable(
+            f'The pool has no group "{group.slug}".', code="group.unknown", pointer="/group"
+        )
+    if Budget.objects.filter(pool=pool, retired_at=None).count() >= MAX_BUDGETS:
+        raise Unacceptable(
+            f"The pool has {MAX_BUDGETS:,} budgets, and no more are allowed.",
+            code="budget.too_many",
+        )
+    _refuse_periods(draft.periods)
+    _refuse_settings(draft.settings, per=draft.periods.per)
+    if not draft.resource:
+        _refuse_money(draft)
+    _refuse_stop(pool, draft.settings, before=Then.NOTIFY)
     budget = Budget.objects.create(
         pool=pool,
-        tenant=tenant,
-        resource=resource,
-        amount=_amount(settings.amount),
-        thresholds=_thresholds(settings.thresholds),
+        tenant=draft.node if isinstance(draft.node, Tenant) else None,
+        group=group,
+        resource=draft.resource,
+        per=draft.periods.per,
+        starts_at=draft.periods.start,
+        ends_at=draft.periods.end,
         created_at=now,
+        **_stored(draft.settings),
     )
+    if budget.then:
+        pool_changed(pool, now=now)
     audit_record(action="budget.create", instance=budget, now=now, pool=pool.slug)
     return budget
 
@@ -74,12 +125,22 @@ def budget_create(
 def budget_update(
     *, budget: Budget, settings: BudgetSettings, version: int | None, now: datetime
 ) -> Budget:
-    """Change amount and thresholds; what was told this month is not told again."""
+    """Change the settings of a budget from the next decision on, for its present period as a whole.
+
+    A threshold that was reported in the period is not reported again. Raises `Stale` and `Unacceptable`.
+    """
     budget = _locked(budget, version)
-    before = stated_fields(budget)
-    budget.amount, budget.thresholds = _amount(settings.amount), _thresholds(settings.thresholds)
+    _refuse_settings(settings, per=budget.per)
+    if not budget.resource:
+        _refuse_money(BudgetDraft(budget.node, "", settings))
+    _refuse_stop(budget.pool, settings, before=Then(budget.then))
+    before, bound = stated_fields(budget), budget.then
+    for name, value in _stored(settings).items():
+        setattr(budget, name, value)
     budget.version += 1
     budget.save()
+    if bound or budget.then:
+        pool_changed(budget.pool, now=now)
     audit_record(
         action="budget.update", instance=budget, before=before, now=now, pool=budget.pool.slug
     )
@@ -88,8 +149,15 @@ def budget_update(
 
 @transaction.atomic
 def budget_retire(*, budget: Budget, version: int | None, now: datetime) -> None:
-    """Watch a budget no longer; what it told stays."""
+    """Retire a budget. A budget that bound has no effect from the next decision on."""
     budget = _locked(budget, version)
+    budget_end(budget, now)
+    if budget.then:
+        pool_changed(budget.pool, now=now)
+
+
+def budget_end(budget: Budget, now: datetime) -> None:
+    """Retire a budget of a locked pool, and record it in the audit."""
     before = stated_fields(budget)
     budget.retired_at = now
     budget.version += 1
@@ -100,149 +168,157 @@ def budget_retire(*, budget: Budget, version: int | None, now: datetime) -> None
 
 
 def _locked(budget: Budget, version: int | None) -> Budget:
-    pool_lock(budget.pool)
-    budget = Budget.objects.select_related("pool", "tenant").get(pk=budget.pk)
+    pool = pool_lock(budget.pool)
+    budget = Budget.objects.select_related("tenant", "group").get(pk=budget.pk)
+    budget.pool = pool
     check_version(budget.version, version)
     return budget
 
 
-def _amount(amount: Decimal) -> Decimal:
-    if amount <= 0:
-        raise Unacceptable("A budget is above 0.", code="budget.amount", pointer="/amount")
-    return amount
+def _stored(settings: BudgetSettings) -> dict[str, object]:
+    """Return the settings by the fields of `Budget`."""
+    return {
+        "amount": settings.amount,
+        "thresholds": sorted(set(settings.thresholds)),
+        "carry": settings.carry,
+        "then": settings.then.value,
+    }
 
 
-def _thresholds(thresholds: Sequence[int]) -> list[int]:
-    ordered = sorted(set(thresholds))
+def _refuse_periods(periods: Periods) -> None:
+    """Raise `Unacceptable` for periods that are undefined, not whole days, or out of range."""
+    start, end = periods.start, periods.end
+    if periods.per:
+        # Events and pages name a period by its first day.
+        if parse_duration(periods.per, pointer="/per").seconds:
+            raise Unacceptable(
+                "`per` must be whole days, weeks, months or years, such as P7D or P1M.",
+                code="budget.period",
+                pointer="/per",
+            )
+    elif start is None or end is None:
+        raise Unacceptable(
+            "A budget must have `per`, or both `from` and `to`.",
+            code="budget.period",
+            pointer="/per",
+        )
+    for name, instant in (("from", start), ("to", end)):
+        if instant is not None and not EARLIEST_START <= instant <= LATEST_END:
+            raise Unacceptable(
+                f"`{name}` must be between {EARLIEST_START:%Y} and {LATEST_END:%Y}.",
+                code="budget.period",
+                pointer=f"/{name}",
+            )
+    if start is not None and end is not None and end <= start:
+        raise Unacceptable("`to` must be later than `from`.", code="budget.period", pointer="/to")
+
+
+def _refuse_settings(settings: BudgetSettings, *, per: str) -> None:
+    if settings.amount <= 0:
+        raise Unacceptable(
+            "The amount must be greater than 0.", code="budget.amount", pointer="/amount"
+        )
+    if not 0 <= settings.carry <= 1:
+        raise Unacceptable(
+            "`carry` must be a number from 0 to 1.", code="budget.carry", pointer="/carry"
+        )
+    if settings.carry and not per:
+        raise Unacceptable(
+            "A budget without `per` has one period, so nothing can be carried over.",
+            code="budget.carry",
+            pointer="/carry",
+        )
+    ordered = sorted(set(settings.thresholds))
     few = 1 <= len(ordered) <= MAX_THRESHOLDS
     if not few or not 1 <= ordered[0] <= ordered[-1] <= HIGHEST_THRESHOLD:
         raise Unacceptable(
-            f"Thresholds are 1 to {MAX_THRESHOLDS} per cents from 1 to {HIGHEST_THRESHOLD}.",
+            f"Expected 1 to {MAX_THRESHOLDS} percentages from 1 to {HIGHEST_THRESHOLD}.",
             code="budget.thresholds",
             pointer="/thresholds",
         )
-    return ordered
+
+
+def _refuse_money(draft: BudgetDraft) -> None:
+    """Raise `Unacceptable` for a budget of money that is not a tenant's per month, or that binds."""
+    wrong = {
+        "/group": isinstance(draft.node, Group),
+        "/per": draft.periods != Periods(),
+        "/carry": draft.settings.carry > 0,
+        "/then": draft.settings.then != Then.NOTIFY,
+    }
+    for pointer, differs in wrong.items():
+        if differs:
+            raise Unacceptable(
+                "A budget of money is a tenant's, per calendar month, without `carry` and `then`. Name a"
+                " resource for any other budget.",
+                code="budget.money",
+                pointer=pointer,
+            )
+
+
+def _refuse_stop(pool: Pool, settings: BudgetSettings, *, before: Then) -> None:
+    """Raise `Unacceptable` for a budget that stops its node where limits are not kept or too many."""
+    if settings.then != Then.STOP:
+        return
+    refuse_limits(pool.policy_name, pool.policy_options, pointer="/then")
+    if before != Then.STOP and limits_count(pool) >= MAX_OF_POOL:
+        raise Unacceptable(
+            f'A budget with `then` "stop" counts as a limit, and the pool has {MAX_OF_POOL:,}.',
+            code="limit.too_many",
+            pointer="/then",
+        )
 
 
 @transaction.atomic
 @exactly
 def budgets_check(*, pool: Pool, now: datetime) -> int:
-    """Tell each threshold that a budget of the pool has reached this month; returns how many were new.
+    """Record an event for each threshold that a budget of the pool has newly reached.
 
-    A threshold is told once per month, whoever checks and how often.
+    Idempotent: a threshold is reported once per period. Returns the number of events.
     """
-    budgets = list(budgets_for(pool, None))
-    if not budgets:
-        return 0
-    month = month_of(now, pool.timezone)
-    told = 0
-    for budget, spent in _spent(pool, month, budgets):
-        for threshold in budget.thresholds:
-            if spent * 100 < budget.amount * threshold:
+    recorded = 0
+    for balance in balances(pool=pool, budgets=list(budgets_for(pool, None)), now=now):
+        for threshold in balance.budget.thresholds:
+            if balance.spent * 100 < balance.available * threshold:
                 break
-            reached = BudgetReached(
-                budget=budget, month=month.first, threshold=threshold, spent=spent, at=now
-            )
-            if _claimed(reached):
-                told += 1
-                event_record(
-                    kind="budget.reached",
-                    pool=pool.slug,
-                    tenant=budget.tenant.slug,
-                    payload={
-                        "budget": str(budget.pk),
-                        "month": str(month),
-                        "threshold": threshold,
-                        "resource": budget.resource or None,
-                        "amount": decimal_text(budget.amount),
-                        "spent": decimal_text(spent),
-                    },
-                    now=now,
-                )
-    return told
+            if _claim_threshold(balance, threshold, now):
+                recorded += 1
+                _record_reached(balance, threshold, now)
+    return recorded
 
 
-def _claimed(reached: BudgetReached) -> bool:
-    """Store that a threshold was reached, unless it was before."""
-    _, new = BudgetReached.objects.get_or_create(
-        budget=reached.budget,
-        month=reached.month,
-        threshold=reached.threshold,
-        defaults={"spent": reached.spent, "at": reached.at},
+def _claim_threshold(balance: Balance, threshold: int, now: datetime) -> bool:
+    """Store that a threshold was reached. Return False if it was stored before."""
+    zone = ZoneInfo(balance.budget.pool.timezone)
+    _, is_new = BudgetReached.objects.get_or_create(
+        budget=balance.budget,
+        month=balance.period.start.astimezone(zone).date(),
+        threshold=threshold,
+        defaults={"spent": balance.written(balance.spent), "at": now},
     )
-    return new
+    return is_new
 
 
-@dataclass(frozen=True)
-class Balance:
-    """A budget with what was spent of it in the current month."""
-
-    budget: Budget
-    spent: Decimal
-    digits: int
-
-    @property
-    def left(self) -> Decimal:
-        """The amount that remains, below 0 if more was spent."""
-        return self.budget.amount - self.spent
-
-    @property
-    def unit(self) -> str:
-        """Unit of the amounts."""
-        return "hours" if self.budget.resource else str(self.budget.pool.currency)
-
-    @property
-    def left_text(self) -> str:
-        """Remaining amount, rounded to the currency's minor unit, or to hundredths of an hour."""
-        return money_text(self.left, self.digits)
-
-    @property
-    def amount_text(self) -> str:
-        """The budget, rounded as what remains."""
-        return money_text(self.budget.amount, self.digits)
-
-
-@exactly
-def budget_balances(*, pool: Pool, tenant: Tenant, now: datetime) -> list[Balance]:
-    """Return a tenant's budgets in a pool with what it has spent of each in the current month."""
-    budgets = list(budgets_for(pool, tenant))
-    if not budgets:
-        return []
-    spent = _spent(pool, month_of(now, pool.timezone), budgets, tenant)
-    return [
-        Balance(budget, amount, _HOUR_DIGITS if budget.resource else minor_digits(pool))
-        for budget, amount in spent
-    ]
-
-
-def _spent(
-    pool: Pool, month: Month, budgets: Sequence[Budget], tenant: Tenant | None = None
-) -> list[tuple[Budget, Decimal]]:
-    """Return what each budget's tenant has spent of it in a month.
-
-    `tenant` is that of all the budgets, if they have one only.
-    """
-    money: dict[int, Decimal] = {}
-    hours: dict[tuple[int, str], Decimal] = {}
-    if any(not budget.resource for budget in budgets) and first_month(pool) is not None:
-        money, _, _ = account_totals(
-            month_draft(pool=pool, month=month, tenant=None if tenant is None else tenant.pk).lines
-        )
-    if any(budget.resource for budget in budgets):
-        amounts = amounts_within(
-            pool=pool, period=Period([month.start, month.end]), tenant=tenant, values=1
-        )
-        with localcontext(prec=EXACT_DIGITS):
-            for use, _, amount in amounts.all_intervals():
-                if use.kind == Kind.USAGE:
-                    key = (use.tenant, use.resource)
-                    hours[key] = hours.get(key, Decimal(0)) + amount / HOUR_SECONDS
-    return [
-        (
-            budget,
-            hours.get((budget.tenant_id, budget.resource), Decimal(0))
-            if budget.resource
-            else money.get(budget.tenant_id, Decimal(0)),
-        )
-        for budget in budgets
-    ]
+def _record_reached(balance: Balance, threshold: int, now: datetime) -> None:
+    budget, period = balance.budget, balance.period
+    first = period.start.astimezone(ZoneInfo(budget.pool.timezone))
+    is_month = budget.per == CALENDAR_MONTH and budget.starts_at is None
+    event_record(
+        kind="budget.reached",
+        # Members of the pool see its events without a tenant, and a group's use is not for them.
+        pool=budget.pool.slug if budget.tenant else None,
+        tenant=budget.tenant.slug if budget.tenant else None,
+        payload={
+            "budget": str(budget.pk),
+            "pool": budget.pool.slug,
+            "group": budget.group.slug if budget.group else None,
+            "month": f"{first:%Y-%m}" if is_month else None,
+            "from": period.start.isoformat(),
+            "to": period.end.isoformat(),
+            "threshold": threshold,
+            "resource": budget.resource or None,
+            "amount": decimal_text(balance.written(balance.available)),
+            "spent": decimal_text(balance.written(balance.spent)),
+        },
+        now=now,
+    )

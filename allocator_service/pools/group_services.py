@@ -20,6 +20,7 @@ from allocator_service.core.errors import (
     Unacceptable,
 )
 from allocator_service.core.versions import check_version
+from allocator_service.pools.budgets import budgets_retire
 from allocator_service.pools.limits import Limit, limits_check, limits_stored
 from allocator_service.pools.locking import pool_lock
 from allocator_service.pools.models import LARGEST_TIER, TIER_RANGE, Group, GroupTerms, Pool
@@ -197,7 +198,7 @@ def group_update(
 
 @transaction.atomic
 def group_retire(*, group: Group, version: int | None, now: datetime) -> None:
-    """End an empty group from the next decision on, revoke its keys and withdraw its grants.
+    """End an empty group from the next decision on, with its keys, its grants and its budgets.
 
     Its history stays, and its slug is free again. Raises `Conflict` while members or groups belong
     to it.
@@ -224,6 +225,7 @@ def group_retire(*, group: Group, version: int | None, now: datetime) -> None:
     grants = list(GroupGrant.objects.filter(pool_group=group.pk, withdrawn_at=None))
     for grant in grants:
         group_grant_withdraw(grant=grant, now=now)
+    budgets_retire(group=group, now=now)
     pool_changed(pool, now=now)
     audit_record(
         action="group.retire",

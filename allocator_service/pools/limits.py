@@ -14,6 +14,7 @@ from django.db.models import Q
 
 from allocator_service.core.errors import MAX_ERRORS, FieldError, Unacceptable
 from allocator_service.core.quantities import decimal_text
+from allocator_service.pools.budgets import stops_of
 from allocator_service.pools.models import GroupTerms, MembershipTerms, Pool
 
 # Of one node, and of all nodes of a pool: each may cost a linear program.
@@ -130,7 +131,7 @@ def limits_check(
         return
     refuse_limits(pool.policy_name, pool.policy_options, pointer=named[0][0])
     total = sum(len(limits) for _, limits in named) - replaced
-    total += sum(map(len, _present_limits(pool)))
+    total += limits_count(pool)
     if total > MAX_OF_POOL:
         raise Unacceptable(
             f"The pool would have {total:,} limits; at most {MAX_OF_POOL:,} are allowed.",
@@ -169,9 +170,14 @@ def limit_errors(
         yield FieldError(f"{pointer}/to", "limit.interval", detail)
 
 
+def limits_count(pool: Pool) -> int:
+    """Return the number of limits of the pool, including those that budgets may become."""
+    return sum(map(len, _present_limits(pool))) + stops_of(pool)
+
+
 def has_limits(pool: Pool, *, now: datetime) -> bool:
-    """Return True if a present group, member or workload has a limit that has not ended."""
-    return any(True for _ in _limits_to_come(pool, now))
+    """Return True if a present node has a limit that has not ended, or a budget that stops it."""
+    return any(True for _ in _limits_to_come(pool, now)) or stops_of(pool, ending_after=now) > 0
 
 
 def selects_servers(pool: Pool, *, now: datetime) -> bool:

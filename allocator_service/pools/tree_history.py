@@ -106,6 +106,70 @@ def children_over(
     return ChildrenOver(group, start, end, kept, children)
 
 
+Times = Sequence[tuple[datetime, datetime]]
+
+
+def members_over(
+    *, pool: Pool, groups: Collection[Group], start: datetime, end: datetime
+) -> dict[int, dict[int, Times]]:
+    """Return when each tenant belonged to groups of a pool within `[start, end)`.
+
+    The result is by the key of the group, then by that of the tenant. Before a tenant was admitted it
+    counts where it was first, and after its membership ended where it was last. The same holds for
+    groups, so that what never moved belongs to its groups all the time.
+    """
+    rows = list(
+        GroupTerms.objects.filter(group__pool=pool, start__lt=end)
+        .select_related("group")
+        .order_by("start")
+    )
+    for terms in {each.group_id: each for each in reversed(rows)}.values():
+        terms.start = min(terms.start, start)
+    for terms in {each.group_id: each for each in rows}.values():
+        terms.end = None
+    stays: dict[int, list[tuple[int | None, datetime, datetime]]] = {}
+    memberships = MembershipTerms.objects.filter(membership__pool=pool, start__lt=end)
+    for tenant, at, since, until in memberships.order_by("start").values_list(
+        "membership__tenant", "group", "start", "end"
+    ):
+        stays.setdefault(tenant, []).append((at, since, until or end))
+    for own in stays.values():
+        own[0] = (own[0][0], start, own[0][2])
+        own[-1] = (*own[-1][:2], end)
+    return {group.pk: _times_below(group, rows, stays, start, end) for group in groups}
+
+
+def _times_below(
+    group: Group,
+    rows: Sequence[GroupTerms],
+    stays: Mapping[int, Sequence[tuple[int | None, datetime, datetime]]],
+    start: datetime,
+    end: datetime,
+) -> dict[int, Times]:
+    """Return when each tenant belonged to one group, from the tenants' own groups over time."""
+    above, itself = _Above(group, rows), Child(group.slug, is_group=True)
+    # Many tenants have the same group, so its paths are followed once.
+    within: dict[int, list[Stay]] = {}
+    found: dict[int, Times] = {}
+    for tenant, own in stays.items():
+        times: list[tuple[datetime, datetime]] = []
+        for at, since, until in own:
+            if at is None:
+                continue
+            if at not in within:
+                within[at] = sorted(above.stays(at, start, end, itself))
+            for stay in within[at]:
+                first, last = max(since, stay.start), min(until, stay.end)
+                if first >= last:
+                    continue
+                if times and times[-1][1] == first:
+                    first = times.pop()[0]
+                times.append((first, last))
+        if times:
+            found[tenant] = times
+    return found
+
+
 @dataclass(frozen=True)
 class Place:
     """The place of a tenant below a group.

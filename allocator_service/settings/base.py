@@ -174,6 +174,7 @@ CELERY_BEAT_SCHEDULER = "allocator_service.core.worker.beat:SigningScheduler"
 CELERY_BEAT_SCHEDULE = {
     "heartbeat": {"task": "allocation.heartbeat", "schedule": 10.0, "options": {"expires": 30}},
     "meter": {"task": "allocation.meter", "schedule": 10.0, "options": {"expires": 30}},
+    "exhausted": {"task": "allocation.budgets", "schedule": 10.0, "options": {"expires": 10}},
     "budgets": {"task": "billing.watch", "schedule": 60.0, "options": {"expires": 60}},
     "late": {"task": "billing.late", "schedule": 10.0, "options": {"expires": 10}},
     "manifests": {"task": "billing.manifests", "schedule": 30.0, "options": {"expires": 30}},

@@ -5,6 +5,7 @@ from typing import Any
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
+from allocator_service.allocation.models import Run
 from allocator_service.allocation.policies import policy_description, policy_title
 from allocator_service.allocation.selectors import (
     allocated_in_slot,
@@ -12,16 +13,21 @@ from allocator_service.allocation.selectors import (
     decisions_in_force,
     runs_with_slots,
 )
-from allocator_service.billing.budgets import budget_balances
+from allocator_service.allocation.what_if.explanations import exhausted_budgets
+from allocator_service.billing.balances import tenant_balances
 from allocator_service.billing.statements.selectors import bill_so_far, statement_rows
 from allocator_service.core.clock import utc_now
 from allocator_service.core.snapshots import one_snapshot
+from allocator_service.pools.budgets import exhausted_sentence
+from allocator_service.pools.models import Pool
 from allocator_service.pools.selectors import (
     closed_pools_for,
+    groups_of,
     pools_for,
     resources_of,
     server_kinds,
 )
+from allocator_service.tenants.models import Tenant
 from api.contract.pagination import by_slug
 from api.pages.groups import amounts_above, has_amounts, pool_tree, terms_above
 from api.pages.history import history_of
@@ -126,8 +132,20 @@ class PoolOverviewPage(PoolPage):
                 more_workloads=listed.next_cursor is not None,
                 servers=servers_rows(kinds[:KINDS_SHOWN], resources),
                 more_kinds=len(kinds) > KINDS_SHOWN,
-                balances=budget_balances(pool=of_pool, tenant=tenant, now=now),
+                exhausted=_exhausted(of_pool, run, tenant),
+                balances=tenant_balances(pool=of_pool, tenant=tenant, now=now),
                 bill=bill_so_far(pool=of_pool, tenant=tenant, now=now),
                 months=months[:MONTHS_SHOWN],
                 more_months=len(months) > MONTHS_SHOWN,
             )
+
+
+def _exhausted(pool: Pool, run: Run | None, tenant: Tenant) -> list[str]:
+    """Return sentences about exhausted budgets of the groups above a tenant.
+
+    Balances say it of the tenant's own budgets.
+    """
+    if run is None or not run.budgets:
+        return []
+    groups = list(groups_of(pool=pool, tenant=tenant).values_list("slug", flat=True))
+    return [exhausted_sentence(each, pool.timezone) for each in exhausted_budgets(run, "", groups)]

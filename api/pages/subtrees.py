@@ -15,6 +15,7 @@ from allocator_service.allocation.models import Run
 from allocator_service.allocation.policies import policy_title
 from allocator_service.allocation.trees import GROUP, MEMBER, TreeNode
 from allocator_service.allocation.what_if.explanations import run_explain
+from allocator_service.billing.balances import balances, budgets_for, tenant_balances
 from allocator_service.billing.statements.groups import group_months, group_statement
 from allocator_service.billing.statements.pages import group_statement_page
 from allocator_service.billing.statements.selectors import month_get
@@ -117,6 +118,12 @@ class SubtreeView(SubtreePage):
                 policy=policy_title(pool.policy_name),
                 run=None if found is None else found.members.run,
                 resources=resources_of(pool),
+                balances=balances(
+                    pool=pool,
+                    budgets=list(budgets_for(pool, None).filter(group=terms.group)),
+                    now=now,
+                    rates=True,
+                ),
                 sums=None if document is None else _sums(document, resources_of(pool)),
                 amounts=amounts_by_kind(
                     amount_rows(
@@ -153,6 +160,7 @@ class SubtreeMemberPage(SubtreePage):
             member=member,
             terms=terms,
             run=run,
+            balances=tenant_balances(pool=pool, tenant=member, now=now),
             explanation=None if run is None else self._explanation(run, terms),
             workloads=workload_rows(
                 pool=pool, tenant=member, run=run, workloads=listed.rows, known=known

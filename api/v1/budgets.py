@@ -1,25 +1,36 @@
-"""Budgets of tenants, which are watched and limit nothing."""
+"""Budgets of tenants and groups."""
 
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import Any, ClassVar
 
-from django.db.models import QuerySet
+from django.db import transaction
+from django.db.models import Q, QuerySet
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from allocator_service.billing.balances import Balance, budgets_for
 from allocator_service.billing.budgets import (
     HIGHEST_THRESHOLD,
     MAX_THRESHOLDS,
+    BudgetDraft,
     BudgetSettings,
+    Periods,
     budget_create,
     budget_retire,
     budget_update,
-    budgets_for,
 )
 from allocator_service.billing.models import Budget
-from allocator_service.billing.models.watching import default_thresholds
+from allocator_service.billing.models.watching import CALENDAR_MONTH, default_thresholds
 from allocator_service.core.clock import utc_now
-from api.auth import EVERY_SCOPE, OPERATOR
+from allocator_service.core.errors import Unacceptable
+from allocator_service.core.quantities import decimal_text
+from allocator_service.pools.budgets import Then
+from allocator_service.pools.locking import pool_lock
+from allocator_service.pools.models import Group
+from allocator_service.pools.selectors import group_terms_of
+from allocator_service.tenants.models import Tenant
+from api.auth import EVERY_SCOPE_AND_GROUP, OPERATOR_AND_GROUP
 from api.contract import documents
 from api.contract.operations import creates, lists, retires, shows, updates
 from api.contract.pagination import by_id
@@ -29,19 +40,76 @@ from api.v1.tenants import tenant_named
 from api.views import writes
 
 THRESHOLD = documents.IntegerField(minimum=1, maximum=HIGHEST_THRESHOLD)
+MAX_BALANCES = 2_000
+EFFECTS = (Then.LAST.value, Then.STOP.value)
 
 
 class BudgetDocument(documents.Document):
     id = documents.IdField()
     pool = documents.pool_field()
-    tenant = documents.SlugField(source="tenant.slug", writable=True)
+    tenant = documents.SlugField(
+        source="tenant.slug",
+        allow_null=True,
+        writable={"required": False, "description": "Tenant whose use counts."},
+    )
+    group = documents.SlugField(
+        source="group.slug",
+        allow_null=True,
+        writable={
+            "required": False,
+            "description": "Group whose use counts: all that is below it, by the tree at each instant.",
+        },
+    )
     resource = documents.TextField(
         max_length=63,
         allow_null=True,
         source=lambda budget, _: budget.resource or None,
-        writable={"required": False, "description": "Hours of it; else money."},
+        writable={
+            "required": False,
+            "description": "Resource whose hours are limited. Omit for a budget of money.",
+        },
     )
-    amount = documents.DecimalField(writable={"what": "A budget", "description": "Per month."})
+    amount = documents.DecimalField(
+        writable={"what": "A budget", "description": "Amount of a period."}
+    )
+    per = documents.DurationField(
+        allow_null=True,
+        source=lambda budget, _: budget.per or None,
+        writable={
+            "required": False,
+            "description": "Period in whole days, weeks, months or years of the pool's time zone. "
+            " Without `from` it starts with the calendar. Omit it for P1M, or for one period between"
+            " `from` and `to`.",
+        },
+    )
+    from_ = documents.TimestampField(
+        source="starts_at",
+        allow_null=True,
+        writable={"required": False, "description": "Start of the first period."},
+    )
+    to = documents.TimestampField(
+        source="ends_at",
+        allow_null=True,
+        writable={"required": False, "description": "End of the last period, exclusive."},
+    )
+    carry = documents.DecimalField(
+        writable={
+            "default": Decimal(0),
+            "what": "The fraction",
+            "description": "Fraction of the amount that is carried over, if unused, into the next period"
+            " and no further.",
+        },
+    )
+    then = documents.ChoiceField(
+        choices=EFFECTS,
+        allow_null=True,
+        source=lambda budget, _: budget.then or None,
+        writable={
+            "required": False,
+            "description": "Effect of an exhausted budget until its period ends. `last`: all that is"
+            " below the node is best-effort. `stop`: its limit of the resource is 0. null: none.",
+        },
+    )
     currency = documents.CurrencyField(
         allow_null=True,
         source=lambda budget, _: None if budget.resource else budget.pool.currency,
@@ -51,7 +119,7 @@ class BudgetDocument(documents.Document):
         max_items=MAX_THRESHOLDS,
         writable={
             "default": default_thresholds,
-            "description": "Per cents, at each of which one event a month is told.",
+            "description": "Percentages at each of which one event per period is recorded.",
         },
     )
     version = documents.VersionField()
@@ -61,86 +129,206 @@ class BudgetDocument(documents.Document):
 BudgetRequest = BudgetDocument.writable("BudgetRequest")
 
 
+class BalanceDocument(documents.Document):
+    budget = documents.IdField()
+    resource = documents.TextField(max_length=63, allow_null=True, description="null: money.")
+    from_ = documents.TimestampField(description="Start of the present period.")
+    to = documents.TimestampField(description="End of the present period, exclusive.")
+    available = documents.DecimalField(
+        description="Amount of the period with what was carried over."
+    )
+    carried = documents.DecimalField(description="Carried over from the period before.")
+    spent = documents.DecimalField(description="Used in the period according to the ledger.")
+    left = documents.DecimalField(description="Remaining amount. Below 0 if more was used.")
+    then = documents.ChoiceField(choices=EFFECTS, allow_null=True)
+    exhausted = documents.BooleanField()
+    exhausted_on = documents.TimestampField(
+        allow_null=True,
+        description="Expected exhaustion at the average rate of the last day. null: not in this period.",
+    )
+
+
+def balances_field() -> documents.ListField:
+    """Return the field of the balances of a node."""
+    return documents.ListField(
+        BalanceDocument,
+        min_items=0,
+        max_items=MAX_BALANCES,
+        description="Budgets of the node in their present periods, in hours or in the pool's currency.",
+    )
+
+
+def balance_document(balance: Balance) -> dict[str, Any]:
+    """Return a balance, in hours or money."""
+
+    def written(value: Decimal) -> str:
+        return decimal_text(balance.written(value))
+
+    return {
+        "budget": balance.budget.pk,
+        "resource": balance.budget.resource or None,
+        "from": balance.period.start,
+        "to": balance.period.end,
+        "available": written(balance.available),
+        "carried": written(balance.carried),
+        "spent": written(balance.spent),
+        "left": written(balance.left),
+        "then": balance.budget.then or None,
+        "exhausted": balance.is_exhausted,
+        "exhausted_on": balance.exhausted_on,
+    }
+
+
 class BudgetResource(PoolResource):
     document = BudgetDocument
     change = BudgetRequest
-    fixed = ("tenant", "resource")
+    fixed = ("tenant", "group", "resource", "per", "from", "to")
     not_found = "budget.not_found"
     ordering = by_id("budgets")
+    makes_generation = True
 
     def queryset(self) -> QuerySet[Budget]:
-        return budgets_for(self.pool, self.tenant)
+        if self.subtree is None:
+            return budgets_for(self.pool, self.tenant)
+        below = Q(group__in=self.subtree.groups()) | Q(tenant__in=self.subtree.tenants())
+        return budgets_for(self.pool, None).filter(below)
 
     def update(self, found: Budget, fields: Mapping[str, Any], version: int) -> Budget:
-        settings = BudgetSettings(fields["amount"], fields["thresholds"])
-        return budget_update(budget=found, settings=settings, version=version, now=utc_now())
+        self.refuse_own(found)
+        return budget_update(
+            budget=found, settings=budget_settings(fields), version=version, now=utc_now()
+        )
 
     def retire(self, found: Budget, version: int) -> None:
+        self.refuse_own(found)
         budget_retire(budget=found, version=version, now=utc_now())
+
+    def refuse_own(self, budget: Budget) -> None:
+        """Raise `Forbidden` for a budget of the group that the caller is bound to."""
+        if self.subtree is not None and budget.group is not None:
+            self.subtree.refuse_own(budget.group)
 
 
 class BudgetsView(BudgetResource):
-    scopes: ClassVar = {"GET": EVERY_SCOPE, "POST": OPERATOR}
+    scopes: ClassVar = {"GET": EVERY_SCOPE_AND_GROUP, "POST": OPERATOR_AND_GROUP}
     parameters = PageParameters
 
     @lists(BudgetDocument, "List budgets; a tenant sees its own")
     def get(self, request: Request, pool: str) -> Response:
         """List a pool's budgets, oldest first.
 
-        A tenant key sees its own budgets only. Deleted budgets are not listed.
+        A tenant key sees its own budgets only, a group key those of its group and of what is below it.
+        Deleted budgets are not listed.
         """
         return self.answer_list()
 
-    @creates(BudgetRequest, BudgetDocument, "Give a tenant a budget per month")
+    @creates(BudgetRequest, BudgetDocument, "Give a tenant or a group a budget", pool=True)
     @writes
     def post(self, request: Request, pool: str) -> Response:
-        """Give a tenant a monthly budget, in money or in hours of a resource.
+        """Give a tenant or a group a budget per period, in hours of a resource or in money.
 
-        Only operators may. A budget limits nothing: it is checked every minute, and the event
-        `budget.reached` comes once per threshold and calendar month of the pool's time zone. A tenant
-        has one budget of money and one per resource in a pool; a second one is 409 `budget.exists`. An
-        amount of 0 is 422 `budget.amount`.
+        Operators may, and group keys below their group (403 `auth.group` for the group itself). An event
+        `budget.reached` is recorded once per threshold and period. `then` gives an exhausted budget an
+        effect on decisions until the period ends, and makes a new generation. A budget of money is a
+        tenant's, per calendar month, without `carry` and `then` (422 `budget.money`). A node has one
+        budget for the same resource and periods: a second one is 409 `budget.exists`. Where the policy
+        keeps no limits, `then` cannot be `stop` (422 `policy.no_limits`).
         """
         fields = self.read(BudgetRequest)
-        budget = budget_create(
-            pool=self.pool,
-            tenant=tenant_named(fields["tenant"]),
-            resource=fields["resource"] or "",
-            settings=BudgetSettings(fields["amount"], fields["thresholds"]),
-            now=utc_now(),
-        )
+        with transaction.atomic():
+            if self.subtree is not None:
+                # The node cannot leave the key's group between the check and the change.
+                pool_lock(self.pool)
+            draft = BudgetDraft(
+                node=self._node(fields),
+                resource=fields["resource"] or "",
+                settings=budget_settings(fields),
+                periods=_periods(fields),
+            )
+            budget = budget_create(pool=self.pool, draft=draft, now=utc_now())
         return self.answer_created(budget, budget.pk)
+
+    def _node(self, fields: Mapping[str, Any]) -> Tenant | Group:
+        """Return the tenant or group that a request names. Raises `Unacceptable` and `Forbidden`."""
+        tenant, group = fields["tenant"], fields["group"]
+        if (tenant is None) == (group is None):
+            raise Unacceptable(
+                "A budget must name either a tenant or a group.",
+                code="budget.node",
+                pointer="/tenant",
+            )
+        if group is None:
+            return self._tenant(tenant)
+        terms = group_terms_of(pool=self.pool) if self.subtree is None else self.subtree.terms()
+        found = terms.filter(group__slug=group).first()
+        if found is None:
+            raise Unacceptable(
+                f'The pool has no group "{group}".', code="group.unknown", pointer="/group"
+            )
+        if self.subtree is not None:
+            self.subtree.refuse_own(found.group)
+        return found.group
+
+    def _tenant(self, slug: str) -> Tenant:
+        if self.subtree is None:
+            return tenant_named(slug)
+        found = self.subtree.members().filter(membership__tenant__slug=slug).first()
+        if found is None:
+            raise Unacceptable(
+                f'No tenant has the slug "{slug}".', code="tenant.unknown", pointer="/tenant"
+            )
+        return found.membership.tenant
 
 
 class BudgetView(BudgetResource):
-    scopes: ClassVar = {"GET": EVERY_SCOPE, "PATCH": OPERATOR, "DELETE": OPERATOR}
+    scopes: ClassVar = {
+        "GET": EVERY_SCOPE_AND_GROUP,
+        "PATCH": OPERATOR_AND_GROUP,
+        "DELETE": OPERATOR_AND_GROUP,
+    }
 
     @shows(BudgetDocument, "Show a budget")
     def get(self, request: Request, pool: str, budget: str) -> Response:
         """Show a budget.
 
-        Send its `ETag` as `If-Match` to change or delete it. For a tenant key another tenant's budget
-        is 404 `budget.not_found`.
+        Send its `ETag` as `If-Match` to change or delete it. Budgets that the key does not see are 404
+        `budget.not_found`. What is spent and left is part of the entitlements.
         """
         return self.answer_one(self.find(budget))
 
-    @updates(BudgetRequest, BudgetDocument, "Change a budget")
+    @updates(BudgetRequest, BudgetDocument, "Change a budget", pool=True)
     @writes
     def patch(self, request: Request, pool: str, budget: str) -> Response:
-        """Change a budget's amount or thresholds by a JSON merge patch.
+        """Change the amount, thresholds, `carry` or `then` of a budget by a JSON merge patch.
 
-        Only operators may, with its `ETag` in `If-Match` (428 without it, 412 if the budget has changed
-        since). `tenant` and `resource` cannot change (422 `field.immutable`). A threshold that was
-        reported this month is not reported again.
+        Operators may, and group keys below their group, with its `ETag` in `If-Match` (428 without it,
+        412 if the budget has changed since). The change counts for the whole present period. A decision
+        follows if the budget binds or bound. Node, resource and periods cannot change (422
+        `field.immutable`). A threshold that was reported in the period is not reported again.
         """
         return self.answer_update(budget)
 
-    @retires("Watch a budget no longer")
+    @retires("Delete a budget", pool=True)
     @writes
     def delete(self, request: Request, pool: str, budget: str) -> Response:
-        """Delete a budget, which is then no longer checked.
+        """Delete a budget, which has no effect from the next decision on.
 
-        Only operators may, with its `ETag` in `If-Match` (428 without it, 412 if the budget has changed
-        since). Events that it gave stay. The tenant can then be given another budget of the same kind.
+        Operators may, and group keys below their group, with its `ETag` in `If-Match` (428 without it,
+        412 if the budget has changed since). Recorded events stay. The node can then be given another
+        budget of the same kind.
         """
         return self.answer_retire(budget)
+
+
+def budget_settings(fields: Mapping[str, Any]) -> BudgetSettings:
+    """Return the settings in the fields of a request."""
+    return BudgetSettings(
+        fields["amount"], fields["thresholds"], fields["carry"], Then(fields["then"] or "")
+    )
+
+
+def _periods(fields: Mapping[str, Any]) -> Periods:
+    per, start, end = fields["per"], fields["from"], fields["to"]
+    if per is None and start is None and end is None:
+        per = CALENDAR_MONTH
+    return Periods(per or "", start, end)

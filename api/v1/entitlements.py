@@ -1,11 +1,14 @@
 """Entitlements, with what is lent and borrowed of them."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
+from django.db.models import Q
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from allocator_service.billing.balances import Balance, budgets_for
+from allocator_service.billing.balances import balances as balances_of
 from allocator_service.core.clock import utc_now
 from allocator_service.core.quantities import decimal_text
 from allocator_service.enforcement.entitlements import (
@@ -20,12 +23,13 @@ from allocator_service.enforcement.entitlements import (
 )
 from allocator_service.pools.group_services import MAX_GROUPS
 from allocator_service.pools.selectors import group_missing
-from allocator_service.tenants.models import Tenant
+from allocator_service.tenants.models import Scope, Tenant
 from api.auth import EVERY_SCOPE_GROUP_AND_AGENT
 from api.contract import documents
 from api.contract.operations import shows
 from api.contract.parameters import Parameters
 from api.pseudonyms import tenant_name
+from api.v1.budgets import balance_document, balances_field
 from api.v1.reports.documents import MAX_TENANTS, AmountsField, amounts_document
 from api.views import PoolView
 
@@ -54,6 +58,7 @@ class EntitlementDocument(documents.Document):
     lent = AmountsField()
     borrowed = AmountsField()
     unused = AmountsField()
+    budgets = balances_field()
     lent_to = documents.ListField(LoanDocument, min_items=0, max_items=MAX_TENANTS)
     borrowed_from = documents.ListField(LoanDocument, min_items=0, max_items=MAX_TENANTS)
     returns = documents.DocumentField(
@@ -68,6 +73,7 @@ class GroupEntitlementDocument(documents.Document):
     lent = AmountsField()
     borrowed = AmountsField()
     unused = AmountsField()
+    budgets = balances_field()
 
 
 class EntitlementsParameters(Parameters):
@@ -98,8 +104,13 @@ class EntitlementsDocument(documents.Document):
     tenants = documents.ListField(EntitlementDocument, min_items=0, max_items=MAX_TENANTS)
 
 
-def entitlements_document(found: Entitlements, *, caller: Tenant | None) -> dict[str, Any]:
-    """Return the entitlements that the caller may see, of a private pool a tenant's own."""
+def entitlements_document(
+    found: Entitlements, *, caller: Tenant | None, balances: Sequence[Balance] = ()
+) -> dict[str, Any]:
+    """Return the entitlements that the caller may see, of a private pool a tenant's own.
+
+    `balances` are those of the nodes that the caller may see.
+    """
     own = None if caller is None or found.pool.transparent else caller.slug
 
     def name(slug: str) -> str:
@@ -112,36 +123,59 @@ def entitlements_document(found: Entitlements, *, caller: Tenant | None) -> dict
         "at": found.at,
         "definitions": DEFINITIONS,
         "tenants": [
-            _row(row, found, name) for row in found.tenants if own is None or row.tenant == own
+            _row(row, found, name, balances)
+            for row in found.tenants
+            if own is None or row.tenant == own
         ],
     }
 
 
 def group_entitlements_document(
-    found: GroupEntitlements, *, outsider: Callable[[str], str] | None = None
+    found: GroupEntitlements,
+    *,
+    outsider: Callable[[str], str] | None = None,
+    balances: Sequence[Balance] = (),
 ) -> dict[str, Any]:
-    """The entitlements of a group, with a name for tenants outside it, None for their slugs."""
+    """Return the entitlements of a group, with the balances of its nodes.
+
+    `outsider` names tenants outside the group. Without it they have their slugs.
+    """
     members = found.members
 
     def name(slug: str) -> str:
         return slug if outsider is None or slug in found.inside else outsider(slug)
 
     def sums(row: GroupEntitlement) -> dict[str, Any]:
-        return {
+        amounts = {
             name: amounts_document(value, members.resources) if name != "group" else value
             for name, value in vars(row).items()
         }
+        return {**amounts, "budgets": _balances(balances, "group", row.group)}
 
     return {
         **entitlements_document(members, caller=None),
-        "tenants": [_row(row, members, name) for row in members.tenants],
+        "tenants": [_row(row, members, name, balances) for row in members.tenants],
         "definitions": {**DEFINITIONS, "group": GROUP_DEFINITION},
         "group": sums(found.group),
         "groups": [sums(row) for row in found.groups],
     }
 
 
-def _row(row: Entitlement, found: Entitlements, name: Callable[[str], str]) -> dict[str, Any]:
+def _balances(balances: Sequence[Balance], scope: str, slug: str) -> list[dict[str, Any]]:
+    """Return the balances of a node."""
+    return [
+        balance_document(each)
+        for each in balances
+        if each.budget.scope == scope and each.budget.node.slug == slug
+    ]
+
+
+def _row(
+    row: Entitlement,
+    found: Entitlements,
+    name: Callable[[str], str],
+    balances: Sequence[Balance],
+) -> dict[str, Any]:
     def amounts(vector: Any) -> dict[str, str]:
         return {
             each.name: decimal_text(amount)
@@ -163,6 +197,7 @@ def _row(row: Entitlement, found: Entitlements, name: Callable[[str], str]) -> d
         "lent": amounts(row.lent),
         "borrowed": amounts(row.borrowed),
         "unused": amounts(row.unused),
+        "budgets": _balances(balances, "tenant", row.tenant),
         "lent_to": loans(row.lent_to),
         "borrowed_from": loans(row.borrowed_from),
         "returns": None if returns is None else {"when": returns.when, "at": returns.at},
@@ -182,7 +217,8 @@ class EntitlementsView(PoolView):
         """Show what each tenant is entitled to by its weight, what it has, who borrows from whom,
         and when what it lent returns.
 
-        `definitions` explains each figure. A tenant key sees its own row; in a transparent pool it sees
+        `definitions` explains each figure, and `budgets` are the balances of a node's own budgets, which
+        agents' keys do not get. A tenant key sees its own row; in a transparent pool it sees
         all of them. To a tenant key other tenants always appear under pseudonyms. `group` shows the sum
         of a group of the decision and then its children, to all keys but tenants' (404
         `group.not_found`); a group key gets its group, or one below it. Before the first decision the
@@ -194,11 +230,34 @@ class EntitlementsView(PoolView):
             of_group = group_entitlements(
                 pool=of_pool, slug=slug or own.slug, now=utc_now(), within=own
             )
-            return Response(group_entitlements_document(of_group, outsider=self.subtree.outsider))
+            balances = balances_below(of_group)
+            return Response(
+                group_entitlements_document(
+                    of_group, outsider=self.subtree.outsider, balances=balances
+                )
+            )
         if slug is not None:
             if self.tenant is not None:
                 raise group_missing()
             of_group = group_entitlements(pool=of_pool, slug=slug, now=utc_now())
-            return Response(group_entitlements_document(of_group))
+            balances = () if self.caller.scope == Scope.AGENT else balances_below(of_group)
+            return Response(group_entitlements_document(of_group, balances=balances))
         found = pool_entitlements(pool=self.pool, now=utc_now())
-        return Response(entitlements_document(found, caller=self.tenant))
+        balances = () if self.caller.scope == Scope.AGENT else self._balances(found)
+        return Response(entitlements_document(found, caller=self.tenant, balances=balances))
+
+    def _balances(self, found: Entitlements) -> Sequence[Balance]:
+        """Return the balances of the tenants that the caller may see."""
+        of_tenants = budgets_for(found.pool, self.tenant).exclude(tenant=None)
+        return balances_of(pool=found.pool, budgets=list(of_tenants), now=found.at, rates=True)
+
+
+def balances_below(found: GroupEntitlements) -> Sequence[Balance]:
+    """Return the balances of a group and of the groups and members directly below it."""
+    pool = found.members.pool
+    groups = [found.group.group, *(row.group for row in found.groups)]
+    nodes = Q(group__slug__in=groups) | Q(
+        tenant__slug__in=[row.tenant for row in found.members.tenants]
+    )
+    budgets = list(budgets_for(pool, None).filter(nodes))
+    return balances_of(pool=pool, budgets=budgets, now=found.members.at, rates=True)

@@ -1,6 +1,6 @@
 """Explanations of what a tenant got."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from rest_framework.request import Request
@@ -12,6 +12,7 @@ from allocator_service.core.clock import utc_now
 from allocator_service.core.quantities import Resource, vector_to_document
 from allocator_service.core.selecting import missing
 from allocator_service.enforcement.selectors import decision_in_force, tenant_use
+from allocator_service.pools.budgets import opening_of
 from allocator_service.pools.group_services import MAX_DEPTH
 from allocator_service.pools.selectors import resources_of
 from allocator_service.tenants.models import Tenant
@@ -21,6 +22,7 @@ from api.contract import documents
 from api.contract.fields import is_slug
 from api.contract.operations import shows
 from api.pseudonyms import reason_known
+from api.v1.budgets import EFFECTS, MAX_BALANCES
 from api.v1.evaluations import admitted_evaluation
 from api.v1.run_documents import MAX_ROWS
 from api.v1.runs import OneRunView
@@ -63,6 +65,16 @@ class ReasonDocument(documents.Document):
     limited_by = documents.LimitedByField()
 
 
+class ExhaustedBudgetDocument(documents.Document):
+    budget = documents.IdField()
+    tenant = documents.SlugField(allow_null=True)
+    group = documents.SlugField(allow_null=True)
+    resource = documents.TextField(max_length=63)
+    amount = documents.DecimalField(description="Hours of the period with what was carried over.")
+    then = documents.ChoiceField(choices=EFFECTS)
+    opens_at = documents.TimestampField(description="End of the budget's period.")
+
+
 class BlockedDocument(documents.Document):
     since = documents.TimestampField()
     pending_tasks = documents.IntegerField(minimum=0, maximum=MAX_ROWS, allow_null=True)
@@ -91,6 +103,12 @@ class ExplanationDocument(documents.Document):
     binding = documents.ListField(BindingDocument, min_items=0, max_items=MAX_ROWS)
     neighbours = documents.DocumentField(NeighboursDocument)
     counterfactuals = documents.ListField(CounterfactualDocument, min_items=0, max_items=MAX_ROWS)
+    budgets = documents.ListField(
+        ExhaustedBudgetDocument,
+        min_items=0,
+        max_items=MAX_BALANCES,
+        description="Budgets of the tenant and of these groups that were exhausted in the decision.",
+    )
     sentence = documents.TextField(max_length=5_000)
     blocked = documents.DocumentField(
         BlockedDocument,
@@ -108,8 +126,8 @@ class ExplanationView(OneRunView):
     @shows(ExplanationDocument, "Explain a decision to a tenant", headers=(), problems=(409, 410))
     def get(self, request: Request, run: str, tenant: str) -> Response:
         """Explain why a tenant got what it got: its share and level, what binds at which price, and
-        a change that would give it more. `blocked` says that the scheduler keeps its jobs waiting
-        although more was decided than it uses.
+        a change that would give it more. `budgets` are exhausted ones that bind it. `blocked` says that
+        the scheduler keeps its jobs waiting although more was decided than it uses.
 
         A tenant key can ask about its own tenant only, a group key about those that were below its
         group when the run began. The latter gets what the tenant would, without the groups above its
@@ -162,8 +180,22 @@ def explanation_document(
         "binding": [_binding(item, resources, caller) for item in explanation.binding],
         "neighbours": {"above": explanation.just_above, "below": explanation.just_below},
         "counterfactuals": [vars(item) for item in explanation.counterfactuals],
+        "budgets": [_exhausted(each) for each in explanation.budgets],
         "sentence": explanation.sentence,
         "blocked": blocked,
+    }
+
+
+def _exhausted(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an exhausted budget that a run stores."""
+    return {
+        "budget": stored["budget"],
+        "tenant": stored["node"] if stored["scope"] == "tenant" else None,
+        "group": stored["node"] if stored["scope"] == "group" else None,
+        "resource": stored["resource"],
+        "amount": stored["amount"],
+        "then": stored["then"],
+        "opens_at": opening_of(stored),
     }
 
 

@@ -27,6 +27,7 @@ from allocator_service.enforcement.selectors import (
     member_slugs,
     next_boundary,
 )
+from allocator_service.pools.budgets import MonthlyStops, monthly_stops
 from api.auth import OPERATOR_BILLING_AND_AGENT
 from api.contract import documents
 from api.contract.conditional import is_known
@@ -151,9 +152,12 @@ class RenderingView(PoolView):
         members, departed = member_slugs(pool=of_pool), departed_slugs(pool=of_pool)
         former_groups = former_group_slugs(pool=of_pool)
         boundary = next_boundary(pool=of_pool, run=run, now=now)
+        stops = monthly_stops(of_pool, at=now) if chosen.minutes_note else MonthlyStops()
         form = request.accepted_renderer
         parts = [run.pk, chosen.name, label, quota, form.format, boundary, *members, "", *departed]
         parts += ["", *former_groups] if former_groups else []
+        if stops.resources:
+            parts += ["", *sorted(stops.resources), *sorted(stops.hours.items())]
         digest = hashlib.sha256("\n".join(map(str, parts)).encode()).hexdigest()
         # The tag has everything that the text depends on, since agents poll by it.
         tag = f'"{run.pk}-{chosen.name}-{digest[:12]}"'
@@ -168,6 +172,7 @@ class RenderingView(PoolView):
             former_groups=former_groups,
             now=now,
             quota=quota,
+            stops=stops,
         )
         if form.format == OrjsonRenderer.format:
             document = rendering_document(rendering, next_boundary=boundary)

@@ -363,7 +363,10 @@ def usage_and_money(story: Story) -> None:
     back = f"{notes}{note['id']}/reverse/"
     story.call("pools_credit_notes_reverse_create", back, {"reason": "counted twice"})
     budgets = f"{pool}budgets/"
-    budget = story.call("pools_budgets_create", budgets, {"tenant": "physics", "amount": "500"})
+    budget = story.call("pools_budgets_create", budgets, {
+        "group": "science", "resource": "cpu", "amount": "500", "per": "P1M", "carry": "0.2",
+        "then": "last",
+    })  # fmt: skip
     story.call("pools_budgets_list", budgets)
     story.call("pools_budgets_show", budget["Location"])
     story.call("pools_budgets_update", budget["Location"], {"amount": "600"}, If_Match='"v1"')

@@ -15,7 +15,7 @@ from schemathesis.generation import GenerationMode
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from allocator_service.allocation.what_if.simulations import simulation_request
-from allocator_service.billing.budgets import BudgetSettings, budget_create
+from allocator_service.billing.budgets import BudgetDraft, BudgetSettings, budget_create
 from allocator_service.billing.credit_notes import credit_note_create
 from allocator_service.billing.months import month_of
 from allocator_service.billing.plans.services import (
@@ -138,7 +138,8 @@ def _money(world):
     world.lab.refresh_from_db()
     about = {"pool": world.lab, "tenant": world.ada, "now": now}
     note = credit_note_create(**about, amount=Decimal(1), reason="kindness")
-    budget = budget_create(**about, resource="", settings=BudgetSettings(Decimal(1), [100]))
+    settings = BudgetSettings(Decimal(1), [100])
+    budget = budget_create(pool=world.lab, draft=BudgetDraft(world.ada, "", settings), now=now)
     return {
         "plan": str(draft.pk),
         "month": str(month),

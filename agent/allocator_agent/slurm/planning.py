@@ -75,6 +75,27 @@ class LimitRemoval:
 
 
 @dataclass(frozen=True)
+class MinutesChange:
+    """GrpTRESMins of an account that differ from the budgets of its node.
+
+    -1 is unlimited.
+    """
+
+    account: str
+    before: dict[str, int]
+    after: dict[str, int]
+
+    def line(self) -> str:
+        """Return the change as a person reads it."""
+        parts = [
+            f"{name} {_minutes_text(self.before[name])} -> {_minutes_text(most)}"
+            for name, most in self.after.items()
+            if self.before[name] != most
+        ]
+        return f"minutes of account {self.account}: {', '.join(parts)}"
+
+
+@dataclass(frozen=True)
 class SlurmPlan:
     """Everything that has to change, in the order in which it is done."""
 
@@ -86,10 +107,11 @@ class SlurmPlan:
     removals: list[LimitRemoval] = field(default_factory=list)
     # Account -> its waiting jobs that are to come under the limits of their partition.
     reassigned: dict[str, list[str]] = field(default_factory=dict)
+    minutes: list[MinutesChange] = field(default_factory=list)
 
     def __len__(self) -> int:
         changes = (
-            *(self.limits, self.removals, self.reassigned),
+            *(self.limits, self.removals, self.reassigned, self.minutes),
             *(self.reservations, self.moves, self.stops),
         )
         return sum(len(each) for each in changes)
@@ -105,6 +127,7 @@ class SlurmPlan:
             lines += ["then raised:" if lowered else "raised:", *raised]
         if self.removals:
             lines += ["removed:", *(f"  - {removal.line()}" for removal in self.removals)]
+        lines += [f"  {change.line()}" for change in self.minutes]
         lines += [
             f"  jobs {', '.join(jobs)} of {account}: moved to the limits of their partition"
             for account, jobs in self.reassigned.items()
@@ -168,6 +191,30 @@ def plan_limits(
                 new = (account, user, partition) not in present
                 changes.append(_change(row, limits, row.fairshare, new=new))
     return [change for change in changes if change.lowers or change.raises], problems
+
+
+def plan_minutes(
+    objects: Sequence[Mapping[str, Any]],
+    associations: Iterable[Association],
+    accounts: Mapping[str, str],
+) -> list[MinutesChange]:
+    """Return the accounts whose GrpTRESMins differ from the rendering, which may have none.
+
+    `accounts` names the Slurm account of every tenant and group that has one.
+    """
+    present = {item.account: item for item in associations if not item.user}
+    changes: dict[str, MinutesChange] = {}
+    for item in objects:
+        after = item.get("minutes")
+        slug = item.get("tenant") if item["kind"] == "account" else item.get("group")
+        row = present.get(accounts.get(slug or "", ""))
+        if row is None or not after or not WRITABLE.fullmatch(row.account):
+            continue
+        before = {name: row.minutes.get(name, -1) for name in after}
+        # An account of a tenant precedes that of a former group of the same name.
+        if before != after and (item["kind"] != "removed" or row.account not in changes):
+            changes[row.account] = MinutesChange(row.account, before, dict(after))
+    return list(changes.values())
 
 
 def plan_removals(
@@ -350,6 +397,10 @@ def _number(job: str) -> tuple[int, ...]:
 
 def _least(before: int | None, after: int) -> int:
     return after if before is None else min(before, after)
+
+
+def _minutes_text(value: int) -> str:
+    return "unlimited" if value < 0 else str(value)
 
 
 def _shown(value: int | None) -> str:

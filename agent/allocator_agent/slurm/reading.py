@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from fractions import Fraction
 
@@ -53,6 +53,7 @@ class Association:
     limits: dict[str, int]  # TRES -> count; memory in MiB
     fairshare: str
     id: str = ""
+    minutes: dict[str, int] = field(default_factory=dict)  # TRES -> GrpTRESMins
 
 
 @dataclass(frozen=True)
@@ -179,8 +180,9 @@ def read_usage(text: str) -> Iterator[Usage]:
 def read_associations(text: str) -> Iterator[Association]:
     """The rows of `sacctmgr --parsable2 show association`, in the columns that `scheduler` asks for."""
     for line in text.splitlines():
-        account, user, partition, tres, fairshare, number = line.split("|")
-        yield Association(account, user, partition, read_limits(tres), fairshare, number)
+        account, user, partition, tres, fairshare, number, minutes = line.split("|")
+        limits = read_limits(tres)
+        yield Association(account, user, partition, limits, fairshare, number, read_limits(minutes))
 
 
 def read_tree(text: str) -> dict[str, str]:

@@ -19,9 +19,11 @@ from allocator_agent.slurm.planning import (
     LimitChange,
     LimitRemoval,
     Limits,
+    MinutesChange,
     SlurmPlan,
     amounts_of,
     plan_limits,
+    plan_minutes,
     plan_reassignments,
     plan_removals,
     plan_stops,
@@ -30,7 +32,7 @@ from allocator_agent.slurm.reading import Association, Reservation
 from allocator_agent.slurm.reservations import ReservationChange, plan_moves, plan_reservations
 from allocator_agent.slurm.trees import plan_groups
 
-_ASSOCIATION = "account,user,partition,grptres,fairshare,id"
+_ASSOCIATION = "account,user,partition,grptres,fairshare,id,grptresmins"
 _PER_COMMAND = 500  # names or job numbers, so that a command line stays short
 Words = tuple[str, ...]
 Rows = Sequence[tuple[LimitChange, Limits]]
@@ -152,6 +154,7 @@ class Slurm:
             problems,
             removals,
             reassigned,
+            plan_minutes(rendering.objects, self._associations, {**accounts, **above}),
         )
 
     def apply(self, plan: SlurmPlan) -> list[str]:
@@ -169,6 +172,7 @@ class Slurm:
                     "scontrol", "update", f"JobId={','.join(batch)}", f"Account={account}"
                 )
         self._remove(plan.removals)
+        self._write_minutes(plan.minutes)
         for change in plan.reservations:
             problems += self._tried("scontrol", *_command(change))
         for name, jobs in plan.moves:  # before limits rise, or they would not wait for it
@@ -242,6 +246,17 @@ class Slurm:
             )
             for removal in removals
             for account, user, partition in [removal.key]
+        )
+
+    def _write_minutes(self, changes: Sequence[MinutesChange]) -> None:
+        """Set GrpTRESMins of accounts. Raises `SchedulerAway` if any is refused."""
+        self._commands.run_all(
+            (
+                *("sacctmgr", "--immediate", "modify", "account", "where"),
+                *(f"account={change.account}", f"cluster={self.source}"),
+                *("set", "GrpTRESMins=" + ",".join(f"{n}={m}" for n, m in change.after.items())),
+            )
+            for change in changes
         )
 
     def _tried(self, program: str, *arguments: str) -> list[str]:

@@ -20,6 +20,7 @@ from allocator_service.allocation.long_term.metering import LATE, metering_due, 
 from allocator_service.allocation.long_term.steps import step_decided_last
 from allocator_service.allocation.models import Run, RunStatus
 from allocator_service.allocation.policies import domain_error
+from allocator_service.allocation.runs.budgets import exhausted_stored, next_change_of_budgets
 from allocator_service.allocation.runs.publication import decision_publish
 from allocator_service.allocation.runs.snapshots import PoolState, pool_state, snapshot_store
 from allocator_service.allocation.time_sharing.replanning import (
@@ -34,6 +35,7 @@ from allocator_service.core.ids import new_id
 from allocator_service.core.jobs import Claim, ClaimLost, hold_job, postpone_jobs
 from allocator_service.core.outbox import event_record, request_id
 from allocator_service.ledger.intake.sealing import entries_seal_all
+from allocator_service.pools.budgets import opening_of, pools_with_budgets
 from allocator_service.pools.limits import next_change_of_limits
 from allocator_service.pools.models import Pool, RecomputeJob
 from allocator_service.pools.recompute import (
@@ -113,6 +115,11 @@ def _solve(claim: _Claim, work: _Work, clock: Clock, early: bool) -> _Solved:
     pool_id, begun = work.pool_id, clock()
     if Pool.objects.filter(pk=pool_id, policy_long_term=True).exists():
         pool_meter_all(pool_id=pool_id, now=begun)  # what is over is what it remembers
+        entries_seal_all(now=begun)
+    elif pool_id in pools_with_budgets():
+        # A budget that the interval before has exhausted binds from now on. After an outage, metering
+        # may take longer than a decision should wait: `budgets_watch` follows the ledger then.
+        pool_meter_all(pool_id=pool_id, now=begun, clock=clock)
         entries_seal_all(now=begun)
     border = work.border
     while True:
@@ -217,7 +224,10 @@ def _store_input(claim: _Claim, work: _Work, state: PoolState, now: datetime) ->
     with transaction.atomic():
         digest = snapshot_store(state, now=now)
         Run.objects.filter(pk=work.run_id, token=claim.token).update(
-            snapshot_id=digest, generation=state.generation, policy=state.document["policy"]
+            snapshot_id=digest,
+            generation=state.generation,
+            policy=state.document["policy"],
+            budgets=exhausted_stored(state.budgets),
         )
 
 
@@ -264,6 +274,7 @@ def _publish(claim: _Claim, work: _Work, solved: _Solved, now: datetime) -> Run:
             period = timedelta(seconds=run.schedule.period_seconds)
             decision_due(run.pool, at=run.effective_from + period - lead(run))
         _await_limits(run.pool, solved.read_at)
+        _await_budgets(run.pool, solved)
     log.info("decision_published", pool_id=job.pk, run=str(run.pk), generation=run.generation)
     return run
 
@@ -285,6 +296,9 @@ def _fail(claim: _Claim, work: _Work, error: DomainError, now: datetime) -> Run:
         )
         _complete(job, now, now)
         _await_limits(run.pool, run.started_at or now)
+        openings = [opening_of(each) for each in run.budgets]
+        if openings:
+            decision_due(run.pool, at=min(openings))
     log.warning("run_failed", pool_id=job.pk, run=str(run.pk), code=error.code)
     return run
 
@@ -292,6 +306,19 @@ def _fail(claim: _Claim, work: _Work, error: DomainError, now: datetime) -> Run:
 def _await_limits(pool: Pool, read_at: datetime) -> None:
     """Request a decision for the next instant at which a limit of the pool begins or ends."""
     following = next_change_of_limits(pool, after=read_at)
+    if following is not None:
+        decision_due(pool, at=following)
+
+
+def _await_budgets(pool: Pool, solved: _Solved) -> None:
+    """Request a decision for the next instant at which a budget is exhausted or opens again."""
+    following = next_change_of_budgets(
+        pool,
+        states=solved.state.budgets,
+        document=solved.state.document,
+        allocation=solved.allocation,
+        read_at=solved.read_at,
+    )
     if following is not None:
         decision_due(pool, at=following)
 

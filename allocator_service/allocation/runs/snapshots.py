@@ -16,9 +16,11 @@ from django.db import connection, transaction
 from allocator_service.allocation.documents import stored_document
 from allocator_service.allocation.long_term.steps import Basis, history_at, starvation_timeout
 from allocator_service.allocation.models import Placement, Run, RunStatus, Snapshot
+from allocator_service.allocation.runs.budgets import with_budgets
 from allocator_service.allocation.time_sharing.deficits import deficits_at, deficits_in_force
 from allocator_service.core.errors import Gone
 from allocator_service.core.quantities import Resource, decimal_text, json_number
+from allocator_service.pools.budgets import BudgetState, budget_states
 from allocator_service.pools.limits import limits_from
 from allocator_service.pools.models import MembershipTerms, Pool
 from allocator_service.pools.selectors import (
@@ -35,11 +37,14 @@ from policies import policy_named
 class PoolState:
     """A pool at one generation: its evaluation document, and what the document leaves out.
 
-    `basis` is what of the ledger the document's history was read from, None without one.
+    `settings` is the document without the effect of `budgets`, which are those that bind, exhausted or
+    not. `basis` is what of the ledger the document's history was read from, None without one.
     """
 
     generation: int
     document: dict[str, Any]
+    settings: dict[str, Any]
+    budgets: Sequence[BudgetState]
     groups: Sequence[ServerGroup]
     workload_ids: Sequence[UUID]
     workload_tenant_pks: Sequence[int]
@@ -137,9 +142,12 @@ def _read(pool: Pool, now: datetime, *, begins: bool) -> PoolState:
             document["policy"]["options"] = options
         slugs = [(pk, slug) for pk, slug, *_ in members]
         document["history"], basis = history_at(pool, slugs, resources, now)
+    budgets = budget_states(pool, at=now)
     return PoolState(
         generation=pool.generation,
-        document=document,
+        document=with_budgets(document, budgets),
+        settings=document,
+        budgets=budgets,
         groups=groups,
         workload_ids=[row[0] for row in workloads],
         workload_tenant_pks=[row[1] for row in workloads],

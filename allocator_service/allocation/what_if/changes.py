@@ -23,6 +23,7 @@ from typing import Any
 from uuid import UUID
 
 from allocator_service.allocation.policies import policy_choose
+from allocator_service.allocation.runs.budgets import with_budgets
 from allocator_service.allocation.runs.snapshots import (
     PoolState,
     document_number,
@@ -64,15 +65,16 @@ class _Editor:
     def __init__(self, state: PoolState, resources: Sequence[Resource]) -> None:
         self._state = state
         self._resources = resources
-        self._document = dict(state.document)
-        self._servers = [dict(server) for server in state.document["servers"]]
+        # Exhausted budgets have their effect on what is changed, too: it is added at the end.
+        self._document = dict(state.settings)
+        self._servers = [dict(server) for server in state.settings["servers"]]
         self._names = [dict(zip(g.ids, g.names, strict=True)) for g in state.groups]
-        self._running: list[dict[str, Any]] = list(state.document.get("running", []))
-        self._groups = {group["name"]: dict(group) for group in state.document.get("groups", [])}
-        self._tenants = {tenant["name"]: dict(tenant) for tenant in state.document["tenants"]}
+        self._running: list[dict[str, Any]] = list(state.settings.get("running", []))
+        self._groups = {group["name"]: dict(group) for group in state.settings.get("groups", [])}
+        self._tenants = {tenant["name"]: dict(tenant) for tenant in state.settings["tenants"]}
         self._workloads: list[tuple[UUID | None, dict[str, Any]]] = [
             (id_, dict(workload))
-            for id_, workload in zip(state.workload_ids, state.document["workloads"], strict=True)
+            for id_, workload in zip(state.workload_ids, state.settings["workloads"], strict=True)
         ]
 
     def parts(self) -> dict[str, Callable[[Any], None]]:
@@ -93,7 +95,7 @@ class _Editor:
         self._document["workloads"] = [workload for _, workload in self._workloads]
         if self._running:
             self._document["running"] = self._running
-        document: Mapping[str, Any] = self._document
+        document: Mapping[str, Any] = with_budgets(self._document, self._state.budgets)
         if not policy_named(document["policy"]["name"]).time_sharing:
             document = without_deficits(document)
         return WhatIf(document, [id_ for id_, _ in self._workloads])

@@ -17,11 +17,13 @@ from uuid import UUID
 from allocator_service.allocation.audit.decisions import stored_decision
 from allocator_service.allocation.models import Allocation, Run, RunStatus, ServerClass
 from allocator_service.allocation.reasons import group_of_reason
+from allocator_service.allocation.runs.budgets import stop_limits
 from allocator_service.allocation.selectors import input_of
 from allocator_service.allocation.what_if.evaluations import SECONDS, answer_document
 from allocator_service.core.display import resource_text
 from allocator_service.core.errors import Conflict, Missing, Unavailable
 from allocator_service.core.quantities import Resource
+from allocator_service.pools.budgets import Then, exhausted_sentence
 from allocator_service.pools.selectors import resources_of
 from allocator_service.tenants.models import Tenant
 from policies import Problem, explain
@@ -63,6 +65,7 @@ class Explanation:
     """A tenant's part of a decision, explained. Shares are null for tenants served last.
 
     `groups` are the slugs of its group at that time and of those above it, the nearest first.
+    `budgets` are the exhausted budgets of the tenant and of these groups, as the run stores them.
     """
 
     tenant: str
@@ -76,6 +79,7 @@ class Explanation:
     just_above: float | None
     just_below: float | None
     counterfactuals: Sequence[Counterfactual]
+    budgets: Sequence[Mapping[str, Any]]
     sentence: str
 
 
@@ -109,9 +113,7 @@ def run_explain(
     if run.status != RunStatus.SUCCEEDED:
         raise Conflict(f"The run is {run.status}: it has no decision.", code="run.not_succeeded")
     rows = list(
-        Allocation.objects.filter(run=run, tenant=tenant)
-        .select_related("workload")
-        .order_by("position")
+        run.allocations.filter(tenant=tenant).select_related("workload").order_by("position")
     )
     if not rows:
         raise Missing("The run has no workload of this tenant.", code="tenant.not_found")
@@ -126,6 +128,7 @@ def run_explain(
         groups = groups[: groups.index(within) + 1]
     outermost = None if within is None else problem.groups.index(within)
     found = explain(decision, problem.tenants.index(tenant.slug), within=outermost)
+    budgets = exhausted_budgets(run, tenant.slug, groups)
     stored = {row.position: row for row in ServerClass.objects.filter(run=run)}
     resources = resources_of(run.pool)
     binding = [
@@ -150,8 +153,17 @@ def run_explain(
         counterfactuals=list(
             islice(_counterfactuals(document, problem, rows, binding, groups, workload), most)
         ),
-        sentence=found.sentence,
+        budgets=budgets,
+        sentence=" ".join(
+            [found.sentence, *(exhausted_sentence(each, run.pool.timezone) for each in budgets)]
+        ),
     )
+
+
+def exhausted_budgets(run: Run, tenant: str, groups: Sequence[str]) -> Sequence[Mapping[str, Any]]:
+    """Return the exhausted budgets of a tenant and of the groups above it, as a run stores them."""
+    nodes = {("tenant", tenant), *(("group", group) for group in groups)}
+    return [each for each in run.budgets if (each["scope"], each["node"]) in nodes]
 
 
 def _counterfactuals(
@@ -202,7 +214,7 @@ def _candidates(
     if row.limited_by == "no_eligible_server" and workload["server_selector"]:
         yield _without_selector(document, row, workload)
     if row.limited_by.startswith(_LIMIT) and group_of_reason(row.limited_by) in (None, *groups):
-        yield _with_higher_limits(document, row, workload)
+        yield from _with_higher_limits(document, row, workload)
     for item in binding:
         if item.server_class is None:
             continue
@@ -245,8 +257,11 @@ def _without_selector(
 
 def _with_higher_limits(
     document: Mapping[str, Any], row: Allocation, workload: Mapping[str, Any]
-) -> _Candidate:
-    """Twice the amounts of the node whose limit stops the workload, and at least one task more."""
+) -> Iterator[_Candidate]:
+    """Twice the amounts of the node whose limit stops the workload, and at least one task more.
+
+    The limits of its exhausted budgets stay: no change raises them before their period ends.
+    """
     _, scope, *name = row.limited_by.split(":", 2)
     part = f"{scope}s"
     nodes = list(document[part])
@@ -254,6 +269,7 @@ def _with_higher_limits(
     if scope != "workload":
         slug = name[0] if name else row.tenant.slug
         at = next(position for position, node in enumerate(nodes) if node["name"] == slug)
+    spent = _stops(row, scope, nodes[at]["name"])
     limits = [
         {
             "where": limit["where"],
@@ -263,8 +279,11 @@ def _with_higher_limits(
             },
         }
         for limit in nodes[at]["limit"]
+        if limit not in spent
     ]
-    nodes[at] = {**nodes[at], "limit": limits}
+    if not limits:
+        return
+    nodes[at] = {**nodes[at], "limit": [*limits, *spent]}
     changes: dict[str, Any] = {"groups": [{"group": nodes[at]["name"], "limit": limits}]}
     whose = f"group {nodes[at]['name']}"
     if scope == "tenant":
@@ -274,7 +293,17 @@ def _with_higher_limits(
         changes = {"workloads": {"change": [{"id": str(row.workload_id), "limit": limits}]}}
         whose = workload["name"]
     sizes = " and ".join(_size(document, limit["amount"]) for limit in limits)
-    return f"a limit of {sizes} for {whose}", changes, {**document, part: nodes}
+    yield f"a limit of {sizes} for {whose}", changes, {**document, part: nodes}
+
+
+def _stops(row: Allocation, scope: str, node: str) -> list[dict[str, Any]]:
+    """Return the limits of 0 that exhausted budgets give a node of the run of a workload."""
+    resources = {
+        each["resource"]
+        for each in row.run.budgets
+        if each["then"] == Then.STOP and (each["scope"], each["node"]) == (scope, node)
+    }
+    return stop_limits(resources)
 
 
 def _with_smaller_tasks(

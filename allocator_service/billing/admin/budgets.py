@@ -6,8 +6,11 @@ from django.contrib import admin
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 
+from allocator_service.billing.balances import Balance, balances
 from allocator_service.billing.budgets import (
+    BudgetDraft,
     BudgetSettings,
+    Periods,
     budget_create,
     budget_retire,
     budget_update,
@@ -16,41 +19,88 @@ from allocator_service.billing.models import Budget, UnitGrant
 from allocator_service.billing.service_units import units_grant
 from allocator_service.core.admin import ServiceAdmin, ServiceForm
 from allocator_service.core.clock import utc_now
+from allocator_service.core.errors import Unacceptable
+from allocator_service.pools.budgets import Then
 
 
 class BudgetForm(ServiceForm):
     class Meta:
         model = Budget
-        fields = ["pool", "tenant", "resource", "amount", "thresholds"]
+        fields = [
+            "pool",
+            "tenant",
+            "group",
+            "resource",
+            "amount",
+            "per",
+            "starts_at",
+            "ends_at",
+            "carry",
+            "then",
+            "thresholds",
+        ]
 
     def perform(self, cleaned: dict[str, Any]) -> Budget:
-        settings = BudgetSettings(cleaned["amount"], cleaned["thresholds"])
+        settings = BudgetSettings(
+            cleaned["amount"], cleaned["thresholds"], cleaned["carry"], Then(cleaned["then"])
+        )
         if not self.adding:
             return budget_update(
                 budget=self.instance, settings=settings, version=None, now=utc_now()
             )
-        return budget_create(
-            pool=cleaned["pool"],
-            tenant=cleaned["tenant"],
+        if (cleaned["tenant"] is None) == (cleaned["group"] is None):
+            raise Unacceptable(
+                "A budget must name either a tenant or a group.",
+                code="budget.node",
+                pointer="/tenant",
+            )
+        draft = BudgetDraft(
+            node=cleaned["tenant"] or cleaned["group"],
             resource=cleaned["resource"],
             settings=settings,
-            now=utc_now(),
+            periods=Periods(cleaned["per"], cleaned["starts_at"], cleaned["ends_at"]),
         )
+        return budget_create(pool=cleaned["pool"], draft=draft, now=utc_now())
 
 
 @admin.register(Budget)
 class BudgetAdmin(ServiceAdmin):
     form = BudgetForm
-    list_display = ["tenant", "pool", "resource", "amount", "thresholds", "retired_at"]
-    list_filter = ["pool"]
-    list_select_related = ["pool", "tenant"]
-    autocomplete_fields = ["pool", "tenant"]
+    list_display = [
+        "node",
+        "pool",
+        "resource",
+        "amount",
+        "per",
+        "then",
+        "retired_at",
+    ]
+    list_filter = ["pool", "then"]
+    list_select_related = ["pool", "tenant", "group"]
+    autocomplete_fields = ["pool", "tenant", "group"]
     actions = ["retire"]
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
-        return ["pool", "tenant", "resource", "created_at", "retired_at"] if obj else []
+        fixed = ["pool", "tenant", "group", "resource", "per", "starts_at", "ends_at"]
+        return [*fixed, "spent", "left", "created_at", "retired_at"] if obj else []
 
-    @admin.action(description="Watch no longer", permissions=["change"])
+    @admin.display(description="Spent in this period")
+    def spent(self, budget: Budget) -> str:
+        found = self._balance(budget)
+        return "-" if found is None else f"{found.spent_text} {found.unit}"
+
+    @admin.display(description="Left")
+    def left(self, budget: Budget) -> str:
+        found = self._balance(budget)
+        return "-" if found is None else f"{found.left_text} {found.unit}"
+
+    def _balance(self, budget: Budget) -> Balance | None:
+        if budget.retired_at is not None:
+            return None
+        found = balances(pool=budget.pool, budgets=[budget], now=utc_now())
+        return found[0] if found else None
+
+    @admin.action(description="Retire", permissions=["change"])
     def retire(self, request: HttpRequest, queryset: QuerySet[Budget]) -> None:
         now = utc_now()
         self.apply_to_each(

@@ -15,6 +15,7 @@ from allocator_service.allocation.decided import (
 from allocator_service.core.quantities import decimal_text
 from allocator_service.enforcement.rendering.rounding import NOISE, whole_limits
 from allocator_service.enforcement.rendering.units import TargetUnit
+from allocator_service.pools.budgets import MonthlyStops
 
 SHORTEST_SLOT_SECONDS = 60
 HARD, SOFT, EFFECTIVE = "hard", "soft", "effective"
@@ -65,7 +66,7 @@ class DecisionLimits:
 
     `quota`: whether tenants may have more than their limits while others do not use theirs. `groups`
     has parents before their children; `removed` are slugs of former groups that schedulers may still
-    limit.
+    limit. `stops` are the hours of the month after which budgets stop nodes.
     """
 
     decided: Decided
@@ -79,6 +80,7 @@ class DecisionLimits:
     slots: Sequence[SlotLimits] = field(default_factory=tuple)
     groups: Sequence[GroupLimits] = field(default_factory=tuple)
     removed: Sequence[str] = field(default_factory=tuple)
+    stops: MonthlyStops = field(default_factory=MonthlyStops)
 
     def capacity(self, name: ServerClassName) -> Limits:
         """What the servers of a class offered, in whole units of the target."""

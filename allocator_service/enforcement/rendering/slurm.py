@@ -1,7 +1,9 @@
 """A decision for Slurm: GrpTRES of accounts and of (account, partition), reservations of slots.
 
-Sources: sacctmgr(1), GrpTRES and fairshare of associations; scontrol(1), reservations; slurm.conf(5),
-AccountingStorageEnforce=limits,qos,safe makes Slurm obey them.
+Budgets per calendar month that stop a node are GrpTRESMins of its account.
+
+Sources: sacctmgr(1), GrpTRES, GrpTRESMins and fairshare of associations; scontrol(1), reservations;
+slurm.conf(5), AccountingStorageEnforce=limits,qos,safe makes Slurm obey them.
 """
 
 import hashlib
@@ -38,6 +40,7 @@ def slurm_objects(limits: DecisionLimits) -> list[dict[str, Any]]:
             "account": account_name(tenant.slug),
             "fairshare": fairshare(tenant.weight),
             "limits": limits.named(tenant.rendered),
+            **_minutes(limits, "tenant", tenant.slug),
             "comment": comment,
         }
         for tenant in limits.tenants
@@ -75,6 +78,7 @@ def _groups(limits: DecisionLimits, comment: str) -> list[dict[str, Any]]:
             "account": accounts[group.slug],
             "fairshare": fairshare(group.weight),
             "limits": limits.named(group.rendered),
+            **_minutes(limits, "group", group.slug),
             "comment": comment,
         }
         for group in limits.groups
@@ -86,11 +90,26 @@ def _groups(limits: DecisionLimits, comment: str) -> list[dict[str, Any]]:
             "group": slug,
             "account": accounts[slug],
             "limits": unlimited,
+            **_minutes(limits, "", slug),
             "comment": comment,
         }
         for slug in removed
     ]
     return objects
+
+
+def _minutes(limits: DecisionLimits, scope: str, slug: str) -> dict[str, dict[str, int]]:
+    """Return the minutes of a month after which budgets stop a node, rounded down.
+
+    They are under the key of the object. A resource without a budget of the node has -1, no limit.
+    Without monthly budgets in the pool the key is absent, and GrpTRESMins belongs to the site.
+    """
+    found = {}
+    for unit in limits.units:
+        if unit.name is not None and unit.resource.name in limits.stops.resources:
+            hours = limits.stops.hours.get((scope, slug, unit.resource.name))
+            found[unit.name] = -1 if hours is None else int(hours * unit.per * 60)
+    return {"minutes": found} if found else {}
 
 
 def fairshare(weight: Decimal) -> int:

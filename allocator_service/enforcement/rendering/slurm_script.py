@@ -64,13 +64,14 @@ def _batches(names: Sequence[str]) -> Iterator[Sequence[str]]:
 def _account(each: Mapping[str, Any]) -> str:
     return (
         f"run sacctmgr -i modify account where name={each['account']} set {_tres(each['limits'])}"
-        f" fairshare={each['fairshare']}"
+        f"{_minutes(each)} fairshare={each['fairshare']}"
     )
 
 
 def _removed(each: Mapping[str, Any]) -> str:
     return (
         f"run sacctmgr -i modify account where name={each['account']} set {_tres(each['limits'])}"
+        f"{_minutes(each)}"
     )
 
 
@@ -97,7 +98,15 @@ def _reservation(each: Mapping[str, Any]) -> str:
 
 
 def _tres(limits: Mapping[str, int]) -> str:
-    return "GrpTRES=" + ",".join(f"{name}={limit}" for name, limit in limits.items())
+    return "GrpTRES=" + _listed(limits)
+
+
+def _minutes(each: Mapping[str, Any]) -> str:
+    return f" GrpTRESMins={_listed(each['minutes'])}" if "minutes" in each else ""
+
+
+def _listed(limits: Mapping[str, int]) -> str:
+    return ",".join(f"{name}={limit}" for name, limit in limits.items())
 
 
 def _instant(at: datetime) -> str:

@@ -28,11 +28,13 @@ from allocator_service.enforcement.rendering.units import (
     kubernetes_units,
     slurm_units,
 )
+from allocator_service.pools.budgets import MonthlyStops
 
 CLASS_LABEL = "partition"
 QUOTAS = (HARD, SOFT, EFFECTIVE)
 YAML = "application/yaml"
 MAX_CELLS = 200_000
+NO_STOPS = MonthlyStops()
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,7 @@ class Target:
 
     `text` writes them in its own language, whose media type is `media_type`. `quotas` are the kinds of
     quota that it has: hard ones, ones that others may borrow, ones in a status. `groups_note` is for
-    operators of pools with groups.
+    operators of pools with groups, `minutes_note` for those of pools with budgets that it counts.
     """
 
     name: str
@@ -51,6 +53,7 @@ class Target:
     text: Callable[..., str]
     quotas: Sequence[str] = (HARD,)
     groups_note: str = ""
+    minutes_note: str = ""
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,8 @@ TARGETS = {
             *("slurm", slurm_units, slurm_objects, "text/plain", slurm_script),
             groups_note="Groups are parents of their members' accounts: create and move them with"
             " sacctmgr.",
+            minutes_note="Slurm counts GrpTRESMins of monthly budgets by itself: set"
+            " PriorityDecayHalfLife=0 and PriorityUsageResetPeriod=MONTHLY.",
         ),
         Target("kueue", kubernetes_units, kueue_objects, YAML, yaml_stream, QUOTAS),
         Target(
@@ -144,9 +149,11 @@ def decision_render(
     former_groups: Sequence[str] = (),
     now: datetime,
     quota: str = HARD,
+    stops: MonthlyStops = NO_STOPS,
 ) -> Rendering:
     """Render a decision, whose classes are the values of `label`.
 
+    `stops` are the hours of the month after which budgets stop nodes, for targets that count them.
     Raises `Conflict` where the target cannot express it, `Unreadable` for a quota that it does not have.
     """
     if quota not in target.quotas:
@@ -165,6 +172,8 @@ def decision_render(
         at=now,
         quota=quota,
     )
+    if stops.resources:
+        limits = replace(limits, stops=stops, notes=[*limits.notes, target.minutes_note])
     if limits.groups and target.groups_note:
         limits = replace(limits, notes=[*limits.notes, target.groups_note])
     return Rendering(target, decided.run, limits, target.objects(limits))

@@ -13,7 +13,10 @@ from allocator_client._generated.documents.decisions import (
     ExplanationDocument,
     TreeNodeDocument,
 )
-from allocator_client._generated.documents.enforcement import EntitlementsDocument
+from allocator_client._generated.documents.enforcement import (
+    EntitlementsDocument,
+    EntitlementsGroupBudget,
+)
 from allocator_client._generated.documents.reports import SharingDegreeDocument
 from allocator_client.cli.failures import Failure
 from allocator_client.cli.output import (
@@ -121,7 +124,12 @@ def share(session: Session, pool: str | None, everyone: bool, tenant: str | None
     say(
         f"\nBy the decision of generation {shares['generation']:,} of {slug}, {instant(shares['at'])}."
     )
+    if of_group := shares.get("group"):
+        for each in of_group["budgets"]:
+            say(_balance_text(f"group {of_group['group']}", each))
     for row in shares["tenants"]:
+        for balance in row["budgets"]:
+            say(_balance_text(row["tenant"], balance))
         back = row["returns"]
         if back and len(shares["tenants"]) == 1:
             when = {"at_once": "at once", "next_boundary": "at the next boundary",
@@ -146,6 +154,23 @@ def _say_limits(session: Session, run: str, tenant: str, unit: dict[str, str]) -
             text = limit_text(limit["amount"], limit["has"], limit["where"], unit)
             say(f"Limit of {whose}: {text}.")
         node = by_name.get(node["parent"]) if node["parent"] else None
+
+
+def _balance_text(node: str, balance: EntitlementsGroupBudget) -> str:
+    """Return the balance of a budget, and what follows once it is exhausted."""
+    unit = f"hours of {balance['resource']}" if balance["resource"] else "of money"
+    text = (
+        f"Budget of {node} until {instant(balance['to'])}: {number(balance['left'])} of"
+        f" {number(balance['available'])} {unit} left, {number(balance['spent'])} spent."
+    )
+    if balance["exhausted_on"]:
+        text += (
+            f" At the rate of the last day it is exhausted on {instant(balance['exhausted_on'])}."
+        )
+    if balance["exhausted"] and balance["then"]:
+        effect = {"last": "served after everybody else", "stop": "allocated none"}[balance["then"]]
+        text += f" It is exhausted: until then {node} is {effect}."
+    return text
 
 
 def _share_rows(

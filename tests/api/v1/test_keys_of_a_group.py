@@ -2,10 +2,12 @@
 
 import re
 from datetime import timedelta
+from decimal import Decimal
 
 import pytest
 from django.core.management import CommandError, call_command
 
+from allocator_service.billing.budgets import BudgetDraft, BudgetSettings, budget_create
 from allocator_service.core.clock import utc_now
 from allocator_service.core.errors import Unacceptable
 from allocator_service.core.models import AuditEntry
@@ -115,6 +117,7 @@ FOREIGN = {
     "/api/v1/pools/{pool}/entitlements/": ("GET",),
     "/api/v1/pools/{pool}/statements/": ("GET",),
     "/api/v1/pools/{pool}/groups/science/statements/": ("GET",),
+    "/api/v1/pools/{pool}/budgets/": ("GET", "POST"),
     "/api/v1/pools/{pool}/reports/sharing-degree/": ("GET",),
     "/api/v1/pools/{pool}/reports/lending/": ("GET",),
     "/api/v1/pools/{pool}/reports/utilization/": ("GET",),
@@ -131,6 +134,7 @@ FOREIGN = {
     "/api/v1/pools/lab/reports/utilization/?group={group}": ("GET",),
     "/api/v1/pools/lab/reports/billing/?group={group}": ("GET",),
     "/api/v1/pools/lab/workloads/{workload}/": ("GET",),
+    "/api/v1/pools/lab/budgets/{budget}/": ("GET", "PATCH", "DELETE"),
     "/api/v1/runs/{run}/": ("GET",),
     "/api/v1/runs/{run}/allocations/": ("GET",),
     "/api/v1/runs/{own_run}/explanation/{tenant}/": ("GET",),
@@ -141,13 +145,15 @@ FOREIGN = {
 def test_what_is_beside_the_group_answers_as_what_does_not_exist(tree, transparent):
     tree.lab.transparent = transparent
     tree.lab.save()
+    draft = BudgetDraft(tree.zoology, "cpu", BudgetSettings(Decimal(1), [100]))
     world = {
         "pool": "other", "tenant": "bob", "group": "zoology", "run": tree.other_run.pk,
         "workload": tree.bob_workload.pk, "own_run": tree.run.pk,
+        "budget": budget_create(pool=tree.lab, draft=draft, now=utc_now()).pk,
     }  # fmt: skip
     unknown = {
         "pool": "nowhere", "tenant": "nobody", "group": "none", "run": UNKNOWN,
-        "workload": UNKNOWN, "own_run": tree.run.pk,
+        "workload": UNKNOWN, "own_run": tree.run.pk, "budget": UNKNOWN,
     }  # fmt: skip
     for template, methods in FOREIGN.items():
         for method in methods:
@@ -170,7 +176,7 @@ def test_every_route_of_the_matrix_that_a_group_key_has_is_in_the_test_of_two_wo
     }
     names_of = {
         "pool": "nowhere", "tenant": "nobody", "group": "none", "workload": "0", "run": "0",
-        "own_run": "0",
+        "own_run": "0", "budget": "0",
     }  # fmt: skip
 
     def steady(path):
@@ -291,7 +297,8 @@ def test_a_key_that_reads_sees_the_same_and_changes_nothing(tree):
     for template, methods in FOREIGN.items():
         if "GET" in methods:
             names = {"pool": "lab", "tenant": "ada", "group": "ml", "run": tree.run.pk,
-                     "workload": tree.ada_workload.pk, "own_run": tree.run.pk}  # fmt: skip
+                     "workload": tree.ada_workload.pk, "own_run": tree.run.pk,
+                     "budget": UNKNOWN}  # fmt: skip
             path = template.format(**names)
             assert answer(reader, "GET", path)[0] == answer(tree.manager, "GET", path)[0], path
     for route, methods in MATRIX.items():

@@ -6,6 +6,7 @@ from decimal import Decimal
 import pytest
 
 from allocator_service.billing.budgets import (
+    BudgetDraft,
     BudgetSettings,
     budget_create,
     budget_update,
@@ -40,9 +41,8 @@ def billed(berlin, tenant):
 
 def test_each_threshold_is_told_once_a_month(billed, tenant):
     settings = BudgetSettings(Decimal("12.5"), [50, 80, 100])
-    budget = budget_create(
-        pool=billed, tenant=tenant("a"), resource="", settings=settings, now=at(2)
-    )
+    draft = BudgetDraft(tenant("a"), "", settings)
+    budget = budget_create(pool=billed, draft=draft, now=at(2))
     assert [budgets_check(pool=billed, now=at(2)) for _ in range(3)] == [2, 0, 0]
     first, second = told("budget.reached")
     assert (first["threshold"], first["spent"], first["month"]) == (50, "10", "2027-03")
@@ -61,7 +61,7 @@ def test_each_threshold_is_told_once_a_month(billed, tenant):
 
 def test_a_budget_of_hours_counts_a_resource(billed, tenant):
     settings = BudgetSettings(Decimal(10), [100])
-    budget_create(pool=billed, tenant=tenant("a"), resource="cpu", settings=settings, now=at(2))
+    budget_create(pool=billed, draft=BudgetDraft(tenant("a"), "cpu", settings), now=at(2))
     assert budgets_check(pool=billed, now=at(2)) == 1
     payload = told("budget.reached")[0]
     assert (payload["resource"], payload["spent"], payload["amount"]) == ("cpu", "10", "10")

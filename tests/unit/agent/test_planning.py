@@ -13,6 +13,7 @@ from allocator_agent.slurm.planning import (
     SlurmPlan,
     handed_out,
     plan_limits,
+    plan_minutes,
     plan_reassignments,
     plan_removals,
     plan_stops,
@@ -392,3 +393,28 @@ def test_what_runs_beside_a_classs_limits_is_taken_off_them():
     ]
     planned, _ = changes([of_class("a", "big", cpu=4, mem=1000)], rows, jobs, classes=True)
     assert [change.after for change in planned] == [{"cpu": 2, "mem": 900}]
+
+
+def test_minutes_are_planned_where_the_rendering_has_them():
+    rows = [
+        Association("a", "", "", {}, "1", "1", {"cpu": 60, "gres/gpu": 5}),
+        Association("a", "ann", "", {}, "1", "2"),
+        Association("labs", "", "", {}, "1", "3"),
+        Association("old", "", "", {}, "1", "4", {"cpu": 7}),
+        Association("site", "", "", {}, "1", "5", {"cpu": 9}),
+    ]
+    objects = [
+        {"kind": "group", "group": "labs", "minutes": {"cpu": 600}},
+        {"kind": "removed", "group": "old", "minutes": {"cpu": -1}},
+        {"kind": "account", "tenant": "a", "group": "labs", "minutes": {"cpu": -1}},
+        {"kind": "account", "tenant": "site"},
+        {"kind": "account", "tenant": "elsewhere", "minutes": {"cpu": 1}},
+    ]
+    names = {row.account: row.account for row in rows}
+    assert [change.line() for change in plan_minutes(objects, rows, names)] == [
+        "minutes of account labs: cpu unlimited -> 600",
+        "minutes of account old: cpu 7 -> unlimited",
+        "minutes of account a: cpu 60 -> unlimited",
+    ]
+    after = [Association("a", "", "", {}, "1", "1", {"gres/gpu": 5})]
+    assert plan_minutes(objects[2:3], after, names) == []

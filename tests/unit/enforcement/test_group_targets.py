@@ -2,6 +2,7 @@
 
 import copy
 import random
+from decimal import Decimal
 
 import pytest
 from hypothesis import given
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from allocator_service.enforcement.rendering import targets
 from allocator_service.enforcement.rendering.names import group_accounts, group_objects
 from allocator_service.enforcement.rendering.targets import TARGETS, target_named
+from allocator_service.pools.budgets import MonthlyStops
 from tests.examples import examples
 from tests.unit.enforcement.crds import MANIFESTS, broken_rules
 from tests.unit.enforcement.decisions import DECIDED_AT, decide, document
@@ -255,3 +257,28 @@ def parents_come_first(objects):
         parent = each["spec"].get("parent") or each["spec"].get("parentQueue")
         assert parent is None or parent in seen
         seen.add(each["metadata"]["name"])
+
+
+def test_slurm_has_minutes_of_monthly_budgets():
+    """100 hours of the group labs, rounded down; nodes without a budget are freed."""
+    stops = MonthlyStops(
+        frozenset({"cpu"}),
+        {("group", "labs", "cpu"): Decimal("100.009"), ("tenant", "c", "cpu"): 7},
+    )
+    rendering = targets.decision_render(
+        decided=decide(tree_document()),
+        target=target_named("slurm"),
+        label="partition",
+        members=["a", "b", "c"],
+        former_groups=["old"],
+        now=DECIDED_AT,
+        stops=stops,
+    )
+    minutes = {each["account"]: each["minutes"] for each in rendering.objects if "minutes" in each}
+    assert minutes == {
+        "science": {"cpu": -1}, "empty": {"cpu": -1}, "labs": {"cpu": 6000}, "genes": {"cpu": -1},
+        "old": {"cpu": -1}, "a": {"cpu": -1}, "b": {"cpu": -1}, "c": {"cpu": 420},
+    }  # fmt: skip
+    assert any("PriorityUsageResetPeriod=MONTHLY" in note for note in rendering.limits.notes)
+    assert "name=labs set GrpTRES=cpu=75,mem=76800 GrpTRESMins=cpu=6000 fairshare" in rendering.text
+    assert "minutes" not in str(render(tree_document(), "slurm").objects)

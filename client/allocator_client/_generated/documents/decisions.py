@@ -246,6 +246,18 @@ class ExplanationCounterfactual(TypedDict):
     tasks_after: float
 
 
+class ExplanationBudget(TypedDict):
+    budget: str
+    tenant: str | None
+    group: str | None
+    resource: str
+    # Hours of the period with what was carried over.
+    amount: str
+    then: Literal["last", "stop"]
+    # End of the budget's period.
+    opens_at: str
+
+
 class ExplanationBlocked(TypedDict):
     # Jobs that wait in the scheduler although more was decided than is used; null for a decision
     # that is not in force.
@@ -271,6 +283,8 @@ class ExplanationDocument(TypedDict):
     binding: list[ExplanationBinding]
     neighbours: ExplanationNeighbours
     counterfactuals: list[ExplanationCounterfactual]
+    # Budgets of the tenant and of these groups that were exhausted in the decision.
+    budgets: list[ExplanationBudget]
     sentence: str
     # Jobs that wait in the scheduler although more was decided than is used; null for a decision
     # that is not in force.

@@ -146,6 +146,32 @@ class EnforcementReport(TypedDict):
     problems: NotRequired[list[str]]
 
 
+EntitlementsGroupBudget = TypedDict(
+    "EntitlementsGroupBudget",
+    {
+        "budget": str,
+        # null: money.
+        "resource": str | None,
+        # Start of the present period.
+        "from": str,
+        # End of the present period, exclusive.
+        "to": str,
+        # Amount of the period with what was carried over.
+        "available": str,
+        # Carried over from the period before.
+        "carried": str,
+        # Used in the period according to the ledger.
+        "spent": str,
+        # Remaining amount. Below 0 if more was used.
+        "left": str,
+        "then": Literal["last", "stop"] | None,
+        "exhausted": bool,
+        # Expected exhaustion at the average rate of the last day. null: not in this period.
+        "exhausted_on": str | None,
+    },
+)
+
+
 class EntitlementsGroup(TypedDict):
     # With `group` in the query: the sum of its children.
     group: str
@@ -154,6 +180,8 @@ class EntitlementsGroup(TypedDict):
     lent: dict[str, str]
     borrowed: dict[str, str]
     unused: dict[str, str]
+    # Budgets of the node in their present periods, in hours or in the pool's currency.
+    budgets: list[EntitlementsGroupBudget]
 
 
 class EntitlementsTenantLentTo(TypedDict):
@@ -176,6 +204,8 @@ class EntitlementsTenant(TypedDict):
     lent: dict[str, str]
     borrowed: dict[str, str]
     unused: dict[str, str]
+    # Budgets of the node in their present periods, in hours or in the pool's currency.
+    budgets: list[EntitlementsGroupBudget]
     lent_to: list[EntitlementsTenantLentTo]
     borrowed_from: list[EntitlementsTenantLentTo]
     # Null where nothing is lent.

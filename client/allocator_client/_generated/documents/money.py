@@ -5,34 +5,72 @@ Made from docs/openapi.yaml by client/generate.py: change those.
 
 from typing import Literal, NotRequired, TypedDict
 
+BudgetDocument = TypedDict(
+    "BudgetDocument",
+    {
+        "id": str,
+        "pool": str,
+        "tenant": str | None,
+        "group": str | None,
+        "resource": str | None,
+        "amount": str,
+        "per": str | None,
+        "from": str | None,
+        "to": str | None,
+        "carry": str,
+        "then": Literal["last", "stop"] | None,
+        "currency": str | None,
+        "thresholds": list[int],
+        "version": int,
+        "created_at": str,
+    },
+)
 
-class BudgetDocument(TypedDict):
-    id: str
-    pool: str
-    tenant: str
-    resource: str | None
-    amount: str
-    currency: str | None
-    thresholds: list[int]
-    version: int
-    created_at: str
+
+BudgetRequest = TypedDict(
+    "BudgetRequest",
+    {
+        # Tenant whose use counts.
+        "tenant": NotRequired[str | None],
+        # Group whose use counts: all that is below it, by the tree at each instant.
+        "group": NotRequired[str | None],
+        # Resource whose hours are limited. Omit for a budget of money.
+        "resource": NotRequired[str | None],
+        # Amount of a period.
+        "amount": str | float,
+        # Period in whole days, weeks, months or years of the pool's time zone. Without `from` it
+        # starts with the calendar. Omit it for P1M, or for one period between `from` and `to`.
+        "per": NotRequired[str | None],
+        # Start of the first period.
+        "from": NotRequired[str | None],
+        # End of the last period, exclusive.
+        "to": NotRequired[str | None],
+        # Fraction of the amount that is carried over, if unused, into the next period and no further.
+        "carry": NotRequired[str | float],
+        # Effect of an exhausted budget until its period ends. `last`: all that is below the node is
+        # best-effort. `stop`: its limit of the resource is 0. null: none.
+        "then": NotRequired[Literal["last", "stop"] | None],
+        # Percentages at each of which one event per period is recorded.
+        "thresholds": NotRequired[list[int]],
+    },
+)
 
 
-class BudgetRequest(TypedDict):
-    tenant: str
-    # Hours of it; else money.
-    resource: NotRequired[str | None]
-    # Per month.
-    amount: str | float
-    # Per cents, at each of which one event a month is told.
-    thresholds: NotRequired[list[int]]
-
-
-class BudgetRequestPatch(TypedDict):
-    tenant: NotRequired[str | None]
-    resource: NotRequired[str | None | None]
-    amount: NotRequired[str | float | None]
-    thresholds: NotRequired[list[int] | None]
+BudgetRequestPatch = TypedDict(
+    "BudgetRequestPatch",
+    {
+        "tenant": NotRequired[str | None | None],
+        "group": NotRequired[str | None | None],
+        "resource": NotRequired[str | None | None],
+        "amount": NotRequired[str | float | None],
+        "per": NotRequired[str | None | None],
+        "from": NotRequired[str | None | None],
+        "to": NotRequired[str | None | None],
+        "carry": NotRequired[str | float | None],
+        "then": NotRequired[Literal["last", "stop"] | None | None],
+        "thresholds": NotRequired[list[int] | None],
+    },
+)
 
 
 class CreditNoteDocument(TypedDict):

@@ -39,7 +39,8 @@ class Money(Transport):
     ) -> Rows[BudgetDocument]:
         """List a pool's budgets, oldest first.
 
-        A tenant key sees its own budgets only. Deleted budgets are not listed.
+        A tenant key sees its own budgets only, a group key those of its group and of what is below it.
+        Deleted budgets are not listed.
         """
         return self._rows(
             f"/api/v1/pools/{path_part(pool)}/budgets/",
@@ -50,20 +51,22 @@ class Money(Transport):
     def pools_budgets_create(
         self, pool: str, body: BudgetRequest, *, idempotency_key: str | None = None
     ) -> Answer[BudgetDocument]:
-        """Give a tenant a monthly budget, in money or in hours of a resource.
+        """Give a tenant or a group a budget per period, in hours of a resource or in money.
 
-        Only operators may. A budget limits nothing: it is checked every minute, and the event
-        `budget.reached` comes once per threshold and calendar month of the pool's time zone. A tenant
-        has one budget of money and one per resource in a pool; a second one is 409 `budget.exists`. An
-        amount of 0 is 422 `budget.amount`.
+        Operators may, and group keys below their group (403 `auth.group` for the group itself). An event
+        `budget.reached` is recorded once per threshold and period. `then` gives an exhausted budget an
+        effect on decisions until the period ends, and makes a new generation. A budget of money is a
+        tenant's, per calendar month, without `carry` and `then` (422 `budget.money`). A node has one
+        budget for the same resource and periods: a second one is 409 `budget.exists`. Where the policy
+        keeps no limits, `then` cannot be `stop` (422 `policy.no_limits`).
         """
         return self._post(f"/api/v1/pools/{path_part(pool)}/budgets/", body, idempotency_key)
 
     def pools_budgets_show(self, pool: str, budget: str) -> Answer[BudgetDocument]:
         """Show a budget.
 
-        Send its `ETag` as `If-Match` to change or delete it. For a tenant key another tenant's budget
-        is 404 `budget.not_found`.
+        Send its `ETag` as `If-Match` to change or delete it. Budgets that the key does not see are 404
+        `budget.not_found`. What is spent and left is part of the entitlements.
         """
         return self._read(f"/api/v1/pools/{path_part(pool)}/budgets/{path_part(budget)}/")
 
@@ -75,11 +78,12 @@ class Money(Transport):
         *,
         if_match: str | None = None,
     ) -> Answer[BudgetDocument]:
-        """Change a budget's amount or thresholds by a JSON merge patch.
+        """Change the amount, thresholds, `carry` or `then` of a budget by a JSON merge patch.
 
-        Only operators may, with its `ETag` in `If-Match` (428 without it, 412 if the budget has changed
-        since). `tenant` and `resource` cannot change (422 `field.immutable`). A threshold that was
-        reported this month is not reported again.
+        Operators may, and group keys below their group, with its `ETag` in `If-Match` (428 without it,
+        412 if the budget has changed since). The change counts for the whole present period. A decision
+        follows if the budget binds or bound. Node, resource and periods cannot change (422
+        `field.immutable`). A threshold that was reported in the period is not reported again.
         """
         return self._change(
             "PATCH",
@@ -91,10 +95,11 @@ class Money(Transport):
     def pools_budgets_retire(
         self, pool: str, budget: str, *, if_match: str | None = None
     ) -> Answer[None]:
-        """Delete a budget, which is then no longer checked.
+        """Delete a budget, which has no effect from the next decision on.
 
-        Only operators may, with its `ETag` in `If-Match` (428 without it, 412 if the budget has changed
-        since). Events that it gave stay. The tenant can then be given another budget of the same kind.
+        Operators may, and group keys below their group, with its `ETag` in `If-Match` (428 without it,
+        412 if the budget has changed since). Recorded events stay. The node can then be given another
+        budget of the same kind.
         """
         return self._change(
             "DELETE",

@@ -4,7 +4,7 @@ from decimal import Decimal
 
 import pytest
 
-from allocator_service.billing.budgets import BudgetSettings, budget_create
+from allocator_service.billing.budgets import BudgetDraft, BudgetSettings, budget_create
 from allocator_service.billing.credit_notes import credit_note_create
 from allocator_service.billing.plans.services import CommitmentDraft
 from allocator_service.billing.statements.closing import month_close
@@ -81,7 +81,7 @@ def test_no_name_of_another_tenant_is_in_any_answer_about_money(keys, lab, trans
     b.save()
     credit_note_create(pool=lab, tenant=b, amount=Decimal(1), reason="bobtext", now=APRIL_2)
     settings = BudgetSettings(Decimal(1), [1])
-    budget_create(pool=lab, tenant=b, resource="", settings=settings, now=APRIL_2)
+    budget_create(pool=lab, draft=BudgetDraft(b, "", settings), now=APRIL_2)
     period = "from=2027-03-01T00:00:00Z&to=2027-04-01T00:00:00Z"
     paths = [
         f"{POOL}/statements/",

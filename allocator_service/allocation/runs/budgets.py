@@ -1,0 +1,156 @@
+"""Effects of exhausted budgets on the input of a decision, and when a pool decides again.
+
+A pool with budgets that bind decides again when the present rate of use exhausts a budget, when the
+period of an exhausted one ends, and when the ledger no longer agrees with the last decision.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from allocator_service.allocation.models import Run
+from allocator_service.pools.budgets import (
+    BudgetState,
+    Then,
+    budget_states,
+    next_start_of_budgets,
+    pools_with_budgets,
+)
+from allocator_service.pools.models import Metering, Pool
+from allocator_service.pools.recompute import decision_wanted, interval_around
+from policies import Allocation
+
+_TICK = timedelta(microseconds=1)
+_PART = {"tenant": "tenants", "group": "groups"}
+
+
+def with_budgets(document: Mapping[str, Any], states: Iterable[BudgetState]) -> dict[str, Any]:
+    """Return an evaluation document in which exhausted budgets have their effect.
+
+    `last` makes every tenant below the node best-effort. `stop` limits the node to 0 of the resource.
+    """
+    changed = dict(document)
+    exhausted = [state for state in states if state.is_exhausted]
+    nodes = {(each.scope, each.node) for each in exhausted if each.then == Then.LAST}
+    if nodes:
+        paths = _paths(document)
+        changed["tenants"] = [
+            {**tenant, "best_effort": True} if nodes & paths[tenant["name"]] else tenant
+            for tenant in document["tenants"]
+        ]
+    stopped = {(each.scope, each.node): set[str]() for each in exhausted if each.then == Then.STOP}
+    for each in exhausted:
+        if each.then == Then.STOP:
+            stopped[each.scope, each.node].add(each.resource)
+    for scope, part in _PART.items():
+        if any(of == scope for of, _ in stopped):
+            changed[part] = [
+                _stopped(node, stopped.get((scope, node["name"]), ()))
+                for node in changed.get(part, ())
+            ]
+    return changed
+
+
+def _stopped(node: Mapping[str, Any], resources: Iterable[str]) -> Mapping[str, Any]:
+    """Return a node of a document with a limit of 0 of each resource."""
+    rows = stop_limits(resources)
+    return {**node, "limit": [*node.get("limit", ()), *rows]} if rows else node
+
+
+def stop_limits(resources: Iterable[str]) -> list[dict[str, Any]]:
+    """Return a limit of 0 of each resource, as a document has them."""
+    return [{"where": {}, "amount": {resource: 0}} for resource in sorted(resources)]
+
+
+def _paths(document: Mapping[str, Any]) -> dict[str, set[tuple[str, str]]]:
+    """Return each tenant with the nodes from it to the pool, by scope and slug."""
+    parents = {group["name"]: group["parent"] for group in document.get("groups", ())}
+    paths = {}
+    for tenant in document["tenants"]:
+        path, group = {("tenant", tenant["name"])}, tenant.get("group")
+        while group is not None:
+            path.add(("group", group))
+            group = parents[group]
+        paths[tenant["name"]] = path
+    return paths
+
+
+@dataclass(frozen=True)
+class _Rates:
+    """Use per second under a decision, by node and resource."""
+
+    by_node: Mapping[tuple[str, str], Mapping[str, float]]
+
+    def of(self, state: BudgetState) -> float:
+        return self.by_node.get((state.scope, state.node), {}).get(state.resource, 0.0)
+
+
+def _rates(document: Mapping[str, Any], allocation: Allocation) -> _Rates:
+    problem, paths = allocation.problem, _paths(document)
+    used = allocation.tasks[:, None] * problem.demand
+    by_node: dict[tuple[str, str], dict[str, float]] = {}
+    for owner, row in zip(problem.workload_tenant.tolist(), used.tolist(), strict=True):
+        for node in paths[problem.tenants[owner]]:
+            held = by_node.setdefault(node, {})
+            for resource, amount in zip(problem.resources, row, strict=True):
+                held[resource] = held.get(resource, 0.0) + amount
+    return _Rates(by_node)
+
+
+def next_change_of_budgets(
+    pool: Pool,
+    *,
+    states: Sequence[BudgetState],
+    document: Mapping[str, Any],
+    allocation: Allocation,
+    read_at: datetime,
+) -> datetime | None:
+    """Return the first instant after a decision at which a budget is exhausted, or a period starts.
+
+    The former is the end of the decision interval in which the rate of the decision exhausts it, when
+    the ledger has that interval. Where use is reported, the ledger alone determines it. At the start of
+    a period, a decision looks ahead again.
+    """
+    starts = next_start_of_budgets(pool, after=read_at)
+    edges = [state.opens_at for state in states] + ([] if starts is None else [starts])
+    if pool.metering == Metering.ALLOCATION and not all(each.is_exhausted for each in states):
+        rates = _rates(document, allocation)
+        metered = interval_around(pool, read_at)[0]
+        edges += [
+            at
+            for state in states
+            if not state.is_exhausted
+            and (at := _exhausted_at(pool, state, rates.of(state), metered)) is not None
+        ]
+    return min((edge for edge in edges if edge > read_at), default=None)
+
+
+def _exhausted_at(pool: Pool, state: BudgetState, rate: float, since: datetime) -> datetime | None:
+    """Return the end of the interval in which a rate exhausts a budget, None if not in its period."""
+    if rate <= 0:
+        return None
+    seconds = float(state.left) / rate
+    if seconds >= (state.opens_at - since).total_seconds():
+        return None
+    # An instant at a boundary belongs to the interval that it ends.
+    at = max(since + timedelta(seconds=seconds) - _TICK, since)
+    return interval_around(pool, at)[1]
+
+
+def budgets_watch(*, now: datetime) -> None:
+    """Request a decision in each pool whose exhausted budgets are others than in its last run."""
+    for pool in Pool.objects.filter(pk__in=pools_with_budgets()):
+        last = Run.objects.filter(pool=pool, snapshot__isnull=False).first()
+        known = set() if last is None else {_key(each) for each in last.budgets}
+        if {_key(each) for each in exhausted_stored(budget_states(pool, at=now))} != known:
+            decision_wanted(pool, now=now)
+
+
+def exhausted_stored(states: Iterable[BudgetState]) -> list[dict[str, Any]]:
+    """Return the exhausted budgets as a run stores them."""
+    return [state.stored for state in states if state.is_exhausted]
+
+
+def _key(stored: Mapping[str, Any]) -> tuple[str, str]:
+    return stored["budget"], stored["opens_at"]
