@@ -15,7 +15,11 @@ if TYPE_CHECKING:
     from policies.by_name import call_by_name
     from policies.documents.answer import allocation_to_document, summary_document
     from policies.documents.certificate import certificate_from_document, certificate_to_document
-    from policies.documents.floors import floors_to_document
+    from policies.documents.floors import (
+        floors_of_workloads,
+        floors_to_document,
+        guarantees_unmet,
+    )
     from policies.documents.comparison import compare_documents
     from policies.documents.evaluation import evaluate_document
     from policies.documents.history import history_from_document, history_to_document
@@ -25,7 +29,7 @@ if TYPE_CHECKING:
         problem_to_document,
         without_deficits,
     )
-    from policies.documents.reading import allocation_from_document
+    from policies.documents.reading import allocation_from_document, floors_from_document
     from policies.documents.request import ComparisonRequest, EvaluationRequest
     from policies.documents.schedule import schedule_from_document, schedule_to_document
     from policies.documents.verification import verify_answer
@@ -131,7 +135,10 @@ __all__ = [
     "call_by_name",
     "certificate_from_document",
     "certificate_to_document",
+    "floors_from_document",
+    "floors_of_workloads",
     "floors_to_document",
+    "guarantees_unmet",
     "choose",
     "classes_of_decision",
     "clear_market",
@@ -184,7 +191,11 @@ __all__ = [
 _HOMES = {
     "policies.by_name": ("call_by_name",),
     "policies.documents.answer": ("allocation_to_document", "summary_document"),
-    "policies.documents.floors": ("floors_to_document",),
+    "policies.documents.floors": (
+        "floors_of_workloads",
+        "floors_to_document",
+        "guarantees_unmet",
+    ),
     "policies.documents.certificate": ("certificate_from_document", "certificate_to_document"),
     "policies.documents.comparison": ("compare_documents",),
     "policies.documents.evaluation": ("evaluate_document",),
@@ -195,7 +206,7 @@ _HOMES = {
         "problem_to_document",
         "without_deficits",
     ),
-    "policies.documents.reading": ("allocation_from_document",),
+    "policies.documents.reading": ("allocation_from_document", "floors_from_document"),
     "policies.documents.request": ("ComparisonRequest", "EvaluationRequest"),
     "policies.documents.schedule": ("schedule_from_document", "schedule_to_document"),
     "policies.documents.verification": ("verify_answer",),

@@ -121,6 +121,8 @@ def pool(slug: str = "lab", **changes: Any) -> Pool:
         "resources": [Resource("cpu", "core"), Resource("memory", "GiB")],
         "window": Window("tumbling", ANCHOR),
         "weights": "explicit",
+        "own_servers": False,
+        "count": "total",
         "decision_interval": "PT1M",
         "metering": "allocation",
         "currency": "EUR",

@@ -171,6 +171,7 @@ class Allocation(models.Model):
     """What one workload got in a run. Computed values are doubles, exactly as the solver gave them.
 
     `resources` is in the pool's order, in its units; `weighted_share` and `level` are the tenant's.
+    `floor` are the tasks that are guaranteed and `floor_met` the part of them that runs, null without.
     """
 
     run = models.ForeignKey(Run, models.PROTECT, related_name="allocations")
@@ -185,6 +186,8 @@ class Allocation(models.Model):
     weighted_share = models.FloatField(null=True)
     level = models.FloatField(null=True)
     limited_by = models.CharField(max_length=80)
+    floor = models.FloatField(null=True)
+    floor_met = models.FloatField(null=True)
 
     class Meta:
         db_table = "run_allocation"
@@ -236,6 +239,19 @@ class Certificate(models.Model):
 
     def __str__(self) -> str:
         return f"certificate of {self.run_id}"
+
+
+class Floors(models.Model):
+    """How guarantees were met, with the answers that prove it, as zlib-compressed JSON."""
+
+    run = models.OneToOneField(Run, models.PROTECT, primary_key=True, related_name="floors")
+    document = models.BinaryField()
+
+    class Meta:
+        db_table = "run_floors"
+
+    def __str__(self) -> str:
+        return f"floors of {self.run_id}"
 
 
 class Schedule(models.Model):

@@ -8,6 +8,7 @@ from django.db import transaction
 
 from allocator_service.allocation.models import (
     Certificate,
+    Floors,
     Heartbeat,
     Placement,
     Run,
@@ -70,6 +71,7 @@ def retention_apply(*, now: datetime) -> int:
         Placement.objects.filter(run__in=old).delete()
         ServerClass.objects.filter(run__in=old).delete()
         Certificate.objects.filter(run__in=old).delete()
+        Floors.objects.filter(run__in=old).delete()
         (
             Snapshot.objects.filter(created_at__lt=before, document__isnull=False)
             .exclude(runs__in=Run.objects.filter(pruned_at=None))

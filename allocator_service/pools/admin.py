@@ -22,9 +22,13 @@ from allocator_service.core.clock import utc_now
 from allocator_service.core.labels import LABEL_LENGTH, LabelsField
 from allocator_service.pools import access_admin  # noqa: F401 - registers its models
 from allocator_service.pools.group_admin import group_form_field, tier_form_field
-from allocator_service.pools.limit_forms import LimitsField, limits_changed, limits_text
-from allocator_service.pools.limits import limits_stored
-from allocator_service.pools.member_services import member_put
+from allocator_service.pools.limit_forms import (
+    LimitsField,
+    amounts_changed,
+    limits_text,
+    own_servers_form_field,
+)
+from allocator_service.pools.member_services import AMOUNTS, member_put
 from allocator_service.pools.models import (
     Membership,
     MembershipTerms,
@@ -157,7 +161,10 @@ class MembershipForm(ServiceForm):
     )
     group = group_form_field("group")
     tier = tier_form_field()
+    guarantee = LimitsField("guarantee")
     limit = LimitsField()
+    lend = LimitsField("lend")
+    own_servers = own_servers_form_field()
 
     class Meta:
         model = Membership
@@ -170,7 +177,8 @@ class MembershipForm(ServiceForm):
             self.initial.update(
                 _stated_terms(terms),
                 weight=terms.weight.normalize(),
-                limit=limits_text(terms.limit),
+                own_servers=terms.own_servers,
+                **{kind: limits_text(getattr(terms, kind)) for kind in AMOUNTS},
             )
 
     def _present_terms(self) -> MembershipTerms | None:
@@ -181,14 +189,11 @@ class MembershipForm(ServiceForm):
 
     def changes(self) -> dict[str, Any]:
         terms, new = self._present_terms(), self._cleaned_terms(self.cleaned_data)
-        limit = limits_stored(self.cleaned_data["limit"])
-        limited = terms is not None and limit != terms.limit
-        if terms is not None and new == _stated_terms(terms) and not limited:
+        changed = {} if terms is None else amounts_changed(terms, self.cleaned_data, AMOUNTS)
+        if terms is not None and new == _stated_terms(terms) and not changed:
             return {}
-        member = {**new, "tenant": self.instance.tenant.slug, "weight": str(new["weight"])}
-        if limited:
-            member["limit"] = limits_changed(self.cleaned_data["limit"], utc_now())
-        return {"members": [member]}
+        terms_given = {**new, "tenant": self.instance.tenant.slug, "weight": str(new["weight"])}
+        return {"members": [{**terms_given, **changed}]}
 
     def _cleaned_terms(self, cleaned: dict[str, Any]) -> dict[str, Any]:
         terms = {name: cleaned[name] for name in ("weight", "best_effort")}
@@ -200,7 +205,8 @@ class MembershipForm(ServiceForm):
             pool=present.pool if present else cleaned["pool"],
             tenant=present.tenant if present else cleaned["tenant"],
             **self._cleaned_terms(cleaned),
-            limit=cleaned["limit"],
+            own_servers=cleaned["own_servers"],
+            **{kind: cleaned[kind] for kind in AMOUNTS},
             version=present.version if present else None,
             now=utc_now(),
         )

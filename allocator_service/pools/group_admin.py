@@ -11,14 +11,19 @@ from allocator_service.core.admin import ServiceAdmin, ServiceForm
 from allocator_service.core.clock import utc_now
 from allocator_service.core.quantities import decimal_text
 from allocator_service.pools.group_services import (
+    AMOUNTS,
     GroupDraft,
     GroupSettings,
     group_retire,
     group_update,
     groups_create,
 )
-from allocator_service.pools.limit_forms import LimitsField, limits_changed, limits_text
-from allocator_service.pools.limits import limits_stored
+from allocator_service.pools.limit_forms import (
+    LimitsField,
+    amounts_changed,
+    limits_text,
+    own_servers_form_field,
+)
 from allocator_service.pools.models import LARGEST_TIER, Group, GroupTerms
 from policies.fields import TextField
 
@@ -46,7 +51,9 @@ class GroupForm(ServiceForm):
     parent = group_form_field("parent")
     weight = forms.DecimalField(max_digits=24, decimal_places=12, initial=1)
     tier = tier_form_field()
+    guarantee = LimitsField("guarantee")
     limit = LimitsField()
+    own_servers = own_servers_form_field()
 
     class Meta:
         model = Group
@@ -61,7 +68,8 @@ class GroupForm(ServiceForm):
                 parent=parent,
                 weight=terms.weight.normalize(),
                 tier=terms.tier,
-                limit=limits_text(terms.limit),
+                own_servers=terms.own_servers,
+                **{kind: limits_text(getattr(terms, kind)) for kind in AMOUNTS},
             )
 
     def _present_terms(self) -> GroupTerms | None:
@@ -76,19 +84,19 @@ class GroupForm(ServiceForm):
         if terms is None:
             return {}
         parent = terms.parent.slug if terms.parent else None
-        limit = limits_stored(new.limit or ())
-        if (new.parent, new.weight, new.tier, limit) == (
-            parent, terms.weight, terms.tier, terms.limit,
+        changed = amounts_changed(terms, self.cleaned_data, AMOUNTS)
+        changed.pop("own_servers", None)  # simulations know the setting of members and of the pool
+        if not changed and (new.parent, new.weight, new.tier) == (
+            parent, terms.weight, terms.tier,
         ):  # fmt: skip
             return {}
         group = {
+            **changed,
             "group": self.instance.slug,
             "parent": new.parent,
             "weight": decimal_text(new.weight),
             "tier": new.tier,
         }
-        if limit != terms.limit:
-            group["limit"] = limits_changed(new.limit or (), utc_now())
         return {"groups": [group]}
 
     def perform(self, cleaned: dict[str, Any]) -> Group:
@@ -111,6 +119,8 @@ class GroupForm(ServiceForm):
             cleaned["weight"],
             cleaned["tier"] or 0,
             cleaned["limit"],
+            cleaned["guarantee"],
+            cleaned["own_servers"],
         )
 
 

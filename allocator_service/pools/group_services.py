@@ -21,9 +21,16 @@ from allocator_service.core.errors import (
 )
 from allocator_service.core.versions import check_version
 from allocator_service.pools.budgets import budgets_retire
-from allocator_service.pools.limits import Limit, limits_check, limits_stored
+from allocator_service.pools.limits import Limit, limits_check, limits_stored, refuse_limits
 from allocator_service.pools.locking import pool_lock
-from allocator_service.pools.models import LARGEST_TIER, TIER_RANGE, Group, GroupTerms, Pool
+from allocator_service.pools.models import (
+    LARGEST_TIER,
+    TIER_RANGE,
+    Group,
+    GroupTerms,
+    OwnServers,
+    Pool,
+)
 from allocator_service.pools.policy import refuse_groups
 from allocator_service.pools.recompute import pool_changed
 from allocator_service.pools.selectors import group_missing, group_terms_of, groups_of, members_of
@@ -32,13 +39,15 @@ from allocator_service.tenants.people import group_grant_withdraw
 
 MAX_GROUPS = 10_000
 MAX_DEPTH = 8
+AMOUNTS = ("guarantee", "limit")
 
 
 @dataclass(frozen=True)
 class GroupSettings:
     """Editable fields of a group.
 
-    `parent` is a slug, None for the pool itself. `limit` is None to keep the present limits.
+    `parent` is a slug, None for the pool itself. `limit`, `guarantee` and `own_servers` are None to keep
+    what the group has.
     """
 
     name: str
@@ -46,6 +55,21 @@ class GroupSettings:
     weight: Decimal = Decimal(1)
     tier: int = 0
     limit: Sequence[Limit] | None = None
+    guarantee: Sequence[Limit] | None = None
+    own_servers: str | None = None
+
+    def amounts(self, pointer: str) -> list[tuple[str, Sequence[Limit]]]:
+        """Return the given lists of amounts, each with its pointer."""
+        return [
+            (f"{pointer}/guarantee", self.guarantee or ()),
+            (f"{pointer}/limit", self.limit or ()),
+        ]
+
+    def replaced(self, present: GroupTerms) -> int:
+        """Return the number of present amounts that the settings replace."""
+        return sum(
+            len(getattr(present, kind)) for kind in AMOUNTS if getattr(self, kind) is not None
+        )
 
     def mistakes(self, pointer: str) -> list[FieldError]:
         """Return the errors of the values, which do not depend on the tree."""
@@ -110,15 +134,14 @@ def groups_put(
         each.group.slug: each for each in group_terms_of(pool=pool).filter(group__slug__in=slugs)
     }
     replaced = sum(
-        len(terms[each.slug].limit)
-        for each in changes
-        if each.slug in terms and each.settings.limit is not None
+        each.settings.replaced(terms[each.slug]) for each in changes if each.slug in terms
     )
     limits_check(
         pool,
-        ((f"{draft.pointer}/limit", draft.settings.limit or ()) for draft in every),
+        (found for draft in every for found in draft.settings.amounts(draft.pointer)),
         replaced=replaced,
     )
+    _refuse_own_servers(pool, every)
     parents = _parents(pool)
     if any(change.slug not in parents for change in changes):
         raise group_missing()
@@ -134,7 +157,7 @@ def groups_put(
     )
     known = {group.slug: group for group in groups_of(pool=pool)}
     GroupTerms.objects.bulk_create(
-        GroupTerms(group=known[draft.slug], start=now, **_terms(draft.settings, known, ()))
+        GroupTerms(group=known[draft.slug], start=now, **_terms(draft.settings, known, None))
         for draft in drafts
     )
     for change in changes:
@@ -155,7 +178,7 @@ def _change(
     """Change a present group of the locked pool, and record it in the audit."""
     group = present.group
     before = {**stated_fields(group), **_stated(present)}
-    changed = _change_terms(present, _terms(settings, known, present.limit), now)
+    changed = _change_terms(present, _terms(settings, known, present), now)
     group.name = settings.name
     group.version += 1
     group.save(update_fields=["name", "version"])
@@ -183,8 +206,9 @@ def group_update(
     group = _present(pool, group)
     check_version(group.version, version)
     _refuse(settings.mistakes(""))
-    replaced = len(group.terms.get(end=None).limit)
-    limits_check(pool, [("/limit", settings.limit or ())], replaced=replaced)
+    replaced = settings.replaced(group.terms.get(end=None))
+    limits_check(pool, settings.amounts(""), replaced=replaced)
+    _refuse_own_servers(pool, [GroupDraft(group.slug, settings)])
     _refuse_tree({**_parents(pool), group.slug: settings.parent}, {group.slug: "/parent"})
     present = group.terms.select_related("parent").get(end=None)
     present.group = group
@@ -251,15 +275,32 @@ def _parents(pool: Pool) -> dict[str, str | None]:
 
 
 def _terms(
-    settings: GroupSettings, known: Mapping[str, Group], present: Sequence[Mapping[str, Any]]
+    settings: GroupSettings, known: Mapping[str, Group], present: GroupTerms | None
 ) -> dict[str, Any]:
     """Return the terms by the fields of `GroupTerms`.
 
-    `known` holds the parent; `present` are the limits to keep if the settings name none.
+    `known` holds the parent; `present` are the terms that keep what the settings do not name.
     """
+    terms = GroupTerms() if present is None else present
+    kept = {kind: getattr(terms, kind) for kind in (*AMOUNTS, "own_servers")}
+    given = {kind: getattr(settings, kind) for kind in AMOUNTS}
+    kept |= {kind: limits_stored(limits) for kind, limits in given.items() if limits is not None}
+    if settings.own_servers is not None:
+        kept["own_servers"] = settings.own_servers
     parent = None if settings.parent is None else known[settings.parent]
-    limit = list(present) if settings.limit is None else limits_stored(settings.limit)
-    return {"parent": parent, "weight": settings.weight, "tier": settings.tier, "limit": limit}
+    return {"parent": parent, "weight": settings.weight, "tier": settings.tier, **kept}
+
+
+def _refuse_own_servers(pool: Pool, drafts: Sequence[GroupDraft]) -> None:
+    """Raise `Unacceptable` if own servers are asked for under a policy without guarantees."""
+    for draft in drafts:
+        if draft.settings.own_servers == OwnServers.YES:
+            refuse_limits(
+                pool.policy_name,
+                pool.policy_options,
+                pointer=f"{draft.pointer}/own_servers",
+                kind="guarantee",
+            )
 
 
 def _stated(terms: GroupTerms) -> dict[str, Any]:
@@ -268,7 +309,7 @@ def _stated(terms: GroupTerms) -> dict[str, Any]:
         "parent": parent,
         "weight": terms.weight,
         "tier": terms.tier,
-        "limit": terms.limit,
+        **{name: getattr(terms, name) for name in (*AMOUNTS, "own_servers")},
     }
 
 
@@ -366,7 +407,9 @@ def _audit_created(
             "parent": settings.parent,
             "weight": settings.weight,
             "tier": settings.tier,
+            "guarantee": limits_stored(settings.guarantee or ()),
             "limit": limits_stored(settings.limit or ()),
+            "own_servers": settings.own_servers or OwnServers.INHERIT,
         }
         audit_record(
             action="group.create", instance=groups[0], now=now, pool=pool.slug, extra=terms

@@ -10,11 +10,13 @@ from django import forms
 from django.core.exceptions import ValidationError
 
 from allocator_service.core.quantities import decimal_text, parse_quantity
-from allocator_service.pools.limits import Limit, limits_from
+from allocator_service.core.clock import utc_now
+from allocator_service.pools.limits import Limit, limits_from, limits_stored
+from allocator_service.pools.models import GroupTerms, MembershipTerms, OwnServers
 
 _NUMBER = re.compile(r"\d{1,12}(\.\d{1,12})?")
 HELP = (
-    "One limit per line: amounts of resources; labels of servers; from; to. For example"
+    "One {kind} per line: amounts of resources; labels of servers; from; to. For example"
     ' "gpu=8; gpu=h100,a100; 2027-01-01T00:00Z; 2027-04-01T00:00Z", or "gpu=8" for all servers'
     " without dates."
 )
@@ -23,11 +25,11 @@ HELP = (
 class LimitsField(forms.CharField):
     """A text of limits, one per line, which is cleaned to a list of `Limit`."""
 
-    def __init__(self) -> None:
+    def __init__(self, kind: str = "limit") -> None:
         super().__init__(
-            label="limit",
+            label=kind,
             required=False,
-            help_text=HELP,
+            help_text=HELP.format(kind=kind),
             widget=forms.Textarea(attrs={"rows": 3, "cols": 80, "spellcheck": "false"}),
         )
 
@@ -113,6 +115,18 @@ def _parse_instant(text: str, number: int) -> datetime | None:
     return instant.astimezone(UTC)
 
 
+def own_servers_form_field() -> forms.ChoiceField:
+    """Setting of a node for own servers."""
+    return forms.ChoiceField(
+        label="own servers",
+        choices=[
+            (OwnServers.INHERIT, "as the node above, or the pool"),
+            (OwnServers.YES, "always what a workload gets alone on its tenant's own servers"),
+            (OwnServers.NO, "no guarantee of own servers"),
+        ],
+    )
+
+
 def _line_error(number: int, detail: str) -> ValidationError:
     return ValidationError(f"Limit {number}: {detail}.")
 
@@ -127,3 +141,17 @@ def limits_changed(limits: Iterable[Limit], at: datetime) -> list[dict[str, Any]
         for limit in limits
         if limit.is_in_force(at)
     ]
+
+
+def amounts_changed(
+    terms: GroupTerms | MembershipTerms, cleaned: Mapping[str, Any], kinds: Iterable[str]
+) -> dict[str, Any]:
+    """Return the fields by which a form changes amounts, as a simulation takes them."""
+    changed: dict[str, Any] = {
+        kind: limits_changed(cleaned[kind], utc_now())
+        for kind in kinds
+        if limits_stored(cleaned[kind]) != getattr(terms, kind)
+    }
+    if cleaned["own_servers"] != terms.own_servers:
+        changed["own_servers"] = cleaned["own_servers"] == OwnServers.YES
+    return changed

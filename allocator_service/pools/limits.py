@@ -1,6 +1,6 @@
-"""Limits of groups, members and workloads.
+"""Limits and guarantees of groups, members and workloads, and what members lend.
 
-Each of these nodes stores its limits as a list in JSON. An entry has `where` (a server selector),
+Each of these nodes stores such amounts as lists in JSON. An entry has `where` (a server selector),
 `amount` (decimals as text, by resource) and, if it has dates, `from` and `to`.
 """
 
@@ -15,16 +15,19 @@ from django.db.models import Q
 from allocator_service.core.errors import MAX_ERRORS, FieldError, Unacceptable
 from allocator_service.core.quantities import decimal_text
 from allocator_service.pools.budgets import stops_of
-from allocator_service.pools.models import GroupTerms, MembershipTerms, Pool
+from allocator_service.pools.models import GroupTerms, MembershipTerms, OwnServers, Pool
 
 # Of one node, and of all nodes of a pool: each may cost a linear program.
 MAX_LIMITS, MAX_OF_POOL = 100, 1_000
 Selector = Mapping[str, str | list[str]]
+_NOUNS = {"limit": "limit", "guarantee": "guarantee", "lend": "loan"}
 
 
 @dataclass(frozen=True)
 class Limit:
     """A ceiling on what a decision allocates below a node, on the servers that match `where`.
+
+    A guarantee has the same form and is a floor, and what a member lends is a ceiling for all others.
 
     It holds from `start` until before `end`. None is no bound.
     """
@@ -110,64 +113,74 @@ def register_limit_rule(rule: LimitRule) -> None:
     _limit_rules[:] = [rule]  # replaced, because apps can be set up twice in one process
 
 
-def refuse_limits(policy_name: str, options: Mapping[str, Any], *, pointer: str) -> None:
-    """Raise `Unacceptable` unless the policy keeps limits."""
+def refuse_limits(
+    policy_name: str, options: Mapping[str, Any], *, pointer: str, kind: str = "limit"
+) -> None:
+    """Raise `Unacceptable` unless the policy keeps limits, and with them guarantees and loans."""
     for rule in _limit_rules:
         reason = rule(policy_name, options)
         if reason:
-            raise Unacceptable(reason, code="policy.no_limits", pointer=pointer)
+            code = "policy.no_guarantees" if kind == "guarantee" else "policy.no_limits"
+            raise Unacceptable(reason, code=code, pointer=pointer)
 
 
 def limits_check(
     pool: Pool, lists: Iterable[tuple[str, Sequence[Limit]]], *, replaced: int = 0
 ) -> None:
-    """Raise `Unacceptable` for limits of the locked pool that are invalid, too many or not kept.
+    """Raise `Unacceptable` for amounts of the locked pool that are invalid, too many or not kept.
 
-    `lists` are the lists of a request, each with its pointer. `replaced` is the number of present limits
-    that they replace.
+    `lists` are the lists of a request, each with its pointer, which ends with the kind: `limit`,
+    `guarantee` or `lend`. `replaced` is the number of present amounts that they replace.
     """
     named = [(pointer, limits) for pointer, limits in lists if limits]
     if not named:
         return
-    refuse_limits(pool.policy_name, pool.policy_options, pointer=named[0][0])
+    first = named[0][0]
+    refuse_limits(pool.policy_name, pool.policy_options, pointer=first, kind=_kind_at(first))
     total = sum(len(limits) for _, limits in named) - replaced
     total += limits_count(pool)
     if total > MAX_OF_POOL:
         raise Unacceptable(
-            f"The pool would have {total:,} limits; at most {MAX_OF_POOL:,} are allowed.",
-            code="limit.too_many",
-            pointer=named[0][0],
+            f"The pool would have {total:,} limits and guarantees; at most {MAX_OF_POOL:,} are"
+            " allowed.",
+            code=f"{_kind_at(first)}.too_many",
+            pointer=first,
         )
     known = set(pool.resource_types.values_list("name", flat=True))
     errors = [
         error
         for pointer, limits in named
         for index, limit in enumerate(limits)
-        for error in limit_errors(pool, limit, known, f"{pointer}/{index}")
+        for error in limit_errors(pool, limit, known, f"{pointer}/{index}", _kind_at(pointer))
     ]
     if errors:
         raise Unacceptable(errors[0].detail, code=errors[0].code, errors=errors[:MAX_ERRORS])
 
 
+def _kind_at(pointer: str) -> str:
+    return pointer.rpartition("/")[2]
+
+
 def limit_errors(
-    pool: Pool, limit: Limit, known: Collection[str], pointer: str
+    pool: Pool, limit: Limit, known: Collection[str], pointer: str, kind: str = "limit"
 ) -> Iterable[FieldError]:
-    """Yield the errors of a limit of the pool, whose resources are `known`."""
+    """Yield the errors of an amount of the pool, whose resources are `known`."""
     if not limit.amount:
-        detail = "A limit must name at least one resource."
-        yield FieldError(f"{pointer}/amount", "limit.empty", detail)
+        detail = f"A {_NOUNS[kind]} must name at least one resource."
+        yield FieldError(f"{pointer}/amount", f"{kind}.empty", detail)
     for name in sorted(limit.amount.keys() - set(known)):
         detail = f'The pool has no resource "{name}".'
-        yield FieldError(f"{pointer}/amount/{name}", "limit.unknown_resource", detail)
-    if limit.where and not pool.policy_places:
+        yield FieldError(f"{pointer}/amount/{name}", f"{kind}.unknown_resource", detail)
+    if (limit.where or kind == "lend") and not pool.policy_places:
         detail = (
-            f"The pool's policy, {pool.policy_name}, sees the pool as one server: a limit in the pool"
-            " cannot select servers."
+            f"The pool's policy, {pool.policy_name}, sees the pool as one server: a {_NOUNS[kind]} in"
+            " the pool cannot select servers."
         )
-        yield FieldError(f"{pointer}/where", "policy.no_placement", detail)
+        where = f"{pointer}/where" if limit.where else pointer
+        yield FieldError(where, "policy.no_placement", detail)
     if limit.start is not None and limit.end is not None and limit.end <= limit.start:
         detail = "`to` must be later than `from`."
-        yield FieldError(f"{pointer}/to", "limit.interval", detail)
+        yield FieldError(f"{pointer}/to", f"{kind}.interval", detail)
 
 
 def limits_count(pool: Pool) -> int:
@@ -176,12 +189,23 @@ def limits_count(pool: Pool) -> int:
 
 
 def has_limits(pool: Pool, *, now: datetime) -> bool:
-    """Return True if a present node has a limit that has not ended, or a budget that stops it."""
+    """Return True if a present node has an amount that has not ended, or a budget that stops it."""
     return any(True for _ in _limits_to_come(pool, now)) or stops_of(pool, ending_after=now) > 0
 
 
+def has_own_servers(pool: Pool) -> bool:
+    """Return True if a present node is set to have what it gets alone on its own servers."""
+    yes = Q(own_servers=OwnServers.YES, end=None)
+    return (
+        GroupTerms.objects.filter(yes, group__pool=pool).exists()
+        or MembershipTerms.objects.filter(yes, membership__pool=pool).exists()
+    )
+
+
 def selects_servers(pool: Pool, *, now: datetime) -> bool:
-    """Return True if a limit of a present node that has not ended selects servers."""
+    """Return True if an amount of a present node that has not ended is for some servers alone."""
+    if MembershipTerms.objects.filter(~Q(lend=[]), membership__pool=pool, end=None).exists():
+        return True
     return any(limit.where for limit in _limits_to_come(pool, now))
 
 
@@ -195,7 +219,7 @@ def _limits_to_come(pool: Pool, now: datetime) -> Iterable[Limit]:
 
 
 def next_change_of_limits(pool: Pool, *, after: datetime) -> datetime | None:
-    """Return the first instant later than `after` at which a limit starts or ends."""
+    """Return the first instant later than `after` at which an amount starts or ends."""
     edges = (
         edge
         for stored in _present_limits(pool)
@@ -206,10 +230,12 @@ def next_change_of_limits(pool: Pool, *, after: datetime) -> datetime | None:
 
 
 def _present_limits(pool: Pool) -> Iterable[list[dict[str, Any]]]:
-    """Yield the stored list of each present node that has limits."""
-    has_limit = ~Q(limit=[])
-    groups = GroupTerms.objects.filter(has_limit, group__pool=pool, end=None)
-    members = MembershipTerms.objects.filter(has_limit, membership__pool=pool, end=None)
-    workloads = pool.workloads.filter(has_limit).exclude(state="withdrawn")
-    for rows in (groups, members, workloads):
-        yield from rows.values_list("limit", flat=True)
+    """Yield each stored list of limits, guarantees or loans of a present node that is not empty."""
+    groups = GroupTerms.objects.filter(group__pool=pool, end=None)
+    members = MembershipTerms.objects.filter(membership__pool=pool, end=None)
+    workloads = pool.workloads.exclude(state="withdrawn")
+    for rows, kind in (
+        (groups, "guarantee"), (groups, "limit"), (members, "guarantee"), (members, "limit"),
+        (members, "lend"), (workloads, "limit"),
+    ):  # fmt: skip
+        yield from rows.exclude(**{kind: []}).values_list(kind, flat=True)

@@ -13,7 +13,7 @@ from allocator_service.core.audit import Change, audit_record, audit_record_all,
 from allocator_service.core.errors import Conflict, PreconditionRequired, Unacceptable
 from allocator_service.core.selecting import missing
 from allocator_service.core.versions import check_version
-from allocator_service.pools.limits import Limit, limits_check, limits_stored
+from allocator_service.pools.limits import Limit, limits_check, limits_stored, refuse_limits
 from allocator_service.pools.locking import pool_lock
 from allocator_service.pools.models import (
     LARGEST_TIER,
@@ -21,6 +21,7 @@ from allocator_service.pools.models import (
     Group,
     Membership,
     MembershipTerms,
+    OwnServers,
     Pool,
     Server,
 )
@@ -34,8 +35,12 @@ _DEFAULT_TERMS = {
     "best_effort": False,
     "group": None,
     "tier": 0,
+    "guarantee": [],
     "limit": [],
+    "lend": [],
+    "own_servers": OwnServers.INHERIT,
 }
+AMOUNTS = ("guarantee", "limit", "lend")
 
 
 @transaction.atomic
@@ -49,12 +54,15 @@ def member_put(
     now: datetime,
     group: str | None = None,
     tier: int = 0,
+    guarantee: Sequence[Limit] | None = None,
     limit: Sequence[Limit] | None = None,
+    lend: Sequence[Limit] | None = None,
+    own_servers: str | None = None,
 ) -> tuple[Membership, bool]:
     """Admit a tenant or change its terms from the next decision on. Returns whether it was admitted.
 
-    `group` is the slug of a group of the pool, None for the pool itself. `limit` is None to keep the
-    present limits. Changing an existing member needs its `version` (`PreconditionRequired` without,
+    `group` is the slug of a group of the pool, None for the pool itself. Amounts and `own_servers` are
+    None to keep what the member has. Changing an existing member needs its `version` (`PreconditionRequired` without,
     `Stale` when it is another).
     """
     pool = pool_lock(pool)
@@ -64,10 +72,17 @@ def member_put(
     )
     membership = Membership.objects.filter(pool=pool, tenant=tenant, ended_at=None).first()
     present = None if membership is None else _present_terms(membership)
-    terms["limit"] = [] if present is None else present.limit
-    limits_check(pool, [("/limit", limit or ())], replaced=len(terms["limit"]))
-    if limit is not None:
-        terms["limit"] = limits_stored(limit)
+    given = {"guarantee": guarantee, "limit": limit, "lend": lend}
+    limits_check(
+        pool,
+        [(f"/{kind}", limits or ()) for kind, limits in given.items()],
+        replaced=_replaced(present, given),
+    )
+    if own_servers == OwnServers.YES:
+        refuse_limits(
+            pool.policy_name, pool.policy_options, pointer="/own_servers", kind="guarantee"
+        )
+    terms |= _amounts(present, {**given, "own_servers": own_servers})
     stated = {**terms, "group": group}
     if membership is None or present is None:
         (membership,) = members_admit(
@@ -135,14 +150,9 @@ def members_put(*, pool: Pool, drafts: Sequence[MemberDraft], now: datetime) -> 
             found=groups.get(draft.group or ""),
             tier=draft.tier,
         )
-        kept = [] if old is None else old.limit
-        terms[draft.tenant.pk]["limit"] = (
-            kept if draft.limit is None else limits_stored(draft.limit)
-        )
+        terms[draft.tenant.pk] |= _amounts(old, {"limit": draft.limit})
     replaced = sum(
-        len(present[draft.tenant.pk].limit)
-        for draft in drafts
-        if draft.limit is not None and draft.tenant.pk in present
+        _replaced(present.get(draft.tenant.pk), {"limit": draft.limit}) for draft in drafts
     )
     limits_check(
         pool, [("/limit", draft.limit) for draft in drafts if draft.limit], replaced=replaced
@@ -175,6 +185,25 @@ def members_put(*, pool: Pool, drafts: Sequence[MemberDraft], now: datetime) -> 
         now=now,
         pool=pool.slug,
     )
+
+
+def _amounts(present: MembershipTerms | None, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the amounts of a member by the fields of its terms; None in `given` keeps the present."""
+    terms = MembershipTerms() if present is None else present
+    amounts = {name: getattr(terms, name) for name in (*AMOUNTS, "own_servers")}
+    for name, value in given.items():
+        if value is not None:
+            amounts[name] = limits_stored(value) if name in AMOUNTS else value
+    return amounts
+
+
+def _replaced(
+    present: MembershipTerms | None, given: Mapping[str, Sequence[Limit] | None]
+) -> int:
+    """Return the number of present amounts that the given lists replace."""
+    if present is None:
+        return 0
+    return sum(len(getattr(present, kind)) for kind, limits in given.items() if limits is not None)
 
 
 def _present_terms(membership: Membership) -> MembershipTerms:

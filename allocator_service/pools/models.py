@@ -25,8 +25,33 @@ def vector_field() -> "ArrayField[list[Decimal], list[Decimal]]":
 
 
 def limit_field() -> "models.JSONField[list[dict[str, Any]], list[dict[str, Any]]]":
-    """Limits of a node, as `pools.limits` writes them."""
+    """Limits, guarantees or loans of a node, as `pools.limits` writes them."""
     return models.JSONField(default=list, db_default=models.Value([], models.JSONField()))
+
+
+class OwnServers(models.TextChoices):
+    """Whether workloads always have what they get alone on the servers that their tenant contributed."""
+
+    INHERIT = "inherit"
+    YES = "yes"
+    NO = "no"
+
+
+def own_servers_field() -> "models.CharField[str, str]":
+    """Setting of a node; `inherit` is that of the node above."""
+    return models.CharField(
+        max_length=7,
+        choices=OwnServers.choices,
+        default=OwnServers.INHERIT,
+        db_default=OwnServers.INHERIT,
+    )
+
+
+class Count(models.TextChoices):
+    """Whether levels count everything that is allocated, or what is above guarantees."""
+
+    TOTAL = "total"
+    ABOVE = "above"
 
 
 class WindowKind(models.TextChoices):
@@ -79,6 +104,10 @@ class Pool(models.Model):
     window_anchor = models.DateTimeField()
     window_half_life = models.CharField(max_length=40, default="", blank=True)
     weights = models.CharField(max_length=12, choices=WeightsMode.choices, default="contribution")
+    own_servers = models.BooleanField(default=False, db_default=False)
+    count = models.CharField(
+        max_length=5, choices=Count.choices, default=Count.TOTAL, db_default=Count.TOTAL
+    )
     decision_interval = models.CharField(max_length=40, default="PT1M")
     metering = models.CharField(max_length=10, choices=Metering.choices, default="allocation")
     metering_changed_at = models.DateTimeField(null=True, editable=False)
@@ -221,7 +250,7 @@ class Group(models.Model):
 
 
 class GroupTerms(models.Model):
-    """Parent, weight, tier and limits of a group over an interval.
+    """Parent, weight, tier and amounts of a group over an interval.
 
     The present terms have no end. `parent` null is the pool itself.
     """
@@ -232,7 +261,9 @@ class GroupTerms(models.Model):
         max_digits=24, decimal_places=FRACTIONAL_DIGITS, default=Decimal(1)
     )
     tier = models.IntegerField(default=0)
+    guarantee = limit_field()
     limit = limit_field()
+    own_servers = own_servers_field()
     start = models.DateTimeField()
     end = models.DateTimeField(null=True)
 
@@ -300,7 +331,7 @@ class Membership(models.Model):
 
 
 class MembershipTerms(models.Model):
-    """Weight, group, tier and limits of a member over an interval.
+    """Weight, group, tier and amounts of a member over an interval.
 
     The present terms have no end. `group` null is the pool itself.
     """
@@ -319,7 +350,10 @@ class MembershipTerms(models.Model):
         db_index=False,
     )
     tier = models.IntegerField(default=0, db_default=0)
+    guarantee = limit_field()
     limit = limit_field()
+    lend = limit_field()
+    own_servers = own_servers_field()
     start = models.DateTimeField()
     end = models.DateTimeField(null=True)
 

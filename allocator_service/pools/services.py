@@ -15,7 +15,12 @@ from allocator_service.core.errors import Conflict, Unacceptable
 from allocator_service.core.money import MINOR_DIGITS
 from allocator_service.core.quantities import Resource
 from allocator_service.core.versions import check_version
-from allocator_service.pools.limits import has_limits, refuse_limits, selects_servers
+from allocator_service.pools.limits import (
+    has_limits,
+    has_own_servers,
+    refuse_limits,
+    selects_servers,
+)
 from allocator_service.pools.locking import pool_lock
 from allocator_service.pools.models import (
     Pool,
@@ -44,6 +49,8 @@ class PoolSettings:
     policy: PolicyChoice
     window: Window
     weights: str
+    own_servers: bool
+    count: str
     decision_interval: str
     metering: str
     currency: str
@@ -77,6 +84,10 @@ class PoolSettings:
                 f'"{self.currency}" is no currency of ISO 4217: write it as EUR.',
                 code="currency.unknown",
                 pointer="/currency",
+            )
+        if self.own_servers:
+            refuse_limits(
+                self.policy.name, self.policy.options, pointer="/own_servers", kind="guarantee"
             )
         window = self.window.check(self.policy)
         interval = parse_duration(self.decision_interval, pointer="/decision_interval")
@@ -125,6 +136,13 @@ def pool_update(*, pool: Pool, settings: PoolSettings, version: int | None, now:
         refuse_groups(settings.policy.name, settings.policy.options, pointer="/policy/name")
     if has_limits(pool, now=now):
         refuse_limits(settings.policy.name, settings.policy.options, pointer="/policy/name")
+    if has_own_servers(pool):
+        refuse_limits(
+            settings.policy.name,
+            settings.policy.options,
+            pointer="/policy/name",
+            kind="guarantee",
+        )
     if settings.metering != pool.metering:
         pool.metering_changed_at = now
     before = stated_fields(pool)
@@ -187,6 +205,8 @@ def _apply(pool: Pool, settings: PoolSettings) -> None:
     pool.window_anchor = settings.window.anchor
     pool.window_half_life = settings.window.half_life
     pool.weights = settings.weights
+    pool.own_servers = settings.own_servers
+    pool.count = settings.count
     pool.decision_interval = settings.decision_interval
     pool.metering = settings.metering
     pool.currency = settings.currency

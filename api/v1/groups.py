@@ -13,6 +13,7 @@ from allocator_service.core.clock import utc_now
 from allocator_service.core.quantities import Resource
 from allocator_service.core.selecting import missing
 from allocator_service.pools.group_services import (
+    AMOUNTS,
     GroupDraft,
     GroupSettings,
     group_retire,
@@ -38,7 +39,13 @@ from api.contract.pagination import by_slug, page_of_fixed
 from api.contract.parameters import PageParameters
 from api.pseudonyms import GroupNameField, groups_known
 from api.resources import PoolResource
-from api.v1.limits import LimitsField, limits_read
+from api.v1.limits import (
+    LimitsField,
+    OwnServersField,
+    amounts_read,
+    other_amounts,
+    own_servers_read,
+)
 from api.v1.members import member_weight, tier_field
 from api.views import writes
 
@@ -48,7 +55,9 @@ class GroupTermsDocument(documents.Document):
     parent = GroupNameField(source="parent.slug", allow_null=True)
     weight = documents.WeightField()
     tier = tier_field()
+    guarantee = LimitsField("guarantee")
     limit = LimitsField()
+    own_servers = OwnServersField()
     start = documents.TimestampField()
     end = documents.TimestampField(allow_null=True, description="null: in force.")
 
@@ -67,9 +76,11 @@ class GroupDocument(documents.Document):
     )
     weight = documents.WeightField(writable={"default": Decimal(1)})
     tier = tier_field(writable={"default": 0})
+    guarantee = LimitsField("guarantee")
     limit = LimitsField()
+    own_servers = OwnServersField()
     terms_since = documents.TimestampField(
-        source="start", description="Start of the present parent, weight, tier and limits."
+        source="start", description="Start of the present parent, weight, tier and amounts."
     )
     version = documents.VersionField(source="group.version")
     created_at = documents.TimestampField(source="group.created_at")
@@ -208,6 +219,7 @@ class GroupView(GroupResource):
                 {
                     "parent": fields["parent"] != parent,
                     "name": fields["name"] != present.group.name,
+                    **other_amounts(fields, present, ("guarantee",)),
                 }
             )
         return self.answer_one(self.update(present, fields, version), changed=True)
@@ -256,5 +268,6 @@ def group_settings(
         parent=fields["parent"],
         weight=member_weight(fields["weight"]),
         tier=fields["tier"],
-        limit=limits_read(fields["limit"], resources, pointer=f"{pointer}/limit"),
+        own_servers=own_servers_read(fields),
+        **amounts_read(fields, AMOUNTS, resources, pointer),
     )

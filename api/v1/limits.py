@@ -1,4 +1,4 @@
-"""Documents of the limits of groups, members and workloads."""
+"""Documents of limits and guarantees of groups, members and workloads, and of what members lend."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -6,6 +6,7 @@ from typing import Any
 from allocator_service.core.errors import Unreadable
 from allocator_service.core.quantities import Resource, json_number, vector_from
 from allocator_service.pools.limits import MAX_LIMITS, Limit, limits_from
+from allocator_service.pools.models import GroupTerms, MembershipTerms, OwnServers
 from api.contract import documents
 from api.contract.parsers import json_document
 from policies.fields import mistake
@@ -43,30 +44,105 @@ class LimitDocument(documents.Document):
     )
 
 
-class LimitsField(documents.ListField):
-    """Stored limits of a node, as a list of documents."""
+class GuaranteeDocument(LimitDocument):
+    amount = AmountField(
+        description="Guaranteed amount of each resource. Other resources are not limited.",
+        writable=True,
+    )
 
-    def __init__(self) -> None:
+
+class LendDocument(LimitDocument):
+    amount = AmountField(
+        description="Greatest amount of each resource that serves others.", writable=True
+    )
+
+
+_KINDS: dict[str, tuple[type[documents.Document], str]] = {
+    "limit": (
+        LimitDocument,
+        "What everything below is allocated at most, on which servers and when.",
+    ),
+    "guarantee": (
+        GuaranteeDocument,
+        "What everything below can always have, on which servers and when.",
+    ),
+    "lend": (
+        LendDocument,
+        "What others may have of the servers that the member contributed, and when.",
+    ),
+}
+
+
+class LimitsField(documents.ListField):
+    """Stored limits, guarantees or loans of a node, as a list of documents."""
+
+    def __init__(self, kind: str = "limit") -> None:
+        self.document, description = _KINDS[kind]
         super().__init__(
-            LimitDocument,
+            self.document,
             min_items=0,
             max_items=MAX_LIMITS,
-            code="limit.too_many",
-            description="What everything below may demand at most, on which servers and when.",
+            code=f"{kind}.too_many",
+            description=description,
             writable={"required": False},
         )
 
     def write(self, value: Any, context: Any) -> list[dict[str, Any]]:
-        return [LimitDocument.write(limit, context) for limit in limits_from(value)]
+        return [self.document.write(limit, context) for limit in limits_from(value)]
 
     def exact(self, value: Any, context: Any) -> list[dict[str, Any]]:
-        return [LimitDocument.exact(limit, context) for limit in limits_from(value)]
+        return [self.document.exact(limit, context) for limit in limits_from(value)]
 
     def read_text(self, text: str) -> Any:
         try:
             return self.read(json_document(text.encode()))
         except Unreadable as error:
             raise mistake(error.code, error.detail) from error
+
+
+class OwnServersField(documents.BooleanField):
+    """Setting of a node for own servers: true, false, or null for that of the node above."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            allow_null=True,
+            source=lambda terms, _: _SETTINGS[terms.own_servers],
+            description="Whether workloads can always have what they get alone on the servers that"
+            " their tenant contributed. null: as the node above; at last as the pool.",
+            writable={"required": False},
+        )
+
+
+_SETTINGS = {OwnServers.INHERIT.value: None, OwnServers.YES.value: True, OwnServers.NO.value: False}
+
+
+def own_servers_read(fields: Mapping[str, Any]) -> str:
+    """Return the setting in a request's field `own_servers`, as it is stored."""
+    return next(
+        stored for stored, given in _SETTINGS.items() if given is fields.get("own_servers")
+    )
+
+
+def other_amounts(
+    fields: Mapping[str, Any], present: GroupTerms | MembershipTerms, kinds: Sequence[str]
+) -> dict[str, bool]:
+    """Return which amounts, or the setting of own servers, a request's fields change."""
+    writer = {kind: LimitsField(kind) for kind in kinds}
+    changed = {
+        kind: fields[kind] is not None
+        and fields[kind] != writer[kind].read(writer[kind].exact(getattr(present, kind), None))
+        for kind in kinds
+    }
+    return {**changed, "own_servers": own_servers_read(fields) != present.own_servers}
+
+
+def amounts_read(
+    fields: Mapping[str, Any], kinds: Sequence[str], resources: Sequence[Resource], pointer: str = ""
+) -> dict[str, list[Limit] | None]:
+    """Return the amounts in a request's fields, by kind."""
+    return {
+        kind: limits_read(fields[kind], resources, pointer=f"{pointer}/{kind}") for kind in kinds
+    }
 
 
 def limits_read(

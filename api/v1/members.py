@@ -14,7 +14,7 @@ from allocator_service.core.errors import Stale
 from allocator_service.core.quantities import LIMIT, parse_quantity
 from allocator_service.core.selecting import get_or_missing, missing
 from allocator_service.pools.locking import pool_lock
-from allocator_service.pools.member_services import member_end, member_put
+from allocator_service.pools.member_services import AMOUNTS, member_end, member_put
 from allocator_service.pools.models import LARGEST_TIER, MembershipTerms, Pool
 from allocator_service.pools.selectors import members_of
 from allocator_service.tenants.models import Tenant
@@ -33,7 +33,13 @@ from api.contract.pagination import Page, bad_cursor, by_slug, cursor_position, 
 from api.contract.parameters import PageParameters
 from api.pseudonyms import GroupNameField, TenantNameField, group_name, tenant_name
 from api.resources import PoolResource
-from api.v1.limits import LimitsField, limits_read
+from api.v1.limits import (
+    LimitsField,
+    OwnServersField,
+    amounts_read,
+    other_amounts,
+    own_servers_read,
+)
 from api.views import writes
 
 ROSTER = "roster"
@@ -65,9 +71,12 @@ class MemberDocument(documents.Document):
         },
     )
     tier = tier_field(writable={"default": 0})
+    guarantee = LimitsField("guarantee")
     limit = LimitsField()
+    lend = LimitsField("lend")
+    own_servers = OwnServersField()
     weight_since = documents.TimestampField(
-        source="start", description="Start of the present terms: weight, group, tier and limits."
+        source="start", description="Start of the present terms: weight, group, tier and amounts."
     )
     admitted_at = documents.TimestampField(source="membership.admitted_at")
     version = documents.VersionField(source="membership.version")
@@ -183,6 +192,7 @@ class MemberView(MemberResource):
                 {
                     "group": fields["group"] != own,
                     "best_effort": fields["best_effort"] != present.best_effort,
+                    **other_amounts(fields, present, ("guarantee", "lend")),
                 }
             )
         _, created = member_put(
@@ -191,7 +201,8 @@ class MemberView(MemberResource):
             **{
                 **fields,
                 "weight": member_weight(fields["weight"]),
-                "limit": limits_read(fields["limit"], self.resources, pointer="/limit"),
+                "own_servers": own_servers_read(fields),
+                **amounts_read(fields, AMOUNTS, self.resources),
             },
             version=version,
             now=utc_now(),

@@ -13,6 +13,7 @@ from allocator_service.core.errors import Unacceptable
 from allocator_service.core.quantities import Resource as ResourceUnit
 from allocator_service.pools.models import (
     RESOURCE_NAME_PATTERN,
+    Count,
     Metering,
     Pool,
     WeightsMode,
@@ -82,6 +83,16 @@ class PoolDocument(documents.Document):
     window = documents.DocumentField(WindowDocument, source=".", writable={"required": False})
     weights = documents.ChoiceField(
         choices=WeightsMode.values, writable={"default": "contribution"}
+    )
+    own_servers = documents.BooleanField(
+        description="Whether workloads can always have what they get alone on the servers that their"
+        " tenant contributed, unless a member or group says otherwise.",
+        writable={"default": False},
+    )
+    count = documents.ChoiceField(
+        choices=Count.values,
+        description="Whether levels count everything that is allocated, or what is above guarantees.",
+        writable={"default": "total"},
     )
     decision_interval = documents.DurationField(writable={"default": "PT1M"})
     metering = documents.ChoiceField(choices=Metering.values, writable={"default": "allocation"})

@@ -59,15 +59,15 @@ class LimitInForce(documents.Document):
     amount = documents.PoolQuantitiesField()
 
 
-def limit_in_force() -> documents.ListField:
-    """Describe the limits that a what-if assumes."""
+def amounts_in_force(kind: str = "limit") -> documents.ListField:
+    """Describe the limits, guarantees or loans that a what-if assumes."""
     return documents.ListField(
         LimitInForce,
         min_items=0,
         max_items=MAX_LIMITS,
-        code="limit.too_many",
+        code=f"{kind}.too_many",
         required=False,
-        description="Instead of the limits in force.",
+        description="Instead of those in force.",
     )
 
 
@@ -80,7 +80,7 @@ class SubmittedWorkload(documents.Document):
     tasks = documents.IntegerField(**TASKS, required=False)
     priority = documents.IntegerField(**PRIORITY, default=0)
     server_selector = documents.SelectorField(default=dict)
-    limit = limit_in_force()
+    limit = amounts_in_force()
 
 
 class ChangedWorkload(documents.Document):
@@ -89,7 +89,7 @@ class ChangedWorkload(documents.Document):
     tasks = documents.IntegerField(**TASKS, default=lambda: OMITTED)
     priority = documents.IntegerField(**PRIORITY, required=False)
     server_selector = documents.SelectorField(required=False)
-    limit = limit_in_force()
+    limit = amounts_in_force()
 
 
 class WorkloadChanges(documents.Document):
@@ -110,7 +110,10 @@ class ChangedMember(documents.Document):
         default=lambda: OMITTED, allow_null=True, description="null: the pool itself."
     )
     tier = tier_field(required=False)
-    limit = limit_in_force()
+    guarantee = amounts_in_force("guarantee")
+    limit = amounts_in_force()
+    lend = amounts_in_force("lend")
+    own_servers = documents.BooleanField(required=False)
 
 
 class ChangedGroup(documents.Document):
@@ -120,12 +123,15 @@ class ChangedGroup(documents.Document):
     )
     weight = documents.NumberField(required=False)
     tier = tier_field(required=False)
-    limit = limit_in_force()
+    guarantee = amounts_in_force("guarantee")
+    limit = amounts_in_force()
 
 
 class SimulationRequest(documents.Document):
     policy = documents.DocumentField(PolicyFields, required=False)
     weights = documents.ChoiceField(choices=["explicit", "contribution"], required=False)
+    own_servers = documents.BooleanField(required=False)
+    count = documents.ChoiceField(choices=["total", "above"], required=False)
     groups = documents.ListField(ChangedGroup, min_items=0, max_items=MAX_CHANGES, required=False)
     members = documents.ListField(ChangedMember, min_items=0, max_items=MAX_CHANGES, required=False)
     servers = documents.DocumentField(ServerChanges, required=False)

@@ -10,7 +10,7 @@ import numpy as np
 from policies.documents.certificate import certificate_to_document
 from policies.documents.explanation import explanation_to_document
 from policies.documents.history import history_to_document
-from policies.documents.floors import floor_fields, floors_to_document
+from policies.documents.floors import floors_of_workloads, floors_to_document, guarantees_unmet
 from policies.documents.placements import placement_rows
 from policies.documents.quantities import number_or_none, quantities
 from policies.documents.schedule import schedule_to_document
@@ -49,7 +49,10 @@ def allocation_to_document(allocation: Allocation, include: Sequence[str] = ()) 
     ('A', 'memory', 'resource:cpu')
     """
     document: dict[str, Any] = {
-        "allocations": [_allocation_row(allocation, j) for j in range(allocation.problem.n)],
+        "allocations": [
+            _allocation_row(allocation, j, floor)
+            for j, floor in enumerate(floors_of_workloads(allocation))
+        ],
         "summary": summary_document(allocation),
     }
     if allocation.problem.groups:
@@ -105,6 +108,7 @@ def summary_document(allocation: Allocation) -> dict[str, Any]:
     shares = allocation.weighted_share[~np.isnan(allocation.weighted_share)]
     positive = problem.totals > 0
     stopped = allocation.statistics.get("stopped")
+    unmet = guarantees_unmet(allocation)
     used = np.divide(allocation.used, problem.totals, out=np.zeros(problem.m), where=positive)
     return {
         "tenants": problem.t,
@@ -120,10 +124,13 @@ def summary_document(allocation: Allocation) -> dict[str, Any]:
         "gap": number_or_none(allocation.gap),
         "moved_tasks": allocation.moved,
         **({"stopped": stopped} if stopped else {}),
+        **({"guarantees_unmet": unmet} if unmet else {}),
     }
 
 
-def _allocation_row(allocation: Allocation, j: int) -> dict[str, Any]:
+def _allocation_row(
+    allocation: Allocation, j: int, floor: tuple[float | None, float | None]
+) -> dict[str, Any]:
     problem = allocation.problem
     tenant = int(problem.workload_tenant[j])
     tasks = float(allocation.tasks[j])
@@ -136,7 +143,7 @@ def _allocation_row(allocation: Allocation, j: int) -> dict[str, Any]:
         "dominant_share": float(allocation.dominant_share[j]),
         "weighted_share": number_or_none(float(allocation.weighted_share[tenant])),
         "limited_by": allocation.limited_by[j],
-        **({} if allocation.floors is None else floor_fields(allocation.floors, j)),
+        **({} if floor[0] is None else {"floor": floor[0], "floor_met": floor[1]}),
     }
 
 

@@ -148,6 +148,7 @@ class Summary(_Part):
     gap = FiniteField(allow_null=True)
     moved_tasks = _count(required=False, allow_null=True)
     stopped = _optional(ChoiceField, choices=["work", "time"])
+    guarantees_unmet = ListField(ObjectField(), min_items=0, required=False)
 
 
 class GroupRow(_Part):

@@ -10,6 +10,7 @@ from policies.documents.certificate import certificate_to_document
 from policies.documents.placements import placement_rows
 from policies.documents.quantities import number_or_none
 from policies.model.allocation import Allocation, Floors
+from policies.model.tolerance import AGREEMENT
 
 
 def floors_to_document(floors: Floors) -> dict[str, Any]:
@@ -72,9 +73,86 @@ def _step_document(answer: Allocation) -> dict[str, Any]:
     return document
 
 
-def floor_fields(floors: Floors, workload: int) -> dict[str, Any]:
-    """Return what a workload's row says of its floor, nothing without one."""
-    floor = float(floors.floor[workload])
-    if not floor:
-        return {}
-    return {"floor": floor, "floor_met": float(np.minimum(floors.met[workload] / floor, 1.0))}
+def floors_of_workloads(allocation: Allocation) -> list[tuple[float | None, float | None]]:
+    """Return the guaranteed tasks of each workload, and the part of them that runs.
+
+    Parameters
+    ----------
+    allocation : Allocation
+        Any answer.
+
+    Returns
+    -------
+    list of (float or None, float or None)
+        One pair per workload, None without a guarantee.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from policies import Guarantee, Problem, floors_of_workloads, solve
+    >>> problem = Problem.create(resources=["gpu"], capacity=[[8]], tenants=["A", "B"],
+    ...     demand=[[1], [1]], guarantees=[Guarantee("tenant", 0, np.array([4.0]))])
+    >>> floors_of_workloads(solve(problem, "drfh"))
+    [(4.0, 1.0), (None, None)]
+    """
+    floors = allocation.floors
+    if floors is None:
+        return [(None, None)] * allocation.problem.n
+    return [
+        (floor, min(met / floor, 1.0)) if floor else (None, None)
+        for floor, met in zip(floors.floor.tolist(), floors.met.tolist(), strict=True)
+    ]
+
+
+def guarantees_unmet(allocation: Allocation) -> list[dict[str, Any]]:
+    """Return the guarantees that an answer does not meet in full, with what they lack.
+
+    Parameters
+    ----------
+    allocation : Allocation
+        Any answer.
+
+    Returns
+    -------
+    list of dict
+        ``node`` (``group`` or ``tenant`` and its name), ``where`` and ``amount`` of a guarantee, or
+        ``own_servers`` of a tenant; ``met``, the least part of a floor that runs; ``limited_by``, the
+        reasons of the workloads that miss a part. Guarantees that collide have the same reasons.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from policies import Guarantee, Problem, guarantees_unmet, solve
+    >>> problem = Problem.create(resources=["gpu"], capacity=[[8]], tenants=["A", "B"],
+    ...     demand=[[1], [1]],
+    ...     guarantees=[Guarantee("tenant", i, np.array([8.0])) for i in (0, 1)])
+    >>> found = guarantees_unmet(solve(problem, "drfh"))
+    >>> [(each["node"], each["met"], each["limited_by"]) for each in found]
+    [({'tenant': 'A'}, 0.5, ['resource:gpu']), ({'tenant': 'B'}, 0.5, ['resource:gpu'])]
+    """
+    floors, problem = allocation.floors, allocation.problem
+    if floors is None:
+        return []
+    raised, n = floors.raised, problem.n
+    wanted = raised.problem.tasks[n:]
+    met = raised.tasks[n:] / np.where(wanted > 0, wanted, 1.0)
+    found = []
+    tenants = np.flatnonzero(problem.own_servers).tolist()
+    for pool in np.unique(floors.pool_of_part[met < 1 - AGREEMENT]).tolist():
+        parts = np.flatnonzero(floors.pool_of_part == pool)
+        missed = parts[met[parts] < 1 - AGREEMENT]
+        if pool < len(problem.guarantees):
+            given = problem.guarantees[pool]
+            names = problem.groups if given.scope == "group" else problem.tenants
+            named = np.flatnonzero(np.isfinite(given.amount)).tolist()
+            what: dict[str, Any] = {
+                "node": {given.scope: names[given.node]},
+                "where": {label: list(values) for label, values in given.where.items()},
+                "amount": {problem.resources[r]: float(given.amount[r]) for r in named},
+            }
+        else:
+            owner = tenants[pool - len(problem.guarantees)]
+            what = {"node": {"tenant": problem.tenants[owner]}, "own_servers": True}
+        reasons = sorted({raised.limited_by[n + part] for part in missed.tolist()})
+        found.append({**what, "met": float(met[missed].min()), "limited_by": reasons})
+    return found

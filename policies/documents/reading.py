@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from policies.arrays import FloatArray, IntArray, grouped_sum
-from policies.documents.answer_fields import AnswerDocument, read_fields
+from policies.documents.answer_fields import AnswerDocument, FloorsDocument, read_fields
 from policies.documents.certificate import read_certificate
 from policies.documents.history import history_from_document
 from policies.documents.schedule import read_schedule
@@ -101,14 +101,50 @@ def allocation_from_document(
         bound=_number(summary["bound"]),
         gap=_number(summary["gap"]),
         statistics={"stopped": summary["stopped"]},
-        floors=_floors(answer["floors"], stated),
+        floors=None
+        if answer["floors"] is None or not problem.has_floors
+        else _floors(answer["floors"], stated),
     )
 
 
-def _floors(given: Mapping[str, Any] | None, stated: Stated) -> Floors | None:
-    """Return how guarantees were met, None if the answer does not say."""
-    if given is None or not stated.problem.has_floors:
-        return None
+def floors_from_document(document: Mapping[str, Any], problem: Problem, choice: Choice) -> Floors:
+    """Read what :func:`policies.floors_to_document` wrote.
+
+    Parameters
+    ----------
+    document : mapping
+        The answers of all steps.
+    problem : Problem
+        The problem with the guarantees.
+    choice : Choice
+        What answered it.
+
+    Returns
+    -------
+    Floors
+        The answers, ready for ``verify``.
+
+    Raises
+    ------
+    ProblemError
+        ``answer.malformed``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from policies import (
+    ...     Guarantee, Problem, choose, floors_from_document, floors_to_document, solve)
+    >>> problem = Problem.create(resources=["gpu"], capacity=[[8]], tenants=["A"], demand=[[1]],
+    ...     guarantees=[Guarantee("tenant", 0, np.array([4.0]))])
+    >>> document = floors_to_document(solve(problem, "drfh").floors)
+    >>> floors_from_document(document, problem, choose("drfh")).floor.tolist()
+    [4.0]
+    """
+    given = read_fields(FloorsDocument, document, "answer.malformed", name="floors")
+    return _floors(given, Stated(problem, choice))
+
+
+def _floors(given: Mapping[str, Any], stated: Stated) -> Floors:
     pools = given["pools"]
 
     def read(pool: int, problem: Problem, choice: Choice) -> Allocation:

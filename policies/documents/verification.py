@@ -9,6 +9,7 @@ import numpy as np
 
 from policies import catalogue
 from policies.arrays import FloatArray, grouped_sum
+from policies.documents.floors import guarantees_unmet
 from policies.documents.problem import ParsedProblem
 from policies.documents.reading import allocation_from_document
 from policies.errors import ProblemError
@@ -111,6 +112,8 @@ def _check_claims(
     expected = _summary(stated, allocation, weighted)
     summary = document["summary"]
     wrong = [name for name, value in expected.items() if not _same(summary.get(name, value), value)]
+    if not _unmet_agree(summary.get("guarantees_unmet"), guarantees_unmet(allocation)):
+        wrong.append("guarantees_unmet")
     yield _found("summary", wrong, "the summary follows from the allocations")
     yield _found(
         "group_rows",
@@ -206,6 +209,21 @@ def _summary(stated: Stated, allocation: Allocation, weighted: FloatArray) -> di
         "jain_index": jain,
         "utilization": _amounts(stated, stated.shares(allocation.tasks @ problem.demand)),
     }
+
+
+def _unmet_agree(given: Any, expected: Sequence[Mapping[str, Any]]) -> bool:
+    """True if an answer names the guarantees that it does not meet; left out, it is not judged."""
+    if given is None:
+        return True
+    return len(given) == len(expected) and all(map(_same_unmet, given, expected))
+
+
+def _same_unmet(given: Mapping[str, Any], expected: Mapping[str, Any]) -> bool:
+    exactly = {name: value for name, value in expected.items() if name != "met"}
+    return (
+        {name: value for name, value in given.items() if name != "met"} == exactly
+        and _same(given.get("met"), expected["met"])
+    )
 
 
 def _wrong_groups(

@@ -50,7 +50,8 @@ def solve_with_floors(problem: Problem, choice: Choice, solve: Solve) -> Allocat
     floor = grouped_sum(parts.tasks, parts.workload, problem.n)
     reached = grouped_sum(met, parts.workload, problem.n)
     answer = _together(problem, parts, rest)
-    return replace(answer, floors=Floors(tuple(answers), raised, rest, floor, reached))
+    found = Floors(tuple(answers), raised, rest, floor, reached, parts.pool)
+    return replace(answer, floors=found)
 
 
 def _on_own_servers(

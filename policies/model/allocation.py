@@ -53,6 +53,8 @@ class Floors:
         Guaranteed tasks of each workload.
     met : (n,) float array
         How many of them run.
+    pool_of_part : (p,) int array
+        Pool that guarantees each part; parts follow the workloads in ``raised`` and ``rest``.
 
     Examples
     --------
@@ -71,6 +73,7 @@ class Floors:
     rest: Allocation
     floor: FloatArray
     met: FloatArray
+    pool_of_part: IntArray
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -128,7 +128,8 @@ def floors_of(
     of = np.array([part.workload for part in parts], dtype=np.int64)
     floor = grouped_sum(np.array([part.tasks for part in parts]), of, n)
     rest = of_rest(_rest_problem(stated, parts, met))
-    return Floors(answers, raised, rest, floor, grouped_sum(met, of, n))
+    pool_of_part = np.array([part.pool for part in parts], dtype=np.int64)
+    return Floors(answers, raised, rest, floor, grouped_sum(met, of, n), pool_of_part)
 
 
 def _same(one: Choice, other: Choice) -> bool:
@@ -523,6 +524,9 @@ def _check_together(
     )
     floor = grouped_sum(np.array([part.tasks for part in parts]), of, problem.n)
     met = grouped_sum(floors.raised.tasks[problem.n :], of, problem.n)
+    pools = np.array([part.pool for part in parts], dtype=np.int64)
+    agree = np.array_equal(floors.pool_of_part, pools)
+    yield Check("floor_parts", agree, "each part is of the pool that guarantees it", 0.0)
     for name, given, expected in (("floor", floors.floor, floor), ("floor_met", floors.met, met)):
         yield check(
             name,

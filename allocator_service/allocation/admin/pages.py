@@ -78,6 +78,8 @@ class PoolForm(ServiceForm):
             "policy_mode",
             "policy_options",
             "weights",
+            "own_servers",
+            "count",
             "window_kind",
             "window_length",
             "window_half_life",
@@ -121,6 +123,11 @@ class PoolForm(ServiceForm):
             }
         if cleaned["weights"] != pool.weights:
             changes["weights"] = cleaned["weights"]
+        changes |= {
+            name: cleaned[name]
+            for name in ("own_servers", "count")
+            if cleaned[name] != getattr(pool, name)
+        }
         return changes
 
     def _policy(self, cleaned: dict[str, Any]) -> PolicyChoice:
@@ -140,6 +147,8 @@ class PoolForm(ServiceForm):
                 cleaned["window_half_life"],
             ),
             weights=cleaned["weights"],
+            own_servers=cleaned["own_servers"],
+            count=cleaned["count"],
             decision_interval=cleaned["decision_interval"],
             metering=cleaned["metering"],
             currency=cleaned["currency"],

@@ -15,6 +15,7 @@ from allocator_service.allocation.long_term.steps import step_keep, step_starved
 from allocator_service.allocation.models import (
     Allocation,
     Certificate,
+    Floors,
     Placement,
     Run,
     RunStatus,
@@ -32,6 +33,9 @@ from allocator_service.workloads.models import Workload
 from policies import (
     UNSERVED,
     certificate_to_document,
+    floors_of_workloads,
+    floors_to_document,
+    guarantees_unmet,
     schedule_to_document,
     summary_document,
     timetable,
@@ -92,6 +96,10 @@ def decision_publish(
     if allocation.certificate is not None:
         content = orjson.dumps(certificate_to_document(allocation.certificate))
         Certificate.objects.create(run=run, document=zlib.compress(content, 1))
+    if allocation.floors is not None:
+        content = orjson.dumps(floors_to_document(allocation.floors))
+        Floors.objects.create(run=run, document=zlib.compress(content, 1))
+        _tell_unmet_guarantees(run, previous, allocation, now)
     if allocation.schedule is not None:
         _keep_schedule(run, state, allocation, allocation.schedule)
     if allocation.history is not None:
@@ -112,6 +120,17 @@ def decision_publish(
         now=now,
     )
     return run
+
+
+def _tell_unmet_guarantees(
+    run: Run, previous: Run | None, allocation: Decision, now: datetime
+) -> None:
+    """An event if other guarantees than before cannot be met, or in other parts."""
+    unmet = guarantees_unmet(allocation)
+    before = {} if previous is None else previous.summary or {}
+    if unmet and unmet != before.get("guarantees_unmet"):
+        payload = {"run": str(run.pk), "generation": run.generation, "guarantees": unmet}
+        event_record(kind="guarantee.unmet", pool=run.pool.slug, payload=payload, now=now)
 
 
 def _tell_whose_tasks_changed(
@@ -218,6 +237,7 @@ def _common_labels(groups: Sequence[ServerGroup]) -> dict[str, str]:
 def _copy_allocations(run: Run, state: PoolState, allocation: Decision) -> None:
     problem = allocation.problem
     owner = problem.workload_tenant
+    floors = floors_of_workloads(allocation)
     amounts = (allocation.tasks[:, None] * problem.demand).tolist()
     columns = zip(
         state.workload_ids,
@@ -230,13 +250,15 @@ def _copy_allocations(run: Run, state: PoolState, allocation: Decision) -> None:
         map(finite_or_none, allocation.weighted_share[owner].tolist()),
         map(finite_or_none, allocation.level[owner].tolist()),
         allocation.limited_by,
+        [floor for floor, _ in floors],
+        [met for _, met in floors],
         strict=True,
     )
     copy_rows(
         Allocation,
         ["run_id", "position", "workload_id", "tenant_id", "tasks", "resources",
          "dominant_resource", "dominant_share", "tenant_share", "weighted_share", "level",
-         "limited_by"],
+         "limited_by", "floor", "floor_met"],
         ((run.pk, position, *row) for position, row in enumerate(columns)),
     )  # fmt: skip
 

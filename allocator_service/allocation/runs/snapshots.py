@@ -3,7 +3,7 @@
 import hashlib
 import zlib
 from bisect import bisect_left, bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
@@ -22,7 +22,7 @@ from allocator_service.core.errors import Gone
 from allocator_service.core.quantities import Resource, decimal_text, json_number
 from allocator_service.pools.budgets import BudgetState, budget_states
 from allocator_service.pools.limits import limits_from
-from allocator_service.pools.models import MembershipTerms, Pool
+from allocator_service.pools.models import Count, MembershipTerms, OwnServers, Pool
 from allocator_service.pools.selectors import (
     ServerGroup,
     group_terms_of,
@@ -86,7 +86,7 @@ def _read(pool: Pool, now: datetime, *, begins: bool) -> PoolState:
         .order_by("membership_id")
         .values_list(
             "membership__tenant_id", "membership__tenant__slug", "weight", "best_effort",
-            "group__slug", "tier", "limit",
+            "group__slug", "tier", "guarantee", "limit", "lend", "own_servers",
         )
     )  # fmt: skip
     workloads = list(
@@ -98,13 +98,17 @@ def _read(pool: Pool, now: datetime, *, begins: bool) -> PoolState:
         )
     )  # fmt: skip
     servers = _servers(groups, resources)
+    own = _OwnServers(pool, {server["contributed_by"] for server in servers})
     document: dict[str, Any] = {
         "resources": [{"name": resource.name, "unit": resource.unit} for resource in resources],
         "servers": servers,
         **_groups(pool, now),
         "tenants": [
-            _tenant(slug, weight, best_effort, group, tier) | _limits(limit, now)
-            for _, slug, weight, best_effort, group, tier, limit in members
+            _tenant(slug, weight, best_effort, group, tier)
+            | _amounts(now, guarantee=guarantee, limit=limit, lend=lend)
+            | own.of(slug, group, own_servers)
+            for _, slug, weight, best_effort, group, tier, guarantee, limit, lend, own_servers
+            in members
         ],
         "workloads": [
             {
@@ -114,7 +118,7 @@ def _read(pool: Pool, now: datetime, *, begins: bool) -> PoolState:
                 "tasks": tasks,
                 "priority": priority,
                 "server_selector": selector,
-                **_limits(limit, now),
+                **_amounts(now, limit=limit),
             }
             for _, _, slug, name, demand, tasks, priority, selector, limit in workloads
         ],
@@ -124,6 +128,7 @@ def _read(pool: Pool, now: datetime, *, begins: bool) -> PoolState:
             "options": pool.policy_options,
         },
         "weights": pool.weights,
+        **({} if pool.count == Count.TOTAL else {"count": pool.count}),
     }
     if pool.policy_places and pool.policy_mode == "indivisible":
         running = _running(pool, groups, [server["name"] for server in servers])
@@ -156,20 +161,43 @@ def _read(pool: Pool, now: datetime, *, begins: bool) -> PoolState:
     )
 
 
-def _limits(stored: Sequence[Mapping[str, Any]], now: datetime) -> dict[str, Any]:
-    """Limits in force at an instant, by the key of the document.
+def _amounts(now: datetime, **stored: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Limits, guarantees and loans in force at an instant, by the keys of the document.
 
-    Without any the key is absent, so that nodes without limits keep their digests.
+    A key without any is absent, so that nodes without them keep their digests.
     """
-    rows = [
-        {
-            "where": limit.where,
-            "amount": {name: document_number(amount) for name, amount in limit.amount.items()},
-        }
-        for limit in limits_from(stored)
-        if limit.is_in_force(now)
-    ]
-    return {"limit": rows} if rows else {}
+    found = {
+        kind: [
+            {
+                "where": limit.where,
+                "amount": {name: document_number(amount) for name, amount in limit.amount.items()},
+            }
+            for limit in limits_from(entries)
+            if limit.is_in_force(now)
+        ]
+        for kind, entries in stored.items()
+    }
+    return {kind: rows for kind, rows in found.items() if rows}
+
+
+class _OwnServers:
+    """Whether members always have what they get alone on their own servers.
+
+    The setting of the member counts, else that of the nearest group that has one, else the pool's.
+    """
+
+    def __init__(self, pool: Pool, contributors: Collection[str | None]) -> None:
+        self._contributors = contributors
+        self._pool = pool.own_servers
+        rows = group_terms_of(pool=pool).values_list("group__slug", "parent__slug", "own_servers")
+        self._groups = {slug: (parent, setting) for slug, parent, setting in rows}
+
+    def of(self, slug: str, group: str | None, setting: str) -> dict[str, bool]:
+        """Return the field of a member's document, absent if it is not so."""
+        while setting == OwnServers.INHERIT and group is not None:
+            group, setting = self._groups[group]
+        is_so = self._pool if setting == OwnServers.INHERIT else setting == OwnServers.YES
+        return {"own_servers": True} if is_so and slug in self._contributors else {}
 
 
 def _groups(pool: Pool, now: datetime) -> dict[str, Any]:
@@ -180,12 +208,12 @@ def _groups(pool: Pool, now: datetime) -> dict[str, Any]:
     rows = (
         group_terms_of(pool=pool)
         .order_by("group_id")
-        .values_list("group__slug", "parent__slug", "weight", "tier", "limit")
+        .values_list("group__slug", "parent__slug", "weight", "tier", "guarantee", "limit")
     )
     groups = [
         {"name": slug, "parent": parent, "weight": document_number(weight), "tier": tier}
-        | _limits(limit, now)
-        for slug, parent, weight, tier, limit in rows
+        | _amounts(now, guarantee=guarantee, limit=limit)
+        for slug, parent, weight, tier, guarantee, limit in rows
     ]
     return {"groups": groups} if groups else {}
 

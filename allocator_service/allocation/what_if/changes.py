@@ -3,8 +3,10 @@
 The shape, all parts optional::
 
     {"policy": {"name", "mode", "options"}, "weights": "explicit" | "contribution",
-     "groups": [{"group", "parent", "weight", "tier", "limit"}],
-     "members": [{"tenant", "weight", "best_effort", "group", "tier", "limit"}],
+     "own_servers", "count": "total" | "above",
+     "groups": [{"group", "parent", "weight", "tier", "guarantee", "limit"}],
+     "members": [{"tenant", "weight", "best_effort", "group", "tier",
+                  "guarantee", "limit", "lend", "own_servers"}],
      "servers": {"add": [{"name", "capacity", "count", "labels", "contributed_by"}],
                  "drain": [id], "retire": [id]},
      "workloads": {"submit": [{"tenant", "name", "demand", "tasks", "priority", "server_selector",
@@ -12,7 +14,7 @@ The shape, all parts optional::
                    "change": [{"id", "demand", "tasks", "priority", "server_selector", "limit"}],
                    "withdraw": [id]}}
 
-A `limit` replaces the limits that are in force: [{"where", "amount"}]. Quantities are as everywhere in
+A `limit`, `guarantee` or `lend` replaces those in force: [{"where", "amount"}]. Quantities are as everywhere in
 the interface. Errors carry JSON pointers into `changes`.
 """
 
@@ -34,7 +36,7 @@ from allocator_service.core.quantities import Resource, vector_from
 from policies import policy_named, without_deficits
 
 _WORKLOAD_FIELDS = ("tasks", "priority", "server_selector")
-_MEMBER_FIELDS = ("weight", "best_effort", "group", "tier")
+_MEMBER_FIELDS = ("weight", "best_effort", "group", "tier", "own_servers")
 _GROUP_FIELDS = ("parent", "weight", "tier")
 
 
@@ -81,6 +83,8 @@ class _Editor:
         return {
             "policy": self._policy,
             "weights": self._weights,
+            "own_servers": self._own_servers,
+            "count": self._count,
             "groups": self._change_groups,
             "members": self._members,
             "servers": self._change_servers,
@@ -114,12 +118,19 @@ class _Editor:
     def _weights(self, weights: str) -> None:
         self._document["weights"] = weights
 
+    def _own_servers(self, is_so: bool) -> None:
+        self._document["own_servers"] = is_so
+
+    def _count(self, count: str) -> None:
+        self._document["count"] = count
+
     def _members(self, members: Sequence[Mapping[str, Any]]) -> None:
         for position, member in enumerate(members):
             tenant = self._tenant(member["tenant"], f"/members/{position}/tenant")
             self._refuse_unknown_group(member.get("group"), f"/members/{position}/group")
             tenant.update({key: member[key] for key in _MEMBER_FIELDS if key in member})
-            self._limit(tenant, member, f"/members/{position}")
+            for kind in ("guarantee", "limit", "lend"):
+                self._amounts(kind, tenant, member, f"/members/{position}")
 
     def _change_groups(self, groups: Sequence[Mapping[str, Any]]) -> None:
         for position, change in enumerate(groups):
@@ -128,7 +139,8 @@ class _Editor:
             self._refuse_unknown_group(change.get("parent"), f"{where}/parent")
             group = self._groups[change["group"]]
             group.update({key: change[key] for key in _GROUP_FIELDS if key in change})
-            self._limit(group, change, where)
+            for kind in ("guarantee", "limit"):
+                self._amounts(kind, group, change, where)
 
     def _refuse_unknown_group(self, slug: str | None, pointer: str) -> None:
         if slug is not None and slug not in self._groups:
@@ -184,7 +196,7 @@ class _Editor:
             if "demand" in change:
                 workload["demand"] = self._demand(change["demand"], f"{where}/demand")
             workload.update({key: change[key] for key in _WORKLOAD_FIELDS if key in change})
-            self._limit(workload, change, where)
+            self._amounts("limit", workload, change, where)
         for position, id_ in enumerate(workloads.get("withdraw", [])):
             self._workloads.remove(self._workload(id_, f"/workloads/withdraw/{position}"))
         taken = {(workload["tenant"], workload["name"]) for _, workload in self._workloads}
@@ -206,7 +218,7 @@ class _Editor:
                 "priority": submitted.get("priority", 0),
                 "server_selector": submitted.get("server_selector", {}),
             }
-            self._limit(workload, submitted, where)
+            self._amounts("limit", workload, submitted, where)
             self._workloads.append((None, workload))
 
     def _workload(self, id_: UUID, pointer: str) -> tuple[UUID | None, dict[str, Any]]:
@@ -219,13 +231,15 @@ class _Editor:
             pointer=pointer,
         )
 
-    def _limit(self, node: dict[str, Any], change: Mapping[str, Any], pointer: str) -> None:
-        if "limit" not in change:
+    def _amounts(
+        self, kind: str, node: dict[str, Any], change: Mapping[str, Any], pointer: str
+    ) -> None:
+        if kind not in change:
             return
         rows = []
-        for index, row in enumerate(change["limit"]):
+        for index, row in enumerate(change[kind]):
             amount = vector_from(
-                row["amount"], self._resources, pointer=f"{pointer}/limit/{index}/amount"
+                row["amount"], self._resources, pointer=f"{pointer}/{kind}/{index}/amount"
             )
             named = {
                 resource.name: document_number(quantity)
@@ -233,9 +247,9 @@ class _Editor:
                 if resource.name in row["amount"]
             }
             rows.append({"where": row.get("where", {}), "amount": named})
-        node.pop("limit", None)
+        node.pop(kind, None)
         if rows:
-            node["limit"] = rows
+            node[kind] = rows
 
     def _demand(self, value: Any, pointer: str) -> dict[str, Any]:
         demand = self._quantities(value, pointer)
