@@ -82,6 +82,18 @@ def test_a_quarter_of_a_slurm_site_in_one_call(operator):
     assert found["columns"][1]["pool"]["utilisation"]["cpu"]["mean"] > 0.7
 
 
+def test_what_shares_count_is_an_option(operator):
+    """Ten servers of 8 CPUs, one task on each: 5 and 5 by tasks over those alone, else 4 and 6."""
+    rows = [f"{name},0,3600,{cpus},1" for name, cpus in (("large", 8), ("small", 5))]
+    trace = "\n".join(["tenant,submit,duration,demand.cpu,demand.memory", *rows * 10, ""])
+    servers = [{"capacity": {"cpu": 8, "memory": 8}, "count": 10}]
+    options = [{"share": share} for share in ("dominant", "alone")]
+    policies = [{"name": "drfh", "options": option} for option in options]
+    found = results(operator, asked(trace, servers=servers, policies=policies))
+    waited = [[row["mean_waiting"] for row in column["tenants"]] for column in found["columns"]]
+    assert waited == [[2160, 1440], [1800, 1800]]
+
+
 def test_seeds_are_for_what_draws(operator):
     two = {"name": "drfh", "options": {"placement": "two-choices"}}
     body = asked(policies=["drf", two, "dedicated"], seeds=[1, 2, 3])
