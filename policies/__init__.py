@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from policies.leximin.interior_point.method import maximise_level
     from policies.leximin.level_program import level_program
     from policies.long_term.windows import Intervals, Window
-    from policies.model.allocation import Allocation
+    from policies.model.allocation import Allocation, Floors
     from policies.model.certificate import Certificate
     from policies.model.current_placements import CurrentPlacements
     from policies.model.entitlement import entitled_partition, entitled_parts, tasks_alone
@@ -101,6 +101,7 @@ __all__ = [
     "ComparisonRequest",
     "CurrentPlacements",
     "EvaluationRequest",
+    "Floors",
     "GroupStanding",
     "HandOut",
     "History",
@@ -230,7 +231,7 @@ _HOMES = {
     "policies.leximin.interior_point.method": ("maximise_level",),
     "policies.leximin.level_program": ("level_program",),
     "policies.long_term.windows": ("Intervals", "Window"),
-    "policies.model.allocation": ("Allocation",),
+    "policies.model.allocation": ("Allocation", "Floors"),
     "policies.model.certificate": ("Certificate",),
     "policies.model.current_placements": ("CurrentPlacements",),
     "policies.model.entitlement": ("entitled_partition", "entitled_parts", "tasks_alone"),

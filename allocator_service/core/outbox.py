@@ -30,6 +30,7 @@ EVENT_KINDS = (
     "enforcement.settled",
     "enforcement.silent",
     "enforcement.unblocked",
+    "guarantee.unmet",
     "price_plan.published",
     "rerating.applied",
     "service_units.exhausted",

@@ -25,6 +25,27 @@ class ErrorDocument(documents.Document):
     detail = documents.TextField(max_length=10_000)
 
 
+class GuaranteedNode(documents.Document):
+    group = documents.TextField(max_length=253, required=False)
+    tenant = documents.TextField(max_length=253, required=False)
+
+
+class UnmetGuarantee(documents.Document):
+    node = documents.DocumentField(GuaranteedNode)
+    where = documents.SelectorField(required=False)
+    amount = documents.PoolQuantitiesField(required=False)
+    own_servers = documents.BooleanField(
+        required=False, description="true: what the tenant gets alone on its own servers."
+    )
+    met = documents.NumberField(description="Least part of a floor that runs, from 0 to 1.")
+    limited_by = documents.ListField(
+        documents.LimitedByField(),
+        min_items=0,
+        description="What stopped the workloads that lack a part. Guarantees that collide have the"
+        " same reasons.",
+    )
+
+
 class SummaryDocument(documents.Document):
     tenants = documents.IntegerField(minimum=0, maximum=MAX_ROWS)
     workloads = documents.IntegerField(minimum=0, maximum=MAX_ROWS)
@@ -50,6 +71,13 @@ class SummaryDocument(documents.Document):
         required=False,
         description="Limit at which the search for a better schedule ended; absent if it ended by"
         " itself. An answer that the time limit ended depends on the machine's load.",
+    )
+    guarantees_unmet = documents.ListField(
+        UnmetGuarantee,
+        min_items=0,
+        required=False,
+        description="Guarantees that cannot be met in full on the servers of the pool; absent if all"
+        " are met.",
     )
 
 
@@ -108,6 +136,12 @@ class AllocationDocument(documents.Document):
     dominant_share = documents.NumberField(description="The workload's.")
     weighted_share = documents.NumberField(allow_null=True, description="The tenant's.")
     limited_by = documents.LimitedByField()
+    floor = documents.NumberField(
+        required=False, description="Guaranteed tasks; absent without a guarantee."
+    )
+    floor_met = documents.NumberField(
+        required=False, description="Part of the guaranteed tasks that runs."
+    )
 
 
 class TenantAllocationDocument(documents.Document):
@@ -211,7 +245,11 @@ class RowWriter:
             "dominant_share": row.dominant_share,
             "weighted_share": row.weighted_share,
             "limited_by": self._reason(row),
+            **({} if row.floor is None else self._floor(row)),
         }
+
+    def _floor(self, row: Allocation) -> dict[str, Any]:
+        return {"floor": self._tasks(row.floor or 0.0), "floor_met": row.floor_met}
 
     def sums(self, rows: Iterable[Allocation]) -> list[dict[str, Any]]:
         """Return a row per tenant, in the order of the input of the run."""

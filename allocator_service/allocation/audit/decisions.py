@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from allocator_service.allocation.documents import unreadable
+from allocator_service.allocation.documents import stored_document, unreadable
 from allocator_service.allocation.long_term.steps import step_history
 from allocator_service.allocation.models import Allocation as AllocationRow
 from allocator_service.allocation.models import (
+    Floors,
     Placement,
     Run,
     RunStatus,
@@ -34,10 +35,13 @@ from policies import (
     allocation_to_document,
     certificate_from_document,
     classes_of_decision,
+    floors_from_document,
+    floors_of_workloads,
     problem_from_document,
     schedule_from_document,
     verify,
 )
+from policies import Floors as FloorsOfDecision
 from policies import Schedule as Plan
 
 # Errors of reading rows that are not as they were stored.
@@ -252,6 +256,7 @@ def _rebuilt(run: Run) -> StoredDecision:
         schedule=_stored_schedule(run, choice, problem),
         history=_stored_history(run, problem),
         statistics={"stopped": summary.get("stopped")},
+        floors=_stored_floors(run, choice, problem),
     )
     return StoredDecision(
         allocation, parsed.history, parsed.running, ranges_agree, _wrong_row(run, allocation)
@@ -262,14 +267,20 @@ def _wrong_row(run: Run, decision: Allocation) -> str:
     """The first stored row whose numbers do not follow from its tasks, to the last bit."""
     problem, owner = decision.problem, decision.problem.workload_tenant
     rows = AllocationRow.objects.filter(run=run).order_by("position")
-    names = ("resources", "dominant_resource", "dominant_share", "tenant_share", "weighted_share")
+    names = (
+        "resources", "dominant_resource", "dominant_share", "tenant_share", "weighted_share",
+        "floor", "floor_met",
+    )  # fmt: skip
     stored = rows.values_list(*names)
+    floors = floors_of_workloads(decision)
     expected = zip(
         (decision.tasks[:, None] * problem.demand).tolist(),
         (problem.resources[resource] for resource in decision.dominant_resource),
         decision.dominant_share.tolist(),
         decision.tenant_share[owner].tolist(),
         (finite_or_none(share) for share in decision.weighted_share[owner].tolist()),
+        (floor for floor, _ in floors),
+        (met for _, met in floors),
         strict=True,
     )
     for position, (row, computed) in enumerate(zip(stored, expected, strict=True)):
@@ -283,6 +294,13 @@ def _stored_schedule(run: Run, choice: Choice, problem: Problem) -> Plan | None:
     if schedule is None:
         return None
     return schedule_from_document(problem, schedule.plan, packed=not choice.sees_one_pool)
+
+
+def _stored_floors(run: Run, choice: Choice, problem: Problem) -> FloorsOfDecision | None:
+    stored = Floors.objects.filter(run=run).first()
+    if stored is None:
+        return None
+    return floors_from_document(stored_document(stored.document), problem, choice)
 
 
 def _stored_history(run: Run, problem: Problem) -> History | None:

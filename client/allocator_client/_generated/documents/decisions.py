@@ -48,6 +48,10 @@ class AllocationDocument(TypedDict):
         ]
         | str
     )
+    # Guaranteed tasks; absent without a guarantee.
+    floor: NotRequired[float]
+    # Part of the guaranteed tasks that runs.
+    floor_met: NotRequired[float]
 
 
 class TenantAllocationDocument(TypedDict):
@@ -73,6 +77,33 @@ class RunError(TypedDict):
     detail: str
 
 
+class RunSummaryGuaranteesUnmetNode(TypedDict):
+    group: NotRequired[str]
+    tenant: NotRequired[str]
+
+
+class RunSummaryGuaranteesUnmet(TypedDict):
+    node: RunSummaryGuaranteesUnmetNode
+    where: NotRequired[dict[str, str | list[str]]]
+    amount: NotRequired[dict[str, float | str]]
+    # true: what the tenant gets alone on its own servers.
+    own_servers: NotRequired[bool]
+    # Least part of a floor that runs, from 0 to 1.
+    met: float
+    # What stopped the workloads that lack a part. Guarantees that collide have the same reasons.
+    limited_by: list[
+        Literal[
+            "task_limit",
+            "no_eligible_server",
+            "resource_absent",
+            "no_server_large_enough",
+            "out_of_range",
+            "level",
+        ]
+        | str
+    ]
+
+
 class RunSummary(TypedDict):
     tenants: int
     workloads: int
@@ -91,6 +122,8 @@ class RunSummary(TypedDict):
     # Limit at which the search for a better schedule ended; absent if it ended by itself. An
     # answer that the time limit ended depends on the machine's load.
     stopped: NotRequired[Literal["work", "time"]]
+    # Guarantees that cannot be met in full on the servers of the pool; absent if all are met.
+    guarantees_unmet: NotRequired[list[RunSummaryGuaranteesUnmet]]
 
 
 class RunDocument(TypedDict):
@@ -311,10 +344,10 @@ class EvaluationRequestServer(TypedDict):
     draining: NotRequired[bool]
 
 
-class EvaluationRequestGroupLimit(TypedDict):
-    # Labels of the servers that the limit is for. An empty object is every server.
+class EvaluationRequestGroupGuarantee(TypedDict):
+    # Labels of the servers on which the amount is guaranteed. An empty object is every server.
     where: NotRequired[dict[str, str | list[str]]]
-    # Greatest amount of each resource. Resources that are not named have no limit.
+    # Guaranteed amount of each resource.
     amount: dict[str, float | str]
 
 
@@ -325,8 +358,10 @@ class EvaluationRequestGroup(TypedDict):
     weight: NotRequired[float | str]
     # Order among siblings: nothing rises while a sibling of a lower tier can.
     tier: NotRequired[int]
-    # What everything below may demand at most.
-    limit: NotRequired[list[EvaluationRequestGroupLimit]]
+    # What everything below can always have.
+    guarantee: NotRequired[list[EvaluationRequestGroupGuarantee]]
+    # What everything below is allocated at most.
+    limit: NotRequired[list[EvaluationRequestGroupGuarantee]]
 
 
 class EvaluationRequestTenant(TypedDict):
@@ -338,8 +373,15 @@ class EvaluationRequestTenant(TypedDict):
     tier: NotRequired[int]
     # Served with what the other tenants leave.
     best_effort: NotRequired[bool]
-    # What everything below may demand at most.
-    limit: NotRequired[list[EvaluationRequestGroupLimit]]
+    # What everything below can always have.
+    guarantee: NotRequired[list[EvaluationRequestGroupGuarantee]]
+    # What everything below is allocated at most.
+    limit: NotRequired[list[EvaluationRequestGroupGuarantee]]
+    # What others may have of the servers that the tenant contributed.
+    lend: NotRequired[list[EvaluationRequestGroupGuarantee]]
+    # Whether it can always have what it gets alone on its own servers; null: as the document
+    # says.
+    own_servers: NotRequired[bool | None]
     # tda: the deficit to repay, in dominant share × periods; below 0 is a surplus.
     owed: NotRequired[float | str]
 
@@ -355,8 +397,8 @@ class EvaluationRequestWorkload(TypedDict):
     # For each label the value, or the values, one of which a server must have. An empty object is
     # no constraint.
     server_selector: NotRequired[dict[str, str | list[str]]]
-    # What everything below may demand at most.
-    limit: NotRequired[list[EvaluationRequestGroupLimit]]
+    # What everything below is allocated at most.
+    limit: NotRequired[list[EvaluationRequestGroupGuarantee]]
 
 
 class EvaluationRequestPolicy(TypedDict):
@@ -421,6 +463,10 @@ class EvaluationRequest(TypedDict):
     policy: EvaluationRequestPolicy
     # Whether `weight` is the weight itself or a factor on what was contributed.
     weights: NotRequired[Literal["explicit", "contribution"]]
+    # Whether tenants can always have what they get alone on their own servers.
+    own_servers: NotRequired[bool]
+    # Whether levels count everything, or what is above guarantees.
+    count: NotRequired[Literal["total", "above"]]
     # Of long-term policies: what an answer returned as `history`.
     history: NotRequired[EvaluationRequestHistory | None]
     # Where whole tasks run now: they stay there where that gives the same counts.

@@ -31,6 +31,11 @@ class PoolDocument(TypedDict):
     policy: PoolPolicy
     window: PoolWindow
     weights: Literal["contribution", "explicit"]
+    # Whether workloads can always have what they get alone on the servers that their tenant
+    # contributed, unless a member or group says otherwise.
+    own_servers: bool
+    # Whether levels count everything that is allocated, or what is above guarantees.
+    count: Literal["total", "above"]
     decision_interval: str
     metering: Literal["allocation", "reported"]
     currency: str
@@ -61,6 +66,11 @@ class PoolRequest(TypedDict):
     policy: PoolRequestPolicy
     window: NotRequired[PoolRequestWindow]
     weights: NotRequired[Literal["contribution", "explicit"]]
+    # Whether workloads can always have what they get alone on the servers that their tenant
+    # contributed, unless a member or group says otherwise.
+    own_servers: NotRequired[bool]
+    # Whether levels count everything that is allocated, or what is above guarantees.
+    count: NotRequired[Literal["total", "above"]]
     decision_interval: NotRequired[str]
     metering: NotRequired[Literal["allocation", "reported"]]
     currency: NotRequired[str]
@@ -88,6 +98,8 @@ class PoolRequestPatch(TypedDict):
     policy: NotRequired[PoolRequestPatchPolicy | None]
     window: NotRequired[PoolRequestPatchWindow | None]
     weights: NotRequired[Literal["contribution", "explicit"] | None]
+    own_servers: NotRequired[bool | None]
+    count: NotRequired[Literal["total", "above"] | None]
     decision_interval: NotRequired[str | None]
     metering: NotRequired[Literal["allocation", "reported"] | None]
     currency: NotRequired[str | None]
@@ -95,11 +107,11 @@ class PoolRequestPatch(TypedDict):
     transparent: NotRequired[bool | None]
 
 
-GroupLimit = TypedDict(
-    "GroupLimit",
+GroupGuarantee = TypedDict(
+    "GroupGuarantee",
     {
         "where": dict[str, str | list[str]],
-        # Greatest amount of each resource. Resources that are not named have no limit.
+        # Guaranteed amount of each resource. Other resources are not limited.
         "amount": dict[str, float | str],
         # First instant of the limit; null: since it was set.
         "from": str | None,
@@ -118,20 +130,25 @@ class GroupDocument(TypedDict):
     # Order among siblings: the allocation of a member or group does not rise while that of a
     # sibling of a lower tier can.
     tier: int
-    # What everything below may demand at most, on which servers and when.
-    limit: list[GroupLimit]
-    # Start of the present parent, weight, tier and limits.
+    # What everything below can always have, on which servers and when.
+    guarantee: list[GroupGuarantee]
+    # What everything below is allocated at most, on which servers and when.
+    limit: list[GroupGuarantee]
+    # Whether workloads can always have what they get alone on the servers that their tenant
+    # contributed. null: as the node above; at last as the pool.
+    own_servers: bool | None
+    # Start of the present parent, weight, tier and amounts.
     terms_since: str
     version: int
     created_at: str
 
 
-GroupRequestLimit = TypedDict(
-    "GroupRequestLimit",
+GroupRequestGuarantee = TypedDict(
+    "GroupRequestGuarantee",
     {
         # Servers that it is for; {}: all servers.
         "where": NotRequired[dict[str, str | list[str]]],
-        # Greatest amount of each resource. Resources that are not named have no limit.
+        # Guaranteed amount of each resource. Other resources are not limited.
         "amount": dict[str, float | str],
         # First instant of the limit; null: since it was set.
         "from": NotRequired[str | None],
@@ -150,8 +167,13 @@ class GroupRequest(TypedDict):
     # Order among siblings: the allocation of a member or group does not rise while that of a
     # sibling of a lower tier can.
     tier: NotRequired[int]
-    # What everything below may demand at most, on which servers and when.
-    limit: NotRequired[list[GroupRequestLimit]]
+    # What everything below can always have, on which servers and when.
+    guarantee: NotRequired[list[GroupRequestGuarantee]]
+    # What everything below is allocated at most, on which servers and when.
+    limit: NotRequired[list[GroupRequestGuarantee]]
+    # Whether workloads can always have what they get alone on the servers that their tenant
+    # contributed. null: as the node above; at last as the pool.
+    own_servers: NotRequired[bool | None]
 
 
 class ManyCreated(TypedDict):
@@ -166,7 +188,9 @@ class GroupRequestPatch(TypedDict):
     parent: NotRequired[str | None | None]
     weight: NotRequired[float | None]
     tier: NotRequired[int | None]
-    limit: NotRequired[list[GroupRequestLimit] | None]
+    guarantee: NotRequired[list[GroupRequestGuarantee] | None]
+    limit: NotRequired[list[GroupRequestGuarantee] | None]
+    own_servers: NotRequired[bool | None | None]
 
 
 class GroupTermsDocument(TypedDict):
@@ -176,8 +200,13 @@ class GroupTermsDocument(TypedDict):
     # Order among siblings: the allocation of a member or group does not rise while that of a
     # sibling of a lower tier can.
     tier: int
-    # What everything below may demand at most, on which servers and when.
-    limit: list[GroupLimit]
+    # What everything below can always have, on which servers and when.
+    guarantee: list[GroupGuarantee]
+    # What everything below is allocated at most, on which servers and when.
+    limit: list[GroupGuarantee]
+    # Whether workloads can always have what they get alone on the servers that their tenant
+    # contributed. null: as the node above; at last as the pool.
+    own_servers: bool | None
     start: str
     # null: in force.
     end: str | None
@@ -244,9 +273,16 @@ class MemberDocument(TypedDict):
     # Order among siblings: the allocation of a member or group does not rise while that of a
     # sibling of a lower tier can.
     tier: int
-    # What everything below may demand at most, on which servers and when.
-    limit: list[GroupLimit]
-    # Start of the present terms: weight, group, tier and limits.
+    # What everything below can always have, on which servers and when.
+    guarantee: list[GroupGuarantee]
+    # What everything below is allocated at most, on which servers and when.
+    limit: list[GroupGuarantee]
+    # What others may have of the servers that the member contributed, and when.
+    lend: list[GroupGuarantee]
+    # Whether workloads can always have what they get alone on the servers that their tenant
+    # contributed. null: as the node above; at last as the pool.
+    own_servers: bool | None
+    # Start of the present terms: weight, group, tier and amounts.
     weight_since: str
     admitted_at: str
     version: int
@@ -260,8 +296,15 @@ class MemberRequest(TypedDict):
     # Order among siblings: the allocation of a member or group does not rise while that of a
     # sibling of a lower tier can.
     tier: NotRequired[int]
-    # What everything below may demand at most, on which servers and when.
-    limit: NotRequired[list[GroupRequestLimit]]
+    # What everything below can always have, on which servers and when.
+    guarantee: NotRequired[list[GroupRequestGuarantee]]
+    # What everything below is allocated at most, on which servers and when.
+    limit: NotRequired[list[GroupRequestGuarantee]]
+    # What others may have of the servers that the member contributed, and when.
+    lend: NotRequired[list[GroupRequestGuarantee]]
+    # Whether workloads can always have what they get alone on the servers that their tenant
+    # contributed. null: as the node above; at last as the pool.
+    own_servers: NotRequired[bool | None]
 
 
 class AllocationHistoryStepTask(TypedDict):

@@ -100,7 +100,7 @@ class WorkloadDocument(TypedDict):
     tasks: int | None
     priority: int
     server_selector: dict[str, str | list[str]]
-    # What everything below may demand at most, on which servers and when.
+    # What everything below is allocated at most, on which servers and when.
     limit: list[WorkloadLimit]
     state: Literal["active", "paused", "withdrawn"]
     conditions: list[WorkloadCondition]
@@ -133,7 +133,7 @@ class WorkloadRequest(TypedDict):
     tasks: NotRequired[int | None]
     priority: NotRequired[int]
     server_selector: NotRequired[dict[str, str | list[str]]]
-    # What everything below may demand at most, on which servers and when.
+    # What everything below is allocated at most, on which servers and when.
     limit: NotRequired[list[WorkloadRequestLimit]]
 
 

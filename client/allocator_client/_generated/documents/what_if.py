@@ -225,6 +225,33 @@ class ComparisonDocument(TypedDict):
     columns: list[ComparisonColumn]
 
 
+class EvaluationSummaryGuaranteesUnmetNode(TypedDict):
+    group: NotRequired[str]
+    tenant: NotRequired[str]
+
+
+class EvaluationSummaryGuaranteesUnmet(TypedDict):
+    node: EvaluationSummaryGuaranteesUnmetNode
+    where: NotRequired[dict[str, str | list[str]]]
+    amount: NotRequired[dict[str, float | str]]
+    # true: what the tenant gets alone on its own servers.
+    own_servers: NotRequired[bool]
+    # Least part of a floor that runs, from 0 to 1.
+    met: float
+    # What stopped the workloads that lack a part. Guarantees that collide have the same reasons.
+    limited_by: list[
+        Literal[
+            "task_limit",
+            "no_eligible_server",
+            "resource_absent",
+            "no_server_large_enough",
+            "out_of_range",
+            "level",
+        ]
+        | str
+    ]
+
+
 class EvaluationSummary(TypedDict):
     tenants: int
     workloads: int
@@ -243,6 +270,8 @@ class EvaluationSummary(TypedDict):
     # Limit at which the search for a better schedule ended; absent if it ended by itself. An
     # answer that the time limit ended depends on the machine's load.
     stopped: NotRequired[Literal["work", "time"]]
+    # Guarantees that cannot be met in full on the servers of the pool; absent if all are met.
+    guarantees_unmet: NotRequired[list[EvaluationSummaryGuaranteesUnmet]]
 
 
 class EvaluationGroup(TypedDict):
@@ -326,7 +355,7 @@ class SimulationDocument(TypedDict):
     error: dict[str, Any] | None
 
 
-class SimulationRequestGroupLimit(TypedDict):
+class SimulationRequestGroupGuarantee(TypedDict):
     where: NotRequired[dict[str, str | list[str]]]
     amount: dict[str, float | str]
 
@@ -339,8 +368,10 @@ class SimulationRequestGroup(TypedDict):
     # Order among siblings: the allocation of a member or group does not rise while that of a
     # sibling of a lower tier can.
     tier: NotRequired[int]
-    # Instead of the limits in force.
-    limit: NotRequired[list[SimulationRequestGroupLimit]]
+    # Instead of those in force.
+    guarantee: NotRequired[list[SimulationRequestGroupGuarantee]]
+    # Instead of those in force.
+    limit: NotRequired[list[SimulationRequestGroupGuarantee]]
 
 
 class SimulationRequestMember(TypedDict):
@@ -352,8 +383,13 @@ class SimulationRequestMember(TypedDict):
     # Order among siblings: the allocation of a member or group does not rise while that of a
     # sibling of a lower tier can.
     tier: NotRequired[int]
-    # Instead of the limits in force.
-    limit: NotRequired[list[SimulationRequestGroupLimit]]
+    # Instead of those in force.
+    guarantee: NotRequired[list[SimulationRequestGroupGuarantee]]
+    # Instead of those in force.
+    limit: NotRequired[list[SimulationRequestGroupGuarantee]]
+    # Instead of those in force.
+    lend: NotRequired[list[SimulationRequestGroupGuarantee]]
+    own_servers: NotRequired[bool]
 
 
 class SimulationRequestServers(TypedDict):
@@ -372,8 +408,8 @@ class SimulationRequestWorkloadsSubmit(TypedDict):
     tasks: NotRequired[int | None]
     priority: NotRequired[int]
     server_selector: NotRequired[dict[str, str | list[str]]]
-    # Instead of the limits in force.
-    limit: NotRequired[list[SimulationRequestGroupLimit]]
+    # Instead of those in force.
+    limit: NotRequired[list[SimulationRequestGroupGuarantee]]
 
 
 class SimulationRequestWorkloadsChange(TypedDict):
@@ -382,8 +418,8 @@ class SimulationRequestWorkloadsChange(TypedDict):
     tasks: NotRequired[int | None]
     priority: NotRequired[int]
     server_selector: NotRequired[dict[str, str | list[str]]]
-    # Instead of the limits in force.
-    limit: NotRequired[list[SimulationRequestGroupLimit]]
+    # Instead of those in force.
+    limit: NotRequired[list[SimulationRequestGroupGuarantee]]
 
 
 class SimulationRequestWorkloads(TypedDict):
@@ -396,6 +432,8 @@ class SimulationRequestWorkloads(TypedDict):
 class SimulationRequest(TypedDict):
     policy: NotRequired[BacktestRequestPolicy]
     weights: NotRequired[Literal["explicit", "contribution"]]
+    own_servers: NotRequired[bool]
+    count: NotRequired[Literal["total", "above"]]
     groups: NotRequired[list[SimulationRequestGroup]]
     members: NotRequired[list[SimulationRequestMember]]
     servers: NotRequired[SimulationRequestServers]

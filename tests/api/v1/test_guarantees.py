@@ -1,0 +1,296 @@
+"""Guarantees, own servers and loans: REST, decisions, dates, proofs, and what is refused."""
+
+from datetime import timedelta
+
+import pytest
+import time_machine
+from django.db import IntegrityError, connection
+
+from allocator_service.allocation.models import Floors
+from allocator_service.allocation.services import retention_apply
+from allocator_service.allocation.what_if.simulations import simulation_run
+from allocator_service.core.clock import utc_now
+from allocator_service.core.models import Event
+from allocator_service.core.quantities import Resource
+from allocator_service.pools.group_admin import GroupForm
+from allocator_service.pools.models import Group, RecomputeJob
+from allocator_service.tenants.models import Tenant
+from tests import factories
+
+PATH = "/api/v1/pools/shared"
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture(params=["divisible", "indivisible"])
+def pool(db, request):
+    """Two servers of 8 GPUs of their tenants, and one of 4 of another kind."""
+    pool = factories.pool("shared", resources=[Resource("gpu", "")], mode=request.param)
+    for slug in ("a", "b"):
+        factories.tenant(slug)
+    return pool
+
+
+@pytest.fixture
+def members(pool, operator):
+    for slug in ("a", "b"):
+        assert operator.put(f"{PATH}/members/{slug}/", {"weight": 1}).status_code == 201
+        server = {
+            "name": f"of-{slug}", "capacity": {"gpu": 8}, "contributed_by": slug,
+            "labels": {"gpu": "h100"},
+        }  # fmt: skip
+        assert operator.post(f"{PATH}/servers/", server).status_code == 201
+        body = {"tenant": slug, "name": slug, "demand": {"gpu": 1}}
+        assert operator.post(f"{PATH}/workloads/", body).status_code == 201
+    other = {"name": "other", "capacity": {"gpu": 4}, "labels": {"gpu": "a10"}}
+    assert operator.post(f"{PATH}/servers/", other).status_code == 201
+
+
+def put(client, path, body):
+    return client.put(path, body, If_Match=client.get(path)["ETag"])
+
+
+def patch(client, path, body):
+    return client.patch(path, body, If_Match=client.get(path)["ETag"])
+
+
+def tasks(run):
+    return {
+        row.workload.name: (round(row.tasks, 6), row.floor, row.floor_met)
+        for row in run.allocations.select_related("workload")
+    }
+
+
+def proven(operator, run):
+    proof = operator.post(f"/api/v1/runs/{run.pk}/verify/").json()
+    assert proof["valid"], proof
+    return proof
+
+
+def test_a_member_has_a_guarantee_on_some_servers(pool, operator, members):
+    row = {"where": {"gpu": ["h100"]}, "amount": {"gpu": 14}}
+    answer = put(operator, f"{PATH}/members/a/", {"weight": 1, "guarantee": [row]})
+    assert answer.json()["guarantee"] == [{**row, "from": None, "to": None}]
+    run = factories.decision(pool)
+    assert tasks(run) == {"a": (14, 14, 1), "b": (6, None, None)}
+    proven(operator, run)
+    (first, second) = operator.get(f"/api/v1/runs/{run.pk}/allocations/").json()["results"]
+    assert (first["floor"], first["floor_met"]) == (14, 1)
+    assert "floor" not in second
+    explanation = operator.get(f"/api/v1/runs/{run.pk}/explanation/a/").json()
+    assert "14 tasks of it guaranteed" in explanation["sentence"]
+
+
+def test_levels_count_what_is_above(pool, operator, members):
+    row = {"amount": {"gpu": 10}}
+    put(operator, f"{PATH}/members/a/", {"weight": 1, "guarantee": [row]})
+    assert tasks(factories.decision(pool))["a"][0] == 10
+    assert patch(operator, f"{PATH}/", {"count": "above"}).json()["count"] == "above"
+    run = factories.decision(pool)
+    assert tasks(run)["a"][0] == 15
+    proven(operator, run)
+
+
+def test_own_servers_of_the_pool_and_of_a_member(pool, operator, members):
+    patch(operator, f"{PATH}/", {"policy": {"name": "drfh", "mode": pool.policy_mode}})
+    put(operator, f"{PATH}/members/a/", {"weight": 9})
+    assert tasks(factories.decision(pool))["a"][0] == 18
+    assert patch(operator, f"{PATH}/", {"own_servers": True}).json()["own_servers"] is True
+    run = factories.decision(pool)
+    assert tasks(run) == {"a": (12, 8, 1), "b": (8, 8, 1)}
+    proven(operator, run)
+    answer = put(operator, f"{PATH}/members/b/", {"weight": 1, "own_servers": False})
+    assert answer.json()["own_servers"] is False
+    assert tasks(factories.decision(pool))["a"] == (18, 8, 1)
+
+
+def test_a_group_decides_about_own_servers_below_it(pool, operator, members):
+    body = {"slug": "ml", "name": "ML", "own_servers": True}
+    assert operator.post(f"{PATH}/groups/", body).json()["own_servers"] is True
+    put(operator, f"{PATH}/members/a/", {"weight": 9})
+    put(operator, f"{PATH}/members/b/", {"weight": 1, "group": "ml"})
+    assert tasks(factories.decision(pool)) == {"a": (12, None, None), "b": (8, 8, 1)}
+
+
+def test_a_contributor_lends_a_part(pool, operator, members):
+    operator.post(f"{PATH}/workloads/", {"tenant": "a", "name": "small", "demand": {"gpu": 1}})
+    for path in operator.get(f"{PATH}/workloads/?tenant=a").json()["results"]:
+        patch(operator, f"{PATH}/workloads/{path['id']}/", {"tasks": 1})
+    answer = put(operator, f"{PATH}/members/a/", {"weight": 1, "lend": [{"amount": {"gpu": 3}}]})
+    assert answer.json()["lend"][0]["amount"] == {"gpu": 3}
+    run = factories.decision(pool)
+    assert tasks(run)["b"][0] == 15
+    assert run.allocations.get(workload__name="b").limited_by == "limit:lend"
+    proven(operator, run)
+
+
+def test_guarantees_that_collide_are_told(pool, operator, members):
+    for slug in ("a", "b"):
+        put(operator, f"{PATH}/members/{slug}/", {"weight": 1, "guarantee": [{"amount": {"gpu": 20}}]})
+    run = factories.decision(pool)
+    assert tasks(run) == {"a": (10, 20, 0.5), "b": (10, 20, 0.5)}
+    unmet = operator.get(f"/api/v1/runs/{run.pk}/").json()["summary"]["guarantees_unmet"]
+    assert [(each["node"], each["met"], each["limited_by"]) for each in unmet] == [
+        ({"tenant": slug}, 0.5, ["resource:gpu"]) for slug in ("a", "b")
+    ]
+    assert Event.objects.filter(kind="guarantee.unmet").count() == 1
+    operator.post(f"{PATH}/workloads/", {"tenant": "a", "name": "c", "demand": {"gpu": 99}})
+    factories.decision(pool)
+    assert Event.objects.filter(kind="guarantee.unmet").count() == 1
+
+
+def test_a_pool_decides_again_when_a_guarantee_begins_and_ends(pool, operator, members):
+    now = utc_now().replace(microsecond=0)
+    begins, ends = now + timedelta(hours=1), now + timedelta(hours=3)
+    row = {"amount": {"gpu": 16}, "from": begins.isoformat(), "to": ends.isoformat()}
+    put(operator, f"{PATH}/members/a/", {"weight": 1, "guarantee": [row]})
+    assert tasks(factories.decision(pool))["a"] == (10, None, None)
+    assert RecomputeJob.objects.get(pool=pool).run_after == begins
+    with time_machine.travel(begins, tick=False):
+        assert tasks(factories.decision(pool))["a"] == (16, 16, 1)
+        assert RecomputeJob.objects.get(pool=pool).run_after == ends
+    with time_machine.travel(ends, tick=False):
+        assert tasks(factories.decision(pool))["a"] == (10, None, None)
+
+
+def test_stored_floors_cannot_be_changed(pool, operator, members):
+    put(operator, f"{PATH}/members/a/", {"weight": 1, "guarantee": [{"amount": {"gpu": 14}}]})
+    run = factories.decision(pool)
+    with pytest.raises(IntegrityError, match="stays as it is"):
+        Floors.objects.filter(run=run).update(document=b"")
+    with pytest.raises(IntegrityError, match="stays as it is"):
+        run.allocations.update(floor=13)
+
+
+def test_a_decision_that_lost_its_floors_is_not_valid(pool, operator, members):
+    put(operator, f"{PATH}/members/a/", {"weight": 1, "guarantee": [{"amount": {"gpu": 14}}]})
+    run = factories.decision(pool)
+    with connection.cursor() as cursor:
+        cursor.execute("ALTER TABLE run_floors DISABLE TRIGGER USER")
+        cursor.execute("DELETE FROM run_floors")
+        cursor.execute("ALTER TABLE run_floors ENABLE TRIGGER USER")
+    assert not operator.post(f"/api/v1/runs/{run.pk}/verify/").json()["valid"]
+
+
+def test_floors_are_pruned_with_their_run(pool, operator, members):
+    put(operator, f"{PATH}/members/a/", {"weight": 1, "guarantee": [{"amount": {"gpu": 14}}]})
+    factories.decision(pool)
+    put(operator, f"{PATH}/members/a/", {"weight": 2})
+    factories.decision(pool)
+    assert Floors.objects.count() == 2
+    retention_apply(now=utc_now() + timedelta(days=4000))
+    assert Floors.objects.count() == 1
+
+
+def test_guarantees_keep_as_other_fields_change_and_have_a_history(pool, operator, members):
+    operator.post(f"{PATH}/groups/", {"slug": "ml", "name": "ML"})
+    row = {"where": {}, "amount": {"gpu": 4}, "from": None, "to": None}
+    assert patch(operator, f"{PATH}/groups/ml/", {"guarantee": [row]}).json()["guarantee"] == [row]
+    assert patch(operator, f"{PATH}/groups/ml/", {"weight": 2}).json()["guarantee"] == [row]
+    put(operator, f"{PATH}/members/a/", {"weight": 1, "guarantee": [row], "lend": [row]})
+    kept = put(operator, f"{PATH}/members/a/", {"weight": 3}).json()
+    assert (kept["guarantee"], kept["lend"]) == ([row], [row])
+    history = operator.get(f"{PATH}/groups/ml/history/").json()["results"]
+    assert [each["guarantee"] for each in history] == [[], [row], [row]]
+
+
+@pytest.mark.parametrize("kind", ["guarantee", "lend"])
+@pytest.mark.parametrize(
+    ("rows", "code", "pointer"),
+    [
+        ([{"amount": {"tpu": 1}}], "resource.unknown", "/0/amount/tpu"),
+        ([{"amount": {}}], "KIND.empty", "/0/amount"),
+        ([{"amount": {"gpu": -1}}], "quantity.negative", "/0/amount/gpu"),
+        (
+            [{"amount": {"gpu": 1}, "from": "2027-01-02T00:00:00Z", "to": "2027-01-01T00:00:00Z"}],
+            "KIND.interval",
+            "/0/to",
+        ),
+        ({"amount": {"gpu": 1}}, "field.type", ""),
+        ([{"amount": {"gpu": 1}}] * 101, "KIND.too_many", ""),
+    ],
+)
+def test_impossible_amounts_are_refused(pool, operator, members, kind, rows, code, pointer):
+    answer = put(operator, f"{PATH}/members/a/", {"weight": 1, kind: rows})
+    assert answer.status_code == 422
+    (error, *_) = answer.json()["errors"]
+    assert error["code"] == code.replace("KIND", kind)
+    assert error["pointer"] == f"/{kind}{pointer}"
+
+
+def test_policies_without_guarantees_refuse_them(pool, operator, members):
+    patch(operator, f"{PATH}/", {"own_servers": True})
+    answer = patch(operator, f"{PATH}/", {"policy": {"name": "h-mrf"}})
+    assert (answer.status_code, answer.json()["code"]) == (422, "policy.no_guarantees")
+    patch(operator, f"{PATH}/", {"own_servers": False})
+    put(operator, f"{PATH}/members/a/", {"weight": 1, "own_servers": True})
+    answer = patch(operator, f"{PATH}/", {"policy": {"name": "h-mrf"}})
+    assert (answer.status_code, answer.json()["code"]) == (422, "policy.no_guarantees")
+    put(operator, f"{PATH}/members/a/", {"weight": 1})
+    assert patch(operator, f"{PATH}/", {"policy": {"name": "h-mrf"}}).status_code == 200
+    for body in ({"guarantee": [{"amount": {"gpu": 1}}]}, {"own_servers": True}):
+        answer = put(operator, f"{PATH}/members/a/", {"weight": 1, **body})
+        assert (answer.status_code, answer.json()["code"]) == (422, "policy.no_guarantees")
+
+
+def test_one_pool_lends_no_servers(pool, operator, members):
+    put(operator, f"{PATH}/members/a/", {"weight": 1, "lend": [{"amount": {"gpu": 3}}]})
+    answer = patch(operator, f"{PATH}/", {"policy": {"name": "drf"}})
+    assert (answer.status_code, answer.json()["code"]) == (422, "policy.no_placement")
+
+
+def test_a_group_cannot_guarantee_itself_or_others_anything(pool, operator, members):
+    made = operator.post(f"{PATH}/groups/", {"slug": "ml", "name": "ML"})
+    assert made.status_code == 201
+    put(operator, f"{PATH}/members/a/", {"weight": 1, "group": "ml"})
+    manager = factories.client("group", pool=pool, group=Group.objects.get(slug="ml"))
+    path = f"{PATH}/members/a/"
+    body = {"weight": 1, "group": "ml"}
+    assert put(manager, path, {**body, "weight": 2}).status_code == 200
+    for more in (
+        {"guarantee": [{"amount": {"gpu": 1}}]},
+        {"lend": [{"amount": {"gpu": 1}}]},
+        {"own_servers": True},
+    ):
+        answer = put(manager, path, {**body, **more})
+        assert (answer.status_code, answer.json()["code"]) == (403, "auth.group")
+
+
+def test_a_what_if_of_guarantees(pool, operator, members):
+    changes = {"members": [{"tenant": "a", "guarantee": [{"amount": {"gpu": 16}}]}]}
+    assert simulated(operator, changes) == {"a": 16, "b": 4}
+    put(operator, f"{PATH}/members/a/", {"weight": 9, "guarantee": [{"amount": {"gpu": 10}}]})
+    assert simulated(operator, {}) == {"a": 18, "b": 2}
+    assert simulated(operator, {"own_servers": True}) == {"a": 12, "b": 8}
+    assert simulated(operator, {"count": "above"}) == {"a": 19, "b": 1}
+
+
+def simulated(operator, changes):
+    made = operator.post(f"{PATH}/simulations/", changes)
+    assert made.status_code == 202, made.content
+    simulation_run(simulation_id=made.json()["id"], clock=utc_now)
+    rows = operator.get(made["Location"]).json()["result"]["workloads"]
+    return {row["workload"]: round(row["after"]["tasks"], 6) for row in rows}
+
+
+def test_the_admin_changes_guarantees_by_lines(pool, operator, members):
+    operator.post(f"{PATH}/groups/", {"slug": "ml", "name": "ML"})
+    group = Group.objects.get(slug="ml")
+    data = {
+        "name": "ML", "parent": "", "weight": "1", "tier": "0", "guarantee": "gpu=4; gpu=h100",
+        "limit": "gpu=8", "own_servers": "yes",
+    }  # fmt: skip
+    form = GroupForm(data, instance=group)
+    form.fields.pop("pool", None), form.fields.pop("slug", None)
+    assert form.is_valid(), form.errors
+    terms = group.terms.get(end=None)
+    assert terms.guarantee == [{"where": {"gpu": ["h100"]}, "amount": {"gpu": "4"}}]
+    assert terms.own_servers == "yes"
+    again = GroupForm(instance=group)
+    assert again.initial["guarantee"] == "gpu=4; gpu=h100"
+
+
+def test_tenants_do_not_set_guarantees(pool, operator, members):
+    tenant = factories.client("tenant", Tenant.objects.get(slug="a"))
+    body = {"weight": 1, "guarantee": [{"amount": {"gpu": 4}}]}
+    assert put(tenant, f"{PATH}/members/a/", body).status_code == 403
