@@ -23,7 +23,7 @@ from allocator_service.core.labels import LABEL_LENGTH, LabelsField
 from allocator_service.pools import access_admin  # noqa: F401 - registers its models
 from allocator_service.pools.group_admin import group_form_field, tier_form_field
 from allocator_service.pools.limit_forms import LimitsField, limits_changed, limits_text
-from allocator_service.pools.limits import limits_stored
+from allocator_service.pools.limits import is_same_list, limits_from
 from allocator_service.pools.member_services import member_put
 from allocator_service.pools.models import (
     Membership,
@@ -181,8 +181,9 @@ class MembershipForm(ServiceForm):
 
     def changes(self) -> dict[str, Any]:
         terms, new = self._present_terms(), self._cleaned_terms(self.cleaned_data)
-        limit = limits_stored(self.cleaned_data["limit"])
-        limited = terms is not None and limit != terms.limit
+        limited = terms is not None and not is_same_list(
+            self.cleaned_data["limit"], limits_from(terms.limit)
+        )
         if terms is not None and new == _stated_terms(terms) and not limited:
             return {}
         member = {**new, "tenant": self.instance.tenant.slug, "weight": str(new["weight"])}

@@ -18,7 +18,7 @@ from allocator_service.pools.group_services import (
     groups_create,
 )
 from allocator_service.pools.limit_forms import LimitsField, limits_changed, limits_text
-from allocator_service.pools.limits import limits_stored
+from allocator_service.pools.limits import limits_kept_or_stored
 from allocator_service.pools.models import LARGEST_TIER, Group, GroupTerms
 from policies.fields import TextField
 
@@ -76,7 +76,7 @@ class GroupForm(ServiceForm):
         if terms is None:
             return {}
         parent = terms.parent.slug if terms.parent else None
-        limit = limits_stored(new.limit or ())
+        limit = limits_kept_or_stored(new.limit, terms.limit)
         if (new.parent, new.weight, new.tier, limit) == (
             parent, terms.weight, terms.tier, terms.limit,
         ):  # fmt: skip

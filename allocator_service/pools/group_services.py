@@ -20,7 +20,7 @@ from allocator_service.core.errors import (
     Unacceptable,
 )
 from allocator_service.core.versions import check_version
-from allocator_service.pools.limits import Limit, limits_check, limits_stored
+from allocator_service.pools.limits import Limit, limits_check, limits_kept_or_stored, limits_stored
 from allocator_service.pools.locking import pool_lock
 from allocator_service.pools.models import LARGEST_TIER, TIER_RANGE, Group, GroupTerms, Pool
 from allocator_service.pools.policy import refuse_groups
@@ -256,7 +256,7 @@ def _terms(
     `known` holds the parent; `present` are the limits to keep if the settings name none.
     """
     parent = None if settings.parent is None else known[settings.parent]
-    limit = list(present) if settings.limit is None else limits_stored(settings.limit)
+    limit = limits_kept_or_stored(settings.limit, present)
     return {"parent": parent, "weight": settings.weight, "tier": settings.tier, "limit": limit}
 
 

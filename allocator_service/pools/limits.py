@@ -18,6 +18,8 @@ from allocator_service.pools.models import GroupTerms, MembershipTerms, Pool
 
 # Of one node, and of all nodes of a pool: each may cost a linear program.
 MAX_LIMITS, MAX_OF_POOL = 100, 1_000
+# The condition of the indexes of nodes with limits.
+HAS_LIMIT = ~Q(limit=[])
 Selector = Mapping[str, str | list[str]]
 
 
@@ -82,6 +84,18 @@ def limits_from(stored: Iterable[Mapping[str, Any]]) -> list[Limit]:
 def is_same_list(limits: Iterable[Limit], others: Iterable[Limit]) -> bool:
     """Return whether two lists have limits of the same meaning in the same order."""
     return [limit.meaning for limit in limits] == [limit.meaning for limit in others]
+
+
+def limits_kept_or_stored(
+    limits: Sequence[Limit] | None, present: Sequence[Mapping[str, Any]]
+) -> list[Any]:
+    """Return the list to store for a node that stores `present`.
+
+    It is the present one if `limits` is None or differs only in how selectors are written.
+    """
+    if limits is None or is_same_list(limits, limits_from(present)):
+        return list(present)
+    return limits_stored(limits)
 
 
 def _instant(text: str | None) -> datetime | None:
@@ -201,9 +215,8 @@ def next_change_of_limits(pool: Pool, *, after: datetime) -> datetime | None:
 
 def _present_limits(pool: Pool) -> Iterable[list[dict[str, Any]]]:
     """Yield the stored list of each present node that has limits."""
-    has_limit = ~Q(limit=[])
-    groups = GroupTerms.objects.filter(has_limit, group__pool=pool, end=None)
-    members = MembershipTerms.objects.filter(has_limit, membership__pool=pool, end=None)
-    workloads = pool.workloads.filter(has_limit).exclude(state="withdrawn")
+    groups = GroupTerms.objects.filter(HAS_LIMIT, group__pool=pool, end=None)
+    members = MembershipTerms.objects.filter(HAS_LIMIT, membership__pool=pool, end=None)
+    workloads = pool.workloads.filter(HAS_LIMIT).exclude(state="withdrawn")
     for rows in (groups, members, workloads):
         yield from rows.values_list("limit", flat=True)

@@ -13,7 +13,7 @@ from allocator_service.core.audit import Change, audit_record, audit_record_all,
 from allocator_service.core.errors import Conflict, PreconditionRequired, Unacceptable
 from allocator_service.core.selecting import missing
 from allocator_service.core.versions import check_version
-from allocator_service.pools.limits import Limit, limits_check, limits_stored
+from allocator_service.pools.limits import Limit, limits_check, limits_kept_or_stored
 from allocator_service.pools.locking import pool_lock
 from allocator_service.pools.models import (
     LARGEST_TIER,
@@ -64,10 +64,9 @@ def member_put(
     )
     membership = Membership.objects.filter(pool=pool, tenant=tenant, ended_at=None).first()
     present = None if membership is None else _present_terms(membership)
-    terms["limit"] = [] if present is None else present.limit
-    limits_check(pool, [("/limit", limit or ())], replaced=len(terms["limit"]))
-    if limit is not None:
-        terms["limit"] = limits_stored(limit)
+    kept = [] if present is None else present.limit
+    limits_check(pool, [("/limit", limit or ())], replaced=len(kept))
+    terms["limit"] = limits_kept_or_stored(limit, kept)
     stated = {**terms, "group": group}
     if membership is None or present is None:
         (membership,) = members_admit(
@@ -136,9 +135,7 @@ def members_put(*, pool: Pool, drafts: Sequence[MemberDraft], now: datetime) -> 
             tier=draft.tier,
         )
         kept = [] if old is None else old.limit
-        terms[draft.tenant.pk]["limit"] = (
-            kept if draft.limit is None else limits_stored(draft.limit)
-        )
+        terms[draft.tenant.pk]["limit"] = limits_kept_or_stored(draft.limit, kept)
     replaced = sum(
         len(present[draft.tenant.pk].limit)
         for draft in drafts

@@ -239,6 +239,13 @@ class GroupTerms(models.Model):
     class Meta:
         db_table = "pool_group_terms"
         ordering = ["start"]
+        indexes = [
+            models.Index(
+                fields=["group"],
+                condition=Q(end=None) & ~Q(limit=[]),
+                name="group_terms_limited",
+            )
+        ]
         constraints = [
             models.CheckConstraint(
                 condition=Q(weight__gt=0, weight__lt=Decimal(10) ** 12),
@@ -326,6 +333,13 @@ class MembershipTerms(models.Model):
     class Meta:
         db_table = "pool_membership_terms"
         ordering = ["start"]
+        indexes = [
+            models.Index(
+                fields=["membership"],
+                condition=Q(end=None) & ~Q(limit=[]),
+                name="membership_terms_limited",
+            )
+        ]
         constraints = [
             models.CheckConstraint(
                 condition=Q(weight__gt=0, weight__lt=Decimal(10) ** 12),
