@@ -183,7 +183,7 @@ def _dates_of_limits(
     own_groups = set(groups_of(pool=pool, tenant=tenant).values_list("pk", flat=True))
     found: list[tuple[datetime, Cause]] = []
 
-    def add(cause: Cause | None, stored: Any, start: datetime, end: datetime | None) -> None:
+    def add(cause: Cause | None, stored: Any, start: Any, end: Any) -> None:
         for limit in limits_from(stored):
             for at, action in ((limit.start, BEGAN), (limit.end, ENDED)):
                 if at is None or not first < at <= last:
