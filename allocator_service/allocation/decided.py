@@ -20,6 +20,7 @@ from policies import classes_of_decision, problem_from_document
 
 # Products of a double's 17 digits with 24 of a demand, added up over 10^6 rows, are exact in so many.
 EXACT = Context(prec=120)
+GROUP, TENANT = "group", "tenant"
 Vector = list[Decimal]
 # The value of the label, or None for servers without it and for what no server is named for.
 ServerClassName = str | None
@@ -58,6 +59,16 @@ class DecidedGroup:
 
 
 @dataclass(frozen=True)
+class DecidedLimit:
+    """A limit of a group or tenant that the decision kept, in the pool's units by resource."""
+
+    scope: str
+    slug: str
+    where: Mapping[str, Sequence[str]]
+    amount: Mapping[str, Decimal]
+
+
+@dataclass(frozen=True)
 class DecidedSlot:
     """What runs within `[start, end)` seconds of the period, by tenant and class."""
 
@@ -84,6 +95,7 @@ class Decided:
     period_seconds: int = 0
     slots: Sequence[DecidedSlot] = field(default_factory=tuple)
     groups: Sequence[DecidedGroup] = field(default_factory=tuple)
+    limits: Sequence[DecidedLimit] = field(default_factory=tuple)
 
     @cached_property
     def parents(self) -> dict[str, str | None]:
@@ -225,7 +237,24 @@ class _Reading:
             period_seconds=self.rows.period_seconds,
             slots=slots,
             groups=self._groups(stage),
+            limits=self._limits(),
         )
+
+    def _limits(self) -> list[DecidedLimit]:
+        return [
+            DecidedLimit(
+                scope,
+                row["name"],
+                {
+                    label: [values] if isinstance(values, str) else values
+                    for label, values in limit["where"].items()
+                },
+                {name: Decimal(str(amount)) for name, amount in limit["amount"].items()},
+            )
+            for scope in (GROUP, TENANT)
+            for row in self.document.get(f"{scope}s", ())
+            for limit in row.get("limit", ())
+        ]
 
     def _groups(self, stage: int) -> list[DecidedGroup]:
         """Groups with the weights of the stage that counted, from the pool down."""

@@ -5,11 +5,16 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Any
 from uuid import UUID
+
+from django.db.models import Q
 
 from allocator_service.allocation.models import Allocation, Run, RunStatus
 from allocator_service.core.models import AuditEntry
-from allocator_service.pools.models import Pool
+from allocator_service.pools.limits import HAS_LIMIT, limits_from
+from allocator_service.pools.models import GroupTerms, MembershipTerms, Pool
+from allocator_service.pools.selectors import groups_of
 from allocator_service.tenants.models import Tenant
 from allocator_service.workloads.models import Workload
 
@@ -17,21 +22,26 @@ MOST_DECISIONS = 2_000
 MOST_CHANGES = 5_000
 _DIGITS = 9
 _SUBMITTED = "workload.submit"
-KINDS = ("workload", "server", "member", "group", "pool")
+KINDS = ("workload", "server", "member", "group", "pool", "limit")
+_AUDITED = KINDS[:5]
+BEGAN, ENDED = "begin", "end"
 
 
 @dataclass(frozen=True, order=True)
 class Cause:
     """Kind of a change of the pool before a step.
 
-    `action` and `workload` are set for changes of the tenant's own workloads only. `more` is the number
-    of workloads that the same request submitted in addition to `workload`.
+    `action` and `workload` are set for changes of the tenant's own workloads, and for limits of the
+    tenant, its workloads and the groups above it that begin or end by their dates. `more` is the number
+    of workloads that the same request submitted in addition to `workload`. `group` is the group of a
+    limit.
     """
 
     kind: str
     action: str = ""
     workload: str = ""
     more: int = 0
+    group: str = ""
 
 
 @dataclass(frozen=True)
@@ -76,7 +86,10 @@ def allocation_history(
     It is read from the newest `MOST_DECISIONS` decisions and the newest `MOST_CHANGES` changes.
     """
     decisions, cut = _decisions(pool, tenant, since, now)
-    changes = _changes(pool, tenant, decisions)
+    changes = sorted(
+        [*_changes(pool, tenant, decisions), *_dates_of_limits(pool, tenant, decisions)],
+        key=lambda change: change[0],
+    )
     instants = [at for at, _ in changes]
     steps: list[Step] = []
     read_before: datetime | None = None
@@ -157,4 +170,39 @@ def _cause(entry: AuditEntry, own: Mapping[str, str]) -> Cause | None:
     if name is not None:
         more = int(entry.after.get("workloads", 1)) - 1 if entry.action == _SUBMITTED else 0
         return Cause(kind, action, name, more)
-    return Cause(kind) if kind in KINDS else None
+    return Cause(kind) if kind in _AUDITED else None
+
+
+def _dates_of_limits(
+    pool: Pool, tenant: Tenant, decisions: Sequence[_Decision]
+) -> list[tuple[datetime, Cause]]:
+    """Return the dates of limits between the decisions, as the tenant may see them."""
+    if len(decisions) < 2:
+        return []
+    first, last = decisions[0].read_at, decisions[-1].read_at
+    own_groups = set(groups_of(pool=pool, tenant=tenant).values_list("pk", flat=True))
+    found: list[tuple[datetime, Cause]] = []
+
+    def add(cause: Cause | None, stored: Any, start: Any, end: Any) -> None:
+        for limit in limits_from(stored):
+            for at, action in ((limit.start, BEGAN), (limit.end, ENDED)):
+                if at is None or not first < at <= last:
+                    continue
+                # Terms that ended before a date took the limit along.
+                if at >= start and (end is None or at < end):
+                    shown = Cause("limit") if cause is None else replace(cause, action=action)
+                    found.append((at, shown))
+
+    between = Q(start__lt=last) & (Q(end=None) | Q(end__gt=first))
+    groups = GroupTerms.objects.filter(between, HAS_LIMIT, group__pool=pool)
+    for group, slug, *terms in groups.values_list("group", "group__slug", "limit", "start", "end"):
+        add(Cause("limit", group=slug) if group in own_groups else None, *terms)
+    members = MembershipTerms.objects.filter(between, HAS_LIMIT, membership__pool=pool)
+    for member, *terms in members.values_list("membership__tenant", "limit", "start", "end"):
+        add(Cause("limit") if member == tenant.pk else None, *terms)
+    workloads = Workload.objects.filter(HAS_LIMIT, pool=pool, created_at__lt=last)
+    for owner, name, *terms in workloads.values_list(
+        "tenant", "name", "limit", "created_at", "withdrawn_at"
+    ):
+        add(Cause("limit", workload=name) if owner == tenant.pk else None, *terms)
+    return found

@@ -285,7 +285,8 @@ class _PlacedTasks:
     def tasks(self, rows: npt.NDArray[np.bool_]) -> FloatArray:
         """Return the tasks of each workload on the servers of some rows."""
         here = rows[self._first_row[self._class]]
-        found: FloatArray = np.bincount(self._workload[here], self._tasks[here], self._count)
+        found: FloatArray = np.zeros(self._count)
+        np.add.at(found, self._workload[here], self._tasks[here])
         return found
 
 

@@ -70,7 +70,7 @@ class ApiKeyForm(ServiceForm):
         model = ApiKey
         fields = ["name", "scope", "tenant", "pool", "group", "access", "expires_at"]
         help_texts: ClassVar = {
-            "access": "Of scope group: whether the key changes weights and tiers below the group."
+            "access": "Of scope group: whether the key changes weights, tiers and limits below the group."
         }
 
     def clean_group(self) -> int | None:
@@ -99,7 +99,7 @@ class GroupGrantForm(ServiceForm):
         help_texts: ClassVar = {
             "group": "As the provider writes it in the claim, such as /research/biology.",
             "tenant": "The tenant whose pages they may open. Choose this or a group of a pool.",
-            "access": "Of a group of a pool: whether they change weights and tiers below it.",
+            "access": "Of a group of a pool: whether they change weights, tiers and limits below it.",
         }
 
     def perform(self, cleaned: dict[str, Any]) -> GroupGrant:

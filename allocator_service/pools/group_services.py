@@ -21,7 +21,13 @@ from allocator_service.core.errors import (
 )
 from allocator_service.core.versions import check_version
 from allocator_service.pools.budgets import budgets_retire
-from allocator_service.pools.limits import Limit, limits_check, limits_stored, refuse_limits
+from allocator_service.pools.limits import (
+    Limit,
+    limits_check,
+    limits_kept_or_stored,
+    limits_stored,
+    refuse_limits,
+)
 from allocator_service.pools.locking import pool_lock
 from allocator_service.pools.models import (
     LARGEST_TIER,
@@ -284,7 +290,7 @@ def _terms(
     terms = GroupTerms() if present is None else present
     kept = {kind: getattr(terms, kind) for kind in (*AMOUNTS, "own_servers")}
     given = {kind: getattr(settings, kind) for kind in AMOUNTS}
-    kept |= {kind: limits_stored(limits) for kind, limits in given.items() if limits is not None}
+    kept |= {kind: limits_kept_or_stored(limits, kept[kind]) for kind, limits in given.items()}
     if settings.own_servers is not None:
         kept["own_servers"] = settings.own_servers
     parent = None if settings.parent is None else known[settings.parent]

@@ -11,7 +11,7 @@ from django.core.exceptions import ValidationError
 
 from allocator_service.core.quantities import decimal_text, parse_quantity
 from allocator_service.core.clock import utc_now
-from allocator_service.pools.limits import Limit, limits_from, limits_stored
+from allocator_service.pools.limits import Limit, is_same_list, limits_from
 from allocator_service.pools.models import GroupTerms, MembershipTerms, OwnServers
 
 _NUMBER = re.compile(r"\d{1,12}(\.\d{1,12})?")
@@ -150,7 +150,7 @@ def amounts_changed(
     changed: dict[str, Any] = {
         kind: limits_changed(cleaned[kind], utc_now())
         for kind in kinds
-        if limits_stored(cleaned[kind]) != getattr(terms, kind)
+        if not is_same_list(cleaned[kind], limits_from(getattr(terms, kind)))
     }
     if cleaned["own_servers"] != terms.own_servers:
         changed["own_servers"] = cleaned["own_servers"] == OwnServers.YES

@@ -19,6 +19,8 @@ from allocator_service.pools.models import GroupTerms, MembershipTerms, OwnServe
 
 # Of one node, and of all nodes of a pool: each may cost a linear program.
 MAX_LIMITS, MAX_OF_POOL = 100, 1_000
+# The condition of the indexes of nodes with limits.
+HAS_LIMIT = ~Q(limit=[])
 Selector = Mapping[str, str | list[str]]
 _NOUNS = {"limit": "limit", "guarantee": "guarantee", "lend": "loan"}
 
@@ -86,6 +88,18 @@ def limits_from(stored: Iterable[Mapping[str, Any]]) -> list[Limit]:
 def is_same_list(limits: Iterable[Limit], others: Iterable[Limit]) -> bool:
     """Return whether two lists have limits of the same meaning in the same order."""
     return [limit.meaning for limit in limits] == [limit.meaning for limit in others]
+
+
+def limits_kept_or_stored(
+    limits: Sequence[Limit] | None, present: Sequence[Mapping[str, Any]]
+) -> list[Any]:
+    """Return the list to store for a node that stores `present`.
+
+    It is the present one if `limits` is None or differs only in how selectors are written.
+    """
+    if limits is None or is_same_list(limits, limits_from(present)):
+        return list(present)
+    return limits_stored(limits)
 
 
 def _instant(text: str | None) -> datetime | None:
@@ -238,4 +252,4 @@ def _present_limits(pool: Pool) -> Iterable[list[dict[str, Any]]]:
         (groups, "guarantee"), (groups, "limit"), (members, "guarantee"), (members, "limit"),
         (members, "lend"), (workloads, "limit"),
     ):  # fmt: skip
-        yield from rows.exclude(**{kind: []}).values_list(kind, flat=True)
+        yield from rows.filter(~Q(**{kind: []})).values_list(kind, flat=True)

@@ -13,7 +13,7 @@ from allocator_service.core.audit import Change, audit_record, audit_record_all,
 from allocator_service.core.errors import Conflict, PreconditionRequired, Unacceptable
 from allocator_service.core.selecting import missing
 from allocator_service.core.versions import check_version
-from allocator_service.pools.limits import Limit, limits_check, limits_stored, refuse_limits
+from allocator_service.pools.limits import Limit, limits_check, limits_kept_or_stored, refuse_limits
 from allocator_service.pools.locking import pool_lock
 from allocator_service.pools.models import (
     LARGEST_TIER,
@@ -192,14 +192,14 @@ def _amounts(present: MembershipTerms | None, given: Mapping[str, Any]) -> dict[
     terms = MembershipTerms() if present is None else present
     amounts = {name: getattr(terms, name) for name in (*AMOUNTS, "own_servers")}
     for name, value in given.items():
-        if value is not None:
-            amounts[name] = limits_stored(value) if name in AMOUNTS else value
+        if name in AMOUNTS:
+            amounts[name] = limits_kept_or_stored(value, amounts[name])
+        elif value is not None:
+            amounts[name] = value
     return amounts
 
 
-def _replaced(
-    present: MembershipTerms | None, given: Mapping[str, Sequence[Limit] | None]
-) -> int:
+def _replaced(present: MembershipTerms | None, given: Mapping[str, Sequence[Limit] | None]) -> int:
     """Return the number of present amounts that the given lists replace."""
     if present is None:
         return 0

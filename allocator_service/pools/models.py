@@ -270,6 +270,13 @@ class GroupTerms(models.Model):
     class Meta:
         db_table = "pool_group_terms"
         ordering = ["start"]
+        indexes = [
+            models.Index(
+                fields=["group"],
+                condition=Q(end=None) & ~Q(limit=[]),
+                name="group_terms_limited",
+            )
+        ]
         constraints = [
             models.CheckConstraint(
                 condition=Q(weight__gt=0, weight__lt=Decimal(10) ** 12),
@@ -360,6 +367,13 @@ class MembershipTerms(models.Model):
     class Meta:
         db_table = "pool_membership_terms"
         ordering = ["start"]
+        indexes = [
+            models.Index(
+                fields=["membership"],
+                condition=Q(end=None) & ~Q(limit=[]),
+                name="membership_terms_limited",
+            )
+        ]
         constraints = [
             models.CheckConstraint(
                 condition=Q(weight__gt=0, weight__lt=Decimal(10) ** 12),

@@ -62,7 +62,7 @@ class Scope(models.TextChoices):
 
 
 class Access(models.TextChoices):
-    """Permission to change weights and tiers below a group, or to read alone."""
+    """Permission to change weights, tiers and limits below a group, or to read alone."""
 
     MANAGE = "manage"
     READ = "read"

@@ -64,6 +64,7 @@ class Workload(models.Model):
                 condition=Q(tenant__isnull=False),
                 name="workload_of_tenant",
             ),
+            models.Index(fields=["pool"], condition=~Q(limit=[]), name="workload_limited"),
         ]
         constraints = [
             models.UniqueConstraint(

@@ -37,12 +37,14 @@ _REASONS: Mapping[str, tuple[str, str]] = {
     ),
 }
 _DONE: Mapping[str, str] = {"submit": "submitted", "withdraw": "withdrew"}
+_DATED: Mapping[str, str] = {"begin": "began", "end": "ended"}
 _CHANGED: Mapping[str, str] = {
     "workload": "another member changed its workloads",
     "server": "servers changed",
     "member": "members or their weights changed",
     "group": "groups changed",
     "pool": "the pool's settings changed",
+    "limit": "a limit of another member or group began or ended",
 }
 PAUSED = "It is paused, and gets nothing until you activate it."
 NOT_DECIDED = "It came after the decision in force; the next decision includes it."
@@ -85,10 +87,18 @@ def helps(limited_by: str, known: Collection[str] | None = None) -> str:
 
 def cause_text(cause: Cause) -> str:
     """Return what was changed before a step of a tenant's allocation."""
+    if cause.kind == "limit" and cause.action:
+        return f"{_limit_of(cause)} {_DATED[cause.action]}"
     if cause.workload:
         named = f"{cause.workload} and {cause.more:,} more" if cause.more else cause.workload
         return f"you {_DONE.get(cause.action, 'changed')} {named}"
     return _CHANGED[cause.kind]
+
+
+def _limit_of(cause: Cause) -> str:
+    if cause.group:
+        return f"a limit of the group {cause.group}"
+    return f"a limit of {cause.workload}" if cause.workload else "a limit of yours"
 
 
 def sharing_said(least: float | None, resource: str | None) -> str:

@@ -35,10 +35,16 @@ class WorkloadTasks(documents.Document):
 class CauseDocument(documents.Document):
     kind = documents.ChoiceField(choices=KINDS)
     action = documents.TextField(
-        max_length=40, allow_null=True, description="Of the member's own workloads, such as submit."
+        max_length=40,
+        allow_null=True,
+        description="Of the member's own workloads, such as submit; begin or end of a limit of the"
+        " member, its workloads and the groups above it.",
     )
     workload = documents.TextField(
         max_length=253, allow_null=True, description="Name of the member's own workload."
+    )
+    group = documents.SlugField(
+        allow_null=True, description="Group above the member, whose limit began or ended."
     )
 
 
@@ -72,7 +78,8 @@ class AllocationHistoryView(PoolView):
         """Show what decisions gave to a member in the last `days`, and what was changed before.
 
         Consecutive decisions that gave it the same are one step. The causes name the member's own
-        workloads; changes of others have their kind alone. A tenant key reads its own tenant; any
+        workloads, and limits of the member, its workloads and the groups above it that begin or end by
+        their dates; changes of others have their kind alone. A tenant key reads its own tenant; any
         other name answers 404 `tenant.not_found`.
         """
         now = utc_now()
@@ -97,7 +104,12 @@ def _step(step: Step) -> dict[str, Any]:
         "end": step.end,
         "tasks": [{"workload": name, "tasks": tasks} for name, tasks in step.tasks.items()],
         "causes": [
-            {"kind": each.kind, "action": each.action or None, "workload": each.workload or None}
+            {
+                "kind": each.kind,
+                "action": each.action or None,
+                "workload": each.workload or None,
+                "group": each.group or None,
+            }
             for each in step.causes
         ],
     }

@@ -118,9 +118,7 @@ _SETTINGS = {OwnServers.INHERIT.value: None, OwnServers.YES.value: True, OwnServ
 
 def own_servers_read(fields: Mapping[str, Any]) -> str:
     """Return the setting in a request's field `own_servers`, as it is stored."""
-    return next(
-        stored for stored, given in _SETTINGS.items() if given is fields.get("own_servers")
-    )
+    return next(stored for stored, given in _SETTINGS.items() if given is fields.get("own_servers"))
 
 
 def other_amounts(
@@ -137,7 +135,10 @@ def other_amounts(
 
 
 def amounts_read(
-    fields: Mapping[str, Any], kinds: Sequence[str], resources: Sequence[Resource], pointer: str = ""
+    fields: Mapping[str, Any],
+    kinds: Sequence[str],
+    resources: Sequence[Resource],
+    pointer: str = "",
 ) -> dict[str, list[Limit] | None]:
     """Return the amounts in a request's fields, by kind."""
     return {

@@ -56,7 +56,11 @@ def _step_document(answer: Allocation) -> dict[str, Any]:
                 "limited_by": reason,
             }
             for owner, name, tasks, reason in zip(
-                owners, problem.workload_names, answer.tasks.tolist(), answer.limited_by, strict=True
+                owners,
+                problem.workload_names,
+                answer.tasks.tolist(),
+                answer.limited_by,
+                strict=True,
             )
         ],
         "summary": {

@@ -106,7 +106,9 @@ def _check_claims(
     wrong = [
         f"{row['tenant']}/{row['workload']['name']}"
         for row in document["allocations"]
-        if not _row_agrees(row, index[row["tenant"], row["workload"]["name"]], stated, weighted, allocation.floors)
+        if not _row_agrees(
+            row, index[row["tenant"], row["workload"]["name"]], stated, weighted, allocation.floors
+        )
     ]
     yield _found("allocation_rows", wrong, "resources and shares follow from the tasks")
     expected = _summary(stated, allocation, weighted)
@@ -220,9 +222,8 @@ def _unmet_agree(given: Any, expected: Sequence[Mapping[str, Any]]) -> bool:
 
 def _same_unmet(given: Mapping[str, Any], expected: Mapping[str, Any]) -> bool:
     exactly = {name: value for name, value in expected.items() if name != "met"}
-    return (
-        {name: value for name, value in given.items() if name != "met"} == exactly
-        and _same(given.get("met"), expected["met"])
+    return {name: value for name, value in given.items() if name != "met"} == exactly and _same(
+        given.get("met"), expected["met"]
     )
 
 

@@ -247,7 +247,9 @@ def _guaranteed(allocation: Allocation, workloads: tuple[int, ...]) -> str:
     if allocation.floors is None:
         return ""
     mine = list(workloads)
-    floor, met = (float(each[mine].sum()) for each in (allocation.floors.floor, allocation.floors.met))
+    floor, met = (
+        float(each[mine].sum()) for each in (allocation.floors.floor, allocation.floors.met)
+    )
     if not floor:
         return ""
     if met >= floor * (1 - PRICE_NOISE):

@@ -182,9 +182,7 @@ def _launched_before(
     first = np.zeros(request.problem.k, dtype=np.int64)
     first[rows.first_row] = np.cumsum(rows.servers) - rows.servers
     which = np.repeat(np.arange(len(kept.row)), kept.servers)
-    within = np.arange(len(which)) - np.repeat(
-        np.cumsum(kept.servers) - kept.servers, kept.servers
-    )
+    within = np.arange(len(which)) - np.repeat(np.cumsum(kept.servers) - kept.servers, kept.servers)
     server = (first[kept.row] + kept.offset)[which] + within
     each = kept.tasks[which].astype(np.int64)
     return np.repeat(job_of[kept.workload[which]], each), np.repeat(server, each)

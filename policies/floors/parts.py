@@ -194,9 +194,7 @@ def _with_parts(problem: Problem, parts: Parts, **others: object) -> Problem:
     return replace(problem, **{**fields, **others})
 
 
-def both_selectors(
-    first: Selector, second: Selector
-) -> dict[str, tuple[str, ...]]:
+def both_selectors(first: Selector, second: Selector) -> dict[str, tuple[str, ...]]:
     """Return the selector of the servers that two selectors match."""
     both = dict(first)
     for label, values in second.items():

@@ -94,7 +94,9 @@ def _on_own_servers(
             limits[mine] -= taken.sum() * demand
             left[row] -= taken[:, None] * demand
             servers = np.flatnonzero(taken)
-            found.append(np.stack([np.full(len(servers), job[q]), np.full(len(servers), row), servers], 1))
+            found.append(
+                np.stack([np.full(len(servers), job[q]), np.full(len(servers), row), servers], 1)
+            )
             counts.append(taken[servers])
     workload, row, server = np.concatenate(found).T
     return OnOwnServers(workload, row, server, np.concatenate(counts))

@@ -137,7 +137,9 @@ class Problem(ProblemFields):
                 else ({},) * n
             ),
             limits=in_order(replace(limit, where=selector_of(limit.where)) for limit in limits),
-            guarantees=in_order(replace(each, where=selector_of(each.where)) for each in guarantees),
+            guarantees=in_order(
+                replace(each, where=selector_of(each.where)) for each in guarantees
+            ),
             own_servers=column_of(own_servers, False, np.bool_, t, "own_servers", "/tenants"),
             count_guaranteed=bool(count_guaranteed),
             part_of=np.full(n, -1, dtype=np.int64),

@@ -85,8 +85,7 @@ def check_floors(
     placed = choice.whole_tasks and not choice.sees_one_pool
     pools = list(_pools(stated))
     agrees = len(floors.pools) == len(pools) and all(
-        _same(answer.choice, pool.choice)
-        for pool, answer in zip(pools, floors.pools, strict=True)
+        _same(answer.choice, pool.choice) for pool, answer in zip(pools, floors.pools, strict=True)
     )
     yield Check("floor_pools", agrees, "each guarantee has the answer of its pool", 0.0)
     if not agrees:
@@ -105,9 +104,7 @@ def check_floors(
     yield from _check_together(stated, parts, allocation, floors)
     if placed:
         whole = np.r_[np.arange(problem.n), [part.workload for part in parts]].astype(np.int64)
-        rest = replace(
-            floors.rest, placement_workload=whole[floors.rest.placement_workload]
-        )
+        rest = replace(floors.rest, placement_workload=whole[floors.rest.placement_workload])
         fresh = found_tasks(stated.places(rest.classes.servers), stated, rest)
         yield from check_places(Whole.of(stated, places, allocation), fresh, running)
 
@@ -179,9 +176,7 @@ def _pools(stated: Stated) -> Iterator[Pool]:
         yield Pool(own, STATIC if placed else stated.choice, mine, everywhere, {})
 
 
-def _guaranteed_pool(
-    stated: Stated, number: int, item: StatedLimit, workloads: list[int]
-) -> Pool:
+def _guaranteed_pool(stated: Stated, number: int, item: StatedLimit, workloads: list[int]) -> Pool:
     """One server of the amount, for the workloads below the node that may run where it holds."""
     problem = stated.problem
     given = problem.guarantees[number]
@@ -340,9 +335,7 @@ def _on_own(
                     tasks = min([tasks, *(int(a // d) for a, d in bounds if d and a < np.inf)])
             limits.take_all(np.array([j]), np.array([row]), np.array([float(tasks)]))
             for server, left in enumerate(servers):
-                count = min(
-                    [tasks, *(a // d for a, d in zip(left, demand, strict=True) if d)]
-                )
+                count = min([tasks, *(a // d for a, d in zip(left, demand, strict=True) if d)])
                 if count:
                     found.append((j, row, server, count))
                     left[:] = [a - count * d for a, d in zip(left, demand, strict=True)]
@@ -446,9 +439,9 @@ def _with_parts(problem: Problem, parts: list[Part], **others: Any) -> Problem:
         "tenant_group": np.r_[problem.tenant_group, np.full(count, -1)].astype(np.int64),
         "tenant_tier": np.r_[problem.tenant_tier, np.zeros(count)].astype(np.int64),
         "deficit": np.zeros(problem.t + count),
-        "workload_tenant": np.r_[
-            problem.workload_tenant, problem.t + np.arange(count)
-        ].astype(np.int64),
+        "workload_tenant": np.r_[problem.workload_tenant, problem.t + np.arange(count)].astype(
+            np.int64
+        ),
         "workload_names": problem.workload_names + names,
         "demand": np.concatenate([problem.demand, problem.demand[of]]),
         "priority": np.r_[problem.priority, problem.priority[of]].astype(np.int64),
@@ -585,9 +578,7 @@ def run_where_guaranteed(allocation: Allocation) -> bool:
     if floors is None:
         return True
     step = floors.raised.problem
-    rows = [
-        rows_matching(step, step.selectors[j]) for j in range(n, step.n)
-    ]
+    rows = [rows_matching(step, step.selectors[j]) for j in range(n, step.n)]
     parts = zip(step.part_of[n:].tolist(), rows, floors.raised.tasks[n:].tolist(), strict=True)
     own = step.kept[step.workload_tenant[n:]].tolist()
     some = [part for part, placed in zip(parts, own, strict=True) if not placed]

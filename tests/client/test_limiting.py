@@ -20,7 +20,8 @@ MEMBER = {
     "tenant": "physics", "weight": 2, "best_effort": False, "group": "ml", "tier": 1, "version": 3,
     "limit": [GPUS],
 }  # fmt: skip
-UNIT = {**POOL, "resources": [*POOL["resources"][:1], {"name": "gpu", "unit": "GPU"}]}
+CPU_AND_GPU = [{"name": "cpu", "unit": "core"}, {"name": "gpu", "unit": "GPU"}]
+UNIT = {**POOL, "resources": CPU_AND_GPU}
 
 
 def group(*limits):

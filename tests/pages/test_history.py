@@ -8,7 +8,9 @@ import time_machine
 from allocator_service.allocation import history
 from allocator_service.allocation.history import Cause, allocation_history
 from allocator_service.core.clock import utc_now
+from allocator_service.pools.models import MembershipTerms
 from allocator_service.pools.server_services import server_drain
+from allocator_service.workloads.models import Workload
 from allocator_service.workloads.services import workload_withdraw
 from tests import factories
 from tests.pages.browser import browser_of
@@ -109,11 +111,60 @@ def test_the_api_has_the_same_steps(changed):
     causes = [step["causes"] for step in found["steps"]]
     assert causes == [
         [],
-        [{"kind": "workload", "action": None, "workload": None}],
-        [{"kind": "workload", "action": "submit", "workload": "more"}],
-        [{"kind": "server", "action": None, "workload": None}],
+        [{"kind": "workload", "action": None, "workload": None, "group": None}],
+        [{"kind": "workload", "action": "submit", "workload": "more", "group": None}],
+        [{"kind": "server", "action": None, "workload": None, "group": None}],
     ]
     assert {"workload": "more", "tasks": 2.0} in found["steps"][2]["tasks"]
     assert changed.as_bob.get(path).status_code == 404
     for days in ("0", "31", "x"):
         assert changed.as_ada.get(f"{path}?days={days}").status_code == 400
+
+
+def test_a_limit_that_begins_or_ends_by_its_dates_is_a_cause(world):
+    """A limit of ada's group, one of ada's workload and one of another group, ten minutes apart."""
+    lab = world.lab
+    began = utc_now() - timedelta(hours=2)
+    minutes = [began + timedelta(minutes=10 * number) for number in range(6)]
+    with time_machine.travel(began - timedelta(minutes=5)):
+        factories.group(lab, "ours")
+        factories.group(lab, "theirs")
+        factories.member(lab, world.ada, "ours")
+        factories.member(lab, world.bob, "theirs")
+        factories.limit(lab, "ours", {"cpu": 0.5}, start=minutes[1], end=minutes[3])
+        factories.limit(lab, "theirs", {"cpu": 0.2}, start=minutes[2])
+        Workload.objects.filter(pk=world.ada_workload.pk).update(
+            limit=[{"where": {}, "amount": {"cpu": "0.1"}, "from": minutes[4].isoformat()}],
+            created_at=began,
+        )
+        terms = MembershipTerms.objects.filter(membership__tenant=world.ada, end=None)
+        limit = [{"where": {}, "amount": {"cpu": "0"}, "from": minutes[5].isoformat()}]
+        terms.update(limit=limit, start=began)
+    for at in (began, *minutes[1:]):
+        with time_machine.travel(at + timedelta(seconds=5)):
+            factories.decision(lab)
+    now = utc_now()
+    since = now - timedelta(days=1)
+
+    def causes(tenant):
+        found = allocation_history(pool=lab, tenant=tenant, since=since, now=now)
+        return [list(step.causes) for step in found.steps]
+
+    assert causes(world.ada) == [
+        [],
+        [Cause("limit", "begin", group="ours")],
+        [Cause("limit", "end", group="ours")],
+        [Cause("limit", "begin", world.ada_workload.name)],
+        [Cause("limit", "begin")],
+    ]
+    assert [Cause("limit", "begin", group="theirs")] in causes(world.bob)
+    named = {cause.group for step in causes(world.bob) for cause in step}
+    assert named <= {"", "theirs"}
+    text = words(browser_of(world.as_ada).text(f"{LAB}history/"))
+    assert "Before it a limit of the group ours began." in text
+    assert "a limit of the group ours ended" in text
+    assert "Before it a limit of yours began." in text
+    assert "theirs" not in text
+    document = world.as_ada.get("/api/v1/pools/lab/members/ada/allocation-history/").json()
+    named = [cause for step in document["steps"] for cause in step["causes"]]
+    assert {"kind": "limit", "action": "begin", "workload": None, "group": "ours"} in named

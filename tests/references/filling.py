@@ -160,6 +160,7 @@ def fill(problem, rule, seed=0, *, parts=(), before=(), guaranteed=False, each=N
         return [int(random.draw() * len(left)) for _ in range(2)]
 
     runnable = {j for j in range(problem.n) if any(has_room(j, s) for s in range(len(left)))}
+
     def servers_of(rows):
         return [s for s in range(len(left)) if rule in POOL_RULES or row_of[s] in rows]
 

@@ -214,6 +214,7 @@ def met(servers, parts):
     reached = [Fraction(0)] * len(parts)
     rising = [at for at, size in enumerate(unit) if size]
     while rising:
+
         def rows(rate):
             """What each floor has on its servers, with the floors on some of them."""
             has = [

@@ -107,8 +107,7 @@ def _read(pool: Pool, now: datetime, *, begins: bool) -> PoolState:
             _tenant(slug, weight, best_effort, group, tier)
             | _amounts(now, guarantee=guarantee, limit=limit, lend=lend)
             | own.of(slug, group, own_servers)
-            for _, slug, weight, best_effort, group, tier, guarantee, limit, lend, own_servers
-            in members
+            for _, slug, weight, best_effort, group, tier, guarantee, limit, lend, own_servers in members
         ],
         "workloads": [
             {

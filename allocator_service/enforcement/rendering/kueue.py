@@ -43,7 +43,8 @@ def kueue_objects(limits: DecisionLimits) -> list[dict[str, Any]]:
 
     Groups are cohorts without quota of their own below the pool's, and each queue is in its group's.
     Hard: a queue has its decision, and no cohort or one in which it neither borrows nor lends. Soft: the
-    pool is a cohort, in which a queue lends what it does not use and borrows up to the class's capacity.
+    pool is a cohort, in which a queue lends what it does not use and borrows up to the class's capacity,
+    or what limits of its tenant leave; a cohort of a group borrows what the group's limits leave.
     Effective: the spec gives a queue nothing, and its status what was decided.
 
     Raises `Conflict` for more classes or resources than Kueue takes, and for values that no node has.
@@ -63,7 +64,7 @@ def kueue_objects(limits: DecisionLimits) -> list[dict[str, Any]]:
     cohorts = _cohorts(limits)
     return [
         *flavors,
-        *(_cohort(limits, group, cohorts) for group in limits.groups),
+        *(_cohort(limits, group, names, cohorts) for group in limits.groups),
         *(_queue(limits, tenant, names, cohorts) for tenant in limits.tenants),
     ]
 
@@ -77,11 +78,17 @@ def _cohorts(limits: DecisionLimits) -> dict[str | None, str]:
 
 
 def _cohort(
-    limits: DecisionLimits, group: GroupLimits, cohorts: Mapping[str | None, str]
+    limits: DecisionLimits,
+    group: GroupLimits,
+    names: Sequence[tuple[str | None, str]],
+    cohorts: Mapping[str | None, str],
 ) -> dict[str, Any]:
     spec: dict[str, Any] = {"parentName": cohorts[group.parent]}
     if limits.quota == SOFT:
         spec["fairSharing"] = {"weight": _weight(group)}
+        bounded = _borrowing_of_group(limits, group, names)
+        if bounded:
+            spec["resourceGroups"] = bounded
     return {
         "apiVersion": API_VERSION,
         "kind": "Cohort",
@@ -173,8 +180,11 @@ def _groups(
             name = str(unit.name)
             row = {"name": name, "nominalQuota": quantity(name, of[r])}
             if limits.quota == SOFT:
-                room = limits.capacity(value)[r] - of[r]
-                row["borrowingLimit"] = quantity(name, max(room, 0))
+                room = max(limits.capacity(value)[r] - of[r], 0)
+                within = limits.room_to_borrow(tenant, value, r)
+                row["borrowingLimit"] = quantity(
+                    name, room if within is None else min(room, within)
+                )
                 row["lendingLimit"] = quantity(name, of[r])
             elif limits.groups:
                 # A queue in a cohort borrows and lends without bounds unless limits are set.
@@ -182,6 +192,27 @@ def _groups(
             resources.append(row)
         flavors.append({"name": flavor, "resources": resources})
     return [{"coveredResources": [unit.name for _, unit in known], "flavors": flavors}]
+
+
+def _borrowing_of_group(
+    limits: DecisionLimits, group: GroupLimits, names: Sequence[tuple[str | None, str]]
+) -> list[dict[str, Any]]:
+    """Return quotas of 0 with what a limited group may borrow, nothing for a group without limits."""
+    known = [(r, unit) for r, unit in enumerate(limits.units) if unit.name is not None]
+    flavors, is_limited = [], False
+    for value, flavor in names:
+        resources = []
+        for r, unit in known:
+            row = {"name": str(unit.name), "nominalQuota": "0"}
+            room = limits.room_to_borrow(group, value, r)
+            if room is not None:
+                is_limited = True
+                row["borrowingLimit"] = quantity(row["name"], room)
+            resources.append(row)
+        flavors.append({"name": flavor, "resources": resources})
+    if not is_limited:
+        return []
+    return [{"coveredResources": [str(unit.name) for _, unit in known], "flavors": flavors}]
 
 
 def _nothing(groups: list[dict[str, Any]]) -> list[dict[str, Any]]:

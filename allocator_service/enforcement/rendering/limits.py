@@ -1,13 +1,16 @@
 """A decision in whole units of a target: per tenant what was decided, rendered and lost to rounding."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal, localcontext
 
 from allocator_service.allocation.decided import (
     EXACT,
+    GROUP,
+    TENANT,
     Decided,
+    DecidedLimit,
     DecidedTenant,
     ServerClassName,
     Vector,
@@ -49,6 +52,7 @@ class GroupLimits:
     parent: str | None
     weight: Decimal
     rendered: Limits
+    by_class: Mapping[ServerClassName, Limits]
 
 
 @dataclass(frozen=True)
@@ -89,6 +93,49 @@ class DecisionLimits:
             return [
                 int(amount * unit.per) for amount, unit in zip(offered, self.units, strict=True)
             ]
+
+    def room_to_borrow(
+        self, node: "TenantLimits | GroupLimits", name: ServerClassName, position: int
+    ) -> int | None:
+        """Return what a node may have of a resource on a class beyond its limits here, None for any.
+
+        It is what the limits of the node's own leave, of all servers or of values of the label. A limit
+        of several classes is counted on each of them.
+        """
+        rooms = [
+            room
+            for limit, room in self._rooms(node, position)
+            if not limit.where or name in limit.where[self.label]
+        ]
+        return min(rooms, default=None)
+
+    def total_room_to_borrow(self, node: "TenantLimits | GroupLimits", position: int) -> int | None:
+        """Return what a node's limits of all servers leave of a resource, None without any."""
+        rooms = [room for limit, room in self._rooms(node, position) if not limit.where]
+        return min(rooms, default=None)
+
+    def _rooms(
+        self, node: "TenantLimits | GroupLimits", position: int
+    ) -> Iterator[tuple[DecidedLimit, int]]:
+        """Yield the limits of a node that name a resource, and how much each leaves.
+
+        Limits that select servers by another label are left out.
+        """
+        scope = GROUP if isinstance(node, GroupLimits) else TENANT
+        unit = self.units[position]
+        for limit in self.decided.limits:
+            amount = limit.amount.get(unit.resource.name)
+            is_of_node = (limit.scope, limit.slug) == (scope, node.slug)
+            if not is_of_node or amount is None or limit.where.keys() - {self.label}:
+                continue
+            values = limit.where.get(self.label)
+            held = sum(
+                limits[position]
+                for name, limits in node.by_class.items()
+                if values is None or name in values
+            )
+            with localcontext(EXACT):
+                yield limit, max(int(amount * unit.per) - held, 0)
 
     def named(self, limits: Limits) -> dict[str, int]:
         """Limits by the target's names of the resources that it knows."""
@@ -149,6 +196,8 @@ def decision_limits(
         groups = _groups(decided, rows, len(units))
         removed = sorted(set(former_groups) - {group.slug for group in groups})
         notes = _notes(decided, units, classes, label)
+        if quota == SOFT:
+            notes += _notes_of_limits(decided, label)
         return DecisionLimits(
             decided, label, quota, at, units, rows, classes, notes, slots, groups, removed
         )
@@ -156,16 +205,24 @@ def decision_limits(
 
 def _groups(decided: Decided, tenants: Sequence[TenantLimits], width: int) -> list[GroupLimits]:
     """Return the sum of the limits below each group, parents first."""
-    sums = {group.slug: [0] * width for group in decided.groups}
-    amounts = [(tenant.group, tenant.rendered) for tenant in tenants]
+    sums: dict[str, dict[ServerClassName, Limits]] = {group.slug: {} for group in decided.groups}
+    amounts = [(tenant.group, tenant.by_class) for tenant in tenants]
     # Children come after their parents, so each group is complete before it is added to its parent's.
     amounts += [(group.parent, sums[group.slug]) for group in reversed(decided.groups)]
-    for group, limits in amounts:
-        if group is not None:
-            held = sums[group]
+    for group, by_class in amounts:
+        if group is None:
+            continue
+        for name, limits in by_class.items():
+            held = sums[group].setdefault(name, [0] * width)
             held[:] = [a + b for a, b in zip(held, limits, strict=True)]
     return [
-        GroupLimits(group.slug, group.parent, group.weight, sums[group.slug])
+        GroupLimits(
+            group.slug,
+            group.parent,
+            group.weight,
+            [sum(column) for column in zip(*sums[group.slug].values(), strict=True)] or [0] * width,
+            sums[group.slug],
+        )
         for group in decided.groups
     ]
 
@@ -273,6 +330,20 @@ def _tenant(
         notes,
         tenant.group,
     )
+
+
+def _notes_of_limits(decided: Decided, label: str) -> list[str]:
+    """Return notes on limits that bound what a node may borrow less closely than the decision."""
+    notes = []
+    for limit in decided.limits:
+        whose = f"A limit of {'the group ' if limit.scope == GROUP else ''}{limit.slug}"
+        if limit.where.keys() - {label}:
+            notes.append(
+                f"{whose} selects servers by other labels than {label}: it bounds no borrowing."
+            )
+        elif len(limit.where.get(label, ())) > 1 or (not limit.where and len(decided.capacity) > 1):
+            notes.append(f"{whose} is for several classes: it bounds borrowing on each by itself.")
+    return notes
 
 
 def _notes(

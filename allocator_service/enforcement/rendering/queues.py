@@ -16,6 +16,7 @@ from allocator_service.enforcement.rendering.limits import (
 from allocator_service.enforcement.rendering.manifests import (
     metadata,
     quantities,
+    quantity,
     refuse_nothing,
     refuse_slots,
 )
@@ -67,6 +68,9 @@ def _volcano_queue(
     parent: str | None,
 ) -> dict[str, Any]:
     amounts = quantities(limits, node.rendered)
+    most = amounts
+    if limits.quota != HARD:
+        most = {name: quantity(name, each) for name, each in _most(limits, node).items()}
     return {
         "apiVersion": "scheduling.volcano.sh/v1beta1",
         "kind": "Queue",
@@ -76,7 +80,7 @@ def _volcano_queue(
             "weight": min(fairshare(node.weight), LARGEST_VOLCANO_WEIGHT),
             "reclaimable": True,
             "deserved": amounts,
-            **({"capability": amounts} if limits.quota == HARD else {}),
+            **({"capability": most} if most else {}),
         },
     }
 
@@ -128,6 +132,19 @@ def _group_queues(limits: DecisionLimits) -> dict[str | None, str]:
     return queues
 
 
+def _most(limits: DecisionLimits, node: TenantLimits | GroupLimits) -> dict[str, int]:
+    """Return the most that a node may have by its limits of all servers, by the target's names.
+
+    Queues have totals, so limits of some servers bound nothing here that the decision does not.
+    """
+    most = {}
+    for position, unit in enumerate(limits.units):
+        room = limits.total_room_to_borrow(node, position)
+        if room is not None and unit.name is not None:
+            most[unit.name] = node.rendered[position] + room
+    return most
+
+
 def _kai_queue(described: dict[str, Any], spec: dict[str, Any]) -> dict[str, Any]:
     return {
         "apiVersion": "scheduling.run.ai/v2",
@@ -141,10 +158,11 @@ def _kai_resources(
     limits: DecisionLimits, node: TenantLimits | GroupLimits
 ) -> dict[str, dict[str, int]]:
     hard = limits.quota == HARD
+    most = {} if hard else _most(limits, node)
     return {
         name: {
             "quota": amount,
-            "limit": amount if hard else UNLIMITED,
+            "limit": amount if hard else most.get(name, UNLIMITED),
             "overQuotaWeight": 0 if hard else fairshare(node.weight),
         }
         for name, amount in limits.named(node.rendered).items()

@@ -39,6 +39,7 @@ _OTHERS = {
     "member": "members or weights",
     "group": "groups",
     "pool": "settings of the pool",
+    "limit": "a limit of another member or group",
 }
 yes_option = click.option("--yes", is_flag=True, help="Change it without a question.")
 
@@ -258,6 +259,9 @@ def _history_rows(found: AllocationHistoryDocument) -> Iterator[Sequence[str]]:
 
 
 def _cause(cause: AllocationHistoryStepCause) -> str:
+    if cause["kind"] == "limit" and cause["action"] is not None:
+        whose = cause["workload"] or (f"group {cause['group']}" if cause["group"] else "yours")
+        return f"{cause['action']} of a limit of {whose}"
     if cause["workload"] is None:
         return _OTHERS[cause["kind"]]
     return f"{cause['action']} {cause['workload']}"

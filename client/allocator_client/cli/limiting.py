@@ -1,6 +1,6 @@
 """The commands `alloc limits` and `alloc limit`: dated amounts of groups, members and workloads."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, cast
@@ -45,16 +45,12 @@ def limits(session: Session, pool: str | None) -> None:
     """
     slug = session.pool(pool)
     client = session.client
-    listed = {
+    listed: dict[str, tuple[Iterable[Any], str]] = {
         GROUP: (client.pools_groups_list(slug), "slug"),
         MEMBER: (client.pools_members_list(slug), "tenant"),
         WORKLOAD: (client.pools_workloads_list(slug), "name"),
     }
-    rows = [
-        (kind, cast("Mapping[str, Any]", each), name)
-        for kind, (every, name) in listed.items()
-        for each in every
-    ]
+    rows = [(kind, each, name) for kind, (every, name) in listed.items() for each in every]
     if session.format == "json":
         found = [
             {"kind": kind, "name": each[name], "limit": each["limit"]}

@@ -126,7 +126,11 @@ def test_a_contributor_lends_a_part(pool, operator, members):
 
 def test_guarantees_that_collide_are_told(pool, operator, members):
     for slug in ("a", "b"):
-        put(operator, f"{PATH}/members/{slug}/", {"weight": 1, "guarantee": [{"amount": {"gpu": 20}}]})
+        put(
+            operator,
+            f"{PATH}/members/{slug}/",
+            {"weight": 1, "guarantee": [{"amount": {"gpu": 20}}]},
+        )
     run = factories.decision(pool)
     assert tasks(run) == {"a": (10, 20, 0.5), "b": (10, 20, 0.5)}
     unmet = operator.get(f"/api/v1/runs/{run.pk}/").json()["summary"]["guarantees_unmet"]

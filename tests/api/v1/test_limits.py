@@ -5,14 +5,19 @@ from datetime import timedelta
 import pytest
 import time_machine
 from django.core.exceptions import ValidationError
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from allocator_service.allocation.what_if.simulations import simulation_run
 from allocator_service.core.clock import utc_now
 from allocator_service.core.quantities import Resource
 from allocator_service.pools.group_admin import GroupForm
-from allocator_service.pools.limit_forms import LimitsField
-from allocator_service.pools.models import Group, RecomputeJob
+from allocator_service.pools.limit_forms import LimitsField, limits_text
+from allocator_service.pools.limits import next_change_of_limits
+from allocator_service.pools.member_services import members_admit
+from allocator_service.pools.models import Group, GroupTerms, RecomputeJob
 from allocator_service.tenants.models import Tenant
+from allocator_service.workloads.services import WorkloadDraft, workloads_submit
 from tests import factories
 
 PATH = "/api/v1/pools/shared"
@@ -281,3 +286,52 @@ def test_the_admin_sets_limits_as_lines(pool, operator, department):
 def test_lines_that_are_no_limits_are_named(line):
     with pytest.raises(ValidationError, match="Limit 1: "):
         LimitsField().clean(line)
+
+
+def test_a_selector_that_is_written_as_text_or_as_list_is_the_same_limit(
+    pool, operator, department
+):
+    row = {"where": {"gpu": "a100"}, "amount": {"gpu": 1}, "from": None, "to": None}
+    assert patch(operator, f"{PATH}/groups/ml/", {"limit": [row]}).json()["limit"] == [row]
+    terms = GroupTerms.objects.get(group__slug="ml", end=None)
+    group = Group.objects.get(slug="ml")
+    form = GroupForm(
+        {"name": "ML", "weight": "1", "tier": "0", "limit": limits_text(terms.limit)},
+        instance=group,
+    )
+    form.fields.pop("pool", None), form.fields.pop("slug", None)
+    assert form.is_valid(), form.errors
+    assert form.changes() == {}
+    as_list = {**row, "where": {"gpu": ["a100"]}}
+    assert patch(operator, f"{PATH}/groups/ml/", {"limit": [as_list]}).json()["limit"] == [row]
+    assert GroupTerms.objects.filter(group__slug="ml").count() == 2
+    put(operator, f"{PATH}/members/bio/", {"weight": 1, "limit": [row]})
+    put(operator, f"{PATH}/members/bio/", {"weight": 1, "limit": [as_list]})
+    assert operator.get(f"{PATH}/members/bio/").json()["limit"] == [row]
+    other = {**row, "where": {"gpu": ["a100", "h100"]}}
+    assert patch(operator, f"{PATH}/groups/ml/", {"limit": [other]}).json()["limit"] == [other]
+
+
+def test_nodes_with_limits_are_found_by_indexes_among_many_without(pool, operator, department):
+    now, count = utc_now(), range(3_000)
+    groups = Group.objects.bulk_create(
+        Group(pool=pool, slug=f"g-{n}", name="G", created_at=now) for n in count
+    )
+    GroupTerms.objects.bulk_create(GroupTerms(group=each, start=now) for each in groups)
+    tenants = Tenant.objects.bulk_create(
+        Tenant(slug=f"t-{n}", name="T", created_at=now) for n in count
+    )
+    members_admit(pool=pool, tenants=tenants, now=now)
+    drafts = [WorkloadDraft(tenants[0], f"w-{n}", factories.vector(1, 0)) for n in count]
+    workloads_submit(pool=pool, drafts=drafts, now=now)
+    with connection.cursor() as cursor:
+        cursor.execute("ANALYZE pool_group, pool_group_terms, pool_membership,"
+                       " pool_membership_terms, workload")  # fmt: skip
+        with CaptureQueriesContext(connection) as asked:
+            assert next_change_of_limits(pool, after=now) is None
+        plans = ""
+        for query in list(asked):
+            cursor.execute(f"EXPLAIN {query['sql']}")
+            plans += "".join(line for (line,) in cursor.fetchall())
+    for index in ("group_terms_limited", "membership_terms_limited", "workload_limited"):
+        assert index in plans, plans

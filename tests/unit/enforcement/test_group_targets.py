@@ -217,6 +217,10 @@ def grouped(seed):
     ]
     for tenant in asked["tenants"]:
         tenant["group"] = draw.choice([None, *names])
+    for node in [*asked["groups"], *asked["tenants"]]:
+        if draw.random() < 0.3:
+            where = draw.choice([{}, {"partition": ["big"]}, {"partition": ["big", "small"]}])
+            node["limit"] = [{"where": where, "amount": {"cpu": draw.choice([0, 1.5, 7])}}]
     return asked
 
 
@@ -282,3 +286,84 @@ def test_slurm_has_minutes_of_monthly_budgets():
     assert any("PriorityUsageResetPeriod=MONTHLY" in note for note in rendering.limits.notes)
     assert "name=labs set GrpTRES=cpu=75,mem=76800 GrpTRESMins=cpu=6000 fairshare" in rendering.text
     assert "minutes" not in str(render(tree_document(), "slurm").objects)
+
+
+def limited_document(**limits):
+    """The tree of the others with limits, by the names of groups and tenants."""
+    asked = tree_document()
+    for part in ("groups", "tenants"):
+        for row in asked[part]:
+            if row["name"] in limits:
+                row["limit"] = limits[row["name"]]
+    return asked
+
+
+def test_limits_bound_what_soft_cohorts_and_queues_borrow():
+    everywhere = [{"where": {}, "amount": {"cpu": 30}}]
+    asked = limited_document(
+        labs=[{"where": {}, "amount": {"cpu": 90, "memory": 85}}], c=everywhere
+    )
+    objects = {
+        o["metadata"]["name"]: o["spec"] for o in render(asked, "kueue", quota="soft").objects
+    }
+    (flavors,) = objects["labs"]["resourceGroups"]
+    (flavor,) = flavors["flavors"]
+    held = {
+        resource["name"]: sum(
+            int(row["nominalQuota"])
+            for queue in ("a", "b")
+            for row in objects[queue]["resourceGroups"][0]["flavors"][0]["resources"]
+            if row["name"] == resource["name"]
+        )
+        for resource in flavor["resources"]
+    }
+    gib = 2**30
+    assert {row["name"]: row["nominalQuota"] for row in flavor["resources"]} == {
+        "cpu": "0", "memory": "0",
+    }  # fmt: skip
+    assert {row["name"]: int(row["borrowingLimit"]) for row in flavor["resources"]} == {
+        "cpu": 90 - held["cpu"], "memory": 85 * gib - held["memory"],
+    }  # fmt: skip
+    assert "resourceGroups" not in objects["science"]
+    (row, *_) = objects["c"]["resourceGroups"][0]["flavors"][0]["resources"]
+    assert int(row["nominalQuota"]) + int(row["borrowingLimit"]) == 30
+    hard = render(asked, "kueue").objects
+    assert all("resourceGroups" not in o["spec"] for o in hard if o["kind"] == "Cohort")
+
+
+def test_limits_of_all_servers_bound_soft_queues_of_totals():
+    asked = limited_document(labs=[{"where": {}, "amount": {"cpu": 90}}])
+    volcano = {
+        o["metadata"]["name"]: o["spec"] for o in render(asked, "volcano", quota="soft").objects
+    }
+    assert volcano["labs"]["capability"] == {"cpu": "90"}
+    assert "capability" not in volcano["a"]
+    kai = {o["metadata"]["name"]: o["spec"] for o in render(asked, "kai", quota="soft").objects}
+    assert kai["labs"]["resources"]["cpu"]["limit"] == 90_000
+    assert kai["labs"]["resources"]["memory"]["limit"] == -1
+
+
+def test_a_limit_of_one_class_bounds_its_flavor_and_one_of_other_labels_none():
+    asked = limited_document(
+        a=[
+            {"where": {"partition": ["big"]}, "amount": {"cpu": 25}},
+            {"where": {"room": ["cellar"]}, "amount": {"cpu": 24}},
+        ]
+    )
+    half = {"capacity": {"cpu": 50, "memory": 50}, "count": 1}
+    asked["servers"] = [
+        {"name": "one", **half, "labels": {"partition": "big", "room": "cellar"}},
+        {"name": "two", **half, "labels": {"partition": "small"}},
+    ]
+    rendering = render(asked, "kueue", quota="soft")
+    queue = next(o for o in rendering.objects if o["metadata"]["name"] == "a")
+    big, small = (
+        {"nominal": int(row["nominalQuota"]), "more": int(row["borrowingLimit"])}
+        for flavor in queue["spec"]["resourceGroups"][0]["flavors"]
+        for row in flavor["resources"]
+        if row["name"] == "cpu"
+    )
+    assert big["nominal"] + big["more"] == 25
+    assert small["nominal"] + small["more"] == 50
+    assert any("by other labels than partition" in note for note in rendering.limits.notes)
+    assert not any("limit of" in note for note in render(asked, "kueue").limits.notes)

@@ -209,7 +209,9 @@ def test_tasks_that_stay_in_place_keep_their_floors(problem):
     rng = np.random.default_rng(problem.n)
     problem = replace(problem, server_count=rng.integers(1, 4, problem.k))
     running = current_placements_of(solve(problem, "drfh", mode="indivisible"))
-    fewer = np.where(rng.random(problem.n) < 0.3, rng.choice([0, 1, 3, 9], problem.n), problem.tasks)
+    fewer = np.where(
+        rng.random(problem.n) < 0.3, rng.choice([0, 1, 3, 9], problem.n), problem.tasks
+    )
     problem = replace(problem, tasks=fewer, weight=rng.integers(1, 4, problem.t).astype(float))
     answer = solve(problem, "drfh", mode="indivisible", running=running)
     assert verify(problem, answer, running=running).valid
@@ -337,7 +339,11 @@ def test_documents_are_read_and_written():
     ("guarantee", "code", "pointer"),
     [
         ({"gpu": 4}, "field.type", "/groups/0/guarantee"),
-        ([{"amount": {"tpu": 4}}], "guarantee.unknown_resource", "/groups/0/guarantee/0/amount/tpu"),
+        (
+            [{"amount": {"tpu": 4}}],
+            "guarantee.unknown_resource",
+            "/groups/0/guarantee/0/amount/tpu",
+        ),
         ([{"amount": {}}], "guarantee.empty", "/groups/0/guarantee/0/amount"),
         ([{"amount": {"gpu": -1}}], "quantity.negative", "/groups/0/guarantee/0/amount/gpu"),
         ([{"amount": {"gpu": 1}, "from": None}], "field.unknown", "/groups/0/guarantee/0/from"),

@@ -313,11 +313,14 @@ class AllocationHistoryStepTask(TypedDict):
 
 
 class AllocationHistoryStepCause(TypedDict):
-    kind: Literal["workload", "server", "member", "group", "pool"]
-    # Of the member's own workloads, such as submit.
+    kind: Literal["workload", "server", "member", "group", "pool", "limit"]
+    # Of the member's own workloads, such as submit; begin or end of a limit of the member, its
+    # workloads and the groups above it.
     action: str | None
     # Name of the member's own workload.
     workload: str | None
+    # Group above the member, whose limit began or ended.
+    group: str | None
 
 
 class AllocationHistoryStep(TypedDict):

@@ -271,7 +271,8 @@ class PoolsAndMembers(Transport):
         """Show what decisions gave to a member in the last `days`, and what was changed before.
 
         Consecutive decisions that gave it the same are one step. The causes name the member's own
-        workloads; changes of others have their kind alone. A tenant key reads its own tenant; any
+        workloads, and limits of the member, its workloads and the groups above it that begin or end by
+        their dates; changes of others have their kind alone. A tenant key reads its own tenant; any
         other name answers 404 `tenant.not_found`.
 
         Parameters

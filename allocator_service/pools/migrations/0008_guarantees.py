@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('pools', '0006_groupterms_limit_membershipterms_limit'),
+        ('pools', '0007_limits_by_their_own_index'),
     ]
 
     operations = [
