@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from policies.by_name import call_by_name
     from policies.documents.answer import allocation_to_document, summary_document
     from policies.documents.certificate import certificate_from_document, certificate_to_document
+    from policies.documents.comparison import compare_documents
+    from policies.documents.evaluation import evaluate_document
     from policies.documents.floors import (
         floors_of_workloads,
         floors_to_document,
         guarantees_unmet,
     )
-    from policies.documents.comparison import compare_documents
-    from policies.documents.evaluation import evaluate_document
     from policies.documents.history import history_from_document, history_to_document
     from policies.documents.problem import (
         ParsedProblem,
@@ -103,11 +103,11 @@ __all__ = [
     "EvaluationRequest",
     "Floors",
     "GroupStanding",
+    "Guarantee",
     "HandOut",
     "History",
     "Intervals",
     "LeximinProblem",
-    "Guarantee",
     "Limit",
     "ParsedProblem",
     "Policy",
@@ -136,10 +136,6 @@ __all__ = [
     "call_by_name",
     "certificate_from_document",
     "certificate_to_document",
-    "floors_from_document",
-    "floors_of_workloads",
-    "floors_to_document",
-    "guarantees_unmet",
     "choose",
     "classes_of_decision",
     "clear_market",
@@ -150,8 +146,12 @@ __all__ = [
     "entitled_parts",
     "evaluate_document",
     "explain",
+    "floors_from_document",
+    "floors_of_workloads",
+    "floors_to_document",
     "group_standings",
     "group_sums",
+    "guarantees_unmet",
     "history_from_document",
     "history_to_document",
     "jain_index",

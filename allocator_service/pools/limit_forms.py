@@ -9,8 +9,8 @@ from typing import Any
 from django import forms
 from django.core.exceptions import ValidationError
 
-from allocator_service.core.quantities import decimal_text, parse_quantity
 from allocator_service.core.clock import utc_now
+from allocator_service.core.quantities import decimal_text, parse_quantity
 from allocator_service.pools.limits import Limit, is_same_list, limits_from
 from allocator_service.pools.models import GroupTerms, MembershipTerms, OwnServers
 

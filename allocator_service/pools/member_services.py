@@ -62,8 +62,8 @@ def member_put(
     """Admit a tenant or change its terms from the next decision on. Returns whether it was admitted.
 
     `group` is the slug of a group of the pool, None for the pool itself. Amounts and `own_servers` are
-    None to keep what the member has. Changing an existing member needs its `version` (`PreconditionRequired` without,
-    `Stale` when it is another).
+    None to keep what the member has. Changing an existing member needs its `version`
+    (`PreconditionRequired` without, `Stale` when it is another).
     """
     pool = pool_lock(pool)
     found = None if group is None else groups_of(pool=pool).filter(slug=group).first()

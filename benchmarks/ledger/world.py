@@ -58,6 +58,8 @@ def open_pool(slug: str, resources: Sequence[str]) -> Pool:
         policy=policy_choose("drf", None, {}),
         window=Window("unbounded", NOW),
         weights="explicit",
+        own_servers=False,
+        count="total",
         decision_interval="PT1M",
         metering="reported",
         currency="EUR",

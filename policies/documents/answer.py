@@ -9,8 +9,8 @@ import numpy as np
 
 from policies.documents.certificate import certificate_to_document
 from policies.documents.explanation import explanation_to_document
-from policies.documents.history import history_to_document
 from policies.documents.floors import floors_of_workloads, floors_to_document, guarantees_unmet
+from policies.documents.history import history_to_document
 from policies.documents.placements import placement_rows
 from policies.documents.quantities import number_or_none, quantities
 from policies.documents.schedule import schedule_to_document

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -167,14 +168,14 @@ def rest_of(problem: Problem, parts: Parts, met: FloatArray) -> FloatArray:
     return rest
 
 
-def _with_parts(problem: Problem, parts: Parts, **others: object) -> Problem:
+def _with_parts(problem: Problem, parts: Parts, **others: Any) -> Problem:
     p, t, n = len(parts.workload), problem.t, problem.n
     prefix = "part"
     while any(name.startswith(prefix) for name in problem.tenants):
         prefix += "_"
     names = tuple(f"{prefix}{number}" for number in range(p))
     of = parts.workload
-    fields: dict[str, object] = {
+    fields: dict[str, Any] = {
         "tenants": problem.tenants + names,
         "tenant_group": np.concatenate([problem.tenant_group, np.full(p, POOL)]),
         "tenant_tier": np.concatenate([problem.tenant_tier, np.zeros(p, dtype=np.int64)]),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -99,7 +100,7 @@ class _Inside:
         self._group = np.full(len(problem.groups) + 1, POOL, dtype=np.int64)
         self._group[self.groups] = np.arange(len(self.groups))
 
-    def tree(self) -> dict[str, object]:
+    def tree(self) -> dict[str, Any]:
         """Return tenants and groups, as arguments of ``Problem.create``."""
         problem, groups, tenants = self._problem, self.groups, self.tenants
         derived = problem.derived_group_weight
@@ -151,7 +152,7 @@ def _own_pool(problem: Problem, tenant: int) -> FloorPool:
 
 def _workloads(
     problem: Problem, workloads: IntArray, position: IntArray, named: BoolArray
-) -> dict[str, object]:
+) -> dict[str, Any]:
     """Return workloads, as arguments of ``Problem.create``."""
     return {
         "workload_tenant": position[problem.workload_tenant[workloads]],

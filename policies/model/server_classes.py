@@ -105,8 +105,8 @@ def server_classes(problem: Problem) -> ServerClasses:
 
 def _rows_of_amounts(problem: Problem) -> list[BoolArray]:
     """Return the servers (k,) of each distinct selector of a limit or guarantee."""
-    counted = (*problem.limited, *problem.guaranteed)
-    return list({each.rows.tobytes(): each.rows for each in counted}.values())
+    rows = [each.rows for each in problem.limited] + [each.rows for each in problem.guaranteed]
+    return list({each.tobytes(): each for each in rows}.values())
 
 
 def each_row_alone(problem: Problem) -> ServerClasses:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from policies.errors import ProblemError
 from policies.model.group_tree import GREATEST_DEPTH, LARGEST_TIER, MOST_GROUPS, POOL, depths
-from policies.model.problem_fields import ProblemFields
+from policies.model.problem_fields import Guarantee, Limit, ProblemFields
 
 LARGEST_QUANTITY = 1e12
 LARGEST_DEFICIT = 1000
@@ -196,7 +196,8 @@ def _check_amounts_of_nodes(problem: ProblemFields) -> None:
         "workload": problem.n,
         "lend": problem.t,
     }
-    for i, each in enumerate((*problem.limits, *problem.guarantees)):
+    amounts: list[Limit | Guarantee] = [*problem.limits, *problem.guarantees]
+    for i, each in enumerate(amounts):
         kind = "limit" if i < len(problem.limits) else "guarantee"
         pointer = f"/{each.scope}s/{each.node}/{kind}"
         if each.scope == "lend":

@@ -16,8 +16,8 @@ from policies.arrays import BoolArray, FloatArray
 from policies.errors import PolicyError, SolveTimeoutError
 from policies.model.allocation import Allocation
 from policies.model.history import History
-from policies.model.problem import Problem
 from policies.model.limits import Amount
+from policies.model.problem import Problem
 from policies.model.tolerance import CHANGE_TOLERANCE
 from policies.properties.bundles import attainable, bundles_of
 from policies.properties.fairness import counts_whole, takes_part

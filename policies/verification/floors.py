@@ -92,7 +92,7 @@ def check_floors(
         return
     for number, (pool, answer) in enumerate(zip(pools, floors.pools, strict=True)):
         yield from _named(verify(pool.problem, answer, None), f"floor pool {number}")
-        if not np.shape(answer.tasks) == (pool.problem.n,):
+        if np.shape(answer.tasks) != (pool.problem.n,):
             return
     parts = _parts(stated, pools, floors.pools)
     steps = _steps(stated, parts, pools, floors)
@@ -314,7 +314,7 @@ def _on_own(
     number = {name: row for row, name in enumerate(problem.server_names)}
     found: list[tuple[int, int, int, int]] = []
     for pool, answer in zip(pools, answers, strict=True):
-        on_row = {}
+        on_row: dict[tuple[int, int], int] = {}
         for workload, row, tasks in zip(
             *(column.tolist() for column in answer.placements_by_row()), strict=True
         ):
@@ -491,11 +491,14 @@ def _before(
 
 def _parts_of_answer(raised: Allocation, n: int) -> CurrentPlacements:
     """Where the parts run by the answer of the first step."""
-    columns = raised.placements_by_range()
-    mine = columns[0] >= n
-    workload, row, offset, servers, tasks = (column[mine] for column in columns)
+    workload, row, offset, servers, tasks = raised.placements_by_range()
+    mine = workload >= n
     return CurrentPlacements(
-        workload=workload, row=row, offset=offset, servers=servers, tasks=tasks
+        workload=workload[mine],
+        row=row[mine],
+        offset=offset[mine],
+        servers=servers[mine],
+        tasks=tasks[mine],
     )
 
 

@@ -1,6 +1,7 @@
 """Limits and guarantees of a problem for the verifier.
 
-Sources: docs/policies/limits.md, docs/policies/guarantees.md. The module shares no code with policies.model.limits, so that an error
+Sources: docs/policies/limits.md, docs/policies/guarantees.md.
+The module shares no code with policies.model.limits, so that an error
 there cannot hide itself.
 """
 

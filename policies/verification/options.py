@@ -7,6 +7,7 @@ from policies.model.limits import MOST_LIMITS, MOST_SELECTORS
 from policies.model.options import mismatch
 from policies.model.policy import Choice
 from policies.model.problem import Problem
+from policies.model.problem_fields import Guarantee, Limit
 from policies.verification.checks import Check
 from policies.verification.stated import Stated, position_of
 
@@ -36,7 +37,7 @@ def check_options(problem: Problem, choice: Choice) -> Check:
 
 def _wrong_amounts(problem: Problem, choice: Choice) -> str:
     """Return what is wrong about limits and guarantees under the policy, empty for nothing."""
-    amounts = (*problem.limits, *problem.guarantees)
+    amounts: list[Limit | Guarantee] = [*problem.limits, *problem.guarantees]
     if not amounts and not problem.own_servers.any():
         return ""
     if not choice.policy.takes_limits:

@@ -23,8 +23,8 @@ from policies.verification.division import check_division
 from policies.verification.exact_levels import proven
 from policies.verification.exact_market import products_proven
 from policies.verification.fits import Fits
-from policies.verification.form import form_of
 from policies.verification.floors import check_floors
+from policies.verification.form import form_of
 from policies.verification.history import check_history
 from policies.verification.open_rounds import stuck_when_open
 from policies.verification.options import check_options

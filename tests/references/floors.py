@@ -1,4 +1,6 @@
-"""Guarantees in exact arithmetic, as docs/policies/guarantees.md says: floors, how far they are met, the rest.
+"""Guarantees in exact arithmetic: floors, how far they are met, and the rest.
+
+Source: docs/policies/guarantees.md.
 
 Divisible problems have one workload per tenant.
 """

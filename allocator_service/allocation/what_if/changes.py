@@ -14,8 +14,8 @@ The shape, all parts optional::
                    "change": [{"id", "demand", "tasks", "priority", "server_selector", "limit"}],
                    "withdraw": [id]}}
 
-A `limit`, `guarantee` or `lend` replaces those in force: [{"where", "amount"}]. Quantities are as everywhere in
-the interface. Errors carry JSON pointers into `changes`.
+A `limit`, `guarantee` or `lend` replaces those in force: [{"where", "amount"}]. Quantities are as
+everywhere in the interface. Errors carry JSON pointers into `changes`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
