@@ -242,7 +242,7 @@ class Certificate(models.Model):
 
 
 class Floors(models.Model):
-    """How guarantees were met, with the answers that prove it, as zlib-compressed JSON."""
+    """Answers that prove how far guarantees are met, as zlib-compressed JSON."""
 
     run = models.OneToOneField(Run, models.PROTECT, primary_key=True, related_name="floors")
     document = models.BinaryField()

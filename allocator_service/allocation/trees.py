@@ -262,7 +262,7 @@ def _limits(
 class _PlacedTasks:
     """Tasks of a decision by workload and row of servers.
 
-    The decision tells apart servers that a limit in its input selects.
+    The decision distinguishes servers that a limit in its input selects.
     """
 
     def __init__(self, run: Run, problem: Problem) -> None:

@@ -188,7 +188,7 @@ def members_put(*, pool: Pool, drafts: Sequence[MemberDraft], now: datetime) -> 
 
 
 def _amounts(present: MembershipTerms | None, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the amounts of a member by the fields of its terms; None in `given` keeps the present."""
+    """Return the amounts of a member by the fields of its terms. None in `given` keeps the present."""
     terms = MembershipTerms() if present is None else present
     amounts = {name: getattr(terms, name) for name in (*AMOUNTS, "own_servers")}
     for name, value in given.items():

@@ -30,7 +30,7 @@ def limit_field() -> "models.JSONField[list[dict[str, Any]], list[dict[str, Any]
 
 
 class OwnServers(models.TextChoices):
-    """Whether workloads always have what they get alone on the servers that their tenant contributed."""
+    """Setting of nodes to always have what workloads get alone on their tenant's own servers."""
 
     INHERIT = "inherit"
     YES = "yes"
@@ -38,7 +38,7 @@ class OwnServers(models.TextChoices):
 
 
 def own_servers_field() -> "models.CharField[str, str]":
-    """Setting of a node; `inherit` is that of the node above."""
+    """Return the setting of a node, `inherit` for that of the node above."""
     return models.CharField(
         max_length=7,
         choices=OwnServers.choices,
@@ -48,7 +48,7 @@ def own_servers_field() -> "models.CharField[str, str]":
 
 
 class Count(models.TextChoices):
-    """Whether levels count everything that is allocated, or what is above guarantees."""
+    """Allocation that levels count, all of it or what is above guarantees."""
 
     TOTAL = "total"
     ABOVE = "above"

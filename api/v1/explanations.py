@@ -125,7 +125,7 @@ class ExplanationView(OneRunView):
 
     @shows(ExplanationDocument, "Explain a decision to a tenant", headers=(), problems=(409, 410))
     def get(self, request: Request, run: str, tenant: str) -> Response:
-        """Explain why a tenant got what it got: its share and level, what binds at which price, and
+        """Explain why a tenant got what it got, by its share and level, what binds at which price, and
         a change that would give it more. `budgets` are exhausted ones that bind it. `blocked` says that
         the scheduler keeps its jobs waiting although more was decided than it uses.
 

@@ -101,7 +101,7 @@ class LimitsField(documents.ListField):
 
 
 class OwnServersField(documents.BooleanField):
-    """Setting of a node for own servers: true, false, or null for that of the node above."""
+    """Setting of a node for own servers, null for that of the node above."""
 
     def __init__(self) -> None:
         super().__init__(

@@ -86,7 +86,7 @@ class PoolDocument(documents.Document):
     )
     own_servers = documents.BooleanField(
         description="Whether workloads can always have what they get alone on the servers that their"
-        " tenant contributed, unless a member or group says otherwise.",
+        " tenant contributed, unless a member or group has another setting.",
         writable={"default": False},
     )
     count = documents.ChoiceField(

@@ -1,4 +1,4 @@
-"""The JSON shape of how guarantees were met: the answers of all steps, as far as they prove it."""
+"""JSON shape of the answers by which guarantees are proven to be met."""
 
 from __future__ import annotations
 
@@ -138,8 +138,8 @@ def guarantees_unmet(allocation: Allocation) -> list[dict[str, Any]]:
     if floors is None:
         return []
     raised, n = floors.raised, problem.n
-    wanted = raised.problem.tasks[n:]
-    met = raised.tasks[n:] / np.where(wanted > 0, wanted, 1.0)
+    guaranteed = raised.problem.tasks[n:]
+    met = raised.tasks[n:] / np.where(guaranteed > 0, guaranteed, 1.0)
     found = []
     tenants = np.flatnonzero(problem.own_servers).tolist()
     for pool in np.unique(floors.pool_of_part[met < 1 - AGREEMENT]).tolist():

@@ -1,4 +1,4 @@
-"""Verifying an answer as it is written: everything that it says, also what follows from the rest."""
+"""Verification of an answer as it is written, with all numbers that follow from others."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def verify_answer(
 def _check_claims(
     document: Mapping[str, Any], stated: Stated, allocation: Allocation
 ) -> Iterator[Check]:
-    """What a readable answer says beside what the policy promises; what it leaves out is not judged."""
+    """Check what an answer states beside what its policy promises, as far as it is there."""
     problem = stated.problem
     others = [name for name in UNJUDGED if document.get(name)]
     detail = "the answer has no part that is not judged"
@@ -214,7 +214,7 @@ def _summary(stated: Stated, allocation: Allocation, weighted: FloatArray) -> di
 
 
 def _unmet_agree(given: Any, expected: Sequence[Mapping[str, Any]]) -> bool:
-    """True if an answer names the guarantees that it does not meet; left out, it is not judged."""
+    """Return True if an answer names the guarantees that it does not meet, or none at all."""
     if given is None:
         return True
     return len(given) == len(expected) and all(map(_same_unmet, given, expected))

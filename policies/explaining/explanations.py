@@ -243,7 +243,7 @@ def _why(
 
 
 def _guaranteed(allocation: Allocation, workloads: tuple[int, ...]) -> str:
-    """How many tasks are guaranteed, and how many of these run."""
+    """Return the guaranteed tasks, and those of them that run, in words."""
     if allocation.floors is None:
         return ""
     mine = list(workloads)

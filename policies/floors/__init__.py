@@ -1,4 +1,4 @@
-"""Floors: what guarantees and own servers give to each workload, before everything else.
+"""Floors that guarantees and own servers give to workloads before everything else.
 
 A problem with guarantees is solved in steps, each of which is a problem of its own:
 

@@ -59,7 +59,7 @@ def _on_own_servers(
 ) -> OnOwnServers:
     """Return the tasks that run on their tenants' own servers.
 
-    The answers of these pools say how many run on each row; servers are filled one after the other,
+    The answers of these pools have the tasks on each row. Servers are filled one after the other,
     by the workloads in their order. Tasks that a limit excludes are left out.
     """
     whole = WholeServers.of(problem)

@@ -39,7 +39,7 @@ class SharePath(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Floors:
-    """How guarantees were met, step by step (``policies.floors``).
+    """Answers by which guarantees were met, step by step (``policies.floors``).
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Which policies keep the limits and guarantees of a problem."""
+"""Checks that a policy keeps the limits and guarantees of a problem."""
 
 from __future__ import annotations
 

@@ -179,7 +179,7 @@ class Problem(ProblemFields):
 
     @cached_property
     def server_kind(self) -> IntArray:
-        """(k,) which rows have servers that nothing but their names tells apart; by first row.
+        """(k,) number of each row's kind. Rows of a kind differ in nothing but the names of servers.
 
         Servers of a tenant that limits what it lends are of kinds of their own.
         """

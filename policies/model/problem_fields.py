@@ -175,7 +175,7 @@ class ProblemFields:
 
     @property
     def owner(self) -> IntArray:
-        """(n,) tenant of each workload; of a part that is guaranteed, the tenant of the workload."""
+        """(n,) tenant of each workload, and of the workload that a guaranteed part belongs to."""
         is_part = self.part_of >= 0
         if not is_part.any():
             return self.workload_tenant

@@ -1,4 +1,4 @@
-"""Answers to problems with guarantees: floors, how far they could be met, and the rest.
+"""Checks of answers to problems with guarantees.
 
 The problems that follow from one with guarantees are derived here again from
 docs/policies/guarantees.md, and share no code with ``policies.floors``. Each is verified as any other
@@ -41,7 +41,7 @@ LARGEST_AMOUNT = float(np.nextafter(1e12, 0.0))
 
 @dataclass(frozen=True, eq=False)
 class Pool:
-    """What one guarantee, or a tenant's own servers, divide among workloads.
+    """Pool that one guarantee, or a tenant's own servers, divide among workloads.
 
     Attributes:
         problem: the pool; choice: by which it is divided.
@@ -257,7 +257,7 @@ def _some_workloads(
 
 
 def _parts(stated: Stated, pools: list[Pool], answers: tuple[Allocation, ...]) -> list[Part]:
-    """What is guaranteed of each workload, by pool and workload.
+    """Return the guaranteed parts of all workloads, by pool and workload.
 
     A floor counts what floors on some of its servers give already; the pools with the fewest servers
     come first. No workload has more tasks guaranteed than it has.
@@ -474,7 +474,7 @@ def _both(first: Selector, second: Selector) -> Selector:
 def _before(
     stated: Stated, parts: list[Part], pools: list[Pool], floors: Floors
 ) -> CurrentPlacements:
-    """Where the parts run that are on own servers."""
+    """Return the placements of the parts on own servers."""
     n, first = stated.problem.n, len(stated.problem.guarantees)
     number = {part.workload: n + at for at, part in enumerate(parts) if part.own}
     own = _on_own(stated, pools[first:], floors.pools[first:])
@@ -490,7 +490,7 @@ def _before(
 
 
 def _parts_of_answer(raised: Allocation, n: int) -> CurrentPlacements:
-    """Where the parts run by the answer of the first step."""
+    """Return the placements of the parts in the answer of the first step."""
     workload, row, offset, servers, tasks = raised.placements_by_range()
     mine = workload >= n
     return CurrentPlacements(
@@ -505,7 +505,7 @@ def _parts_of_answer(raised: Allocation, n: int) -> CurrentPlacements:
 def _check_together(
     stated: Stated, parts: list[Part], allocation: Allocation, floors: Floors
 ) -> Iterator[Check]:
-    """Check that the answer is the rest and the parts, and that it says what was guaranteed."""
+    """Check that the answer is the rest and the parts, and that it states the floors."""
     problem, rest = stated.problem, floors.rest
     of = np.array([part.workload for part in parts], dtype=np.int64)
     whole = np.concatenate([np.arange(problem.n), of])

@@ -330,7 +330,7 @@ class Stated:
 
     @cached_property
     def counted_floors(self) -> FloatArray:
-        """(t,) share that counts in a tenant's level beside its own tasks: kept parts of workloads."""
+        """(t,) share of the kept parts of workloads, which count in the level of their tenant."""
         problem = self.problem
         counted = np.zeros(problem.t)
         if problem.floors == "kept" and problem.count_guaranteed:

@@ -99,7 +99,7 @@ def decision_publish(
     if allocation.floors is not None:
         content = orjson.dumps(floors_to_document(allocation.floors))
         Floors.objects.create(run=run, document=zlib.compress(content, 1))
-        _tell_unmet_guarantees(run, previous, allocation, now)
+        _record_unmet_guarantees(run, previous, allocation, now)
     if allocation.schedule is not None:
         _keep_schedule(run, state, allocation, allocation.schedule)
     if allocation.history is not None:
@@ -122,7 +122,7 @@ def decision_publish(
     return run
 
 
-def _tell_unmet_guarantees(
+def _record_unmet_guarantees(
     run: Run, previous: Run | None, allocation: Decision, now: datetime
 ) -> None:
     """An event if other guarantees than before cannot be met, or in other parts."""

@@ -180,7 +180,7 @@ def _amounts(now: datetime, **stored: Sequence[Mapping[str, Any]]) -> dict[str, 
 
 
 class _OwnServers:
-    """Whether members always have what they get alone on their own servers.
+    """Setting of members to always have what they get alone on their own servers.
 
     The setting of the member counts, else that of the nearest group that has one, else the pool's.
     """

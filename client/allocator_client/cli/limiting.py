@@ -1,4 +1,4 @@
-"""The commands `alloc limits` and `alloc limit`: dated amounts of groups, members and workloads."""
+"""Commands `alloc limits` and `alloc limit` for dated amounts of groups, members and workloads."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
