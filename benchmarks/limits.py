@@ -1,4 +1,4 @@
-"""Seconds of ``solve`` for pools with limits beside the same pools without.
+"""Seconds of ``solve`` for pools with limits and guarantees beside the same pools without.
 
 ``python -m benchmarks.limits`` prints a line per pool and mode with both times, their ratio and the
 goal. Times are of the processor, the least of two.
@@ -11,14 +11,16 @@ import os
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 
 from benchmarks.groups import CLASSES, flat, grouped_pool
 from benchmarks.measurement import best_seconds
-from policies import Limit, Problem, solve, verify, warm
+from policies import Guarantee, Limit, Problem, solve, verify, warm
 
-TENANTS, GROUPS, LIMITS = 900, 60, 200
+TENANTS, GROUPS, LIMITS, GUARANTEES = 900, 60, 200, 200
+SELECTORS = 10
 GOAL = 10
 
 
@@ -43,9 +45,38 @@ def limited_pool(problem: Problem, limits: int, *, seed: int = 2) -> Problem:
     )
 
 
-def print_row(name: str, problem: Problem, mode: str) -> None:
-    """Measure one mode, with limits and without, and print it."""
-    limited = limited_pool(problem, LIMITS)
+def guaranteed_pool(problem: Problem, guarantees: int, *, seed: int = 3) -> Problem:
+    """Return the pool with guarantees of tenants and groups, half of them on two kinds of servers.
+
+    Together they are some 60 % of the pool.
+    """
+    random = np.random.default_rng(seed)
+    problem = replace(problem, server_labels=tuple({"kind": str(row)} for row in range(problem.k)))
+    in_groups = bool((problem.tenant_group >= 0).any())
+    found = []
+    for number in range(guarantees):
+        scope: Literal["group", "tenant"] = "tenant"
+        if in_groups and random.random() < 0.5:
+            scope = "group"
+        nodes = len(problem.groups) if scope == "group" else problem.t
+        amount = np.full(problem.m, np.inf)
+        resource = int(random.integers(problem.m))
+        amount[resource] = problem.totals[resource] * 0.6 / guarantees
+        kind = f"{number % (SELECTORS - 1)}"
+        where = {"kind": (kind,)} if random.random() < 0.5 else {}
+        found.append(Guarantee(scope, int(random.integers(nodes)), amount, where))
+    return replace(
+        problem, guarantees=tuple(sorted(found, key=lambda each: (each.scope, each.node)))
+    )
+
+
+def print_row(what: str, name: str, problem: Problem, mode: str) -> None:
+    """Measure one mode, with limits or guarantees and without, and print it."""
+    limited = problem
+    if what != "guarantees":
+        limited = limited_pool(limited, LIMITS)
+    if what != "limits":
+        limited = guaranteed_pool(limited, GUARANTEES)
     ours, answer = best_seconds(lambda: limited, lambda p: solve(p, "drfh", mode=mode), repeat=2)
     without, _ = best_seconds(lambda: problem, lambda p: solve(p, "drfh", mode=mode), repeat=2)
     proven = "verified" if verify(limited, answer).valid else "NOT VERIFIED"
@@ -53,7 +84,7 @@ def print_row(name: str, problem: Problem, mode: str) -> None:
     ratio = ours / without
     goal = f"goal {GOAL} {'met' if ratio <= GOAL else 'MISSED'}"
     print(
-        f"{name:10} {mode:12} {ours:7.3f} s, without {without:7.3f} s, ratio {ratio:6.1f}, {goal};"
+        f"{what:10} {name:10} {mode:12} {ours:7.3f} s, without {without:7.3f} s, ratio {ratio:6.1f}, {goal};"
         f" {stopped} stopped by limits, {proven}",
         flush=True,
     )
@@ -63,10 +94,13 @@ def main() -> None:
     """Print all rows."""
     warm()
     tree = grouped_pool(TENANTS, GROUPS)
-    print(f"{TENANTS} tenants, {CLASSES} classes of servers, {LIMITS} limits")
-    for name, problem in (("flat", flat(tree)), (f"{GROUPS} groups", tree)):
-        for mode in ("divisible", "indivisible"):
-            print_row(name, problem, mode)
+    print(
+        f"{TENANTS} tenants, {CLASSES} classes of servers, {LIMITS} limits, {GUARANTEES} guarantees"
+    )
+    for what in ("limits", "guarantees", "both"):
+        for name, problem in (("flat", flat(tree)), (f"{GROUPS} groups", tree)):
+            for mode in ("divisible", "indivisible"):
+                print_row(what, name, problem, mode)
 
 
 if __name__ == "__main__":

@@ -226,7 +226,7 @@ class NamedPolicy(_Part):
 class FloorsDocument(_Part):
     """Answers of the steps, each of which is read once its problem is known."""
 
-    pools = ListField(ObjectField(), min_items=0)
+    pools = ListField(AnyField(), min_items=0)
     raised = ObjectField()
     rest = ObjectField()
 

@@ -24,7 +24,8 @@ def floors_to_document(floors: Floors) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``pools``, one answer for each guarantee and each tenant's own servers; ``raised``, the parts
+        ``pools``, one answer for each guarantee and each tenant's own servers, None for a pool that one
+        workload has for itself; ``raised``, the parts
         of workloads that are guaranteed; ``rest``, the rest of the workloads beside these parts.
 
     Examples
@@ -34,11 +35,11 @@ def floors_to_document(floors: Floors) -> dict[str, Any]:
     >>> problem = Problem.create(resources=["gpu"], capacity=[[8]], tenants=["A"], demand=[[1]],
     ...     guarantees=[Guarantee("tenant", 0, np.array([4.0]))])
     >>> document = floors_to_document(solve(problem, "drfh").floors)
-    >>> document["pools"][0]["allocations"][0]["tasks"]
-    4.0
+    >>> document["pools"], document["raised"]["allocations"][1]["tasks"]
+    ([None], 4.0)
     """
     return {
-        "pools": [_step_document(answer) for answer in floors.pools],
+        "pools": [None if each is None else _step_document(each) for each in floors.pools],
         "raised": _step_document(floors.raised),
         "rest": _step_document(floors.rest),
     }

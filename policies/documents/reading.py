@@ -147,10 +147,12 @@ def floors_from_document(document: Mapping[str, Any], problem: Problem, choice: 
 def _floors(given: Mapping[str, Any], stated: Stated) -> Floors:
     pools = given["pools"]
 
-    def read(pool: int, problem: Problem, choice: Choice) -> Allocation:
-        if pool >= len(pools):
-            raise _malformed("each guarantee needs the answer of its pool", "/floors/pools")
-        return allocation_from_document(pools[pool], problem, choice)
+    def read(pool: int, problem: Problem | None, choice: Choice) -> Allocation | None:
+        if pool >= len(pools) or (problem is None) != (pools[pool] is None):
+            raise _malformed(
+                "each guarantee of several workloads needs the answer of its pool", "/floors/pools"
+            )
+        return None if problem is None else allocation_from_document(pools[pool], problem, choice)
 
     return floors_of(
         stated,

@@ -10,11 +10,15 @@ import numpy as np
 
 from policies.arrays import BoolArray, FloatArray, IntArray
 from policies.model.group_tree import POOL
-from policies.model.limits import CountedWorkloads, Scope
+from policies.model.limits import SMALLEST_LIMIT_SHARE, CountedWorkloads, Scope
 from policies.model.problem import Problem
 from policies.model.problem_fields import Guarantee, Limit
 from policies.model.server_classes import ServerClasses
 from policies.model.validation import LARGEST_QUANTITY
+
+
+# What is within this part of a whole task, relative to the number of tasks, is a whole task.
+WHOLE = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,27 +26,50 @@ class FloorPool:
     """A pool that is divided among some workloads of a problem.
 
     Attributes:
-        problem: the pool as a problem.
+        problem: the pool as a problem; None if one workload has all of it.
         workloads: (q,) its workloads, as indices of the problem with the guarantee.
         rows: (k,) rows of servers on which the floors hold.
         where: selector of these servers.
+        floor: (1,) tasks of the one workload; None if several divide the pool.
     """
 
-    problem: Problem
+    problem: Problem | None
     workloads: IntArray
     rows: BoolArray
     where: dict[str, tuple[str, ...]]
+    floor: FloatArray | None = None
 
 
-def pools_of(problem: Problem, classes: ServerClasses) -> list[FloorPool]:
+def pools_of(problem: Problem, classes: ServerClasses, *, whole: bool) -> list[FloorPool]:
     """Return the pools of all guarantees, in order, then those of own servers, by tenant."""
-    pools = [_pool_of_guarantee(problem, classes, each) for each in problem.guaranteed]
+    holds = _Containment()
+    pools = [
+        _pool_of_guarantee(problem, classes, each, holds, whole=whole) for each in problem.guaranteed
+    ]
     pools += [_own_pool(problem, tenant) for tenant in np.flatnonzero(problem.own_servers).tolist()]
     return pools
 
 
+class _Containment:
+    """Whether rows of servers contain others, looked up by array: few selectors have many entries."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[int, int], bool] = {}
+
+    def __call__(self, rows: BoolArray, others: BoolArray) -> bool:
+        key = id(rows), id(others)
+        if key not in self._known:
+            self._known[key] = bool((rows | ~others).all())
+        return self._known[key]
+
+
 def _pool_of_guarantee(
-    problem: Problem, classes: ServerClasses, item: CountedWorkloads[Guarantee]
+    problem: Problem,
+    classes: ServerClasses,
+    item: CountedWorkloads[Guarantee],
+    holds: _Containment,
+    *,
+    whole: bool,
 ) -> FloorPool:
     """Return the pool of one server with the guaranteed amount.
 
@@ -50,29 +77,54 @@ def _pool_of_guarantee(
     """
     here = item.rows[classes.first_row]
     workloads = item.workloads[classes.allowed[item.workloads][:, here].any(axis=1)]
-    most = np.nextafter(LARGEST_QUANTITY, 0.0)
-    named = item.limited
+    named, where = item.limited, dict(item.limit.where)
     inside = _Inside(problem, item, workloads)
+    limits = [
+        Limit(scope, node, amount)
+        for limit in problem.limited
+        if holds(limit.rows, item.rows)
+        for scope, node, amount in inside.amounts(limit)
+    ]
+    if len(workloads) == 1:
+        floor = _floor_alone(problem, item, int(workloads[0]), limits, whole=whole)
+        return FloorPool(None, workloads, item.rows, where, np.array([floor]))
+    most = np.nextafter(LARGEST_QUANTITY, 0.0)
     pool = Problem.create(
         resources=[name for name, counts in zip(problem.resources, named, strict=True) if counts],
         capacity=np.minimum(item.limit.amount[named], most)[None, :],
-        limits=[
-            Limit(scope, node, amount)
-            for limit in problem.limited
-            if (limit.rows | ~item.rows).all()
-            for scope, node, amount in inside.amounts(limit)
-        ],
+        limits=limits,
         guarantees=[
             Guarantee("group" if scope == "group" else "tenant", node, amount)
             for each in problem.guaranteed
-            if (item.rows | ~each.rows).all()
+            if holds(item.rows, each.rows)
             for scope, node, amount in inside.amounts(each)
         ],
         count_guaranteed=problem.count_guaranteed,
         **inside.tree(),
         **_workloads(problem, workloads, inside.position, named),
     )
-    return FloorPool(pool, workloads, item.rows, dict(item.limit.where))
+    return FloorPool(pool, workloads, item.rows, where)
+
+
+def _floor_alone(
+    problem: Problem,
+    item: CountedWorkloads[Guarantee],
+    workload: int,
+    limits: Sequence[Limit],
+    *,
+    whole: bool,
+) -> float:
+    """Return the tasks of the only workload of a pool, within the limits in it."""
+    named = item.limited
+    amount = item.limit.amount[named].copy()
+    amount[amount < SMALLEST_LIMIT_SHARE * problem.totals[named]] = 0.0
+    for limit in limits:
+        amount = np.minimum(amount, limit.amount)
+    demand = problem.demand[workload, named]
+    tasks = (amount[demand > 0] / demand[demand > 0]).min()
+    if whole:
+        tasks = np.floor(tasks * (1 + WHOLE))
+    return float(min(tasks, problem.tasks[workload]))
 
 
 class _Inside:

@@ -32,14 +32,17 @@ def solve_with_floors(problem: Problem, choice: Choice, solve: Solve) -> Allocat
         solve: solves the problems of the steps.
     """
     classes = one_class(problem) if choice.sees_one_pool else server_classes(problem)
-    pools = pools_of(problem, classes)
+    pools = pools_of(problem, classes, whole=choice.whole_tasks)
     places = choice.whole_tasks and not choice.sees_one_pool
-    answers, floors = [], []
+    answers: list[Allocation | None] = []
+    floors = []
     for number, pool in enumerate(pools):
         on_own = places and number >= len(problem.guarantees)
-        answer = solve(pool.problem, ON_OWN_SERVERS if on_own else choice, None)
+        answer = None
+        if pool.problem is not None:
+            answer = solve(pool.problem, ON_OWN_SERVERS if on_own else choice, None)
         answers.append(answer)
-        floors.append(answer.tasks)
+        floors.append(pool.floor if answer is None else answer.tasks)
     own = _on_own_servers(problem, pools, answers) if places else None
     parts = parts_of(problem, pools, floors, own)
     first = None if own is None else _kept_on_own(problem, parts, own)
@@ -55,7 +58,7 @@ def solve_with_floors(problem: Problem, choice: Choice, solve: Solve) -> Allocat
 
 
 def _on_own_servers(
-    problem: Problem, pools: list[FloorPool], answers: list[Allocation]
+    problem: Problem, pools: list[FloorPool], answers: list[Allocation | None]
 ) -> OnOwnServers:
     """Return the tasks that run on their tenants' own servers.
 
@@ -72,6 +75,7 @@ def _on_own_servers(
     first = len(problem.guarantees)
     tenants = np.flatnonzero(problem.own_servers).tolist()
     for tenant, pool, answer in zip(tenants, pools[first:], answers[first:], strict=True):
+        assert answer is not None  # noqa: S101 - for mypy: the pools of own servers are solved
         rows = np.flatnonzero((problem.contributed_by == tenant) & ~problem.contributed_only)
         job, at, tasks = answer.placements_by_row()
         job = pool.workloads[job]

@@ -43,8 +43,9 @@ class Floors:
 
     Attributes
     ----------
-    pools : tuple of Allocation
-        The answer of each guarantee's pool, then of each tenant's own servers.
+    pools : tuple of (Allocation or None)
+        The answer of each guarantee's pool, then of each tenant's own servers; None for a pool that one
+        workload has for itself.
     raised : Allocation
         How far the guaranteed parts of workloads could rise.
     rest : Allocation
@@ -68,7 +69,7 @@ class Floors:
     ([8.0, 8.0], [4.0, 4.0])
     """
 
-    pools: tuple[Allocation, ...]
+    pools: tuple[Allocation | None, ...]
     raised: Allocation
     rest: Allocation
     floor: FloatArray

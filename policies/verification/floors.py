@@ -25,7 +25,7 @@ from policies.model.tolerance import AGREEMENT
 from policies.verification.checks import Check, check
 from policies.verification.form import form_of
 from policies.verification.in_place import found_tasks
-from policies.verification.limits import StatedLimit, rows_matching
+from policies.verification.limits import SMALLEST_SHARE, StatedLimit, rows_matching
 from policies.verification.rounds import proportions
 from policies.verification.servers import LimitsLeft
 from policies.verification.stated import Places, Stated
@@ -44,16 +44,25 @@ class Pool:
     """Pool that one guarantee, or a tenant's own servers, divide among workloads.
 
     Attributes:
-        problem: the pool; choice: by which it is divided.
+        problem: the pool, None if one workload has all of it; choice: by which it is divided.
         workloads: of the problem with the guarantee, in order.
         rows: (k,) servers on which the floors hold; where: their selector.
+        floor: tasks of the one workload.
     """
 
-    problem: Problem
+    problem: Problem | None
     choice: Choice
     workloads: list[int]
     rows: BoolArray
     where: Selector
+    floor: float = 0.0
+
+    def floors(self, answer: Allocation | None) -> list[float]:
+        """Return the tasks of its workloads, by its answer if several divide it."""
+        if answer is None:
+            return [self.floor] * len(self.workloads)
+        tasks: list[float] = answer.tasks.tolist()
+        return tasks
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,12 +94,17 @@ def check_floors(
     placed = choice.whole_tasks and not choice.sees_one_pool
     pools = list(_pools(stated))
     agrees = len(floors.pools) == len(pools) and all(
-        _same(answer.choice, pool.choice) for pool, answer in zip(pools, floors.pools, strict=True)
+        answer is None
+        if pool.problem is None
+        else answer is not None and _same(answer.choice, pool.choice)
+        for pool, answer in zip(pools, floors.pools, strict=True)
     )
     yield Check("floor_pools", agrees, "each guarantee has the answer of its pool", 0.0)
     if not agrees:
         return
     for number, (pool, answer) in enumerate(zip(pools, floors.pools, strict=True)):
+        if pool.problem is None or answer is None:
+            continue
         yield from _named(verify(pool.problem, answer, None), f"floor pool {number}")
         if np.shape(answer.tasks) != (pool.problem.n,):
             return
@@ -111,7 +125,7 @@ def check_floors(
 
 def floors_of(
     stated: Stated,
-    of_pool: Callable[[int, Problem, Choice], Allocation],
+    of_pool: Callable[[int, Problem | None, Choice], Allocation | None],
     of_raised: Callable[[Problem], Allocation],
     of_rest: Callable[[Problem], Allocation],
 ) -> Floors:
@@ -210,6 +224,10 @@ def _guaranteed_pool(stated: Stated, number: int, item: StatedLimit, workloads: 
         for other, counted in zip(problem.guarantees, stated.guarantees, strict=True)
         if not (counted.rows & ~item.rows).any()
     ]
+    if len(workloads) == 1:
+        bounds = [given.amount[named], *(each[2] for each in limits if each is not None)]
+        floor = _tasks_alone(stated, workloads[0], named, bounds)
+        return Pool(None, stated.choice, workloads, item.rows, given.where, floor)
     first = problem.group_weight
     if problem.weights_mode == "contribution" and stated.derives_weights:
         first = stated.derived_group_weights
@@ -231,6 +249,22 @@ def _guaranteed_pool(stated: Stated, number: int, item: StatedLimit, workloads: 
         **_some_workloads(problem, workloads, {i: at for at, i in enumerate(tenants)}, named),
     )
     return Pool(pool, stated.choice, workloads, item.rows, given.where)
+
+
+def _tasks_alone(
+    stated: Stated, workload: int, named: BoolArray, bounds: list[FloatArray]
+) -> float:
+    """Tasks of a workload that has a pool for itself, within amounts of the named resources."""
+    tasks = float(stated.problem.tasks[workload])
+    demand, totals = stated.problem.demand[workload, named], stated.totals[named]
+    for number, amounts in enumerate(bounds):
+        for amount, needed, total in zip(amounts.tolist(), demand.tolist(), totals, strict=True):
+            if needed > 0:
+                counts = number > 0 or amount >= SMALLEST_SHARE * total
+                tasks = min(tasks, amount / needed if counts else 0.0)
+    if stated.choice.whole_tasks and np.isfinite(tasks):
+        tasks = float(np.floor(tasks * (1 + DUST)))
+    return tasks
 
 
 def _groups_below(problem: Problem, root: int) -> list[int]:
@@ -256,7 +290,7 @@ def _some_workloads(
     }
 
 
-def _parts(stated: Stated, pools: list[Pool], answers: tuple[Allocation, ...]) -> list[Part]:
+def _parts(stated: Stated, pools: list[Pool], answers: tuple[Allocation | None, ...]) -> list[Part]:
     """Return the guaranteed parts of all workloads, by pool and workload.
 
     A floor counts what floors on some of its servers give already; the pools with the fewest servers
@@ -291,7 +325,7 @@ def _parts(stated: Stated, pools: list[Pool], answers: tuple[Allocation, ...]) -
             if (rows <= pool.rows).all():
                 have += tasks
         _, mine = given.setdefault(pool.rows.tobytes(), (pool.rows, np.zeros(problem.n)))
-        for j, floor in zip(pool.workloads, answers[at].tasks.tolist(), strict=True):
+        for j, floor in zip(pool.workloads, pool.floors(answers[at]), strict=True):
             missing = floor - (float(have[j]) + float(on_own[j]) if placed else float(have[j]))
             missing = min(missing, left[j])
             if missing > DUST * floor:
@@ -302,7 +336,7 @@ def _parts(stated: Stated, pools: list[Pool], answers: tuple[Allocation, ...]) -
 
 
 def _on_own(
-    stated: Stated, pools: list[Pool], answers: tuple[Allocation, ...]
+    stated: Stated, pools: list[Pool], answers: tuple[Allocation | None, ...]
 ) -> list[tuple[int, int, int, int]]:
     """Workload, row, server of the row and tasks of what runs on tenants' own servers.
 
@@ -315,6 +349,7 @@ def _on_own(
     found: list[tuple[int, int, int, int]] = []
     for pool, answer in zip(pools, answers, strict=True):
         on_row: dict[tuple[int, int], int] = {}
+        assert answer is not None and pool.problem is not None  # noqa: S101 - they are solved
         for workload, row, tasks in zip(
             *(column.tolist() for column in answer.placements_by_row()), strict=True
         ):

@@ -426,8 +426,8 @@ def test_properties_of_an_answer_with_guarantees_are_decided():
 
 
 def test_a_choice_of_another_policy_is_refused():
-    problem = two_tenants()
+    problem = contested_problem(np.random.default_rng(3))
     answer = solve(problem, "drfh")
     other = choose("drf", "divisible")
-    pools = tuple(replace(pool, choice=other) for pool in answer.floors.pools)
+    pools = tuple(pool and replace(pool, choice=other) for pool in answer.floors.pools)
     assert not verify(problem, replace(answer, floors=replace(answer.floors, pools=pools))).valid
