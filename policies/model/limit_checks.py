@@ -1,4 +1,4 @@
-"""Which policies keep the limits of a problem."""
+"""Check of limits against a policy."""
 
 from __future__ import annotations
 

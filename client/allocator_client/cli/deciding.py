@@ -129,10 +129,10 @@ def share(session: Session, pool: str | None, everyone: bool, tenant: str | None
             at = f", {instant(back['at'])}" if back["at"] else ""
             say(f"What is lent comes back {when}{at}.")
     if tenant:
-        _say_limits(session, shares["run"], tenant, unit)
+        _print_limits(session, shares["run"], tenant, unit)
 
 
-def _say_limits(session: Session, run: str, tenant: str, unit: dict[str, str]) -> None:
+def _print_limits(session: Session, run: str, tenant: str, unit: dict[str, str]) -> None:
     """Print the limits in force of a member and of the groups above it, the nearest first."""
     nodes = cast("list[TreeNodeDocument]", list(session.client.runs_tree_list(run)))
     by_name = {node["name"]: node for node in nodes if node["kind"] == "group"}

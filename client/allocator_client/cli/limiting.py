@@ -1,4 +1,4 @@
-"""The commands `alloc limits` and `alloc limit`: dated amounts of groups, members and workloads."""
+"""The commands `alloc limits` and `alloc limit`."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
