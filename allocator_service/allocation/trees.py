@@ -262,7 +262,7 @@ def _limits(
 class _PlacedTasks:
     """Tasks of a decision by workload and row of servers.
 
-    The decision distinguishes servers that a limit in its input selects.
+    Servers that a limit in the input selects are classes of their own in the decision.
     """
 
     def __init__(self, run: Run, problem: Problem) -> None:

@@ -70,7 +70,7 @@ class ApiKeyForm(ServiceForm):
         model = ApiKey
         fields = ["name", "scope", "tenant", "pool", "group", "access", "expires_at"]
         help_texts: ClassVar = {
-            "access": "Of scope group: whether the key changes weights, tiers and limits below it."
+            "access": "Of scope group: whether it changes weights, tiers and limits below the group."
         }
 
     def clean_group(self) -> int | None:

@@ -185,7 +185,7 @@ def workload_rows(
     workloads: Sequence[Workload],
     known: Collection[str] | None = None,
 ) -> list[WorkloadRow]:
-    """The workloads with what the decision says of them.
+    """Return the workloads with their rows of the decision.
 
     `known` are the groups that a visitor of a group may know, None for the tenant itself.
     """

@@ -1,4 +1,4 @@
-"""Changes that the manager of a group makes below it: weights, tiers and amounts such as limits."""
+"""Changes of weights, tiers and amounts that the manager of a group makes below it."""
 
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus

@@ -62,7 +62,7 @@ def _whose(limited_by: str, known: Collection[str] | None) -> str:
 
 
 def reason_said(limited_by: str, known: Collection[str] | None = None) -> str:
-    """Why a workload did not get more.
+    """Return why a workload did not get more.
 
     `known` are the groups that a visitor of a group may know, None for the tenant itself.
     """

@@ -1,4 +1,4 @@
-"""Limits while tasks begin and end: what is left of them, and which servers they close.
+"""Unused amounts of limits while tasks begin and end.
 
 A task begins on a server only if it exceeds no limit that counts it there. Tasks that run go on when a
 limit falls below what they use.

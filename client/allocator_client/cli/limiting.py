@@ -1,4 +1,4 @@
-"""Commands `alloc limits` and `alloc limit` for dated amounts of groups, members and workloads."""
+"""The commands `alloc limits` and `alloc limit`."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
