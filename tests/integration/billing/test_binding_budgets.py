@@ -208,13 +208,17 @@ def test_the_month_of_the_guide(db, tenant, interval, then, after, spent):
         exhausted - timedelta(minutes=1) < stopped.effective_from <= exhausted + timedelta(hours=1)
     )
     assert (tasks(stopped)["vision"][0], tasks(stopped)["bio"][0]) == (after, 12)
-    assert again.effective_from - at(1, 4) < timedelta(seconds=1)
     assert tasks(again)["vision"][0] == 8
     seal()
     found = balance(pool, at(31, hour=23) + timedelta(minutes=59))
     overshoot = found.spent / 3600 - spent
     assert 0 <= overshoot <= 8
     assert balance(pool, at(2, 4)).carried == 0
+    # Crossed exactly at the end of an interval, which is the end of that interval and not of the next.
+    assert again.effective_from == at(1, 4)
+    (stopped,) = decide_through(pool, at(22, 4))
+    assert stopped.effective_from == at(21, 4, hour=20)
+    assert balance(pool, at(21, 4, hour=20)).left == 0
 
 
 def test_use_that_is_reported_late_stops_and_a_correction_opens(db, tenant):
