@@ -114,6 +114,11 @@ def test_a_budget_of_a_group(pool, operator):
     assert (changed.json()["amount"], changed.json()["then"]) == ("120", None)
     actions = AuditEntry.objects.filter(object_id=document["id"]).values_list("action", flat=True)
     assert set(actions) == {"budget.create", "budget.update"}
+    history = operator.get(f"{made['Location']}history/").json()["results"]
+    assert [(row["amount"], row["carry"], row["then"], row["end"]) for row in history] == [
+        ("100", "0.25", "stop", "2026-12-15T12:00:00Z"),
+        ("120", "0", None, None),
+    ]
     for name, value in (("group", "deep"), ("per", "P1M"), ("resource", "cpu")):
         refused = patch(operator, made["Location"], {name: value})
         assert refused.json()["code"] == "field.immutable", refused.content

@@ -22,8 +22,15 @@ from allocator_service.core.quantities import Resource
 from allocator_service.ledger.amounts.totals import totals_advance
 from allocator_service.ledger.intake.corrections import entry_correct
 from allocator_service.ledger.models import Entry, Kind
+from allocator_service.ledger.reporting.groups import DividedPeriod
+from allocator_service.ledger.reporting.periods import Period
 from allocator_service.pools.budgets import Then
-from allocator_service.pools.group_services import GroupDraft, GroupSettings, groups_create
+from allocator_service.pools.group_services import (
+    GroupDraft,
+    GroupSettings,
+    group_update,
+    groups_create,
+)
 from allocator_service.pools.member_services import member_put
 from allocator_service.pools.models import RecomputeJob
 from allocator_service.pools.server_services import ServerDraft, servers_contribute
@@ -328,3 +335,27 @@ def test_a_period_in_which_nothing_is_exhausted_is_followed_by_one_in_which_it_i
     assert tasks(runs[0])["a"][0] == 10
     assert tasks(runs[-1])["a"] == (0, "limit:group:ml")
     assert at(5, 2, hour=4) <= runs[-1].effective_from <= at(5, 2, hour=10)
+
+
+def test_what_is_below_a_group_that_moves_counts_where_the_group_was(lab):
+    lab.pool.workloads.all().delete()
+    budget(lab.pool, lab.ml, "1000", then=Then.NOTIFY)
+    deep, leaf = (GroupDraft(slug, GroupSettings(slug, above)) for slug, above in
+                  (("deep", "ml"), ("leaf", "deep")))  # fmt: skip
+    (group, _) = groups_create(pool=lab.pool, drafts=[deep, leaf], now=JANUARY)
+    c = lab.tenant("c")
+    admit(lab.pool, c, "leaf", at(2, 1))
+    used(lab.pool, c, None, 2, at(1, 1), at(11, 1))
+    moves = [(None, at(4, 1, hour=5)), ("ml", at(6, 1)), (None, at(8, 1)), (None, at(9, 1))]
+    for parent, now in moves:
+        settings_ = GroupSettings("deep", parent, weight=Decimal(now.day))
+        group_update(group=group, settings=settings_, version=None, now=now)
+    seal()
+    expected = used_by_entries(lab.pool, ["c"], at(2, 1), at(4, 1, hour=5))
+    expected += used_by_entries(lab.pool, ["c"], at(6, 1), at(8, 1))
+    assert balance(lab.pool, at(11, 1)).spent == expected
+    divided = DividedPeriod(lab.ml, Period([at(1, 1), at(11, 1)]))
+    assert c.pk in divided.tenants
+    assert divided.edges == [
+        at(1, 1), at(2, 1), at(4, 1, hour=5), at(6, 1), at(8, 1), at(11, 1)
+    ]  # fmt: skip

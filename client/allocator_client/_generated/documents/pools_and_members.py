@@ -95,6 +95,16 @@ class PoolRequestPatch(TypedDict):
     transparent: NotRequired[bool | None]
 
 
+class BudgetTermsDocument(TypedDict):
+    amount: str
+    carry: str
+    then: Literal["last", "stop"] | None
+    thresholds: list[int]
+    start: str
+    # null: in force.
+    end: str | None
+
+
 GroupLimit = TypedDict(
     "GroupLimit",
     {
