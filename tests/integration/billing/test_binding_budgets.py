@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 from decimal import Decimal
+from random import Random
 from types import SimpleNamespace
 
 import pytest
@@ -359,3 +360,22 @@ def test_what_is_below_a_group_that_moves_counts_where_the_group_was(lab):
     assert divided.edges == [
         at(1, 1), at(2, 1), at(4, 1, hour=5), at(6, 1), at(8, 1), at(11, 1)
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_rates_that_change_within_intervals_stop_at_the_end_of_the_one_that_crosses(lab, seed):
+    """The weight of the group changes at random instants, from 1 to 9 of the 10 cores."""
+    random = Random(seed)
+    budget(lab.pool, lab.ml, "300")
+    now, stopped = JANUARY + timedelta(seconds=1), None
+    while stopped is None:
+        now += timedelta(minutes=random.randint(1, 900))
+        weight = random.choice([Decimal(1) / 9, Decimal(1), Decimal(9)])
+        for run in decide_through(lab.pool, now):
+            if tasks(run)["a"][0] == 0:
+                stopped = run
+        settings_ = GroupSettings("ML", None, weight=round(weight, 6))
+        group_update(group=lab.ml, settings=settings_, version=None, now=now)
+    before = stopped.effective_from - timedelta(hours=6)
+    assert used_by_entries(lab.pool, ["a", "b"], JANUARY, before) < 300 * 3600
+    assert 0 <= -balance(lab.pool, stopped.effective_from).left <= 9 * 6 * 3600
