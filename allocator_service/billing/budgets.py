@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
+from typing import Any
 from zoneinfo import ZoneInfo
 
 from django.db import transaction
@@ -14,6 +15,7 @@ from allocator_service.billing.models.watching import CALENDAR_MONTH
 from allocator_service.core.audit import audit_record, stated_fields
 from allocator_service.core.durations import parse_duration
 from allocator_service.core.errors import Unacceptable
+from allocator_service.core.models import AuditEntry
 from allocator_service.core.money import exactly
 from allocator_service.core.outbox import event_record
 from allocator_service.core.quantities import decimal_text
@@ -165,6 +167,36 @@ def budget_end(budget: Budget, now: datetime) -> None:
     audit_record(
         action="budget.retire", instance=budget, before=before, now=now, pool=budget.pool.slug
     )
+
+
+@dataclass(frozen=True)
+class BudgetTerms:
+    """The settings of a budget over an interval. The present ones have no end."""
+
+    settings: BudgetSettings
+    start: datetime
+    end: datetime | None
+
+
+def budget_history(budget: Budget) -> list[BudgetTerms]:
+    """Return the settings of a budget over time, oldest first, as the audit recorded them."""
+    entries = AuditEntry.objects.filter(
+        object_type=str(Budget._meta.model_name), object_id=str(budget.pk)
+    ).order_by("id")
+    changes = [(entry.at, entry.after) for entry in entries]
+    ends = [at for at, _ in changes[1:]]
+    values: dict[str, Any] = {"carry": "0", "then": ""}  # recorded before budgets had them
+    terms = []
+    for (start, after), end in zip(changes, [*ends, budget.retired_at], strict=True):
+        values |= after
+        settings = BudgetSettings(
+            Decimal(values["amount"]),
+            values["thresholds"],
+            Decimal(values["carry"]),
+            Then(values["then"]),
+        )
+        terms.append(BudgetTerms(settings, start, end))
+    return terms
 
 
 def _locked(budget: Budget, version: int | None) -> Budget:

@@ -118,56 +118,78 @@ def members_over(
     counts where it was first, and after its membership ended where it was last. The same holds for
     groups, so that what never moved belongs to its groups all the time.
     """
-    rows = list(
+    parents = _edges_over(
         GroupTerms.objects.filter(group__pool=pool, start__lt=end)
-        .select_related("group")
         .order_by("start")
+        .values_list("group", "parent", "start", "end"),
+        start,
+        end,
     )
-    for terms in {each.group_id: each for each in reversed(rows)}.values():
-        terms.start = min(terms.start, start)
-    for terms in {each.group_id: each for each in rows}.values():
-        terms.end = None
-    stays: dict[int, list[tuple[int | None, datetime, datetime]]] = {}
-    memberships = MembershipTerms.objects.filter(membership__pool=pool, start__lt=end)
-    for tenant, at, since, until in memberships.order_by("start").values_list(
-        "membership__tenant", "group", "start", "end"
-    ):
-        stays.setdefault(tenant, []).append((at, since, until or end))
-    for own in stays.values():
-        own[0] = (own[0][0], start, own[0][2])
-        own[-1] = (*own[-1][:2], end)
-    return {group.pk: _times_below(group, rows, stays, start, end) for group in groups}
-
-
-def _times_below(
-    group: Group,
-    rows: Sequence[GroupTerms],
-    stays: Mapping[int, Sequence[tuple[int | None, datetime, datetime]]],
-    start: datetime,
-    end: datetime,
-) -> dict[int, Times]:
-    """Return when each tenant belonged to one group, from the tenants' own groups over time."""
-    above, itself = _Above(group, rows), Child(group.slug, is_group=True)
+    memberships = _edges_over(
+        MembershipTerms.objects.filter(membership__pool=pool, start__lt=end)
+        .order_by("start")
+        .values_list("membership__tenant", "group", "start", "end"),
+        start,
+        end,
+    )
+    found: dict[int, dict[int, Times]] = {group.pk: {} for group in groups}
     # Many tenants have the same group, so its paths are followed once.
-    within: dict[int, list[Stay]] = {}
-    found: dict[int, Times] = {}
-    for tenant, own in stays.items():
-        times: list[tuple[datetime, datetime]] = []
+    above: dict[int, list[_Edge]] = {}
+    for tenant, own in memberships.items():
+        times: dict[int, list[tuple[datetime, datetime]]] = {}
         for at, since, until in own:
             if at is None:
                 continue
-            if at not in within:
-                within[at] = sorted(above.stays(at, start, end, itself))
-            for stay in within[at]:
-                first, last = max(since, stay.start), min(until, stay.end)
-                if first >= last:
+            if at not in above:
+                reached = _groups_above(at, start, end, parents)
+                above[at] = sorted(
+                    (each for each in reached if each[0] in found), key=lambda each: each[1]
+                )
+            for group, first, last in above[at]:
+                if group is None or max(since, first) >= min(until, last):
                     continue
-                if times and times[-1][1] == first:
-                    first = times.pop()[0]
-                times.append((first, last))
-        if times:
-            found[tenant] = times
+                of_group, begin = times.setdefault(group, []), max(since, first)
+                if of_group and of_group[-1][1] == begin:
+                    begin = of_group.pop()[0]
+                of_group.append((begin, min(until, last)))
+        for group, intervals in times.items():
+            found[group][tenant] = intervals
     return found
+
+
+# What a member or a group belonged to, from when until when.
+_Edge = tuple[int | None, datetime, datetime]
+
+
+def _edges_over(
+    rows: Iterable[tuple[int, int | None, datetime, datetime | None]],
+    start: datetime,
+    end: datetime,
+) -> dict[int, list[_Edge]]:
+    """Return ascending terms by node. The first ones hold from `start` on, the last ones until `end`."""
+    edges: dict[int, list[_Edge]] = {}
+    for node, above, since, until in rows:
+        edges.setdefault(node, []).append((above, since, until or end))
+    for own in edges.values():
+        own[0] = (own[0][0], start, own[0][2])
+        own[-1] = (*own[-1][:2], end)
+    return edges
+
+
+def _groups_above(
+    at: int,
+    start: datetime,
+    end: datetime,
+    parents: Mapping[int, Sequence[_Edge]],
+    passed: frozenset[int] = frozenset(),
+) -> Iterator[_Edge]:
+    """Yield a group and those above it, each with the parts of `[start, end)` in which it was above."""
+    yield at, start, end
+    for parent, first, last in parents.get(at, ()):
+        since, until = max(first, start), min(last, end)
+        # A clock that was set back can leave a cycle in the past.
+        if parent is not None and since < until and parent not in passed:
+            yield from _groups_above(parent, since, until, parents, passed | {at})
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from allocator_service.billing.budgets import (
     BudgetSettings,
     Periods,
     budget_create,
+    budget_history,
     budget_retire,
     budget_update,
 )
@@ -33,7 +34,7 @@ from allocator_service.tenants.models import Tenant
 from api.auth import EVERY_SCOPE_AND_GROUP, OPERATOR_AND_GROUP
 from api.contract import documents
 from api.contract.operations import creates, lists, retires, shows, updates
-from api.contract.pagination import by_id
+from api.contract.pagination import by_id, page_of_fixed
 from api.contract.parameters import PageParameters
 from api.resources import PoolResource
 from api.v1.tenants import tenant_named
@@ -126,6 +127,19 @@ class BudgetDocument(documents.Document):
     created_at = documents.TimestampField()
 
 
+class BudgetTermsDocument(documents.Document):
+    amount = documents.DecimalField(source="settings.amount")
+    carry = documents.DecimalField(source="settings.carry")
+    then = documents.ChoiceField(
+        choices=EFFECTS, allow_null=True, source=lambda terms, _: terms.settings.then.value or None
+    )
+    thresholds = documents.ListField(
+        THRESHOLD, max_items=MAX_THRESHOLDS, source="settings.thresholds"
+    )
+    start = documents.TimestampField()
+    end = documents.TimestampField(allow_null=True, description="null: in force.")
+
+
 BudgetRequest = BudgetDocument.writable("BudgetRequest")
 
 
@@ -180,7 +194,7 @@ def balance_document(balance: Balance) -> dict[str, Any]:
 
 
 class BudgetResource(PoolResource):
-    document = BudgetDocument
+    document: ClassVar[type[documents.Document]] = BudgetDocument
     change = BudgetRequest
     fixed = ("tenant", "group", "resource", "per", "from", "to")
     not_found = "budget.not_found"
@@ -318,6 +332,21 @@ class BudgetView(BudgetResource):
         budget of the same kind.
         """
         return self.answer_retire(budget)
+
+
+class BudgetHistoryView(BudgetResource):
+    scopes: ClassVar = {"GET": EVERY_SCOPE_AND_GROUP}
+    parameters = PageParameters
+    document = BudgetTermsDocument
+
+    @lists(BudgetTermsDocument, "List what a budget was at any time")
+    def get(self, request: Request, pool: str, budget: str) -> Response:
+        """List the settings of a budget with their intervals, oldest first.
+
+        Visible to the keys that see the budget. Its node, resource and periods never change.
+        """
+        history = budget_history(self.find(budget))
+        return self.answer_page(page_of_fixed("budget-history", history, **self.query))
 
 
 def budget_settings(fields: Mapping[str, Any]) -> BudgetSettings:

@@ -186,6 +186,11 @@ urlpatterns = [
     ),
     path(f"{POOL}/budgets/", budgets.BudgetsView.as_view(), name="budgets"),
     path(f"{POOL}/budgets/<str:budget>/", budgets.BudgetView.as_view(), name="budget"),
+    path(
+        f"{POOL}/budgets/<str:budget>/history/",
+        budgets.BudgetHistoryView.as_view(),
+        name="budget-history",
+    ),
     path(f"{POOL}/service-units/", service_units.ServiceUnitsView.as_view(), name="service-units"),
     path("webhooks/", webhooks.WebhooksView.as_view(), name="webhooks"),
     path(f"{WEBHOOK}/", webhooks.WebhookView.as_view(), name="webhook"),

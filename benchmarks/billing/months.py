@@ -31,6 +31,7 @@ from allocator_service.core.money import rounded
 from allocator_service.ledger.amounts.totals import totals_advance
 from allocator_service.pools.models import Pool
 from allocator_service.tenants.models import Tenant
+from benchmarks.billing.budgets import budget_rows
 from benchmarks.ledger.world import best_of, open_pool, some_tenants
 from benchmarks.measurement import Row
 
@@ -96,6 +97,7 @@ def measure(*, quick: bool) -> list[Row]:
             float(abs(posted - total)), SUM_GOAL,
             "postings and statements too, rolled back; goal: at most 4 × the sum"),
     ]  # fmt: skip
+    rows += budget_rows(pool, tenants, sizes, start=MARCH, at=APRIL - timedelta(seconds=1))
     open_seconds = _p95(pool, month, tenants)
     month_close(pool=pool, month=month, now=APRIL)
     for name, seconds in (("open", open_seconds), ("closed", _p95(pool, month, tenants))):

@@ -1,13 +1,19 @@
 """Pages of a group of a pool: for its keys and for people who are bound to it."""
 
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 
 import pytest
 import time_machine
 
+from allocator_service.billing.budgets import BudgetDraft, BudgetSettings, budget_create
+from allocator_service.core.clock import utc_now
 from allocator_service.core.errors import Conflict, Unacceptable
 from allocator_service.core.models import AuditEntry
+from allocator_service.ledger.intake.entries import entries_append
+from allocator_service.ledger.intake.sealing import entries_seal_all
+from allocator_service.pools.budgets import Then
 from allocator_service.pools.group_services import group_retire
 from allocator_service.pools.models import Group, GroupTerms, MembershipTerms
 from allocator_service.tenants.models import Access, GroupGrant
@@ -246,3 +252,34 @@ def test_a_closed_pool_leaves_the_statements(tree):
     assert "was closed" in visitor.text("/my/group/")
     assert visitor.get("/my/members/ada/").status_code == 404
     assert TOKEN.search(visitor.get("/my/group/").content.decode())
+
+
+@by_key_and_as_person
+def test_a_groups_page_has_its_balances_and_a_tenants_page_what_is_exhausted(tree, signed_in_by):
+    """Of cpu hours: 1 of 1 of the group ml, and 1 of 5 of its member. The group above has none."""
+    for node, amount, then in ((tree.ml, 1, Then.STOP), (tree.ada, 5, Then.LAST)):
+        settings = BudgetSettings(Decimal(amount), [100], then=then)
+        draft = BudgetDraft(node, "cpu", settings)
+        budget_create(pool=tree.lab, draft=draft, now=utc_now())
+    start = utc_now()  # what ada used before it was in the group counts elsewhere
+    row = {
+        "pool_id": tree.lab.pk, "tenant_id": tree.ada.pk, "server_owner_id": None, "workload_id": None,
+        "resource": "cpu", "unit": "core", "quantity": Decimal(60), "start": start,
+        "end": start + timedelta(minutes=1),
+        "kind": "usage", "corrects": None, "reason": "", "source": "test", "event_id": None,
+        "run_id": None, "recorded_at": utc_now(),
+    }  # fmt: skip
+    entries_append([row])
+    entries_seal_all(now=utc_now())
+    factories.decision(tree.lab)
+    head = signed_in_by(tree.science)
+    page = head.text("/my/groups/ml/")
+    assert "Budget of cpu hours" in page
+    assert "Until the period ends, no cpu is allocated here" in page
+    assert "exceeded" in page or ">0.00 hours<" in page
+    assert "Budget of cpu" not in head.text("/my/groups/science/")
+    member = head.text("/my/members/ada/")
+    assert "Once it is exhausted, everything here is served after everybody else" in member
+    own = browser_of(tree.as_ada).text("/my/pools/lab/")
+    assert "The budget of group ml, 1 hours of cpu, is exhausted: it gets no cpu until" in own
+    assert "Budget of cpu hours" in own

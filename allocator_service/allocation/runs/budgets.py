@@ -115,26 +115,35 @@ def next_change_of_budgets(
     starts = next_start_of_budgets(pool, after=read_at)
     edges = [state.opens_at for state in states] + ([] if starts is None else [starts])
     if pool.metering == Metering.ALLOCATION and not all(each.is_exhausted for each in states):
-        rates = _rates(document, allocation)
-        metered = interval_around(pool, read_at)[0]
+        problem, rates = allocation.problem, _rates(document, allocation)
+        # The decision before may have used everything since the last boundary, which is not metered yet.
+        elapsed = (read_at - interval_around(pool, read_at)[0]).total_seconds()
+        unmetered = dict(zip(problem.resources, (problem.totals * elapsed).tolist(), strict=True))
         edges += [
             at
             for state in states
             if not state.is_exhausted
-            and (at := _exhausted_at(pool, state, rates.of(state), metered)) is not None
+            and (at := _exhausted_at(pool, state, rates.of(state), read_at, unmetered)) is not None
         ]
     return min((edge for edge in edges if edge > read_at), default=None)
 
 
-def _exhausted_at(pool: Pool, state: BudgetState, rate: float, since: datetime) -> datetime | None:
-    """Return the end of the interval in which a rate exhausts a budget, None if not in its period."""
-    if rate <= 0:
+def _exhausted_at(
+    pool: Pool,
+    state: BudgetState,
+    rate: float,
+    read_at: datetime,
+    unmetered: Mapping[str, float],
+) -> datetime | None:
+    """Return the end of the interval in which a rate may exhaust a budget, None if not in its period."""
+    left = max(float(state.left) - unmetered.get(state.resource, 0.0), 0.0)
+    if rate <= 0 < left:
         return None
-    seconds = float(state.left) / rate
-    if seconds >= (state.opens_at - since).total_seconds():
+    seconds = left / rate if left else 0.0
+    if seconds >= (state.opens_at - read_at).total_seconds():
         return None
     # An instant at a boundary belongs to the interval that it ends.
-    at = max(since + timedelta(seconds=seconds) - _TICK, since)
+    at = max(read_at + timedelta(seconds=seconds) - _TICK, read_at)
     return interval_around(pool, at)[1]
 
 

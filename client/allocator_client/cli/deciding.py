@@ -125,10 +125,10 @@ def share(session: Session, pool: str | None, everyone: bool, tenant: str | None
         f"\nBy the decision of generation {shares['generation']:,} of {slug}, {instant(shares['at'])}."
     )
     if of_group := shares.get("group"):
-        for each in of_group["budgets"]:
+        for each in of_group.get("budgets", ()):  # an older service has none
             say(_balance_text(f"group {of_group['group']}", each))
     for row in shares["tenants"]:
-        for balance in row["budgets"]:
+        for balance in row.get("budgets", ()):
             say(_balance_text(row["tenant"], balance))
         back = row["returns"]
         if back and len(shares["tenants"]) == 1:

@@ -114,6 +114,11 @@ def test_a_budget_of_a_group(pool, operator):
     assert (changed.json()["amount"], changed.json()["then"]) == ("120", None)
     actions = AuditEntry.objects.filter(object_id=document["id"]).values_list("action", flat=True)
     assert set(actions) == {"budget.create", "budget.update"}
+    history = operator.get(f"{made['Location']}history/").json()["results"]
+    assert [(row["amount"], row["carry"], row["then"], row["end"]) for row in history] == [
+        ("100", "0.25", "stop", "2026-12-15T12:00:00Z"),
+        ("120", "0", None, None),
+    ]
     for name, value in (("group", "deep"), ("per", "P1M"), ("resource", "cpu")):
         refused = patch(operator, made["Location"], {name: value})
         assert refused.json()["code"] == "field.immutable", refused.content
@@ -363,3 +368,42 @@ def test_a_simulation_keeps_the_effect_of_budgets(pool, operator):
     after = {row["workload"]: row["after"]["tasks"] for row in result["result"]["workloads"]}
     assert after["v"] == 0
     assert after["s"] > 0
+
+
+@pytest.mark.parametrize(
+    ("policy", "mode", "then", "left"),
+    [
+        ("drfh", "indivisible", "stop", 0),
+        ("drf", "divisible", "stop", 0),
+        ("drf", "indivisible", "last", 0),
+        ("lt-drf", None, "last", 0),
+        ("static", None, "last", None),
+    ],
+)
+def test_policies_and_modes(db, clock, operator, policy, mode, then, left):
+    """Whole tasks stop with the decision, and a policy without limits serves the tenant last."""
+    pool = factories.pool(
+        "shared", resources=[Resource("cpu", "core"), Resource("gpu", "")], policy=policy, mode=mode
+    )
+    for slug in ("bio", "chem"):
+        tenant = factories.tenant(slug)
+        factories.member(pool, tenant, None)
+        factories.server(pool, slug, 32, 4, tenant)
+        factories.workload(pool, slug, 1, 1, tenant)
+    assert {count for count, _ in tasks(factories.decision(pool)).values()} == {4}
+    used(pool, "bio", 100)
+    body = {"group": ..., "tenant": "bio"}
+    made = create(operator, **body, then="stop")
+    if then == "stop":
+        assert made.status_code == 201, made.content
+    elif policy in ("drf", "drfh"):
+        operator.delete(made["Location"], If_Match='"v1"')
+        assert create(operator, **body, then="last").status_code == 201
+    else:
+        assert (made.status_code, made.json()["code"]) == (422, "policy.no_limits")
+        assert create(operator, **body, then="last").status_code == 201
+    run = factories.decision(pool)
+    assert run.budgets[0]["then"] == then
+    if left is not None:
+        assert tasks(run)["bio"][0] == left
+    assert operator.post(f"/api/v1/runs/{run.pk}/verify/").json()["valid"]

@@ -31,6 +31,7 @@ def test_an_operator_sees_who_lends_to_whom(lending, operator):
         "lent": {"cpu": "3", "memory": "0"},
         "borrowed": {"cpu": "0", "memory": "0"},
         "unused": {"cpu": "1", "memory": "6"},
+        "budgets": [],
         "lent_to": [{"tenant": "bob", "resources": {"cpu": "3", "memory": "0"}}],
         "borrowed_from": [],
         "returns": {"when": "at_once", "at": None},
@@ -73,7 +74,7 @@ def test_a_group_is_the_sum_of_its_children_in_the_decisions_tree(lending, opera
     assert document["tenants"] == [rows["ada"]]
     (ml,) = document["groups"]
     amounts = ("entitled", "has", "lent", "borrowed", "unused")
-    assert ml == {"group": "ml", **{name: rows["bob"][name] for name in amounts}}
+    assert ml == {"group": "ml", "budgets": [], **{name: rows["bob"][name] for name in amounts}}
     assert document["group"]["group"] == "science"
     for name in amounts:
         for resource in ("cpu", "memory"):

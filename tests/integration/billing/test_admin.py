@@ -1,10 +1,21 @@
 """Money in the admin: a plan from draft to publication, a month from what it lacks to its page."""
 
+from decimal import Decimal
+
 import pytest
 from django.contrib.auth import get_user_model
 from django.urls import reverse
 
-from allocator_service.billing.models import Closing, CreditNote, PricePlan, Rerating, Statement
+from allocator_service.billing.models import (
+    Budget,
+    Closing,
+    CreditNote,
+    PricePlan,
+    Rerating,
+    Statement,
+)
+from allocator_service.pools.group_services import GroupDraft, GroupSettings, groups_create
+from allocator_service.pools.member_services import members_admit
 from tests.integration.billing.conftest import APRIL_2, at, seal, used
 
 
@@ -136,3 +147,28 @@ def test_a_closed_statement_shows_its_lines(admin, worked, tenant):
     page = admin.get(reverse("admin:billing_statement_change", args=[stored.pk])).content.decode()
     assert "used by a" in page
     assert "-38.75" in page
+
+
+def test_a_budget_of_a_group_is_created_and_its_balance_shown(admin, worked, tenant):
+    (ml,) = groups_create(
+        pool=worked, drafts=[GroupDraft("ml", GroupSettings("ML", None))], now=at(1)
+    )
+    members_admit(pool=worked, tenants=[tenant("a")], now=at(1))
+    form = {
+        "pool": worked.pk, "group": ml.pk, "resource": "cpu", "amount": "500", "per": "P1M",
+        "carry": "0.5", "then": "stop", "thresholds": "50,100",
+    }  # fmt: skip
+    add = reverse("admin:billing_budget_add")
+    for wrong in ({"group": ""}, {"tenant": tenant("a").pk}, {"per": ""}, {"carry": "2"}):
+        answer = admin.post(add, {**form, **wrong})
+        assert answer.status_code == 200, wrong
+        assert "errorlist" in answer.content.decode()
+    assert admin.post(add, form).status_code == 302
+    budget = Budget.objects.get()
+    assert (budget.group, budget.then, budget.carry) == (ml, "stop", Decimal("0.5"))
+    change = reverse("admin:billing_budget_change", args=[budget.pk])
+    assert "500.00 hours" in admin.get(change).content.decode()
+    assert admin.post(change, {**form, "amount": "600", "then": ""}).status_code == 302
+    budget.refresh_from_db()
+    assert (budget.amount, budget.then, budget.version) == (600, "", 2)
+    assert "ml" in admin.get(reverse("admin:billing_budget_changelist")).content.decode()

@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 from decimal import Decimal
+from random import Random
 from types import SimpleNamespace
 
 import pytest
@@ -22,8 +23,15 @@ from allocator_service.core.quantities import Resource
 from allocator_service.ledger.amounts.totals import totals_advance
 from allocator_service.ledger.intake.corrections import entry_correct
 from allocator_service.ledger.models import Entry, Kind
+from allocator_service.ledger.reporting.groups import DividedPeriod
+from allocator_service.ledger.reporting.periods import Period
 from allocator_service.pools.budgets import Then
-from allocator_service.pools.group_services import GroupDraft, GroupSettings, groups_create
+from allocator_service.pools.group_services import (
+    GroupDraft,
+    GroupSettings,
+    group_update,
+    groups_create,
+)
 from allocator_service.pools.member_services import member_put
 from allocator_service.pools.models import RecomputeJob
 from allocator_service.pools.server_services import ServerDraft, servers_contribute
@@ -208,13 +216,17 @@ def test_the_month_of_the_guide(db, tenant, interval, then, after, spent):
         exhausted - timedelta(minutes=1) < stopped.effective_from <= exhausted + timedelta(hours=1)
     )
     assert (tasks(stopped)["vision"][0], tasks(stopped)["bio"][0]) == (after, 12)
-    assert again.effective_from - at(1, 4) < timedelta(seconds=1)
     assert tasks(again)["vision"][0] == 8
     seal()
     found = balance(pool, at(31, hour=23) + timedelta(minutes=59))
     overshoot = found.spent / 3600 - spent
     assert 0 <= overshoot <= 8
     assert balance(pool, at(2, 4)).carried == 0
+    # Crossed exactly at the end of an interval, which is the end of that interval and not of the next.
+    assert again.effective_from == at(1, 4)
+    (stopped,) = decide_through(pool, at(22, 4))
+    assert stopped.effective_from == at(21, 4, hour=20)
+    assert balance(pool, at(21, 4, hour=20)).left == 0
 
 
 def test_use_that_is_reported_late_stops_and_a_correction_opens(db, tenant):
@@ -324,3 +336,46 @@ def test_a_period_in_which_nothing_is_exhausted_is_followed_by_one_in_which_it_i
     assert tasks(runs[0])["a"][0] == 10
     assert tasks(runs[-1])["a"] == (0, "limit:group:ml")
     assert at(5, 2, hour=4) <= runs[-1].effective_from <= at(5, 2, hour=10)
+
+
+def test_what_is_below_a_group_that_moves_counts_where_the_group_was(lab):
+    lab.pool.workloads.all().delete()
+    budget(lab.pool, lab.ml, "1000", then=Then.NOTIFY)
+    deep, leaf = (GroupDraft(slug, GroupSettings(slug, above)) for slug, above in
+                  (("deep", "ml"), ("leaf", "deep")))  # fmt: skip
+    (group, _) = groups_create(pool=lab.pool, drafts=[deep, leaf], now=JANUARY)
+    c = lab.tenant("c")
+    admit(lab.pool, c, "leaf", at(2, 1))
+    used(lab.pool, c, None, 2, at(1, 1), at(11, 1))
+    moves = [(None, at(4, 1, hour=5)), ("ml", at(6, 1)), (None, at(8, 1)), (None, at(9, 1))]
+    for parent, now in moves:
+        settings_ = GroupSettings("deep", parent, weight=Decimal(now.day))
+        group_update(group=group, settings=settings_, version=None, now=now)
+    seal()
+    expected = used_by_entries(lab.pool, ["c"], at(2, 1), at(4, 1, hour=5))
+    expected += used_by_entries(lab.pool, ["c"], at(6, 1), at(8, 1))
+    assert balance(lab.pool, at(11, 1)).spent == expected
+    divided = DividedPeriod(lab.ml, Period([at(1, 1), at(11, 1)]))
+    assert c.pk in divided.tenants
+    assert divided.edges == [
+        at(1, 1), at(2, 1), at(4, 1, hour=5), at(6, 1), at(8, 1), at(11, 1)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_rates_that_change_within_intervals_stop_at_the_end_of_the_one_that_crosses(lab, seed):
+    """The weight of the group changes at random instants, from 1 to 9 of the 10 cores."""
+    random = Random(seed)
+    budget(lab.pool, lab.ml, "300")
+    now, stopped = JANUARY + timedelta(seconds=1), None
+    while stopped is None:
+        now += timedelta(minutes=random.randint(1, 900))
+        weight = random.choice([Decimal(1) / 9, Decimal(1), Decimal(9)])
+        for run in decide_through(lab.pool, now):
+            if tasks(run)["a"][0] == 0:
+                stopped = run
+        settings_ = GroupSettings("ML", None, weight=round(weight, 6))
+        group_update(group=lab.ml, settings=settings_, version=None, now=now)
+    before = stopped.effective_from - timedelta(hours=6)
+    assert used_by_entries(lab.pool, ["a", "b"], JANUARY, before) < 300 * 3600
+    assert 0 <= -balance(lab.pool, stopped.effective_from).left <= 9 * 6 * 3600

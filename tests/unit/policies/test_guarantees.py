@@ -144,6 +144,19 @@ def test_a_group_divides_what_it_is_guaranteed():
 
 
 @pytest.mark.parametrize("mode", MODES)
+def test_no_more_is_guaranteed_than_a_workload_has(mode):
+    zones = [Guarantee("tenant", 0, np.array([4.0]), {"zone": (zone,)}) for zone in "ab"]
+    problem = Problem.create(
+        resources=["gpu"], capacity=[[8], [8]], server_labels=[{"zone": "a"}, {"zone": "b"}],
+        tenants=["a", "b"], demand=[[1], [1]], tasks=[6, INF], guarantees=zones,
+    )  # fmt: skip
+    answer = solve(problem, "drfh", mode=mode)
+    assert answer.floors.floor.tolist() == [6, 0]
+    assert answer.tasks == pytest.approx([6, 10])
+    assert verify(problem, answer).valid
+
+
+@pytest.mark.parametrize("mode", MODES)
 def test_a_contributor_lends_no_more_than_it_says(mode):
     problem = Problem.create(
         resources=["gpu"], capacity=[[5], [5]], contributed_by=[0, 1], tenants=["a", "b"],

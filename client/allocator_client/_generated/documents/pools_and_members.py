@@ -32,7 +32,7 @@ class PoolDocument(TypedDict):
     window: PoolWindow
     weights: Literal["contribution", "explicit"]
     # Whether workloads can always have what they get alone on the servers that their tenant
-    # contributed, unless a member or group says otherwise.
+    # contributed, unless a member or group has another setting.
     own_servers: bool
     # Whether levels count everything that is allocated, or what is above guarantees.
     count: Literal["total", "above"]
@@ -67,7 +67,7 @@ class PoolRequest(TypedDict):
     window: NotRequired[PoolRequestWindow]
     weights: NotRequired[Literal["contribution", "explicit"]]
     # Whether workloads can always have what they get alone on the servers that their tenant
-    # contributed, unless a member or group says otherwise.
+    # contributed, unless a member or group has another setting.
     own_servers: NotRequired[bool]
     # Whether levels count everything that is allocated, or what is above guarantees.
     count: NotRequired[Literal["total", "above"]]
@@ -105,6 +105,16 @@ class PoolRequestPatch(TypedDict):
     currency: NotRequired[str | None]
     timezone: NotRequired[str | None]
     transparent: NotRequired[bool | None]
+
+
+class BudgetTermsDocument(TypedDict):
+    amount: str
+    carry: str
+    then: Literal["last", "stop"] | None
+    thresholds: list[int]
+    start: str
+    # null: in force.
+    end: str | None
 
 
 GroupGuarantee = TypedDict(

@@ -200,7 +200,7 @@ class Decisions(Transport):
         return self._read(f"/api/v1/runs/{path_part(run)}/certificate/")
 
     def runs_explanation_show(self, run: str, tenant: str) -> Answer[ExplanationDocument]:
-        """Explain why a tenant got what it got: its share and level, what binds at which price, and
+        """Explain why a tenant got what it got, by its share and level, what binds at which price, and
         a change that would give it more. `budgets` are exhausted ones that bind it. `blocked` says that
         the scheduler keeps its jobs waiting although more was decided than it uses.
 

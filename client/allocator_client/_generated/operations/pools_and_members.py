@@ -5,6 +5,7 @@ Made from docs/openapi.yaml by client/generate.py: change those.
 
 from allocator_client._generated.documents.pools_and_members import (
     AllocationHistoryDocument,
+    BudgetTermsDocument,
     GroupDocument,
     GroupImportRequest,
     GroupRequest,
@@ -80,6 +81,19 @@ class PoolsAndMembers(Transport):
         statements and billing report stay readable, and its slug stays taken.
         """
         return self._change("DELETE", f"/api/v1/pools/{path_part(pool)}/", if_match=if_match)
+
+    def pools_budgets_history_list(
+        self, pool: str, budget: str, *, limit: int = 1000, cursor: str | None = None
+    ) -> Rows[BudgetTermsDocument]:
+        """List the settings of a budget with their intervals, oldest first.
+
+        Visible to the keys that see the budget. Its node, resource and periods never change.
+        """
+        return self._rows(
+            f"/api/v1/pools/{path_part(pool)}/budgets/{path_part(budget)}/history/",
+            {"limit": limit, "cursor": cursor},
+            "cursor",
+        )
 
     def pools_groups_list(
         self, pool: str, *, limit: int = 1000, cursor: str | None = None, parent: str | None = None
