@@ -36,7 +36,7 @@ SITUATIONS = (
     Situation(
         "one fair answer for a pool as good as one big server",
         ["drf"],
-        "it does not say on which server tasks run",
+        "it does not place tasks on servers",
     ),
     Situation("what was lent to come back", ["h-mrf"], "it decides at fixed intervals"),
     Situation(

@@ -16,6 +16,7 @@ from django.db import transaction
 from django.db.models import Q
 from django.db.models.fields.json import KeyTransform
 
+import policies
 from allocator_service.allocation.models import Run
 from allocator_service.allocation.selectors import allocations_of, input_of
 from allocator_service.allocation.what_if.evaluations import refuse_oversized
@@ -26,7 +27,7 @@ from allocator_service.core.jobs import ClaimLost, JobKind, complete_job, hold_j
 from allocator_service.core.locks import Lock
 from allocator_service.pools.models import Pool
 from allocator_service.tenants.models import Tenant
-from policies import PolicyError, compare_documents, policy_named
+from policies import PolicyError
 
 LEAST_INTERVAL = timedelta(minutes=1)
 SECONDS_EACH = 5.0
@@ -148,19 +149,19 @@ def _compare(run: Run) -> dict[str, Any]:
     refuse_oversized(document)
     decided = run.policy
     columns = [_decided_tasks(run)]
-    policies = [{"name": decided["name"], "error": ""}]
+    compared = [{"name": decided["name"], "error": ""}]
     for name in BESIDE:
         if name == decided["name"]:
             continue
         tasks, error = _tasks_under(name, decided["mode"], document)
         columns.append(tasks)
-        policies.append({"name": name, "error": error})
+        compared.append({"name": name, "error": error})
     tasks_of: dict[str, dict[str, list[float | None]]] = {}
     for workload in document["workloads"]:
         key = (workload["tenant"], workload["name"])
         own = tasks_of.setdefault(_key_of(key[0]), {})
         own[key[1]] = [column.get(key) for column in columns]
-    return {"policies": policies, "tasks": tasks_of}
+    return {"policies": compared, "tasks": tasks_of}
 
 
 def _key_of(tenant: str) -> str:
@@ -179,11 +180,13 @@ def _decided_tasks(run: Run) -> _Tasks:
 def _tasks_under(name: str, mode: str, document: Mapping[str, Any]) -> tuple[_Tasks, str]:
     """Return the tasks by tenant and workload, or the code of the error why there are none."""
     policy: dict[str, Any] = {"name": name}
-    if mode in policy_named(name).modes:
+    if mode in policies.policy_named(name).modes:
         policy["mode"] = mode
     begun = monotonic()
     try:
-        (column,) = compare_documents(document, [policy], time_limit=SECONDS_EACH)["columns"]
+        (column,) = policies.compare_documents(document, [policy], time_limit=SECONDS_EACH)[
+            "columns"
+        ]
     except PolicyError as error:
         return {}, error.code
     except FAULTS_OF_OURS:

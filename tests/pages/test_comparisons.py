@@ -7,6 +7,7 @@ from html import unescape
 import pytest
 import time_machine
 
+import policies
 from allocator_service.allocation.policies import policy_title
 from allocator_service.backtests import comparisons
 from allocator_service.backtests.comparisons import (
@@ -19,7 +20,6 @@ from allocator_service.backtests.models import PolicyComparison
 from allocator_service.backtests.side_by_side import BESIDE
 from allocator_service.core.clock import utc_now
 from allocator_service.core.jobs import jobs_due
-from policies import evaluate_document
 from tests import factories
 from tests.pages.browser import browser_of
 
@@ -58,7 +58,7 @@ def test_a_page_never_computes_and_shows_the_result_once_a_worker_has_it(lab, mo
         raise AssertionError("computed in a request")
 
     with monkeypatch.context() as patch:
-        patch.setattr(comparisons, "compare_documents", refuse)
+        patch.setattr(policies, "compare_documents", refuse)
         first = ada.text(PAGE)
         assert "It is being computed" in first
         assert '<meta http-equiv="refresh"' in first
@@ -83,7 +83,7 @@ def test_the_numbers_are_those_that_each_policy_gives(lab):
         asked = {"name": column.name}
         if column.name in ("drf", "asset", "ceei"):
             asked["mode"] = "divisible"
-        answer = evaluate_document({**document, "policy": asked})
+        answer = policies.evaluate_document({**document, "policy": asked})
         for row in answer["allocations"]:
             if row["tenant"] == "ada":
                 assert column.tasks[row["workload"]["name"]] == pytest.approx(row["tasks"])
@@ -127,7 +127,7 @@ def test_without_a_decision_there_is_nothing_to_compare(lab):
     assert not PolicyComparison.objects.exists()
 
 
-def test_a_later_decision_is_compared_when_somebody_looks_at_most_once_a_minute(lab):
+def test_a_later_decision_is_compared_on_a_look_at_most_once_a_minute(lab):
     ada, bob = browser_of(lab.as_ada), browser_of(lab.as_bob)
     start = utc_now()
     with time_machine.travel(start, tick=False) as clock:
@@ -138,7 +138,7 @@ def test_a_later_decision_is_compared_when_somebody_looks_at_most_once_a_minute(
         clock.shift(timedelta(seconds=5))
         second = factories.decision(lab.lab)
         assert second.pk != first.pk
-        assert work() == 0  # nobody looked
+        assert work() == 0  # without a look
         text = ada.text(PAGE)
         assert f"from the input of generation {first.generation}:" in text
         assert "when you look again in a minute" in text
@@ -155,16 +155,16 @@ def test_a_later_decision_is_compared_when_somebody_looks_at_most_once_a_minute(
 
 def test_a_policy_that_takes_too_long_or_fails_costs_no_other_its_answer(lab, monkeypatch):
     factories.decision(lab.lab)
-    compare = comparisons.compare_documents
+    compare = policies.compare_documents
 
-    def slow(document, policies, *, time_limit):
-        if policies[0]["name"] == "ceei":
-            return compare(document, policies, time_limit=1e-9)
-        if policies[0]["name"] == "mrfs":
+    def slow(document, asked, *, time_limit):
+        if asked[0]["name"] == "ceei":
+            return compare(document, asked, time_limit=1e-9)
+        if asked[0]["name"] == "mrfs":
             raise ArithmeticError("a defect")
-        return compare(document, policies, time_limit=time_limit)
+        return compare(document, asked, time_limit=time_limit)
 
-    monkeypatch.setattr(comparisons, "compare_documents", slow)
+    monkeypatch.setattr(policies, "compare_documents", slow)
     ada = browser_of(lab.as_ada)
     ada.text(PAGE)
     work()
