@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from django.conf import settings
 from django.template.loader import render_to_string
 from django.urls import reverse
 from rest_framework.renderers import BaseRenderer
@@ -10,9 +11,10 @@ from rest_framework.response import Response
 
 from allocator_service import __version__
 from allocator_service.allocation.policies import policy_documents
-from allocator_service.core.headers import PAGE_POLICY
+from allocator_service.core.headers import SCRIPTLESS
 from api.contract.operations import shows
 from api.contract.renderers import HTMLRenderer, OrjsonRenderer
+from api.situations import situation_rows
 from api.views import OpenView
 from policies.fields import Document, DocumentField, TextField
 
@@ -65,13 +67,16 @@ class LandingView(OpenView):
     def get(self, request: Request) -> Response:
         if request.accepted_renderer.format == OrjsonRenderer.format:
             return Response(_root(request), headers={"Vary": "Accept"})
+        provider = settings.ENVIRONMENT.oidc
         context = {
             "origin": request.build_absolute_uri("/").removesuffix("/"),
             "policies": policy_documents(),
+            "situations": situation_rows(),
+            "provider": None if provider is None else provider.name,
             "version": __version__,
         }
         page = render_to_string("api/landing.html", context)
-        headers = {"Content-Security-Policy": PAGE_POLICY, "Vary": "Accept"}
+        headers = {"Content-Security-Policy": SCRIPTLESS, "Vary": "Accept"}
         return Response(page, headers=headers)
 
 

@@ -1,8 +1,9 @@
-"""Backtests, what they read, and their cells: a policy with a seed each."""
+"""Backtests with their inputs and cells, and comparisons of policies."""
 
 from django.db import models
 from django.db.models import Q
 
+from allocator_service.allocation.models import Run
 from allocator_service.billing.models import PricePlan
 from allocator_service.core.ids import new_id
 from allocator_service.core.jobs import Job
@@ -154,3 +155,49 @@ class Cell(Job):
 
     def __str__(self) -> str:
         return f"{self.backtest_id}/{self.position}"
+
+
+class ComparisonStatus(models.TextChoices):
+    PENDING = "pending"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+
+
+class PolicyComparison(Job):
+    """Tasks of a pool's workloads under other policies, computed from the input of a decision.
+
+    A pool has one, of the decision `run`. While a newer one is computed, `result` is that of an earlier
+    decision, `result_run`. It has the tasks by tenant and workload, in the order of its policies.
+    """
+
+    pool = models.OneToOneField(
+        Pool, models.PROTECT, primary_key=True, related_name="policy_comparison"
+    )
+    run = models.ForeignKey(Run, models.PROTECT, related_name="+")
+    status = models.CharField(
+        max_length=9, choices=ComparisonStatus.choices, default=ComparisonStatus.PENDING
+    )
+    requested_at = models.DateTimeField()
+    result = models.JSONField(null=True)
+    result_run = models.ForeignKey(Run, models.PROTECT, null=True, related_name="+")
+    computed_at = models.DateTimeField(null=True)
+    error = models.TextField(blank=True)
+
+    class Meta:
+        db_table = "policy_comparison"
+        indexes = [
+            models.Index(
+                fields=["published_at"], condition=Q(status="pending"), name="policy_comparison_due"
+            )
+        ]
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(status="pending")
+                | Q(status="succeeded", result__isnull=False, result_run__isnull=False)
+                | Q(status="failed") & ~Q(error=""),
+                name="policy_comparison_has_outcome",
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.pool_id} {self.status}"

@@ -1,4 +1,4 @@
-"""A decision's input under other policies, side by side: what the API compares, for pages."""
+"""A decision's input under other policies, side by side, for the admin."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
@@ -20,19 +20,18 @@ _PER_CENT = 100.0
 _LEAST_SECONDS = 0.2
 
 
-def side_by_side(document: Mapping[str, Any], *, first: str = "") -> dict[str, Any]:
+def side_by_side(document: Mapping[str, Any]) -> dict[str, Any]:
     """What `backtests/answers.html` shows of a decision's input; nothing is stored.
 
-    `document` is the input as who looks may see it, `first` the tenant whose row comes first. A policy
-    for which the time does not suffice is listed with those that could not run. Raises as `compare`: too
-    large, or busy before anything is computed.
+    A policy for which the time does not suffice is listed with those that could not run. Raises as
+    `compare`: too large, or busy before anything is computed.
     """
     decided = document["policy"]
     asked = [decided, *(name for name in BESIDE if name != decided["name"])]
     columns = _columns({**document, "include": ["properties"]}, asked)
     done = [each for each in columns if each["error"] is None]
     resources = [each["name"] for each in document["resources"]]
-    answers = [_who(done, first), _used(done, resources), _least(done)] if done else []
+    answers = [_who(done), _used(done, resources), _least(done)] if done else []
     return {
         "summary": _summary(done, resources),
         "answers": answers,
@@ -97,9 +96,9 @@ def _holds(column: Mapping[str, Any], name: str) -> str:
     return "not known" if holds is None else "yes" if holds else "no"
 
 
-def _who(done: Sequence[Mapping[str, Any]], first: str) -> Answer:
+def _who(done: Sequence[Mapping[str, Any]]) -> Answer:
     tasks = [_tasks_of(each["allocations"]) for each in done]
-    names = _most_different(tasks, first)
+    names = _most_different(tasks)
     header = ["tenant", *map(_label, done)]
     rows = [
         [name, *(number_text(Decimal(str(each.get(name, 0.0)))) for each in tasks)]
@@ -134,15 +133,15 @@ def _tasks_of(allocations: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     return found
 
 
-def _most_different(tasks: Sequence[Mapping[str, float]], first: str) -> list[str]:
-    """The tenant that comes first, then those whose tasks differ most between the policies."""
+def _most_different(tasks: Sequence[Mapping[str, float]]) -> list[str]:
+    """Return the tenants whose tasks differ most between the policies."""
     names = {name for each in tasks for name in each}
 
     def spread(name: str) -> float:
         counts = [each.get(name, 0.0) for each in tasks]
         return round(max(counts) - min(counts), 9)
 
-    ordered = sorted(names, key=lambda name: (name != first, -spread(name), name))
+    ordered = sorted(names, key=lambda name: (-spread(name), name))
     return ordered[:LISTED_TENANTS]
 
 

@@ -1,12 +1,13 @@
 """Celery tasks: each makes one service call with the time of the clock.
 
-Those that compute have a queue of their own, which workers of their own serve: decisions never wait.
+Those of backtests have a queue of their own, which workers of their own serve: decisions never wait.
 """
 
 from uuid import UUID
 
 from celery import shared_task
 
+from allocator_service.backtests.comparisons import comparison_run
 from allocator_service.backtests.services import backtests_prune
 from allocator_service.backtests.turns import turn_take
 from allocator_service.core.clock import utc_now
@@ -14,6 +15,8 @@ from allocator_service.core.jobs import BACKTESTS
 
 # The simulation ends itself long before (`jobs.LONGEST_SECONDS`).
 TIME_LIMIT_SECONDS = 7200
+# Eight policies of a comparison may use all of their time. The message returns after 180 s.
+COMPARISON_SECONDS = 120
 # Redis keeps one list per priority; workers empty the list of decisions (0) first.
 AFTER_DECISIONS = 9
 
@@ -28,6 +31,12 @@ def advance(backtest_id: str) -> None:
 def compute(cell_id: str) -> None:
     """Simulate a cell of a backtest, if it is its owner's turn."""
     turn_take(advances=False, unit=UUID(cell_id), clock=utc_now)
+
+
+@shared_task(name="backtests.compare", priority=AFTER_DECISIONS, time_limit=COMPARISON_SECONDS)
+def compare(pool_id: int) -> None:
+    """Compute the comparison of a pool's policies that waits."""
+    comparison_run(pool_id=pool_id, clock=utc_now)
 
 
 @shared_task(name="backtests.retention", priority=AFTER_DECISIONS)

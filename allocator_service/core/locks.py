@@ -22,6 +22,7 @@ class Lock(IntEnum):
     RECOMPUTE = 3
     SIMULATION = 10
     BACKTEST = 9
+    COMPARISON = 11
     EVENT_SEAL = 4
     BILLING = 7
     LEDGER_SEAL = 5

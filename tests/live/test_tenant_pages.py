@@ -131,6 +131,7 @@ def test_axe_finds_nothing_on_the_tenants_pages(page, service):
         "/",
     ]
     metered(page)
+    compared(page)
     found = []
     for path in paths:
         page.goto(path)
@@ -192,6 +193,20 @@ def test_the_control_axe_does_find_what_is_wrong(page):
     named = sorted(re.findall(": ([a-z-]+) ", " ".join(findings(page))))
     light = sum(scheme == "light" for _, scheme in VIEWS)
     assert named == ["color-contrast"] * light + ["image-alt", "label"]
+
+
+def compared(page: Page) -> None:
+    """Open the page of other policies, and wait until a worker has computed it."""
+    page.goto(f"{POOL}policies/")
+    expect(page.locator("tr.most")).to_contain_text("now", timeout=40_000)
+
+
+def test_a_worker_computes_what_other_policies_would_give(page):
+    compared(page)
+    rows = page.locator("tbody tr th").all_inner_texts()
+    assert rows[0] == "Fair shares on real servers (DRFH)"
+    assert {"Each on its own servers", "Fair shares of one big server (DRF)"} <= set(rows)
+    assert "pear" not in page.locator("main").inner_text()
 
 
 def metered(page: Page) -> None:

@@ -5,12 +5,8 @@ import re
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 
-from allocator_service.allocation.policies import policy_title
-from allocator_service.backtests import side_by_side
 from allocator_service.backtests.models import Backtest
-from allocator_service.core.errors import Unavailable
 from allocator_service.core.models import AuditEntry
-from tests import factories
 from tests.backtests import CSV, asked, work
 from tests.pages.browser import TOKEN, browser_of
 from tests.pages.people import person_of
@@ -164,43 +160,3 @@ def test_a_person_has_three_of_their_own_open_and_cancels_the_tenants(world):
     stranger = person_of(world.bob)
     assert "There is none yet" in stranger.text("/my/backtests/")
     assert stranger.post(f"/my/backtests/{own[0].pk}/cancel/", "/my/").status_code == 404
-
-
-@pytest.mark.django_db(transaction=True)
-def test_what_other_policies_would_give_is_told_in_transparent_pools(world):
-    """One's own row first, the others under pseudonyms; elsewhere nothing of others is computed."""
-    page, ada = "/my/pools/lab/policies/", browser_of(world.as_ada)
-    assert "shows its members their own part only" in ada.text(page)
-    world.lab.transparent = True
-    world.lab.save()
-    assert "there is nothing to compare" in ada.text(page)
-    factories.decision(world.lab)
-    text = ada.text(page)
-    rows = re.findall('<th scope="row">([^<]*)</th>', text)
-    own = rows.index("ada")
-    assert rows[own + 1].startswith("member-")
-    assert "bob" not in text
-    assert {policy_title(name) for name in ("static", "drfh", "ceei")} <= set(rows)
-    assert text.count('class="chart wide"') == text.count("<details>") == 3
-    assert f'href="{page}"' in ada.text("/my/pools/lab/")
-
-
-@pytest.mark.django_db(transaction=True)
-def test_a_policy_that_takes_too_long_costs_no_other_its_answer(world, monkeypatch):
-    world.lab.transparent = True
-    world.lab.save()
-    factories.decision(world.lab)
-    compare = side_by_side.compare
-
-    def slow(document, policies, seconds):
-        if policies == ["ceei"]:
-            raise Unavailable("The evaluation took longer than 10 s.", code="evaluation.timeout")
-        return compare(document, policies, seconds)
-
-    monkeypatch.setattr(side_by_side, "compare", slow)
-    text = browser_of(world.as_ada).text("/my/pools/lab/policies/")
-    slow = f"<strong>{policy_title('ceei')}</strong> could not run this: The evaluation took longer"
-    assert slow in text
-    rows = set(re.findall('<th scope="row">([^<]*)</th>', text))
-    assert {policy_title(name) for name in ("static", "drf", "mrfs")} <= rows
-    assert "ceei" not in rows

@@ -39,6 +39,7 @@ INTERNAL = {
     "placement_tasks_positive": "a decision is checked before it is published",
     "plan_number_unique": "plans are numbered under the lock of the pool's billing",
     "plan_published_is_numbered": "publishing writes all of these fields",
+    "policy_comparison_has_outcome": "written by the job",
     "posting_adjusts_for_an_entry": "rating writes all of these fields",
     "posting_balances": "rating rounds once and divides the rest",
     "posting_credits_an_owner": "rating writes all of these fields",
