@@ -139,7 +139,7 @@ class LimitedByField(SchemaField):
     def __init__(self, **options: Any) -> None:
         reasons = {"type": "string", "enum": list(REASONS)}
         resource = {"type": "string", "pattern": "^resource:.+$"}
-        limit = {"type": "string", "pattern": "^limit:(workload|tenant|group:.+)$"}
+        limit = {"type": "string", "pattern": "^limit:(workload|tenant|lend|group:.+)$"}
         super().__init__(schema={"oneOf": [reasons, resource, limit]}, **options)
 
 

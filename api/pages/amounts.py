@@ -32,15 +32,19 @@ class AmountKind:
     """A kind of amount that groups and members have.
 
     `field` is its name in terms, in the settings of services and in a decision's tree, `plural` that
-    of several. `most` introduces an amount.
+    of several. `most` introduces an amount. `is_set_here` is false for a kind that operators alone set.
     """
 
     field: str
     plural: str
     most: str
+    is_set_here: bool = True
 
 
-KINDS = (AmountKind("limit", "limits", "At most"),)
+KINDS = (
+    AmountKind("limit", "limits", "At most"),
+    AmountKind("guarantee", "guarantees", "At least", is_set_here=False),
+)
 
 
 @dataclass(frozen=True)
@@ -130,7 +134,10 @@ def _values(selector: Mapping[str, Any]) -> dict[str, set[str]]:
 
 @dataclass(frozen=True)
 class AmountsOfKind:
-    """The amounts of one kind of a node below a group, and the address at which they are changed."""
+    """The amounts of one kind of a node below a group, and the address at which they are changed.
+
+    The address is empty for a kind that operators alone set.
+    """
 
     kind: AmountKind
     rows: Sequence[AmountRow]
@@ -143,7 +150,7 @@ def amounts_by_kind(rows: Sequence[AmountRow], *, page: str, slug: str) -> list[
         AmountsOfKind(
             kind,
             [row for row in rows if row.kind == kind],
-            reverse(f"{page}-{kind.plural}", args=[slug]),
+            reverse(f"{page}-{kind.plural}", args=[slug]) if kind.is_set_here else "",
         )
         for kind in KINDS
     ]

@@ -43,6 +43,7 @@ def _amounts_below(page: str, name: str) -> list[URLPattern]:
             name=f"{name}-{kind.plural}",
         )
         for kind in KINDS
+        if kind.is_set_here
     ]
 
 

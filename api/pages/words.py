@@ -66,6 +66,8 @@ def reason_said(limited_by: str, known: Collection[str] | None = None) -> str:
 
     `known` are the groups that a visitor of a group may know, None for the tenant itself.
     """
+    if limited_by == f"{_LIMIT}lend":
+        return "What contributors lend of their servers is in use."
     if limited_by.startswith(_LIMIT):
         return f"The limit {_whose(limited_by, known)} is reached."
     if limited_by.startswith(_RESOURCE):
@@ -78,6 +80,8 @@ def helps(limited_by: str, known: Collection[str] | None = None) -> str:
     """What gives a workload with this reason more, without any computation."""
     if limited_by == f"{_LIMIT}workload":
         return "Raise the limit of the workload."
+    if limited_by == f"{_LIMIT}lend":
+        return "Servers of others, or contributors that lend more."
     if limited_by.startswith(_LIMIT):
         return f"A higher limit: ask who manages the one {_whose(limited_by, known)}."
     if limited_by.startswith(_RESOURCE):

@@ -44,7 +44,8 @@ def pools_of(problem: Problem, classes: ServerClasses, *, whole: bool) -> list[F
     """Return the pools of all guarantees, in order, then those of own servers, by tenant."""
     holds = _Containment()
     pools = [
-        _pool_of_guarantee(problem, classes, each, holds, whole=whole) for each in problem.guaranteed
+        _pool_of_guarantee(problem, classes, each, holds, whole=whole)
+        for each in problem.guaranteed
     ]
     pools += [_own_pool(problem, tenant) for tenant in np.flatnonzero(problem.own_servers).tolist()]
     return pools

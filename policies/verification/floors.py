@@ -349,7 +349,8 @@ def _on_own(
     found: list[tuple[int, int, int, int]] = []
     for pool, answer in zip(pools, answers, strict=True):
         on_row: dict[tuple[int, int], int] = {}
-        assert answer is not None and pool.problem is not None  # noqa: S101 - they are solved
+        assert answer is not None  # noqa: S101 - for mypy: pools of own servers are solved
+        assert pool.problem is not None  # noqa: S101
         for workload, row, tasks in zip(
             *(column.tolist() for column in answer.placements_by_row()), strict=True
         ):

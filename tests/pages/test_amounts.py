@@ -65,7 +65,7 @@ def test_a_tenant_sees_its_limits_and_those_above_with_what_is_allocated(tree, t
     tree.lab.save()
     factories.limit(tree.lab, "science", {"cpu": 5}, end=utc_now() + timedelta(days=2))
     text = words(browser_of(tree.as_ada).text(LAB))
-    limits = text.partition("Your limits")[2].partition("Your workloads")[0]
+    limits = text.partition("Your limits and guarantees")[2].partition("Your workloads")[0]
     shown = "1 of 1 core" if transparent else "at most 1 core"
     assert f"Ml {shown} all servers always" in limits
     assert "Ml at most 7 GiB memory room=cellar or attic" in limits
@@ -92,7 +92,10 @@ def test_a_group_page_shows_what_each_child_has_wants_and_may_have(tree, signed_
     text = words(visitor.text("/my/group/"))
     assert "Its limits It has none of its own." in text
     below = text.partition("Below it")[2]
-    assert "Name Kind Allocated Wants Limits Weight and tier Ml ml group 1 core cpu" in below
+    assert (
+        "Name Kind Allocated Wants Limits Guarantees Weight and tier Ml ml group 1 core cpu"
+        in below
+    )
     assert "1 core on all servers" in below
     assert "7 GiB memory on room=cellar or attic, from" in below
     own = words(signed_in_by(tree.ml).text("/my/group/"))

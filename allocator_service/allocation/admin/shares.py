@@ -143,6 +143,8 @@ def reason_said(limited_by: str) -> str:
     """Why a workload did not get more, in a few words."""
     if limited_by.startswith(_RESOURCE):
         return f"{limited_by.removeprefix(_RESOURCE)} holds it back."
+    if limited_by == f"{_LIMIT}lend":
+        return "What contributors lend is in use."
     if limited_by.startswith(_LIMIT):
         return f"The limit of {' '.join(limited_by.split(':')[1:])} is reached."
     return REASONS[limited_by].capitalize()

@@ -213,7 +213,12 @@ def _candidates(
     workload = document["workloads"][row.position]
     if row.limited_by == "no_eligible_server" and workload["server_selector"]:
         yield _without_selector(document, row, workload)
-    if row.limited_by.startswith(_LIMIT) and group_of_reason(row.limited_by) in (None, *groups):
+    is_loan = row.limited_by == f"{_LIMIT}lend"  # another tenant's amount
+    if (
+        row.limited_by.startswith(_LIMIT)
+        and not is_loan
+        and group_of_reason(row.limited_by) in (None, *groups)
+    ):
         yield from _with_higher_limits(document, row, workload)
     for item in binding:
         if item.server_class is None:
