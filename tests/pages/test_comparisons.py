@@ -147,7 +147,11 @@ def test_a_later_decision_is_compared_on_a_look_at_most_once_a_minute(lab):
         text = ada.text(PAGE)
         assert "It is being compared" in text
         assert f"from the input of generation {first.generation}:" in text
-        bob.text(PAGE)
+        clock.shift(LEAST_INTERVAL)
+        factories.workload(lab.lab, "even-more", 1, 1, lab.ada)
+        factories.decision(lab.lab)
+        bob.text(PAGE)  # while the earlier one waits
+        assert PolicyComparison.objects.get().run_id == second.pk
         assert work() == 1
         assert f"from the input of generation {second.generation}:" in ada.text(PAGE)
     assert PolicyComparison.objects.count() == 1
