@@ -27,6 +27,12 @@ pytestmark = pytest.mark.django_db(transaction=True)
 PAGE = "/my/pools/lab/policies/"
 
 
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch):
+    """Give policies time on a busy machine, where a kernel may be compiled first."""
+    monkeypatch.setattr(comparisons, "SECONDS_EACH", 60.0)
+
+
 @pytest.fixture
 def lab(world):
     world.lab.transparent = True
