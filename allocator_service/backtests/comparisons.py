@@ -94,7 +94,7 @@ def tenant_comparison(*, pool: Pool, tenant: Tenant) -> TenantComparison | None:
         PolicyComparison.objects.filter(pool=pool)
         .annotate(
             policies=KeyTransform("policies", "result"),
-            own=KeyTransform(_key_of(tenant.slug), KeyTransform("tasks", "result")),
+            own=KeyTransform(tenant.slug, KeyTransform("tasks", "result")),
         )
         .select_related("result_run")
         .defer("result")
@@ -159,14 +159,9 @@ def _compare(run: Run) -> dict[str, Any]:
     tasks_of: dict[str, dict[str, list[float | None]]] = {}
     for workload in document["workloads"]:
         key = (workload["tenant"], workload["name"])
-        own = tasks_of.setdefault(_key_of(key[0]), {})
+        own = tasks_of.setdefault(key[0], {})
         own[key[1]] = [column.get(key) for column in columns]
     return {"policies": compared, "tasks": tasks_of}
-
-
-def _key_of(tenant: str) -> str:
-    """Return the key of a tenant's tasks, never a number: a transform would read it as a position."""
-    return f"tenant:{tenant}"
 
 
 _Tasks = dict[tuple[str, str], float]
