@@ -84,8 +84,8 @@ def print_row(what: str, name: str, problem: Problem, mode: str) -> None:
     ratio = ours / without
     goal = f"goal {GOAL} {'met' if ratio <= GOAL else 'MISSED'}"
     print(
-        f"{what:10} {name:10} {mode:12} {ours:7.3f} s, without {without:7.3f} s, ratio {ratio:6.1f}, {goal};"
-        f" {stopped} stopped by limits, {proven}",
+        f"{what:10} {name:10} {mode:12} {ours:7.3f} s, without {without:7.3f} s,"
+        f" ratio {ratio:6.1f}, {goal}; {stopped} stopped by limits, {proven}",
         flush=True,
     )
 

@@ -189,7 +189,9 @@ class MembershipForm(ServiceForm):
 
     def changes(self) -> dict[str, Any]:
         terms, new = self._present_terms(), self._cleaned_terms(self.cleaned_data)
-        changed = {} if terms is None else amounts_changed(terms, self.cleaned_data, AMOUNTS)
+        changed = {}
+        if terms is not None:
+            changed = amounts_changed(terms, self.cleaned_data, AMOUNTS, utc_now())
         if terms is not None and new == _stated_terms(terms) and not changed:
             return {}
         terms_given = {**new, "tenant": self.instance.tenant.slug, "weight": str(new["weight"])}

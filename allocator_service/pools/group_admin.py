@@ -84,7 +84,7 @@ class GroupForm(ServiceForm):
         if terms is None:
             return {}
         parent = terms.parent.slug if terms.parent else None
-        changed = amounts_changed(terms, self.cleaned_data, AMOUNTS)
+        changed = amounts_changed(terms, self.cleaned_data, AMOUNTS, utc_now())
         changed.pop("own_servers", None)  # simulations know the setting of members and of the pool
         if not changed and (new.parent, new.weight, new.tier) == (
             parent, terms.weight, terms.tier,

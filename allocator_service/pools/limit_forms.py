@@ -9,7 +9,6 @@ from typing import Any
 from django import forms
 from django.core.exceptions import ValidationError
 
-from allocator_service.core.clock import utc_now
 from allocator_service.core.quantities import decimal_text, parse_quantity
 from allocator_service.pools.limits import Limit, is_same_list, limits_from
 from allocator_service.pools.models import GroupTerms, MembershipTerms, OwnServers
@@ -144,11 +143,14 @@ def limits_changed(limits: Iterable[Limit], at: datetime) -> list[dict[str, Any]
 
 
 def amounts_changed(
-    terms: GroupTerms | MembershipTerms, cleaned: Mapping[str, Any], kinds: Iterable[str]
+    terms: GroupTerms | MembershipTerms,
+    cleaned: Mapping[str, Any],
+    kinds: Iterable[str],
+    now: datetime,
 ) -> dict[str, Any]:
     """Return the fields by which a form changes amounts, as a simulation takes them."""
     changed: dict[str, Any] = {
-        kind: limits_changed(cleaned[kind], utc_now())
+        kind: limits_changed(cleaned[kind], now)
         for kind in kinds
         if not is_same_list(cleaned[kind], limits_from(getattr(terms, kind)))
     }

@@ -143,7 +143,7 @@ class PoolOverviewPage(PoolPage):
 def _exhausted(pool: Pool, run: Run | None, tenant: Tenant) -> list[str]:
     """Return sentences about exhausted budgets of the groups above a tenant.
 
-    Balances say it of the tenant's own budgets.
+    Balances are those of the tenant's own budgets.
     """
     if run is None or not run.budgets:
         return []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,6 @@ from policies.model.problem import Problem
 from policies.model.problem_fields import Guarantee, Limit
 from policies.model.server_classes import ServerClasses
 from policies.model.validation import LARGEST_QUANTITY
-
 
 # What is within this part of a whole task, relative to the number of tasks, is a whole task.
 WHOLE = 1e-12
@@ -30,14 +29,14 @@ class FloorPool:
         workloads: (q,) its workloads, as indices of the problem with the guarantee.
         rows: (k,) rows of servers on which the floors hold.
         where: selector of these servers.
-        floor: (1,) tasks of the one workload; None if several divide the pool.
+        floor: (1,) tasks of the one workload; empty if several divide the pool.
     """
 
     problem: Problem | None
     workloads: IntArray
     rows: BoolArray
     where: dict[str, tuple[str, ...]]
-    floor: FloatArray | None = None
+    floor: FloatArray = field(default_factory=lambda: np.zeros(0))
 
 
 def pools_of(problem: Problem, classes: ServerClasses, *, whole: bool) -> list[FloorPool]:
@@ -52,7 +51,7 @@ def pools_of(problem: Problem, classes: ServerClasses, *, whole: bool) -> list[F
 
 
 class _Containment:
-    """Whether rows of servers contain others, looked up by array: few selectors have many entries."""
+    """Lookup of which rows of servers contain others, as few selectors have many entries."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[int, int], bool] = {}

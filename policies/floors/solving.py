@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from policies import catalogue
-from policies.arrays import grouped_sum
+from policies.arrays import FloatArray, grouped_sum
 from policies.finishing.feasibility_rounding import rounded_to_feasible
 from policies.floors.parts import OnOwnServers, Parts, kept_problem, parts_of, raised_problem
 from policies.floors.pools import FloorPool, pools_of
@@ -35,14 +35,16 @@ def solve_with_floors(problem: Problem, choice: Choice, solve: Solve) -> Allocat
     pools = pools_of(problem, classes, whole=choice.whole_tasks)
     places = choice.whole_tasks and not choice.sees_one_pool
     answers: list[Allocation | None] = []
-    floors = []
+    floors: list[FloatArray] = []
     for number, pool in enumerate(pools):
         on_own = places and number >= len(problem.guarantees)
-        answer = None
-        if pool.problem is not None:
+        if pool.problem is None:
+            answers.append(None)
+            floors.append(pool.floor)
+        else:
             answer = solve(pool.problem, ON_OWN_SERVERS if on_own else choice, None)
-        answers.append(answer)
-        floors.append(pool.floor if answer is None else answer.tasks)
+            answers.append(answer)
+            floors.append(answer.tasks)
     own = _on_own_servers(problem, pools, answers) if places else None
     parts = parts_of(problem, pools, floors, own)
     first = None if own is None else _kept_on_own(problem, parts, own)

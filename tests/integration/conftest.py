@@ -40,6 +40,8 @@ def settings(**changes: Any) -> PoolSettings:
         "policy": policy_choose("drfh", None, {}),
         "window": Window("tumbling", NOON, "P7D"),
         "weights": "explicit",
+        "own_servers": False,
+        "count": "total",
         "decision_interval": "PT1M",
         "metering": "allocation",
         "currency": "EUR",
