@@ -27,6 +27,7 @@ from allocator_service.pools.limits import (
     limits_kept_or_stored,
     limits_stored,
     refuse_limits,
+    refuse_too_many_selections,
 )
 from allocator_service.pools.locking import pool_lock
 from allocator_service.pools.models import (
@@ -168,6 +169,8 @@ def groups_put(
     )
     for change in changes:
         _change(pool, terms[change.slug], change.settings, known, now)
+    if any(draft.settings.guarantee for draft in every):
+        refuse_too_many_selections(pool)
     pool_changed(pool, now=now)
     if groups:
         _audit_created(pool, groups, drafts, now)
@@ -222,6 +225,8 @@ def group_update(
         each.slug: each for each in groups_of(pool=pool).filter(slug=settings.parent)
     }  # fmt: skip
     _change(pool, present, settings, known, now)
+    if settings.guarantee:
+        refuse_too_many_selections(pool)
     pool_changed(pool, now=now)
     return group
 

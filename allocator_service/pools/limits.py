@@ -19,6 +19,9 @@ from allocator_service.pools.models import GroupTerms, MembershipTerms, OwnServe
 
 # Of one node, and of all nodes of a pool: each may cost a linear program.
 MAX_LIMITS, MAX_OF_POOL = 100, 1_000
+# Of a pool: selectors of guarantees that differ, and members that limit what they lend, whose servers
+# are classes of their own.
+MAX_SELECTORS, MAX_LENDERS = 10, 64
 # The condition of the indexes of nodes with limits.
 HAS_LIMIT = ~Q(limit=[])
 Selector = Mapping[str, str | list[str]]
@@ -171,6 +174,29 @@ def limits_check(
         raise Unacceptable(errors[0].detail, code=errors[0].code, errors=errors[:MAX_ERRORS])
 
 
+def refuse_too_many_selections(pool: Pool) -> None:
+    """Raise `Unacceptable` for more selections of servers than decisions take.
+
+    It is called in the transaction of a change, after it: what it refuses is undone.
+    """
+    stored = _present_limits(pool, ["guarantee"])
+    selectors = {limit.meaning[0] for entries in stored for limit in limits_from(entries)}
+    if len(selectors) > MAX_SELECTORS:
+        raise Unacceptable(
+            f"The guarantees of the pool would be for {len(selectors)} different selections of"
+            f" servers; at most {MAX_SELECTORS} are allowed.",
+            code="guarantee.too_many",
+            pointer="/guarantee",
+        )
+    lenders = sum(1 for _ in _present_limits(pool, ["lend"]))
+    if lenders > MAX_LENDERS:
+        raise Unacceptable(
+            f"{lenders} members of the pool would limit what they lend; at most {MAX_LENDERS} may.",
+            code="lend.too_many",
+            pointer="/lend",
+        )
+
+
 def _kind_at(pointer: str) -> str:
     return pointer.rpartition("/")[2]
 
@@ -243,8 +269,10 @@ def next_change_of_limits(pool: Pool, *, after: datetime) -> datetime | None:
     return min((edge for edge in edges if edge is not None and edge > after), default=None)
 
 
-def _present_limits(pool: Pool) -> Iterable[list[dict[str, Any]]]:
-    """Yield each stored list of limits, guarantees or loans of a present node that is not empty."""
+def _present_limits(
+    pool: Pool, kinds: Collection[str] = tuple(_NOUNS)
+) -> Iterable[list[dict[str, Any]]]:
+    """Yield each stored list of amounts of some kinds of a present node that is not empty."""
     groups = GroupTerms.objects.filter(group__pool=pool, end=None)
     members = MembershipTerms.objects.filter(membership__pool=pool, end=None)
     workloads = pool.workloads.exclude(state="withdrawn")
@@ -252,4 +280,5 @@ def _present_limits(pool: Pool) -> Iterable[list[dict[str, Any]]]:
         (groups, "guarantee"), (groups, "limit"), (members, "guarantee"), (members, "limit"),
         (members, "lend"), (workloads, "limit"),
     ):  # fmt: skip
-        yield from rows.filter(~Q(**{kind: []})).values_list(kind, flat=True)
+        if kind in kinds:
+            yield from rows.filter(~Q(**{kind: []})).values_list(kind, flat=True)

@@ -13,7 +13,13 @@ from allocator_service.core.audit import Change, audit_record, audit_record_all,
 from allocator_service.core.errors import Conflict, PreconditionRequired, Unacceptable
 from allocator_service.core.selecting import missing
 from allocator_service.core.versions import check_version
-from allocator_service.pools.limits import Limit, limits_check, limits_kept_or_stored, refuse_limits
+from allocator_service.pools.limits import (
+    Limit,
+    limits_check,
+    limits_kept_or_stored,
+    refuse_limits,
+    refuse_too_many_selections,
+)
 from allocator_service.pools.locking import pool_lock
 from allocator_service.pools.models import (
     LARGEST_TIER,
@@ -88,6 +94,8 @@ def member_put(
         (membership,) = members_admit(
             pool=pool, tenants=[tenant], now=now, terms={tenant.pk: terms}
         )
+        if guarantee or lend:
+            refuse_too_many_selections(pool)
         pool_changed(pool, now=now)
         audit_record(
             action="member.admit", instance=membership, now=now, pool=pool.slug, extra=stated
@@ -100,6 +108,8 @@ def member_put(
     check_version(membership.version, version)
     before = _stated(membership, present)
     _change_terms([(present, terms)], now)
+    if guarantee or lend:
+        refuse_too_many_selections(pool)
     membership.version += 1
     membership.save(update_fields=["version"])
     pool_changed(pool, now=now)

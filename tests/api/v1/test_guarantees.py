@@ -222,6 +222,19 @@ def test_impossible_amounts_are_refused(pool, operator, members, kind, rows, cod
     assert error["pointer"] == f"/{kind}{pointer}"
 
 
+def test_a_pool_has_guarantees_for_ten_selections_of_servers(pool, operator, members):
+    rows = [{"where": {"rack": str(rack)}, "amount": {"gpu": 1}} for rack in range(10)]
+    assert put(operator, f"{PATH}/members/a/", {"weight": 1, "guarantee": rows}).status_code == 200
+    same = [{"where": {"rack": ["3"]}, "amount": {"gpu": 2}}]
+    assert put(operator, f"{PATH}/members/b/", {"weight": 1, "guarantee": same}).status_code == 200
+    other = [{"where": {"rack": "10"}, "amount": {"gpu": 2}}]
+    answer = put(operator, f"{PATH}/members/b/", {"weight": 1, "guarantee": other})
+    assert (answer.status_code, answer.json()["code"]) == (422, "guarantee.too_many")
+    assert operator.get(f"{PATH}/members/b/").json()["guarantee"][0]["where"] == {"rack": ["3"]}
+    assert put(operator, f"{PATH}/members/a/", {"weight": 1, "guarantee": other}).status_code == 200
+    assert factories.decision(pool).status == "succeeded"
+
+
 def test_policies_without_guarantees_refuse_them(pool, operator, members):
     patch(operator, f"{PATH}/", {"own_servers": True})
     answer = patch(operator, f"{PATH}/", {"policy": {"name": "h-mrf"}})
