@@ -7,10 +7,11 @@ from operator import itemgetter
 from typing import Any, Literal
 
 import numpy as np
+from django.db.models import Q, QuerySet
 
 from allocator_service.core.errors import Unacceptable
 from allocator_service.pools.limits import limits_from
-from allocator_service.pools.models import GroupTerms, MembershipTerms, Pool
+from allocator_service.pools.models import GroupTerms, MembershipTerms, OwnServers, Pool
 from policies import Limit
 
 POOL = -1
@@ -47,6 +48,7 @@ def tree_between(*, pool: Pool, start: datetime, end: datetime) -> DatedTree | N
     """
     memberships = MembershipTerms.objects.filter(membership__pool=pool, start__lt=end)
     inside = memberships.exclude(end__lte=start)
+    _refuse_guarantees(pool, inside, start=start, end=end)
     if not inside.exclude(group=None, tier=0, limit=[]).exists():
         return None
     terms = GroupTerms.objects.filter(group__pool=pool, start__lt=end).exclude(end__lte=start)
@@ -93,6 +95,24 @@ def tree_between(*, pool: Pool, start: datetime, end: datetime) -> DatedTree | N
             [second(at), *fixed, found] for at, found in _limits_over(limit, *within)
         )
     return DatedTree(groups, members)
+
+
+def _refuse_guarantees(
+    pool: Pool, members: "QuerySet[MembershipTerms]", *, start: datetime, end: datetime
+) -> None:
+    """Raise `Unacceptable` for a period in which a node had a guarantee, or lent a part."""
+    groups = GroupTerms.objects.filter(group__pool=pool, start__lt=end).exclude(end__lte=start)
+    own = Q(own_servers=OwnServers.YES)
+    if (
+        pool.own_servers
+        or groups.filter(~Q(guarantee=[]) | own).exists()
+        or members.filter(~Q(guarantee=[]) | ~Q(lend=[]) | own).exists()
+    ):
+        raise Unacceptable(
+            "Backtests of a pool's history do not keep guarantees, own servers or what members lend, and"
+            " the pool had some in this period.",
+            code="simulation.no_guarantees",
+        )
 
 
 def _limits_over(

@@ -5,7 +5,7 @@ from datetime import datetime
 from django.db.models import Min, Q, QuerySet
 
 from allocator_service.billing.balances import balances
-from allocator_service.billing.budgets import budget_end
+from allocator_service.billing.budgets import budget_end, budget_history
 from allocator_service.billing.models import Budget
 from allocator_service.billing.models.watching import CALENDAR_MONTH
 from allocator_service.pools.budgets import BudgetState, MonthlyStops, Then
@@ -48,8 +48,12 @@ class BindingBudgets:
         monthly = Budget.objects.filter(pool=pool, per=CALENDAR_MONTH, starts_at=None)
         monthly = monthly.exclude(resource="")
         # One that was changed may have been a stop before, which schedulers still have.
-        known = monthly.filter(Q(then=Then.STOP) | Q(version__gt=1, retired_at=None))
-        resources = known.values_list("resource", flat=True)
+        changed = monthly.filter(version__gt=1, retired_at=None).exclude(then=Then.STOP)
+        resources = {*monthly.filter(then=Then.STOP).values_list("resource", flat=True)} | {
+            budget.resource
+            for budget in changed
+            if any(terms.settings.then == Then.STOP for terms in budget_history(budget))
+        }
         if not resources:
             return MonthlyStops()
         stops = monthly.filter(retired_at=None, then=Then.STOP)

@@ -207,7 +207,7 @@ class MembershipForm(ServiceForm):
             pool=present.pool if present else cleaned["pool"],
             tenant=present.tenant if present else cleaned["tenant"],
             **self._cleaned_terms(cleaned),
-            own_servers=cleaned["own_servers"],
+            own_servers=cleaned["own_servers"] or None,
             **{kind: cleaned[kind] for kind in AMOUNTS},
             version=present.version if present else None,
             now=utc_now(),

@@ -120,7 +120,7 @@ class GroupForm(ServiceForm):
             cleaned["tier"] or 0,
             cleaned["limit"],
             cleaned["guarantee"],
-            cleaned["own_servers"],
+            cleaned["own_servers"] or None,
         )
 
 

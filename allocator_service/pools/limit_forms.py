@@ -118,6 +118,7 @@ def own_servers_form_field() -> forms.ChoiceField:
     """Setting of a node for own servers."""
     return forms.ChoiceField(
         label="own servers",
+        required=False,
         choices=[
             (OwnServers.INHERIT, "as the node above, or the pool"),
             (OwnServers.YES, "always what a workload gets alone on its tenant's own servers"),
@@ -154,6 +155,6 @@ def amounts_changed(
         for kind in kinds
         if not is_same_list(cleaned[kind], limits_from(getattr(terms, kind)))
     }
-    if cleaned["own_servers"] != terms.own_servers:
+    if cleaned["own_servers"] not in ("", terms.own_servers):
         changed["own_servers"] = cleaned["own_servers"] == OwnServers.YES
     return changed

@@ -136,9 +136,11 @@ def refuse_limits(
     """Raise `Unacceptable` unless the policy keeps limits, and with them guarantees and loans."""
     for rule in _limit_rules:
         reason = rule(policy_name, options)
+        if reason and kind == "guarantee":
+            reason = reason.replace("limits", "guarantees")
+            raise Unacceptable(reason, code="policy.no_guarantees", pointer=pointer)
         if reason:
-            code = "policy.no_guarantees" if kind == "guarantee" else "policy.no_limits"
-            raise Unacceptable(reason, code=code, pointer=pointer)
+            raise Unacceptable(reason, code="policy.no_limits", pointer=pointer)
 
 
 def limits_check(
@@ -175,7 +177,7 @@ def limits_check(
 
 
 def refuse_too_many_selections(pool: Pool) -> None:
-    """Raise `Unacceptable` for more selections of servers than decisions take.
+    """Raise `Unacceptable` for more selectors of guarantees, or more lenders, than decisions take.
 
     It is called in the transaction of a change, after it: what it refuses is undone.
     """
@@ -244,15 +246,16 @@ def has_own_servers(pool: Pool) -> bool:
 
 def selects_servers(pool: Pool, *, now: datetime) -> bool:
     """Return True if an amount of a present node that has not ended is for some servers alone."""
-    if MembershipTerms.objects.filter(~Q(lend=[]), membership__pool=pool, end=None).exists():
-        return True
-    return any(limit.where for limit in _limits_to_come(pool, now))
+    lent = _limits_to_come(pool, now, ["lend"])
+    return any(True for _ in lent) or any(limit.where for limit in _limits_to_come(pool, now))
 
 
-def _limits_to_come(pool: Pool, now: datetime) -> Iterable[Limit]:
+def _limits_to_come(
+    pool: Pool, now: datetime, kinds: Collection[str] = tuple(_NOUNS)
+) -> Iterable[Limit]:
     return (
         limit
-        for stored in _present_limits(pool)
+        for stored in _present_limits(pool, kinds)
         for limit in limits_from(stored)
         if limit.end is None or limit.end > now
     )

@@ -43,7 +43,7 @@ from api.v1.limits import (
     LimitsField,
     OwnServersField,
     amounts_read,
-    other_amounts,
+    changed_amounts,
     own_servers_read,
 )
 from api.v1.members import member_weight, tier_field
@@ -219,7 +219,7 @@ class GroupView(GroupResource):
                 {
                     "parent": fields["parent"] != parent,
                     "name": fields["name"] != present.group.name,
-                    **other_amounts(fields, present, ("guarantee",)),
+                    **changed_amounts(fields, present, ("guarantee",), self.resources),
                 }
             )
         return self.answer_one(self.update(present, fields, version), changed=True)

@@ -5,7 +5,7 @@ from typing import Any
 
 from allocator_service.core.errors import Unreadable
 from allocator_service.core.quantities import Resource, json_number, vector_from
-from allocator_service.pools.limits import MAX_LIMITS, Limit, limits_from
+from allocator_service.pools.limits import MAX_LIMITS, Limit, is_same_list, limits_from
 from allocator_service.pools.models import GroupTerms, MembershipTerms, OwnServers
 from api.contract import documents
 from api.contract.parsers import json_document
@@ -33,20 +33,21 @@ class LimitDocument(documents.Document):
     from_ = documents.TimestampField(
         source="start",
         allow_null=True,
-        description="First instant of the limit; null: since it was set.",
+        description="First instant at which it holds; null: since it was set.",
         writable={"required": False},
     )
     to = documents.TimestampField(
         source="end",
         allow_null=True,
-        description="End of the limit, exclusive; null: none.",
+        description="End, exclusive; null: none.",
         writable={"required": False},
     )
 
 
 class GuaranteeDocument(LimitDocument):
     amount = AmountField(
-        description="Guaranteed amount of each resource. Other resources are not limited.",
+        description="Guaranteed amount of each resource. Resources that are not named are unlimited in"
+        " the pool of the guarantee.",
         writable=True,
     )
 
@@ -109,29 +110,34 @@ class OwnServersField(documents.BooleanField):
             source=lambda terms, _: _SETTINGS[terms.own_servers],
             description="Whether workloads can always have what they get alone on the servers that"
             " their tenant contributed. null: as the node above; at last as the pool.",
-            writable={"required": False},
+            writable={"default": lambda: _ABSENT},
         )
 
 
+_ABSENT = object()
 _SETTINGS = {OwnServers.INHERIT.value: None, OwnServers.YES.value: True, OwnServers.NO.value: False}
 
 
-def own_servers_read(fields: Mapping[str, Any]) -> str:
-    """Return the setting in a request's field `own_servers`, as it is stored."""
-    return next(stored for stored, given in _SETTINGS.items() if given is fields.get("own_servers"))
+def own_servers_read(fields: Mapping[str, Any]) -> str | None:
+    """Return the setting in a request's field `own_servers` as it is stored, None if it is absent."""
+    given = fields["own_servers"]
+    if given is _ABSENT:
+        return None
+    return next(stored for stored, setting in _SETTINGS.items() if setting is given)
 
 
-def other_amounts(
-    fields: Mapping[str, Any], present: GroupTerms | MembershipTerms, kinds: Sequence[str]
+def changed_amounts(
+    fields: Mapping[str, Any],
+    present: GroupTerms | MembershipTerms,
+    kinds: Sequence[str],
+    resources: Sequence[Resource],
 ) -> dict[str, bool]:
     """Return which amounts, or the setting of own servers, a request's fields change."""
-    writer = {kind: LimitsField(kind) for kind in kinds}
     changed = {
-        kind: fields[kind] is not None
-        and fields[kind] != writer[kind].read(writer[kind].exact(getattr(present, kind), None))
-        for kind in kinds
+        kind: limits is not None and not is_same_list(limits, limits_from(getattr(present, kind)))
+        for kind, limits in amounts_read(fields, kinds, resources).items()
     }
-    return {**changed, "own_servers": own_servers_read(fields) != present.own_servers}
+    return {**changed, "own_servers": own_servers_read(fields) not in (None, present.own_servers)}
 
 
 def amounts_read(

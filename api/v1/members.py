@@ -37,7 +37,7 @@ from api.v1.limits import (
     LimitsField,
     OwnServersField,
     amounts_read,
-    other_amounts,
+    changed_amounts,
     own_servers_read,
 )
 from api.views import writes
@@ -192,7 +192,7 @@ class MemberView(MemberResource):
                 {
                     "group": fields["group"] != own,
                     "best_effort": fields["best_effort"] != present.best_effort,
-                    **other_amounts(fields, present, ("guarantee", "lend")),
+                    **changed_amounts(fields, present, ("guarantee", "lend"), self.resources),
                 }
             )
         _, created = member_put(

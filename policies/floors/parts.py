@@ -85,7 +85,8 @@ def parts_of(
             found += [(at, j, float(placed[j]), True) for j in pools[at].workloads.tolist()]
         left -= placed
     given: dict[bytes, tuple[BoolArray, FloatArray]] = {}
-    for at in sorted(range(shared), key=lambda at: (int(pools[at].rows.sum()), at)):
+    size = [int(problem.server_count[pool.rows].sum()) for pool in pools]
+    for at in sorted(range(shared), key=lambda at: (size[at], at)):
         rows, mine, floor = pools[at].rows, pools[at].workloads, floors[at]
         have = np.zeros(len(mine))
         for others, tasks in given.values():

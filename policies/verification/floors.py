@@ -316,7 +316,8 @@ def _parts(stated: Stated, pools: list[Pool], answers: tuple[Allocation | None, 
             ]
     shared = range(first_own if placed else len(pools))
     given: dict[bytes, tuple[BoolArray, FloatArray]] = {}
-    for at in sorted(shared, key=lambda at: (np.count_nonzero(pools[at].rows), at)):
+    servers = problem.server_count
+    for at in sorted(shared, key=lambda at: (int(servers[pools[at].rows].sum()), at)):
         pool = pools[at]
         here = pool.rows[on_rows]
         on_own = grouped_sum(counts[here].astype(np.float64), jobs[here], problem.n)

@@ -143,7 +143,12 @@ def parts_of(problem, floors, on_own):
         float("inf") if most == float("inf") else Fraction(int(most)) - sum(on_own[j].values())
         for j, most in enumerate(problem.tasks.tolist())
     ]
-    for number, jobs, rows, tasks in sorted(floors, key=lambda floor: (len(floor[2]), floor[0])):
+
+    def first(floor):
+        number, _, rows, _ = floor
+        return sum(int(problem.server_count[row]) for row in rows), number
+
+    for number, jobs, rows, tasks in sorted(floors, key=first):
         for j, floor in zip(jobs, tasks, strict=True):
             have = sum(
                 part for other, others, part in given if other == j and others <= rows

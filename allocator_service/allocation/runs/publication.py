@@ -99,7 +99,7 @@ def decision_publish(
     if allocation.floors is not None:
         content = orjson.dumps(floors_to_document(allocation.floors))
         Floors.objects.create(run=run, document=zlib.compress(content, 1))
-        _record_unmet_guarantees(run, previous, allocation, now)
+    _record_unmet_guarantees(run, previous, allocation, now)
     if allocation.schedule is not None:
         _keep_schedule(run, state, allocation, allocation.schedule)
     if allocation.history is not None:
@@ -125,10 +125,10 @@ def decision_publish(
 def _record_unmet_guarantees(
     run: Run, previous: Run | None, allocation: Decision, now: datetime
 ) -> None:
-    """An event if other guarantees than before cannot be met, or in other parts."""
+    """Record an event if other guarantees than before are unmet, or in other parts, or none again."""
     unmet = guarantees_unmet(allocation)
     before = {} if previous is None else previous.summary or {}
-    if unmet and unmet != before.get("guarantees_unmet"):
+    if unmet != before.get("guarantees_unmet", []):
         payload = {"run": str(run.pk), "generation": run.generation, "guarantees": unmet}
         event_record(kind="guarantee.unmet", pool=run.pool.slug, payload=payload, now=now)
 

@@ -101,6 +101,7 @@ def test_own_servers_of_the_pool_and_of_a_member(pool, operator, members):
     proven(operator, run)
     answer = put(operator, f"{PATH}/members/b/", {"weight": 1, "own_servers": False})
     assert answer.json()["own_servers"] is False
+    assert put(operator, f"{PATH}/members/b/", {"weight": 1}).json()["own_servers"] is False
     assert tasks(factories.decision(pool))["a"] == (18, 8, 1)
 
 
@@ -141,6 +142,10 @@ def test_guarantees_that_collide_are_told(pool, operator, members):
     operator.post(f"{PATH}/workloads/", {"tenant": "a", "name": "c", "demand": {"gpu": 99}})
     factories.decision(pool)
     assert Event.objects.filter(kind="guarantee.unmet").count() == 1
+    put(operator, f"{PATH}/members/a/", {"weight": 1, "guarantee": []})
+    factories.decision(pool)
+    last = Event.objects.filter(kind="guarantee.unmet").latest("pk")
+    assert last.payload["guarantees"] == []
 
 
 def test_a_pool_decides_again_when_a_guarantee_begins_and_ends(pool, operator, members):
@@ -243,7 +248,7 @@ def test_policies_without_guarantees_refuse_them(pool, operator, members):
     put(operator, f"{PATH}/members/a/", {"weight": 1, "own_servers": True})
     answer = patch(operator, f"{PATH}/", {"policy": {"name": "h-mrf"}})
     assert (answer.status_code, answer.json()["code"]) == (422, "policy.no_guarantees")
-    put(operator, f"{PATH}/members/a/", {"weight": 1})
+    put(operator, f"{PATH}/members/a/", {"weight": 1, "own_servers": None})
     assert patch(operator, f"{PATH}/", {"policy": {"name": "h-mrf"}}).status_code == 200
     for body in ({"guarantee": [{"amount": {"gpu": 1}}]}, {"own_servers": True}):
         answer = put(operator, f"{PATH}/members/a/", {"weight": 1, **body})

@@ -121,11 +121,12 @@ GroupGuarantee = TypedDict(
     "GroupGuarantee",
     {
         "where": dict[str, str | list[str]],
-        # Guaranteed amount of each resource. Other resources are not limited.
+        # Guaranteed amount of each resource. Resources that are not named are unlimited in the pool
+        # of the guarantee.
         "amount": dict[str, float | str],
-        # First instant of the limit; null: since it was set.
+        # First instant at which it holds; null: since it was set.
         "from": str | None,
-        # End of the limit, exclusive; null: none.
+        # End, exclusive; null: none.
         "to": str | None,
     },
 )
@@ -158,11 +159,12 @@ GroupRequestGuarantee = TypedDict(
     {
         # Servers that it is for; {}: all servers.
         "where": NotRequired[dict[str, str | list[str]]],
-        # Guaranteed amount of each resource. Other resources are not limited.
+        # Guaranteed amount of each resource. Resources that are not named are unlimited in the pool
+        # of the guarantee.
         "amount": dict[str, float | str],
-        # First instant of the limit; null: since it was set.
+        # First instant at which it holds; null: since it was set.
         "from": NotRequired[str | None],
-        # End of the limit, exclusive; null: none.
+        # End, exclusive; null: none.
         "to": NotRequired[str | None],
     },
 )

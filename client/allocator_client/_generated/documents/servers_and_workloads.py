@@ -76,9 +76,9 @@ WorkloadLimit = TypedDict(
         "where": dict[str, str | list[str]],
         # Greatest amount of each resource. Resources that are not named have no limit.
         "amount": dict[str, float | str],
-        # First instant of the limit; null: since it was set.
+        # First instant at which it holds; null: since it was set.
         "from": str | None,
-        # End of the limit, exclusive; null: none.
+        # End, exclusive; null: none.
         "to": str | None,
     },
 )
@@ -116,9 +116,9 @@ WorkloadRequestLimit = TypedDict(
         "where": NotRequired[dict[str, str | list[str]]],
         # Greatest amount of each resource. Resources that are not named have no limit.
         "amount": dict[str, float | str],
-        # First instant of the limit; null: since it was set.
+        # First instant at which it holds; null: since it was set.
         "from": NotRequired[str | None],
-        # End of the limit, exclusive; null: none.
+        # End, exclusive; null: none.
         "to": NotRequired[str | None],
     },
 )
