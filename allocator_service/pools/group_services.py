@@ -21,6 +21,7 @@ from allocator_service.core.errors import (
 )
 from allocator_service.core.versions import check_version
 from allocator_service.pools.budgets import budgets_retire
+from allocator_service.pools.guarantees import refuse_limits_below_guarantees
 from allocator_service.pools.limits import (
     Limit,
     limits_check,
@@ -169,8 +170,10 @@ def groups_put(
     )
     for change in changes:
         _change(pool, terms[change.slug], change.settings, known, now)
-    if any(draft.settings.guarantee for draft in every):
+    changing = [draft for draft in every if draft.settings.guarantee or draft.settings.limit]
+    if changing:
         refuse_too_many_selections(pool)
+        refuse_limits_below_guarantees(pool, now=now, pointer=changing[0].pointer)
     pool_changed(pool, now=now)
     if groups:
         _audit_created(pool, groups, drafts, now)
@@ -225,8 +228,9 @@ def group_update(
         each.slug: each for each in groups_of(pool=pool).filter(slug=settings.parent)
     }  # fmt: skip
     _change(pool, present, settings, known, now)
-    if settings.guarantee:
+    if settings.guarantee or settings.limit:
         refuse_too_many_selections(pool)
+        refuse_limits_below_guarantees(pool, now=now, pointer=_pointer_of(settings))
     pool_changed(pool, now=now)
     return group
 
@@ -270,6 +274,11 @@ def group_retire(*, group: Group, version: int | None, now: datetime) -> None:
         pool=pool.slug,
         extra={"keys_revoked": revoked, "grants_withdrawn": len(grants)},
     )
+
+
+def _pointer_of(settings: GroupSettings) -> str:
+    """Return the pointer to the amounts that settings change."""
+    return "/limit" if settings.limit else "/guarantee"
 
 
 def _present(pool: Pool, group: Group) -> Group:

@@ -13,6 +13,7 @@ from allocator_service.core.audit import Change, audit_record, audit_record_all,
 from allocator_service.core.errors import Conflict, PreconditionRequired, Unacceptable
 from allocator_service.core.selecting import missing
 from allocator_service.core.versions import check_version
+from allocator_service.pools.guarantees import refuse_limits_below_guarantees
 from allocator_service.pools.limits import (
     Limit,
     limits_check,
@@ -94,8 +95,7 @@ def member_put(
         (membership,) = members_admit(
             pool=pool, tenants=[tenant], now=now, terms={tenant.pk: terms}
         )
-        if guarantee or lend:
-            refuse_too_many_selections(pool)
+        _refuse_together(pool, given, now)
         pool_changed(pool, now=now)
         audit_record(
             action="member.admit", instance=membership, now=now, pool=pool.slug, extra=stated
@@ -108,8 +108,7 @@ def member_put(
     check_version(membership.version, version)
     before = _stated(membership, present)
     _change_terms([(present, terms)], now)
-    if guarantee or lend:
-        refuse_too_many_selections(pool)
+    _refuse_together(pool, given, now)
     membership.version += 1
     membership.save(update_fields=["version"])
     pool_changed(pool, now=now)
@@ -214,6 +213,16 @@ def _replaced(present: MembershipTerms | None, given: Mapping[str, Sequence[Limi
     if present is None:
         return 0
     return sum(len(getattr(present, kind)) for kind, limits in given.items() if limits is not None)
+
+
+def _refuse_together(
+    pool: Pool, given: Mapping[str, Sequence[Limit] | None], now: datetime
+) -> None:
+    """Raise `Unacceptable` for given amounts that the pool cannot have beside its others."""
+    if any(given.values()):
+        refuse_too_many_selections(pool)
+        pointer = "/limit" if given["limit"] else "/guarantee"
+        refuse_limits_below_guarantees(pool, now=now, pointer=pointer)
 
 
 def _present_terms(membership: Membership) -> MembershipTerms:

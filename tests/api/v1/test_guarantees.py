@@ -240,6 +240,36 @@ def test_a_pool_has_guarantees_for_ten_selections_of_servers(pool, operator, mem
     assert factories.decision(pool).status == "succeeded"
 
 
+def test_a_limit_below_the_guarantees_under_it_is_refused(pool, operator, members):
+    operator.post(f"{PATH}/groups/", {"slug": "ml", "name": "ML"})
+    rows = [{"amount": {"gpu": 4}}]
+    for slug in ("a", "b"):
+        body = {"weight": 1, "group": "ml", "guarantee": rows}
+        assert put(operator, f"{PATH}/members/{slug}/", body).status_code == 200
+    answer = patch(operator, f"{PATH}/groups/ml/", {"limit": [{"amount": {"gpu": 7}}]})
+    assert (answer.status_code, answer.json()["code"]) == (422, "limit.below_guarantees")
+    assert answer.json()["errors"][0]["pointer"] == "/limit"
+    assert "8 are guaranteed under it" in answer.json()["detail"]
+    kinds = {"where": {"gpu": "a10"}, "amount": {"gpu": 1}}
+    fits = [{"amount": {"gpu": 8}}, kinds]
+    assert patch(operator, f"{PATH}/groups/ml/", {"limit": fits}).status_code == 200
+    more = {"weight": 1, "group": "ml", "guarantee": [{"amount": {"gpu": 5}}]}
+    answer = put(operator, f"{PATH}/members/a/", more)
+    assert (answer.status_code, answer.json()["code"]) == (422, "limit.below_guarantees")
+    assert answer.json()["errors"][0]["pointer"] == "/guarantee"
+
+
+def test_guarantees_count_against_a_limit_while_both_hold(pool, operator, members):
+    later = utc_now() + timedelta(days=1)
+    limit = {"amount": {"gpu": 2}, "to": later.isoformat()}
+    guarantee = {"amount": {"gpu": 4}, "from": later.isoformat()}
+    body = {"weight": 1, "limit": [limit], "guarantee": [guarantee]}
+    assert put(operator, f"{PATH}/members/a/", body).status_code == 200
+    soon = {**guarantee, "from": (later - timedelta(hours=1)).isoformat()}
+    answer = put(operator, f"{PATH}/members/a/", {**body, "guarantee": [soon]})
+    assert (answer.status_code, answer.json()["code"]) == (422, "limit.below_guarantees")
+
+
 def test_policies_without_guarantees_refuse_them(pool, operator, members):
     patch(operator, f"{PATH}/", {"own_servers": True})
     answer = patch(operator, f"{PATH}/", {"policy": {"name": "h-mrf"}})
