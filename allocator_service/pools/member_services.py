@@ -172,6 +172,8 @@ def members_put(*, pool: Pool, drafts: Sequence[MemberDraft], now: datetime) -> 
     changing = [present[tenant] for tenant in terms if tenant in present]
     before = [_stated(old.membership, old) for old in changing]
     _change_terms([(old, terms[old.membership.tenant_id]) for old in changing], now)
+    if any(draft.limit for draft in drafts):
+        refuse_limits_below_guarantees(pool, now=now, pointer="/limit")
     members = [old.membership for old in changing]
     for member in members:
         member.pool = pool  # the audit names it
