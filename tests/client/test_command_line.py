@@ -257,6 +257,31 @@ def test_why_names_the_schedulers_reason_for_jobs_that_wait(alloc, told, reason)
     assert "although" not in shown(blocked=None)
 
 
+def test_the_decision_shows_guaranteed_tasks_and_what_is_unmet(alloc, told):
+    status, headers, found = decision(9)
+    found["run"]["summary"] = {
+        "utilization": {},
+        "guarantees_unmet": [
+            {
+                "node": {"group": "ml"}, "where": {"gpu": "h100"}, "amount": {"gpu": 8},
+                "met": 0.75, "limited_by": ["resource:gpu"],
+            },
+            {"node": {"tenant": "ada"}, "own_servers": True, "met": 0.5, "limited_by": ["lend"]},
+        ],
+    }  # fmt: skip
+    rows = [row("w", 3) | {"floor": 4.0, "floor_met": 0.75}, row("v", 2)]
+    told((status, headers, found), (200, JSON, POOL), page(rows, None, last=True))
+    lines = alloc("decision", "lab").output.splitlines()
+    assert lines[2:4] == [
+        "The guarantee of group ml (8 gpu on gpu=h100): 75.0 % met, limited by gpu.",
+        "The own servers of ada: 50.0 % met, limited by lend.",
+    ]
+    assert [line.split()[2:4] for line in lines if line.startswith("physics")] == [
+        ["3", "4"], ["2", "-"],
+    ]  # fmt: skip
+    assert "TASKS  GUARANTEED" in " ".join(lines)
+
+
 def node(kind, name, parent=None, depth=0, **more):
     return {
         "kind": kind, "name": name, "parent": parent, "depth": depth, "weight": 1, "tier": 0,

@@ -11,6 +11,7 @@ from allocator_client._generated.documents.decisions import (
     AllocationDocument,
     DecisionDocument,
     ExplanationDocument,
+    RunSummaryGuaranteesUnmet,
     TreeNodeDocument,
 )
 from allocator_client._generated.documents.enforcement import (
@@ -37,6 +38,7 @@ from allocator_client.cli.session import (
     units,
 )
 from allocator_client.cli.words import (
+    NONE,
     SECONDS_PER_HOUR,
     counted,
     instant,
@@ -253,16 +255,27 @@ def _allocations_table(
     rows: Iterable[AllocationDocument], unit: dict[str, str], *, of_one: bool
 ) -> None:
     """What workloads have, those of one tenant or of several."""
+    rows = list(rows)
+    guaranteed = any("floor" in row for row in rows)
     amounts = [
         f">{name.upper()} ({unit[name]})" if unit[name] else f">{name.upper()}" for name in unit
     ]
     table(
-        (*(() if of_one else ("TENANT",)), "WORKLOAD", ">TASKS", *amounts, ">SHARE", "LIMITED BY"),
+        (
+            *(() if of_one else ("TENANT",)),
+            "WORKLOAD",
+            ">TASKS",
+            *((">GUARANTEED",) if guaranteed else ()),
+            *amounts,
+            ">SHARE",
+            "LIMITED BY",
+        ),
         (
             (
                 *(() if of_one else (row["tenant"],)),
                 row["workload"]["name"],
                 number(row["tasks"]),
+                *((number(row.get("floor")),) if guaranteed else ()),
                 *(number(row["resources"].get(name, 0)) for name in unit),
                 percent(row["dominant_share"]),
                 row["limited_by"].removeprefix("resource:"),
@@ -311,11 +324,13 @@ def _show_decision(session: Session, found: DecisionDocument) -> None:
         f"{found['pool']}: generation {found['generation']:,} decided by {by}, in force since "
         f"{instant(run['effective_from'], seconds=True)}{until} (run {run['id']})"
     )
-    if run["summary"]:
-        used = run["summary"]["utilization"].items()
-        say("Allocated: " + ", ".join(f"{name} {percent(part)}" for name, part in used) + ".")
-    say()
     unit = units(client.pools_show(found["pool"]).body)
+    if summary := run["summary"]:
+        used = summary["utilization"].items()
+        say("Allocated: " + ", ".join(f"{name} {percent(part)}" for name, part in used) + ".")
+        for unmet in summary.get("guarantees_unmet", ()):
+            say(_unmet_text(unmet, unit))
+    say()
     _allocations_table(session.allocations(run["id"]), unit, of_one=False)
     if slot := found["slot"]:
         say(f"\nThis slot, until {instant(slot['end'], seconds=True)}:")
@@ -323,6 +338,18 @@ def _show_decision(session: Session, found: DecisionDocument) -> None:
             say("  nothing runs")
         for row in slot["allocations"]:
             say(f"  {row['workload']}: {counted(row['tasks'], 'task')}")
+
+
+def _unmet_text(unmet: RunSummaryGuaranteesUnmet, unit: dict[str, str]) -> str:
+    """Return what part of a guarantee runs, and what stopped the rest."""
+    node = unmet["node"]
+    whose = f"group {node['group']}" if "group" in node else node.get("tenant", NONE)
+    what = f"The own servers of {whose}"
+    if "amount" in unmet:
+        text = limit_text(unmet["amount"], None, unmet.get("where", {}), unit)
+        what = f"The guarantee of {whose} ({text})"
+    reasons = ", ".join(reason.removeprefix("resource:") for reason in unmet["limited_by"])
+    return f"{what}: {percent(unmet['met'])} met, limited by {reasons or NONE}."
 
 
 def _watch(session: Session, slug: str, every: float) -> None:
