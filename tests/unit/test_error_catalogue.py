@@ -22,13 +22,18 @@ SOURCES = [
 DOTTED = re.compile(r"[a-z_]+(?:\.[a-z_]+)+")
 CODE_NAMES = {"code", "missing_code", "type_code", "unknown", "zero", "violation_error_code"}
 ASSIGNED = {"code", "missing_code", "not_found", "UNKNOWN"}
-# Composed at run time: f"{what}.{code}" in policies/model/validation.py, policies/fields
-# and api/contract/parameters.py.
+# Composed at run time: f"{what}.{code}" in policies/model/validation.py, policies/fields,
+# api/contract/parameters.py and allocator_service/pools/limits.py.
 COMPOSED = {
     *(f"{what}.{wrong}" for what in ("capacity", "demand") for wrong in ("negative", "not_finite")),
     *(f"{what}.too_large" for what in ("capacity", "demand", "weight", "owed", "history")),
     *(f"{what}.not_a_number" for what in ("weight", "owed", "history")),
     *(f"{what}.duplicate" for what in ("group", "resource", "server", "tenant")),
+    *(
+        f"{what}.{wrong}"
+        for what in ("limit", "guarantee", "lend")
+        for wrong in ("amount", "empty", "interval", "node")
+    ),
 } | {f"parameter.{kind}" for kind in ("unknown", "twice", "required", "value")}
 PARTS_OF_COMPOSED = {"negative"}
 
@@ -93,7 +98,7 @@ def test_every_reason_is_in_the_catalogue_and_no_other():
     }
     named.remove(LIMIT)
     assert named == set(REASONS)
-    limits = {f"{LIMIT}:{whose}" for whose in ("workload", "tenant", "group:<name>")}
+    limits = {f"{LIMIT}:{whose}" for whose in ("workload", "tenant", "lend", "group:<name>")}
     assert first_cells(reasons) == named | limits | {limited_by_resource("<name>")}
 
 
@@ -101,7 +106,7 @@ def test_the_openapi_document_has_every_reason_and_no_other():
     schemas = openapi()["components"]["schemas"]
     limited_by = schemas["AllocationDocument"]["properties"]["limited_by"]
     enum, resource, limit = limited_by["oneOf"]
-    for whose in ("workload", "tenant", "group:ml"):
+    for whose in ("workload", "tenant", "lend", "group:ml"):
         assert re.fullmatch(limit["pattern"], f"{LIMIT}:{whose}")
     assert set(enum["enum"]) == set(REASONS)
     assert re.match(resource["pattern"], limited_by_resource("cpu"))

@@ -18,8 +18,6 @@ DROP TRIGGER decision_kept_until_pruned ON run_floors;
 
 
 class Migration(migrations.Migration):
-    safe_while_used = "The table is new, and the columns may be null."
-
     dependencies = [
         ('allocation', '0003_run_budgets'),
     ]

@@ -5,7 +5,6 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    safe_while_used = "The table is new."
 
     dependencies = [
         ('allocation', '0004_floors'),

@@ -4,7 +4,6 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     atomic = False
-    safe_while_used = "Indexes alone are added, concurrently."
 
     dependencies = [
         ('pools', '0006_groupterms_limit_membershipterms_limit'),

@@ -4,7 +4,6 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     atomic = False
-    safe_while_used = "Indexes alone are added, concurrently."
 
     dependencies = [
         ('pools', '0007_limits_by_their_own_index'),

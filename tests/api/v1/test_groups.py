@@ -38,7 +38,8 @@ def test_an_operator_creates_a_group(operator):
     document = made.json()
     assert {**document, "terms_since": "", "created_at": ""} == {
         "pool": "lab", "slug": "ml", "name": "Learning", "parent": None, "weight": 2.5, "tier": -1,
-        "limit": [], "terms_since": "", "version": 1, "created_at": "",
+        "guarantee": [], "limit": [], "own_servers": None, "terms_since": "", "version": 1,
+        "created_at": "",
     }  # fmt: skip
     shown = operator.get(f"{GROUPS}ml/")
     assert (shown.json(), shown["ETag"]) == (document, '"v1"')
@@ -58,7 +59,7 @@ def test_an_operator_creates_a_group(operator):
         ({"slug": "a", "name": "x", "weight": "1"}, (422, "field.type")),
         ({"slug": "a", "name": "x", "tier": 10**6 + 1}, (422, "tier.out_of_range")),
         ({"slug": "a", "name": "x", "tier": 1.5}, (422, "field.type")),
-        ({"slug": "a", "name": "x", "guarantee": []}, (400, "field.unknown")),
+        ({"slug": "a", "name": "x", "floor": []}, (400, "field.unknown")),
         ([{"slug": f"g{n}", "name": "x"} for n in range(10_001)], (422, "group.too_many")),
         ([{"slug": f"g{n}", "name": "x", "parent": f"g{n - 1}" if n else None} for n in range(9)],
          (422, "group.too_deep")),
@@ -102,7 +103,9 @@ def test_groups_are_listed_in_pages_and_by_parent(tree, operator):
         path = page.json()["next"]
     assert walked == ["bio", "ml", "science"]
     rows = operator.get(f"{GROUPS}?format=csv").content.decode().splitlines()
-    assert rows[0] == "pool,slug,name,parent,weight,tier,limit,terms_since,version,created_at"
+    assert rows[0] == (
+        "pool,slug,name,parent,weight,tier,guarantee,limit,own_servers,terms_since,version,created_at"
+    )
     assert rows[1].startswith("lab,bio,Bio,science,1,0,")
     assert [row["tenant"] for row in operator.get(f"{MEMBERS}?group=ml").json()["results"]] == [
         "ada"

@@ -35,6 +35,8 @@ def test_what_is_left_out_has_the_defaults_of_the_contract(operator):
             "half_life": None,
         },
         "weights": "contribution",
+        "own_servers": False,
+        "count": "total",
         "decision_interval": "PT1M",
         "metering": "allocation",
         "currency": "EUR",
