@@ -104,6 +104,22 @@ def test_a_group_page_shows_what_each_child_has_wants_and_may_have(tree, signed_
     assert "The limit of the group ml is reached." in member
 
 
+def test_guarantees_are_shown_and_only_operators_set_them(tree):
+    guaranteed = [{"where": {"room": "cellar"}, "amount": {"cpu": "0.5"}}]
+    GroupTerms.objects.filter(group__slug="ml", end=None).update(guarantee=guaranteed)
+    factories.decision(tree.lab)
+    shown = "at least 0.5 cores room=cellar always"
+    tenant = words(browser_of(tree.as_ada).text(LAB))
+    assert shown in tenant.partition("Your limits and guarantees")[2].partition("Your workloads")[0]
+    visitor = person_of_group(tree.science)
+    assert "0.5 cores on room=cellar" in words(visitor.text("/my/group/")).partition("Below it")[2]
+    node = visitor.text("/my/groups/ml/")
+    assert shown in words(node)
+    assert 'href="/my/groups/ml/limits/"' in node
+    assert "/guarantees/" not in node
+    assert visitor.get("/my/groups/ml/guarantees/").status_code == 404
+
+
 @by_key_and_as_person
 def test_a_manager_adds_and_removes_limits_below_its_group(tree, signed_in_by):
     visitor = signed_in_by(tree.science)
