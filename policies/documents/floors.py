@@ -10,6 +10,8 @@ from policies.documents.certificate import certificate_to_document
 from policies.documents.placements import placement_rows
 from policies.documents.quantities import number_or_none
 from policies.model.allocation import Allocation, Floors
+from policies.model.problem import Problem
+from policies.model.reasons import NO_ELIGIBLE_SERVER
 from policies.model.tolerance import AGREEMENT
 
 
@@ -104,7 +106,7 @@ def floors_of_workloads(allocation: Allocation) -> list[tuple[float | None, floa
     if floors is None:
         return [(None, None)] * allocation.problem.n
     return [
-        (floor, min(met / floor, 1.0)) if floor else (None, None)
+        (floor, met / floor if met < floor * (1 - AGREEMENT) else 1.0) if floor else (None, None)
         for floor, met in zip(floors.floor.tolist(), floors.met.tolist(), strict=True)
     ]
 
@@ -143,7 +145,9 @@ def guarantees_unmet(allocation: Allocation) -> list[dict[str, Any]]:
     met = raised.tasks[n:] / np.where(guaranteed > 0, guaranteed, 1.0)
     found = []
     tenants = np.flatnonzero(problem.own_servers).tolist()
-    for pool in np.unique(floors.pool_of_part[met < 1 - AGREEMENT]).tolist():
+    without = _without_servers(problem)
+    short = floors.pool_of_part[met < 1 - AGREEMENT]
+    for pool in sorted({*short.tolist(), *without}):
         parts = np.flatnonzero(floors.pool_of_part == pool)
         missed = parts[met[parts] < 1 - AGREEMENT]
         if pool < len(problem.guarantees):
@@ -159,5 +163,23 @@ def guarantees_unmet(allocation: Allocation) -> list[dict[str, Any]]:
             owner = tenants[pool - len(problem.guarantees)]
             what = {"node": {"tenant": problem.tenants[owner]}, "own_servers": True}
         reasons = sorted({raised.limited_by[n + part] for part in missed.tolist()})
-        found.append({**what, "met": float(met[missed].min()), "limited_by": reasons})
+        if pool in without:
+            reasons = [NO_ELIGIBLE_SERVER]
+        found.append(
+            {**what, "met": float(met[missed].min()) if len(missed) else 0.0, "limited_by": reasons}
+        )
     return found
+
+
+def _without_servers(problem: Problem) -> set[int]:
+    """Return the guarantees of which nothing can be had, as no server matches their selector.
+
+    Such a guarantee has no floors. One whose node has no task that it could be for is met.
+    """
+    return {
+        number
+        for number, item in enumerate(problem.guaranteed)
+        if not (item.rows & (problem.server_count > 0)).any()
+        and (problem.tasks[item.workloads] > 0).any()
+        and (item.limit.amount[item.limited] > 0).all()
+    }

@@ -9,6 +9,7 @@ import numpy as np
 
 from policies import catalogue
 from policies.arrays import FloatArray, grouped_sum
+from policies.errors import ProblemTooLargeError
 from policies.finishing.feasibility_rounding import rounded_to_feasible
 from policies.floors.parts import OnOwnServers, Parts, kept_problem, parts_of, raised_problem
 from policies.floors.pools import FloorPool, pools_of
@@ -22,6 +23,8 @@ from policies.model.share_definition import shares_of
 
 # Solves a problem without guarantees, beside parts of workloads that run already.
 Solve = Callable[[Problem, Choice, CurrentPlacements | None], Allocation]
+# Verification places at most this many whole tasks again.
+MOST_GUARANTEED_TASKS = 5_000_000
 ON_OWN_SERVERS = Choice(catalogue.STATIC, "indivisible")
 
 
@@ -42,7 +45,10 @@ def solve_with_floors(problem: Problem, choice: Choice, solve: Solve) -> Allocat
             answers.append(None)
             floors.append(pool.floor)
         else:
-            answer = solve(pool.problem, ON_OWN_SERVERS if on_own else choice, None)
+            if number < len(problem.guarantees):
+                answer = _divided(problem, pool.problem, choice, solve, number)
+            else:
+                answer = solve(pool.problem, ON_OWN_SERVERS if on_own else choice, None)
             answers.append(answer)
             floors.append(answer.tasks)
     own = _on_own_servers(problem, pools, answers) if places else None
@@ -57,6 +63,25 @@ def solve_with_floors(problem: Problem, choice: Choice, solve: Solve) -> Allocat
     answer = _together(problem, parts, rest)
     found = Floors(tuple(answers), raised, rest, floor, reached, parts.pool)
     return replace(answer, floors=found)
+
+
+def _divided(
+    problem: Problem, pool: Problem, choice: Choice, solve: Solve, number: int
+) -> Allocation:
+    """Return the answer of the pool of a guarantee, which may be much larger than the servers."""
+    given = problem.guarantees[number]
+    names = problem.groups if given.scope == "group" else problem.tenants
+    whose = f"guarantee of {given.scope} {names[given.node]!r}"
+    try:
+        answer = solve(pool, choice, None)
+    except ProblemTooLargeError as error:
+        raise ProblemTooLargeError(error.code, f"{whose}: {error.detail}") from error
+    if choice.whole_tasks and answer.tasks.sum() > MOST_GUARANTEED_TASKS:
+        raise ProblemTooLargeError(
+            "problem.too_large",
+            f"{whose}: its amount is that of more than {MOST_GUARANTEED_TASKS} whole tasks",
+        )
+    return answer
 
 
 def _on_own_servers(

@@ -45,10 +45,13 @@ def check_amounts(problem: Problem, choice: Choice, able: Iterable[str]) -> None
             )
         for each in amounts:
             if choice.sees_one_pool and (each.where or each.scope == "lend"):
+                some = "the servers of a tenant"
+                if each.where:
+                    some = "the servers that a selector matches"
                 raise PolicyNotApplicableError(
                     "policy.no_placement",
                     f"policy {choice.policy.name!r} sees the pool as one server: {kind} cannot be for "
-                    "the servers that a selector matches",
+                    f"{some}",
                     _pointer_of(each),
                 )
     selectors = {tuple(sorted(each.where.items())) for each in problem.guarantees}

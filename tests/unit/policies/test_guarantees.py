@@ -17,6 +17,7 @@ from policies import (
     choose,
     current_placements_of,
     explain,
+    guarantees_unmet,
     problem_from_document,
     problem_to_document,
     properties_of,
@@ -424,12 +425,41 @@ def test_amounts_at_the_edges(amount, mode):
     assert verify(problem, answer).valid
 
 
-def test_a_guarantee_of_servers_that_do_not_exist_gives_nothing():
+@pytest.mark.parametrize("mode", MODES)
+def test_a_guarantee_of_servers_that_do_not_exist_gives_nothing_and_is_unmet(mode):
     problem = two_tenants()
     some = tuple(replace(each, where={"zone": ("nowhere",)}) for each in problem.guarantees)
-    answer = solve(replace(problem, guarantees=some), "drfh")
+    problem = replace(problem, guarantees=some)
+    answer = solve(problem, "drfh", mode=mode)
     assert answer.floors.floor.tolist() == [0, 0]
     assert answer.tasks == pytest.approx([50, 50])
+    unmet = [
+        {"node": {"tenant": name}, "where": {"zone": ["nowhere"]}, "amount": {"gpu": amount},
+         "met": 0.0, "limited_by": ["no_eligible_server"]}
+        for name, amount in (("a", 40.0), ("b", 10.0))
+    ]  # fmt: skip
+    assert guarantees_unmet(answer) == unmet
+    idle = replace(problem, tasks=np.array([0.0, INF]))
+    assert guarantees_unmet(solve(idle, "drfh", mode=mode)) == unmet[1:]
+    none = replace(problem, guarantees=(replace(some[0], amount=np.array([0.0])),))
+    assert guarantees_unmet(solve(none, "drfh", mode=mode)) == []
+
+
+@pytest.mark.parametrize("amount", [1e7, 1e5])
+def test_a_guarantee_of_too_many_whole_tasks_is_named(amount, monkeypatch):
+    # The smaller one is stopped while it is placed.
+    monkeypatch.setattr("policies.filling.servers.MOST_TASKS", 1e5 - 1 if amount == 1e5 else 1e8)
+    guarantee = Guarantee("group", 0, np.array([amount]))
+    problem = replace(
+        two_tenants(), groups=("ml",), group_parent=np.array([-1]), group_weight=np.ones(1),
+        group_tier=np.zeros(1, dtype=np.int64), tenant_group=np.zeros(2, dtype=np.int64),
+        guarantees=(guarantee,),
+    )  # fmt: skip
+    with pytest.raises(ProblemTooLargeError, match="guarantee of group 'ml'"):
+        solve(problem, "drfh", mode="indivisible")
+    answer = solve(problem, "drfh")
+    assert answer.tasks == pytest.approx([50, 50])
+    assert verify(problem, answer).valid
 
 
 def test_properties_of_an_answer_with_guarantees_are_decided():
