@@ -40,6 +40,9 @@ EVENT_KINDS = (
     "workload.unsatisfiable",
 )
 
+# Their payload names groups, tenants and labels of the whole pool.
+KINDS_FOR_OPERATORS = ("guarantee.unmet",)
+
 
 def event_record(
     *,
@@ -133,6 +136,7 @@ def events_after(
     events = Event.objects.filter(seal__isnull=False).order_by("seal__sequence")
     if tenant is not None:
         events = events.filter(Q(tenant=tenant) | Q(tenant=None, pool__in=pools))
+        events = events.exclude(kind__in=KINDS_FOR_OPERATORS)
     if cursor is not None:
         position = EventSeal.objects.filter(event=cursor).values_list("sequence", flat=True).first()
         if position is None:

@@ -20,6 +20,7 @@ from django.db import connection, transaction
 from django.db.models import Exists, Min, OuterRef, Value
 from django.db.models.functions import Coalesce
 
+from allocator_service.core.outbox import KINDS_FOR_OPERATORS
 from allocator_service.webhooks.models import (
     Delivery,
     DeliveryCursor,
@@ -68,7 +69,7 @@ created AS (
     LEFT JOIN tenant t ON t.id = w.tenant_id
     LEFT JOIN pool p ON p.id = w.pool_id
     WHERE (w.pool_id IS NULL OR p.slug = event.pool)
-      AND (t.id IS NULL OR t.retired_at IS NULL AND (
+      AND (t.id IS NULL OR t.retired_at IS NULL AND event.kind <> ALL (%(for_operators)s) AND (
                event.tenant = t.slug
                OR event.tenant IS NULL AND EXISTS (
                    SELECT FROM pool_membership m JOIN pool o ON o.id = m.pool_id
@@ -101,6 +102,7 @@ def deliveries_create(*, now: datetime) -> bool:
         sql.execute(
             _CREATE,
             {
+                "for_operators": list(KINDS_FOR_OPERATORS),
                 "after": cursor.sequence,
                 "through": through,
                 "now": now,

@@ -24,7 +24,7 @@ from api.v1.run_documents import (
     RunDocument,
     TenantAllocationDocument,
 )
-from api.v1.run_inputs import sees_whole_of
+from api.v1.run_inputs import reader_of
 from api.v1.runs import allocations_page, placements_page
 from api.v1.schedules import SlotInForceDocument, slot_document
 from api.views import PoolView
@@ -76,7 +76,7 @@ class DecisionView(PoolView):
             "pool": self.pool.slug,
             "at": at,
             "generation": run.generation,
-            "run": RunDocument.write(run, sees_whole_of(self, self.pool)),
+            "run": RunDocument.write(run, reader_of(self, self.pool)),
             "slot": None if slot is None else slot_document(slot, self._names(run)),
         }
         return Response(document, headers={"Pool-Generation": str(generation)})

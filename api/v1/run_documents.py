@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from math import fsum
-from typing import Any
+from typing import Any, NamedTuple
 
 from allocator_service.allocation.models import Allocation, Placement, Run, RunStatus, ServerClass
 from allocator_service.core.quantities import Resource, vector_to_document
@@ -82,19 +82,32 @@ class SummaryDocument(documents.Document):
 
 
 def _of_whole(name: str) -> Callable[[Run, Any], Any]:
-    """Return the source of what concerns the whole pool, null unless the context is true."""
-    return lambda run, whole: getattr(run, name) if whole else None
+    """Return the source of what concerns the whole pool, null for a reader of less."""
+    return lambda run, reader: getattr(run, name) if reader.whole else None
 
 
-def _visible_error(run: Run, whole: Any) -> Any:
-    if run.error is None or whole:
+class RunReader(NamedTuple):
+    """What the reader of a run may see: what concerns the whole pool, and names in it."""
+
+    whole: bool
+    names: bool
+
+
+def _visible_summary(run: Run, reader: RunReader) -> Any:
+    if not reader.whole or run.summary is None or reader.names:
+        return run.summary if reader.whole else None
+    return {name: part for name, part in run.summary.items() if name != "guarantees_unmet"}
+
+
+def _visible_error(run: Run, reader: RunReader) -> Any:
+    if run.error is None or reader.names:
         return run.error
     # The detail may name what others brought.
     return {"code": run.error["code"], "detail": "The previous decision stays in force."}
 
 
 class RunDocument(documents.Document):
-    """A run, written for whether its reader may see what concerns the whole pool."""
+    """A run, written for its reader."""
 
     id = documents.IdField()
     pool = documents.SlugField(source="pool.slug")
@@ -119,7 +132,7 @@ class RunDocument(documents.Document):
     effective_until = documents.TimestampField(allow_null=True)
     solve_seconds = documents.NumberField(source=_of_whole("solve_seconds"), allow_null=True)
     error = documents.DocumentField(ErrorDocument, source=_visible_error, allow_null=True)
-    summary = documents.DocumentField(SummaryDocument, source=_of_whole("summary"), allow_null=True)
+    summary = documents.DocumentField(SummaryDocument, source=_visible_summary, allow_null=True)
 
 
 class WorkloadReference(documents.Document):

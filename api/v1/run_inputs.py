@@ -12,6 +12,7 @@ from allocator_service.pools.models import Pool
 from allocator_service.tenants.models import Tenant
 from api.contract.fields import uuid_or_none
 from api.pseudonyms import group_name, pseudonym, tenant_name
+from api.v1.run_documents import RunReader
 from api.views import ContractView
 
 
@@ -173,6 +174,12 @@ def sees_whole_of(view: ContractView, pool: Pool) -> bool:
     if view.caller.group is not None:
         return pool.transparent
     return sees_whole(pool, view.tenant)
+
+
+def reader_of(view: ContractView, pool: Pool) -> RunReader:
+    """Return what the caller of a view may see of a pool's runs. Tenants and groups see no names."""
+    names = view.caller.group is None and view.tenant is None
+    return RunReader(sees_whole_of(view, pool), names)
 
 
 def visible_run(text: str, *, caller: Tenant | None) -> Run:

@@ -37,6 +37,7 @@ from api.v1.run_documents import (
     ProofDocument,
     RowWriter,
     RunDocument,
+    RunReader,
     RunRequest,
     TenantAllocationDocument,
     VerificationDocument,
@@ -44,7 +45,7 @@ from api.v1.run_documents import (
     placement_columns,
     tenant_allocation_columns,
 )
-from api.v1.run_inputs import input_for, proof_for, sees_whole_of, visible_run, whole_run
+from api.v1.run_inputs import input_for, proof_for, reader_of, visible_run, whole_run
 from api.views import ContractView, PoolView, writes
 
 
@@ -111,9 +112,9 @@ class RunsView(PoolView):
         """
         runs = runs_for(None if self.subtree is not None else self.tenant)
         page = ORDERING.page(runs.filter(pool=self.pool), **self.query)
-        whole = sees_whole_of(self, self.pool)
+        reader = reader_of(self, self.pool)
         return self.listing(
-            page, lambda run: RunDocument.write(run, whole), list(RunDocument.fields)
+            page, lambda run: RunDocument.write(run, reader), list(RunDocument.fields)
         )
 
     @accepts(RunRequest, RunDocument, "Ask for a new decision")
@@ -130,7 +131,7 @@ class RunsView(PoolView):
         fields = self.read(RunRequest)
         run = run_request(pool=pool_asked, reason=fields["reason"], now=utc_now())
         return Response(
-            RunDocument.write(run, True),
+            RunDocument.write(run, RunReader(whole=True, names=True)),
             HTTPStatus.ACCEPTED,
             headers={
                 "Location": reverse("run", args=[run.pk]),
@@ -176,7 +177,7 @@ class RunView(OneRunView):
         `summary` are null. A failed run says why in `error`, and the decision before it stays in force.
         """
         found = self.run(run)
-        return Response(RunDocument.write(found, sees_whole_of(self, found.pool)))
+        return Response(RunDocument.write(found, reader_of(self, found.pool)))
 
 
 class AllocationsView(OneRunView):

@@ -291,7 +291,12 @@ def _fail(claim: _Claim, work: _Work, error: DomainError, now: datetime) -> Run:
         event_record(
             kind="decision.failed",
             pool=run.pool.slug,
-            payload={"run": str(run.pk), "code": error.code, "detail": error.detail},
+            # Members read it, and the detail of the error may name what others brought.
+            payload={
+                "run": str(run.pk),
+                "code": error.code,
+                "detail": "The previous decision stays in force.",
+            },
             now=now,
         )
         _complete(job, now, now)

@@ -11,6 +11,7 @@ from allocator_service.allocation.services import retention_apply
 from allocator_service.allocation.what_if.simulations import simulation_run
 from allocator_service.core.clock import utc_now
 from allocator_service.core.models import Event
+from allocator_service.core.outbox import events_after, events_seal
 from allocator_service.core.quantities import Resource
 from allocator_service.pools.group_admin import GroupForm
 from allocator_service.pools.models import Group, RecomputeJob
@@ -139,6 +140,16 @@ def test_guarantees_that_collide_are_told(pool, operator, members):
         ({"tenant": slug}, 0.5, ["resource:gpu"]) for slug in ("a", "b")
     ]
     assert Event.objects.filter(kind="guarantee.unmet").count() == 1
+    pool.transparent = True
+    pool.save()
+    member = factories.client("tenant", tenant=Tenant.objects.get(slug="a"))
+    for path in (f"/api/v1/runs/{run.pk}/", f"{PATH}/decision/"):
+        assert member.get(path).status_code == 200
+        assert b"guarantees_unmet" not in member.get(path).content
+    events_seal()
+    for tenant, told in ((None, 1), ("a", 0)):
+        events = events_after(None, tenant=tenant, pools=["shared"], limit=1000)
+        assert [event.kind for event in events].count("guarantee.unmet") == told
     operator.post(f"{PATH}/workloads/", {"tenant": "a", "name": "c", "demand": {"gpu": 99}})
     factories.decision(pool)
     assert Event.objects.filter(kind="guarantee.unmet").count() == 1
