@@ -87,7 +87,7 @@ def _of_whole(name: str) -> Callable[[Run, Any], Any]:
 
 
 class RunReader(NamedTuple):
-    """What the reader of a run may see: what concerns the whole pool, and names in it."""
+    """A reader's rights to the parts of a run that concern the whole pool, and to names in them."""
 
     whole: bool
     names: bool
