@@ -22,6 +22,7 @@ from policies.proofs.normal_form import LeximinProblem
 
 # Shares kept from earlier rounds are feasible but for rounding: this much is let go.
 KEPT_WITHIN = 1e-10
+PRIMAL_SIMPLEX = 4
 
 
 class SimplexLevels:
@@ -44,6 +45,7 @@ class SimplexLevels:
         kept = [np.isfinite(limit.amount) & (not limit.is_cap) for limit in problem.limits]
         self._kept = np.argwhere(kept).reshape(-1, 2)
         self._model = self._build()
+        self._rises = np.zeros(problem.t + len(self._limited))
 
     def raise_level(self, rise: FloatArray, keep: FloatArray) -> LevelSolution:
         """Maximise ``tau`` with tenant shares ``keep + tau * rise``.
@@ -72,23 +74,36 @@ class SimplexLevels:
     def _set_rows(
         self, rise: FloatArray, keep: FloatArray, complete: BoolArray, let_go: float
     ) -> None:
-        problem = self._problem
-        t, first = problem.t, problem.K * problem.m
-        own_rows = np.zeros(t, dtype=np.bool_)
-        own_rows[problem.owner[self._limited]] = True
+        problem, infinity = self._problem, highspy.kHighsInf
+        limited, owner = self._limited, problem.owner[self._limited]
+        own_rows = np.zeros(problem.t, dtype=np.bool_)
+        own_rows[owner] = True
         own_rows &= complete
-        for i in range(t):
-            if own_rows[i]:
-                self._set_row(first + i, 0.0, -highspy.kHighsInf, highspy.kHighsInf)
-            else:
-                self._set_row(first + i, rise[i], keep[i] * (1 - let_go), keep[i])
-        for row, j in enumerate(self._limited.tolist(), start=first + t):
-            i = int(problem.owner[j])
-            if own_rows[i]:
-                part = problem.limit[j] / problem.cap[i]
-                self._set_row(row, rise[i] * part, keep[i] * part * (1 - let_go), keep[i] * part)
-            else:
-                self._set_row(row, 0.0, -highspy.kHighsInf, problem.limit[j] * t)
+        part = problem.limit[limited] / problem.cap[owner]
+        kept = keep[owner] * part
+        mine = own_rows[owner]
+        rises = np.concatenate(
+            [np.where(own_rows, 0.0, rise), np.where(mine, rise[owner] * part, 0.0)]
+        )
+        lower = np.concatenate(
+            [
+                np.where(own_rows, -infinity, keep * (1 - let_go)),
+                np.where(mine, kept * (1 - let_go), -infinity),
+            ]
+        )
+        upper = np.concatenate(
+            [
+                np.where(own_rows, infinity, keep),
+                np.where(mine, kept, problem.limit[limited] * problem.t),
+            ]
+        )
+        # A row is its shares less its rise times the level.
+        first = problem.K * problem.m
+        for row in np.flatnonzero(rises != self._rises).tolist():
+            self._model.changeCoeff(first + row, len(self._pairs), -float(rises[row]))
+        self._rises = rises
+        rows = np.arange(first, first + len(rises), dtype=np.int32)
+        self._model.changeRowsBounds(len(rows), rows, lower, upper)
 
     def _run(self) -> SolverStatus:
         model = self._model
@@ -98,6 +113,9 @@ class SimplexLevels:
                 raise SolveTimeoutError("solve.timeout", "the time limit passed")
             model.setOptionValue("time_limit", model.getRunTime() + left)
         model.run()
+        if self._problem.couples:
+            # A basis of an earlier level is nearer to feasible than to optimal where many limits bind.
+            model.setOptionValue("simplex_strategy", PRIMAL_SIMPLEX)
         status = status_of(model)
         if status is SolverStatus.TIME_LIMIT:
             raise SolveTimeoutError("solve.timeout", "the time limit passed")
@@ -135,11 +153,6 @@ class SimplexLevels:
             values = problem.demand[pairs[columns, 0], resource] / (size * problem.t)
             upper = float(item.amount[resource]) / size
             model.addRow(-highspy.kHighsInf, upper, len(columns), columns.astype(np.int32), values)
-
-    def _set_row(self, row: int, rise: float, lower: float, upper: float) -> None:
-        """Row: its shares less ``rise`` times the level, between lower and upper."""
-        self._model.changeCoeff(row, len(self._pairs), -float(rise))
-        self._model.changeRowBounds(row, float(lower), float(upper))
 
     def _build(self) -> highspy.Highs:
         problem = self._problem

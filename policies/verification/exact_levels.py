@@ -23,9 +23,10 @@ what is not is asked again in fractions.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from operator import mul
 
 import numpy as np
 
@@ -182,7 +183,8 @@ class Fractions:
 
     Attributes:
         rounds: the statement, and whose workloads and tenants these are.
-        demand: (n') by resource, what one unit of share of a workload takes of the pool.
+        whole: (n') by resource, what one unit of share of a workload takes of the pool, as whole
+            numbers and what they are to be divided by.
         limit: (n') share of all its tasks; None: no limit. owner: (n') tenant.
         x: (n') share of each workload, by its tasks; share: (t') of each tenant.
         allowed: (n') classes; capacity: (K + l) by resource, share of the pool: of classes, of limits.
@@ -190,7 +192,7 @@ class Fractions:
     """
 
     rounds: LevelRounds
-    demand: list[list[Fraction]]
+    whole: list[tuple[list[int], int]]
     limit: list[Fraction | None]
     x: list[Fraction]
     share: list[Fraction]
@@ -228,25 +230,31 @@ class Fractions:
         def shares(row: list[Fraction]) -> list[Fraction]:
             return [part / of if of else Fraction(0) for part, of in zip(row, total, strict=True)]
 
+        # Shares of the pool as whole numbers of one part of it: fractions would be reduced at each step.
+        per_amount, of_pool = _whole([1 / of if of else of for of in total])
         caps: dict[int, list[int]] = {}
         for j, number in alone_in_limits(stated, places, form.reasons == ""):
             caps.setdefault(j, []).append(number)
-        per_share, limit, x = [], [], []
+        whole, limit, x = [], [], []
         share = [Fraction(0)] * form.t
         owners = form.owner[form.kind].tolist()
         for j, owner in zip(form.workloads.tolist(), owners, strict=True):
-            taken = shares(demand[j])
-            counted = taken
+            amount, of_amount = _whole(demand[j])
+            taken = list(map(mul, amount, per_amount))
+            of_taken = of_amount * of_pool
+            counted: list[int] | list[Fraction] = taken
             if stated.factors is not None:
                 weights = stated.factors[problem.workload_tenant[j]].tolist()
                 counted = [part / Fraction(w) for part, w in zip(taken, weights, strict=True)]
             if stated.choice.share is ShareDefinition.ALONE:
                 per_task = 1 / _alone(demand[j], servers)
             elif stated.choice.share is ShareDefinition.SUM:
-                per_task = sum(counted, Fraction(0))
+                per_task = Fraction(sum(counted)) / of_taken
             else:
-                per_task = max(counted)
-            per_share.append([part / per_task for part in taken])
+                per_task = Fraction(max(counted)) / of_taken
+            whole.append(
+                ([part * per_task.denominator for part in taken], of_taken * per_task.numerator)
+            )
             tasks = float(problem.tasks[j])
             x.append(Fraction(float(allocation.tasks[j])) * per_task)
             share[owner] += x[-1]
@@ -269,7 +277,6 @@ class Fractions:
         ]
         return cls(
             rounds=rounds,
-            demand=per_share,
             limit=limit,
             x=x,
             share=share,
@@ -280,40 +287,59 @@ class Fractions:
                 [number for number, item in enumerate(form.limits) if item[0][kind]]
                 for kind in form.kind.tolist()
             ],
+            whole=whole,
         )
+
+    def demand(self, workload: int) -> list[Fraction]:
+        """Return what one unit of share of a workload takes of the pool."""
+        row, of = self.whole[workload]
+        return [Fraction(part, of) for part in row]
 
     def cannot_be_lifted(self, number: int, rising: BoolArray, group: int) -> bool:
         """With rising tenants lifted (a group, or all): do they want no more, or cannot have it?"""
-        prices = self._prices(number)
-        cost, wanting = self._cost(number, rising, group, prices)
-        return not wanting or cost > self._worth(prices)
+        cost, wanting = self._cost(number, rising, group)
+        return not wanting or cost > self._worth(number)
 
     def unsold(self, number: int, rising: BoolArray) -> Fraction:
         """What servers are worth beyond what the tenants' shares cost, nobody lifted."""
-        prices = self._prices(number)
-        return self._worth(prices) - self._cost(number, rising, NOBODY, prices)[0]
+        return self._worth(number) - self._cost(number, rising, NOBODY)[0]
 
-    def _prices(self, number: int) -> list[list[Fraction]]:
-        prices = self.rounds.certificate.rounds[number].prices.tolist()
-        return [[Fraction(p) for p in row] for row in prices]
+    def _prices(self, number: int) -> tuple[list[list[int]], int]:
+        """Return a round's prices as whole numbers, and their common denominator."""
+        rows = self.rounds.certificate.rounds[number].prices.tolist()
+        of = max((p.as_integer_ratio()[1] for row in rows for p in row), default=1)
+        return [[n * (of // d) for n, d in map(float.as_integer_ratio, row)] for row in rows], of
 
-    def _worth(self, prices: list[list[Fraction]]) -> Fraction:
-        return sum(map(product, self.capacity, prices), Fraction(0))
+    def _worth(self, number: int) -> Fraction:
+        prices, denominator = self._prices(number)
+        return sum(map(product, self.capacity, prices), Fraction(0)) / denominator
 
-    def _cost(
-        self, number: int, rising: BoolArray, group: int, prices: list[list[Fraction]]
-    ) -> tuple[Fraction, bool]:
+    def _least_prices(self, number: int) -> list[Fraction]:
+        """Return what one unit of share of each workload (n') costs where it is cheapest."""
+        # Whole numbers, as there are many places and fractions are slow.
+        prices, of_prices = self._prices(number)
+        form, places = self.rounds.form, len(self.rounds.form.capacity)
+        found = []
+        for (row, of_row), allowed, limits in zip(
+            self.whole, self.allowed, self.limits, strict=True
+        ):
+            cost = {place: sum(map(mul, row, prices[place])) for place in allowed}
+            for limit in limits:
+                if any(prices[places + limit]):
+                    paid = sum(map(mul, row, prices[places + limit]))
+                    counts = form.limits[limit][1]
+                    cost = {place: c + paid if counts[place] else c for place, c in cost.items()}
+            found.append(Fraction(min(cost.values()), of_row * of_prices))
+        return found
+
+    def _cost(self, number: int, rising: BoolArray, group: int) -> tuple[Fraction, bool]:
         """The least cost of all shares, and whether a lifted tenant has tasks left."""
         form, frozen_in = self.rounds.form, self.rounds.frozen_in
         segments: list[list[tuple[Fraction, Fraction | None]]] = [[] for _ in range(form.t)]
-        for row, limit, owner, allowed, limits in zip(
-            self.demand, self.limit, self.owner, self.allowed, self.limits, strict=True
+        for price, limit, owner in zip(
+            self._least_prices(number), self.limit, self.owner, strict=True
         ):
-            least = min(
-                product(row, prices[place]) + self._paid_to_limits(row, limits, place, prices)
-                for place in allowed
-            )
-            segments[owner].append((least, limit))
+            segments[owner].append((price, limit))
         cost, wanting = Fraction(0), False
         for i, mine in enumerate(segments):
             if rising[i]:
@@ -336,17 +362,14 @@ class Fractions:
                 left -= part
         return cost, wanting
 
-    def _paid_to_limits(
-        self, demand: list[Fraction], limits: list[int], place: int, prices: list[list[Fraction]]
-    ) -> Fraction:
-        """Return what one unit of share on a place costs for the limits in which it counts there."""
-        form = self.rounds.form
-        places = len(form.capacity)
-        mine = (number for number in limits if form.limits[number][1][place])
-        return sum((product(demand, prices[places + number]) for number in mine), Fraction(0))
+
+def _whole(values: list[Fraction]) -> tuple[list[int], int]:
+    """Return fractions as whole numbers, and their common denominator."""
+    of = math.lcm(*(value.denominator for value in values))
+    return [value.numerator * (of // value.denominator) for value in values], of
 
 
-def product(left: list[Fraction], right: list[Fraction]) -> Fraction:
+def product(left: Sequence[Fraction], right: Sequence[Fraction | int]) -> Fraction:
     """The inner product."""
     return sum((a * b for a, b in zip(left, right, strict=True)), Fraction(0))
 

@@ -87,10 +87,10 @@ def _in_fractions(exact: Fractions, market: Market, number: int, prices: FloatAr
     reached: dict[int, Fraction] = {}
     for j, owner in enumerate(exact.owner):
         if here[j]:
-            segments.setdefault(owner, []).append((product(exact.demand[j], price), exact.limit[j]))
+            segments.setdefault(owner, []).append((product(exact.demand(j), price), exact.limit[j]))
             reached[owner] = reached.get(owner, Fraction(0)) + exact.x[j]
         elif form.stage[owner] < number:
-            left = [b - exact.x[j] * d for b, d in zip(left, exact.demand[j], strict=True)]
+            left = [b - exact.x[j] * d for b, d in zip(left, exact.demand(j), strict=True)]
     gap = product([max(b, Fraction(0)) for b in left], price)
     weights = Fraction(0)
     for owner, mine in segments.items():
