@@ -103,7 +103,7 @@ class SimplexLevels:
             self._model.changeCoeff(first + row, len(self._pairs), -float(rises[row]))
         self._rises = rises
         rows = np.arange(first, first + len(rises), dtype=np.int32)
-        self._model.changeRowsBounds(len(rows), rows, lower, upper)
+        self._model.changeRowsBounds(len(rows), rows, lower, upper)  # type: ignore[attr-defined]
 
     def _run(self) -> SolverStatus:
         model = self._model

@@ -239,8 +239,8 @@ class Fractions:
         share = [Fraction(0)] * form.t
         owners = form.owner[form.kind].tolist()
         for j, owner in zip(form.workloads.tolist(), owners, strict=True):
-            amount, of_amount = _whole(demand[j])
-            taken = list(map(mul, amount, per_amount))
+            amounts_of_task, of_amount = _whole(demand[j])
+            taken = list(map(mul, amounts_of_task, per_amount))
             of_taken = of_amount * of_pool
             counted: list[int] | list[Fraction] = taken
             if stated.factors is not None:
