@@ -3,7 +3,7 @@
 `./dev test` asks each property of an eighth of its examples, but of no fewer than 25, the same ones
 every time; `./dev test --thorough` asks it of all, and runs the long tests; mutants are looked for with
 a quarter. What is asked of every place, a hostile value or a kill at random, is asked of some of them.
-Without deadlines: the machine may be busy.
+Without deadlines: the machine may be busy. `ALLOCATOR_EXAMPLES` is a number of examples for all of them.
 """
 
 import os
@@ -16,6 +16,7 @@ from tests.services import THOROUGH
 
 # Set by `./dev mutants`, which asks whether a property fails and not for which smallest example.
 UNSHRUNK = "ALLOCATOR_UNSHRUNK"
+NUMBER = "ALLOCATOR_EXAMPLES"
 FEWEST = 25
 PART, PART_FOR_MUTANTS = 8, 4
 
@@ -25,6 +26,7 @@ def examples(count: int, **more: Any) -> settings:
     unshrunk = os.environ.get(UNSHRUNK)
     if not thorough():
         count = min(count, max(FEWEST, count // (PART_FOR_MUTANTS if unshrunk else PART)))
+    count = int(os.environ.get(NUMBER, count))
     if unshrunk:
         more["phases"] = [phase for phase in Phase if phase not in (Phase.shrink, Phase.explain)]
     return settings(max_examples=count, deadline=None, **more)

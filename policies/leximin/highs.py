@@ -22,7 +22,7 @@ from policies.proofs.normal_form import LeximinProblem
 
 # Shares kept from earlier rounds are feasible but for rounding: this much is let go.
 KEPT_WITHIN = 1e-10
-PRIMAL_SIMPLEX = 4
+DUAL_SIMPLEX, PRIMAL_SIMPLEX = 1, 4
 
 
 class SimplexLevels:
@@ -112,11 +112,16 @@ class SimplexLevels:
             if left <= 0:
                 raise SolveTimeoutError("solve.timeout", "the time limit passed")
             model.setOptionValue("time_limit", model.getRunTime() + left)
-        model.run()
-        if self._problem.couples:
+        status = SolverStatus.NOT_CONVERGED
+        if self._problem.couples and model.getBasis().valid:
             # A basis of an earlier level is nearer to feasible than to optimal where many limits bind.
             model.setOptionValue("simplex_strategy", PRIMAL_SIMPLEX)
-        status = status_of(model)
+            model.run()
+            model.setOptionValue("simplex_strategy", DUAL_SIMPLEX)
+            status = status_of(model)
+        if status is SolverStatus.NOT_CONVERGED:
+            model.run()
+            status = status_of(model)
         if status is SolverStatus.TIME_LIMIT:
             raise SolveTimeoutError("solve.timeout", "the time limit passed")
         return status

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from policies import (
     Guarantee,
@@ -26,6 +26,7 @@ from policies import (
     verify_answer,
 )
 from policies.documents.problem import ParsedProblem
+from tests.examples import examples
 from tests.references.floors import fill_with_floors, leximin_with_floors
 from tests.unit.policies.trees import problems_with_guarantees
 
@@ -170,13 +171,13 @@ def test_a_contributor_lends_no_more_than_it_says(mode):
     assert verify(problem, answer).valid
 
 
-@settings(max_examples=60)
+@examples(400)
 @given(problems_with_guarantees(one_workload=True))
 def test_floors_and_shares_on_servers_agree_with_exact_programs(problem):
     _agrees_with_programs(problem, "drfh")
 
 
-@settings(max_examples=60)
+@examples(400)
 @given(problems_with_guarantees(one_workload=True, pooled=True))
 def test_floors_and_shares_in_one_pool_agree_with_exact_programs(problem):
     _agrees_with_programs(problem, "drf")
@@ -193,13 +194,14 @@ def _agrees_with_programs(problem, policy):
     assert verify(problem, answer).valid
 
 
+@examples(400)
 @given(problems_with_guarantees())
 def test_several_workloads_of_a_tenant_are_proven(problem):
     assert verify(problem, solve(problem, "drfh")).valid
 
 
 @pytest.mark.parametrize("placement", ["best-fit", "first-fit", "affinity", "two-choices"])
-@settings(max_examples=50)
+@examples(400)
 @given(problems_with_guarantees())
 def test_whole_tasks_on_servers_are_those_of_the_plain_filling(placement, problem):
     answer = solve(problem, "drfh", mode="indivisible", options={"placement": placement})
@@ -209,6 +211,7 @@ def test_whole_tasks_on_servers_are_those_of_the_plain_filling(placement, proble
     assert verify(problem, answer).valid
 
 
+@examples(400)
 @given(problems_with_guarantees(pooled=True))
 def test_whole_tasks_in_one_pool_are_those_of_the_plain_filling(problem):
     answer = solve(problem, "drf", mode="indivisible")
@@ -218,6 +221,7 @@ def test_whole_tasks_in_one_pool_are_those_of_the_plain_filling(problem):
     assert verify(problem, answer).valid
 
 
+@examples(400)
 @given(problems_with_guarantees())
 def test_tasks_that_stay_in_place_keep_their_floors(problem):
     rng = np.random.default_rng(problem.n)
@@ -232,7 +236,7 @@ def test_tasks_that_stay_in_place_keep_their_floors(problem):
 
 
 @pytest.mark.parametrize("mode", MODES)
-@settings(max_examples=30)
+@examples(400)
 @given(problem=problems_with_guarantees())
 def test_an_answer_with_floors_is_written_and_read(mode, problem):
     answer = solve(problem, "drfh", mode=mode)

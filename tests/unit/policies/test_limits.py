@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from policies import (
     CurrentPlacements,
@@ -20,6 +20,7 @@ from policies import (
     solve,
     verify,
 )
+from tests.examples import examples
 from tests.references.filling import fill
 from tests.references.groups import leximin_in_groups
 from tests.references.leximin import reference_shares
@@ -81,6 +82,7 @@ def test_a_limit_for_one_kind_of_servers_leaves_the_others_free():
     assert verify(problem, answer).valid
 
 
+@examples(400)
 @given(problems_with_limits(flat=True))
 def test_flat_pools_of_servers_agree_with_linear_programs(problem):
     answer = solve(problem, "drfh")
@@ -88,6 +90,7 @@ def test_flat_pools_of_servers_agree_with_linear_programs(problem):
     assert verify(problem, answer).valid
 
 
+@examples(400)
 @given(problems_with_limits(selectors=False, flat=True))
 def test_flat_pools_as_one_server_agree_with_linear_programs(problem):
     answer = solve(problem, "drf", mode="divisible")
@@ -95,7 +98,7 @@ def test_flat_pools_as_one_server_agree_with_linear_programs(problem):
     assert verify(problem, answer).valid
 
 
-@settings(max_examples=40)
+@examples(400)
 @given(problems_with_limits())
 def test_groups_on_servers_agree_with_exact_programs(problem):
     answer = solve(problem, "drfh")
@@ -104,7 +107,7 @@ def test_groups_on_servers_agree_with_exact_programs(problem):
     assert verify(problem, answer).valid
 
 
-@settings(max_examples=40)
+@examples(400)
 @given(problems_with_limits(selectors=False))
 def test_groups_in_one_pool_agree_with_exact_programs(problem):
     answer = solve(problem, "drf", mode="divisible")
@@ -114,7 +117,7 @@ def test_groups_in_one_pool_agree_with_exact_programs(problem):
 
 
 @pytest.mark.parametrize("placement", ["best-fit", "first-fit", "affinity", "two-choices"])
-@settings(max_examples=50)
+@examples(400)
 @given(problems_with_limits())
 def test_whole_tasks_on_servers_are_those_of_the_plain_filling(placement, problem):
     answer = solve(problem, "drfh", mode="indivisible", options={"placement": placement})
@@ -122,6 +125,7 @@ def test_whole_tasks_on_servers_are_those_of_the_plain_filling(placement, proble
     assert verify(problem, answer).valid
 
 
+@examples(400)
 @given(problems_with_limits(selectors=False))
 def test_whole_tasks_in_one_pool_are_those_of_the_plain_filling(problem):
     answer = solve(problem, "drf", mode="indivisible")

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from policies import (
@@ -178,7 +178,7 @@ def test_divisible_shares_in_groups_are_those_of_exact_arithmetic(problem):
     assert shares(problem, answer.tasks) == pytest.approx(expected, abs=1e-9)
 
 
-@settings(max_examples=40)
+@examples(400)
 @given(problem=problems_with_limits(), flat=problems_with_limits(flat=True))
 def test_divisible_shares_with_limits_agree_with_exact_and_linear_programs(problem, flat):
     answer = alone(problem)
