@@ -79,20 +79,26 @@ def _pool_of_guarantee(
     workloads = item.workloads[classes.allowed[item.workloads][:, here].any(axis=1)]
     named, where = item.limited, dict(item.limit.where)
     inside = _Inside(problem, item, workloads)
-    limits = [
-        Limit(scope, node, amount)
-        for limit in problem.limited
-        if holds(limit.rows, item.rows)
-        for scope, node, amount in inside.amounts(limit)
-    ]
+    limited = [limit for limit in problem.limited if holds(limit.rows, item.rows)]
     if len(workloads) == 1:
-        floor = _floor_alone(problem, item, int(workloads[0]), limits, whole=whole)
+        only = int(workloads[0])
+        bounds = [
+            amount
+            for limit in limited
+            if only in limit.workloads
+            for _, _, amount in inside.amounts(limit)
+        ]
+        floor = _floor_alone(problem, item, only, bounds, whole=whole)
         return FloorPool(None, workloads, item.rows, where, np.array([floor]))
     most = np.nextafter(LARGEST_QUANTITY, 0.0)
     pool = Problem.create(
         resources=[name for name, counts in zip(problem.resources, named, strict=True) if counts],
         capacity=np.minimum(item.limit.amount[named], most)[None, :],
-        limits=limits,
+        limits=[
+            Limit(scope, node, amount)
+            for limit in limited
+            for scope, node, amount in inside.amounts(limit)
+        ],
         guarantees=[
             Guarantee("group" if scope == "group" else "tenant", node, amount)
             for each in problem.guaranteed
@@ -110,16 +116,16 @@ def _floor_alone(
     problem: Problem,
     item: CountedWorkloads[Guarantee],
     workload: int,
-    limits: Sequence[Limit],
+    bounds: Sequence[FloatArray],
     *,
     whole: bool,
 ) -> float:
-    """Return the tasks of the only workload of a pool, within the limits in it."""
+    """Return the tasks of the only workload of a pool, within the amounts of its limits."""
     named = item.limited
     amount = item.limit.amount[named].copy()
     amount[amount < SMALLEST_LIMIT_SHARE * problem.totals[named]] = 0.0
-    for limit in limits:
-        amount = np.minimum(amount, limit.amount)
+    for bound in bounds:
+        amount = np.minimum(amount, bound)
     demand = problem.demand[workload, named]
     tasks = (amount[demand > 0] / demand[demand > 0]).min()
     if whole:

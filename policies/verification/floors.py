@@ -215,7 +215,7 @@ def _guaranteed_pool(stated: Stated, number: int, item: StatedLimit, workloads: 
         return None if at is None or np.isinf(amount).all() else (other.scope, at, amount)
 
     limits = [
-        nested(limit)
+        (nested(limit), counted.counted)
         for limit, counted in zip(problem.limits, stated.limits, strict=True)
         if not (item.rows & ~counted.rows).any()
     ]
@@ -225,7 +225,8 @@ def _guaranteed_pool(stated: Stated, number: int, item: StatedLimit, workloads: 
         if not (counted.rows & ~item.rows).any()
     ]
     if len(workloads) == 1:
-        bounds = [given.amount[named], *(each[2] for each in limits if each is not None)]
+        mine = [each[2] for each, counted in limits if each is not None and counted[workloads[0]]]
+        bounds = [given.amount[named], *mine]
         floor = _tasks_alone(stated, workloads[0], named, bounds)
         return Pool(None, stated.choice, workloads, item.rows, given.where, floor)
     first = problem.group_weight
@@ -243,7 +244,7 @@ def _guaranteed_pool(stated: Stated, number: int, item: StatedLimit, workloads: 
         group_parent=[position["group"].get(int(problem.group_parent[g]), -1) for g in groups],
         group_weight=np.where(first > 0, first, problem.group_weight)[groups],
         group_tier=problem.group_tier[groups],
-        limits=[Limit(*each) for each in limits if each is not None],
+        limits=[Limit(*each) for each, _ in limits if each is not None],
         guarantees=[Guarantee(*each) for each in guarantees if each is not None],
         count_guaranteed=problem.count_guaranteed,
         **_some_workloads(problem, workloads, {i: at for at, i in enumerate(tenants)}, named),

@@ -146,6 +146,20 @@ def test_a_group_divides_what_it_is_guaranteed():
 
 
 @pytest.mark.parametrize("mode", MODES)
+def test_a_limit_of_another_tenant_does_not_bound_the_only_workload_of_a_group(mode):
+    problem = Problem.create(
+        resources=["cpu", "gpu"], capacity=[[8, 8], [8, 0]],
+        server_labels=[{"zone": "a"}, {"zone": "b"}], tenants=["a", "b"], groups=["g"],
+        tenant_group=[0, 0], demand=[[1, 1], [1, 0]], tasks=[INF, INF],
+        limits=[Limit("tenant", 0, np.array([2.0, INF]))],
+        guarantees=[Guarantee("group", 0, np.array([4.0, INF]), {"zone": ("b",)})],
+    )  # fmt: skip
+    answer = solve(problem, "drfh", mode=mode)
+    assert answer.floors.floor.tolist() == [0, 4]
+    assert verify(problem, answer).valid
+
+
+@pytest.mark.parametrize("mode", MODES)
 def test_no_more_is_guaranteed_than_a_workload_has(mode):
     zones = [Guarantee("tenant", 0, np.array([4.0]), {"zone": (zone,)}) for zone in "ab"]
     problem = Problem.create(
