@@ -257,7 +257,7 @@ class BudgetsView(BudgetResource):
                 node=self._node(fields),
                 resource=fields["resource"] or "",
                 settings=budget_settings(fields),
-                periods=_periods(fields),
+                periods=budget_periods(fields),
             )
             budget = budget_create(pool=self.pool, draft=draft, now=utc_now())
         return self.answer_created(budget, budget.pk)
@@ -356,7 +356,8 @@ def budget_settings(fields: Mapping[str, Any]) -> BudgetSettings:
     )
 
 
-def _periods(fields: Mapping[str, Any]) -> Periods:
+def budget_periods(fields: Mapping[str, Any]) -> Periods:
+    """Return the periods in the fields of a request."""
     per, start, end = fields["per"], fields["from"], fields["to"]
     if per is None and start is None and end is None:
         per = CALENDAR_MONTH
