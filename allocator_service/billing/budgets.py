@@ -180,10 +180,11 @@ def budget_warning(budget: Budget, *, now: datetime) -> str:
     whose = node_text(budget.scope, budget.node.slug)
     until = instant_text(balance.period.end, budget.pool.timezone)
     available = money_text(balance.available_text, balance.unit)
+    spent = money_text(balance.spent_text)
     effect = effect_text(budget.then, budget.resource)
     return (
-        f"The budget of {whose} is {available}{of}, and {money_text(balance.spent_text)} are spent in its"
-        f" present period: {effect} until {until}."
+        f"The budget of {whose} is {available}{of}, and {spent} are spent in its present period:"
+        f" {effect} until {until}."
     )
 
 

@@ -232,7 +232,9 @@ class BudgetForm(forms.Form):
 
     def ask(self) -> None:
         """Have the next sending confirm the present amount."""
-        self.data = {**self.data.dict(), "confirmed": self.cleaned_data["amount"]}
+        names = [*self.fields, "csrfmiddlewaretoken"]
+        sent = {name: self.data[name] for name in names if name in self.data}
+        self.data = {**sent, "confirmed": self.cleaned_data["amount"]}
 
     def _document(self, cleaned: Mapping[str, Any]) -> dict[str, Any]:
         document = {name: cleaned[name] for name in ("amount", "thresholds")}

@@ -86,7 +86,7 @@ class RemovalForm(forms.Form):
 
 
 class NodePage(SubtreePage):
-    """Base of the pages of one thing that groups and members have, with forms below the visitor's group."""
+    """Base of the pages with forms for a group or member below the visitor's group."""
 
     http_method_names = ["get", "head", "post"]
 
