@@ -240,6 +240,30 @@ def test_an_amount_below_what_is_spent_stops_the_group_at_once(pool, operator):
     assert tasks(factories.decision(pool))["v"][0] == 2
 
 
+def test_a_budget_below_what_is_spent_is_accepted_with_a_warning(pool, operator, of_group):
+    used(pool, "vision", 60)
+    made = create(operator, amount="60.5")
+    assert "warnings" not in made.json()
+    manager = of_group("ml")
+    below = create(manager, group=..., tenant="vision", amount="1234", then="last").json()
+    assert "warnings" not in below
+    changed = patch(manager, f"{BUDGETS}{below['id']}/", {"amount": "60"})
+    assert changed.status_code == 200
+    assert changed.json()["warnings"] == [
+        {
+            "code": "budget.exhausted",
+            "detail": "The budget of vision is 60.00 hours of gpu, and 60.00 are spent in its present"
+            " period: it is served after everybody else until 1 January 2027, 00:00 UTC.",
+        }
+    ]
+    assert "warnings" not in manager.get(f"{BUDGETS}{below['id']}/").json()
+    events = create(operator, group="deep", amount="0.5", per="P1Y", then=None).json()["warnings"]
+    assert [each["detail"] for each in events] == [
+        "The budget of group deep is 0.50 hours of gpu, and 60.00 are spent in its present period:"
+        " events are recorded and decisions stay as they are until 1 January 2027, 00:00 UTC."
+    ]
+
+
 def test_work_without_the_resource_goes_on(pool, operator):
     factories.workload(pool, "cpu-only", 1, 0, Tenant.objects.get(slug="vision"))
     used(pool, "vision", 100)
