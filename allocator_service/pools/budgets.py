@@ -168,3 +168,11 @@ def exhausted_sentence(stored: Mapping[str, Any], timezone: str) -> str:
         f"The budget of {whose}, {amount} hours of {resource}, is exhausted:"
         f" {effect_text(stored['then'], resource)} until {until}."
     )
+
+
+def spent_text(stored: Mapping[str, Any], timezone: str) -> str:
+    """Return an exhausted budget that a run stores, for the place of a limit in a sentence."""
+    until = instant_text(opening_of(stored), timezone)
+    return (
+        f"the budget of {node_text(stored['scope'], stored['node'])}, which is spent until {until}"
+    )

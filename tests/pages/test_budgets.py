@@ -236,3 +236,16 @@ def test_dates_are_those_of_the_pools_clock(tree, clock):  # noqa: F811
     assert made.per == ""
     assert made.starts_at.isoformat() == "2026-12-31T23:00:00+00:00"
     assert made.ends_at.isoformat() == "2027-03-31T22:00:00+00:00"
+
+
+@by_key_and_as_person
+def test_a_spent_budget_of_the_group_above_is_not_named(tree, clock, signed_in_by):  # noqa: F811
+    budget(tree, tree.outer, "1", then=Then.STOP)
+    used(tree, 2)
+    factories.decision(tree.lab)
+    member = words(signed_in_by(tree.science).text("/my/members/ada/"))
+    assert "The limit of a group above yours is reached." in member
+    for hidden in ("outertext", "spent until", "The budget of"):
+        assert hidden not in member
+    own = words(signed_in_by(tree.outer).text("/my/members/ada/"))
+    assert "The budget of the group outertext, cpu hours, is spent until" in own

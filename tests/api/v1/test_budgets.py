@@ -219,8 +219,12 @@ def test_an_amount_below_what_is_spent_stops_the_group_at_once(pool, operator):
         "exhausted_on": None,
     }
     explanation = operator.get(f"/api/v1/runs/{run.pk}/explanation/vision/").json()
+    assert explanation["workloads"] == [
+        {"workload": "v", "limited_by": "limit:group:ml", "budget": made.json()["id"]}
+    ]
     assert explanation["sentence"].endswith(
-        "The budget of group ml, 100 hours of gpu, is exhausted: it gets no gpu until"
+        "; v stopped at the budget of group ml, which is spent until 1 January 2027, 00:00 UTC."
+        " The budget of group ml, 100 hours of gpu, is exhausted: it gets no gpu until"
         " 1 January 2027, 00:00 UTC."
     )
     assert explanation["budgets"] == [
@@ -268,9 +272,23 @@ def test_work_without_the_resource_goes_on(pool, operator):
     factories.workload(pool, "cpu-only", 1, 0, Tenant.objects.get(slug="vision"))
     used(pool, "vision", 100)
     create(operator)
-    found = tasks(factories.decision(pool))
-    assert found["v"] == (0, "limit:group:ml")
-    assert found["cpu-only"][0] > 0
+    run = factories.decision(pool)
+    assert tasks(run)["v"] == (0, "limit:group:ml")
+    assert tasks(run)["cpu-only"][0] > 0
+
+
+def test_a_limit_of_a_group_is_no_budget_for_work_without_its_resource(pool, operator):
+    """The group has a limit of cpu, and a budget of gpu that is spent."""
+    factories.workload(pool, "cpu-only", 1, 0, Tenant.objects.get(slug="vision"))
+    used(pool, "vision", 100)
+    budget = create(operator).json()["id"]
+    factories.limit(pool, "ml", {"cpu": 3})
+    run = factories.decision(pool)
+    explanation = operator.get(f"/api/v1/runs/{run.pk}/explanation/vision/").json()
+    assert explanation["workloads"] == [
+        {"workload": "v", "limited_by": "limit:group:ml", "budget": budget},
+        {"workload": "cpu-only", "limited_by": "limit:group:ml", "budget": None},
+    ]
 
 
 def test_best_effort_below_a_group_until_the_period_ends(pool, operator):
