@@ -110,7 +110,7 @@ class _Names:
         )
 
     def _step(self, step: Problem) -> Problem:
-        """Return a step's problem: the names of the problem come first, then those of parts."""
+        """Return a step's problem, with the names of the problem and then those of parts."""
         new, prefix = self.new, free_prefix(PART, self.new.tenants)
         parts = tuple(f"{prefix}{number}" for number in range(step.t - new.t))
         of_owner = len(free_prefix(OF_OWNER, self.old.groups))
