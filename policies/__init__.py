@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from policies.explaining.lending import tasks_by_owner
     from policies.filling.mrfs_loop import dominant_on
     from policies.finishing.placement_stickiness import current_placements_of
+    from policies.floors.renaming import renamed_answer
     from policies.leximin.interior_point.method import maximise_level
     from policies.leximin.level_program import level_program
     from policies.long_term.windows import Intervals, Window
@@ -169,6 +170,7 @@ __all__ = [
     "prove_round",
     "reasons_not_to_run",
     "register",
+    "renamed_answer",
     "schedule_from_document",
     "schedule_to_document",
     "server_classes",
@@ -197,6 +199,7 @@ _HOMES = {
         "floors_to_document",
         "guarantees_unmet",
     ),
+    "policies.floors.renaming": ("renamed_answer",),
     "policies.documents.certificate": ("certificate_from_document", "certificate_to_document"),
     "policies.documents.comparison": ("compare_documents",),
     "policies.documents.evaluation": ("evaluate_document",),

@@ -40,13 +40,24 @@ class NodeAmount:
     amount
         By resource.
     has
-        Allocated below the node on these servers, by the same resources. None if hidden from the
-        reader.
+        Allocated below the node on these servers, by the same resources; of a loan what others have.
+        None if hidden from the reader.
+    met
+        Least part of a floor that the decision gives, of a guarantee. None if hidden from the reader.
+    limited_by
+        Reasons of the workloads that lack a part.
     """
 
     where: Mapping[str, Any]
     amount: Mapping[str, float]
     has: Mapping[str, float] | None
+    met: float | None = None
+    limited_by: Sequence[str] = ()
+
+    @property
+    def veiled(self) -> "NodeAmount":
+        """The amount without what the decision allocates."""
+        return replace(self, has=None, met=None, limited_by=())
 
 
 @dataclass(frozen=True)
@@ -69,8 +80,10 @@ class TreeNode:
         Members below a group; 1 for a member.
     wants
         Demand of all tasks of active workloads, None for a resource without a limit.
-    limit
-        Limits of the node that were in force.
+    limit, guarantee, lend
+        Amounts of the node that were in force.
+    own_servers
+        Guarantee of what the member gets alone on its own servers, without amounts; None without it.
 
     Numbers that the reader may not see are None.
     """
@@ -88,6 +101,9 @@ class TreeNode:
     has: Amounts | None = None
     wants: Amounts | None = None
     limit: Sequence[NodeAmount] = ()
+    guarantee: Sequence[NodeAmount] = ()
+    lend: Sequence[NodeAmount] = ()
+    own_servers: NodeAmount | None = None
 
 
 @dataclass(frozen=True)
@@ -179,7 +195,7 @@ class _Reading:
             # Those that are served last have a level, but no weighted share.
             self.levels[owner] = level if by_tasks and share is not None else share
         np.add.at(self._has, problem.workload_tenant, tasks[:, None] * problem.demand)
-        self._limits = _limits(run, problem, tasks)
+        self._amounts = _Amounts(run, problem, tasks)
         demanded = np.zeros((problem.n, problem.m))
         np.multiply(problem.tasks[:, None], problem.demand, out=demanded, where=problem.demand > 0)
         np.add.at(self._wants, problem.workload_tenant, demanded)
@@ -203,7 +219,8 @@ class _Reading:
                 members=int(members[group]),
                 has=has[group].tolist(),
                 wants=_finite(wants[group]),
-                limit=self._limits.get(("group", group), ()),
+                limit=self._amounts.limits["group", group],
+                guarantee=self._amounts.guarantees["group", group],
             )
             for group, row in enumerate(self._document.get("groups", ()))
         ]
@@ -229,40 +246,75 @@ class _Reading:
                 members=1,
                 has=self._has[tenant].tolist(),
                 wants=_finite(self._wants[tenant]),
-                limit=self._limits.get(("tenant", tenant), ()),
+                limit=self._amounts.limits["tenant", tenant],
+                guarantee=self._amounts.guarantees["tenant", tenant],
+                lend=self._amounts.limits["lend", tenant],
+                own_servers=self._amounts.own_servers(tenant),
             )
             for tenant, row in enumerate(self._document["tenants"])
         ]
 
 
-def _limits(
-    run: Run, problem: Problem, tasks: FloatArray
-) -> dict[tuple[str, int], list[NodeAmount]]:
-    """Return the limits of each node of a decision, by scope and index."""
-    found: dict[tuple[str, int], list[NodeAmount]] = defaultdict(list)
-    if not problem.limits:
-        return found
-    on_rows = _PlacedTasks(run, problem) if any(limit.where for limit in problem.limits) else None
-    for item in problem.limited:
-        counted = tasks
-        if on_rows is not None and not item.rows.all():
-            counted = on_rows.tasks(item.rows)
-        held = counted[item.workloads] @ problem.demand[item.workloads]
-        named = np.flatnonzero(item.limited).tolist()
-        found[item.limit.scope, item.limit.node].append(
-            NodeAmount(
-                {label: list(values) for label, values in item.limit.where.items()},
-                {problem.resources[r]: float(item.limit.amount[r]) for r in named},
-                {problem.resources[r]: float(held[r]) for r in named},
+class _Amounts:
+    """Amounts of the nodes of a decision, by scope and index."""
+
+    def __init__(self, run: Run, problem: Problem, tasks: FloatArray) -> None:
+        self._problem, self._tasks = problem, tasks
+        self._unmet = (run.summary or {}).get("guarantees_unmet", ())
+        rows = [item.rows for item in problem.limited] + [item.rows for item in problem.guaranteed]
+        selects = any(not each.all() for each in rows)
+        self._on_rows = _PlacedTasks(run, problem) if selects else None
+        self.limits: dict[tuple[str, int], list[NodeAmount]] = defaultdict(list)
+        self.guarantees: dict[tuple[str, int], list[NodeAmount]] = defaultdict(list)
+        for limit in problem.limited:
+            self.limits[limit.limit.scope, limit.limit.node].append(self._amount(limit))
+        for item in problem.guaranteed:
+            found = self._amount(item)
+            names = problem.groups if item.limit.scope == "group" else problem.tenants
+            unmet = self._unmet_of(
+                node={item.limit.scope: names[item.limit.node]},
+                where=found.where,
+                amount=found.amount,
             )
+            self.guarantees[item.limit.scope, item.limit.node].append(_with_unmet(found, unmet))
+
+    def own_servers(self, tenant: int) -> NodeAmount | None:
+        """Return the guarantee of what a tenant gets alone on its own servers, None without it."""
+        if not self._problem.own_servers[tenant]:
+            return None
+        unmet = self._unmet_of(node={"tenant": self._problem.tenants[tenant]}, own_servers=True)
+        return _with_unmet(NodeAmount({}, {}, {}), unmet)
+
+    def _unmet_of(self, **named: Any) -> Mapping[str, Any] | None:
+        return next(
+            (each for each in self._unmet if named.items() <= each.items()),
+            None,
         )
-    return found
+
+    def _amount(self, item: Any) -> NodeAmount:
+        counted = self._tasks
+        if self._on_rows is not None and not item.rows.all():
+            counted = self._on_rows.tasks(item.rows)
+        held = counted[item.workloads] @ self._problem.demand[item.workloads]
+        named = np.flatnonzero(item.limited).tolist()
+        return NodeAmount(
+            {label: list(values) for label, values in item.limit.where.items()},
+            {self._problem.resources[r]: float(item.limit.amount[r]) for r in named},
+            {self._problem.resources[r]: float(held[r]) for r in named},
+        )
+
+
+def _with_unmet(amount: NodeAmount, unmet: Mapping[str, Any] | None) -> NodeAmount:
+    """Return a guarantee with the part that a decision gives, from its summary."""
+    if unmet is None:
+        return replace(amount, met=1.0)
+    return replace(amount, met=unmet["met"], limited_by=unmet["limited_by"])
 
 
 class _PlacedTasks:
     """Tasks of a decision by workload and row of servers.
 
-    Servers that a limit in the input selects are classes of their own in the decision.
+    Servers that a limit or guarantee in the input selects are classes of their own in the decision.
     """
 
     def __init__(self, run: Run, problem: Problem) -> None:

@@ -94,6 +94,10 @@ class Balance:
         return self.text(self.available)
 
     @property
+    def carried_text(self) -> str:
+        return self.text(self.carried)
+
+    @property
     def spent_text(self) -> str:
         return self.text(self.spent)
 

@@ -13,6 +13,7 @@ from allocator_service.billing.balances import Balance, balances, budgets_for
 from allocator_service.billing.models import Budget, BudgetReached
 from allocator_service.billing.models.watching import CALENDAR_MONTH
 from allocator_service.core.audit import audit_record, stated_fields
+from allocator_service.core.display import instant_text, money_text
 from allocator_service.core.durations import parse_duration
 from allocator_service.core.errors import Unacceptable
 from allocator_service.core.models import AuditEntry
@@ -20,7 +21,7 @@ from allocator_service.core.money import exactly
 from allocator_service.core.outbox import event_record
 from allocator_service.core.quantities import decimal_text
 from allocator_service.core.versions import check_version
-from allocator_service.pools.budgets import Then
+from allocator_service.pools.budgets import Then, effect_text, node_text
 from allocator_service.pools.limits import MAX_OF_POOL, limits_count, refuse_limits
 from allocator_service.pools.locking import pool_lock
 from allocator_service.pools.models import Group, Pool
@@ -166,6 +167,24 @@ def budget_end(budget: Budget, now: datetime) -> None:
     budget.save(update_fields=["retired_at", "version"])
     audit_record(
         action="budget.retire", instance=budget, before=before, now=now, pool=budget.pool.slug
+    )
+
+
+def budget_warning(budget: Budget, *, now: datetime) -> str:
+    """Return the effect of a budget that its present period has exhausted already, empty otherwise."""
+    found = balances(pool=budget.pool, budgets=[budget], now=now)
+    if not found or not found[0].is_exhausted:
+        return ""
+    (balance,) = found
+    of = f" of {budget.resource}" if budget.resource else ""
+    whose = node_text(budget.scope, budget.node.slug)
+    until = instant_text(balance.period.end, budget.pool.timezone)
+    available = money_text(balance.available_text, balance.unit)
+    spent = money_text(balance.spent_text)
+    effect = effect_text(budget.then, budget.resource)
+    return (
+        f"The budget of {whose} is {available}{of}, and {spent} are spent in its present period:"
+        f" {effect} until {until}."
     )
 
 

@@ -145,15 +145,34 @@ def opening_of(stored: Mapping[str, Any]) -> datetime:
     return datetime.fromisoformat(stored["opens_at"])
 
 
+def node_text(scope: str, slug: str) -> str:
+    """Return a node with a budget as people read it, such as group ml."""
+    return f"group {slug}" if scope == "group" else slug
+
+
+def effect_text(then: str, resource: str) -> str:
+    """Return the effect of an exhausted budget on its node, as the end of a sentence."""
+    if then == Then.STOP:
+        return f"it gets no {resource}"
+    if then == Then.LAST:
+        return "it is served after everybody else"
+    return "events are recorded and decisions stay as they are"
+
+
 def exhausted_sentence(stored: Mapping[str, Any], timezone: str) -> str:
     """Return what an exhausted budget that a run stores does, and when it opens again."""
     resource, amount = stored["resource"], number_text(Decimal(stored["amount"]))
-    whose = f"group {stored['node']}" if stored["scope"] == "group" else stored["node"]
-    effect = f"gets no {resource}"
-    if stored["then"] == Then.LAST:
-        effect = "is served after everybody else"
+    whose = node_text(stored["scope"], stored["node"])
     until = instant_text(opening_of(stored), timezone)
     return (
-        f"The budget of {whose}, {amount} hours of {resource}, is exhausted: it {effect} until"
-        f" {until}."
+        f"The budget of {whose}, {amount} hours of {resource}, is exhausted:"
+        f" {effect_text(stored['then'], resource)} until {until}."
+    )
+
+
+def spent_text(stored: Mapping[str, Any], timezone: str) -> str:
+    """Return an exhausted budget that a run stores, for the place of a limit in a sentence."""
+    until = instant_text(opening_of(stored), timezone)
+    return (
+        f"the budget of {node_text(stored['scope'], stored['node'])}, which is spent until {until}"
     )

@@ -1,7 +1,7 @@
 """Dated amounts of groups and members, such as limits, on the pages of tenants and groups."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
@@ -11,6 +11,7 @@ from django import forms
 from django.urls import reverse
 from django.utils import timezone
 
+from allocator_service.allocation.guarantee_texts import stopped_text
 from allocator_service.allocation.trees import NodeAmount, TreeNode
 from allocator_service.core.display import unit_text
 from allocator_service.core.errors import DomainError
@@ -21,6 +22,8 @@ from api.contract.documents import read_document
 from api.pages.workload_forms import selector_of_lines
 from api.v1.limits import LimitDocument, limits_read
 
+# A part above this is everything, apart from the last digits of a float.
+_ALL = 1 - 1e-6
 NOW, LATER, OVER = "now", "later", "over"
 _LONGEST = 60
 Terms = GroupTerms | MembershipTerms
@@ -32,27 +35,49 @@ class AmountKind:
     """A kind of amount that groups and members have.
 
     `field` is its name in terms, in the settings of services and in a decision's tree, `plural` that
-    of several. `most` introduces an amount. `is_set_here` is false for a kind that operators alone set.
+    of several. `most` introduces an amount, `whose` follows it, and `use` follows what a decision
+    allocates of it. `is_set_here` is false for a kind that operators alone set.
     """
 
     field: str
     plural: str
     most: str
+    whose: str = ""
+    use: str = "allocated now"
     is_set_here: bool = True
 
 
+GUARANTEE = AmountKind("guarantee", "guarantees", "At least", is_set_here=False)
 KINDS = (
     AmountKind("limit", "limits", "At most"),
-    AmountKind("guarantee", "guarantees", "At least", is_set_here=False),
+    GUARANTEE,
+    AmountKind(
+        "lend", "loans", "At most", whose="for others", use="in use by others", is_set_here=False
+    ),
 )
+
+
+@dataclass(frozen=True)
+class AmountPart:
+    """The amount of one resource, and what a decision allocates of it, None if not known."""
+
+    resource: Resource
+    amount: Decimal
+    has: float | None
+
+    @property
+    def fraction(self) -> float | None:
+        """The allocated part, None if it is not known or the amount is 0."""
+        return None if self.has is None or not self.amount else self.has / float(self.amount)
 
 
 @dataclass(frozen=True)
 class AmountRow:
     """An amount of a node as a table has it.
 
-    `parts` are the resource, its amount, and what the decision in force allocates of it below the
-    node (None if not known). `state` is now, later or over. `position` is that in the node's list.
+    `parts` are its amounts with what the decision in force allocates of them below the node. Without
+    any it is the guarantee of own servers. `met` states whether a guarantee is met, empty if not known.
+    `state` is now, later or over. `position` is that in the node's list.
     """
 
     kind: AmountKind
@@ -60,7 +85,8 @@ class AmountRow:
     href: str
     position: int
     servers: str
-    parts: Sequence[tuple[Resource, Decimal, float | None]]
+    parts: Sequence[AmountPart]
+    met: str
     start: datetime | None
     end: datetime | None
     state: str
@@ -74,50 +100,83 @@ def amount_rows(
     now: datetime,
     whose: str = "",
     href: str = "",
+    known: Collection[str] | None = None,
 ) -> list[AmountRow]:
     """Return the present amounts of a node of every kind, those that are over last.
 
-    `node` is that of the decision in force, None if it has none.
+    `node` is that of the decision in force, None if it has none. `known` are the groups that the
+    reader may know, None for all.
     """
     rows = [
-        _row(kind, position, limit, getattr(node, kind.field, ()), resources, now, whose, href)
+        _row(
+            kind,
+            position,
+            limit,
+            _decided(getattr(node, kind.field, ()), limit, now),
+            resources,
+            now,
+            known,
+        )
         for kind in KINDS
-        for position, limit in enumerate(limits_from(getattr(terms, kind.field)))
+        for position, limit in enumerate(limits_from(getattr(terms, kind.field, ())))
     ]
-    return sorted(rows, key=lambda row: row.state == OVER)
+    own = None if node is None else node.own_servers
+    if own is not None:
+        nothing = Limit(amount={})
+        rows.append(_row(GUARANTEE, -1, nothing, own, resources, now, known))
+    named = [replace(row, whose=whose, href=href) for row in rows]
+    return sorted(named, key=lambda row: row.state == OVER)
+
+
+def _decided(decided: Iterable[NodeAmount], limit: Limit, now: datetime) -> NodeAmount | None:
+    """Return an amount as the decision in force took it into account, None if it did not."""
+    if not limit.is_in_force(now):
+        return None
+    return next((each for each in decided if _is_same(each, limit)), None)
 
 
 def _row(
     kind: AmountKind,
     position: int,
     limit: Limit,
-    decided: Iterable[NodeAmount],
+    decided: NodeAmount | None,
     resources: Sequence[Resource],
     now: datetime,
-    whose: str,
-    href: str,
+    known: Collection[str] | None,
 ) -> AmountRow:
     state = NOW if limit.is_in_force(now) else LATER
     if limit.end is not None and limit.end <= now:
         state = OVER
-    has: Mapping[str, float] | None = None
-    if state == NOW:
-        has = next((each.has for each in decided if _is_same(each, limit)), None)
+    has = None if decided is None else decided.has
+    parts = [
+        AmountPart(each, limit.amount[each.name], None if has is None else has[each.name])
+        for each in resources
+        if each.name in limit.amount
+    ]
     return AmountRow(
         kind=kind,
-        whose=whose,
-        href=href,
+        whose="",
+        href="",
         position=position,
-        servers=selector_text(limit.where) or "all servers",
-        parts=[
-            (each, limit.amount[each.name], None if has is None else has[each.name])
-            for each in resources
-            if each.name in limit.amount
-        ],
+        servers=selector_text(limit.where),
+        parts=parts,
+        met=_met_text(decided, parts, known),
         start=limit.start,
         end=limit.end,
         state=state,
     )
+
+
+def _met_text(
+    decided: NodeAmount | None, parts: Sequence[AmountPart], known: Collection[str] | None
+) -> str:
+    """Return whether the decision in force meets a guarantee, empty for another amount."""
+    if decided is None or decided.met is None:
+        return ""
+    if decided.met < 1:
+        return f"not met: {stopped_text(decided.limited_by, known=known)}"
+    is_used = all(part.fraction is None or part.fraction > _ALL for part in parts)
+    return "met" if is_used else "met: the workloads below can use no more of it"
 
 
 def _is_same(decided: NodeAmount, limit: Limit) -> bool:
@@ -146,7 +205,7 @@ class AmountsOfKind:
 
 def amounts_by_kind(rows: Sequence[AmountRow], *, page: str, slug: str) -> list[AmountsOfKind]:
     """Return the amounts of a node by kind. `page` is the name of the route of its own page."""
-    return [
+    found = [
         AmountsOfKind(
             kind,
             [row for row in rows if row.kind == kind],
@@ -154,6 +213,8 @@ def amounts_by_kind(rows: Sequence[AmountRow], *, page: str, slug: str) -> list[
         )
         for kind in KINDS
     ]
+    # Groups lend nothing, and few members limit what they lend.
+    return [each for each in found if each.rows or each.kind.field != "lend"]
 
 
 class AmountForm(forms.Form):

@@ -15,7 +15,7 @@ from allocator_service.allocation.trees import GROUP, MEMBER, Tree, TreeNode
 from allocator_service.core.clock import utc_now
 from allocator_service.core.snapshots import one_snapshot
 from allocator_service.enforcement.selectors import decision_in_force
-from allocator_service.pools.models import GroupTerms, Pool
+from allocator_service.pools.models import GroupTerms, OwnServers, Pool
 from allocator_service.pools.selectors import (
     group_history,
     group_missing,
@@ -88,9 +88,10 @@ def terms_above(*, pool: Pool, tenant: Tenant) -> list[Terms]:
     return found
 
 
-def has_amounts(terms: Terms) -> bool:
-    """Return whether a node has amounts of any kind."""
-    return any(getattr(terms, kind.field) for kind in KINDS)
+def has_amounts(terms: Terms, pool: Pool) -> bool:
+    """Return whether a node has amounts of any kind, or may be guaranteed its own servers."""
+    is_own = pool.own_servers or terms.own_servers == OwnServers.YES
+    return is_own or any(getattr(terms, kind.field, ()) for kind in KINDS)
 
 
 def amounts_above(
@@ -98,6 +99,9 @@ def amounts_above(
 ) -> list[AmountRow]:
     """Return the amounts of a member and of the groups above it, in this order."""
     nodes = {} if tree is None else {(node.kind, node.name): node for node in tree.path}
+    path = list(path)
+    known = {terms.group.slug for terms in path if isinstance(terms, GroupTerms)}
+    resources = resources_of(pool)
     rows: list[AmountRow] = []
     for terms in path:
         if isinstance(terms, GroupTerms):
@@ -105,7 +109,9 @@ def amounts_above(
             named = {"whose": terms.group.name, "href": reverse("my-group", args=[pool.slug, slug])}
         else:
             key, named = (MEMBER, terms.membership.tenant.slug), {"whose": "you"}
-        rows += amount_rows(terms, nodes.get(key), resources=resources_of(pool), now=now, **named)
+        rows += amount_rows(
+            terms, nodes.get(key), resources=resources, now=now, known=known, **named
+        )
     return rows
 
 
@@ -156,7 +162,8 @@ class GroupPage(PoolPage):
         """Return the amounts of a group above the tenant. Those of others are in the tree alone."""
         if terms is None:
             return []
-        return amount_rows(terms, node, resources=resources_of(pool), now=utc_now())
+        known = groups_known(pool=pool, caller=self.tenant)
+        return amount_rows(terms, node, resources=resources_of(pool), now=utc_now(), known=known)
 
     def _start(self) -> int:
         text = self.request.GET.get("from", "1")

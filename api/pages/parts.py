@@ -8,6 +8,7 @@ from typing import Any
 
 from allocator_service.allocation.models import Allocation, Run
 from allocator_service.allocation.policies import policy_title
+from allocator_service.allocation.reasons import budget_of_reason
 from allocator_service.allocation.selectors import (
     SlotInForce,
     allocations_of,
@@ -24,7 +25,7 @@ from allocator_service.pools.selectors import ServerKind, resources_of
 from allocator_service.tenants.models import Tenant
 from allocator_service.workloads.models import Workload, WorkloadState
 from api.pages.bars import Bar, bar_of
-from api.pages.words import NOT_DECIDED, PAUSED, helps, reason_said
+from api.pages.words import NOT_DECIDED, PAUSED, SPENT_HELPS, helps, reason_said, spent_said
 from api.v1.entitlements import entitlements_document
 from api.v1.run_inputs import sees_whole
 from api.v1.schedules import slot_rows
@@ -194,7 +195,34 @@ def workload_rows(
     if run is not None:
         rows = allocations_of(run=run, tenant=tenant).filter(workload__in=workloads)
         got = {row.workload_id: row for row in rows}
-    return [_workload_row(each, got.get(each.pk), resources, known) for each in workloads]
+    zone = pool.timezone
+    return [
+        _workload_row(each, got.get(each.pk), resources, known)
+        if (spent := _spent(each, got.get(each.pk), run, resources, known)) is None
+        else _spent_row(each, got[each.pk], resources, spent_said(spent, zone, known))
+        for each in workloads
+    ]
+
+
+def _spent(
+    workload: Workload,
+    got: Allocation | None,
+    run: Run | None,
+    resources: Sequence[Resource],
+    known: Collection[str] | None,
+) -> Mapping[str, Any] | None:
+    """Return the exhausted budget that stops a workload, if its node may be named."""
+    if run is None or got is None or workload.state == WorkloadState.PAUSED:
+        return None
+    spent = budget_of_reason(
+        got.limited_by,
+        tenant=got.tenant.slug,
+        demands={each.name for each, amount in _demand(workload, resources)},
+        budgets=run.budgets,
+    )
+    if spent is None or spent["scope"] != "group" or known is None:
+        return spent
+    return spent if spent["node"] in known else None
 
 
 def _workload_row(
@@ -203,7 +231,7 @@ def _workload_row(
     resources: Sequence[Resource],
     known: Collection[str] | None,
 ) -> WorkloadRow:
-    demand = [pair for pair in zip(resources, workload.demand, strict=False) if pair[1]]
+    demand = _demand(workload, resources)
     limited_by = workload.unsatisfiable if got is None else got.limited_by
     if workload.state == WorkloadState.PAUSED:
         return WorkloadRow(workload, demand, None, PAUSED, "", wants_more=False)
@@ -213,6 +241,19 @@ def _workload_row(
     return WorkloadRow(
         workload, demand, got, reason_said(limited_by, known), helps(limited_by, known), wants_more
     )
+
+
+def _spent_row(
+    workload: Workload, got: Allocation, resources: Sequence[Resource], reason: str
+) -> WorkloadRow:
+    demand = _demand(workload, resources)
+    return WorkloadRow(workload, demand, got, reason, SPENT_HELPS, wants_more=True)
+
+
+def _demand(
+    workload: Workload, resources: Sequence[Resource]
+) -> Sequence[tuple[Resource, Decimal]]:
+    return [pair for pair in zip(resources, workload.demand, strict=False) if pair[1]]
 
 
 @dataclass(frozen=True)

@@ -111,7 +111,8 @@ class PoolOverviewPage(PoolPage):
             kinds = server_kinds(pool=of_pool, tenant=tenant, limit=KINDS_SHOWN + 1)
             tree = None
             above = terms_above(pool=of_pool, tenant=tenant)
-            if found is not None and (found.has_groups or any(map(has_amounts, above))):
+            shows = any(has_amounts(terms, of_pool) for terms in above)
+            if found is not None and (found.has_groups or shows):
                 tree = pool_tree(pool=of_pool, run=found.run, tenant=tenant)
             months = statement_rows(pool=of_pool, now=now, tenant=tenant)[::-1]
             return self.shown(

@@ -20,7 +20,7 @@ from allocator_service.pools.locking import pool_lock
 from allocator_service.pools.member_services import member_put
 from allocator_service.pools.models import Group, GroupTerms, Membership, MembershipTerms
 from allocator_service.pools.selectors import group_missing, resources_of
-from allocator_service.tenants.models import Access
+from allocator_service.tenants.models import Access, Tenant
 from api.auth import read_only
 from api.contract.fields import is_slug
 from api.pages.amounts import KINDS, AmountForm, AmountKind, Terms, amount_rows
@@ -85,14 +85,39 @@ class RemovalForm(forms.Form):
     version = forms.IntegerField(min_value=1)
 
 
-class AmountsPage(SubtreePage):
-    """Amounts of one kind of a group or member, with a form for one more below the visitor's group."""
+class NodePage(SubtreePage):
+    """Base of the pages with forms for a group or member below the visitor's group."""
 
     http_method_names = ["get", "head", "post"]
+
+    def node_terms(self) -> Terms:
+        """Return the present terms of the group or member of the path. Raises `Missing`."""
+        if "group" in self.kwargs:
+            return present_group(self.subtree, self.kwargs["group"])
+        return present_member(self.subtree, self.kwargs["tenant"])
+
+    def shown_of(self, template: str, terms: Terms, **content: Any) -> HttpResponseBase:
+        """Answer a page of a group or member."""
+        is_own = isinstance(terms, GroupTerms) and terms.group_id == self.subtree.group.pk
+        return self.shown(
+            template,
+            pool=self.subtree.pool,
+            slug=node_slug(terms),
+            name=node_of(terms).name,
+            back=reverse(node_page(terms), args=[node_slug(terms)]),
+            may_change=self.caller.access == Access.MANAGE and not is_own,
+            is_own=is_own,
+            **content,
+        )
+
+
+class AmountsPage(NodePage):
+    """Amounts of one kind of a group or member, with a form for one more below the visitor's group."""
+
     kind: AmountKind = KINDS[0]
 
     def get(self, request: HttpRequest, **_: str) -> HttpResponseBase:
-        terms = self._terms()
+        terms = self.node_terms()
         return self._answer(terms, self._form(terms))
 
     def post(self, request: HttpRequest, **_: str) -> HttpResponseBase:
@@ -100,16 +125,11 @@ class AmountsPage(SubtreePage):
             raise read_only()
         with transaction.atomic():
             pool_lock(self.subtree.pool)  # what is changed cannot leave the group meanwhile
-            terms = self._terms()
+            terms = self.node_terms()
             refused = self._changed(terms, request.POST)
         if refused is not None:
             return self._answer(terms, refused)
-        return see(f"{_page(terms)}-{self.kind.plural}", _slug(terms))
-
-    def _terms(self) -> Terms:
-        if "group" in self.kwargs:
-            return present_group(self.subtree, self.kwargs["group"])
-        return present_member(self.subtree, self.kwargs["tenant"])
+        return see(f"{node_page(terms)}-{self.kind.plural}", node_slug(terms))
 
     def _changed(self, terms: Terms, asked: Any) -> AmountForm | None:
         """Remove or add an amount. Returns the form if it was refused."""
@@ -139,30 +159,23 @@ class AmountsPage(SubtreePage):
             pool=pool,
             resources=resources_of(pool),
             kind=self.kind,
-            version=_node(terms).version,
+            version=_versioned(terms).version,
         )
 
     def _answer(self, terms: Terms, form: AmountForm) -> HttpResponseBase:
-        pool, group = self.subtree.pool, self.subtree.group
-        is_own = isinstance(terms, GroupTerms) and terms.group_id == group.pk
-        now = utc_now()
+        pool, now = self.subtree.pool, utc_now()
         run = decision_in_force(pool=pool, now=now)
         nodes = {} if run is None else self.subtree.nodes_of_run(run)
-        node = nodes.get((_kind(terms), _slug(terms)))
+        node = nodes.get((_kind(terms), node_slug(terms)))
         rows = amount_rows(terms, node, resources=resources_of(pool), now=now)
-        return self.shown(
+        return self.shown_of(
             "amounts",
+            terms,
             status=HTTPStatus.UNPROCESSABLE_ENTITY if form.errors else HTTPStatus.OK,
-            pool=pool,
             kind=self.kind,
-            slug=_slug(terms),
-            name=_name(terms),
-            back=reverse(_page(terms), args=[_slug(terms)]),
             rows=[row for row in rows if row.kind == self.kind],
             form=form,
-            version=_node(terms).version,
-            may_change=self.caller.access == Access.MANAGE and not is_own,
-            is_own=is_own,
+            version=_versioned(terms).version,
         )
 
 
@@ -206,7 +219,7 @@ def _parent(terms: Terms) -> str:
     return above.slug
 
 
-def _node(terms: Terms) -> Group | Membership:
+def _versioned(terms: Terms) -> Group | Membership:
     return terms.group if isinstance(terms, GroupTerms) else terms.membership
 
 
@@ -214,13 +227,16 @@ def _kind(terms: Terms) -> str:
     return GROUP if isinstance(terms, GroupTerms) else MEMBER
 
 
-def _page(terms: Terms) -> str:
+def node_of(terms: Terms) -> Group | Tenant:
+    """Return the group, or the tenant of the member, that terms are of."""
+    return terms.group if isinstance(terms, GroupTerms) else terms.membership.tenant
+
+
+def node_page(terms: Terms) -> str:
+    """Return the name of the route of a node's own page."""
     return "my-subgroup" if isinstance(terms, GroupTerms) else "my-member"
 
 
-def _slug(terms: Terms) -> str:
-    return terms.group.slug if isinstance(terms, GroupTerms) else terms.membership.tenant.slug
-
-
-def _name(terms: Terms) -> str:
-    return terms.group.name if isinstance(terms, GroupTerms) else terms.membership.tenant.name
+def node_slug(terms: Terms) -> str:
+    """Return the slug by which pages name a node."""
+    return node_of(terms).slug

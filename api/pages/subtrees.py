@@ -31,7 +31,6 @@ from allocator_service.pools.selectors import group_missing, resources_of
 from allocator_service.tenants.models import Access
 from api.contract.fields import is_slug
 from api.pages.amounts import (
-    KINDS,
     OVER,
     AmountsOfKind,
     Terms,
@@ -71,6 +70,11 @@ class Row:
     has: Sequence[tuple[Resource, str]]
     wants: Sequence[tuple[Resource, float | None]]
     amounts: Sequence[AmountsOfKind]
+
+    @property
+    def has_amounts(self) -> bool:
+        """Whether it has amounts of any kind."""
+        return any(each.rows for each in self.amounts)
 
 
 @dataclass(frozen=True)
@@ -127,12 +131,15 @@ class SubtreeView(SubtreePage):
                 sums=None if document is None else _sums(document, resources_of(pool)),
                 amounts=amounts_by_kind(
                     amount_rows(
-                        terms, nodes.get((GROUP, slug)), resources=resources_of(pool), now=now
+                        terms,
+                        nodes.get((GROUP, slug)),
+                        resources=resources_of(pool),
+                        now=now,
+                        known=known_groups(subtree),
                     ),
                     page="my-subgroup",
                     slug=slug,
                 ),
-                kinds=KINDS,
                 children=_children(subtree, terms, document, nodes, start=_start(request), now=now),
                 months=months[::-1][:MONTHS_SHOWN],
             )
@@ -167,7 +174,11 @@ class SubtreeMemberPage(SubtreePage):
             ),
             amounts=amounts_by_kind(
                 amount_rows(
-                    terms, nodes.get((MEMBER, tenant)), resources=resources_of(pool), now=now
+                    terms,
+                    nodes.get((MEMBER, tenant)),
+                    resources=resources_of(pool),
+                    now=now,
+                    known=known_groups(subtree),
                 ),
                 page="my-member",
                 slug=tenant,
@@ -245,7 +256,7 @@ def _children(
     now: datetime,
 ) -> Children:
     """Return the groups and members directly below a group, groups first, each by slug."""
-    resources = resources_of(subtree.pool)
+    resources, known = resources_of(subtree.pool), known_groups(subtree)
     has: dict[tuple[str, str], Mapping[str, str]] = {}
     if document is not None:
         has = {(GROUP, row["group"]): row["has"] for row in document["groups"]}
@@ -262,7 +273,8 @@ def _children(
         return list(zip(resources, node.wants, strict=True))
 
     def dated(terms: Terms, kind: str, slug: str) -> list[AmountsOfKind]:
-        rows = amount_rows(terms, nodes.get((kind, slug)), resources=resources, now=now)
+        node = nodes.get((kind, slug))
+        rows = amount_rows(terms, node, resources=resources, now=now, known=known)
         page = "my-subgroup" if kind == GROUP else "my-member"
         return amounts_by_kind([row for row in rows if row.state != OVER], page=page, slug=slug)
 
@@ -290,6 +302,11 @@ def _children(
     total = in_groups + members.count()
     before = max(start - CHILDREN_A_PAGE, 1) if start > 1 else None
     return Children(rows, before, last + 1 if last < total else None)
+
+
+def known_groups(subtree: Subtree) -> set[str]:
+    """Return the slugs of the groups that the visitor may know."""
+    return set(subtree.terms().values_list("group__slug", flat=True))
 
 
 def _start(request: HttpRequest) -> int:

@@ -9,6 +9,7 @@ from api.pages.backtests import (
     CancelBacktestView,
     StartBacktestPage,
 )
+from api.pages.budgets import BudgetPage, BudgetsPage
 from api.pages.changes import (
     ChangePage,
     ChangeWorkloadPage,
@@ -47,6 +48,14 @@ def _amounts_below(page: str, name: str) -> list[URLPattern]:
     ]
 
 
+def _budgets_below(page: str, name: str) -> list[URLPattern]:
+    """Return the pages of the budgets of a node, below the node's own page."""
+    return [
+        path(f"{page}budgets/", BudgetsPage.as_view(), name=f"{name}-budgets"),
+        path(f"{page}budgets/<str:budget>/", BudgetPage.as_view(), name=f"{name}-budget"),
+    ]
+
+
 urlpatterns = [
     path("sign-in/", SignInView.as_view(), name="sign-in"),
     path("sign-in/oidc/", BeginView.as_view(), name="sign-in-by-provider"),
@@ -74,6 +83,8 @@ urlpatterns = [
     path("my/terms/", ChangeTermsView.as_view(), name="my-terms"),
     *_amounts_below("my/groups/<str:group>/", "my-subgroup"),
     *_amounts_below("my/members/<str:tenant>/", "my-member"),
+    *_budgets_below("my/groups/<str:group>/", "my-subgroup"),
+    *_budgets_below("my/members/<str:tenant>/", "my-member"),
     path(_POOL, PoolOverviewPage.as_view(), name="my-pool"),
     path(f"{_POOL}workloads/", WorkloadsPage.as_view(), name="my-workloads"),
     path(f"{_POOL}workloads/submit/", SubmitWorkloadPage.as_view(), name="my-submit"),

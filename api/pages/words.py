@@ -2,9 +2,11 @@
 
 from collections.abc import Collection, Mapping
 from decimal import Decimal
+from typing import Any
 
 from allocator_service.allocation.history import Cause
-from allocator_service.core.display import number_text
+from allocator_service.core.display import instant_text, number_text
+from allocator_service.pools.budgets import opening_of
 
 _RESOURCE, _LIMIT = "resource:", "limit:"
 # A sharing degree this near to 1 is neither a benefit nor a loss.
@@ -87,6 +89,22 @@ def helps(limited_by: str, known: Collection[str] | None = None) -> str:
     if limited_by.startswith(_RESOURCE):
         return f"More {limited_by.removeprefix(_RESOURCE)} in the pool."
     return _REASONS[limited_by][1]
+
+
+def spent_said(stored: Mapping[str, Any], timezone: str, known: Collection[str] | None) -> str:
+    """Return why a workload did not get more that an exhausted budget of a run stops.
+
+    `known` are the groups that a visitor of a group may know, None for the tenant itself.
+    """
+    until = instant_text(opening_of(stored), timezone)
+    of_group = stored["scope"] == "group"
+    whose = f"The budget of the group {stored['node']}" if of_group else "The budget of the member"
+    if known is None and not of_group:
+        whose = "Your budget"
+    return f"{whose}, {stored['resource']} hours, is spent until {until}."
+
+
+SPENT_HELPS = "The next period; or a larger budget, by who manages it."
 
 
 def cause_text(cause: Cause) -> str:

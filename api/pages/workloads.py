@@ -6,7 +6,7 @@ from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
 from allocator_service.allocation.selectors import runs_with_slots
-from allocator_service.allocation.what_if.explanations import run_explain
+from allocator_service.allocation.what_if.explanations import Explanation, run_explain
 from allocator_service.core.clock import utc_now
 from allocator_service.core.errors import Missing
 from allocator_service.core.snapshots import one_snapshot
@@ -20,7 +20,7 @@ from api.contract.fields import uuid_or_none
 from api.contract.pagination import Page, by_id
 from api.pages.parts import decision_said, workload_rows
 from api.pages.views import PoolPage
-from api.pages.words import helps
+from api.pages.words import SPENT_HELPS, helps
 from api.v1.evaluations import admitted_evaluation
 from api.v1.explanations import explanation_document
 
@@ -93,7 +93,7 @@ class WhyPage(PoolPage):
             **content,
             decision=decision_said(pool=of_pool, run=run, tenant=self.tenant, now=now),
             explanation=explanation and explanation_document(explanation, run, self.tenant),
-            hint=explanation and chosen and _hint(explanation.reasons.get(chosen.name)),
+            hint=explanation and chosen and _hint(explanation, chosen.name),
             helps_shown=HELPS_SHOWN,
         )
 
@@ -110,6 +110,9 @@ class WhyPage(PoolPage):
         return found
 
 
-def _hint(limited_by: str | None) -> str:
-    """What the list of workloads says of this reason, so that both pages say the same."""
+def _hint(explanation: Explanation, workload: str) -> str:
+    """Return what the list of workloads has for this reason, so that both pages agree."""
+    if workload in explanation.spent:
+        return SPENT_HELPS
+    limited_by = explanation.reasons.get(workload)
     return "" if limited_by is None else helps(limited_by)

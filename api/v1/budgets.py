@@ -20,6 +20,7 @@ from allocator_service.billing.budgets import (
     budget_history,
     budget_retire,
     budget_update,
+    budget_warning,
 )
 from allocator_service.billing.models import Budget
 from allocator_service.billing.models.watching import CALENDAR_MONTH, default_thresholds
@@ -38,6 +39,7 @@ from api.contract.pagination import by_id, page_of_fixed
 from api.contract.parameters import PageParameters
 from api.resources import PoolResource
 from api.v1.tenants import tenant_named
+from api.v1.warnings import budget_warnings, warnings_field, with_warnings
 from api.views import writes
 
 THRESHOLD = documents.IntegerField(minimum=1, maximum=HIGHEST_THRESHOLD)
@@ -140,6 +142,10 @@ class BudgetTermsDocument(documents.Document):
     end = documents.TimestampField(allow_null=True, description="null: in force.")
 
 
+class ChangedBudgetDocument(BudgetDocument):
+    warnings = warnings_field()
+
+
 BudgetRequest = BudgetDocument.writable("BudgetRequest")
 
 
@@ -217,6 +223,10 @@ class BudgetResource(PoolResource):
         self.refuse_own(found)
         budget_retire(budget=found, version=version, now=utc_now())
 
+    def _warned(self, response: Response, budget: Budget) -> Response:
+        """Add a warning to a response if the budget is exhausted in its present period."""
+        return with_warnings(response, budget_warnings(budget_warning(budget, now=utc_now())))
+
     def refuse_own(self, budget: Budget) -> None:
         """Raise `Forbidden` for a budget of the group that the caller is bound to."""
         if self.subtree is not None and budget.group is not None:
@@ -236,7 +246,7 @@ class BudgetsView(BudgetResource):
         """
         return self.answer_list()
 
-    @creates(BudgetRequest, BudgetDocument, "Give a tenant or a group a budget", pool=True)
+    @creates(BudgetRequest, ChangedBudgetDocument, "Give a tenant or a group a budget", pool=True)
     @writes
     def post(self, request: Request, pool: str) -> Response:
         """Give a tenant or a group a budget per period, in hours of a resource or in money.
@@ -246,7 +256,8 @@ class BudgetsView(BudgetResource):
         effect on decisions until the period ends, and makes a new generation. A budget of money is a
         tenant's, per calendar month, without `carry` and `then` (422 `budget.money`). A node has one
         budget for the same resource and periods: a second one is 409 `budget.exists`. Where the policy
-        keeps no limits, `then` cannot be `stop` (422 `policy.no_limits`).
+        keeps no limits, `then` cannot be `stop` (422 `policy.no_limits`). A budget of less than what is
+        spent in its present period is accepted with `warnings`, which have its effect.
         """
         fields = self.read(BudgetRequest)
         with transaction.atomic():
@@ -257,10 +268,10 @@ class BudgetsView(BudgetResource):
                 node=self._node(fields),
                 resource=fields["resource"] or "",
                 settings=budget_settings(fields),
-                periods=_periods(fields),
+                periods=budget_periods(fields),
             )
             budget = budget_create(pool=self.pool, draft=draft, now=utc_now())
-        return self.answer_created(budget, budget.pk)
+        return self._warned(self.answer_created(budget, budget.pk), budget)
 
     def _node(self, fields: Mapping[str, Any]) -> Tenant | Group:
         """Return the tenant or group that a request names. Raises `Unacceptable` and `Forbidden`."""
@@ -310,7 +321,7 @@ class BudgetView(BudgetResource):
         """
         return self.answer_one(self.find(budget))
 
-    @updates(BudgetRequest, BudgetDocument, "Change a budget", pool=True)
+    @updates(BudgetRequest, ChangedBudgetDocument, "Change a budget", pool=True)
     @writes
     def patch(self, request: Request, pool: str, budget: str) -> Response:
         """Change the amount, thresholds, `carry` or `then` of a budget by a JSON merge patch.
@@ -318,9 +329,10 @@ class BudgetView(BudgetResource):
         Operators may, and group keys below their group, with its `ETag` in `If-Match` (428 without it,
         412 if the budget has changed since). The change counts for the whole present period. A decision
         follows if the budget binds or bound. Node, resource and periods cannot change (422
-        `field.immutable`). A threshold that was reported in the period is not reported again.
+        `field.immutable`). A threshold that was reported in the period is not reported again. An amount
+        of less than what is spent is accepted with `warnings`, which have the effect.
         """
-        return self.answer_update(budget)
+        return self._warned(self.answer_update(budget), self.find(budget))
 
     @retires("Delete a budget", pool=True)
     @writes
@@ -356,7 +368,8 @@ def budget_settings(fields: Mapping[str, Any]) -> BudgetSettings:
     )
 
 
-def _periods(fields: Mapping[str, Any]) -> Periods:
+def budget_periods(fields: Mapping[str, Any]) -> Periods:
+    """Return the periods in the fields of a request."""
     per, start, end = fields["per"], fields["from"], fields["to"]
     if per is None and start is None and end is None:
         per = CALENDAR_MONTH

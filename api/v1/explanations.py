@@ -63,6 +63,10 @@ class CounterfactualDocument(documents.Document):
 class ReasonDocument(documents.Document):
     workload = documents.TextField(max_length=253)
     limited_by = documents.LimitedByField()
+    budget = documents.IdField(
+        allow_null=True,
+        description="Exhausted budget, of `budgets`, whose limit of 0 `limited_by` names. null: none.",
+    )
 
 
 class ExhaustedBudgetDocument(documents.Document):
@@ -174,6 +178,7 @@ def explanation_document(
             {
                 "workload": workload,
                 "limited_by": reason_known(reason, pool=run.pool, known=explanation.groups),
+                "budget": explanation.spent.get(workload, {}).get("budget"),
             }
             for workload, reason in explanation.reasons.items()
         ],

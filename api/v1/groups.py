@@ -47,6 +47,7 @@ from api.v1.limits import (
     own_servers_read,
 )
 from api.v1.members import member_weight, tier_field
+from api.v1.warnings import warnings_field, warns_of_guarantees
 from api.views import writes
 
 
@@ -84,6 +85,10 @@ class GroupDocument(documents.Document):
     )
     version = documents.VersionField(source="group.version")
     created_at = documents.TimestampField(source="group.created_at")
+
+
+class ChangedGroupDocument(GroupDocument):
+    warnings = warnings_field()
 
 
 GroupRequest = GroupDocument.writable("GroupRequest")
@@ -194,7 +199,8 @@ class GroupView(GroupResource):
         """
         return self.answer_one(self.find(group))
 
-    @updates(GroupRequest, GroupDocument, "Change or move a group", pool=True)
+    @updates(GroupRequest, ChangedGroupDocument, "Change or move a group", pool=True)
+    @warns_of_guarantees
     @writes
     def patch(self, request: Request, pool: str, group: str) -> Response:
         """Change the name, parent, weight, tier or limits of a group by JSON merge patch.
@@ -203,7 +209,8 @@ class GroupView(GroupResource):
         else (403 `auth.group`). A group moves with everything below it; `parent` null moves it to the
         pool itself. A parent that is the group or below it is refused with 422 `group.cycle`. Weight,
         parent, tier and limits count from the next decision on, and earlier ones are kept. The slug
-        cannot change (422 `field.immutable`).
+        cannot change (422 `field.immutable`). A change of guarantees or own servers is accepted with
+        `warnings` if the present servers cannot meet all guarantees.
         """
         if self.subtree is not None:
             # The group cannot leave the key's group between the check and the change.

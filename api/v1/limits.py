@@ -58,6 +58,27 @@ class LendDocument(LimitDocument):
     )
 
 
+class GuaranteedNode(documents.Document):
+    group = documents.TextField(max_length=253, required=False)
+    tenant = documents.TextField(max_length=253, required=False)
+
+
+class UnmetGuarantee(documents.Document):
+    node = documents.DocumentField(GuaranteedNode)
+    where = documents.SelectorField(required=False)
+    amount = documents.PoolQuantitiesField(required=False)
+    own_servers = documents.BooleanField(
+        required=False, description="true: what the tenant gets alone on its own servers."
+    )
+    met = documents.NumberField(description="Least part of a floor that runs, from 0 to 1.")
+    limited_by = documents.ListField(
+        documents.LimitedByField(),
+        min_items=0,
+        description="What stopped the workloads that lack a part. Guarantees that collide have the"
+        " same reasons.",
+    )
+
+
 _KINDS: dict[str, tuple[type[documents.Document], str]] = {
     "limit": (
         LimitDocument,

@@ -40,6 +40,7 @@ from api.v1.limits import (
     changed_amounts,
     own_servers_read,
 )
+from api.v1.warnings import warnings_field, warns_of_guarantees
 from api.views import writes
 
 ROSTER = "roster"
@@ -80,6 +81,10 @@ class MemberDocument(documents.Document):
     )
     admitted_at = documents.TimestampField(source="membership.admitted_at")
     version = documents.VersionField(source="membership.version")
+
+
+class ChangedMemberDocument(MemberDocument):
+    warnings = warnings_field()
 
 
 MemberRequest = MemberDocument.writable("MemberRequest")
@@ -160,7 +165,8 @@ class MemberView(MemberResource):
         """
         return self.answer_one(self.find(tenant))
 
-    @puts(MemberRequest, MemberDocument, "Admit a tenant, or change its weight")
+    @puts(MemberRequest, ChangedMemberDocument, "Admit a tenant, or change its weight")
+    @warns_of_guarantees
     @writes
     def put(self, request: Request, pool: str, tenant: str) -> Response:
         """Admit a tenant to a pool (201), or change the terms of a member (200).
@@ -173,6 +179,8 @@ class MemberView(MemberResource):
         others leave. A group that the pool does not have is refused with 422 `group.unknown`, a
         policy that does not decide by groups and tiers with 422 `policy.no_groups`. A group key
         changes weight, tier and limits of members below its group and nothing else (403 `auth.group`).
+        A change of guarantees, own servers or loans is accepted with `warnings` if the present servers
+        cannot meet all guarantees.
         """
         of_pool = self.pool
         if self.subtree is not None:

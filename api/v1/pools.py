@@ -34,6 +34,7 @@ from api.contract.operations import creates, lists, retires, shows, updates
 from api.contract.pagination import by_slug
 from api.contract.parameters import PageParameters
 from api.resources import Resource
+from api.v1.warnings import warnings_field, warns_of_guarantees
 from api.views import PoolView, writes
 
 
@@ -104,6 +105,10 @@ class PoolDocument(documents.Document):
     generation = documents.GenerationField()
     version = documents.VersionField()
     created_at = documents.TimestampField()
+
+
+class ChangedPoolDocument(PoolDocument):
+    warnings = warnings_field()
 
 
 PolicyFields = PolicyDocument.writable("PolicyFields")
@@ -187,7 +192,8 @@ class OnePoolView(PoolDeclaration, PoolView):
         """
         return self.answer_one(self.pool)
 
-    @updates(PoolRequest, PoolDocument, "Change a pool")
+    @updates(PoolRequest, ChangedPoolDocument, "Change a pool")
+    @warns_of_guarantees
     @writes
     def patch(self, request: Request, pool: str) -> Response:
         """Change the settings of a pool by JSON merge patch.
@@ -196,7 +202,8 @@ class OnePoolView(PoolDeclaration, PoolView):
         next decision on; a different policy starts with its default mode and options unless the
         patch names them. To add a resource, send the whole list: none can be dropped and no unit
         can change (409 `in_use`). Once prices are published, currency and time zone stay (409
-        `pool.money_fixed`).
+        `pool.money_fixed`). A change of `own_servers` or `count` is accepted with `warnings` if the
+        present servers cannot meet all guarantees.
         """
         return self.answer_update(pool)
 

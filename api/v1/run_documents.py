@@ -10,6 +10,7 @@ from allocator_service.tenants.models import Tenant
 from api.contract import documents
 from api.contract.parameters import PageParameters
 from api.pseudonyms import pseudonym, reason_known, tenant_name
+from api.v1.limits import UnmetGuarantee
 from api.v1.pools import PolicyDocument
 from policies import Servers, choose
 
@@ -23,27 +24,6 @@ class RunRequest(documents.Document):
 class ErrorDocument(documents.Document):
     code = documents.TextField(max_length=100)
     detail = documents.TextField(max_length=10_000)
-
-
-class GuaranteedNode(documents.Document):
-    group = documents.TextField(max_length=253, required=False)
-    tenant = documents.TextField(max_length=253, required=False)
-
-
-class UnmetGuarantee(documents.Document):
-    node = documents.DocumentField(GuaranteedNode)
-    where = documents.SelectorField(required=False)
-    amount = documents.PoolQuantitiesField(required=False)
-    own_servers = documents.BooleanField(
-        required=False, description="true: what the tenant gets alone on its own servers."
-    )
-    met = documents.NumberField(description="Least part of a floor that runs, from 0 to 1.")
-    limited_by = documents.ListField(
-        documents.LimitedByField(),
-        min_items=0,
-        description="What stopped the workloads that lack a part. Guarantees that collide have the"
-        " same reasons.",
-    )
 
 
 class SummaryDocument(documents.Document):

@@ -121,7 +121,15 @@ def tree_for(run: Run, *, caller: Tenant | None) -> Tree:
         return Tree(tree.resources, [_veiled(node) for node in path])
     known = {node.name for node in path if node.kind == GROUP}
     labels = LabelVeil(input_of(run), pool=run.pool, caller=caller)
-    nodes = [replace(node, limit=_relabelled(node.limit, labels)) for node in tree.nodes]
+    nodes = [
+        replace(
+            node,
+            limit=_relabelled(node.limit, labels),
+            guarantee=_relabelled(node.guarantee, labels),
+            lend=_relabelled(node.lend, labels),
+        )
+        for node in tree.nodes
+    ]
     return renamed(
         Tree(tree.resources, nodes),
         group=lambda slug: group_name(slug, pool=run.pool, known=known),
@@ -133,8 +141,16 @@ def _veiled(node: TreeNode) -> TreeNode:
     """A node on a tenant's path in a pool that is not transparent."""
     if node.kind == MEMBER:
         return node
-    limit = [replace(each, has=None) for each in node.limit]
-    return replace(node, part=None, level=None, members=None, has=None, wants=None, limit=limit)
+    return replace(
+        node,
+        part=None,
+        level=None,
+        members=None,
+        has=None,
+        wants=None,
+        limit=[each.veiled for each in node.limit],
+        guarantee=[each.veiled for each in node.guarantee],
+    )
 
 
 def _relabelled(limits: Sequence[NodeAmount], labels: LabelVeil) -> list[NodeAmount]:
@@ -146,5 +162,7 @@ def _document(node: TreeNode, names: list[str]) -> dict[str, Any]:
     for field in ("has", "wants"):
         if document[field] is not None:
             document[field] = dict(zip(names, document[field], strict=True))
-    document["limit"] = [vars(each) for each in node.limit]
+    document["limit"] = [
+        {name: getattr(each, name) for name in NodeLimitDocument.fields} for each in node.limit
+    ]
     return document

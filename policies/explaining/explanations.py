@@ -6,8 +6,9 @@ their prices from the round in which its certificate froze the tenant.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 
@@ -67,7 +68,13 @@ class Explanation:
     sentence: str
 
 
-def explain(allocation: Allocation, tenant: int, *, within: int | None = None) -> Explanation:
+def explain(
+    allocation: Allocation,
+    tenant: int,
+    *,
+    within: int | None = None,
+    limits: Mapping[int, str] = MappingProxyType({}),
+) -> Explanation:
     """Explain an answer to one tenant.
 
     Parameters
@@ -78,6 +85,8 @@ def explain(allocation: Allocation, tenant: int, *, within: int | None = None) -
         Index of the tenant.
     within : int or None
         Index of the outermost group on the tenant's path that the sentence names. None names all.
+    limits : mapping
+        By index of a workload, another name of the limit that stopped it, for the sentence.
 
     Returns
     -------
@@ -107,7 +116,7 @@ def explain(allocation: Allocation, tenant: int, *, within: int | None = None) -
         binding=binding,
         just_above=above,
         just_below=below,
-        sentence=_sentence(allocation, tenant, workloads, binding, within),
+        sentence=_sentence(allocation, tenant, workloads, binding, within, limits),
     )
 
 
@@ -157,6 +166,7 @@ def _sentence(
     workloads: tuple[int, ...],
     binding: tuple[Binding, ...],
     within: int | None,
+    limits: Mapping[int, str],
 ) -> str:
     problem = allocation.problem
     name = problem.tenants[tenant]
@@ -172,7 +182,8 @@ def _sentence(
     if allocation.choice.share is ShareDefinition.ALONE:
         alone = shares_of(problem, allocation.choice, allocation.tasks)[tenant]
         share += f", {alone:.4g} of what it would run alone,"
-    why = f"{_guaranteed(allocation, workloads)}{_why(allocation, tenant, workloads, binding, within)}"
+    why = _why(allocation, tenant, workloads, binding, within, limits)
+    why = f"{_guaranteed(allocation, workloads)}{why}"
     standing = (
         f"{_standing(allocation, tenant)}{_shared_groups(allocation, tenant, workloads, within)}"
     )
@@ -222,6 +233,7 @@ def _why(
     workloads: tuple[int, ...],
     binding: tuple[Binding, ...],
     within: int | None,
+    limits: Mapping[int, str],
 ) -> str:
     problem = allocation.problem
     unmet = [j for j in workloads if allocation.limited_by[j] != TASK_LIMIT]
@@ -232,8 +244,8 @@ def _why(
         return f"{problem.workload_names[unmet[0]]} gets nothing more: {REASONS[reason]}"
     if reason.startswith(f"{LIMIT}:"):
         named = [problem.groups[group] for group in _groups_named(problem, tenant, within)]
-        whose = _whose(reason, named)
-        return f"{problem.workload_names[unmet[0]]} stopped at the limit of {whose}."
+        limit = limits.get(unmet[0], f"the limit of {_whose(reason, named)}")
+        return f"{problem.workload_names[unmet[0]]} stopped at {limit}."
     if binding:
         full = ", ".join(dict.fromkeys(problem.resources[item.resource] for item in binding))
         return f"it stopped where {full} ran out on the servers where it costs least."

@@ -257,6 +257,27 @@ def test_why_names_the_schedulers_reason_for_jobs_that_wait(alloc, told, reason)
     assert "although" not in shown(blocked=None)
 
 
+def test_why_names_the_budget_that_stops_a_workload(alloc, told):
+    budget = {
+        "budget": "b1", "group": "ml", "tenant": None, "resource": "gpu", "amount": "100",
+        "then": "stop", "opens_at": "2027-02-01T00:00:00+01:00",
+    }  # fmt: skip
+    explanation = {
+        "sentence": "physics runs nothing.", "binding": [], "counterfactuals": [], "blocked": None,
+        "budgets": [budget],
+        "workloads": [
+            {"workload": "w", "limited_by": "limit:group:ml", "budget": "b1"},
+            {"workload": "v", "limited_by": "limit:group:ml", "budget": None},
+        ],
+    }  # fmt: skip
+    rows = [row(name, 0) | {"limited_by": "limit:group:ml"} for name in ("w", "v")]
+    told(decision(9), (200, JSON, explanation), (200, JSON, POOL), page(rows, None, last=True))
+    lines = alloc("why", "lab", "--tenant", "physics").output.splitlines()
+    assert [line.split("%")[-1].strip() for line in lines if line[:2] in ("w ", "v ")] == [
+        "budget of group ml, spent until 31 January 2027, 23:00 UTC", "limit:group:ml",
+    ]  # fmt: skip
+
+
 def test_the_decision_shows_guaranteed_tasks_and_what_is_unmet(alloc, told):
     status, headers, found = decision(9)
     found["run"]["summary"] = {

@@ -76,6 +76,20 @@ def test_another_weight_of_a_group_is_shown_before_it_is_saved(groups, operator)
     assert AuditEntry.objects.get(action="group.update").reason == "bought a rack"
 
 
+def test_a_guarantee_that_cannot_be_met_is_shown_before_it_is_saved(groups, operator):
+    """Fig. 2 has 14 CPUs, of which b is guaranteed twice as many."""
+    url = reverse("admin:pools_group_change", args=[groups[1].pk])
+    asked = operator.post(url, form_of(operator.get(url)) | {"guarantee": "cpu=28"})
+    (impact,) = asked.context["impacts"]
+    (sentence,) = impact.unmet
+    assert sentence.startswith("The guarantee of group b, 28 ")
+    assert "is met to " in sentence
+    assert f'<li class="warning">{sentence}</li>' in asked.content.decode()
+    met = operator.post(url, form_of(operator.get(url)) | {"guarantee": "cpu=1"})
+    assert met.context["impacts"][0].unmet == []
+    assert "Guarantees that are not met" not in met.content.decode()
+
+
 def test_a_group_is_created_moved_and_retired_in_the_admin(groups, fig2, operator):
     add = reverse("admin:pools_group_add")
     sent = form_of(operator.get(add)) | {"pool": fig2.pk, "slug": "c", "name": "C", "parent": "a"}

@@ -66,13 +66,14 @@ def test_a_tenant_sees_its_limits_and_those_above_with_what_is_allocated(tree, t
     factories.limit(tree.lab, "science", {"cpu": 5}, end=utc_now() + timedelta(days=2))
     text = words(browser_of(tree.as_ada).text(LAB))
     limits = text.partition("Your limits and guarantees")[2].partition("Your workloads")[0]
-    shown = "1 of 1 core" if transparent else "at most 1 core"
-    assert f"Ml {shown} all servers always" in limits
-    assert "Ml at most 7 GiB memory room=cellar or attic" in limits
+    shown = "at most 1 core"
+    shown += ": 1 core allocated now, 100 % always" if transparent else " always"
+    assert f"Ml {shown}" in limits
+    assert "Ml at most 7 GiB memory on room=cellar or attic from" in limits
     # The decision does not know this one yet.
-    assert "Science at most 5 cores all servers until " in limits
+    assert "Science at most 5 cores until " in limits
     group = words(browser_of(tree.as_ada).text(f"{LAB}groups/ml/"))
-    assert f"{shown} all servers" in group.partition("Its limits")[2]
+    assert shown in group.partition("Its limits")[2]
 
 
 def test_a_member_has_limits_of_its_own_in_a_pool_without_groups(world):
@@ -81,7 +82,7 @@ def test_a_member_has_limits_of_its_own_in_a_pool_without_groups(world):
     terms.save()
     factories.decision(world.lab)
     text = words(browser_of(world.as_ada).text(LAB))
-    assert "you 1.5 of 1.5 cores all servers" in text
+    assert "you at most 1.5 cores: 1.5 cores allocated now, 100 % always" in text
     assert "The limit that was set for you is reached." in text
     assert "Your limits" not in words(browser_of(world.as_bob).text(LAB))
 
@@ -93,31 +94,15 @@ def test_a_group_page_shows_what_each_child_has_wants_and_may_have(tree, signed_
     assert "Its limits It has none of its own." in text
     below = text.partition("Below it")[2]
     assert (
-        "Name Kind Allocated Wants Limits Guarantees Weight and tier Ml ml group 1 core cpu"
+        "Name Kind Allocated Wants Limits and guarantees Weight and tier Ml ml group 1 core cpu"
         in below
     )
-    assert "1 core on all servers" in below
-    assert "7 GiB memory on room=cellar or attic, from" in below
+    assert "at most 1 core: 1 core allocated now, 100 %" in below
+    assert "at most 7 GiB memory on room=cellar or attic from" in below
     own = words(signed_in_by(tree.ml).text("/my/group/"))
-    assert "1 of 1 core all servers" in own.partition("Its limits")[2]
+    assert "at most 1 core: 1 core allocated now, 100 %" in own.partition("Its limits")[2]
     member = words(visitor.text("/my/members/ada/"))
     assert "The limit of the group ml is reached." in member
-
-
-def test_guarantees_are_shown_and_only_operators_set_them(tree):
-    guaranteed = [{"where": {"room": "cellar"}, "amount": {"cpu": "0.5"}}]
-    GroupTerms.objects.filter(group__slug="ml", end=None).update(guarantee=guaranteed)
-    factories.decision(tree.lab)
-    shown = "at least 0.5 cores room=cellar always"
-    tenant = words(browser_of(tree.as_ada).text(LAB))
-    assert shown in tenant.partition("Your limits and guarantees")[2].partition("Your workloads")[0]
-    visitor = person_of_group(tree.science)
-    assert "0.5 cores on room=cellar" in words(visitor.text("/my/group/")).partition("Below it")[2]
-    node = visitor.text("/my/groups/ml/")
-    assert shown in words(node)
-    assert 'href="/my/groups/ml/limits/"' in node
-    assert "/guarantees/" not in node
-    assert visitor.get("/my/groups/ml/guarantees/").status_code == 404
 
 
 @by_key_and_as_person

@@ -25,6 +25,7 @@ from allocator_service.tenants.people import (
 from tests import factories
 from tests.pages.browser import TOKEN, browser_of
 from tests.pages.people import person_in, person_of_group
+from tests.pages.test_pages import words
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("people_sign_in")]
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
@@ -280,6 +281,17 @@ def test_a_groups_page_has_its_balances_and_a_tenants_page_what_is_exhausted(tre
     assert "Budget of cpu" not in head.text("/my/groups/science/")
     member = head.text("/my/members/ada/")
     assert "Once it is exhausted, everything here is served after everybody else" in member
+    # The decision has a limit of 0, and people read about the budget behind it.
+    spent = "The budget of the group ml, cpu hours, is spent until 1 "
+    assert spent in words(member)
+    assert "stopped at the budget of group ml, which is spent until 1 " in words(member)
     own = browser_of(tree.as_ada).text("/my/pools/lab/")
+    assert spent in words(own)
+    assert "The next period; or a larger budget, by who manages it." in words(own)
+    assert "The limit of the group ml is reached." not in words(member + own)
+    work = tree.lab.workloads.get(tenant=tree.ada)
+    why = words(browser_of(tree.as_ada).text(f"/my/pools/lab/why/?workload={work.pk}"))
+    assert "stopped at the budget of group ml, which is spent until 1 " in why
+    assert "What may help beyond that: The next period; or a larger budget" in why
     assert "The budget of group ml, 1 hours of cpu, is exhausted: it gets no cpu until" in own
     assert "Budget of cpu hours" in own

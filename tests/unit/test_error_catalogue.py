@@ -88,8 +88,15 @@ def test_every_code_is_in_the_catalogue_and_no_other():
     assert first_cells(codes) == codes_used()
 
 
+def test_every_warning_is_in_the_catalogue_and_no_other():
+    _, _, rest = CATALOGUE.read_text().partition("## Warnings")
+    warnings, _, _ = rest.partition("## The request cannot be read")
+    schema = openapi()["components"]["schemas"]["ChangedGroupDocument"]["properties"]["warnings"]
+    assert first_cells(warnings) == set(schema["items"]["properties"]["code"]["enum"])
+
+
 def test_every_reason_is_in_the_catalogue_and_no_other():
-    reasons, _, _ = CATALOGUE.read_text().partition("## The request cannot be read")
+    reasons, _, _ = CATALOGUE.read_text().partition("## Warnings")
     named = {
         value
         for module in (policies.model.reasons, satisfiability)

@@ -21,7 +21,6 @@ from allocator_service.allocation.models import (
     ServerClass,
     Step,
 )
-from allocator_service.allocation.reasons import reason_renamed
 from allocator_service.allocation.selectors import certificate_of, finite_or_none, input_of
 from allocator_service.core.errors import Conflict, Missing, TooLarge
 from allocator_service.ledger.selectors import chained_digests, decisions_chained_before
@@ -38,6 +37,7 @@ from policies import (
     floors_from_document,
     floors_of_workloads,
     problem_from_document,
+    renamed_answer,
     schedule_from_document,
     verify,
 )
@@ -134,12 +134,9 @@ def run_proof(run: Run, document: Mapping[str, Any]) -> dict[str, Any]:
     for a run that decided nothing or cannot be read, `Gone` once its input is pruned.
     """
     refuse_undecided(run)
-    decision = stored_decision(run).allocation
     problem = problem_from_document(document).problem
-    # Reasons name groups, which the reader may know by other names.
-    names = dict(zip(decision.problem.groups, problem.groups, strict=True))
-    reasons = tuple(reason_renamed(reason, names.__getitem__) for reason in decision.limited_by)
-    decision = replace(decision, problem=problem, limited_by=reasons)
+    # Reasons and floors have names as well, which the reader may know as others.
+    decision = renamed_answer(stored_decision(run).allocation, problem)
     return {"run": run.pk, "pool": run.pool.slug, **decision_proof(document, decision)}
 
 

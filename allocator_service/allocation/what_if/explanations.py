@@ -14,16 +14,18 @@ from itertools import islice
 from typing import Any
 from uuid import UUID
 
+import numpy as np
+
 from allocator_service.allocation.audit.decisions import stored_decision
 from allocator_service.allocation.models import Allocation, Run, RunStatus, ServerClass
-from allocator_service.allocation.reasons import group_of_reason
+from allocator_service.allocation.reasons import budget_of_reason, group_of_reason
 from allocator_service.allocation.runs.budgets import stop_limits
 from allocator_service.allocation.selectors import input_of
 from allocator_service.allocation.what_if.evaluations import SECONDS, answer_document
 from allocator_service.core.display import resource_text
 from allocator_service.core.errors import Conflict, Missing, Unavailable
 from allocator_service.core.quantities import Resource
-from allocator_service.pools.budgets import Then, exhausted_sentence
+from allocator_service.pools.budgets import Then, exhausted_sentence, spent_text
 from allocator_service.pools.selectors import resources_of
 from allocator_service.tenants.models import Tenant
 from policies import Problem, explain
@@ -65,7 +67,8 @@ class Explanation:
     """A tenant's part of a decision, explained. Shares are null for tenants served last.
 
     `groups` are the slugs of its group at that time and of those above it, the nearest first.
-    `budgets` are the exhausted budgets of the tenant and of these groups, as the run stores them.
+    `budgets` are the exhausted budgets of the tenant and of these groups, as the run stores them, and
+    `spent` those that stop a workload, by its name.
     """
 
     tenant: str
@@ -80,6 +83,7 @@ class Explanation:
     just_below: float | None
     counterfactuals: Sequence[Counterfactual]
     budgets: Sequence[Mapping[str, Any]]
+    spent: Mapping[str, Mapping[str, Any]]
     sentence: str
 
 
@@ -127,8 +131,14 @@ def run_explain(
             raise Missing("The run has no such tenant below the group.", code="tenant.not_found")
         groups = groups[: groups.index(within) + 1]
     outermost = None if within is None else problem.groups.index(within)
-    found = explain(decision, problem.tenants.index(tenant.slug), within=outermost)
     budgets = exhausted_budgets(run, tenant.slug, groups)
+    spent = _spent(rows, problem, budgets)
+    found = explain(
+        decision,
+        problem.tenants.index(tenant.slug),
+        within=outermost,
+        limits={at: spent_text(each, run.pool.timezone) for at, each in spent.items()},
+    )
     stored = {row.position: row for row in ServerClass.objects.filter(run=run)}
     resources = resources_of(run.pool)
     binding = [
@@ -154,10 +164,29 @@ def run_explain(
             islice(_counterfactuals(document, problem, rows, binding, groups, workload), most)
         ),
         budgets=budgets,
+        spent={row.workload.name: spent[row.position] for row in rows if row.position in spent},
         sentence=" ".join(
             [found.sentence, *(exhausted_sentence(each, run.pool.timezone) for each in budgets)]
         ),
     )
+
+
+def _spent(
+    rows: Sequence[Allocation], problem: Problem, budgets: Sequence[Mapping[str, Any]]
+) -> dict[int, Mapping[str, Any]]:
+    """Return the exhausted budget that stops each workload, by the workload's position."""
+    found = {}
+    for row in rows:
+        demanded = np.flatnonzero(problem.demand[row.position] > 0).tolist()
+        budget = budget_of_reason(
+            row.limited_by,
+            tenant=row.tenant.slug,
+            demands={problem.resources[resource] for resource in demanded},
+            budgets=budgets,
+        )
+        if budget is not None:
+            found[row.position] = budget
+    return found
 
 
 def exhausted_budgets(run: Run, tenant: str, groups: Sequence[str]) -> Sequence[Mapping[str, Any]]:

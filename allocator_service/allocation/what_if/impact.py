@@ -9,6 +9,7 @@ from typing import Any
 from allocator_service.allocation.runs.snapshots import pool_state
 from allocator_service.allocation.what_if.changes import with_changes
 from allocator_service.allocation.what_if.evaluations import answer_document
+from allocator_service.allocation.what_if.guarantees import unmet_in
 from allocator_service.core.errors import DomainError
 from allocator_service.pools.models import Pool, Server
 from allocator_service.pools.selectors import resources_of
@@ -33,7 +34,7 @@ class Impact:
 
     `tenants` would run fewer tasks, the hardest hit first, and `winners` more; `hit` and `gain` count
     all of them. `moved` are the whole tasks that would go to another server, None where tasks are
-    divisible or that is not known.
+    divisible or that is not known. `unmet` has a sentence for each guarantee that is not met after it.
     """
 
     pool: Pool
@@ -43,6 +44,7 @@ class Impact:
     hit: int = 0
     gain: int = 0
     moved: int | None = None
+    unmet: Sequence[str] = ()
     unknown: str = ""
 
 
@@ -85,6 +87,7 @@ def changes_impact(
         len(hit),
         len(gain),
         answer["summary"]["moved_tasks"],
+        [sentence for _, sentence in unmet_in(answer, resources_of(pool))],
     )
 
 

@@ -1,7 +1,7 @@
 """`alloc pools`, `share`, `why` and `decision`: what one got, and why exactly this."""
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import cast
 
@@ -223,7 +223,10 @@ def why(session: Session, pool: str | None, workload: str | None, tenant: str | 
     unit = units(client.pools_show(slug).body)
     rows = (row for row in session.allocations(run) if row["tenant"] == who)
     _allocations_table(
-        (row for row in rows if workload in (None, row["workload"]["name"])), unit, of_one=True
+        (row for row in rows if workload in (None, row["workload"]["name"])),
+        unit,
+        of_one=True,
+        spent=_spent_texts(explanation),
     )
     _say_what_binds(explanation, unit)
     helping = [
@@ -251,11 +254,30 @@ def _say_what_binds(explanation: ExplanationDocument, unit: dict[str, str]) -> N
         )
 
 
+def _spent_texts(explanation: ExplanationDocument) -> dict[str, str]:
+    """Return the budget that stops each workload until it opens again, by the workload's name."""
+    budgets = {each["budget"]: each for each in explanation.get("budgets", ())}
+    texts = {}
+    for row in explanation["workloads"]:
+        stops = budgets.get(row.get("budget") or "")  # an older service names none
+        if stops is not None:
+            whose = f"group {stops['group']}" if stops["group"] else stops["tenant"] or NONE
+            texts[row["workload"]] = f"budget of {whose}, spent until {instant(stops['opens_at'])}"
+    return texts
+
+
 def _allocations_table(
-    rows: Iterable[AllocationDocument], unit: dict[str, str], *, of_one: bool
+    rows: Iterable[AllocationDocument],
+    unit: dict[str, str],
+    *,
+    of_one: bool,
+    spent: Mapping[str, str] | None = None,
 ) -> None:
-    """What workloads have, those of one tenant or of several."""
-    rows = list(rows)
+    """What workloads have, those of one tenant or of several.
+
+    `spent` are the budgets that stop workloads, by their names.
+    """
+    rows, spent = list(rows), spent or {}
     guaranteed = any("floor" in row for row in rows)
     amounts = [
         f">{name.upper()} ({unit[name]})" if unit[name] else f">{name.upper()}" for name in unit
@@ -278,7 +300,7 @@ def _allocations_table(
                 *((number(row.get("floor")),) if guaranteed else ()),
                 *(number(row["resources"].get(name, 0)) for name in unit),
                 percent(row["dominant_share"]),
-                row["limited_by"].removeprefix("resource:"),
+                spent.get(row["workload"]["name"]) or row["limited_by"].removeprefix("resource:"),
             )
             for row in rows
         ),

@@ -219,8 +219,12 @@ def test_an_amount_below_what_is_spent_stops_the_group_at_once(pool, operator):
         "exhausted_on": None,
     }
     explanation = operator.get(f"/api/v1/runs/{run.pk}/explanation/vision/").json()
+    assert explanation["workloads"] == [
+        {"workload": "v", "limited_by": "limit:group:ml", "budget": made.json()["id"]}
+    ]
     assert explanation["sentence"].endswith(
-        "The budget of group ml, 100 hours of gpu, is exhausted: it gets no gpu until"
+        "; v stopped at the budget of group ml, which is spent until 1 January 2027, 00:00 UTC."
+        " The budget of group ml, 100 hours of gpu, is exhausted: it gets no gpu until"
         " 1 January 2027, 00:00 UTC."
     )
     assert explanation["budgets"] == [
@@ -240,13 +244,51 @@ def test_an_amount_below_what_is_spent_stops_the_group_at_once(pool, operator):
     assert tasks(factories.decision(pool))["v"][0] == 2
 
 
+def test_a_budget_below_what_is_spent_is_accepted_with_a_warning(pool, operator, of_group):
+    used(pool, "vision", 60)
+    made = create(operator, amount="60.5")
+    assert "warnings" not in made.json()
+    manager = of_group("ml")
+    below = create(manager, group=..., tenant="vision", amount="1234", then="last").json()
+    assert "warnings" not in below
+    changed = patch(manager, f"{BUDGETS}{below['id']}/", {"amount": "60"})
+    assert changed.status_code == 200
+    assert changed.json()["warnings"] == [
+        {
+            "code": "budget.exhausted",
+            "detail": "The budget of vision is 60.00 hours of gpu, and 60.00 are spent in its present"
+            " period: it is served after everybody else until 1 January 2027, 00:00 UTC.",
+        }
+    ]
+    assert "warnings" not in manager.get(f"{BUDGETS}{below['id']}/").json()
+    events = create(operator, group="deep", amount="0.5", per="P1Y", then=None).json()["warnings"]
+    assert [each["detail"] for each in events] == [
+        "The budget of group deep is 0.50 hours of gpu, and 60.00 are spent in its present period:"
+        " events are recorded and decisions stay as they are until 1 January 2027, 00:00 UTC."
+    ]
+
+
 def test_work_without_the_resource_goes_on(pool, operator):
     factories.workload(pool, "cpu-only", 1, 0, Tenant.objects.get(slug="vision"))
     used(pool, "vision", 100)
     create(operator)
-    found = tasks(factories.decision(pool))
-    assert found["v"] == (0, "limit:group:ml")
-    assert found["cpu-only"][0] > 0
+    run = factories.decision(pool)
+    assert tasks(run)["v"] == (0, "limit:group:ml")
+    assert tasks(run)["cpu-only"][0] > 0
+
+
+def test_a_limit_of_a_group_is_no_budget_for_work_without_its_resource(pool, operator):
+    """The group has a limit of cpu, and a budget of gpu that is spent."""
+    factories.workload(pool, "cpu-only", 1, 0, Tenant.objects.get(slug="vision"))
+    used(pool, "vision", 100)
+    budget = create(operator).json()["id"]
+    factories.limit(pool, "ml", {"cpu": 3})
+    run = factories.decision(pool)
+    explanation = operator.get(f"/api/v1/runs/{run.pk}/explanation/vision/").json()
+    assert explanation["workloads"] == [
+        {"workload": "v", "limited_by": "limit:group:ml", "budget": budget},
+        {"workload": "cpu-only", "limited_by": "limit:group:ml", "budget": None},
+    ]
 
 
 def test_best_effort_below_a_group_until_the_period_ends(pool, operator):

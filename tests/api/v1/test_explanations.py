@@ -17,7 +17,9 @@ def decided(world):
 def test_a_tenant_is_told_why(decided, operator):
     told = decided.as_ada.get(f"{decided.path}ada/").json()
     assert told["weighted_share"] == pytest.approx(5 / 7)
-    assert told["workloads"] == [{"workload": "analysis", "limited_by": "resource:cpu"}]
+    assert told["workloads"] == [
+        {"workload": "analysis", "limited_by": "resource:cpu", "budget": None}
+    ]
     assert told["binding"][0]["resource"] == "cpu"
     assert told["binding"][0]["price"] > 0
     (counterfactual,) = told["counterfactuals"]

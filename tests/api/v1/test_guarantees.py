@@ -8,6 +8,7 @@ from django.db import IntegrityError, connection
 
 from allocator_service.allocation.models import Floors
 from allocator_service.allocation.services import retention_apply
+from allocator_service.allocation.what_if import evaluations
 from allocator_service.allocation.what_if.simulations import simulation_run
 from allocator_service.core.clock import utc_now
 from allocator_service.core.models import Event
@@ -157,6 +158,80 @@ def test_guarantees_that_collide_are_told(pool, operator, members):
     factories.decision(pool)
     last = Event.objects.filter(kind="guarantee.unmet").latest("pk")
     assert last.payload["guarantees"] == []
+
+
+def test_a_guarantee_that_cannot_be_met_is_accepted_with_a_warning(pool, operator, members):
+    row = {"where": {"gpu": ["h100"]}, "amount": {"gpu": 16}}
+    made = put(operator, f"{PATH}/members/a/", {"weight": 1, "guarantee": [row]})
+    assert "warnings" not in made.json()  # 16 GPUs are there
+    operator.post(f"{PATH}/groups/", {"slug": "ml", "name": "ML"})
+    put(operator, f"{PATH}/members/b/", {"weight": 1, "group": "ml"})
+    answer = patch(operator, f"{PATH}/groups/ml/", {"guarantee": [row]})
+    warnings = answer.json()["warnings"]
+    assert answer.status_code == 200
+    assert [(each["code"], each["detail"]) for each in warnings] == [
+        (
+            "guarantee.unmet",
+            f"The guarantee of {whose}, 16 gpu on gpu=h100, is met to 50 %: all gpu on its servers is in"
+            " use.",
+        )
+        for whose in ("group ml", "a")
+    ]
+    run = factories.decision(pool)
+    summary = operator.get(f"/api/v1/runs/{run.pk}/").json()["summary"]
+    assert [each["guarantee"] for each in warnings] == summary["guarantees_unmet"]
+    assert "warnings" not in operator.get(f"{PATH}/groups/ml/").json()
+    assert "warnings" not in patch(operator, f"{PATH}/groups/ml/", {"weight": 2}).json()
+    lent = put(operator, f"{PATH}/members/b/", {"weight": 1, "group": "ml", "lend": []})
+    assert len(lent.json()["warnings"]) == 2
+    freed = put(operator, f"{PATH}/members/a/", {"weight": 1, "guarantee": []})
+    assert "warnings" not in freed.json()
+
+
+def test_a_setting_of_the_pool_warns_as_well(pool, operator, members):
+    put(operator, f"{PATH}/members/b/", {"weight": 1, "limit": [{"amount": {"gpu": 4}}]})
+    answer = patch(operator, f"{PATH}/", {"own_servers": True}).json()
+    if pool.policy_mode == "indivisible":
+        # What a limit excludes is no floor: tasks on own servers are placed within limits.
+        assert "warnings" not in answer
+        return
+    assert [each["detail"] for each in answer["warnings"]] == [
+        "The guarantee of b, what its workloads get alone on its own servers, is met to 50 %: the limit"
+        " of a member is reached."
+    ]
+    assert patch(operator, f"{PATH}/", {"count": "above"}).json()["warnings"] == answer["warnings"]
+
+
+def test_a_key_of_a_group_reads_no_warning(pool, operator, members):
+    operator.post(f"{PATH}/groups/", [
+        {"slug": "head", "name": "Head"}, {"slug": "ml", "name": "ML", "parent": "head"},
+    ])  # fmt: skip
+    row = {"amount": {"gpu": 99}}
+    kept = {"guarantee": [row], "own_servers": None}
+    put(operator, f"{PATH}/members/a/", {"weight": 1, "group": "ml", **kept})
+    head = factories.client("group", group=Group.objects.get(slug="head"))
+    body = {"weight": 2, "group": "ml", **kept}
+    answer = put(head, f"{PATH}/members/a/", body)
+    assert answer.status_code == 200
+    assert "warnings" not in answer.json()
+    assert put(operator, f"{PATH}/members/a/", body).json()["warnings"]
+
+
+def test_what_is_not_computed_is_left_to_the_next_decision(pool, operator, members, monkeypatch):
+    monkeypatch.setitem(evaluations.MAX_ITEMS, "workloads", 1)
+    row = {"amount": {"gpu": 99}}
+    answer = put(operator, f"{PATH}/members/a/", {"weight": 1, "guarantee": [row]})
+    assert answer.status_code == 200
+    assert answer.json()["warnings"] == [
+        {
+            "code": "guarantee.not_computed",
+            "detail": "Whether all guarantees can be met was not computed (evaluation.too_large). The"
+            " next decision reports it in its summary, `guarantees_unmet`.",
+        }
+    ]
+    # A pool without guarantees has nothing to compute.
+    answer = put(operator, f"{PATH}/members/a/", {"weight": 1, "guarantee": []})
+    assert "warnings" not in answer.json()
 
 
 def test_a_pool_decides_again_when_a_guarantee_begins_and_ends(pool, operator, members):

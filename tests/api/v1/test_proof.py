@@ -9,7 +9,7 @@ import pytest
 
 from allocator_service.allocation.models import Allocation as AllocationRow
 from allocator_service.allocation.models import Certificate
-from allocator_service.pools.models import Pool
+from allocator_service.pools.models import GroupTerms, MembershipTerms, Pool
 from policies import policies_available
 from policies.__main__ import main
 from tests.factories import (
@@ -85,6 +85,39 @@ def test_a_copy_with_limits_verifies_under_pseudonyms(mode, tmp_path):
         assert proof.status_code == 200
         assert verified(proof.json(), tmp_path) == 0
     assert not re.search("bob|secret|hidden|cellar", proof.content.decode())
+
+
+@pytest.mark.parametrize("mode", ["divisible", "indivisible"])
+def test_a_copy_with_guarantees_verifies_under_pseudonyms(mode, tmp_path):
+    lab = pool(policy="drfh", mode=mode, transparent=True)
+    ada, bob = tenant("ada"), tenant("bob")
+    server(lab, "mine", 8, 8, ada)
+    server(lab, "secret-rack", 8, 8, bob, labels={"room": "cellar"})
+    workload(lab, "analysis", 1, 1, ada)
+    workload(lab, "hidden-project", 1, 1, bob)
+    workload(lab, "hidden-test", 1, 1, bob)
+    group(lab, "hidden-group")
+    member(lab, bob, "hidden-group")
+    where = {"room": ["cellar"]}
+    GroupTerms.objects.filter(group__slug="hidden-group", end=None).update(
+        guarantee=[{"where": {}, "amount": {"cpu": "4"}}],
+        limit=[{"where": {}, "amount": {"cpu": "9"}}],
+    )
+    MembershipTerms.objects.filter(membership__tenant=bob, end=None).update(
+        guarantee=[{"where": where, "amount": {"cpu": "6"}}],
+        lend=[{"where": where, "amount": {"cpu": "2"}}],
+        own_servers="yes",
+    )
+    run = decision(lab)
+    floors = [row.floor or 0 for row in run.allocations.filter(tenant=bob)]
+    assert sum(floors) == pytest.approx(8)
+    for caller in (client(), client("tenant", ada)):
+        proof = caller.get(f"/api/v1/runs/{run.pk}/proof/")
+        assert proof.status_code == 200
+        assert len(proof.json()["answer"]["floors"]["pools"]) == 3
+        assert verified(proof.json(), tmp_path) == 0
+    assert not re.search("bob|secret|hidden|cellar", proof.content.decode())
+    assert "cellar" in client("tenant", bob).get(f"/api/v1/runs/{run.pk}/input/").content.decode()
 
 
 @pytest.mark.parametrize(("name", "mode"), CHOICES)

@@ -245,6 +245,8 @@ class ExplanationWorkload(TypedDict):
         ]
         | str
     )
+    # Exhausted budget, of `budgets`, whose limit of 0 `limited_by` names. null: none.
+    budget: str | None
 
 
 class ExplanationBindingServers(TypedDict):

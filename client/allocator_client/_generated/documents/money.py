@@ -56,6 +56,66 @@ BudgetRequest = TypedDict(
 )
 
 
+class ChangedBudgetWarningGuaranteeNode(TypedDict):
+    group: NotRequired[str]
+    tenant: NotRequired[str]
+
+
+class ChangedBudgetWarningGuarantee(TypedDict):
+    # The guarantee, of `guarantee.unmet`.
+    node: ChangedBudgetWarningGuaranteeNode
+    where: NotRequired[dict[str, str | list[str]]]
+    amount: NotRequired[dict[str, float | str]]
+    # true: what the tenant gets alone on its own servers.
+    own_servers: NotRequired[bool]
+    # Least part of a floor that runs, from 0 to 1.
+    met: float
+    # What stopped the workloads that lack a part. Guarantees that collide have the same reasons.
+    limited_by: list[
+        Literal[
+            "task_limit",
+            "no_eligible_server",
+            "resource_absent",
+            "no_server_large_enough",
+            "out_of_range",
+            "level",
+        ]
+        | str
+    ]
+
+
+class ChangedBudgetWarning(TypedDict):
+    code: Literal["guarantee.unmet", "guarantee.not_computed", "budget.exhausted"]
+    # Sentence for people.
+    detail: str
+    # The guarantee, of `guarantee.unmet`.
+    guarantee: NotRequired[ChangedBudgetWarningGuarantee]
+
+
+ChangedBudgetDocument = TypedDict(
+    "ChangedBudgetDocument",
+    {
+        "id": str,
+        "pool": str,
+        "tenant": str | None,
+        "group": str | None,
+        "resource": str | None,
+        "amount": str,
+        "per": str | None,
+        "from": str | None,
+        "to": str | None,
+        "carry": str,
+        "then": Literal["last", "stop"] | None,
+        "currency": str | None,
+        "thresholds": list[int],
+        "version": int,
+        "created_at": str,
+        # Effects of the change that may surprise. Absent without any.
+        "warnings": NotRequired[list[ChangedBudgetWarning]],
+    },
+)
+
+
 BudgetRequestPatch = TypedDict(
     "BudgetRequestPatch",
     {

@@ -107,6 +107,66 @@ class PoolRequestPatch(TypedDict):
     transparent: NotRequired[bool | None]
 
 
+class ChangedPoolWarningGuaranteeNode(TypedDict):
+    group: NotRequired[str]
+    tenant: NotRequired[str]
+
+
+class ChangedPoolWarningGuarantee(TypedDict):
+    # The guarantee, of `guarantee.unmet`.
+    node: ChangedPoolWarningGuaranteeNode
+    where: NotRequired[dict[str, str | list[str]]]
+    amount: NotRequired[dict[str, float | str]]
+    # true: what the tenant gets alone on its own servers.
+    own_servers: NotRequired[bool]
+    # Least part of a floor that runs, from 0 to 1.
+    met: float
+    # What stopped the workloads that lack a part. Guarantees that collide have the same reasons.
+    limited_by: list[
+        Literal[
+            "task_limit",
+            "no_eligible_server",
+            "resource_absent",
+            "no_server_large_enough",
+            "out_of_range",
+            "level",
+        ]
+        | str
+    ]
+
+
+class ChangedPoolWarning(TypedDict):
+    code: Literal["guarantee.unmet", "guarantee.not_computed", "budget.exhausted"]
+    # Sentence for people.
+    detail: str
+    # The guarantee, of `guarantee.unmet`.
+    guarantee: NotRequired[ChangedPoolWarningGuarantee]
+
+
+class ChangedPoolDocument(TypedDict):
+    slug: str
+    name: str
+    resources: list[PoolResource]
+    policy: PoolPolicy
+    window: PoolWindow
+    weights: Literal["contribution", "explicit"]
+    # Whether workloads can always have what they get alone on the servers that their tenant
+    # contributed, unless a member or group has another setting.
+    own_servers: bool
+    # Whether levels count everything that is allocated, or what is above guarantees.
+    count: Literal["total", "above"]
+    decision_interval: str
+    metering: Literal["allocation", "reported"]
+    currency: str
+    timezone: str
+    transparent: bool
+    generation: int
+    version: int
+    created_at: str
+    # Effects of the change that may surprise. Absent without any.
+    warnings: NotRequired[list[ChangedPoolWarning]]
+
+
 class BudgetTermsDocument(TypedDict):
     amount: str
     carry: str
@@ -203,6 +263,30 @@ class GroupRequestPatch(TypedDict):
     guarantee: NotRequired[list[GroupRequestGuarantee] | None]
     limit: NotRequired[list[GroupRequestGuarantee] | None]
     own_servers: NotRequired[bool | None | None]
+
+
+class ChangedGroupDocument(TypedDict):
+    pool: str
+    slug: str
+    name: str
+    parent: str | None
+    weight: float
+    # Order among siblings: the allocation of a member or group does not rise while that of a
+    # sibling of a lower tier can.
+    tier: int
+    # What everything below can always have, on which servers and when.
+    guarantee: list[GroupGuarantee]
+    # What everything below is allocated at most, on which servers and when.
+    limit: list[GroupGuarantee]
+    # Whether workloads can always have what they get alone on the servers that their tenant
+    # contributed. null: as the node above; at last as the pool.
+    own_servers: bool | None
+    # Start of the present parent, weight, tier and amounts.
+    terms_since: str
+    version: int
+    created_at: str
+    # Effects of the change that may surprise. Absent without any.
+    warnings: NotRequired[list[ChangedPoolWarning]]
 
 
 class GroupTermsDocument(TypedDict):
@@ -317,6 +401,32 @@ class MemberRequest(TypedDict):
     # Whether workloads can always have what they get alone on the servers that their tenant
     # contributed. null: as the node above; at last as the pool.
     own_servers: NotRequired[bool | None]
+
+
+class ChangedMemberDocument(TypedDict):
+    pool: str
+    tenant: str
+    weight: float
+    best_effort: bool
+    group: str | None
+    # Order among siblings: the allocation of a member or group does not rise while that of a
+    # sibling of a lower tier can.
+    tier: int
+    # What everything below can always have, on which servers and when.
+    guarantee: list[GroupGuarantee]
+    # What everything below is allocated at most, on which servers and when.
+    limit: list[GroupGuarantee]
+    # What others may have of the servers that the member contributed, and when.
+    lend: list[GroupGuarantee]
+    # Whether workloads can always have what they get alone on the servers that their tenant
+    # contributed. null: as the node above; at last as the pool.
+    own_servers: bool | None
+    # Start of the present terms: weight, group, tier and amounts.
+    weight_since: str
+    admitted_at: str
+    version: int
+    # Effects of the change that may surprise. Absent without any.
+    warnings: NotRequired[list[ChangedPoolWarning]]
 
 
 class AllocationHistoryStepTask(TypedDict):

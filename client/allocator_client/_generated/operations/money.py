@@ -10,6 +10,7 @@ from allocator_client._generated.documents.money import (
     BudgetDocument,
     BudgetRequest,
     BudgetRequestPatch,
+    ChangedBudgetDocument,
     CloseRequest,
     CreditNoteDocument,
     CreditNoteRequest,
@@ -50,7 +51,7 @@ class Money(Transport):
 
     def pools_budgets_create(
         self, pool: str, body: BudgetRequest, *, idempotency_key: str | None = None
-    ) -> Answer[BudgetDocument]:
+    ) -> Answer[ChangedBudgetDocument]:
         """Give a tenant or a group a budget per period, in hours of a resource or in money.
 
         Operators may, and group keys below their group (403 `auth.group` for the group itself). An event
@@ -58,7 +59,8 @@ class Money(Transport):
         effect on decisions until the period ends, and makes a new generation. A budget of money is a
         tenant's, per calendar month, without `carry` and `then` (422 `budget.money`). A node has one
         budget for the same resource and periods: a second one is 409 `budget.exists`. Where the policy
-        keeps no limits, `then` cannot be `stop` (422 `policy.no_limits`).
+        keeps no limits, `then` cannot be `stop` (422 `policy.no_limits`). A budget of less than what is
+        spent in its present period is accepted with `warnings`, which have its effect.
         """
         return self._post(f"/api/v1/pools/{path_part(pool)}/budgets/", body, idempotency_key)
 
@@ -77,13 +79,14 @@ class Money(Transport):
         body: BudgetRequestPatch | None = None,
         *,
         if_match: str | None = None,
-    ) -> Answer[BudgetDocument]:
+    ) -> Answer[ChangedBudgetDocument]:
         """Change the amount, thresholds, `carry` or `then` of a budget by a JSON merge patch.
 
         Operators may, and group keys below their group, with its `ETag` in `If-Match` (428 without it,
         412 if the budget has changed since). The change counts for the whole present period. A decision
         follows if the budget binds or bound. Node, resource and periods cannot change (422
-        `field.immutable`). A threshold that was reported in the period is not reported again.
+        `field.immutable`). A threshold that was reported in the period is not reported again. An amount
+        of less than what is spent is accepted with `warnings`, which have the effect.
         """
         return self._change(
             "PATCH",

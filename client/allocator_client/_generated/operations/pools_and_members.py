@@ -6,6 +6,9 @@ Made from docs/openapi.yaml by client/generate.py: change those.
 from allocator_client._generated.documents.pools_and_members import (
     AllocationHistoryDocument,
     BudgetTermsDocument,
+    ChangedGroupDocument,
+    ChangedMemberDocument,
+    ChangedPoolDocument,
     GroupDocument,
     GroupImportRequest,
     GroupRequest,
@@ -60,14 +63,15 @@ class PoolsAndMembers(Transport):
 
     def pools_update(
         self, pool: str, body: PoolRequestPatch | None = None, *, if_match: str | None = None
-    ) -> Answer[PoolDocument]:
+    ) -> Answer[ChangedPoolDocument]:
         """Change the settings of a pool by JSON merge patch.
 
         Operators only, with `If-Match`. Another policy, window or kind of weights counts from the
         next decision on; a different policy starts with its default mode and options unless the
         patch names them. To add a resource, send the whole list: none can be dropped and no unit
         can change (409 `in_use`). Once prices are published, currency and time zone stay (409
-        `pool.money_fixed`).
+        `pool.money_fixed`). A change of `own_servers` or `count` is accepted with `warnings` if the
+        present servers cannot meet all guarantees.
         """
         return self._change(
             "PATCH", f"/api/v1/pools/{path_part(pool)}/", body or {}, if_match=if_match
@@ -147,14 +151,15 @@ class PoolsAndMembers(Transport):
         body: GroupRequestPatch | None = None,
         *,
         if_match: str | None = None,
-    ) -> Answer[GroupDocument]:
+    ) -> Answer[ChangedGroupDocument]:
         """Change the name, parent, weight, tier or limits of a group by JSON merge patch.
 
         With `If-Match`. A group key changes weight, tier and limits of groups below its own and nothing
         else (403 `auth.group`). A group moves with everything below it; `parent` null moves it to the
         pool itself. A parent that is the group or below it is refused with 422 `group.cycle`. Weight,
         parent, tier and limits count from the next decision on, and earlier ones are kept. The slug
-        cannot change (422 `field.immutable`).
+        cannot change (422 `field.immutable`). A change of guarantees or own servers is accepted with
+        `warnings` if the present servers cannot meet all guarantees.
         """
         return self._change(
             "PATCH",
@@ -244,7 +249,7 @@ class PoolsAndMembers(Transport):
         body: MemberRequest | None = None,
         *,
         if_match: str | None = None,
-    ) -> Answer[MemberDocument]:
+    ) -> Answer[ChangedMemberDocument]:
         """Admit a tenant to a pool (201), or change the terms of a member (200).
 
         Operators only. Admitting needs no `If-Match`; changing a member does (428
@@ -255,6 +260,8 @@ class PoolsAndMembers(Transport):
         others leave. A group that the pool does not have is refused with 422 `group.unknown`, a
         policy that does not decide by groups and tiers with 422 `policy.no_groups`. A group key
         changes weight, tier and limits of members below its group and nothing else (403 `auth.group`).
+        A change of guarantees, own servers or loans is accepted with `warnings` if the present servers
+        cannot meet all guarantees.
         """
         return self._change(
             "PUT",

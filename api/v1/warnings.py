@@ -1,0 +1,82 @@
+"""Warnings in the responses of changes that are accepted although their effect may surprise."""
+
+from collections.abc import Callable, Mapping
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
+
+from django.http import HttpResponse
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from allocator_service.allocation.what_if.guarantees import guarantees_check
+from allocator_service.core.clock import utc_now
+from api.contract import documents
+from api.v1.limits import UnmetGuarantee
+from api.views import PoolView
+
+P = ParamSpec("P")
+V = TypeVar("V", bound=PoolView)
+UNMET, NOT_COMPUTED, EXHAUSTED = "guarantee.unmet", "guarantee.not_computed", "budget.exhausted"
+# Fields of groups, members and pools that decide which guarantees can be met.
+_FIELDS = ("guarantee", "own_servers", "count", "lend")
+
+
+class WarningDocument(documents.Document):
+    code = documents.ChoiceField(choices=[UNMET, NOT_COMPUTED, EXHAUSTED])
+    detail = documents.TextField(max_length=10_000, description="Sentence for people.")
+    guarantee = documents.DocumentField(
+        UnmetGuarantee, required=False, description="The guarantee, of `guarantee.unmet`."
+    )
+
+
+def warnings_field() -> documents.ListField:
+    """Return the field of the warnings of a change."""
+    return documents.ListField(
+        WarningDocument,
+        min_items=0,
+        required=False,
+        description="Effects of the change that may surprise. Absent without any.",
+    )
+
+
+def with_warnings(response: Response, warnings: list[dict[str, Any]]) -> Response:
+    """Add warnings to the response of a change, if there are any."""
+    if warnings:
+        response.data = {**response.data, "warnings": warnings}
+    return response
+
+
+def warns_of_guarantees(
+    handler: Callable[Concatenate[V, Request, P], Response | HttpResponse],
+) -> Callable[Concatenate[V, Request, P], Response | HttpResponse]:
+    """Add a warning for each guarantee that cannot be met to the response of a change.
+
+    Warnings name other members, so only callers who may see these get them. They are computed after
+    the change is committed, because a computation must not hold the lock of the pool.
+    """
+
+    @wraps(handler)
+    def served(
+        self: V, request: Request, *args: P.args, **kwargs: P.kwargs
+    ) -> Response | HttpResponse:
+        response = handler(self, request, *args, **kwargs)
+        sees_names = self.caller.group is None and self.caller.tenant is None
+        body = self.body_value()
+        concerns = isinstance(body, Mapping) and any(name in body for name in _FIELDS)
+        if not sees_names or not concerns or not isinstance(response, Response):
+            return response
+        return with_warnings(response, _of_guarantees(self))
+
+    return cast("Callable[Concatenate[V, Request, P], Response | HttpResponse]", served)
+
+
+def _of_guarantees(view: PoolView) -> list[dict[str, Any]]:
+    check = guarantees_check(view.pool, now=utc_now())
+    if check.unknown:
+        return [{"code": NOT_COMPUTED, "detail": check.unknown}]
+    return [{"code": UNMET, "detail": text, "guarantee": unmet} for unmet, text in check.unmet]
+
+
+def budget_warnings(text: str) -> list[dict[str, Any]]:
+    """Return the warnings of a change of a budget, by the text of the service."""
+    return [{"code": EXHAUSTED, "detail": text}] if text else []
