@@ -33,17 +33,19 @@ class AmountKind:
 
     `field` is its name in terms, in the settings of services and in a decision's tree, `plural` that
     of several. `most` introduces an amount. `is_set_here` is false for a kind that operators alone set.
+    `is_ceiling` is true if what is allocated is a part of the amount.
     """
 
     field: str
     plural: str
     most: str
     is_set_here: bool = True
+    is_ceiling: bool = True
 
 
 KINDS = (
     AmountKind("limit", "limits", "At most"),
-    AmountKind("guarantee", "guarantees", "At least", is_set_here=False),
+    AmountKind("guarantee", "guarantees", "At least", is_set_here=False, is_ceiling=False),
 )
 
 
@@ -101,7 +103,7 @@ def _row(
     if limit.end is not None and limit.end <= now:
         state = OVER
     has: Mapping[str, float] | None = None
-    if state == NOW:
+    if state == NOW and kind.is_ceiling:
         has = next((each.has for each in decided if _is_same(each, limit)), None)
     return AmountRow(
         kind=kind,

@@ -15,6 +15,8 @@ from api.pseudonyms import group_name, pseudonym, tenant_name
 from api.v1.run_documents import RunReader
 from api.views import ContractView
 
+_AMOUNTS = ("guarantee", "limit", "lend")
+
 
 def input_for(document: dict[str, Any], *, pool: Pool, caller: Tenant | None) -> dict[str, Any]:
     """Return the input as the caller may see it, unchanged to operators and billing."""
@@ -54,7 +56,7 @@ class LabelVeil:
                 yield from (label, *([values] if isinstance(values, str) else values))
 
     def _known_selectors(self) -> Iterable[Mapping[str, Any]]:
-        """Selectors of the caller's workloads, and of the limits of its nodes and groups."""
+        """Yield the selectors of the caller's workloads, and of amounts of its nodes and groups."""
         mine = [each for each in self._document["workloads"] if each["tenant"] == self._caller.slug]
         yield from (workload["server_selector"] for workload in mine)
         nodes = [
@@ -62,7 +64,8 @@ class LabelVeil:
             *(each for each in self._document["tenants"] if each["name"] == self._caller.slug),
             *(each for each in self._document.get("groups", ()) if each["name"] in self._path),
         ]
-        yield from (row["where"] for node in nodes for row in node.get("limit", ()))
+        for node in nodes:
+            yield from (row["where"] for kind in _AMOUNTS for row in node.get(kind, ()))
 
 
 class _Veil:
@@ -115,11 +118,13 @@ class _Veil:
         return {**row, field: self._group(row[field])}
 
     def _limited(self, row: dict[str, Any]) -> dict[str, Any]:
-        """Return the row with the labels of its limits, if any, as the caller may know them."""
-        if "limit" not in row:
-            return row
-        limits = [{**limit, "where": self._labels(limit["where"])} for limit in row["limit"]]
-        return {**row, "limit": limits}
+        """Return the row with the labels of its amounts, if any, as the caller may know them."""
+        amounts = {
+            kind: [{**each, "where": self._labels(each["where"])} for each in row[kind]]
+            for kind in _AMOUNTS
+            if kind in row
+        }
+        return {**row, **amounts}
 
     def _group(self, slug: str) -> str:
         return group_name(slug, pool=self._pool, known=self._path)
