@@ -197,15 +197,18 @@ def csv_tree(content: str) -> TreeFile:
             check_whole_number(tier, "/tier", minimum=-LARGEST_TIER, maximum=LARGEST_TIER)
             if tier
             else None,
-            *(_amounts(cells.get(field, ""), field) for field in ("limit", "guarantee", "lend")),
-            _own_servers(cells.get("own_servers", "")),
+            limit=_amounts(cells, "limit"),
+            guarantee=_amounts(cells, "guarantee"),
+            lend=_amounts(cells, "lend"),
+            own_servers=_own_servers(cells.get("own_servers", "")),
         )
 
     return TreeFile(_rows(content, TREE_COLUMNS, "", (), node, key="slug"))
 
 
-def _amounts(cell: str, kind: str) -> list[Limit] | None:
-    """Return the amounts of a cell, one on each line, None for an empty cell."""
+def _amounts(cells: Cells, kind: str) -> list[Limit] | None:
+    """Return the amounts of a kind, one on each line of its cell, None for an empty cell."""
+    cell = cells.get(kind, "")
     if not cell:
         return None
     try:

@@ -176,8 +176,10 @@ class _Tree(Work[TreeRow]):
             drafts.append(
                 MemberDraft(
                     *(owners.tenant(row.name), weight, row.parent, tier),
+                    guarantee=row.guarantee,
+                    limit=row.limit,
+                    lend=row.lend,
                     own_servers=row.own_servers,
-                    **row.amounts,
                 )
             )
         if drafts:

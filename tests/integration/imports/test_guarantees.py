@@ -156,7 +156,9 @@ def test_limits_are_compared_with_guarantees_of_other_rows_and_of_the_pool(lab, 
     lower = HEADER + ",labs,,cpu=3,,,\n"
     refused = command("import_groups", lower, "--dry-run").lines[0]
     assert "limit.below_guarantees /limit: The limit of labs is 3 cpu, and 4 are" in refused
-    assert command("import_groups", lower, "--skip-refused").lines[-1].startswith("0 added, 0 changed")
+    assert (
+        command("import_groups", lower, "--skip-refused").lines[-1].startswith("0 added, 0 changed")
+    )
     assert state(lab) == before
 
 
