@@ -29,7 +29,11 @@ if TYPE_CHECKING:
         problem_to_document,
         without_deficits,
     )
-    from policies.documents.reading import allocation_from_document, floors_from_document
+    from policies.documents.reading import (
+        allocation_from_document,
+        floors_from_document,
+        floors_renamed,
+    )
     from policies.documents.request import ComparisonRequest, EvaluationRequest
     from policies.documents.schedule import schedule_from_document, schedule_to_document
     from policies.documents.verification import verify_answer
@@ -148,6 +152,7 @@ __all__ = [
     "explain",
     "floors_from_document",
     "floors_of_workloads",
+    "floors_renamed",
     "floors_to_document",
     "group_standings",
     "group_sums",
@@ -207,7 +212,11 @@ _HOMES = {
         "problem_to_document",
         "without_deficits",
     ),
-    "policies.documents.reading": ("allocation_from_document", "floors_from_document"),
+    "policies.documents.reading": (
+        "allocation_from_document",
+        "floors_from_document",
+        "floors_renamed",
+    ),
     "policies.documents.request": ("ComparisonRequest", "EvaluationRequest"),
     "policies.documents.schedule": ("schedule_from_document", "schedule_to_document"),
     "policies.documents.verification": ("verify_answer",),

@@ -37,6 +37,7 @@ from policies import (
     classes_of_decision,
     floors_from_document,
     floors_of_workloads,
+    floors_renamed,
     problem_from_document,
     schedule_from_document,
     verify,
@@ -138,8 +139,15 @@ def run_proof(run: Run, document: Mapping[str, Any]) -> dict[str, Any]:
     problem = problem_from_document(document).problem
     # Reasons name groups, which the reader may know by other names.
     names = dict(zip(decision.problem.groups, problem.groups, strict=True))
-    reasons = tuple(reason_renamed(reason, names.__getitem__) for reason in decision.limited_by)
-    decision = replace(decision, problem=problem, limited_by=reasons)
+
+    def renamed(reason: str) -> str:
+        return reason_renamed(reason, names.__getitem__)
+
+    floors = decision.floors
+    if floors is not None:
+        floors = floors_renamed(floors, problem, decision.choice, renamed)
+    reasons = tuple(map(renamed, decision.limited_by))
+    decision = replace(decision, problem=problem, limited_by=reasons, floors=floors)
     return {"run": run.pk, "pool": run.pool.slug, **decision_proof(document, decision)}
 
 
