@@ -29,7 +29,11 @@ if TYPE_CHECKING:
         problem_to_document,
         without_deficits,
     )
-    from policies.documents.reading import allocation_from_document, floors_from_document
+    from policies.documents.reading import (
+        allocation_from_document,
+        floors_from_document,
+        floors_renamed,
+    )
     from policies.documents.request import ComparisonRequest, EvaluationRequest
     from policies.documents.schedule import schedule_from_document, schedule_to_document
     from policies.documents.verification import verify_answer
@@ -50,7 +54,6 @@ if TYPE_CHECKING:
     from policies.explaining.lending import tasks_by_owner
     from policies.filling.mrfs_loop import dominant_on
     from policies.finishing.placement_stickiness import current_placements_of
-    from policies.floors.renaming import renamed_answer
     from policies.leximin.interior_point.method import maximise_level
     from policies.leximin.level_program import level_program
     from policies.long_term.windows import Intervals, Window
@@ -149,6 +152,7 @@ __all__ = [
     "explain",
     "floors_from_document",
     "floors_of_workloads",
+    "floors_renamed",
     "floors_to_document",
     "group_standings",
     "group_sums",
@@ -170,7 +174,6 @@ __all__ = [
     "prove_round",
     "reasons_not_to_run",
     "register",
-    "renamed_answer",
     "schedule_from_document",
     "schedule_to_document",
     "server_classes",
@@ -199,7 +202,6 @@ _HOMES = {
         "floors_to_document",
         "guarantees_unmet",
     ),
-    "policies.floors.renaming": ("renamed_answer",),
     "policies.documents.certificate": ("certificate_from_document", "certificate_to_document"),
     "policies.documents.comparison": ("compare_documents",),
     "policies.documents.evaluation": ("evaluate_document",),
@@ -210,7 +212,11 @@ _HOMES = {
         "problem_to_document",
         "without_deficits",
     ),
-    "policies.documents.reading": ("allocation_from_document", "floors_from_document"),
+    "policies.documents.reading": (
+        "allocation_from_document",
+        "floors_from_document",
+        "floors_renamed",
+    ),
     "policies.documents.request": ("ComparisonRequest", "EvaluationRequest"),
     "policies.documents.schedule": ("schedule_from_document", "schedule_to_document"),
     "policies.documents.verification": ("verify_answer",),

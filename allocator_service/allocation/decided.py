@@ -9,14 +9,23 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Context, Decimal, localcontext
 from functools import cached_property
+from itertools import repeat
 from typing import Any
 
 import numpy as np
 
-from allocator_service.allocation.models import Allocation, Placement, Run, Schedule, ServerClass
+from allocator_service.allocation.documents import stored_document
+from allocator_service.allocation.models import (
+    Allocation,
+    Floors,
+    Placement,
+    Run,
+    Schedule,
+    ServerClass,
+)
 from allocator_service.allocation.selectors import input_of
 from allocator_service.core.quantities import Resource
-from policies import classes_of_decision, problem_from_document
+from policies import classes_of_decision, floors_from_document, problem_from_document
 
 # Products of a double's 17 digits with 24 of a demand, added up over 10^6 rows, are exact in so many.
 EXACT = Context(prec=120)
@@ -83,7 +92,9 @@ class Decided:
 
     `placed`: the policy chose servers, so that classes mean something. Under a policy that divides time
     a tenant's amounts are the most that it has in any slot, and `period_seconds` is above 0. `groups`
-    has parents before their children.
+    has parents before their children. `reserved` is the part of a tenant's amounts, by class, that
+    others must not use while the tenant does not: what guarantees and own servers give it, and what it
+    does not lend. It is empty unless it was asked for.
     """
 
     run: Run
@@ -96,6 +107,7 @@ class Decided:
     slots: Sequence[DecidedSlot] = field(default_factory=tuple)
     groups: Sequence[DecidedGroup] = field(default_factory=tuple)
     limits: Sequence[DecidedLimit] = field(default_factory=tuple)
+    reserved: Mapping[tuple[str, ServerClassName], Vector] = field(default_factory=dict)
 
     @cached_property
     def parents(self) -> dict[str, str | None]:
@@ -109,34 +121,37 @@ class StoredRows:
 
     `tasks` are per workload, with its tenant's weighted share; `classes` count their servers, with the
     labels that all of them carry; `placements` are of a workload on a class, tasks per server. `plan`,
-    `intervals` and `period_seconds` are those of a schedule.
+    `intervals` and `period_seconds` are those of a schedule. `floors` are the answers that prove how
+    guarantees are met, if what is reserved is read.
     """
 
     document: Mapping[str, Any]
     tasks: Sequence[tuple[float, float | None]]
     classes: Sequence[tuple[int, Mapping[str, str]]]
-    placements: Iterable[tuple[int, int, float]]
+    placements: Sequence[tuple[int, int, float]]
     plan: Mapping[str, Any] | None = None
     intervals: Sequence[Sequence[int]] = ()
     period_seconds: int = 0
+    floors: Mapping[str, Any] | None = None
 
 
-def decided_by_class(run: Run, *, label: str) -> Decided:
-    """The decision of a succeeded run, with servers told apart by the value of a label.
+def decided_by_class(run: Run, *, label: str, reserves: bool = False) -> Decided:
+    """Return the decision of a succeeded run, in which servers differ by the value of a label.
 
-    Raises `Gone` once its input is pruned, which that of a decision in force never is.
+    With `reserves`, what is reserved is read, too. Raises `Gone` once its input is pruned, which that of
+    a decision in force never is.
     """
-    return decided_from(_stored(run), run=run, label=label)
+    return decided_from(_stored(run, reserves), run=run, label=label, reserves=reserves)
 
 
-def decided_from(rows: StoredRows, *, run: Run, label: str) -> Decided:
-    """The same of rows that are at hand."""
+def decided_from(rows: StoredRows, *, run: Run, label: str, reserves: bool = False) -> Decided:
+    """Return the decision that is stored as these rows."""
     with localcontext(EXACT):
-        return _Reading(rows, run, label).decided()
+        return _Reading(rows, run, label).decided(reserves=reserves)
 
 
-def _stored(run: Run) -> StoredRows:
-    """A statement per table."""
+def _stored(run: Run, reserves: bool) -> StoredRows:
+    """Read the rows of a run by a statement for each table."""
     allocations = list(
         Allocation.objects.filter(run=run)
         .order_by("position")
@@ -153,17 +168,19 @@ def _stored(run: Run) -> StoredRows:
         "workload_id", "server_class_id", "tasks"
     )
     schedule = Schedule.objects.filter(run=run).first()
+    floors = Floors.objects.filter(run=run).first() if reserves else None
     return StoredRows(
         document=input_of(run),
         tasks=[(tasks, share) for _, tasks, share in allocations],
         classes=[(count, labels) for _, count, labels in classes],
-        placements=(
+        placements=[
             (workload_of[workload], class_of[server_class], tasks)
             for workload, server_class, tasks in placements.iterator(chunk_size=10_000)
-        ),
+        ],
         plan=None if schedule is None else schedule.plan,
         intervals=() if schedule is None else schedule.intervals,
         period_seconds=0 if schedule is None else schedule.period_seconds,
+        floors=None if floors is None else stored_document(floors.document),
     )
 
 
@@ -180,7 +197,7 @@ class _Reading:
         self.owner = [workload["tenant"] for workload in workloads]
         self.demand = [self._vector(workload["demand"]) for workload in workloads]
 
-    def decided(self) -> Decided:
+    def decided(self, *, reserves: bool) -> Decided:
         shares: dict[str, float] = {}
         for owner, (_, share) in zip(self.owner, self.rows.tasks, strict=True):
             shares.setdefault(owner, float("inf") if share is None else share)
@@ -238,7 +255,68 @@ class _Reading:
             slots=slots,
             groups=self._groups(stage),
             limits=self._limits(),
+            reserved=self._reserved() if reserves else {},
         )
+
+    def _reserved(self) -> dict[tuple[str, ServerClassName], Vector]:
+        """Return what guarantees give to tenants by class, or more where they do not lend it."""
+        reserved = self._added(self._guaranteed())
+        for owner, name, amounts in self._not_lent():
+            _raise(reserved, (owner, name), amounts)
+        return reserved
+
+    def _guaranteed(self) -> Iterator[tuple[str, ServerClassName, Vector]]:
+        """Yield the guaranteed parts of workloads that run, by class."""
+        if self.rows.floors is None:
+            return
+        rest = floors_from_document(self.rows.floors, self.problem, self.choice).rest
+        n, workload_of = self.problem.n, rest.problem.part_of.tolist()
+        if self._places:
+            parts = zip(*(column.tolist() for column in rest.placements_by_row()), strict=True)
+        else:
+            parts = zip(range(rest.problem.n), repeat(None), rest.tasks.tolist())
+        labels = self.problem.server_labels
+        for part, row, tasks in parts:
+            if part >= n and tasks > 0:
+                workload = workload_of[part]
+                name = None if row is None else labels[row].get(self.label)
+                count = round(tasks) if self.choice.whole_tasks else tasks
+                yield self.owner[workload], name, self._times(count, self.demand[workload])
+
+    def _not_lent(self) -> Iterator[tuple[str, ServerClassName, Vector]]:
+        """Yield what lenders have on their own servers beyond what others may still have there."""
+        loans = [item for item in self.problem.limited if item.limit.scope == "lend"]
+        if not loans:
+            return
+        counts = np.array([count for count, _ in self.rows.classes], dtype=np.int64)
+        first_row = classes_of_decision(self.problem, self.choice, counts).first_row
+        servers = self._servers_by_class()
+        for item in loans:
+            lender = self.problem.tenants[item.limit.node]
+            others, own = self._zeros(), dict[ServerClassName, Vector]()
+            for workload, server_class, tasks in self.rows.placements:
+                if not item.rows[first_row[server_class]]:
+                    continue
+                for name, amounts in self._on_class(workload, tasks, servers[server_class]):
+                    into = others
+                    if self.owner[workload] == lender:
+                        into = own.setdefault(name, self._zeros())
+                    into[:] = [a + b for a, b in zip(into, amounts, strict=True)]
+            room = [
+                max(Decimal(repr(float(most))) - held, Decimal(0)) if limited else None
+                for most, held, limited in zip(
+                    item.limit.amount, others, item.limited.tolist(), strict=True
+                )
+            ]
+            # What is left to lend is handed out once, to one class after the other.
+            for name in sorted(own, key=lambda name: (name is None, name)):
+                kept = []
+                for r, held in enumerate(own[name]):
+                    left = room[r]
+                    lent = held if left is None else min(held, left)
+                    room[r] = None if left is None else left - lent
+                    kept.append(held - lent)
+                yield lender, name, kept
 
     def _limits(self) -> list[DecidedLimit]:
         return [
@@ -312,15 +390,22 @@ class _Reading:
         """What each placement takes of each class."""
         servers = self._servers_by_class()
         for workload, server_class, tasks in self.rows.placements:
-            demand, by_name = self.demand[workload], servers[server_class]
-            if self.choice.whole_tasks and len(by_name) == 1:
-                # Tasks per server are a quotient, which no double may hold exactly.
-                ((name, count),) = by_name.items()
-                yield self.owner[workload], name, self._times(round(tasks * count), demand)
-                continue
-            of_one = self._times(tasks, demand)
-            for name, count in by_name.items():
-                yield self.owner[workload], name, [amount * count for amount in of_one]
+            for name, amounts in self._on_class(workload, tasks, servers[server_class]):
+                yield self.owner[workload], name, amounts
+
+    def _on_class(
+        self, workload: int, tasks: float, by_name: Mapping[ServerClassName, int]
+    ) -> Iterator[tuple[ServerClassName, Vector]]:
+        """Yield the amounts of tasks on each server of a class, whose servers `by_name` counts."""
+        demand = self.demand[workload]
+        if self.choice.whole_tasks and len(by_name) == 1:
+            # Tasks per server are a quotient, which no double may hold exactly.
+            ((name, count),) = by_name.items()
+            yield name, self._times(round(tasks * count), demand)
+            return
+        of_one = self._times(tasks, demand)
+        for name, count in by_name.items():
+            yield name, [amount * count for amount in of_one]
 
     def _servers_by_class(self) -> list[dict[ServerClassName, int]]:
         """How many servers of each value of the label the run's own classes have."""

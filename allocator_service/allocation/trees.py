@@ -1,5 +1,6 @@
 """The tree of groups and members under a decision."""
 
+import json
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -40,24 +41,34 @@ class NodeAmount:
     amount
         By resource.
     has
-        Allocated below the node on these servers, by the same resources; of a loan what others have.
-        None if hidden from the reader.
-    met
-        Least part of a floor that the decision gives, of a guarantee. None if hidden from the reader.
-    limited_by
-        Reasons of the workloads that lack a part.
+        Allocated below the node on these servers, by the same resources. None if hidden from the
+        reader.
     """
 
     where: Mapping[str, Any]
     amount: Mapping[str, float]
     has: Mapping[str, float] | None
-    met: float | None = None
-    limited_by: Sequence[str] = ()
 
-    @property
-    def veiled(self) -> "NodeAmount":
-        """The amount without what the decision allocates."""
-        return replace(self, has=None, met=None, limited_by=())
+
+@dataclass(frozen=True)
+class Fulfilment:
+    """Fulfilment of what is guaranteed by a decision.
+
+    Attributes
+    ----------
+    met
+        Least part of a floor that runs, 1 if all floors are met. None if hidden from the reader.
+    limited_by
+        What stopped the floors that are not met. None if hidden from the reader.
+    """
+
+    met: float | None = 1.0
+    limited_by: Sequence[str] | None = ()
+
+
+@dataclass(frozen=True)
+class NodeGuarantee(Fulfilment, NodeAmount):
+    """A guarantee of a node that a decision took into account."""
 
 
 @dataclass(frozen=True)
@@ -80,10 +91,15 @@ class TreeNode:
         Members below a group; 1 for a member.
     wants
         Demand of all tasks of active workloads, None for a resource without a limit.
-    limit, guarantee, lend
-        Amounts of the node that were in force.
+    guaranteed
+        Floors of the workloads below the node.
+    limit, guarantee
+        Limits and guarantees of the node that were in force.
+    lend
+        The most that all others may have on the servers of a member, with what they have.
     own_servers
-        Guarantee of what the member gets alone on its own servers, without amounts; None without it.
+        How far a member has what it gets alone on its own servers; None if that is not guaranteed, and
+        of groups.
 
     Numbers that the reader may not see are None.
     """
@@ -100,10 +116,11 @@ class TreeNode:
     members: int | None = None
     has: Amounts | None = None
     wants: Amounts | None = None
+    guaranteed: Amounts | None = None
     limit: Sequence[NodeAmount] = ()
-    guarantee: Sequence[NodeAmount] = ()
+    guarantee: Sequence[NodeGuarantee] = ()
     lend: Sequence[NodeAmount] = ()
-    own_servers: NodeAmount | None = None
+    own_servers: Fulfilment | None = None
 
 
 @dataclass(frozen=True)
@@ -182,19 +199,20 @@ class _Reading:
     ) -> None:
         self._document, self._problem = document, problem
         self._parts = entitled_parts(problem)
-        self._has, self._wants = np.zeros((2, problem.t, problem.m))
+        self._has, self._wants, self._guaranteed = np.zeros((3, problem.t, problem.m))
         self.levels: list[float | None] = [None] * problem.t
         rows = Allocation.objects.filter(run=run).order_by("position")
-        tasks = np.zeros(problem.n)
-        for owner, (position, count, share, level) in zip(
+        tasks, floors = np.zeros((2, problem.n))
+        for owner, (position, count, share, level, floor) in zip(
             problem.workload_tenant.tolist(),
-            rows.values_list("position", "tasks", "weighted_share", "level"),
+            rows.values_list("position", "tasks", "weighted_share", "level", "floor"),
             strict=True,
         ):
-            tasks[position] = count
+            tasks[position], floors[position] = count, floor or 0.0
             # Those that are served last have a level, but no weighted share.
             self.levels[owner] = level if by_tasks and share is not None else share
         np.add.at(self._has, problem.workload_tenant, tasks[:, None] * problem.demand)
+        np.add.at(self._guaranteed, problem.workload_tenant, floors[:, None] * problem.demand)
         self._amounts = _Amounts(run, problem, tasks)
         demanded = np.zeros((problem.n, problem.m))
         np.multiply(problem.tasks[:, None], problem.demand, out=demanded, where=problem.demand > 0)
@@ -205,6 +223,7 @@ class _Reading:
     def groups(self, levels: Sequence[float | None]) -> list[TreeNode]:
         members, parts = self._sums(np.ones(self._problem.t)), self._sums(self._parts)
         has, wants = self._sums(self._has), self._sums(self._wants)
+        guaranteed = self._sums(self._guaranteed)
         return [
             TreeNode(
                 kind=GROUP,
@@ -219,6 +238,7 @@ class _Reading:
                 members=int(members[group]),
                 has=has[group].tolist(),
                 wants=_finite(wants[group]),
+                guaranteed=guaranteed[group].tolist(),
                 limit=self._amounts.limits["group", group],
                 guarantee=self._amounts.guarantees["group", group],
             )
@@ -246,6 +266,7 @@ class _Reading:
                 members=1,
                 has=self._has[tenant].tolist(),
                 wants=_finite(self._wants[tenant]),
+                guaranteed=self._guaranteed[tenant].tolist(),
                 limit=self._amounts.limits["tenant", tenant],
                 guarantee=self._amounts.guarantees["tenant", tenant],
                 lend=self._amounts.limits["lend", tenant],
@@ -256,65 +277,68 @@ class _Reading:
 
 
 class _Amounts:
-    """Amounts of the nodes of a decision, by scope and index."""
+    """Limits, guarantees and loans of the nodes of a decision, by scope and index."""
 
     def __init__(self, run: Run, problem: Problem, tasks: FloatArray) -> None:
         self._problem, self._tasks = problem, tasks
-        self._unmet = (run.summary or {}).get("guarantees_unmet", ())
-        rows = [item.rows for item in problem.limited] + [item.rows for item in problem.guaranteed]
+        rows = [limited.rows for limited in problem.limited]
+        rows += [item.rows for item in problem.guaranteed]
         selects = any(not each.all() for each in rows)
         self._on_rows = _PlacedTasks(run, problem) if selects else None
+        self._unmet = _unmet(run)
         self.limits: dict[tuple[str, int], list[NodeAmount]] = defaultdict(list)
-        self.guarantees: dict[tuple[str, int], list[NodeAmount]] = defaultdict(list)
-        for limit in problem.limited:
-            self.limits[limit.limit.scope, limit.limit.node].append(self._amount(limit))
+        for limited in problem.limited:
+            found = NodeAmount(**self._amount(limited))
+            self.limits[limited.limit.scope, limited.limit.node].append(found)
+        self.guarantees: dict[tuple[str, int], list[NodeGuarantee]] = defaultdict(list)
         for item in problem.guaranteed:
-            found = self._amount(item)
-            names = problem.groups if item.limit.scope == "group" else problem.tenants
-            unmet = self._unmet_of(
-                node={item.limit.scope: names[item.limit.node]},
-                where=found.where,
-                amount=found.amount,
-            )
-            self.guarantees[item.limit.scope, item.limit.node].append(_with_unmet(found, unmet))
+            scope, node = item.limit.scope, item.limit.node
+            amount = self._amount(item)
+            name = (problem.groups if scope == GROUP else problem.tenants)[node]
+            unmet = self._unmet.get(_unmet_key({scope: name}, amount["where"], amount["amount"]))
+            self.guarantees[scope, node].append(NodeGuarantee(**amount, **(unmet or {})))
 
-    def own_servers(self, tenant: int) -> NodeAmount | None:
-        """Return the guarantee of what a tenant gets alone on its own servers, None without it."""
+    def own_servers(self, tenant: int) -> Fulfilment | None:
+        """Return how far a tenant has what it gets on its own servers, None if not guaranteed."""
         if not self._problem.own_servers[tenant]:
             return None
-        unmet = self._unmet_of(node={"tenant": self._problem.tenants[tenant]}, own_servers=True)
-        return _with_unmet(NodeAmount({}, {}, {}), unmet)
+        unmet = self._unmet.get(_unmet_key({"tenant": self._problem.tenants[tenant]}, None, None))
+        return Fulfilment(**(unmet or {}))
 
-    def _unmet_of(self, **named: Any) -> Mapping[str, Any] | None:
-        return next(
-            (each for each in self._unmet if named.items() <= each.items()),
-            None,
-        )
-
-    def _amount(self, item: Any) -> NodeAmount:
-        counted = self._tasks
+    def _amount(self, item: Any) -> dict[str, Any]:
+        """Return an amount by the fields of `NodeAmount`."""
+        problem, counted = self._problem, self._tasks
         if self._on_rows is not None and not item.rows.all():
             counted = self._on_rows.tasks(item.rows)
-        held = counted[item.workloads] @ self._problem.demand[item.workloads]
+        held = counted[item.workloads] @ problem.demand[item.workloads]
         named = np.flatnonzero(item.limited).tolist()
-        return NodeAmount(
-            {label: list(values) for label, values in item.limit.where.items()},
-            {self._problem.resources[r]: float(item.limit.amount[r]) for r in named},
-            {self._problem.resources[r]: float(held[r]) for r in named},
-        )
+        return {
+            "where": {label: list(values) for label, values in item.limit.where.items()},
+            "amount": {problem.resources[r]: float(item.limit.amount[r]) for r in named},
+            "has": {problem.resources[r]: float(held[r]) for r in named},
+        }
 
 
-def _with_unmet(amount: NodeAmount, unmet: Mapping[str, Any] | None) -> NodeAmount:
-    """Return a guarantee with the part that a decision gives, from its summary."""
-    if unmet is None:
-        return replace(amount, met=1.0)
-    return replace(amount, met=unmet["met"], limited_by=unmet["limited_by"])
+def _unmet(run: Run) -> dict[str, dict[str, Any]]:
+    """Return how far the guarantees are met that a run could not meet in full."""
+    return {
+        _unmet_key(each["node"], each.get("where"), each.get("amount")): {
+            "met": each["met"],
+            "limited_by": each["limited_by"],
+        }
+        for each in (run.summary or {}).get("guarantees_unmet", ())
+    }
+
+
+def _unmet_key(node: Mapping[str, str], where: Any, amount: Any) -> str:
+    """Return a text that is equal for equal guarantees of a node. Own servers have no amount."""
+    return json.dumps([node, where, amount], sort_keys=True)
 
 
 class _PlacedTasks:
     """Tasks of a decision by workload and row of servers.
 
-    Servers that a limit or guarantee in the input selects are classes of their own in the decision.
+    Servers that a limit in the input selects are classes of their own in the decision.
     """
 
     def __init__(self, run: Run, problem: Problem) -> None:

@@ -41,7 +41,7 @@ from allocator_service.imports.rows import (
 )
 from allocator_service.pools.limit_forms import limits_parse
 from allocator_service.pools.limits import Limit
-from allocator_service.pools.models import LARGEST_TIER
+from allocator_service.pools.models import LARGEST_TIER, OwnServers
 from allocator_service.pools.server_services import MAX_SERVERS_PER_REQUEST
 from allocator_service.workloads.models import MAX_PRIORITY, MAX_TASKS
 
@@ -51,7 +51,9 @@ MAX_COLUMNS = 1_000
 NODE_COLUMNS = ("name", "contributed_by", "count", "capacity.", "labels.")
 WORKLOAD_COLUMNS = ("tenant", "name", "tasks", "priority", "demand.", "selector.")
 TENANT_COLUMNS = ("slug", "name")
-TREE_COLUMNS = ("kind", "slug", "name", "parent", "weight", "tier", "limit")
+TREE_COLUMNS = (
+    "kind", "slug", "name", "parent", "weight", "tier", "limit", "guarantee", "own_servers", "lend",
+)  # fmt: skip
 NO_LIMIT = "none"
 TREE_KINDS = ("group", "member")
 USAGE_COLUMNS = ("id", "source", "tenant", "start", "end", "resources.")
@@ -156,10 +158,10 @@ def csv_tenants(content: str) -> TenantFile:
 
 
 def csv_tree(content: str) -> TreeFile:
-    """Read groups and members. Columns are kind, slug, name, parent, weight, tier and limit.
+    """Read groups and members. Columns are those of `TREE_COLUMNS`.
 
-    An empty kind is a group, and an empty parent the pool itself. A limit is written as in the forms
-    of the admin. Raises `Unacceptable` if the file as a whole is not such a CSV.
+    An empty kind is a group, and an empty parent the pool itself. Limits, guarantees and loans are
+    written as in the forms of the admin. Raises `Unacceptable` if the file as a whole is not such a CSV.
     """
 
     def node(place: Place, cells: Cells) -> TreeRow:
@@ -178,6 +180,12 @@ def csv_tree(content: str) -> TreeFile:
                 code="field.unknown",
                 pointer="/name",
             )
+        if cells.get("lend") and kind != "member":
+            raise Unacceptable(
+                "A group lends no servers: leave the cell empty.",
+                code="field.unknown",
+                pointer="/lend",
+            )
         slug = check_slug(cells["slug"], "/slug")
         return TreeRow(
             place,
@@ -189,20 +197,34 @@ def csv_tree(content: str) -> TreeFile:
             check_whole_number(tier, "/tier", minimum=-LARGEST_TIER, maximum=LARGEST_TIER)
             if tier
             else None,
-            _limits(cells.get("limit", "")),
+            limit=_amounts(cells, "limit"),
+            guarantee=_amounts(cells, "guarantee"),
+            lend=_amounts(cells, "lend"),
+            own_servers=_own_servers(cells.get("own_servers", "")),
         )
 
     return TreeFile(_rows(content, TREE_COLUMNS, "", (), node, key="slug"))
 
 
-def _limits(cell: str) -> list[Limit] | None:
-    """Return the limits of a cell, one on each line, None for an empty cell."""
+def _amounts(cells: Cells, kind: str) -> list[Limit] | None:
+    """Return the amounts of a kind, one on each line of its cell, None for an empty cell."""
+    cell = cells.get(kind, "")
     if not cell:
         return None
     try:
-        return [] if cell == NO_LIMIT else limits_parse(cell)
+        return [] if cell == NO_LIMIT else limits_parse(cell, kind)
     except ValidationError as error:
-        raise Unacceptable(error.messages[0], code="limit.syntax", pointer="/limit") from error
+        raise Unacceptable(error.messages[0], code=f"{kind}.syntax", pointer=f"/{kind}") from error
+
+
+def _own_servers(cell: str) -> str | None:
+    if cell and cell not in OwnServers.values:
+        raise Unacceptable(
+            f'Expected one of {", ".join(OwnServers.values)}, got "{cell[:40]}".',
+            code="field.choice",
+            pointer="/own_servers",
+        )
+    return cell or None
 
 
 def _rows(

@@ -89,8 +89,8 @@ class TreeRow:
     """A group, or a member with its place in the tree.
 
     `name` is the slug, and `owner` that of the tenant if the row is a member. `parent` is the group
-    above, None for the pool itself. None for the others keeps what the group or member has, `limit`
-    included, which else replaces all limits.
+    above, None for the pool itself. None for the others keeps what the group or member has. A list of
+    amounts replaces all of its kind. Only members have `lend`.
     """
 
     place: Place
@@ -101,6 +101,15 @@ class TreeRow:
     weight: Decimal | None = None
     tier: int | None = None
     limit: Sequence[Limit] | None = None
+    guarantee: Sequence[Limit] | None = None
+    lend: Sequence[Limit] | None = None
+    own_servers: str | None = None
+
+    @property
+    def amounts(self) -> dict[str, Sequence[Limit]]:
+        """Amounts that the row states, by kind."""
+        kinds = {"guarantee": self.guarantee, "limit": self.limit, "lend": self.lend}
+        return {kind: amounts for kind, amounts in kinds.items() if amounts is not None}
 
 
 Row = TypeVar("Row", NodeRow, WorkloadRow, UsageRow, TenantRow, TreeRow)

@@ -1,13 +1,13 @@
 """Import of a tree of groups and members."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
 
 from django.db import transaction
 
-from allocator_service.core.errors import FieldError
+from allocator_service.core.errors import FieldError, Unacceptable
 from allocator_service.imports.importing import (
     Owners,
     Progress,
@@ -32,17 +32,33 @@ from allocator_service.pools.group_services import (
     groups_put,
     refuse_too_many,
 )
+from allocator_service.pools.guarantees import (
+    AmountNode,
+    ExceededLimit,
+    limits_below_guarantees,
+    refuse_limits_below_guarantees,
+)
 from allocator_service.pools.limits import (
+    MAX_LIMITS,
+    Limit,
     is_same_list,
     limit_errors,
+    limits_count,
     limits_from,
+    refuse_amounts,
     refuse_limits,
+    refuse_selections,
+    refuse_too_many_selections,
 )
 from allocator_service.pools.locking import pool_lock
 from allocator_service.pools.member_services import MemberDraft, members_put
-from allocator_service.pools.models import GroupTerms, MembershipTerms, Pool
+from allocator_service.pools.models import GroupTerms, MembershipTerms, OwnServers, Pool
 from allocator_service.pools.policy import refuse_groups
 from allocator_service.pools.selectors import group_terms_of, members_of
+
+KINDS = ("guarantee", "limit", "lend")
+# A node, as true for a member and its slug.
+_Key = tuple[bool, str]
 
 
 @transaction.atomic
@@ -64,7 +80,7 @@ def tree_import(
     if not choice.dry_run:
         pool = pool_lock(pool)
     refuse_groups(pool.policy_name, pool.policy_options, pointer="")
-    work = _Tree(pool, file)
+    work = _Tree(pool, file, now)
     return rows_import(pool=pool, file=file, work=work, choice=choice, now=now, progress=progress)
 
 
@@ -73,27 +89,46 @@ class _Tree(Work[TreeRow]):
 
     row_type = TreeRow
 
-    def __init__(self, pool: Pool, file: TreeFile) -> None:
+    def __init__(self, pool: Pool, file: TreeFile, now: datetime) -> None:
         self._pool = pool
         self._groups = {terms.group.slug: terms for terms in group_terms_of(pool=pool)}
         self._members = {terms.membership.tenant.slug: terms for terms in members_of(pool=pool)}
         self._mistakes = _Mistakes(file, self._groups)
         refuse_too_many(self._mistakes.count)
-        if any(row.limit for row in rows_of(file, TreeRow)):
-            refuse_limits(pool.policy_name, pool.policy_options, pointer="/limit")
+        rows = rows_of(file, TreeRow)
+        for kind in KINDS:
+            if any(row.amounts.get(kind) for row in rows):
+                refuse_limits(pool.policy_name, pool.policy_options, pointer=f"/{kind}", kind=kind)
+        if any(row.own_servers == OwnServers.YES for row in rows):
+            refuse_limits(
+                pool.policy_name, pool.policy_options, pointer="/own_servers", kind="guarantee"
+            )
+        self._amounts = _Amounts(pool, rows, self._groups, self._members)
+        self._amounts.refuse_too_many()
+        self._below_guarantees = {} if self._mistakes.found else self._amounts.errors(now)
         self._resources = set(pool.resource_types.values_list("name", flat=True))
         self._added: list[TreeRow] = []
         self._changed: list[TreeRow] = []
         self._moved: list[TreeRow] = []
 
     def errors(self, row: TreeRow) -> Iterable[FieldError | None]:
-        limits = row.limit or ()
         return [
             self._mistakes.of(row),
+            self._below_guarantees.get(row.place.number),
+            *(
+                FieldError(
+                    f"/{kind}",
+                    f"{kind}.too_many",
+                    f"Expected at most {MAX_LIMITS} entries, got {len(amounts)}.",
+                )
+                for kind, amounts in row.amounts.items()
+                if len(amounts) > MAX_LIMITS
+            ),
             *(
                 error
-                for limit in limits
-                for error in limit_errors(self._pool, limit, self._resources, "/limit")
+                for kind, amounts in row.amounts.items()
+                for amount in amounts
+                for error in limit_errors(self._pool, amount, self._resources, f"/{kind}", kind)
             ),
         ]
 
@@ -104,8 +139,8 @@ class _Tree(Work[TreeRow]):
         if present is None:
             self._added.append(row)
             return Outcome.ADDED
-        settings = replace(_settings(row, present), limit=None)
-        if settings == _present_settings(present) and _keeps_limits(row, present):
+        settings = replace(_settings(row, present), limit=None, guarantee=None, own_servers=None)
+        if settings == _present_settings(present) and _keeps_amounts(row, present):
             return Outcome.UNCHANGED
         self._changed.append(row)
         return Outcome.CHANGED
@@ -115,7 +150,7 @@ class _Tree(Work[TreeRow]):
         if present is not None:
             group = present.group.slug if present.group else None
             same = (group, present.weight, present.tier) == (row.parent, *_terms(row, present))
-            if same and _keeps_limits(row, present):
+            if same and _keeps_amounts(row, present):
                 return Outcome.UNCHANGED
         self._moved.append(row)
         return Outcome.ADDED if present is None else Outcome.CHANGED
@@ -133,14 +168,120 @@ class _Tree(Work[TreeRow]):
                     for row in self._changed
                 ],
                 now=now,
+                is_last=False,
             )
         drafts = []
         for row in self._moved:
             weight, tier = _terms(row, self._members.get(row.name))
-            drafts.append(MemberDraft(owners.tenant(row.name), weight, row.parent, tier, row.limit))
+            drafts.append(
+                MemberDraft(
+                    *(owners.tenant(row.name), weight, row.parent, tier),
+                    guarantee=row.guarantee,
+                    limit=row.limit,
+                    lend=row.lend,
+                    own_servers=row.own_servers,
+                )
+            )
         if drafts:
-            members_put(pool=self._pool, drafts=drafts, now=now)
+            members_put(pool=self._pool, drafts=drafts, now=now, is_last=False)
             progress("members", len(drafts), len(drafts))
+        # Refused rows are left out, so that the tree may differ from the one that was compared.
+        if any(any(row.amounts.values()) for row in (*self._added, *self._changed, *self._moved)):
+            refuse_too_many_selections(self._pool)
+            refuse_limits_below_guarantees(self._pool, now=now, pointer="/limit")
+
+
+class _Amounts:
+    """Amounts of all groups and members after the import, compared before any of them is written."""
+
+    def __init__(
+        self,
+        pool: Pool,
+        rows: Sequence[TreeRow],
+        groups: Mapping[str, GroupTerms],
+        members: Mapping[str, MembershipTerms],
+    ) -> None:
+        self._pool = pool
+        self._rows: dict[_Key, TreeRow] = {}
+        for row in rows:
+            # The first of several rows of a node counts; the others are duplicates.
+            self._rows.setdefault((row.owner is not None, row.name), row)
+        self._present: dict[_Key, GroupTerms | MembershipTerms] = {
+            **{(False, slug): terms for slug, terms in groups.items()},
+            **{(True, slug): terms for slug, terms in members.items()},
+        }
+        self._changed = [kind for kind in KINDS if any(row.amounts.get(kind) for row in rows)]
+
+    def refuse_too_many(self) -> None:
+        """Raise `Unacceptable` for more amounts, selections of servers or lenders than a pool has."""
+        if not self._changed:
+            return
+        more = sum(
+            len(amounts) - len(getattr(self._present.get(key), kind, ()))
+            for key, row in self._rows.items()
+            for kind, amounts in row.amounts.items()
+        )
+        refuse_amounts(limits_count(self._pool) + more, pointer=f"/{self._changed[0]}")
+        keys = {**self._present, **self._rows}
+        refuse_selections(
+            (self._of(key, "guarantee") for key in keys),
+            lenders=sum(
+                1 for is_member, slug in keys if is_member and self._of((True, slug), "lend")
+            ),
+        )
+
+    def errors(self, now: datetime) -> dict[int, FieldError]:
+        """Return an error for the row of each limit that is less than the guarantees under it.
+
+        They are by the number of the row. A row that states the limit has the error, otherwise the
+        first one that is below it.
+        """
+        if not {"guarantee", "limit"} & set(self._changed):
+            return {}
+        groups, members = {}, []
+        for key in {**self._present, **self._rows}:
+            is_member, slug = key
+            node = AmountNode(
+                slug, self._parent(key), self._of(key, "guarantee"), self._of(key, "limit"), key
+            )
+            if not is_member:
+                groups[slug] = node
+            elif node.guarantees or node.limits:
+                members.append(node)
+        found: dict[int, FieldError] = {}
+        for exceeded in limits_below_guarantees(groups, members, now=now):
+            row, kind = self._row_of(exceeded)
+            error = FieldError(f"/{kind}", "limit.below_guarantees", exceeded.detail)
+            found.setdefault(row.place.number, error)
+        return found
+
+    def _row_of(self, exceeded: ExceededLimit) -> tuple[TreeRow, str]:
+        """Return the row that makes a limit less than the guarantees under it, and its field.
+
+        Raises `Unacceptable` if the file has no row of the node and of those below it.
+        """
+        own = self._rows.get(exceeded.node.key)
+        if own is not None and own.limit:
+            return own, "limit"
+        below = {node.key for node in exceeded.node.below_and_itself()}
+        rows = [row for key, row in self._rows.items() if key in below]
+        if not rows:
+            raise Unacceptable(exceeded.detail, code="limit.below_guarantees")
+        return min(rows, key=lambda row: (not row.guarantee, row.place.number)), "guarantee"
+
+    def _of(self, key: "_Key", kind: str) -> Sequence[Limit]:
+        row = self._rows.get(key)
+        if row is not None and kind in row.amounts:
+            return row.amounts[kind]
+        return limits_from(getattr(self._present.get(key), kind, ()))
+
+    def _parent(self, key: "_Key") -> str | None:
+        row = self._rows.get(key)
+        if row is not None:
+            return row.parent
+        terms = self._present[key]
+        above = terms.group if isinstance(terms, MembershipTerms) else terms.parent
+        return above.slug if above else None
 
 
 class _Mistakes:
@@ -173,6 +314,11 @@ class _Mistakes:
                 error = self._error_of_parent(row.parent)
                 if error is not None:
                     self._found[row.place.number] = error
+
+    @property
+    def found(self) -> bool:
+        """True if any row has an error."""
+        return bool(self._found)
 
     def of(self, row: TreeRow) -> FieldError | None:
         """Return the error of a row, if any."""
@@ -246,11 +392,20 @@ def _settings(row: TreeRow, present: GroupTerms | None) -> GroupSettings:
     """
     weight, tier = _terms(row, present)
     name = row.name if present is None else present.group.name
-    return GroupSettings(row.title or name, row.parent, weight, tier, row.limit)
+    return GroupSettings(
+        *(row.title or name, row.parent, weight, tier),
+        limit=row.limit,
+        guarantee=row.guarantee,
+        own_servers=row.own_servers,
+    )
 
 
-def _keeps_limits(row: TreeRow, present: GroupTerms | MembershipTerms) -> bool:
-    return row.limit is None or is_same_list(row.limit, limits_from(present.limit))
+def _keeps_amounts(row: TreeRow, present: GroupTerms | MembershipTerms) -> bool:
+    """Return true if the row states no amounts and no setting of own servers but the present ones."""
+    return row.own_servers in (None, present.own_servers) and all(
+        is_same_list(amounts, limits_from(getattr(present, kind)))
+        for kind, amounts in row.amounts.items()
+    )
 
 
 def _present_settings(terms: GroupTerms) -> GroupSettings:

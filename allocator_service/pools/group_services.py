@@ -126,11 +126,17 @@ def groups_create(*, pool: Pool, drafts: Sequence[GroupDraft], now: datetime) ->
 
 @transaction.atomic
 def groups_put(
-    *, pool: Pool, drafts: Sequence[GroupDraft], changes: Sequence[GroupDraft], now: datetime
+    *,
+    pool: Pool,
+    drafts: Sequence[GroupDraft],
+    changes: Sequence[GroupDraft],
+    now: datetime,
+    is_last: bool = True,
 ) -> list[Group]:
     """Add groups and change present ones, all or none, from the next decision on.
 
-    Only the tree after all of them must be one: the order of moves does not matter. Returns the new
+    Only the tree after all of them must be one: the order of moves does not matter. Unless `is_last`,
+    other changes follow, and the caller compares all amounts of the pool after them. Returns the new
     groups. Raises as `groups_create`, and `Missing` for a change of a group that is not present.
     """
     pool = pool_lock(pool)
@@ -148,6 +154,7 @@ def groups_put(
         pool,
         (found for draft in every for found in draft.settings.amounts(draft.pointer)),
         replaced=replaced,
+        is_counted=is_last,
     )
     _refuse_own_servers(pool, every)
     parents = _parents(pool)
@@ -171,7 +178,7 @@ def groups_put(
     for change in changes:
         _change(pool, terms[change.slug], change.settings, known, now)
     changing = [draft for draft in every if draft.settings.guarantee or draft.settings.limit]
-    if changing:
+    if changing and is_last:
         refuse_too_many_selections(pool)
         refuse_limits_below_guarantees(pool, now=now, pointer=changing[0].pointer)
     pool_changed(pool, now=now)

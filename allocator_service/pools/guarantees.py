@@ -16,14 +16,39 @@ Kind = tuple[object, str]
 
 
 @dataclass
-class _Node:
-    """A group or member with amounts, and the group above it."""
+class AmountNode:
+    """A group or member with amounts, and the nodes below it. `key` identifies it for the caller."""
 
     name: str
     parent: str | None
     guarantees: Sequence[Limit]
     limits: Sequence[Limit]
-    below: list["_Node"] = field(default_factory=list)
+    key: Any = None
+    below: list["AmountNode"] = field(default_factory=list)
+
+    def below_and_itself(self) -> list["AmountNode"]:
+        """Return the node and all nodes below it."""
+        found = [self]
+        for node in found:
+            found += node.below
+        return found
+
+
+@dataclass(frozen=True)
+class ExceededLimit:
+    """A limit that is less than the guarantees under it on the same servers."""
+
+    node: AmountNode
+    amount: Decimal
+    resource: str
+    needed: Decimal
+
+    @property
+    def detail(self) -> str:
+        return (
+            f"The limit of {self.node.name} is {decimal_text(self.amount)} {self.resource}, and"
+            f" {decimal_text(self.needed)} are guaranteed under it on the same servers."
+        )
 
 
 def refuse_limits_below_guarantees(pool: Pool, *, now: datetime, pointer: str) -> None:
@@ -32,9 +57,24 @@ def refuse_limits_below_guarantees(pool: Pool, *, now: datetime, pointer: str) -
     Guarantees count that are for the servers of the limit: of a node its own, or those of the nodes
     below together if these are more. It is called in the transaction of a change, after it.
     """
-    top, nodes = _tree(pool)
+    groups, members = _stored(pool)
+    for exceeded in limits_below_guarantees(groups, members, now=now):
+        raise Unacceptable(exceeded.detail, code="limit.below_guarantees", pointer=pointer)
+
+
+def limits_below_guarantees(
+    groups: Mapping[str, AmountNode], members: Sequence[AmountNode], *, now: datetime
+) -> Iterator[ExceededLimit]:
+    """Yield the limits that are less than the guarantees under them, now or later.
+
+    `groups` are by slug and must be a tree. Each limit may be yielded for several instants.
+    """
+    nodes = [*groups.values(), *members]
     if not any(node.limits for node in nodes) or not any(node.guarantees for node in nodes):
         return
+    for node in nodes:
+        if node.parent is not None:
+            groups[node.parent].below.append(node)
     edges = {
         edge
         for node in nodes
@@ -43,44 +83,33 @@ def refuse_limits_below_guarantees(pool: Pool, *, now: datetime, pointer: str) -
         if edge is not None and edge > now
     }
     for instant in sorted({now, *edges}):
-        for root in top:
-            for node, limit, resource, needed in _exceeded(root, instant):
-                raise Unacceptable(
-                    f"The limit of {node.name} is {decimal_text(limit.amount[resource])} {resource}, and"
-                    f" {decimal_text(needed)} are guaranteed under it on the same servers.",
-                    code="limit.below_guarantees",
-                    pointer=pointer,
-                )
+        for root in nodes:
+            if root.parent is None:
+                yield from _exceeded(root, instant)
 
 
-def _tree(pool: Pool) -> tuple[list[_Node], list[_Node]]:
-    """Return the nodes at the top of the pool's tree, and all nodes."""
+def _stored(pool: Pool) -> tuple[dict[str, AmountNode], list[AmountNode]]:
+    """Return the groups of a pool by slug, and its members that have amounts."""
     groups = {
-        slug: _Node(slug, parent, limits_from(guarantee), limits_from(limit))
+        slug: AmountNode(slug, parent, limits_from(guarantee), limits_from(limit))
         for slug, parent, guarantee, limit in GroupTerms.objects.filter(
             group__pool=pool, end=None
         ).values_list("group__slug", "parent__slug", "guarantee", "limit")
     }
     members = [
-        _Node(slug, group, limits_from(guarantee), limits_from(limit))
+        AmountNode(slug, group, limits_from(guarantee), limits_from(limit))
         for slug, group, guarantee, limit in MembershipTerms.objects.filter(
             membership__pool=pool, end=None
         )
         .exclude(guarantee=[], limit=[])
         .values_list("membership__tenant__slug", "group__slug", "guarantee", "limit")
     ]
-    nodes = [*groups.values(), *members]
-    for node in nodes:
-        if node.parent is not None:
-            groups[node.parent].below.append(node)
-    return [node for node in nodes if node.parent is None], nodes
+    return groups, members
 
 
-def _exceeded(root: _Node, at: datetime) -> Iterator[tuple[_Node, Limit, str, Decimal]]:
+def _exceeded(root: AmountNode, at: datetime) -> Iterator[ExceededLimit]:
     """Yield the limits in force that are less than what is guaranteed under them."""
-    order = [root]
-    for node in order:
-        order += node.below
+    order = root.below_and_itself()
     needed: dict[int, Mapping[Kind, Decimal]] = {}
     for node in reversed(order):
         together: dict[Kind, Decimal] = {}
@@ -93,7 +122,7 @@ def _exceeded(root: _Node, at: datetime) -> Iterator[tuple[_Node, Limit, str, De
         for limit in node.limits:
             for kind, amount in _amounts([limit], at):
                 if amount < together.get(kind, Decimal(0)):
-                    yield node, limit, kind[1], together[kind]
+                    yield ExceededLimit(node, amount, kind[1], together[kind])
 
 
 def _amounts(entries: Sequence[Limit], at: datetime) -> Iterator[tuple[Kind, Decimal]]:

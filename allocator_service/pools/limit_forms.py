@@ -10,7 +10,7 @@ from django import forms
 from django.core.exceptions import ValidationError
 
 from allocator_service.core.quantities import decimal_text, parse_quantity
-from allocator_service.pools.limits import Limit, is_same_list, limits_from
+from allocator_service.pools.limits import NOUNS, Limit, is_same_list, limits_from
 from allocator_service.pools.models import GroupTerms, MembershipTerms, OwnServers
 
 _NUMBER = re.compile(r"\d{1,12}(\.\d{1,12})?")
@@ -25,6 +25,7 @@ class LimitsField(forms.CharField):
     """A text of limits, one per line, which is cleaned to a list of `Limit`."""
 
     def __init__(self, kind: str = "limit") -> None:
+        self._kind = kind
         super().__init__(
             label=kind,
             required=False,
@@ -33,13 +34,20 @@ class LimitsField(forms.CharField):
         )
 
     def clean(self, value: Any) -> list[Limit]:
-        return limits_parse(super().clean(value))
+        return limits_parse(super().clean(value), self._kind)
 
 
-def limits_parse(text: str) -> list[Limit]:
-    """Return the limits in a text, one per line. Raises `ValidationError`."""
+def limits_parse(text: str, kind: str = "limit") -> list[Limit]:
+    """Return the limits, guarantees or loans in a text, one per line. Raises `ValidationError`."""
+    found = []
     lines = [line for line in text.splitlines() if line.strip()]
-    return [_parse_line(line, number) for number, line in enumerate(lines, start=1)]
+    for number, line in enumerate(lines, start=1):
+        try:
+            found.append(_parse_line(line))
+        except ValidationError as error:
+            noun = NOUNS[kind].capitalize()
+            raise ValidationError(f"{noun} {number}: {error.messages[0]}.") from error
+    return found
 
 
 def limits_text(stored: Iterable[Mapping[str, Any]]) -> str:
@@ -60,57 +68,52 @@ def _line_of(limit: Limit) -> str:
 def _instant_text(instant: datetime | None) -> str:
     if instant is None:
         return ""
-    text = instant.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    text = instant.astimezone(UTC).isoformat().replace("+00:00", "Z")
     return text.replace(":00Z", "Z")
 
 
-def _parse_line(line: str, number: int) -> Limit:
+def _parse_line(line: str) -> Limit:
     parts = [part.strip() for part in line.split(";")]
     if len(parts) > 4:
-        raise _line_error(number, "expected at most four parts: amounts; servers; from; to")
+        raise ValidationError("expected at most four parts: amounts; servers; from; to")
     amounts, servers, start, end = parts + [""] * (4 - len(parts))
     amount = {
-        name: _parse_amount(text, number)
-        for name, text in _parse_pairs(amounts.replace(",", " ").split(), number)
+        name: _parse_amount(text) for name, text in _parse_pairs(amounts.replace(",", " ").split())
     }
-    where = {label: text.split(",") for label, text in _parse_pairs(servers.split(), number)}
+    where = {label: text.split(",") for label, text in _parse_pairs(servers.split())}
     if any(not value for values in where.values() for value in values):
-        raise _line_error(number, f'expected values between the commas, got "{servers}"')
-    return Limit(amount, where, _parse_instant(start, number), _parse_instant(end, number))
+        raise ValidationError(f'expected values between the commas, got "{servers}"')
+    return Limit(amount, where, _parse_instant(start), _parse_instant(end))
 
 
-def _parse_amount(text: str, number: int) -> Decimal:
+def _parse_amount(text: str) -> Decimal:
     # Suffixes such as Gi depend on the resource's unit, which a form does not know.
     if not _NUMBER.fullmatch(text):
-        raise _line_error(number, f'expected a number in the unit of the resource, got "{text}"')
+        raise ValidationError(f'expected a number in the unit of the resource, got "{text}"')
     return parse_quantity(text)
 
 
-def _parse_pairs(texts: Iterable[str], number: int) -> Iterable[tuple[str, str]]:
+def _parse_pairs(texts: Iterable[str]) -> Iterable[tuple[str, str]]:
     seen = set()
     for text in texts:
         name, equals, value = text.partition("=")
         if not (name and equals and value):
-            raise _line_error(number, f'expected name=value, got "{text}"')
+            raise ValidationError(f'expected name=value, got "{text}"')
         if name in seen:
-            raise _line_error(number, f'"{name}" is named twice')
+            raise ValidationError(f'"{name}" is named twice')
         seen.add(name)
         yield name, value
 
 
-def _parse_instant(text: str, number: int) -> datetime | None:
+def _parse_instant(text: str) -> datetime | None:
     if not text:
         return None
     try:
         instant = datetime.fromisoformat(text)
     except ValueError as error:
-        raise _line_error(
-            number, f'expected a time such as 2027-01-01T00:00Z, got "{text}"'
-        ) from error
+        raise ValidationError(f'expected a time such as 2027-01-01T00:00Z, got "{text}"') from error
     if instant.tzinfo is None:
-        raise _line_error(
-            number, f'expected a time with an offset, such as Z for UTC, got "{text}"'
-        )
+        raise ValidationError(f'expected a time with an offset, such as Z for UTC, got "{text}"')
     return instant.astimezone(UTC)
 
 
@@ -125,10 +128,6 @@ def own_servers_form_field() -> forms.ChoiceField:
             (OwnServers.NO, "no guarantee of own servers"),
         ],
     )
-
-
-def _line_error(number: int, detail: str) -> ValidationError:
-    return ValidationError(f"Limit {number}: {detail}.")
 
 
 def limits_changed(limits: Iterable[Limit], at: datetime) -> list[dict[str, Any]]:

@@ -25,7 +25,7 @@ MAX_SELECTORS, MAX_LENDERS = 10, 64
 # The condition of the indexes of nodes with limits.
 HAS_LIMIT = ~Q(limit=[])
 Selector = Mapping[str, str | list[str]]
-_NOUNS = {"limit": "limit", "guarantee": "guarantee", "lend": "loan"}
+NOUNS = {"limit": "limit", "guarantee": "guarantee", "lend": "loan"}
 
 
 @dataclass(frozen=True)
@@ -144,27 +144,26 @@ def refuse_limits(
 
 
 def limits_check(
-    pool: Pool, lists: Iterable[tuple[str, Sequence[Limit]]], *, replaced: int = 0
+    pool: Pool,
+    lists: Iterable[tuple[str, Sequence[Limit]]],
+    *,
+    replaced: int = 0,
+    is_counted: bool = True,
 ) -> None:
     """Raise `Unacceptable` for amounts of the locked pool that are invalid, too many or not kept.
 
     `lists` are the lists of a request, each with its pointer, which ends with the kind: `limit`,
-    `guarantee` or `lend`. `replaced` is the number of present amounts that they replace.
+    `guarantee` or `lend`. `replaced` is the number of present amounts that they replace. Without
+    `is_counted` the caller compares their number with what a pool may have.
     """
     named = [(pointer, limits) for pointer, limits in lists if limits]
     if not named:
         return
     first = named[0][0]
     refuse_limits(pool.policy_name, pool.policy_options, pointer=first, kind=_kind_at(first))
-    total = sum(len(limits) for _, limits in named) - replaced
-    total += limits_count(pool)
-    if total > MAX_OF_POOL:
-        raise Unacceptable(
-            f"The pool would have {total:,} limits and guarantees; at most {MAX_OF_POOL:,} are"
-            " allowed.",
-            code=f"{_kind_at(first)}.too_many",
-            pointer=first,
-        )
+    if is_counted:
+        total = sum(len(limits) for _, limits in named) - replaced
+        refuse_amounts(limits_count(pool) + total, pointer=first)
     known = set(pool.resource_types.values_list("name", flat=True))
     errors = [
         error
@@ -176,13 +175,32 @@ def limits_check(
         raise Unacceptable(errors[0].detail, code=errors[0].code, errors=errors[:MAX_ERRORS])
 
 
+def refuse_amounts(total: int, *, pointer: str) -> None:
+    """Raise `Unacceptable` for more limits, guarantees and loans than a pool may have."""
+    if total > MAX_OF_POOL:
+        raise Unacceptable(
+            f"The pool would have {total:,} limits and guarantees; at most {MAX_OF_POOL:,} are"
+            " allowed.",
+            code=f"{_kind_at(pointer)}.too_many",
+            pointer=pointer,
+        )
+
+
 def refuse_too_many_selections(pool: Pool) -> None:
     """Raise `Unacceptable` for more selectors of guarantees, or more lenders, than decisions take.
 
     It is called in the transaction of a change, after it: what it refuses is undone.
     """
-    stored = _present_limits(pool, ["guarantee"])
-    selectors = {limit.meaning[0] for entries in stored for limit in limits_from(entries)}
+    guarantees = [limits_from(entries) for entries in _present_limits(pool, ["guarantee"])]
+    refuse_selections(guarantees, lenders=sum(1 for _ in _present_limits(pool, ["lend"])))
+
+
+def refuse_selections(guarantees: Iterable[Iterable[Limit]], *, lenders: int) -> None:
+    """Raise `Unacceptable` for more selectors of the guarantees of nodes than decisions take.
+
+    `lenders` is the number of members that limit what they lend, which is compared as well.
+    """
+    selectors = {limit.meaning[0] for entries in guarantees for limit in entries}
     if len(selectors) > MAX_SELECTORS:
         raise Unacceptable(
             f"The guarantees of the pool would be for {len(selectors)} different selections of"
@@ -190,7 +208,6 @@ def refuse_too_many_selections(pool: Pool) -> None:
             code="guarantee.too_many",
             pointer="/guarantee",
         )
-    lenders = sum(1 for _ in _present_limits(pool, ["lend"]))
     if lenders > MAX_LENDERS:
         raise Unacceptable(
             f"{lenders} members of the pool would limit what they lend; at most {MAX_LENDERS} may.",
@@ -208,14 +225,14 @@ def limit_errors(
 ) -> Iterable[FieldError]:
     """Yield the errors of an amount of the pool, whose resources are `known`."""
     if not limit.amount:
-        detail = f"A {_NOUNS[kind]} must name at least one resource."
+        detail = f"A {NOUNS[kind]} must name at least one resource."
         yield FieldError(f"{pointer}/amount", f"{kind}.empty", detail)
     for name in sorted(limit.amount.keys() - set(known)):
         detail = f'The pool has no resource "{name}".'
         yield FieldError(f"{pointer}/amount/{name}", f"{kind}.unknown_resource", detail)
     if (limit.where or kind == "lend") and not pool.policy_places:
         detail = (
-            f"The pool's policy, {pool.policy_name}, sees the pool as one server: a {_NOUNS[kind]} in"
+            f"The pool's policy, {pool.policy_name}, sees the pool as one server: a {NOUNS[kind]} in"
             " the pool cannot select servers."
         )
         where = f"{pointer}/where" if limit.where else pointer
@@ -251,7 +268,7 @@ def selects_servers(pool: Pool, *, now: datetime) -> bool:
 
 
 def _limits_to_come(
-    pool: Pool, now: datetime, kinds: Collection[str] = tuple(_NOUNS)
+    pool: Pool, now: datetime, kinds: Collection[str] = tuple(NOUNS)
 ) -> Iterable[Limit]:
     return (
         limit
@@ -273,7 +290,7 @@ def next_change_of_limits(pool: Pool, *, after: datetime) -> datetime | None:
 
 
 def _present_limits(
-    pool: Pool, kinds: Collection[str] = tuple(_NOUNS)
+    pool: Pool, kinds: Collection[str] = tuple(NOUNS)
 ) -> Iterable[list[dict[str, Any]]]:
     """Yield each stored list of amounts of some kinds of a present node that is not empty."""
     groups = GroupTerms.objects.filter(group__pool=pool, end=None)

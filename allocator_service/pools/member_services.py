@@ -85,10 +85,7 @@ def member_put(
         [(f"/{kind}", limits or ()) for kind, limits in given.items()],
         replaced=_replaced(present, given),
     )
-    if own_servers == OwnServers.YES:
-        refuse_limits(
-            pool.policy_name, pool.policy_options, pointer="/own_servers", kind="guarantee"
-        )
+    _refuse_own_servers(pool, own_servers)
     terms |= _amounts(present, {**given, "own_servers": own_servers})
     stated = {**terms, "group": group}
     if membership is None or present is None:
@@ -127,23 +124,34 @@ def member_put(
 class MemberDraft:
     """The terms of a member.
 
-    `group` is the slug of a group of the pool, None for the pool itself. `limit` is None to keep the
-    present limits.
+    `group` is the slug of a group of the pool, None for the pool itself. Amounts and `own_servers` are
+    None to keep what the member has.
     """
 
     tenant: Tenant
     weight: Decimal
     group: str | None
     tier: int
+    guarantee: Sequence[Limit] | None = None
     limit: Sequence[Limit] | None = None
+    lend: Sequence[Limit] | None = None
+    own_servers: str | None = None
+
+    @property
+    def amounts(self) -> dict[str, Sequence[Limit] | None]:
+        """Amounts by kind."""
+        return {"guarantee": self.guarantee, "limit": self.limit, "lend": self.lend}
 
 
 @transaction.atomic
-def members_put(*, pool: Pool, drafts: Sequence[MemberDraft], now: datetime) -> None:
+def members_put(
+    *, pool: Pool, drafts: Sequence[MemberDraft], now: datetime, is_last: bool = True
+) -> None:
     """Admit many tenants or change their terms from the next decision on, all or none.
 
     `best_effort` stays as it is. One change of the pool, and an audit entry per member. No version is
-    asked for: the caller compares under the pool's lock. Raises as `member_put`.
+    asked for: the caller compares under the pool's lock. Unless `is_last`, the caller compares all
+    amounts of the pool afterwards. Raises as `member_put`.
     """
     pool = pool_lock(pool)
     groups = {group.slug: group for group in groups_of(pool=pool)}
@@ -159,21 +167,23 @@ def members_put(*, pool: Pool, drafts: Sequence[MemberDraft], now: datetime) -> 
             found=groups.get(draft.group or ""),
             tier=draft.tier,
         )
-        terms[draft.tenant.pk] |= _amounts(old, {"limit": draft.limit})
-    replaced = sum(
-        _replaced(present.get(draft.tenant.pk), {"limit": draft.limit}) for draft in drafts
-    )
+        terms[draft.tenant.pk] |= _amounts(old, {**draft.amounts, "own_servers": draft.own_servers})
     limits_check(
-        pool, [("/limit", draft.limit) for draft in drafts if draft.limit], replaced=replaced
+        pool,
+        [(f"/{kind}", given or ()) for draft in drafts for kind, given in draft.amounts.items()],
+        replaced=sum(_replaced(present.get(draft.tenant.pk), draft.amounts) for draft in drafts),
+        is_counted=is_last,
     )
+    _refuse_own_servers(pool, *(draft.own_servers for draft in drafts))
     stated = {draft.tenant.pk: {**terms[draft.tenant.pk], "group": draft.group} for draft in drafts}
     joining = [draft.tenant for draft in drafts if draft.tenant.pk not in present]
     admitted = members_admit(pool=pool, tenants=joining, now=now, terms=terms)
     changing = [present[tenant] for tenant in terms if tenant in present]
     before = [_stated(old.membership, old) for old in changing]
     _change_terms([(old, terms[old.membership.tenant_id]) for old in changing], now)
-    if any(draft.limit for draft in drafts):
-        refuse_limits_below_guarantees(pool, now=now, pointer="/limit")
+    if is_last:
+        given = [draft.amounts for draft in drafts if any(draft.amounts.values())]
+        _refuse_together(pool, given[0] if given else {}, now)
     members = [old.membership for old in changing]
     for member in members:
         member.pool = pool  # the audit names it
@@ -215,6 +225,14 @@ def _replaced(present: MembershipTerms | None, given: Mapping[str, Sequence[Limi
     if present is None:
         return 0
     return sum(len(getattr(present, kind)) for kind, limits in given.items() if limits is not None)
+
+
+def _refuse_own_servers(pool: Pool, *settings: str | None) -> None:
+    """Raise `Unacceptable` if own servers are asked for under a policy without guarantees."""
+    if OwnServers.YES in settings:
+        refuse_limits(
+            pool.policy_name, pool.policy_options, pointer="/own_servers", kind="guarantee"
+        )
 
 
 def _refuse_together(

@@ -12,7 +12,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from allocator_service.allocation.guarantee_texts import stopped_text
-from allocator_service.allocation.trees import NodeAmount, TreeNode
+from allocator_service.allocation.trees import Fulfilment, NodeAmount, TreeNode
 from allocator_service.core.display import unit_text
 from allocator_service.core.errors import DomainError
 from allocator_service.core.quantities import Resource, pointer_token
@@ -139,7 +139,7 @@ def _row(
     kind: AmountKind,
     position: int,
     limit: Limit,
-    decided: NodeAmount | None,
+    decided: NodeAmount | Fulfilment | None,
     resources: Sequence[Resource],
     now: datetime,
     known: Collection[str] | None,
@@ -147,7 +147,7 @@ def _row(
     state = NOW if limit.is_in_force(now) else LATER
     if limit.end is not None and limit.end <= now:
         state = OVER
-    has = None if decided is None else decided.has
+    has = decided.has if isinstance(decided, NodeAmount) else None
     parts = [
         AmountPart(each, limit.amount[each.name], None if has is None else has[each.name])
         for each in resources
@@ -168,13 +168,15 @@ def _row(
 
 
 def _met_text(
-    decided: NodeAmount | None, parts: Sequence[AmountPart], known: Collection[str] | None
+    decided: NodeAmount | Fulfilment | None,
+    parts: Sequence[AmountPart],
+    known: Collection[str] | None,
 ) -> str:
     """Return whether the decision in force meets a guarantee, empty for another amount."""
-    if decided is None or decided.met is None:
+    if not isinstance(decided, Fulfilment) or decided.met is None:
         return ""
     if decided.met < 1:
-        return f"not met: {stopped_text(decided.limited_by, known=known)}"
+        return f"not met: {stopped_text(decided.limited_by or (), known=known)}"
     is_used = all(part.fraction is None or part.fraction > _ALL for part in parts)
     return "met" if is_used else "met: the workloads below can use no more of it"
 

@@ -12,7 +12,7 @@ from allocator_service.allocation.decided import decided_by_class
 from allocator_service.allocation.selectors import decision_now
 from allocator_service.core.clock import utc_now
 from allocator_service.core.quantities import decimal_text
-from allocator_service.enforcement.rendering.limits import HARD, TenantLimits
+from allocator_service.enforcement.rendering.limits import HARD, SOFT, TenantLimits
 from allocator_service.enforcement.rendering.targets import (
     CLASS_LABEL,
     QUOTAS,
@@ -164,7 +164,7 @@ class RenderingView(PoolView):
         if is_known(request, tag):
             return Response(status=HTTPStatus.NOT_MODIFIED, headers={"ETag": tag})
         rendering = decision_render(
-            decided=decided_by_class(run, label=label),
+            decided=decided_by_class(run, label=label, reserves=quota == SOFT),
             target=chosen,
             label=label,
             members=members,

@@ -15,16 +15,14 @@ from api.pseudonyms import group_name, pseudonym, tenant_name
 from api.v1.run_documents import RunReader
 from api.views import ContractView
 
+_AMOUNTS = ("guarantee", "limit", "lend")
+
 
 def input_for(document: dict[str, Any], *, pool: Pool, caller: Tenant | None) -> dict[str, Any]:
     """Return the input as the caller may see it, unchanged to operators and billing."""
     if caller is None:
         return document
     return _Veil(document, pool, caller).whole()
-
-
-# Amounts of nodes in the input, with selectors of servers.
-AMOUNTS = ("limit", "guarantee", "lend")
 
 
 class LabelVeil:
@@ -58,7 +56,7 @@ class LabelVeil:
                 yield from (label, *([values] if isinstance(values, str) else values))
 
     def _known_selectors(self) -> Iterable[Mapping[str, Any]]:
-        """Selectors of the caller's workloads, and of the amounts of its nodes and groups."""
+        """Yield the selectors of the caller's workloads, and of amounts of its nodes and groups."""
         mine = [each for each in self._document["workloads"] if each["tenant"] == self._caller.slug]
         yield from (workload["server_selector"] for workload in mine)
         nodes = [
@@ -66,8 +64,8 @@ class LabelVeil:
             *(each for each in self._document["tenants"] if each["name"] == self._caller.slug),
             *(each for each in self._document.get("groups", ()) if each["name"] in self._path),
         ]
-        for kind in AMOUNTS:
-            yield from (row["where"] for node in nodes for row in node.get(kind, ()))
+        for node in nodes:
+            yield from (row["where"] for kind in _AMOUNTS for row in node.get(kind, ()))
 
 
 class _Veil:
@@ -123,7 +121,7 @@ class _Veil:
         """Return the row with the labels of its amounts, if any, as the caller may know them."""
         amounts = {
             kind: [{**each, "where": self._labels(each["where"])} for each in row[kind]]
-            for kind in AMOUNTS
+            for kind in _AMOUNTS
             if kind in row
         }
         return {**row, **amounts}

@@ -1,18 +1,21 @@
 """The tree of a run, with shares and levels of its groups."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from allocator_service.allocation.models import Run
+from allocator_service.allocation.reasons import reason_renamed
 from allocator_service.allocation.selectors import input_of
 from allocator_service.allocation.trees import (
     GROUP,
     MEMBER,
+    Fulfilment,
     NodeAmount,
+    NodeGuarantee,
     Tree,
     TreeNode,
     renamed,
@@ -32,12 +35,47 @@ from api.v1.run_documents import MAX_ROWS
 from api.v1.run_inputs import LabelVeil, sees_whole
 from api.v1.runs import OneRunView
 
+Amount = TypeVar("Amount", NodeAmount, NodeGuarantee)
+
 
 class NodeLimitDocument(documents.Document):
     where = documents.SelectorField(description="Servers that it is for; {}: all servers.")
     amount = documents.PoolQuantitiesField()
     has = documents.PoolQuantitiesField(
         allow_null=True, description="Allocated below the node on these servers."
+    )
+
+
+def _met_field() -> documents.NumberField:
+    return documents.NumberField(
+        allow_null=True, description="Least part of a floor that runs, from 0 to 1."
+    )
+
+
+def _reasons_field() -> documents.ListField:
+    return documents.ListField(
+        documents.LimitedByField(),
+        min_items=0,
+        allow_null=True,
+        description="What stopped the floors that are not met.",
+    )
+
+
+class FulfilmentDocument(documents.Document):
+    met = _met_field()
+    limited_by = _reasons_field()
+
+
+class NodeGuaranteeDocument(NodeLimitDocument):
+    met = _met_field()
+    limited_by = _reasons_field()
+
+
+class NodeLoanDocument(documents.Document):
+    where = documents.SelectorField(description="Servers that it is for; {}: all of the member's.")
+    amount = documents.PoolQuantitiesField()
+    has = documents.PoolQuantitiesField(
+        allow_null=True, description="Allocated to all others on these servers."
     )
 
 
@@ -72,15 +110,38 @@ class TreeNodeDocument(documents.Document):
         allow_null=True,
         description="Demand of all tasks of active workloads; null for a resource without a limit.",
     )
+    guaranteed = documents.PoolQuantitiesField(
+        allow_null=True, description="Sum of the floors of the workloads at or below the node."
+    )
     limit = documents.ListField(
         NodeLimitDocument,
         min_items=0,
         max_items=MAX_LIMITS,
         description="Limits of the node that were in force.",
     )
+    guarantee = documents.ListField(
+        NodeGuaranteeDocument,
+        min_items=0,
+        max_items=MAX_LIMITS,
+        description="Guarantees of the node that were in force.",
+    )
+    lend = documents.ListField(
+        NodeLoanDocument,
+        min_items=0,
+        max_items=MAX_LIMITS,
+        description="The most that all others may have on the servers of the member.",
+    )
+    own_servers = documents.DocumentField(
+        FulfilmentDocument,
+        allow_null=True,
+        description="How far workloads have what they get alone on the servers of the member; null if"
+        " that is not guaranteed, and of groups.",
+    )
 
 
-_LAST = ("has", "wants", "limit")
+_BY_RESOURCE = ("has", "wants", "guaranteed")
+_AMOUNTS = ("limit", "guarantee", "lend")
+_OWN_SERVERS = ("own_servers.met", "own_servers.limited_by")
 
 
 class TreeView(OneRunView):
@@ -91,19 +152,22 @@ class TreeView(OneRunView):
     def get(self, request: Request, run: str) -> Response:
         """List the groups and members that a run decided for, each directly before those below it.
 
-        A tenant key sees its own member and the names, weights, tiers and limits of the groups above
-        it; their other numbers are null. In a transparent pool it sees the whole tree, the others under
-        pseudonyms. A run that did not succeed answers 409 `run.not_succeeded`; once its retention
-        is over, the answer is 410 `run.pruned`.
+        A tenant key sees its own member and the names, weights, tiers, limits and guarantees of the
+        groups above it; their other numbers are null. In a transparent pool it sees the whole tree,
+        the others under pseudonyms. A run that did not succeed answers 409 `run.not_succeeded`; once
+        its retention is over, the answer is 410 `run.pruned`.
         """
         found = self.run(run)
         tree = tree_for(found, caller=self.tenant)
         page = page_of_fixed(f"tree:{found.pk}", tree.nodes, **self.query)
         names = [resource.name for resource in tree.resources]
-        amounts = [f"{field}.{name}" for field in ("has", "wants") for name in names]
-        columns = [name for name in TreeNodeDocument.fields if name not in _LAST]
+        amounts = [f"{field}.{name}" for field in _BY_RESOURCE for name in names]
+        last = {*_BY_RESOURCE, *_AMOUNTS, "own_servers"}
+        columns = [name for name in TreeNodeDocument.fields if name not in last]
         return self.listing(
-            page, lambda node: _document(node, names), [*columns, *amounts, "limit"]
+            page,
+            lambda node: _document(node, names),
+            [*columns, *amounts, *_AMOUNTS, *_OWN_SERVERS],
         )
 
 
@@ -117,30 +181,26 @@ def tree_for(run: Run, *, caller: Tenant | None) -> Tree:
     if caller is None:
         return tree
     path = tree.path_to(MEMBER, caller.slug)
-    if not whole:
-        return Tree(tree.resources, [_veiled(node) for node in path])
     known = {node.name for node in path if node.kind == GROUP}
+
+    def group(slug: str) -> str:
+        return group_name(slug, pool=run.pool, known=known)
+
+    if not whole:
+        return Tree(tree.resources, [_veiled(node, group) for node in path])
     labels = LabelVeil(input_of(run), pool=run.pool, caller=caller)
-    nodes = [
-        replace(
-            node,
-            limit=_relabelled(node.limit, labels),
-            guarantee=_relabelled(node.guarantee, labels),
-            lend=_relabelled(node.lend, labels),
-        )
-        for node in tree.nodes
-    ]
+    nodes = [_renamed(node, labels, group) for node in tree.nodes]
     return renamed(
         Tree(tree.resources, nodes),
-        group=lambda slug: group_name(slug, pool=run.pool, known=known),
+        group=group,
         member=lambda slug: tenant_name(slug, pool=run.pool, caller=caller),
     )
 
 
-def _veiled(node: TreeNode) -> TreeNode:
-    """A node on a tenant's path in a pool that is not transparent."""
+def _veiled(node: TreeNode, group: Callable[[str], str]) -> TreeNode:
+    """Return a node on a tenant's path in a pool that is not transparent."""
     if node.kind == MEMBER:
-        return node
+        return _with_reasons(node, group)
     return replace(
         node,
         part=None,
@@ -148,21 +208,48 @@ def _veiled(node: TreeNode) -> TreeNode:
         members=None,
         has=None,
         wants=None,
-        limit=[each.veiled for each in node.limit],
-        guarantee=[each.veiled for each in node.guarantee],
+        guaranteed=None,
+        limit=[replace(each, has=None) for each in node.limit],
+        guarantee=[replace(each, has=None, met=None, limited_by=None) for each in node.guarantee],
     )
 
 
-def _relabelled(limits: Sequence[NodeAmount], labels: LabelVeil) -> list[NodeAmount]:
-    return [replace(each, where=labels.selector(each.where)) for each in limits]
+def _renamed(node: TreeNode, labels: LabelVeil, group: Callable[[str], str]) -> TreeNode:
+    """Return a node of a transparent pool with the names of labels and groups that a tenant knows."""
+    named = _with_reasons(node, group)
+    return replace(
+        named,
+        limit=_relabelled(named.limit, labels),
+        guarantee=_relabelled(named.guarantee, labels),
+        lend=_relabelled(named.lend, labels),
+    )
+
+
+def _with_reasons(node: TreeNode, group: Callable[[str], str]) -> TreeNode:
+    """Return a node whose reasons name groups as a tenant knows them."""
+
+    def reasons(found: Fulfilment) -> list[str]:
+        return [reason_renamed(each, group) for each in found.limited_by or ()]
+
+    own = node.own_servers
+    return replace(
+        node,
+        guarantee=[replace(each, limited_by=reasons(each)) for each in node.guarantee],
+        own_servers=None if own is None else replace(own, limited_by=reasons(own)),
+    )
+
+
+def _relabelled(amounts: Sequence[Amount], labels: LabelVeil) -> list[Amount]:
+    return [replace(each, where=labels.selector(each.where)) for each in amounts]
 
 
 def _document(node: TreeNode, names: list[str]) -> dict[str, Any]:
     document = {name: getattr(node, name) for name in TreeNodeDocument.fields}
-    for field in ("has", "wants"):
+    for field in _BY_RESOURCE:
         if document[field] is not None:
             document[field] = dict(zip(names, document[field], strict=True))
-    document["limit"] = [
-        {name: getattr(each, name) for name in NodeLimitDocument.fields} for each in node.limit
-    ]
+    for field in _AMOUNTS:
+        document[field] = [vars(each) for each in document[field]]
+    if node.own_servers is not None:
+        document["own_servers"] = vars(node.own_servers)
     return document

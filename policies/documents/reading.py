@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -142,6 +143,62 @@ def floors_from_document(document: Mapping[str, Any], problem: Problem, choice: 
     """
     given = read_fields(FloorsDocument, document, "answer.malformed", name="floors")
     return _floors(given, Stated(problem, choice))
+
+
+def floors_renamed(
+    floors: Floors, problem: Problem, choice: Choice, reason: Callable[[str], str]
+) -> Floors:
+    """Return floors as those of the same problem under other names.
+
+    Parameters
+    ----------
+    floors : Floors
+        The answers of all steps.
+    problem : Problem
+        The problem with the guarantees. Only names of tenants, groups, workloads, servers and labels
+        differ from the problem that was solved.
+    choice : Choice
+        What answered it.
+    reason : callable
+        Returns an entry of ``limited_by`` under the other names.
+
+    Returns
+    -------
+    Floors
+        The same answers, whose problems have the other names.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from policies import Guarantee, Problem, choose, floors_renamed, solve
+    >>> first, other = (
+    ...     Problem.create(resources=["gpu"], capacity=[[8]], tenants=[name], demand=[[1]],
+    ...         guarantees=[Guarantee("tenant", 0, np.array([4.0]))])
+    ...     for name in ("A", "member-1"))
+    >>> floors = floors_renamed(solve(first, "drfh").floors, other, choose("drfh"), str)
+    >>> floors.raised.problem.tenants, floors.floor.tolist()
+    (('member-1', 'part0'), [4.0])
+    """
+
+    def renamed(answer: Allocation, step: Problem) -> Allocation:
+        inner = answer.floors
+        return replace(
+            answer,
+            problem=step,
+            limited_by=tuple(map(reason, answer.limited_by)),
+            floors=None if inner is None else floors_renamed(inner, step, answer.choice, reason),
+        )
+
+    def of_pool(pool: int, step: Problem | None, _: Choice) -> Allocation | None:
+        answer = floors.pools[pool]
+        return None if answer is None or step is None else renamed(answer, step)
+
+    return floors_of(
+        Stated(problem, choice),
+        of_pool,
+        lambda step: renamed(floors.raised, step),
+        lambda step: renamed(floors.rest, step),
+    )
 
 
 def _floors(given: Mapping[str, Any], stated: Stated) -> Floors:

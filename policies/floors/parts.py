@@ -27,9 +27,6 @@ from policies.model.share_definition import share_per_task
 # A rest of a workload below this part of its tasks is rounding.
 SMALLEST_REST = 1e-12
 
-# Names of the tenants that are parts, and of the groups of an owner and its parts, begin with these.
-PART, OF_OWNER = "part", "of "
-
 
 @dataclass(frozen=True, eq=False)
 class Parts:
@@ -164,13 +161,6 @@ def kept_problem(
     return _with_groups_of_owners(problem, built, owners, owner, classes)
 
 
-def free_prefix(prefix: str, names: Sequence[str]) -> str:
-    """Return a prefix with as many underscores as make it one that no name begins with."""
-    while any(name.startswith(prefix) for name in names):
-        prefix += "_"
-    return prefix
-
-
 def rest_of(problem: Problem, parts: Parts, met: FloatArray) -> FloatArray:
     """Return the tasks (n,) of each workload beyond those of its parts that run (p,)."""
     rest = problem.tasks - grouped_sum(met, parts.workload, problem.n)
@@ -181,7 +171,9 @@ def rest_of(problem: Problem, parts: Parts, met: FloatArray) -> FloatArray:
 
 def _with_parts(problem: Problem, parts: Parts, **others: Any) -> Problem:
     p, t, n = len(parts.workload), problem.t, problem.n
-    prefix = free_prefix(PART, problem.tenants)
+    prefix = "part"
+    while any(name.startswith(prefix) for name in problem.tenants):
+        prefix += "_"
     names = tuple(f"{prefix}{number}" for number in range(p))
     of = parts.workload
     fields: dict[str, Any] = {
@@ -225,7 +217,9 @@ def _with_groups_of_owners(
     counted = np.concatenate([groups >= 0, groups[owner] >= 0])
     direction = np.concatenate([proportions, proportions[owner]])
     direction[~counted] = np.nan
-    prefix = free_prefix(OF_OWNER, problem.groups)
+    taken, prefix = set(problem.groups), "of "
+    while any(name.startswith(prefix) for name in taken):
+        prefix += "_"
     return replace(
         built,
         tenant_group=np.concatenate([inner, groups[owner]]),

@@ -139,7 +139,7 @@ def test_a_share_is_ones_own_unless_all_are_asked_for(alloc, told):
     def listed(*options, tenants=(TENANTS,)):
         told(
             *tenants, (200, JSON, {**shares, "tenants": list(rows)}),
-            (200, JSON, {"tenants": []}), (200, JSON, POOL), nothing,
+            (200, JSON, {"tenants": []}), nothing, (200, JSON, POOL),
         )  # fmt: skip
         done = alloc("share", "lab", *options)
         assert done.exit_code == 0, done.output

@@ -105,7 +105,7 @@ def test_the_tree_and_the_share_show_what_is_allocated_of_limits(alloc, told):
     assert lines[2].endswith("  8 GPUs on gpu=h100")
     assert lines[3].endswith("  2.5 of 8 GPUs on gpu=h100; 2.5 of 8 GPUs")
     shares = {"generation": 9, "at": "2027-01-04T09:00:00+01:00", "tenants": [], "run": "r-1"}
-    told(TENANTS, (200, JSON, shares), (200, JSON, {"tenants": []}), (200, JSON, UNIT), tree)
+    told(TENANTS, (200, JSON, shares), (200, JSON, {"tenants": []}), tree, (200, JSON, UNIT))
     assert alloc("share", "lab").stdout.splitlines()[-3:] == [
         "Limit of physics: 2.5 of 8 GPUs on gpu=h100.",
         "Limit of physics: 2.5 of 8 GPUs.",

@@ -23,7 +23,7 @@ DOTTED = re.compile(r"[a-z_]+(?:\.[a-z_]+)+")
 CODE_NAMES = {"code", "missing_code", "type_code", "unknown", "zero", "violation_error_code"}
 ASSIGNED = {"code", "missing_code", "not_found", "UNKNOWN"}
 # Composed at run time: f"{what}.{code}" in policies/model/validation.py, policies/fields,
-# api/contract/parameters.py and allocator_service/pools/limits.py.
+# api/contract/parameters.py, allocator_service/pools/limits.py and allocator_service/imports.
 COMPOSED = {
     *(f"{what}.{wrong}" for what in ("capacity", "demand") for wrong in ("negative", "not_finite")),
     *(f"{what}.too_large" for what in ("capacity", "demand", "weight", "owed", "history")),
@@ -32,7 +32,7 @@ COMPOSED = {
     *(
         f"{what}.{wrong}"
         for what in ("limit", "guarantee", "lend")
-        for wrong in ("amount", "empty", "interval", "node")
+        for wrong in ("amount", "empty", "interval", "node", "syntax")
     ),
 } | {f"parameter.{kind}" for kind in ("unknown", "twice", "required", "value")}
 PARTS_OF_COMPOSED = {"negative"}

@@ -21,6 +21,7 @@ from allocator_service.allocation.models import (
     ServerClass,
     Step,
 )
+from allocator_service.allocation.reasons import reason_renamed
 from allocator_service.allocation.selectors import certificate_of, finite_or_none, input_of
 from allocator_service.core.errors import Conflict, Missing, TooLarge
 from allocator_service.ledger.selectors import chained_digests, decisions_chained_before
@@ -36,8 +37,8 @@ from policies import (
     classes_of_decision,
     floors_from_document,
     floors_of_workloads,
+    floors_renamed,
     problem_from_document,
-    renamed_answer,
     schedule_from_document,
     verify,
 )
@@ -134,9 +135,19 @@ def run_proof(run: Run, document: Mapping[str, Any]) -> dict[str, Any]:
     for a run that decided nothing or cannot be read, `Gone` once its input is pruned.
     """
     refuse_undecided(run)
+    decision = stored_decision(run).allocation
     problem = problem_from_document(document).problem
-    # Reasons and floors have names as well, which the reader may know as others.
-    decision = renamed_answer(stored_decision(run).allocation, problem)
+    # Reasons name groups, which the reader may know by other names.
+    names = dict(zip(decision.problem.groups, problem.groups, strict=True))
+
+    def renamed(reason: str) -> str:
+        return reason_renamed(reason, names.__getitem__)
+
+    floors = decision.floors
+    if floors is not None:
+        floors = floors_renamed(floors, problem, decision.choice, renamed)
+    reasons = tuple(map(renamed, decision.limited_by))
+    decision = replace(decision, problem=problem, limited_by=reasons, floors=floors)
     return {"run": run.pk, "pool": run.pool.slug, **decision_proof(document, decision)}
 
 

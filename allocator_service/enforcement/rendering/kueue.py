@@ -43,8 +43,9 @@ def kueue_objects(limits: DecisionLimits) -> list[dict[str, Any]]:
 
     Groups are cohorts without quota of their own below the pool's, and each queue is in its group's.
     Hard: a queue has its decision, and no cohort or one in which it neither borrows nor lends. Soft: the
-    pool is a cohort, in which a queue lends what it does not use and borrows up to the class's capacity,
-    or what limits of its tenant leave; a cohort of a group borrows what the group's limits leave.
+    pool is a cohort, in which a queue lends what it does not use and what is not reserved for it, and
+    borrows up to the class's capacity, or what limits of its tenant leave; a cohort of a group borrows
+    what the group's limits leave.
     Effective: the spec gives a queue nothing, and its status what was decided.
 
     Raises `Conflict` for more classes or resources than Kueue takes, and for values that no node has.
@@ -174,7 +175,7 @@ def _groups(
     nothing = [0] * len(limits.units)
     flavors = []
     for value, flavor in names:
-        of = tenant.by_class.get(value, nothing)
+        of, reserved = tenant.by_class.get(value, nothing), tenant.reserved.get(value, nothing)
         resources = []
         for r, unit in known:
             name = str(unit.name)
@@ -185,7 +186,7 @@ def _groups(
                 row["borrowingLimit"] = quantity(
                     name, room if within is None else min(room, within)
                 )
-                row["lendingLimit"] = quantity(name, of[r])
+                row["lendingLimit"] = quantity(name, of[r] - reserved[r])
             elif limits.groups:
                 # A queue in a cohort borrows and lends without bounds unless limits are set.
                 row["borrowingLimit"] = row["lendingLimit"] = "0"

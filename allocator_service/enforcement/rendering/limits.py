@@ -1,9 +1,10 @@
 """A decision in whole units of a target: per tenant what was decided, rendered and lost to rounding."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
-from decimal import Decimal, localcontext
+from decimal import ROUND_CEILING, ROUND_HALF_EVEN, Decimal, localcontext
+from functools import cached_property
 
 from allocator_service.allocation.decided import (
     EXACT,
@@ -31,7 +32,7 @@ class TenantLimits:
 
     `decided` and `lost` are in the pool's units, `rendered` and `by_class` in the target's. `lost` is
     below 0 where rounding gave a unit more. `weight` divides among siblings: the tenants and groups of
-    the same `group`.
+    the same `group`. `reserved` is the part of `by_class` that is not lent to others.
     """
 
     slug: str
@@ -42,6 +43,7 @@ class TenantLimits:
     by_class: Mapping[ServerClassName, Limits]
     notes: list[str]
     group: str | None = None
+    reserved: Mapping[ServerClassName, Limits] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,7 @@ class GroupLimits:
     weight: Decimal
     rendered: Limits
     by_class: Mapping[ServerClassName, Limits]
+    reserved: Mapping[ServerClassName, Limits] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -137,6 +140,16 @@ class DecisionLimits:
             with localcontext(EXACT):
                 yield limit, max(int(amount * unit.per) - held, 0)
 
+    def reserved(self, node: "TenantLimits | GroupLimits") -> Limits:
+        """Return what is reserved for a node on all classes together."""
+        columns = zip(*node.reserved.values(), strict=True)
+        return [sum(column) for column in columns] or [0] * len(self.units)
+
+    @cached_property
+    def has_reserved(self) -> bool:
+        """True if anything is reserved for any tenant."""
+        return any(any(self.reserved(tenant)) for tenant in self.tenants)
+
     def named(self, limits: Limits) -> dict[str, int]:
         """Limits by the target's names of the resources that it knows."""
         return {
@@ -193,6 +206,8 @@ def decision_limits(
             _tenant(tenant, by_class.get(tenant.slug, {}), slots, units, label)
             for tenant in tenants
         ]
+        if decided.reserved and quota == SOFT:
+            rows = [replace(row, reserved=_reserved(row, decided, units)) for row in rows]
         groups = _groups(decided, rows, len(units))
         removed = sorted(set(former_groups) - {group.slug for group in groups})
         notes = _notes(decided, units, classes, label)
@@ -203,10 +218,57 @@ def decision_limits(
         )
 
 
+def _reserved(
+    tenant: TenantLimits, decided: Decided, units: Sequence[TargetUnit]
+) -> dict[ServerClassName, Limits]:
+    """Return what is reserved for a tenant, rounded up to whole units within its limits."""
+    return {
+        name: [
+            min(_rounded_up(amount * unit.per), limit)
+            for amount, unit, limit in zip(
+                decided.reserved.get((tenant.slug, name), [Decimal(0)] * len(units)),
+                units,
+                limits,
+                strict=True,
+            )
+        ]
+        for name, limits in tenant.by_class.items()
+    }
+
+
+def _rounded_up(amount: Decimal) -> int:
+    """Return the next whole number, or the nearest one if the difference is the noise of a double."""
+    nearest = amount.to_integral_value(ROUND_HALF_EVEN)
+    if abs(amount - nearest) <= NOISE * max(amount, Decimal(1)):
+        return int(nearest)
+    return int(amount.to_integral_value(ROUND_CEILING))
+
+
 def _groups(decided: Decided, tenants: Sequence[TenantLimits], width: int) -> list[GroupLimits]:
     """Return the sum of the limits below each group, parents first."""
+    sums = _sums(decided, [(tenant.group, tenant.by_class) for tenant in tenants], width)
+    reserved = _sums(decided, [(tenant.group, tenant.reserved) for tenant in tenants], width)
+    return [
+        GroupLimits(
+            group.slug,
+            group.parent,
+            group.weight,
+            [sum(column) for column in zip(*sums[group.slug].values(), strict=True)] or [0] * width,
+            sums[group.slug],
+            reserved[group.slug],
+        )
+        for group in decided.groups
+    ]
+
+
+def _sums(
+    decided: Decided,
+    of_tenants: Sequence[tuple[str | None, Mapping[ServerClassName, Limits]]],
+    width: int,
+) -> dict[str, dict[ServerClassName, Limits]]:
+    """Return the sums by group of amounts of tenants, each with the group of the tenant."""
     sums: dict[str, dict[ServerClassName, Limits]] = {group.slug: {} for group in decided.groups}
-    amounts = [(tenant.group, tenant.by_class) for tenant in tenants]
+    amounts = list(of_tenants)
     # Children come after their parents, so each group is complete before it is added to its parent's.
     amounts += [(group.parent, sums[group.slug]) for group in reversed(decided.groups)]
     for group, by_class in amounts:
@@ -215,16 +277,7 @@ def _groups(decided: Decided, tenants: Sequence[TenantLimits], width: int) -> li
         for name, limits in by_class.items():
             held = sums[group].setdefault(name, [0] * width)
             held[:] = [a + b for a, b in zip(held, limits, strict=True)]
-    return [
-        GroupLimits(
-            group.slug,
-            group.parent,
-            group.weight,
-            [sum(column) for column in zip(*sums[group.slug].values(), strict=True)] or [0] * width,
-            sums[group.slug],
-        )
-        for group in decided.groups
-    ]
+    return sums
 
 
 def _joined(slug: str, decided: Decided) -> DecidedTenant:

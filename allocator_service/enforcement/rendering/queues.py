@@ -1,6 +1,7 @@
 """A decision for Volcano and for KAI: a Queue per tenant and above it one per group, of totals.
 
-Sources: Volcano's capacity plugin (`deserved`, `capability`, `parent` with `enableHierarchy`) and the
+Sources: Volcano's capacity plugin (`guarantee`, `deserved`, `capability`, each at most the next;
+`parent` with `enableHierarchy`, whose `guarantee` is at least the sum below it) and the
 CustomResourceDefinition of its Queue; KAI's scheduling queues (`quota`, `limit`, -1 for none; CPU in
 thousandths, memory in 10^6 bytes), of any depth since its pull request 858.
 """
@@ -34,6 +35,7 @@ UNLIMITED = -1
 def volcano_objects(limits: DecisionLimits) -> list[dict[str, Any]]:
     """Hard: a queue is never above its decision. Soft: it may be, until others reclaim theirs.
 
+    Soft queues of pools with guarantees reserve the guaranteed part of their decision.
     Parents come first: Volcano refuses a queue whose parent does not exist.
     """
     refuse_slots(limits, "Volcano")
@@ -68,7 +70,9 @@ def _volcano_queue(
     parent: str | None,
 ) -> dict[str, Any]:
     amounts = quantities(limits, node.rendered)
-    most = amounts
+    most, reserved = amounts, {}
+    if limits.has_reserved:
+        reserved = {"guarantee": {"resource": quantities(limits, limits.reserved(node))}}
     if limits.quota != HARD:
         most = {name: quantity(name, each) for name, each in _most(limits, node).items()}
     return {
@@ -79,6 +83,7 @@ def _volcano_queue(
             **({"parent": parent} if parent else {}),
             "weight": min(fairshare(node.weight), LARGEST_VOLCANO_WEIGHT),
             "reclaimable": True,
+            **reserved,
             "deserved": amounts,
             **({"capability": most} if most else {}),
         },

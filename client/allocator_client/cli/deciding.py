@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
-from typing import cast
+from typing import Any, cast
 
 import click
 
@@ -20,6 +20,7 @@ from allocator_client._generated.documents.enforcement import (
 )
 from allocator_client._generated.documents.reports import SharingDegreeDocument
 from allocator_client.cli.failures import Failure
+from allocator_client.cli.guarantees import guarantee_texts, loan_texts
 from allocator_client.cli.output import (
     note,
     print_file,
@@ -41,6 +42,7 @@ from allocator_client.cli.words import (
     NONE,
     SECONDS_PER_HOUR,
     counted,
+    fulfilment,
     instant,
     limit_text,
     number,
@@ -89,10 +91,10 @@ def pools(session: Session) -> None:
 def share(session: Session, pool: str | None, everyone: bool, tenant: str | None) -> None:
     """What you have, lent, borrowed and used.
 
-    ENTITLED is the part of the pool by weight, ALLOCATED that of the decision in force, USED·HOURS
-    what was used in the last 7 days, in the resource's unit × hours. The sharing DEGREE is what was
-    used over what would have been used alone in one's own part of the pool: above 1, sharing was
-    worth it.
+    ENTITLED is the part of the pool by weight, GUARANTEED what workloads can always have of what they
+    want, shown if there is any, ALLOCATED that of the decision in force, USED·HOURS what was used in the
+    last 7 days, in the resource's unit × hours. The sharing DEGREE is what was used over what would have
+    been used alone in one's own part of the pool: above 1, sharing was worth it.
     """
     if everyone and tenant:
         raise click.UsageError("--all and --tenant exclude each other.")
@@ -106,22 +108,27 @@ def share(session: Session, pool: str | None, everyone: bool, tenant: str | None
     report = client.pools_reports_sharing_degree_show(slug, tenant=tenant).body
     if tenant:
         shares["tenants"] = [row for row in shares["tenants"] if row["tenant"] == tenant]
+    nodes = cast("list[TreeNodeDocument]", list(client.runs_tree_list(shares["run"])))
+    if tenant:
+        nodes = _path_of(nodes, tenant)
     if session.format == "json":
-        print_json({"entitlements": shares, "sharing_degree": report})
+        print_json({"entitlements": shares, "sharing_degree": report, "nodes": nodes})
         return
     unit = units(client.pools_show(slug).body)
+    guaranteed = _guaranteed(nodes)
     table(
         (
             "TENANT",
             "RESOURCE",
             ">ENTITLED",
+            *((">GUARANTEED",) if guaranteed else ()),
             ">ALLOCATED",
             ">LENT",
             ">BORROWED",
             ">USED·HOURS",
             ">DEGREE",
         ),
-        _share_rows(shares, report, unit),
+        _share_rows(shares, report, unit, guaranteed),
     )
     say(
         f"\nBy the decision of generation {shares['generation']:,} of {slug}, {instant(shares['at'])}."
@@ -139,23 +146,42 @@ def share(session: Session, pool: str | None, everyone: bool, tenant: str | None
             at = f", {instant(back['at'])}" if back["at"] else ""
             say(f"What is lent comes back {when}{at}.")
     if tenant:
-        _print_limits(session, shares["run"], tenant, unit)
+        for node in nodes:
+            _print_amounts(node, unit)
 
 
-def _print_limits(session: Session, run: str, tenant: str, unit: dict[str, str]) -> None:
-    """Print the limits in force of a member and of the groups above it, the nearest first."""
-    nodes = cast("list[TreeNodeDocument]", list(session.client.runs_tree_list(run)))
+def _path_of(nodes: Sequence[TreeNodeDocument], tenant: str) -> list[TreeNodeDocument]:
+    """Return the node of a member and of the groups above it, the nearest first."""
     by_name = {node["name"]: node for node in nodes if node["kind"] == "group"}
     node = next(
         (node for node in nodes if (node["kind"], node["name"]) == ("member", tenant)), None
     )
+    path = []
     while node is not None:
-        # A service of before limits lists none.
-        for limit in node.get("limit", []):
-            whose = node["name"] if node["kind"] == "member" else f"group {node['name']}"
-            text = limit_text(limit["amount"], limit["has"], limit["where"], unit)
-            say(f"Limit of {whose}: {text}.")
+        path.append(node)
         node = by_name.get(node["parent"]) if node["parent"] else None
+    return path
+
+
+def _guaranteed(nodes: Iterable[TreeNodeDocument]) -> dict[str, Mapping[str, Any]]:
+    """Return the guaranteed amounts of members, empty if nothing is guaranteed."""
+    # A service of before guarantees lists none.
+    found: dict[str, Mapping[str, Any]] = {
+        node["name"]: node.get("guaranteed") or {} for node in nodes if node["kind"] == "member"
+    }
+    return found if any(any(amounts.values()) for amounts in found.values()) else {}
+
+
+def _print_amounts(node: TreeNodeDocument, unit: dict[str, str]) -> None:
+    """Print the limits, guarantees and loans in force of a node."""
+    whose = node["name"] if node["kind"] == "member" else f"group {node['name']}"
+    # A service of before limits lists none.
+    for limit in node.get("limit", []):
+        say(f"Limit of {whose}: {limit_text(limit['amount'], limit['has'], limit['where'], unit)}.")
+    for text in guarantee_texts(node, unit):
+        say(f"Guaranteed to {whose}: {text}.")
+    for text in loan_texts(node, unit):
+        say(f"Lent by {whose}: {text}.")
 
 
 def _balance_text(node: str, balance: EntitlementsGroupBudget) -> str:
@@ -176,20 +202,26 @@ def _balance_text(node: str, balance: EntitlementsGroupBudget) -> str:
 
 
 def _share_rows(
-    shares: EntitlementsDocument, report: SharingDegreeDocument, unit: dict[str, str]
+    shares: EntitlementsDocument,
+    report: SharingDegreeDocument,
+    unit: dict[str, str],
+    guaranteed: Mapping[str, Mapping[str, Any]],
 ) -> Iterator[Sequence[str]]:
     used = {row["tenant"]: row for row in report["tenants"]}
     for row in shares["tenants"]:
         past = used.get(row["tenant"])
         for name in unit:
             degree = past["sharing_degree"]["resources"].get(name) if past else None
+            floor = guaranteed.get(row["tenant"], {}).get(name, 0)
             hours = Decimal(past["used"].get(name, "0")) / SECONDS_PER_HOUR if past else None
             yield (
                 row["tenant"],
                 f"{name} ({unit[name]})" if unit[name] else name,
+                number(row["entitled"].get(name, 0)),
+                *((number(floor),) if guaranteed else ()),
                 *(
                     number(amounts.get(name, 0))
-                    for amounts in (row["entitled"], row["has"], row["lent"], row["borrowed"])
+                    for amounts in (row["has"], row["lent"], row["borrowed"])
                 ),
                 number(hours),
                 number(degree),
@@ -370,8 +402,7 @@ def _unmet_text(unmet: RunSummaryGuaranteesUnmet, unit: dict[str, str]) -> str:
     if "amount" in unmet:
         text = limit_text(unmet["amount"], None, unmet.get("where", {}), unit)
         what = f"The guarantee of {whose} ({text})"
-    reasons = ", ".join(reason.removeprefix("resource:") for reason in unmet["limited_by"])
-    return f"{what}: {percent(unmet['met'])} met, limited by {reasons or NONE}."
+    return f"{what}: {fulfilment(unmet['met'], unmet['limited_by'])}."
 
 
 def _watch(session: Session, slug: str, every: float) -> None:

@@ -6,6 +6,7 @@ from typing import cast
 import click
 
 from allocator_client._generated.documents.decisions import TreeNodeDocument
+from allocator_client.cli.guarantees import guarantee_texts, loan_texts
 from allocator_client.cli.output import print_pieces, print_rows, say, table
 from allocator_client.cli.session import Session, asking, pool_argument, units
 from allocator_client.cli.words import limit_text, number, percent
@@ -21,9 +22,10 @@ def tree(session: Session, pool: str | None) -> None:
 
     PART is the node's fraction of the pool by the weights on its path, LEVEL what siblings are
     compared by: the greatest share of a resource over the weight. For each resource follow what the
-    decision in force gives to the node and all that is below it, and what they WANT. LIMIT is what is
-    allocated of each limit in force, if there is any. A tenant's key sees the numbers of other nodes in
-    transparent pools only.
+    decision in force gives to the node and all that is below it, and what they WANT. Three columns are
+    shown if there is any such amount in force: LIMIT is what is allocated of each limit, GUARANTEED what
+    is guaranteed and how far it is met, LENDS what others have of the most that a member lends. A
+    tenant's key sees the numbers of other nodes in transparent pools only.
     """
     slug = session.pool(pool)
     client = session.client
@@ -40,12 +42,15 @@ def tree(session: Session, pool: str | None) -> None:
         for name, measure in unit.items():
             title = f">{name.upper()} ({measure})" if measure else f">{name.upper()}"
             amounts += [title, ">WANTS"]
-        limits = [_limits(node, unit) for node in nodes]
         titles = ["NODE", ">WEIGHT", ">PART", ">LEVEL", *amounts]
-        lines = [_pool_row(slug, nodes, unit), *_node_rows(nodes, unit)]
-        if any(limits):
-            titles.append("LIMIT")
-            lines = [(*line, text) for line, text in zip(lines, ["", *limits], strict=True)]
+        lines: list[Sequence[str]] = [_pool_row(slug, nodes, unit), *_node_rows(nodes, unit)]
+        for title, texts in (
+            ("LIMIT", _limits), ("GUARANTEED", guarantee_texts), ("LENDS", loan_texts),
+        ):  # fmt: skip
+            cells = ["; ".join(texts(node, unit)) for node in nodes]
+            if any(cells):
+                titles.append(title)
+                lines = [(*line, text) for line, text in zip(lines, ["", *cells], strict=True)]
         table(titles, lines)
         say(f"\nBy the decision of generation {found['generation']:,} of {slug}.")
 
@@ -88,10 +93,10 @@ def _node_rows(
         )
 
 
-def _limits(node: TreeNodeDocument, unit: Mapping[str, str]) -> str:
+def _limits(node: TreeNodeDocument, unit: Mapping[str, str]) -> Iterator[str]:
     # A service of before limits lists none.
-    found = node.get("limit", [])
-    return "; ".join(limit_text(each["amount"], each["has"], each["where"], unit) for each in found)
+    for each in node.get("limit", []):
+        yield limit_text(each["amount"], each["has"], each["where"], unit)
 
 
 def _wants(node: TreeNodeDocument, name: str) -> float | str | None:

@@ -1,7 +1,7 @@
 """Quantities, money and instants as people read them in a terminal."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal, InvalidOperation
 
@@ -126,6 +126,18 @@ def limit_text(
     ]
     servers = selector(where)
     return ", ".join(parts) + (f" on {servers}" if servers else "")
+
+
+def fulfilment(met: object, limited_by: Sequence[str] | None) -> str:
+    """Return how far a guarantee is met, empty if it is hidden from the reader.
+
+    >>> fulfilment(1, []), fulfilment(0.75, ["resource:gpu"]), fulfilment(None, None)
+    ('met', '75.0 % met, limited by gpu', '')
+    """
+    if met is None or met == 1:
+        return "" if met is None else "met"
+    reasons = ", ".join(reason.removeprefix("resource:") for reason in limited_by or ())
+    return f"{percent(met)} met, limited by {reasons or NONE}"
 
 
 def money(amount: str | None, currency: str = "") -> str:

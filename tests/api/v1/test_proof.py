@@ -120,6 +120,34 @@ def test_a_copy_with_guarantees_verifies_under_pseudonyms(mode, tmp_path):
     assert "cellar" in client("tenant", bob).get(f"/api/v1/runs/{run.pk}/input/").content.decode()
 
 
+@pytest.mark.parametrize("mode", ["divisible", "indivisible"])
+def test_steps_of_a_copy_have_pseudonyms_in_reasons(mode, tmp_path):
+    """Steps have names of tenants, workloads, servers and labels, and of groups in reasons."""
+    lab = pool(policy="drfh", mode=mode, transparent=True, own_servers=True)
+    ada, bob, cleo = tenant("ada"), tenant("bob"), tenant("cleo-hidden")
+    server(lab, "mine", 8, 8, ada)
+    server(lab, "secret-rack", 8, 8, bob, labels={"room": "cellar"})
+    group(lab, "hidden-group")
+    member(lab, bob, "hidden-group")
+    member(lab, cleo, "hidden-group")
+    workload(lab, "analysis", 1, 1, ada, tasks=4)
+    workload(lab, "hidden-project", 1, 1, bob)
+    workload(lab, "hidden-other", 1, 2, cleo)
+    limit(lab, "hidden-group", {"cpu": 9})
+    operator = client()
+    path = "/api/v1/pools/lab/groups/hidden-group/"
+    rows = [{"where": {"room": ["cellar"]}, "amount": {"cpu": 6}}, {"amount": {"memory": 9}}]
+    changed = operator.patch(path, {"guarantee": rows}, If_Match=operator.get(path)["ETag"])
+    assert changed.status_code == 200, changed.content
+    run = decision(lab)
+    assert run.allocations.exclude(floor=None).count() == 3
+    for caller in (operator, client("tenant", ada)):
+        proof = caller.get(f"/api/v1/runs/{run.pk}/proof/")
+        assert proof.status_code == 200
+        assert verified(proof.json(), tmp_path) == 0
+    assert not re.search("bob|secret|hidden|cellar", proof.content.decode())
+
+
 @pytest.mark.parametrize(("name", "mode"), CHOICES)
 def test_a_later_decision_is_proven_with_what_ran_and_what_is_remembered(name, mode, tmp_path):
     _, ada = decided(name, mode)

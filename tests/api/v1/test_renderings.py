@@ -168,3 +168,33 @@ def test_a_rendering_asks_as_often_for_many_tenants_as_for_one(operator):
         factories.workload(lab, "w", 1, 1, factories.tenant(f"t{index}"))
     factories.decision(lab)
     assert asked() == one <= 15
+
+
+def test_a_soft_rendering_reserves_what_is_guaranteed(world, operator):
+    """1 CPU and 5 GiB are guaranteed to ada, which has 2 and 10; the queue of bob lends all."""
+    path = "/api/v1/pools/lab/members/ada/"
+    body = {"weight": 1, "guarantee": [{"amount": {"cpu": 1}}]}
+    assert operator.put(path, body, If_Match=operator.get(path)["ETag"]).status_code == 200
+    run = factories.decision(world.lab)
+    assert run.allocations.get(tenant=world.ada).floor == pytest.approx(5)
+
+    def unlent(quota):
+        objects = operator.get(f"{RENDERINGS}kueue/?quota={quota}").json()["objects"]
+        return {
+            queue["metadata"]["name"]: [
+                quantity(row["nominalQuota"]) - quantity(row["lendingLimit"])
+                for row in queue["spec"]["resourceGroups"][0]["flavors"][0]["resources"]
+            ]
+            for queue in objects
+            if queue["kind"] == "ClusterQueue" and "cohortName" in queue["spec"]
+        }
+
+    assert unlent("soft") == {"ada": [1, 5 * 2**30], "bob": [0, 0]}
+    assert unlent("hard") == {}
+    queues = operator.get(f"{RENDERINGS}volcano/?quota=soft").json()["objects"]
+    assert [queue["spec"]["guarantee"]["resource"]["cpu"] for queue in queues] == ["1", "0"]
+    assert "guarantee" not in operator.get(f"{RENDERINGS}volcano/").json()["objects"][0]["spec"]
+
+
+def quantity(text):
+    return float(text.removesuffix("m")) / 1000 if text.endswith("m") else float(text)

@@ -68,11 +68,12 @@ def test_the_tree_is_listed_in_pages_and_as_csv(case, operator):
     lines = operator.get(f"{path}?format=csv").content.decode().splitlines()
     assert lines[0] == (
         "kind,name,parent,depth,weight,tier,best_effort,part,level,members,"
-        "has.cpu,has.memory,wants.cpu,wants.memory,limit"
+        "has.cpu,has.memory,wants.cpu,wants.memory,guaranteed.cpu,guaranteed.memory,"
+        "limit,guarantee,lend,own_servers.met,own_servers.limited_by"
     )
     assert lines[2].startswith("group,empty,g1,1,1,0,false,0")
     assert lines[4].startswith("member,bob,g1,1,1,0,false,0.25,0.55")
-    assert lines[4].endswith(",,,[]")
+    assert lines[4].endswith(",,,0.0,0.0,[],[],[],,")
 
 
 @pytest.mark.django_db(transaction=True)
@@ -86,7 +87,7 @@ def test_a_tenant_sees_its_path_or_in_a_transparent_pool_pseudonyms(case):
         above = [row for row in found if row is not own]
         assert [(row["name"], row["weight"]) for row in above] == [("g1", 3)]
         assert {row[field] for row in above for field in ("part", "level", "members")} == {None}
-        assert {row[field] for row in above for field in ("has", "wants")} == {None}
+        assert {row[field] for row in above for field in ("has", "wants", "guaranteed")} == {None}
         return
     assert len(found) == 6
     assert {row["name"] for row in found} & {"g1", "g2", "empty", "ada", "bob", "cleo"} == {

@@ -119,6 +119,7 @@ SCHEMAS = {
             weight={"type": "integer", "minimum": 1, "maximum": 65535},
             reclaimable={"type": "boolean"},
             parent={"type": "string"},
+            guarantee=_object([], resource=QUANTITIES),
             deserved=QUANTITIES,
             capability=QUANTITIES,
         )

@@ -9,7 +9,13 @@ from uuid import UUID
 from allocator_service.allocation.decided import Decided, StoredRows, decided_from
 from allocator_service.allocation.models import Run
 from allocator_service.pools.models import Pool
-from policies import problem_from_document, schedule_to_document, solve, timetable
+from policies import (
+    floors_to_document,
+    problem_from_document,
+    schedule_to_document,
+    solve,
+    timetable,
+)
 
 POLICIES = (
     ("drf", "divisible"), ("drf", "indivisible"), ("asset", "divisible"), ("asset", "indivisible"),
@@ -97,6 +103,7 @@ def decide(asked: Mapping[str, Any], *, label: str = "partition", pool: str = "l
                 strict=True,
             )
         ),
+        floors=None if answer.floors is None else floors_to_document(answer.floors),
     )
     if schedule is not None:
         table = timetable(answer, answer.choice.option("period_seconds"))
@@ -116,4 +123,4 @@ def decide(asked: Mapping[str, Any], *, label: str = "partition", pool: str = "l
         generation=17,
         effective_from=DECIDED_AT,
     )
-    return decided_from(stored, run=run, label=label)
+    return decided_from(stored, run=run, label=label, reserves=True)

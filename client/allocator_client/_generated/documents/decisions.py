@@ -531,6 +531,53 @@ class TreeNodeLimit(TypedDict):
     has: dict[str, float | str] | None
 
 
+class TreeNodeGuarantee(TypedDict):
+    # Servers that it is for; {}: all servers.
+    where: dict[str, str | list[str]]
+    amount: dict[str, float | str]
+    # Allocated below the node on these servers.
+    has: dict[str, float | str] | None
+    # Least part of a floor that runs, from 0 to 1.
+    met: float | None
+    # What stopped the floors that are not met.
+    limited_by: (
+        list[
+            Literal[
+                "task_limit",
+                "no_eligible_server",
+                "resource_absent",
+                "no_server_large_enough",
+                "out_of_range",
+                "level",
+            ]
+            | str
+        ]
+        | None
+    )
+
+
+class TreeNodeOwnServers(TypedDict):
+    # How far workloads have what they get alone on the servers of the member; null if that is not
+    # guaranteed, and of groups.
+    # Least part of a floor that runs, from 0 to 1.
+    met: float | None
+    # What stopped the floors that are not met.
+    limited_by: (
+        list[
+            Literal[
+                "task_limit",
+                "no_eligible_server",
+                "resource_absent",
+                "no_server_large_enough",
+                "out_of_range",
+                "level",
+            ]
+            | str
+        ]
+        | None
+    )
+
+
 class TreeNodeDocument(TypedDict):
     kind: Literal["group", "member"]
     # Slug of the group, or of the member's tenant.
@@ -553,5 +600,14 @@ class TreeNodeDocument(TypedDict):
     has: dict[str, float | str] | None
     # Demand of all tasks of active workloads; null for a resource without a limit.
     wants: dict[str, float | None] | None
+    # Sum of the floors of the workloads at or below the node.
+    guaranteed: dict[str, float | str] | None
     # Limits of the node that were in force.
     limit: list[TreeNodeLimit]
+    # Guarantees of the node that were in force.
+    guarantee: list[TreeNodeGuarantee]
+    # The most that all others may have on the servers of the member.
+    lend: list[TreeNodeLimit]
+    # How far workloads have what they get alone on the servers of the member; null if that is not
+    # guaranteed, and of groups.
+    own_servers: TreeNodeOwnServers | None
