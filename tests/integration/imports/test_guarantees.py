@@ -1,12 +1,13 @@
 """Guarantees, own servers and loans of trees from CSV."""
 
-import csv
 import io
+from decimal import Decimal
 
 import pytest
+from django.core.management import CommandError, call_command
 
 from allocator_service.pools.limit_forms import limits_text
-from allocator_service.pools.models import GroupTerms, MembershipTerms
+from allocator_service.pools.models import Group, GroupTerms, MembershipTerms
 from allocator_service.pools.selectors import group_terms_of, members_of
 from tests.integration.imports.test_groups import state
 
@@ -74,38 +75,50 @@ def test_what_a_row_does_not_state_stays_and_none_removes(lab, command):
     assert guaranteed(lab) == {**WRITTEN, **changed}
 
 
-def test_a_tree_that_was_written_to_a_file_is_the_same_in_another_pool(lab, command, tenant):
-    """Instants have microseconds, as the API stores them."""
+def exported(pool="lab"):
+    out = io.StringIO()
+    call_command("export_groups", pool, stdout=out)
+    return out.getvalue()
+
+
+def test_an_exported_tree_is_the_same_after_an_import(lab, command):
+    """Instants have microseconds, as the API stores them, and names have commas and quotes."""
     command("import_groups", TREE)
-    rows = GroupTerms.objects.get(group__slug="labs").guarantee
-    rows[0]["from"] = "2027-01-01T00:00:00.250000+00:00"
-    GroupTerms.objects.filter(group__slug="labs").update(guarantee=rows)
-    before, stored = state(lab), guaranteed(lab)
-    file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(["kind", "slug", "parent", "limit", "guarantee", "own_servers", "lend"])
-    for terms in [*group_terms_of(pool=lab), *members_of(pool=lab)]:
-        is_member = isinstance(terms, MembershipTerms)
-        above = terms.group if is_member else terms.parent
-        lend = (limits_text(terms.lend) or "none") if is_member else ""
-        writer.writerow(
-            [
-                "member" if is_member else "group",
-                terms.membership.tenant.slug if is_member else terms.group.slug,
-                above.slug if above else "",
-                *(limits_text(each) or "none" for each in (terms.limit, terms.guarantee)),
-                terms.own_servers,
-                lend,
-            ]
-        )
-    ran = command("import_groups", file.getvalue())
+    labs = GroupTerms.objects.get(group__slug="labs")
+    labs.guarantee[0]["from"] = "2027-01-01T00:00:00.250000+00:00"
+    labs.weight, labs.tier = Decimal("2.125"), -3
+    labs.save()
+    Group.objects.filter(slug="labs").update(name='Labs, "wet" and dry')
+    before, stored, file = state(lab), guaranteed(lab), exported()
+    assert file.splitlines()[:3] == [
+        "kind,slug,name,parent,weight,tier,limit,guarantee,own_servers,lend",
+        "group,genes,genes,labs,1,0,none,none,no,",
+        'group,labs,"Labs, ""wet"" and dry",,2.125,-3,cpu=100,"cpu=8; room=cellar,attic;'
+        " 2027-01-01T00:00:00.250000Z",
+    ]
+    ran = command("import_groups", file)
     assert ran.lines[-1].startswith("0 added, 0 changed, 4 unchanged"), ran.lines
     assert (state(lab), guaranteed(lab)) == (before, stored)
+    tree = before[-1]
     for terms in (GroupTerms, MembershipTerms):
-        terms.objects.update(guarantee=[], own_servers="inherit")
-    MembershipTerms.objects.update(lend=[])
-    command("import_groups", file.getvalue())
-    assert guaranteed(lab) == stored
+        terms.objects.update(guarantee=[], limit=[], own_servers="inherit", weight=9, tier=1)
+    MembershipTerms.objects.update(lend=[], group=None)
+    command("import_groups", file)
+    assert (state(lab)[-1], guaranteed(lab), exported()) == (tree, stored, file)
+
+
+@pytest.mark.parametrize("value", ["a b", "a,b", "a; b"])
+def test_a_value_that_no_line_expresses_is_not_exported(lab, command, value):
+    command("import_groups", TREE)
+    rows = [{"where": {"room": [value, "attic"]}, "amount": {"cpu": "1"}}]
+    GroupTerms.objects.filter(group__slug="labs").update(guarantee=rows)
+    with pytest.raises(CommandError, match='guarantee of "labs" selects servers by a value'):
+        exported()
+
+
+def test_an_unknown_pool_has_no_export(db):
+    with pytest.raises(CommandError, match="pool"):
+        exported("none")
 
 
 REFUSED = [
