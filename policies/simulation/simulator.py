@@ -18,6 +18,7 @@ from policies.model.limit_checks import check_amounts
 from policies.model.policy import Policy
 from policies.model.problem import Problem
 from policies.simulation.cluster import Cluster
+from policies.simulation.floor_setup import without_floors
 from policies.simulation.limiting import without_limits
 from policies.simulation.outcome import Simulation
 from policies.simulation.own_servers import own_clusters
@@ -84,12 +85,6 @@ def simulate(
     able = [name for name, each in POLICIES.items() if each.takes_limits]
     for each in (problem, *(later for _, later in terms)):
         check_amounts(each, choice, able)
-        if each.has_floors:
-            raise PolicyNotApplicableError(
-                "simulation.no_guarantees",
-                "a simulation of a trace does not keep guarantees or own servers; leave them out",
-                "/groups",
-            )
     if not (math.isfinite(step) and step > 0):
         raise ProblemError("history.step", f"step is {step}; it must be a number above 0")
     if math.isnan(until):
@@ -107,7 +102,7 @@ def simulate(
             )
         together = _apart(problem, trace, own_clusters(problem, choice), chosen, step, until, tell)
     else:
-        cluster = Cluster.of(without_limits(problem), choice)
+        cluster = Cluster.of(without_floors(without_limits(problem)), choice)
         together = Run(problem, trace, cluster, changed, chosen, step, terms).until(until, tell)
     return _outcome(problem, trace, choice.policy.name, chosen, until, changed, together)
 
