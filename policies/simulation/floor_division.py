@@ -40,7 +40,7 @@ class FloorPools(NamedTuple):
     tasks. Tables of a pool are flat: rows of entries or nodes, one after the other.
 
     Attributes:
-        begin: (P + 1, 12) where the entries, tenants, columns of room and other parts of each pool begin.
+        begin: (P + 1, 12) where the entries, tenants, room and other parts of each pool begin.
         alone: (P,) True for a pool with one workload.
         parent: (P,) pool of the guarantee around it; -1 for a guarantee of the problem.
         counts: (P,) True if levels count what is guaranteed.

@@ -13,6 +13,7 @@ from policies.filling.best_fit import NOWHERE
 from policies.filling.group_turns import blocks_of
 from policies.filling.servers import gains
 from policies.floors.pools import FloorPool, pools_of
+from policies.model.limits import SMALLEST_LIMIT_SHARE
 from policies.model.policy import Choice
 from policies.model.problem import Problem
 from policies.model.queues import queues_of
@@ -63,46 +64,91 @@ def without_floors(problem: Problem) -> Problem:
     return replace(problem, guarantees=(), own_servers=np.zeros(problem.t, dtype=np.bool_))
 
 
-def floors_of(problem: Problem, pool: Problem, simulated: Simulated) -> Floors:
-    """Return the floors of a problem, of which nothing is computed yet.
+class FloorSetup:
+    """Pools and parts of the terms in force, built again only if servers or weights change them."""
 
-    Args:
-        problem: with guarantees; pool: the same with the servers that are there.
-    """
-    rows = simulated.rows
+    def __init__(self) -> None:
+        self._key: object = None
+        self._built: tuple[FloorPools, _PartArrays] | None = None
+
+    def floors(self, problem: Problem, pool: Problem, simulated: Simulated) -> Floors:
+        """Return the floors of a problem, of which nothing is computed yet.
+
+        Args:
+            problem: with guarantees; pool: the same with the servers that are there.
+        """
+        divided = pool
+        if problem.has_floors and not simulated.choice.sees_one_pool:
+            divided = replace(pool, own_servers=np.zeros(pool.t, dtype=np.bool_))
+        key = (problem, *_read_by_pools(divided, simulated.choice))
+        if self._built is None or key != self._key:
+            self._key, self._built = key, _build(problem, divided, simulated)
+        pools, parts = self._built
+        pools.floor[:] = pools.pending[:] = 0.0
+        pools.dirty[:] = True
+        return _floors(problem, simulated, pools, parts)
+
+
+def _read_by_pools(pool: Problem, choice: Choice) -> tuple[bytes, ...]:
+    """Return what pools of guarantees read of the servers that are there."""
+    if not pool.has_floors:
+        return ()
+    classes = one_class(pool) if choice.sees_one_pool else server_classes(pool)
+    small = [each.limit.amount < SMALLEST_LIMIT_SHARE * pool.totals for each in pool.guaranteed]
+    own = np.zeros((pool.t, pool.m))
+    mine = pool.contributed_by >= 0
+    if pool.own_servers.any():
+        np.add.at(own, pool.contributed_by[mine], pool.row_capacity[mine])
+    may_run = [
+        classes.allowed[each.workloads][:, each.rows[classes.first_row]].any(axis=1)
+        for each in pool.guaranteed
+    ]
+    tables = (
+        pool.effective_weight,
+        pool.second_stage,
+        pool.derived_group_weight,
+        np.array(small),
+        own,
+        *may_run,
+    )
+    return tuple(each.tobytes() for each in tables)
+
+
+def _build(
+    problem: Problem, divided: Problem, simulated: Simulated
+) -> tuple[FloorPools, _PartArrays]:
+    """Return the pools of a problem and the parts of its workloads."""
+    rows, choice = simulated.rows, simulated.choice
     q, count = len(simulated.running), 1 if rows is None else len(rows)
-    places = not simulated.choice.sees_one_pool
-    tables = _Tables()
-    parts = _Parts(count)
-    if problem.has_floors:
-        divided = replace(pool, own_servers=np.zeros(pool.t, np.bool_)) if places else pool
-        classes = one_class(divided) if not places else server_classes(divided)
-        pools = pools_of(divided, classes, whole=True)
-        for number, each in enumerate(pools):
-            entries = tables.add(each, simulated.position, simulated.choice)
-            every = np.ones(count, dtype=np.bool_)
-            size = int(problem.server_count.sum())
-            if rows is not None and number < len(problem.guarantees):
-                matching = problem.guaranteed[number].rows
-                every, size = matching[rows], int(problem.server_count[matching].sum())
-            # Parts are in the order of workloads, which decides ties.
-            for workload in each.workloads.tolist():
-                job = int(simulated.position[workload])
-                if job in entries:
-                    parts.add(job, entries[job], every, size)
-        if places:
-            for tenant in np.flatnonzero(problem.own_servers).tolist():
-                for job in range(simulated.first[tenant], simulated.stop[tenant]):
-                    parts.add(job, NOWHERE, np.ones(count, dtype=np.bool_), 0)
-    built = parts.arrays(q)
-    own = _own_servers(problem, simulated, built, active=places and problem.has_floors)
+    tables, parts, every = _Tables(), _Parts(count), np.ones(count, dtype=np.bool_)
+    for number, each in enumerate(_pools_inside(divided, choice)):
+        entries = tables.add(each, simulated.position, choice)
+        matches, size = every, int(problem.server_count.sum())
+        if rows is not None and number < len(problem.guarantees):
+            matching = problem.guaranteed[number].rows
+            matches, size = matching[rows], int(problem.server_count[matching].sum())
+        # Parts are in the order of workloads, which decides ties.
+        for job in simulated.position[each.workloads].tolist():
+            if job in entries:
+                parts.add(job, entries[job], matches, size)
+    if not choice.sees_one_pool:
+        for tenant in np.flatnonzero(problem.own_servers).tolist():
+            for job in range(simulated.first[tenant], simulated.stop[tenant]):
+                parts.add(job, NOWHERE, every, 0)
+    return tables.arrays(q), parts.arrays(q)
+
+
+def _floors(
+    problem: Problem, simulated: Simulated, pools: FloorPools, built: _PartArrays
+) -> Floors:
+    own = _own_servers(problem, simulated, built)
     on_kind = np.zeros((len(built.job), built.of_kind.shape[1]))
     on_row = simulated.on_row[built.position[simulated.on_row[:, 0]] != NOWHERE]
     np.add.at(on_kind, (built.position[on_row[:, 0]], built.kind[on_row[:, 1]]), on_row[:, 2])
     size = len(built.part_job)
     leaves = 1 << max(size - 1, 0).bit_length()
     return Floors(
-        pools=tables.arrays(q),
+        pools=pools,
         own=own,
         above=np.array([problem.has_floors and not problem.count_guaranteed]),
         position=built.position,
@@ -125,12 +171,13 @@ def floors_of(problem: Problem, pool: Problem, simulated: Simulated) -> Floors:
         changed=np.arange(len(built.job)),
         lacks=np.zeros(size, dtype=np.bool_),
         lacking=np.zeros(size, dtype=_INT),
+        chosen=np.zeros(size, dtype=_INT),
         stalled=np.zeros(size, dtype=np.bool_),
         stalled_on_own=np.zeros(size, dtype=np.bool_),
         numbers=np.array([len(built.job), 0], dtype=_INT),
         line=np.zeros(size),
         tree=np.zeros(2 * leaves),
-        allowed=np.zeros(count, dtype=np.bool_),
+        allowed=np.zeros(len(built.kind), dtype=np.bool_),
     )
 
 
@@ -372,21 +419,13 @@ def _pools_inside(problem: Problem, choice: Choice) -> list[FloorPool]:
     """Return the pools of the guarantees inside a pool."""
     if not problem.has_floors:
         return []
-    classes: ServerClasses = (
-        one_class(problem) if choice.sees_one_pool else server_classes(problem)
-    )
+    classes: ServerClasses = one_class(problem) if choice.sees_one_pool else server_classes(problem)
     return pools_of(problem, classes, whole=True)
 
 
-def _own_servers(
-    problem: Problem, simulated: Simulated, parts: _PartArrays, *, active: bool
-) -> OwnFloors:
-    """Return the own servers of tenants, of which nothing is computed yet.
-
-    Args:
-        active: False where tasks are not placed on servers.
-    """
-    tenants = np.flatnonzero(problem.own_servers) if active else np.zeros(0, dtype=_INT)
+def _own_servers(problem: Problem, simulated: Simulated, parts: _PartArrays) -> OwnFloors:
+    """Return the own servers of tenants, none where all servers are one."""
+    tenants = np.flatnonzero(problem.own_servers & (not simulated.choice.sees_one_pool))
     of_tenant = np.full(problem.t, NOWHERE, dtype=_INT)
     of_tenant[tenants] = np.arange(len(tenants))
     servers: list[IntArray] = [np.zeros(0, dtype=_INT)]

@@ -85,6 +85,7 @@ class Floors(NamedTuple):
         counted: (q,) running tasks that levels count, if not all.
         noted: (g,) whether a workload is among ``changed``; changed: (g,).
         lacks: (s,) whether a part is among ``lacking``; lacking: (s,).
+        chosen: (s,) scratch, parts with a task that may fit.
         stalled, stalled_on_own: (s,) whether a task found no server before the freed ones.
         numbers: (2,) lengths; line, tree, allowed: scratch.
     """
@@ -111,6 +112,7 @@ class Floors(NamedTuple):
     changed: IntArray
     lacks: BoolArray
     lacking: IntArray
+    chosen: IntArray
     stalled: BoolArray
     stalled_on_own: BoolArray
     numbers: IntArray
@@ -152,36 +154,21 @@ def start_floors(  # type: ignore[no-untyped-def]
         The number of tasks that run, and of tenants in ``touched``.
     """
     _update(tenants, tally, limits, floors)
-    count = 0
-    for place in range(floors.numbers[LACKING]):
-        s = floors.lacking[place]
-        job = floors.part_job[s]
-        if floors.held[s] < floors.tasks[s] and tally.launched[job] < tally.arrived[job]:
-            floors.lacking[count] = s
-            count += 1
-        else:
-            floors.lacks[s] = False
-    floors.numbers[LACKING] = count
+    count = _choose_parts(one_pool, tenants, tasks, servers, tally, freed, freed_count, floors)
     if count == 0:
         return active_tasks, touches
-    line = np.sort(floors.lacking[:count])
+    line = np.sort(floors.chosen[:count])
     for s in line:
-        if floors.part_entry[s] == NOWHERE and floors.own.of_tenant[
-            tenants.owner[floors.part_job[s]]
-        ] != NOWHERE:
+        if floors.part_entry[s] == NOWHERE:
             active_tasks, touches = _start_on_own(
-                s, now, boundary, one_pool, plan, arrivals, tenants, tasks, limits, servers, even,
-                tally, heap, active_tasks, freed, freed_count, remembered, floors, dirty, touched,
-                touches,
+                s, now, boundary, one_pool, plan, arrivals, tenants, tasks, limits, servers, tally,
+                heap, active_tasks, freed, freed_count, remembered, floors, dirty, touched, touches,
             )  # fmt: skip
     leaves = 1
     while leaves < count:
         leaves *= 2
     for c in range(count):
-        s = line[c]
-        floors.line[c] = np.inf
-        if _may_start(s, one_pool, tenants, tasks, servers, tally, freed, freed_count, floors):
-            floors.line[c] = floors.held[s] / floors.tasks[s]
+        floors.line[c] = floors.held[line[c]] / floors.tasks[line[c]]
     tree = floors.tree[: 2 * leaves]
     plant(tree, floors.line[:count])
     while tree[1] < np.inf:
@@ -209,30 +196,42 @@ def start_floors(  # type: ignore[no-untyped-def]
 @compiled
 def _waits(job, tenants, tally):  # type: ignore[no-untyped-def]
     """Return whether a task of a workload waits, and may run at once with the others."""
-    return (
-        tally.launched[job] < tally.arrived[job] and tally.running[job] < tenants.limit[job]
-    )
+    return tally.launched[job] < tally.arrived[job] and tally.running[job] < tenants.limit[job]
 
 
 @compiled
-def _may_start(s, one_pool, tenants, tasks, servers, tally, freed, freed_count, floors):  # type: ignore[no-untyped-def]
-    """Return whether a task of a part may fit on a server that was not looked at before."""
-    job = floors.part_job[s]
-    if not _waits(job, tenants, tally):
-        # Servers that are freed meanwhile are not looked at.
-        floors.stalled[s] = floors.stalled_on_own[s] = False
-        return False
-    if floors.held[s] == floors.tasks[s]:
-        return False
-    if one_pool or not floors.stalled[s]:
-        return True
-    for f in range(freed_count):
-        row = servers.row_of[freed.servers[f]]
-        if floors.matches[floors.part_set[s], row] and fits(
-            tasks.demand[job], servers.left[freed.servers[f]]
-        ):
-            return True
-    return False
+def _choose_parts(one_pool, tenants, tasks, servers, tally, freed, freed_count, floors):  # type: ignore[no-untyped-def]
+    """Write the parts with a task that may fit into ``chosen``. Returns their number.
+
+    Parts whose tasks fit nowhere can only fit on servers that were freed since. Parts that lack no task
+    leave the list.
+    """
+    lacking, chosen, stalled = floors.lacking, floors.chosen, floors.stalled
+    kept = count = 0
+    for place in range(floors.numbers[LACKING]):
+        s = lacking[place]
+        job = floors.part_job[s]
+        if floors.held[s] >= floors.tasks[s] or tally.launched[job] == tally.arrived[job]:
+            floors.lacks[s] = False
+            continue
+        lacking[kept] = s
+        kept += 1
+        if tally.running[job] >= tenants.limit[job]:
+            # Servers that are freed meanwhile are not looked at.
+            stalled[s] = floors.stalled_on_own[s] = False
+            continue
+        may_start = one_pool or not stalled[s]
+        for f in range(freed_count):
+            if may_start:
+                break
+            server = freed.servers[f]
+            if floors.matches[floors.part_set[s], servers.row_of[server]]:
+                may_start = fits(tasks.demand[job], servers.left[server])
+        if may_start:
+            chosen[count] = s
+            count += 1
+    floors.numbers[LACKING] = kept
+    return count
 
 
 @compiled
@@ -262,7 +261,7 @@ def _server_of_part(  # type: ignore[no-untyped-def]
 
 @compiled
 def _start_on_own(  # type: ignore[no-untyped-def]
-    s, now, boundary, one_pool, plan, arrivals, tenants, tasks, limits, servers, even, tally, heap,
+    s, now, boundary, one_pool, plan, arrivals, tenants, tasks, limits, servers, tally, heap,
     active_tasks, freed, freed_count, remembered, floors, dirty, touched, touches,
 ):  # fmt: skip
     """Start tasks of a part on the first own servers with room."""
@@ -394,7 +393,10 @@ def _size_parts(g, floors):  # type: ignore[no-untyped-def]
             continue
         have, mine = 0.0, floors.part_set[s]
         for other in floors.part[begin:at]:
-            if floors.part_entry[other] != NOWHERE and floors.contains[mine, floors.part_set[other]]:
+            if (
+                floors.part_entry[other] != NOWHERE
+                and floors.contains[mine, floors.part_set[other]]
+            ):
                 have += floors.tasks[other]
         for kind in range(own.by_kind.shape[1]):
             if floors.of_kind[mine, kind]:

@@ -24,7 +24,7 @@ from policies.model.server_classes import each_row_alone
 from policies.model.tolerance import DISCRETE_TOLERANCE
 from policies.simulation.cluster import Cluster
 from policies.simulation.events import run_events
-from policies.simulation.floor_setup import Simulated, floors_of, without_floors
+from policies.simulation.floor_setup import FloorSetup, Simulated, without_floors
 from policies.simulation.grouping import trees_of
 from policies.simulation.limiting import limits_of, take_of_limits, without_limits
 from policies.simulation.memory import DECAY, SLIDING, TUMBLING, UNBOUNDED
@@ -120,6 +120,7 @@ class Run:
         # Where the problem's servers are among the cluster's: with one pool all are the first.
         self.position = np.full(len(self.there), NOWHERE)
         self.position[cluster.number[cluster.number >= 0]] = np.flatnonzero(cluster.number >= 0)
+        self._floor_setup = FloorSetup()
         self._leave(np.flatnonzero(~self.there))
         self._count_servers(pool)
         self._tell: Callable[[float], None] | None = None
@@ -288,7 +289,8 @@ class Run:
             on_row=np.column_stack([on_row, count]),
             running=self.tally.running,
         )
-        self.floors = floors_of(self.amounts, pool_with(self.amounts, self.there), simulated)
+        pool = pool_with(self.amounts, self.there)
+        self.floors = self._floor_setup.floors(self.amounts, pool, simulated)
 
     def _cluster_servers_there(self) -> BoolArray:
         known = self.cluster.number >= 0

@@ -46,7 +46,7 @@ class FloorsNow:
             alone = replace(problem, contributed_only=problem.contributed_only | ~mine)
             _, before = stand_alone(alone, with_servers=True)
             before = [(j, row, at) for j, row, at in before if problem.workload_tenant[j] in own]
-            for j, row, _ in self.kept(problem, before):
+            for j, row, _ in within_limits(problem, before):
                 on_own[j][row] = on_own[j].get(row, 0) + 1
         parts = parts_of(problem, floors, on_own)
         self.parts = [[j, rows, Fraction(tasks), Fraction(0), False] for j, rows, tasks in parts]
@@ -86,11 +86,6 @@ class FloorsNow:
             contributed_only=whole.contributed_only[row_of] | ~there,
             tasks=np.array(pending, dtype=float),
         )
-
-    @staticmethod
-    def kept(problem, before):
-        """Own tasks that exceed no limit, row by row of the problem before it had one for each server."""
-        return within_limits(problem, before)
 
     def servers_of(self, rows):
         """Positions of the run's servers."""
