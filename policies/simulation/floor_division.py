@@ -55,7 +55,7 @@ class FloorPools(NamedTuple):
         job_begin, job_entry: entries of each workload, in all pools.
         floor: (E,) tasks of each entry; dirty: (P,) whether a pool must be divided again.
         pending: (q,) tasks that wait or run, as of the last division.
-        level, held, left, met, count, size, line, tree, current, passed: scratch.
+        level, held, left, met, launched, size, line, tree, current, passed: scratch.
     """
 
     begin: IntArray
@@ -88,7 +88,7 @@ class FloorPools(NamedTuple):
     held: FloatArray
     left: FloatArray
     met: FloatArray
-    count: FloatArray
+    launched: FloatArray
     size: FloatArray
     line: FloatArray
     tree: FloatArray
@@ -125,7 +125,7 @@ def divide(pool, pools):  # type: ignore[no-untyped-def]
     begin, end = pools.begin[pool, ENTRY], pools.begin[pool + 1, ENTRY]
     if pools.alone[pool]:
         for e in range(begin, end):
-            pools.count[e - begin] = min(pools.most[e], pools.pending[pools.job[e]])
+            pools.launched[e - begin] = min(pools.most[e], pools.pending[pools.job[e]])
     elif not _all_fit(pool, pools):
         n, columns = end - begin, pools.begin[pool + 1, ROOM] - pools.begin[pool, ROOM]
         demand = pools.demand[pools.begin[pool, DEMAND] : pools.begin[pool + 1, DEMAND]]
@@ -135,15 +135,15 @@ def divide(pool, pools):  # type: ignore[no-untyped-def]
         pools.met[:n] = 0.0
         if pools.begin[pool, PART] < pools.begin[pool + 1, PART]:
             _raise_parts(pool, demand, left, pools)
-        pools.count[:n] = 0.0
+        pools.launched[:n] = 0.0
         for stage in range(2):
             _fill(pool, stage, demand, left, pools)
         for e in range(n):
-            pools.count[e] += pools.met[e]
+            pools.launched[e] += pools.met[e]
     changed = False
     for e in range(begin, end):
-        changed |= pools.floor[e] != pools.count[e - begin]
-        pools.floor[e] = pools.count[e - begin]
+        changed |= pools.floor[e] != pools.launched[e - begin]
+        pools.floor[e] = pools.launched[e - begin]
     return changed
 
 
@@ -156,7 +156,7 @@ def _all_fit(pool, pools):  # type: ignore[no-untyped-def]
     begin, at = pools.begin[pool, ENTRY], pools.begin[pool, DEMAND]
     for e in range(begin, pools.begin[pool + 1, ENTRY]):
         tasks = pools.pending[pools.job[e]]
-        pools.count[e - begin] = tasks
+        pools.launched[e - begin] = tasks
         for column in range(columns):
             # A product is exact, or beyond 2^53 and so more than any room.
             needed = tasks * pools.demand[at + column]
@@ -172,12 +172,12 @@ def _raise_parts(pool, demand, left, pools):  # type: ignore[no-untyped-def]
     """Launch tasks of the floors of pools inside, always for the least fraction."""
     begin, first = pools.begin[pool, ENTRY], pools.begin[pool, PART]
     parts = pools.begin[pool + 1, PART] - first
-    pools.count[: len(demand)] = 0.0
+    pools.launched[: len(demand)] = 0.0
     for k in range(parts):
         e = pools.part_entry[first + k] - begin
         # All guarantees of one server have the same servers, so that each counts those before it.
-        pools.size[k] = max(pools.floor[pools.part_child[first + k]] - pools.count[e], 0.0)
-        pools.count[e] += pools.size[k]
+        pools.size[k] = max(pools.floor[pools.part_child[first + k]] - pools.launched[e], 0.0)
+        pools.launched[e] += pools.size[k]
         pools.line[k] = 0.0 if pools.size[k] > 0.0 else np.inf
     leaves = 1
     while leaves < parts:
@@ -242,14 +242,14 @@ def _fill(pool, stage, demand, left, pools):  # type: ignore[no-untyped-def]
         i = next_in_groups(turns) if grouped else next_tenant(tree)
         e = pools.current[i]
         tasks = pools.pending[pools.job[e]] - pools.met[e - begin]
-        fits = pools.count[e - begin] < tasks and _take(demand[e - begin], left)
+        fits = pools.launched[e - begin] < tasks and _take(demand[e - begin], left)
         reached = np.inf
         if fits:
-            pools.count[e - begin] += 1.0
-            reached = pools.passed[i] + pools.count[e - begin] * pools.share[e]
+            pools.launched[e - begin] += 1.0
+            reached = pools.passed[i] + pools.launched[e - begin] * pools.share[e]
             reached /= pools.weight[tenant0 + i]
         else:
-            pools.passed[i] += pools.count[e - begin] * pools.share[e]
+            pools.passed[i] += pools.launched[e - begin] * pools.share[e]
             pools.current[i] += 1
             if pools.current[i] < pools.stop[tenant0 + i]:
                 continue
@@ -289,7 +289,7 @@ def _plant_groups(pool, turns, gain, tenants, pools):  # type: ignore[no-untyped
         turns.node[v, CURRENT] = turns.node[v, FIRST_BLOCK]
     for i in range(tenants):
         for e in range(pools.first[tenant0 + i], pools.stop[tenant0 + i]):
-            tasks = pools.count[e - begin]
+            tasks = pools.launched[e - begin]
             if pools.counts[pool]:
                 tasks += pools.met[e - begin]
             for r in range(gain.shape[1]):

@@ -248,7 +248,7 @@ class _Parts:
             part_entry=entry.copy(),
             matches=matches,
             of_kind=np.ascontiguousarray(matches[:, first]),
-            contains=(matches[:, None, :] | ~matches[None, :, :]).all(axis=2),
+            contains=np.all(matches[:, None, :] | ~matches[None, :, :], axis=2),
             kind=np.array(kind, dtype=_INT),
         )
 
@@ -406,7 +406,7 @@ class _Tables:
             held=np.zeros(begin[-1, 9]),
             left=np.zeros(size[2]),
             met=np.zeros(longest),
-            count=np.zeros(longest),
+            launched=np.zeros(longest),
             size=np.zeros(longest),
             line=np.zeros(longest),
             tree=np.zeros(2 << max(longest - 1, 0).bit_length()),

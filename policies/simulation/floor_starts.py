@@ -17,7 +17,7 @@ from policies.compiled import compiled
 from policies.filling.best_fit import NOWHERE
 from policies.filling.winner_tree import next_tenant, plant, set_share
 from policies.simulation.ending import begin_running
-from policies.simulation.floor_division import FloorPools, divide, set_pending
+from policies.simulation.floor_division import ENTRY, FloorPools, divide, set_pending
 from policies.simulation.limiting import close_limits, take_of_limits
 from policies.simulation.memory import settle
 from policies.simulation.placing import find_server, fits, relist
@@ -365,7 +365,7 @@ def _update(tenants, tally, limits, floors):  # type: ignore[no-untyped-def]
             if divide(pool, pools):
                 if pools.parent[pool] != NOWHERE:
                     pools.dirty[pools.parent[pool]] = True
-                for e in range(pools.begin[pool, 0], pools.begin[pool + 1, 0]):
+                for e in range(pools.begin[pool, ENTRY], pools.begin[pool + 1, ENTRY]):
                     note_change(pools.job[e], NOWHERE, 0.0, floors)
         if len(own.dirty):
             _update_own(tenants, limits, floors)

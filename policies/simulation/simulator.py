@@ -45,8 +45,9 @@ def simulate(
 
     After all that happens at one time, the policy hands out what fits, task by task, each to the
     tenant that is next and on the server that its placement rule names. A task fits where it exceeds
-    no limit. Tasks that keep their workloads within what is guaranteed go first. Within a workload tasks begin in the order of their submission; a tenant's workloads go
-    by priority, then position. A task keeps its server until it ends.
+    no limit. Tasks that keep their workloads within what is guaranteed go first. Within a workload
+    tasks begin in the order of their submission; a tenant's workloads go by priority, then position.
+    A task keeps its server until it ends.
 
     Args:
         problem: servers, tenants, their groups, and workloads; ``tasks`` of a workload run at once at
