@@ -118,7 +118,7 @@ class Scenario:
         )
 
     def _terms(self, second: float) -> dict[str, Any]:
-        """Return the weights, groups, tiers and limits at a second, as fields of a problem."""
+        """Return the weights, groups, tiers and amounts at a second, as fields of a problem."""
         if "tree" in self.head:
             return tree_fields(self.head["tree"], second, self.head["resources"])
         return {
@@ -127,7 +127,7 @@ class Scenario:
 
     @cached_property
     def terms(self) -> list[tuple[float, Problem]]:
-        """The problems as of later seconds at which weights, groups, tiers or limits changed."""
+        """The problems as of later seconds at which weights, groups, tiers or amounts changed."""
         tree = self.head.get("tree")
         moments = [] if tree is None else tree_moments(tree)
         return [(moment, replace(self.problem, **self._terms(moment))) for moment in moments]

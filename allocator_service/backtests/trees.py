@@ -7,20 +7,23 @@ from operator import itemgetter
 from typing import Any, Literal
 
 import numpy as np
-from django.db.models import Q, QuerySet
 
 from allocator_service.core.errors import Unacceptable
+from allocator_service.pools.limits import Limit as Amount
 from allocator_service.pools.limits import limits_from
-from allocator_service.pools.models import GroupTerms, MembershipTerms, OwnServers, Pool
-from policies import Limit
+from allocator_service.pools.models import Count, GroupTerms, MembershipTerms, OwnServers, Pool
+from policies import Guarantee, Limit
 
 POOL = -1
-# Of a group: second, parent, weight, tier, limits. Of a member: second, weight, best effort, group,
-# tier, limits. Limits are [{"where", "amount"}] in force.
+# Of a group: second, parent, weight, tier, limits, guarantees, own servers. Of a member: second, weight,
+# best effort, group, tier, limits, guarantees, own servers, loans. Limits, guarantees and loans are
+# [{"where", "amount"}] in force.
 Rows = list[list[Any]]
-_LIMITS_AT = {"group": 4, "tenant": 5}
-_ABSENT: list[Any] = [POOL, 1.0, 0, []]
-_STRANGER: list[Any] = [0.0, 1.0, False, POOL, 0, []]
+_LIMITS, _GUARANTEES, _OWN_SERVERS, _LOANS = range(4)
+# Where these begin in a row.
+_AMOUNTS_AT = {"group": 4, "tenant": 5}
+_ABSENT: list[Any] = [POOL, 1.0, 0, [], [], OwnServers.INHERIT.value]
+_STRANGER: list[Any] = [0.0, 1.0, False, POOL, 0, [], [], OwnServers.INHERIT.value, []]
 
 
 class DatedTree:
@@ -29,27 +32,38 @@ class DatedTree:
     Members are named. Groups are numbered, because another group may get the slug of a retired one.
     """
 
-    def __init__(self, groups: list[Rows], members: Mapping[str, Rows]) -> None:
+    def __init__(
+        self, groups: list[Rows], members: Mapping[str, Rows], *, own: bool = False, count: str = ""
+    ) -> None:
         self.groups, self.members = groups, members
+        # The settings of the pool, which have no dates.
+        self.own, self.count = own, count or Count.TOTAL.value
 
     def numbered(self, tenants: Sequence[str]) -> dict[str, Any]:
         """Return the tree as JSON, with the terms of tenants in their order."""
         return {
             "groups": self.groups,
             "members": [self.members.get(name, [_STRANGER]) for name in tenants],
+            "own_servers": self.own,
+            "count": self.count,
         }
 
 
 def tree_between(*, pool: Pool, start: datetime, end: datetime) -> DatedTree | None:
-    """Return the tree of a pool in a period, None if it had no groups with members, tiers and limits.
+    """Return the tree of a pool in a period.
+
+    It is None if the pool had no groups with members, no tiers, and no amounts of members.
 
     Second 0 is `start`. A member has its nearest terms while it was none. A group that was not there
-    belongs to the pool itself. Limits begin and end with their dates as well as with the terms.
+    belongs to the pool itself. Amounts begin and end with their dates as well as with the terms. The
+    pool's own settings are the present ones.
     """
     memberships = MembershipTerms.objects.filter(membership__pool=pool, start__lt=end)
     inside = memberships.exclude(end__lte=start)
-    _refuse_guarantees(pool, inside, start=start, end=end)
-    if not inside.exclude(group=None, tier=0, limit=[]).exists():
+    plain = inside.filter(group=None, tier=0, limit=[], guarantee=[], lend=[]).exclude(
+        own_servers=OwnServers.YES
+    )
+    if not pool.own_servers and plain.count() == inside.count():
         return None
     terms = GroupTerms.objects.filter(group__pool=pool, start__lt=end).exclude(end__lte=start)
 
@@ -63,8 +77,10 @@ def tree_between(*, pool: Pool, start: datetime, end: datetime) -> DatedTree | N
         )
     }
     groups: list[Rows] = [[] for _ in number]
-    for group, parent, weight, tier, limit, since, until in terms.order_by("start").values_list(
-        "group", "parent", "weight", "tier", "limit", "start", "end"
+    for group, parent, weight, tier, limit, guarantee, own, since, until in terms.order_by(
+        "start"
+    ).values_list(
+        "group", "parent", "weight", "tier", "limit", "guarantee", "own_servers", "start", "end"
     ):
         rows = groups[number[group]]
         if not rows and since > start:
@@ -73,68 +89,53 @@ def tree_between(*, pool: Pool, start: datetime, end: datetime) -> DatedTree | N
             rows.pop()
         fixed = [number.get(parent, POOL), float(weight), tier]
         within = max(since, start), end if until is None else min(until, end)
-        rows += [[second(at), *fixed, found] for at, found in _limits_over(limit, *within)]
+        rows += [
+            [second(at), *fixed, *found, own]
+            for at, found in _amounts_over([limit, guarantee], *within)
+        ]
         if until is not None and until < end:
             rows.append([second(until), *_ABSENT])
     members: dict[str, Rows] = {}
-    for slug, weight, best_effort, group, tier, limit, since, until in inside.order_by(
-        "start"
-    ).values_list(
-        "membership__tenant__slug",
-        "weight",
-        "best_effort",
-        "group",
-        "tier",
-        "limit",
-        "start",
-        "end",
-    ):
+    for slug, weight, best_effort, group, tier, limit, guarantee, lend, own, since, until in (
+        inside.order_by("start").values_list(
+            "membership__tenant__slug", "weight", "best_effort", "group", "tier", "limit",
+            "guarantee", "lend", "own_servers", "start", "end",
+        )
+    ):  # fmt: skip
         fixed = [float(weight), best_effort, number.get(group, POOL), tier]
         within = max(since, start), end if until is None else min(until, end)
         members.setdefault(slug, []).extend(
-            [second(at), *fixed, found] for at, found in _limits_over(limit, *within)
+            [second(at), *fixed, limits, guarantees, own, loans]
+            for at, (limits, guarantees, loans) in _amounts_over([limit, guarantee, lend], *within)
         )
-    return DatedTree(groups, members)
+    return DatedTree(groups, members, own=pool.own_servers, count=pool.count)
 
 
-def _refuse_guarantees(
-    pool: Pool, members: "QuerySet[MembershipTerms]", *, start: datetime, end: datetime
-) -> None:
-    """Raise `Unacceptable` for a period in which a node had a guarantee, or lent a part."""
-    groups = GroupTerms.objects.filter(group__pool=pool, start__lt=end).exclude(end__lte=start)
-    own = Q(own_servers=OwnServers.YES)
-    if (
-        pool.own_servers
-        or groups.filter(~Q(guarantee=[]) | own).exists()
-        or members.filter(~Q(guarantee=[]) | ~Q(lend=[]) | own).exists()
-    ):
-        raise Unacceptable(
-            "Backtests of a pool's history do not keep guarantees, own servers or what members lend, and"
-            " the pool had some in this period.",
-            code="simulation.no_guarantees",
-        )
+def _amounts_over(
+    stored: Sequence[Sequence[Mapping[str, Any]]], start: datetime, end: datetime
+) -> list[tuple[datetime, list[list[dict[str, Any]]]]]:
+    """Return the amounts in force from each instant of a period at which any of them change.
 
-
-def _limits_over(
-    stored: Sequence[Mapping[str, Any]], start: datetime, end: datetime
-) -> list[tuple[datetime, list[dict[str, Any]]]]:
-    """Return the limits in force from each instant of a period at which they change."""
-    limits = limits_from(stored)
-    edges = {edge for limit in limits for edge in (limit.start, limit.end) if edge is not None}
+    Args:
+        stored: lists of limits, guarantees or loans, as nodes store them.
+    """
+    lists = [limits_from(amounts) for amounts in stored]
+    edges = {
+        edge for each in lists for amount in each for edge in (amount.start, amount.end) if edge
+    }
     moments = [start, *sorted(edge for edge in edges if start < edge < end)]
+    return [(moment, [_in_force(each, moment) for each in lists]) for moment in moments]
+
+
+def _in_force(amounts: Sequence[Amount], moment: datetime) -> list[dict[str, Any]]:
+    """Return the amounts in force at an instant, as rows have them."""
     return [
-        (
-            moment,
-            [
-                {
-                    "where": dict(limit.where),
-                    "amount": {name: float(amount) for name, amount in limit.amount.items()},
-                }
-                for limit in limits
-                if limit.is_in_force(moment)
-            ],
-        )
-        for moment in moments
+        {
+            "where": dict(each.where),
+            "amount": {name: float(amount) for name, amount in each.amount.items()},
+        }
+        for each in amounts
+        if each.is_in_force(moment)
     ]
 
 
@@ -158,14 +159,20 @@ def tree_named(
         return POOL if name is None else number[name]
 
     rows: list[Rows] = [
-        [[0.0, of(row["parent"], f"/groups/{position}/parent"), row["weight"], row["tier"], []]]
+        [
+            [
+                0.0, of(row["parent"], f"/groups/{position}/parent"), row["weight"], row["tier"],
+                *_ABSENT[3:],
+            ]
+        ]
         for position, row in enumerate(groups)
-    ]
+    ]  # fmt: skip
     members: dict[str, Rows] = {
         row["name"]: [
             [
                 0.0, row["weight"], row["best_effort"],
-                of(row.get("group"), f"/tenants/{position}/group"), row.get("tier", 0), [],
+                of(row.get("group"), f"/tenants/{position}/group"), row.get("tier", 0),
+                *_STRANGER[5:],
             ]
         ]
         for position, row in enumerate(tenants)
@@ -197,27 +204,73 @@ def tree_fields(tree: Mapping[str, Any], second: float, resources: Sequence[str]
         "best_effort": column(members, 2, np.bool_),
         "tenant_group": column(members, 3, np.int64),
         "tenant_tier": column(members, 4, np.int64),
-        "limits": (*_limits("group", groups, resources), *_limits("tenant", members, resources)),
+        "limits": (
+            *_limits("group", groups, resources),
+            *_limits("tenant", members, resources),
+            *_limits("lend", members, resources),
+        ),
+        "guarantees": (
+            *_guarantees("group", groups, resources),
+            *_guarantees("tenant", members, resources),
+        ),
+        "own_servers": np.array(
+            [_has_own_servers(row, groups, tree) for row in members], dtype=np.bool_
+        ),
+        "count_guaranteed": tree.get("count", Count.TOTAL) == Count.TOTAL,
     }
 
 
-def _limits(scope: Literal["group", "tenant"], rows: Rows, resources: Sequence[str]) -> list[Limit]:
-    """Return the limits in the last column of the rows of nodes."""
+def _limits(
+    scope: Literal["group", "tenant", "lend"], rows: Rows, resources: Sequence[str]
+) -> list[Limit]:
+    """Return the limits or loans of nodes."""
+    kind, columns = (_LIMITS, scope) if scope != "lend" else (_LOANS, "tenant")
     return [
-        Limit(
-            scope,
-            node,
-            np.array([limit["amount"].get(name, np.inf) for name in resources], dtype=np.float64),
-            {
-                label: (values,) if isinstance(values, str) else tuple(values)
-                for label, values in limit["where"].items()
-            },
-        )
+        Limit(scope, node, _amount(entry, resources), _selector(entry))
         for node, row in enumerate(rows)
-        # Scenarios of an earlier version have no such column.
-        for limits in row[_LIMITS_AT[scope] :]
-        for limit in limits
+        for entry in _column(row, columns, kind, [])
     ]
+
+
+def _guarantees(
+    scope: Literal["group", "tenant"], rows: Rows, resources: Sequence[str]
+) -> list[Guarantee]:
+    """Return the guarantees of nodes."""
+    return [
+        Guarantee(scope, node, _amount(entry, resources), _selector(entry))
+        for node, row in enumerate(rows)
+        for entry in _column(row, scope, _GUARANTEES, [])
+    ]
+
+
+def _column(row: list[Any], scope: str, kind: int, absent: Any) -> Any:
+    """Return a value at the end of a row, which scenarios of earlier versions lack."""
+    at = _AMOUNTS_AT[scope] + kind
+    return row[at] if at < len(row) else absent
+
+
+def _amount(entry: Mapping[str, Any], resources: Sequence[str]) -> Any:
+    """Return the amount (m,) of each resource, inf for one that is not named."""
+    return np.array([entry["amount"].get(name, np.inf) for name in resources], dtype=np.float64)
+
+
+def _selector(entry: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+    """Return the selector of servers of an entry."""
+    return {
+        label: (values,) if isinstance(values, str) else tuple(values)
+        for label, values in entry["where"].items()
+    }
+
+
+def _has_own_servers(row: list[Any], groups: Sequence[list[Any]], tree: Mapping[str, Any]) -> bool:
+    """Return the setting of a member, else of the nearest group that has one, else of the pool."""
+    setting, group = _column(row, "tenant", _OWN_SERVERS, OwnServers.INHERIT), row[3]
+    while setting == OwnServers.INHERIT and group != POOL:
+        setting = _column(groups[group], "group", _OWN_SERVERS, OwnServers.INHERIT)
+        group = groups[group][1]
+    if setting == OwnServers.INHERIT:
+        return bool(tree.get("own_servers", False))
+    return bool(setting == OwnServers.YES)
 
 
 def _at(every: Sequence[Rows], second: float) -> list[list[Any]]:

@@ -22,6 +22,7 @@ from policies.simulation.choosing import (
     write_shares,
 )
 from policies.simulation.ending import begin_running, finish_first
+from policies.simulation.floor_starts import note_change, start_floors
 from policies.simulation.grouping import next_in_tree, plant_groups, set_keys_in_tree
 from policies.simulation.limiting import close_limits, return_to_limits, take_of_limits
 from policies.simulation.memory import SLIDING, forget, settle
@@ -49,7 +50,7 @@ from policies.simulation.tally import (
 @compiled
 def run_events(  # type: ignore[no-untyped-def]
     plan, wake, until, arrivals, tenants, trees, tasks, limits, servers, even, tally, heap, freed,
-    remembered, log, draws, counters,
+    remembered, log, draws, floors, counters,
 ):  # fmt: skip
     """Run until nothing happens any more, or nothing until ``until``, both included; goes on later.
 
@@ -58,7 +59,8 @@ def run_events(  # type: ignore[no-untyped-def]
         wake: seconds of a hand-out though no task comes or ends, because servers joined; or inf.
         until: seconds of the last event to look at.
         trees: whose turn it is in a pool with groups (``grouping``); limits: see ``limiting``.
-        draws: (1,) state of the random numbers; counters: (7,) see ``state``.
+        draws: (1,) state of the random numbers; floors: see ``floor_starts``; counters: (7,) see
+            ``state``.
     """
     # The structures are unpacked once: passing them on for every event costs more than an event does.
     order, rule, kind, length, step, timeout, boundaries = plan
@@ -81,6 +83,10 @@ def run_events(  # type: ignore[no-untyped-def]
     degree, main, second, line = np.empty(t), np.empty(t), np.empty(t), np.empty(t)
     used_by, alone_by = np.zeros((t, m)), np.zeros((t, m))
     grouped = len(trees.bottom_up[0]) > 0
+    floored = len(floors.job) > 0
+    above = floored and floors.above[0]
+    # Running tasks by which tenants are ordered.
+    counted = floors.counted if above else running
     everybody, position, level = np.arange(t), np.empty(t, dtype=np.int64), np.empty(t)
     nothing, got = np.zeros(m), np.empty(m)
     leaves = 1
@@ -114,6 +120,12 @@ def run_events(  # type: ignore[no-untyped-def]
                 i = owner[job]
                 running[job] -= 1.0
                 running_tasks[i] -= 1
+                if floored:
+                    note_change(job, row_of[server], -1.0, floors)
+                    if limits.first[job] < limits.first[job + 1]:
+                        # A limit may have stopped a task that keeps its workload within its floor.
+                        floors.stalled[:] = False
+                        floors.stalled_on_own[:] = False
                 reopened = return_to_limits(
                     job, row_of[server], limits, tasks.allowed, tasks.pointer, blocked
                 )
@@ -144,6 +156,8 @@ def run_events(  # type: ignore[no-untyped-def]
                 i = owner[job]
                 arrived[job] += 1
                 waiting[i] += 1
+                if floored:
+                    note_change(job, NOWHERE, 0.0, floors)
                 if not listed[job]:
                     enlist(job, i, first, active, actives, listed)
             else:
@@ -177,6 +191,12 @@ def run_events(  # type: ignore[no-untyped-def]
             )  # fmt: skip
             idle = waiting[i] > 0 and running_tasks[i] == 0
             idle_since[i] = min(idle_since[i], now) if idle else np.inf
+        if floored:
+            active_tasks, touches = start_floors(
+                now, boundary, one_pool, plan, arrivals, tenants, tasks, limits, servers, even,
+                tally, heap, active_tasks, freed, freed_count, remembered, draws, floors, dirty,
+                touched, touches,
+            )  # fmt: skip
         begin = min(now, now + step - length) if kind == SLIDING else -np.inf
         if kind == SLIDING and order != BY_SHARE:
             counters[FORGOTTEN] = forget(
@@ -195,7 +215,7 @@ def run_events(  # type: ignore[no-untyped-def]
             if count > 1:
                 if order == BY_SHARE:
                     write_shares(
-                        0, count, who, first, active, actives, running, share, weight, main
+                        0, count, who, first, active, actives, counted, share, weight, main
                     )
                 elif grouped:
                     write_accumulated(
@@ -213,7 +233,7 @@ def run_events(  # type: ignore[no-untyped-def]
                     plant_groups(
                         order, turn // 2, trees, who, count, degree, main, second, rate,
                         share_of_total, used_by, alone_by, level, nothing, first, active, actives,
-                        running, share,
+                        counted, share, gain, above,
                     )  # fmt: skip
                     for c in range(count):
                         position[who[c]] = c
@@ -256,6 +276,8 @@ def run_events(  # type: ignore[no-untyped-def]
                     active_tasks += 1
                     launched[job] += 1
                     running[job] += 1.0
+                    if floored:
+                        note_change(job, row_of[server], 1.0, floors)
                     waiting[i] -= 1
                     running_tasks[i] += 1
                     idle_since[i] = np.inf
@@ -295,7 +317,7 @@ def run_events(  # type: ignore[no-untyped-def]
                     its_degree = degree[i]
                 elif waits_on:
                     write_shares(
-                        c, c + 1, who, first, active, actives, running, share, weight, main
+                        c, c + 1, who, first, active, actives, counted, share, weight, main
                     )
                 if not waits_on:
                     its_degree = main[i] = np.inf
@@ -310,7 +332,7 @@ def run_events(  # type: ignore[no-untyped-def]
                             plant_groups(
                                 order, turn // 2, trees, who, count, degree, main, second, rate,
                                 share_of_total, used_by, alone_by, level, nothing, first, active,
-                                actives, running, share,
+                                actives, counted, share, gain, above,
                             )  # fmt: skip
                             for place in range(count):
                                 position[who[place]] = place

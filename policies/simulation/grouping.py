@@ -81,7 +81,7 @@ def trees_of(problem: Problem, *, adds_up: bool) -> Trees:
 @compiled
 def plant_groups(  # type: ignore[no-untyped-def]
     order, stage, trees, who, count, degree, main, second, rate, share_of_total, used, alone,
-    level, nothing, first, active, actives, running, share,
+    level, nothing, first, active, actives, running, share, gain, above,
 ):  # fmt: skip
     """Put ``count`` tenants in line.
 
@@ -89,7 +89,8 @@ def plant_groups(  # type: ignore[no-untyped-def]
         who: (t,) the tenants; degree, main, second: (t,) keys by tenant.
         rate: (t, 2 m) use of all tenants now; used, alone: (t, m) resource × time in the window.
         level: (t,) scratch; nothing: (m,) zeros.
-        first, active, actives, running, share: what runs now, as of ``Tenants`` and ``Tally``.
+        first, active, actives, running, share, gain: what runs now, as of ``Tenants`` and ``Tally``.
+        above: whether ``running`` leaves out what is guaranteed, so that ``rate`` does not count.
     """
     bottom_up = trees.bottom_up[stage]
     if order == BY_SHARE:
@@ -101,6 +102,13 @@ def plant_groups(  # type: ignore[no-untyped-def]
                 for at in range(first[i], first[i] + actives[i]):
                     together += running[active[at]] * share[active[at]]
                 turns.held[i, 0] = together
+            elif above:
+                for r in range(len(nothing)):
+                    turns.held[i, r] = 0.0
+                for at in range(first[i], first[i] + actives[i]):
+                    tasks = running[active[at]]
+                    for r in range(len(nothing)):
+                        turns.held[i, r] += tasks * gain[active[at], r] * share_of_total[r]
             else:
                 for r in range(len(nothing)):
                     turns.held[i, r] = rate[i, r] * share_of_total[r]

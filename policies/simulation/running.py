@@ -24,6 +24,7 @@ from policies.model.server_classes import each_row_alone
 from policies.model.tolerance import DISCRETE_TOLERANCE
 from policies.simulation.cluster import Cluster
 from policies.simulation.events import run_events
+from policies.simulation.floor_setup import FloorSetup, Simulated, without_floors
 from policies.simulation.grouping import trees_of
 from policies.simulation.limiting import limits_of, take_of_limits, without_limits
 from policies.simulation.memory import DECAY, SLIDING, TUMBLING, UNBOUNDED
@@ -80,7 +81,8 @@ class Run:
         step: float,
         terms: Terms = (),
     ) -> None:
-        limited, problem = problem, without_limits(problem)
+        # Amounts of limits and guarantees are on scales of their own, because terms differ in them.
+        self.amounts, problem = problem, without_floors(without_limits(problem))
         self.problem, self.cluster, self.changes, self.terms = problem, cluster, changes, terms
         queues = queues_of(problem, cluster.reasons, problem.dominant_share_per_task)
         self.workloads = queues.workloads
@@ -113,10 +115,12 @@ class Run:
         self.draws = np.array([int(cluster.choice.option("seed") or 0)], dtype=np.uint64)
         self.counters = np.zeros(COUNTERS, dtype=_INT)
         self._rows = None if cluster.choice.sees_one_pool else each_row_alone(problem).first_row
-        self.limits = limits_of(limited, self.workloads, self._rows, self.tasks.allowed)
+        self.limits = limits_of(self.amounts, self.workloads, self._rows, self.tasks.allowed)
+        self._unused = self.limits.left.copy()
         # Where the problem's servers are among the cluster's: with one pool all are the first.
         self.position = np.full(len(self.there), NOWHERE)
         self.position[cluster.number[cluster.number >= 0]] = np.flatnonzero(cluster.number >= 0)
+        self._floor_setup = FloorSetup()
         self._leave(np.flatnonzero(~self.there))
         self._count_servers(pool)
         self._tell: Callable[[float], None] | None = None
@@ -179,16 +183,17 @@ class Run:
         run_events(
             self.plan, wake, until, self.arrivals, self.tenants, self.trees, self.tasks, self.limits,
             self.servers, self.even, self.tally, self.heap, self.freed, self.remembered, self.log,
-            self.draws, self.counters,
+            self.draws, self.floors, self.counters,
         )  # fmt: skip
 
     def _change_terms(self, problem: Problem) -> None:
         """Let the terms of a problem count from now on. Running tasks count against its limits."""
-        self.problem = without_limits(problem)
+        self.amounts, self.problem = problem, without_floors(without_limits(problem))
         if not (len(self.limits.left) or problem.limits):
             return
         self.tasks.allowed[:] = self.limits.allowed
         self.limits = limits_of(problem, self.workloads, self._rows, self.limits.allowed)
+        self._unused = self.limits.left.copy()
         for task in self.heap.tasks[: self.counters[RUNNING]].tolist():
             server = self.servers.row_of[self.arrivals.server[task]]
             take_of_limits(self.arrivals.job[task], server, self.limits)
@@ -259,6 +264,33 @@ class Run:
         )
         if self.rule in (BEST_BY_SLOPE, BEST_BY_SCAN):
             list_present(self.rule, self.servers)
+        self._compute_floors()
+
+    def _compute_floors(self) -> None:
+        """Let the guarantees and own servers of the terms count for the servers that are there."""
+        running = self.heap.tasks[: self.counters[RUNNING]]
+        row = self.servers.row_of[self.arrivals.server[running]]
+        on_row, count = np.unique(
+            np.stack([self.arrivals.job[running], row], axis=1), axis=0, return_counts=True
+        )
+        position = np.full(self.problem.n, NOWHERE, dtype=_INT)
+        position[self.workloads] = np.arange(len(self.workloads))
+        simulated = Simulated(
+            choice=self.cluster.choice,
+            position=position,
+            first=self.tenants.first,
+            stop=self.tenants.stop,
+            rows=self._rows,
+            row_of=self.servers.row_of,
+            there=self._cluster_servers_there(),
+            demand=self.tasks.demand,
+            capacity=self.cluster.capacity,
+            limit=self._unused,
+            on_row=np.column_stack([on_row, count]),
+            running=self.tally.running,
+        )
+        pool = pool_with(self.amounts, self.there)
+        self.floors = self._floor_setup.floors(self.amounts, pool, simulated)
 
     def _cluster_servers_there(self) -> BoolArray:
         known = self.cluster.number >= 0

@@ -18,6 +18,7 @@ from policies.model.limit_checks import check_amounts
 from policies.model.policy import Policy
 from policies.model.problem import Problem
 from policies.simulation.cluster import Cluster
+from policies.simulation.floor_setup import without_floors
 from policies.simulation.limiting import without_limits
 from policies.simulation.outcome import Simulation
 from policies.simulation.own_servers import own_clusters
@@ -44,8 +45,9 @@ def simulate(
 
     After all that happens at one time, the policy hands out what fits, task by task, each to the
     tenant that is next and on the server that its placement rule names. A task fits where it exceeds
-    no limit. Within a workload tasks begin in the order of their submission; a tenant's workloads go
-    by priority, then position. A task keeps its server until it ends.
+    no limit. Tasks that keep their workloads within what is guaranteed go first. Within a workload
+    tasks begin in the order of their submission; a tenant's workloads go by priority, then position.
+    A task keeps its server until it ends.
 
     Args:
         problem: servers, tenants, their groups, and workloads; ``tasks`` of a workload run at once at
@@ -60,8 +62,9 @@ def simulate(
         step: seconds, above 0, for which what runs counts ahead; the pool's decision interval.
         until: seconds at which to stop looking; by default when nothing happens any more.
         changes: servers that join and leave; none unless given.
-        terms: pairs of seconds and problems, ascending. From then on weights, groups, tiers and limits
-            are those of the problem, which has the same servers, tenants and workloads.
+        terms: pairs of seconds and problems, ascending. From then on weights, groups, tiers, limits,
+            guarantees and own servers are those of the problem, which has the same servers, tenants and
+            workloads.
         tell: called now and then with the part of the tasks, from 0 to 1, that have ended; what it
             raises ends the simulation.
 
@@ -71,12 +74,13 @@ def simulate(
 
     Raises:
         PolicyUnknownError, PolicyOptionsError: no such policy here, or options that do not fit.
-        PolicyNotApplicableError: groups, tiers or limits at any time under a policy that does not decide
-            by them, a selector under a policy that sees one pool, or changes where each tenant is alone.
+        PolicyNotApplicableError: groups, tiers, limits or guarantees at any time under a policy that
+            does not decide by them, a selector under a policy that sees one pool, or changes where each
+            tenant is alone.
         ProblemError: a task of no workload, a change of no server, terms of other tenants or not
             ascending, a step that is not above 0.
-        ProblemTooLargeError: more servers than tasks are placed on one by one, or more limits than are
-            kept.
+        ProblemTooLargeError: more servers than tasks are placed on one by one, or more limits or
+            guarantees than are kept.
     """
     choice = choose_simulated(policy, options)
     if any(each.has_groups for each in (problem, *(later for _, later in terms))):
@@ -84,12 +88,6 @@ def simulate(
     able = [name for name, each in POLICIES.items() if each.takes_limits]
     for each in (problem, *(later for _, later in terms)):
         check_amounts(each, choice, able)
-        if each.has_floors:
-            raise PolicyNotApplicableError(
-                "simulation.no_guarantees",
-                "a simulation of a trace does not keep guarantees or own servers; leave them out",
-                "/groups",
-            )
     if not (math.isfinite(step) and step > 0):
         raise ProblemError("history.step", f"step is {step}; it must be a number above 0")
     if math.isnan(until):
@@ -107,7 +105,7 @@ def simulate(
             )
         together = _apart(problem, trace, own_clusters(problem, choice), chosen, step, until, tell)
     else:
-        cluster = Cluster.of(without_limits(problem), choice)
+        cluster = Cluster.of(without_floors(without_limits(problem)), choice)
         together = Run(problem, trace, cluster, changed, chosen, step, terms).until(until, tell)
     return _outcome(problem, trace, choice.policy.name, chosen, until, changed, together)
 

@@ -14,6 +14,7 @@ from tests.references.groups import PlainTree, largest_use
 from tests.references.limits import is_below, matches
 from tests.references.long_term import Past, Step, weights_of
 from tests.references.numbers import exact, exact_weights
+from tests.references.simulation_floors import FloorsNow
 
 ONE_POOL = ("drf", "asset", "single-resource")
 LONG_TERM = ("h-mrf", "lt-drf", "lt-af")
@@ -292,6 +293,31 @@ class Simulated:
                 return waiting[0], j, servers, left
         return None
 
+    def fitting(self, j, now, servers):
+        """The servers of some on which the next task of a workload fits."""
+        left = self.left(now, self.problem.workload_tenant[j])
+        running = len(self.of(j, now, True))
+        if not self.of(j, now, False) or running >= self.problem.tasks[j]:
+            return []
+        return [
+            s
+            for s in servers
+            if (self.one_pool or (self.there[s] and self.may(j, s)))
+            and all(d <= c for d, c in zip(self.demand[j], left[s], strict=True))
+            and not self.exceeds_limit(j, s, now)
+        ]
+
+    def launch(self, j, server, now):
+        task = self.of(j, now, False)[0]
+        self.server[task], self.start[task] = server, now
+        self.end[task] = now + self.duration[task]
+        self.idle.pop(self.problem.workload_tenant[j], None)
+
+    def counted(self, j, now):
+        """Running tasks that levels count."""
+        running = len(self.of(j, now, True))
+        return running - (0 if self.problem.count_guaranteed else self.floors.held(j))
+
     def exceeds_limit(self, j, server, now):
         """Would one more task on a server exceed a limit that counts it there?"""
         problem = self.problem
@@ -369,6 +395,8 @@ class Simulated:
             else:
                 self.idle.pop(i, None)
         timeout = self.options.get("starvation_timeout")
+        self.floors = FloorsNow(self, now)
+        self.floors.hand_out()
         for second in (False, True):
             starved = [
                 i
@@ -409,13 +437,13 @@ class Simulated:
     def key(self, i, now):
         if self.policy in LONG_TERM:
             return *self.pool.keys([i], self.pool.weight[i]), i
-        share = sum(len(self.of(j, now, True)) * self.share(j) for j in self.queue(i))
+        share = sum(self.counted(j, now) * self.share(j) for j in self.queue(i))
         return share / self.pool.weight[i], i
 
     def key_of(self, below, tree, group, now):
         if self.policy in LONG_TERM:
             return tuple(self.pool.keys(below, tree.weight[group]))
-        count = [len(self.of(j, now, True)) for j in range(self.problem.n)]
+        count = [self.counted(j, now) for j in range(self.problem.n)]
         return (largest_use(self.problem, tree, below, count) / tree.weight[group],)
 
     def share(self, j):

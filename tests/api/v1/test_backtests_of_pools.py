@@ -286,6 +286,27 @@ def test_the_history_of_a_pool_keeps_its_limits_as_they_were(begin, operator):
     assert waits(results(operator, asked))["drfh"] == expected
 
 
+def test_the_history_of_a_pool_keeps_its_guarantees_as_they_were(begin, operator):
+    """bob is guaranteed six cores, for good or from half an hour on."""
+    _, (_, bob, _) = in_one_pool(begin, ("single", "double", "double"))
+    asked = question(begin, policies=["drfh", "h-mrf"])
+    member = MembershipTerms.objects.get(membership__tenant=bob)
+    for dates, expected in (
+        # 2, 6, 0, then 4, 2, 2, then 2, 0, 6 tasks of ada, bob and carl.
+        ({}, {"ada": 3600.0, "bob": 900.0, "carl": 6300.0}),
+        # 4, 2, 2, then 2, 6, 0, then 2, 0, 6.
+        (
+            {"from": (begin + HOUR / 2).isoformat()},
+            {"ada": 2700.0, "bob": 2700.0, "carl": 5400.0},
+        ),
+    ):
+        member.guarantee = [{"where": {}, "amount": {"cpu": "6"}, **dates}]
+        member.save()
+        result = results(operator, asked)
+        assert waits(result) == {"drfh": expected}
+        assert result["columns"][1]["error"]["code"] == "policy.no_guarantees"
+
+
 @pytest.mark.parametrize(
     ("change", "expected"),
     [

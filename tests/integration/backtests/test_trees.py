@@ -141,3 +141,76 @@ def test_a_pool_without_groups_has_no_tree(pool, tenant):
     member(pool, tenant("bob"), None, at=2, tier=1)
     assert tree_between(pool=pool, start=NOON, end=NOON + HOUR) is None
     assert tree_between(pool=pool, start=NOON, end=NOON + 3 * HOUR) is not None
+
+
+def test_guarantees_own_servers_and_loans_are_those_of_each_instant(pool, tenant):
+    ada = tenant("ada")
+    group(pool, "outer", at=-2)
+    group(pool, "inner", "outer", at=-2)
+    member(pool, ada, "inner", at=-1)
+    inner, terms = pool.groups.get(slug="inner"), pool.memberships.get(tenant=ada).terms.get()
+    row = {"where": {"room": "cellar"}, "amount": {"cpu": "2"}}
+    dates = {"from": (NOON + HOUR).isoformat(), "to": (NOON + 3 * HOUR).isoformat()}
+    of_inner = inner.terms.get(end=None)
+    of_inner.guarantee = [{**row, **dates}]
+    of_inner.save()
+    terms.guarantee, terms.lend = (
+        [row],
+        [{"where": {}, "amount": {"memory": "4"}, "to": dates["to"]}],
+    )
+    terms.save()
+    expected = {0: ["tenant"], 1: ["group", "tenant"], 2: ["group", "tenant"], 3: ["tenant"]}
+    for hour, scopes in expected.items():
+        found = fields(pool, ["x", "ada"], hour * 3600.0)
+        assert [each.scope for each in found["guarantees"]] == scopes, hour
+        assert found["guarantees"][-1].node == 1
+        assert found["guarantees"][-1].where == {"room": ("cellar",)}
+        assert found["guarantees"][-1].amount.tolist() == [2.0, math.inf]
+        lent = [(each.scope, each.node, each.amount.tolist()) for each in found["limits"]]
+        assert lent == ([("lend", 1, [math.inf, 4.0])] if hour < 3 else [])
+        assert (found["own_servers"], found["count_guaranteed"]) == ([False, False], True)
+
+
+@pytest.mark.parametrize(
+    ("of_pool", "outer", "inner", "of_member", "expected"),
+    [
+        (False, "inherit", "inherit", "inherit", False),
+        (True, "inherit", "inherit", "inherit", True),
+        (True, "no", "inherit", "inherit", False),
+        (False, "yes", "inherit", "inherit", True),
+        (False, "yes", "no", "inherit", False),
+        (False, "no", "no", "yes", True),
+        (True, "yes", "yes", "no", False),
+    ],
+)
+def test_own_servers_are_the_setting_of_the_nearest_node(
+    pool, tenant, of_pool, outer, inner, of_member, expected
+):
+    ada = tenant("ada")
+    group(pool, "outer", at=-2)
+    group(pool, "inner", "outer", at=-2)
+    member(pool, ada, "inner", at=-1)
+    pool.own_servers, pool.count = of_pool, "above"
+    pool.save()
+    for slug, setting in (("outer", outer), ("inner", inner)):
+        pool.groups.get(slug=slug).terms.update(own_servers=setting)
+    pool.memberships.get(tenant=ada).terms.update(own_servers=of_member)
+    found = fields(pool, ["ada", "x"], 0.0)
+    # A stranger belongs to the pool itself.
+    assert found["own_servers"] == [expected, of_pool]
+    assert not found["count_guaranteed"]
+
+
+def test_a_flat_pool_with_own_servers_has_a_tree(pool, tenant):
+    member(pool, tenant("ada"), None, at=-1)
+    assert tree_between(pool=pool, start=NOON, end=NOON + HOUR) is None
+    pool.own_servers = True
+    pool.save()
+    assert fields(pool, ["ada"], 0.0)["own_servers"] == [True]
+
+
+def test_a_scenario_of_an_earlier_version_has_no_guarantees():
+    tree = {"groups": [[[0.0, -1, 1.0, 0, []]]], "members": [[[0.0, 1.0, False, 0, 0, []]]]}
+    found = tree_fields(tree, 0.0, ["cpu"])
+    assert (found["guarantees"], found["own_servers"].tolist()) == ((), [False])
+    assert found["count_guaranteed"]
