@@ -53,7 +53,7 @@ def _terms(
     terms: GroupTerms | MembershipTerms, slug: str, kinds: tuple[str, ...]
 ) -> dict[str, Any]:
     """Return the cells that groups and members have in common. Lists that are empty are `none`."""
-    cells = {
+    cells: dict[str, Any] = {
         "weight": decimal_text(terms.weight),
         "tier": terms.tier,
         "own_servers": terms.own_servers,

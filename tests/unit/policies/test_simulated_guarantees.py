@@ -17,7 +17,7 @@ from tests.unit.policies.trees import problems_with_guarantees
 
 INF = np.inf
 KEEPING = [name for name, policy in POLICIES.items() if policy.takes_limits]
-CASES = [(name, {}) for name in KEEPING] + [
+CASES: list[tuple[str, dict[str, object]]] = [(name, {}) for name in KEEPING] + [
     ("drfh", {"placement": rule, "seed": 5}) for rule in ("first-fit", "affinity", "two-choices")
 ] + [("drfh", {"share": "alone"})]  # fmt: skip
 

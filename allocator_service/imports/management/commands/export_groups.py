@@ -16,7 +16,7 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("pool", metavar="POOL", help="the pool's slug")
 
-    def handle(self, *args: Any, **options: Any) -> None:
+    def handle(self, *_: Any, **options: Any) -> None:
         try:
             content = tree_csv(pool_get(slug=options["pool"], tenant=None))
         except DomainError as error:
