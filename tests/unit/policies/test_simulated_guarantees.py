@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from tests.unit.policies.trees import problems_with_guarantees
 
 INF = np.inf
 KEEPING = [name for name, policy in POLICIES.items() if policy.takes_limits]
-CASES: list[tuple[str, dict[str, object]]] = [(name, {}) for name in KEEPING] + [
+CASES: list[tuple[str, Any]] = [(name, {}) for name in KEEPING] + [
     ("drfh", {"placement": rule, "seed": 5}) for rule in ("first-fit", "affinity", "two-choices")
 ] + [("drfh", {"share": "alone"})]  # fmt: skip
 
