@@ -6,7 +6,7 @@ from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
 _PAGES = ("/admin/", "/api/v1/docs/")
-TENANT_PAGES = ("/my/", "/sign-in/", "/sign-out/")
+TENANT_PAGES = ("/my/", "/mail/", "/sign-in/", "/sign-out/")
 NOTHING = "default-src 'none'; frame-ancestors 'none'"
 # A page that is one file, and loads nothing.
 PAGE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"

@@ -23,6 +23,7 @@ class Lock(IntEnum):
     SIMULATION = 10
     BACKTEST = 9
     COMPARISON = 11
+    MAIL = 12
     EVENT_SEAL = 4
     BILLING = 7
     LEDGER_SEAL = 5

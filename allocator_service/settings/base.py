@@ -36,6 +36,7 @@ INSTALLED_APPS = [
     "allocator_service.billing",
     "allocator_service.webhooks",
     "allocator_service.enforcement",
+    "allocator_service.mail",
     "allocator_service.backtests",
     "api",
 ]
@@ -180,6 +181,7 @@ CELERY_BEAT_SCHEDULE = {
     "manifests": {"task": "billing.manifests", "schedule": 30.0, "options": {"expires": 30}},
     "drift": {"task": "enforcement.watch", "schedule": 5.0, "options": {"expires": 5}},
     "reports": {"task": "enforcement.retention", "schedule": 3600.0, "options": {"expires": 3600}},
+    "mail": {"task": "mail.send", "schedule": 10.0, "options": {"expires": 10}},
     "backtests": {"task": "backtests.retention", "schedule": 3600.0, "options": {"expires": 3600}},
     "retention": {"task": "allocation.retention", "schedule": 3600.0, "options": {"expires": 3600}},
 }
@@ -201,6 +203,14 @@ def redis_client_url(broker_url: str) -> str:
         return broker_url
     path, _, query = broker_url.removeprefix("redis+socket://").partition("?")
     return f"unix://{path}?{query.replace('virtual_host', 'db')}"
+
+
+EMAIL_TIMEOUT = 5
+
+
+def email(environment: Environment) -> dict[str, Any]:
+    """Return Django's `EMAIL_` settings."""
+    return {} if environment.mail is None else environment.mail.backend
 
 
 _STATEMENT_TIMEOUT_MS = {

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import environ
@@ -35,6 +36,19 @@ class OidcProvider:
 
 
 @dataclass(frozen=True)
+class MailServer:
+    """A mail server and the texts that mails need.
+
+    `backend` are Django's `EMAIL_` settings, `sender` is the address in `From`. Links in mails begin
+    with `public_url`.
+    """
+
+    backend: dict[str, Any]
+    sender: str
+    public_url: str
+
+
+@dataclass(frozen=True)
 class Environment:
     """What the deployment decides; everything else is fixed in the settings."""
 
@@ -63,6 +77,7 @@ class Environment:
     worker_silence_seconds: float
     webhook_allowed_networks: list[IPv4Network | IPv6Network]
     oidc: OidcProvider | None
+    mail: MailServer | None
 
 
 def read_environment(*, secret_key: str | None = None) -> Environment:
@@ -103,6 +118,7 @@ def read_environment(*, secret_key: str | None = None) -> Environment:
             "WEBHOOK_ALLOWED_NETWORKS", _env.list("WEBHOOK_ALLOWED_NETWORKS", default=[])
         ),
         oidc=_oidc_provider(),
+        mail=_mail(),
     )
 
 
@@ -138,6 +154,19 @@ def _oidc_provider() -> OidcProvider | None:
             " or ALLOCATOR_OIDC_CLIENT_SECRET_FILE with the secret in a file, are needed as well."
         )
     return found
+
+
+def _mail() -> MailServer | None:
+    """Return how mail is sent, or None if it is not."""
+    if not _env.str("EMAIL_URL", ""):
+        return None
+    sender, public_url = _env.str("EMAIL_FROM", ""), _env.str("PUBLIC_URL", "").rstrip("/")
+    if "@" not in sender or not urlsplit(public_url).hostname:
+        raise ImproperlyConfigured(
+            "EMAIL_URL is set: EMAIL_FROM, such as allocation@example.org, and PUBLIC_URL, the address"
+            " of this service such as https://allocation.example.org, are needed as well."
+        )
+    return MailServer(dict(_env.email_url("EMAIL_URL")), sender, public_url)
 
 
 def _secret(text: str, file: str) -> str:

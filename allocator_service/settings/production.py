@@ -3,7 +3,7 @@
 from django.core.exceptions import ImproperlyConfigured
 
 from allocator_service.settings.base import *  # noqa: F403
-from allocator_service.settings.base import BASE_DIR, database, logging, redis_client_url
+from allocator_service.settings.base import BASE_DIR, database, email, logging, redis_client_url
 from allocator_service.settings.environment import read_environment
 
 ENVIRONMENT = read_environment()
@@ -18,6 +18,7 @@ ALLOWED_HOSTS = ENVIRONMENT.allowed_hosts
 CSRF_TRUSTED_ORIGINS = ENVIRONMENT.csrf_trusted_origins
 DATABASES = {"default": database(ENVIRONMENT)}
 CELERY_BROKER_URL = ENVIRONMENT.redis_url
+globals().update(email(ENVIRONMENT))
 REDIS_CLIENT_URL = redis_client_url(ENVIRONMENT.redis_url)
 LOGGING = logging(ENVIRONMENT.log_level, json=True)
 LOGGING_CONFIG = "logging.config.dictConfig"

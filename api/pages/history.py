@@ -13,6 +13,7 @@ from allocator_service.allocation.history import (
     AllocationHistory,
     allocation_history,
 )
+from allocator_service.allocation.words import cause_text
 from allocator_service.core.charts import Chart, StepLine, steps_chart
 from allocator_service.core.clock import utc_now
 from allocator_service.core.errors import Unreadable
@@ -20,7 +21,6 @@ from allocator_service.core.snapshots import one_snapshot
 from allocator_service.pools.models import Pool
 from allocator_service.tenants.models import Tenant
 from api.pages.views import PoolPage
-from api.pages.words import cause_text
 
 PERIODS = {"1": "24 hours", "7": "7 days", "30": "30 days"}
 STEPS_SHOWN, LINES_DRAWN = 100, 6

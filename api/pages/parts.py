@@ -15,6 +15,14 @@ from allocator_service.allocation.selectors import (
     failed_since,
     slot_in_force,
 )
+from allocator_service.allocation.words import (
+    NOT_DECIDED,
+    PAUSED,
+    SPENT_HELPS,
+    helps,
+    reason_text,
+    spent_text,
+)
 from allocator_service.core.errors import Missing
 from allocator_service.core.quantities import Resource
 from allocator_service.enforcement.entitlements import Entitlements, pool_entitlements
@@ -25,7 +33,6 @@ from allocator_service.pools.selectors import ServerKind, resources_of
 from allocator_service.tenants.models import Tenant
 from allocator_service.workloads.models import Workload, WorkloadState
 from api.pages.bars import Bar, bar_of
-from api.pages.words import NOT_DECIDED, PAUSED, SPENT_HELPS, helps, reason_said, spent_said
 from api.v1.entitlements import entitlements_document
 from api.v1.run_inputs import sees_whole
 from api.v1.schedules import slot_rows
@@ -199,7 +206,7 @@ def workload_rows(
     return [
         _workload_row(each, got.get(each.pk), resources, known)
         if (spent := _spent(each, got.get(each.pk), run, resources, known)) is None
-        else _spent_row(each, got[each.pk], resources, spent_said(spent, zone, known))
+        else _spent_row(each, got[each.pk], resources, spent_text(spent, zone, known))
         for each in workloads
     ]
 
@@ -239,7 +246,7 @@ def _workload_row(
         return WorkloadRow(workload, demand, None, NOT_DECIDED, "", wants_more=False)
     wants_more = got is not None and limited_by != "task_limit"
     return WorkloadRow(
-        workload, demand, got, reason_said(limited_by, known), helps(limited_by, known), wants_more
+        workload, demand, got, reason_text(limited_by, known), helps(limited_by, known), wants_more
     )
 
 

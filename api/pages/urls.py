@@ -19,6 +19,7 @@ from api.pages.changes import (
 from api.pages.comparisons import ComparisonPage
 from api.pages.groups import GroupPage
 from api.pages.history import HistoryPage
+from api.pages.mail import ConfirmMailPage, EndMailPage, EndMailView, MailPage
 from api.pages.pools import MyPoolsPage, PoolOverviewPage
 from api.pages.signing_in import ChooseTenantPage, SignInView, SignOutView
 from api.pages.signing_in_by_provider import BeginView, ProviderSignOutView, ReturnView
@@ -64,6 +65,10 @@ urlpatterns = [
     path("sign-out/oidc/", ProviderSignOutView.as_view(), name="sign-out-of-provider"),
     path("my/", MyPoolsPage.as_view(), name="my-pools"),
     path("my/tenant/", ChooseTenantPage.as_view(), name="my-tenant"),
+    path("my/mail/", MailPage.as_view(), name="my-mail"),
+    path("my/mail/<uuid:subscription>/end/", EndMailView.as_view(), name="my-mail-end"),
+    path("mail/confirm/<str:token>/", ConfirmMailPage.as_view(), name="mail-confirm"),
+    path("mail/end/<str:token>/", EndMailPage.as_view(), name="mail-end"),
     path("my/backtests/", BacktestsPage.as_view(), name="my-backtests"),
     path("my/backtests/start/", StartBacktestPage.as_view(), name="my-backtest-start"),
     path("my/backtests/<str:backtest>/", BacktestPage.as_view(), name="my-backtest"),

@@ -9,6 +9,7 @@ from zoneinfo import ZoneInfo
 from django.utils.safestring import SafeString
 
 from allocator_service.allocation.long_term.metering import LATE, metering_due
+from allocator_service.allocation.words import sharing_text
 from allocator_service.core.charts import Chart, Reference, StepLine, steps_chart
 from allocator_service.core.display import number_text, unit_text
 from allocator_service.core.quantities import Resource
@@ -21,7 +22,6 @@ from allocator_service.ledger.reporting.sharing_degree import (
 from allocator_service.pools.models import Metering, Pool
 from allocator_service.tenants.models import Tenant
 from api.pages.parts import Share
-from api.pages.words import sharing_said
 
 DAYS = 7
 
@@ -82,7 +82,7 @@ def week_of(*, pool: Pool, tenant: Tenant, share: Share | None, now: datetime) -
         sentence = REASONS[str(total.reason)]
     else:
         name = report.resources[total.ratios.index(total.least)].name
-        sentence = sharing_said(total.least, name)
+        sentence = sharing_text(total.least, name)
     charts = [
         _resource_week(r, resource, degree, period, share)
         for r, resource in enumerate(report.resources)

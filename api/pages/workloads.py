@@ -7,6 +7,7 @@ from django.http.response import HttpResponseBase
 
 from allocator_service.allocation.selectors import runs_with_slots
 from allocator_service.allocation.what_if.explanations import Explanation, run_explain
+from allocator_service.allocation.words import SPENT_HELPS, helps
 from allocator_service.core.clock import utc_now
 from allocator_service.core.errors import Missing
 from allocator_service.core.snapshots import one_snapshot
@@ -20,7 +21,6 @@ from api.contract.fields import uuid_or_none
 from api.contract.pagination import Page, by_id
 from api.pages.parts import decision_said, workload_rows
 from api.pages.views import PoolPage
-from api.pages.words import SPENT_HELPS, helps
 from api.v1.evaluations import admitted_evaluation
 from api.v1.explanations import explanation_document
 

@@ -9,7 +9,7 @@ from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Permission
 from django.urls import reverse
 
-from allocator_service.allocation.admin.shares import reason_said
+from allocator_service.allocation.admin.shares import reason_text
 from allocator_service.allocation.models import Allocation, Run
 from allocator_service.allocation.policies import policy_title
 from allocator_service.allocation.runs.recompute import recompute_pool
@@ -72,7 +72,7 @@ def test_a_tenants_part_is_explained_with_what_would_give_it_more(pages, run):
         assert counterfactual.words in content
     assert "per GiB" in content
     (reason,) = Allocation.objects.filter(run=run, tenant__slug="u1").values_list("limited_by")
-    assert reason_said(*reason) in content
+    assert reason_text(*reason) in content
     assert pages.get(of_run("explanation", run, "nobody")).status_code == 404
 
 

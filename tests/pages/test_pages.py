@@ -17,12 +17,12 @@ from django.test.utils import CaptureQueriesContext
 
 from allocator_service.allocation.long_term.metering import pool_meter
 from allocator_service.allocation.models import Run, RunStatus
+from allocator_service.allocation.words import helps, reason_text, sharing_text
 from allocator_service.core.clock import utc_now
 from allocator_service.core.display import instant_text, number_text
 from allocator_service.enforcement.watching import enforcement_watch
 from allocator_service.workloads.services import WorkloadDraft, workloads_submit
 from api.limiter import limiter
-from api.pages.words import helps, reason_said, sharing_said
 from policies import REASONS
 from policies.__main__ import main
 from tests import factories
@@ -126,12 +126,12 @@ def test_the_last_seven_days_are_those_of_the_report(decided, ada):
 
 def test_every_reason_has_a_sentence_and_those_of_the_guide():
     for reason in (*REASONS, "resource:cpu"):
-        assert reason_said(reason)[-1] == helps(reason)[-1] == "."
+        assert reason_text(reason)[-1] == helps(reason)[-1] == "."
     rows = re.findall(r"^\| `(\w+)` \| (.+) \| (.+) \|$", ERRORS.read_text(), re.MULTILINE)
     told = {code: (says, what_helps) for code, says, what_helps in rows if code in REASONS}
     assert told.keys() == REASONS.keys()
     for code in REASONS.keys() - {"level"}:  # it speaks of the reader
-        assert reason_said(code) == told[code][0]
+        assert reason_text(code) == told[code][0]
 
 
 def test_a_workload_says_why_and_what_was_tried_to_help(decided, ada):
@@ -422,9 +422,9 @@ def test_numbers_are_short(value, text):
 
 
 def test_a_sharing_degree_is_one_sentence():
-    assert sharing_said(None, None) == ""
-    assert "at least 1.25 times" in sharing_said(1.25, "cpu")
-    assert "Sharing cost you something" in sharing_said(0.8, "cpu")
+    assert sharing_text(None, None) == ""
+    assert "at least 1.25 times" in sharing_text(1.25, "cpu")
+    assert "Sharing cost you something" in sharing_text(0.8, "cpu")
 
 
 def test_a_page_in_the_tenants_name_needs_no_other_page(world):

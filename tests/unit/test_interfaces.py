@@ -105,5 +105,5 @@ def test_what_settings_name_is_held_as_imports_are():
     assert {name for name in named if name.startswith("policies")} == set()
     assert {name.split(".")[1] for name in named if name.startswith("allocator_service.")} <= {
         *("urls", "wsgi", "core", "tenants", "pools", "workloads", "imports", "ledger"),
-        *("allocation", "billing", "webhooks", "enforcement", "backtests"),
+        *("allocation", "billing", "webhooks", "enforcement", "mail", "backtests"),
     }

@@ -15,7 +15,7 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 from django.views.decorators.http import require_POST
 
-from allocator_service.allocation.admin.shares import ORDERS, Asked, reason_said, share_page
+from allocator_service.allocation.admin.shares import ORDERS, Asked, reason_text, share_page
 from allocator_service.allocation.audit.decisions import refuse_undecided, run_proof, run_verify
 from allocator_service.allocation.models import Allocation, Placement, Run, RunStatus
 from allocator_service.allocation.policies import policy_title
@@ -113,7 +113,7 @@ class RunAdmin(ReadOnlyAdmin):
         def explained() -> Mapping[str, Any]:
             found = run_explain(run=run, tenant=of, most=COUNTERFACTUALS)
             binding = [(each, _capacity(each, resources)) for each in found.binding]
-            reasons = [(name, reason_said(why)) for name, why in found.reasons.items()]
+            reasons = [(name, reason_text(why)) for name, why in found.reasons.items()]
             return {"explanation": found, "binding": binding, "reasons": reasons}
 
         return self._page(request, run, "explanation", f"Why {tenant} got this", explained)

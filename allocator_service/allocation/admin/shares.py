@@ -129,7 +129,7 @@ def share_page(pool: Pool, run: Run, resources: Sequence[Resource], asked: Asked
             row["workloads"],
             row["share"],
             row["weighted_share"],
-            [reason_said(reason) for reason in sorted(row["reasons"])],
+            [reason_text(reason) for reason in sorted(row["reasons"])],
             *terms.get(row[_SLUG], (nothing, nothing)),
             allocated.get(row["membership__tenant"], none),
         )
@@ -139,7 +139,7 @@ def share_page(pool: Pool, run: Run, resources: Sequence[Resource], asked: Asked
     return SharePage(asked, page, rows, members)
 
 
-def reason_said(limited_by: str) -> str:
+def reason_text(limited_by: str) -> str:
     """Why a workload did not get more, in a few words."""
     if limited_by.startswith(_RESOURCE):
         return f"{limited_by.removeprefix(_RESOURCE)} holds it back."

@@ -39,7 +39,7 @@ pytestmark = needs_helm
 SIGNING = [name for name, each in COMPONENTS.items() if each.silence_seconds is not None]
 SECRETS = {
     "SECRET_KEY", "DATABASE_URL", "REDIS_URL", "METRICS_TOKEN", "MIGRATION_DATABASE_URL",
-    "ALLOCATOR_OIDC_CLIENT_SECRET",
+    "ALLOCATOR_OIDC_CLIENT_SECRET", "EMAIL_URL",
 }  # fmt: skip
 EVERY_WAY = pytest.mark.parametrize("way", WAYS)
 

@@ -1,4 +1,4 @@
-"""What a decision's reasons mean to the tenant: one sentence each, and what helps."""
+"""Sentences for people about the reasons of a decision and what helps."""
 
 from collections.abc import Collection, Mapping
 from decimal import Decimal
@@ -63,7 +63,7 @@ def _whose(limited_by: str, known: Collection[str] | None) -> str:
     return "that was set for you" if known is None else "of the member"
 
 
-def reason_said(limited_by: str, known: Collection[str] | None = None) -> str:
+def reason_text(limited_by: str, known: Collection[str] | None = None) -> str:
     """Return why a workload did not get more.
 
     `known` are the groups that a visitor of a group may know, None for the tenant itself.
@@ -79,7 +79,7 @@ def reason_said(limited_by: str, known: Collection[str] | None = None) -> str:
 
 
 def helps(limited_by: str, known: Collection[str] | None = None) -> str:
-    """What gives a workload with this reason more, without any computation."""
+    """Return what gives a workload with this reason more, without any computation."""
     if limited_by == f"{_LIMIT}workload":
         return "Raise the limit of the workload."
     if limited_by == f"{_LIMIT}lend":
@@ -91,7 +91,7 @@ def helps(limited_by: str, known: Collection[str] | None = None) -> str:
     return _REASONS[limited_by][1]
 
 
-def spent_said(stored: Mapping[str, Any], timezone: str, known: Collection[str] | None) -> str:
+def spent_text(stored: Mapping[str, Any], timezone: str, known: Collection[str] | None) -> str:
     """Return why a workload did not get more that an exhausted budget of a run stops.
 
     `known` are the groups that a visitor of a group may know, None for the tenant itself.
@@ -123,8 +123,8 @@ def _limit_of(cause: Cause) -> str:
     return f"a limit of {cause.workload}" if cause.workload else "a limit of yours"
 
 
-def sharing_said(least: float | None, resource: str | None) -> str:
-    """What a sharing degree means, in a sentence."""
+def sharing_text(least: float | None, resource: str | None) -> str:
+    """Return a sentence about a sharing degree."""
     if least is None or resource is None:
         return ""
     times = f"{number_text(Decimal(str(least)))} times what you would have used alone"

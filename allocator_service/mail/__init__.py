@@ -1,0 +1,1 @@
+"""Mail to people about events of their tenants."""

@@ -1,0 +1,122 @@
+"""Events as lines of mail.
+
+A line is made from an event of the tenant alone, whose payload has nothing about other tenants.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from allocator_service.allocation.words import reason_text
+from allocator_service.core.display import (
+    counted,
+    money_text,
+    month_text,
+    number_text,
+)
+from allocator_service.core.models import Event
+from allocator_service.mail.models import MailKind
+from allocator_service.workloads.models import Workload
+
+NAMED = 5
+LONGEST = 500
+
+
+@dataclass(frozen=True)
+class Line:
+    """News of a kind, as a sentence or a few."""
+
+    kind: MailKind
+    text: str
+
+
+def line_of(event: Event) -> Line | None:
+    """Return the line of an event, or None for an event that is no news."""
+    found = _LINES.get(event.kind)
+    if found is None or event.tenant is None:
+        return None
+    kind, text_of = found
+    text = text_of(event.payload)
+    return Line(kind, _shortened(text)) if text else None
+
+
+def _allocation(payload: Mapping[str, Any]) -> str:
+    fell = [each for each in payload["workloads"] if each["after"] < each["before"]]
+    names = _names(each["workload"] for each in fell[:NAMED])
+    parts = [
+        f"{names[each['workload']]} may run {_tasks(each['after'])} instead of"
+        f" {number_text(Decimal(str(each['before'])))}"
+        for each in fell[:NAMED]
+    ]
+    if len(fell) > NAMED:
+        parts.append(f"{counted(len(fell) - NAMED, 'more workload')} may run fewer tasks")
+    return f"{'; '.join(parts)}." if parts else ""
+
+
+def _unsatisfiable(payload: Mapping[str, Any]) -> str:
+    name = _names([payload["workload"]])[payload["workload"]]
+    return f"{name} cannot run. {reason_text(payload['reason'])}"
+
+
+def _starved(payload: Mapping[str, Any]) -> str:
+    hours = number_text(Decimal(str(payload["waiting_seconds"])) / 3600)
+    return f"No task of yours has run for {hours} {'hour' if hours == '1' else 'hours'}."
+
+
+def _blocked(payload: Mapping[str, Any]) -> str:
+    waiting = counted(payload["pending_tasks"], "task")
+    reason = f" The scheduler's reason: {payload['reason']}." if payload["reason"] else ""
+    return f"{waiting} of yours wait in the scheduler although the decision lets them run.{reason}"
+
+
+def _budget(payload: Mapping[str, Any]) -> str:
+    resource = payload["resource"]
+    unit = f" hours of {resource}" if resource else ""
+    amounts = [number_text(Decimal(payload[name])) for name in ("spent", "amount")]
+    period = month_text(payload["month"]) if payload["month"] else f"until {payload['to'][:10]}"
+    return (
+        f"Your budget of {amounts[1]}{unit} ({period}) reached {payload['threshold']} %:"
+        f" {amounts[0]}{unit} are spent."
+    )
+
+
+def _units(payload: Mapping[str, Any]) -> str:
+    effect = " Your workloads are served after all others." if payload["best_effort"] else ""
+    return f"Your service units are used up.{effect}"
+
+
+def _statement(payload: Mapping[str, Any]) -> str:
+    billed = money_text(payload["billed"], payload["currency"])
+    return f"Your statement of {month_text(payload['month'][:7])} is closed: {billed}."
+
+
+def _credit_note(payload: Mapping[str, Any]) -> str:
+    return f"A credit note of {money_text(payload['amount'])} was issued."
+
+
+def _names(ids: Iterable[str]) -> Mapping[str, str]:
+    found = Workload.objects.filter(pk__in=list(ids)).values_list("pk", "name")
+    return {str(id_): name for id_, name in found}
+
+
+def _tasks(count: float) -> str:
+    number = number_text(Decimal(str(count)))
+    return f"{number} {'task' if number == '1' else 'tasks'}"
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
+
+
+_LINES: Mapping[str, tuple[MailKind, Callable[[Mapping[str, Any]], str]]] = {
+    "allocation.changed": (MailKind.ALLOCATION, _allocation),
+    "workload.unsatisfiable": (MailKind.UNSATISFIABLE, _unsatisfiable),
+    "tenant.starved": (MailKind.UNSATISFIABLE, _starved),
+    "enforcement.blocked": (MailKind.BLOCKED, _blocked),
+    "budget.reached": (MailKind.BUDGET, _budget),
+    "service_units.exhausted": (MailKind.BUDGET, _units),
+    "statement.closed": (MailKind.STATEMENT, _statement),
+    "credit_note.created": (MailKind.STATEMENT, _credit_note),
+}
+KINDS_OF_EVENTS = tuple(_LINES)
