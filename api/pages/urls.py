@@ -111,5 +111,5 @@ urlpatterns = [
     path(f"{_POOL}statements/", StatementsPage.as_view(), name="my-statements"),
     path(f"{_POOL}statements/<str:month>/", StatementPage.as_view(), name="my-statement"),
     path(f"{_POOL}decisions/<str:run>/proof/", ProofFile.as_view(), name="my-proof"),
-    re_path("^(?:my|sign-in|sign-out)/", NothingPage.as_view(), name="my-nothing"),
+    re_path("^(?:my|mail|sign-in|sign-out)/", NothingPage.as_view(), name="my-nothing"),
 ]

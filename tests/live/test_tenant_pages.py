@@ -126,6 +126,7 @@ def test_axe_finds_nothing_on_the_tenants_pages(page, service):
     paths += [
         "/my/backtests/",
         "/my/backtests/start/",
+        "/my/mail/",
         "/my/nothing/",
         "/sign-in/?ended=auth.revoked",
         "/",

@@ -3,6 +3,7 @@
 import itertools
 import re
 from datetime import UTC, datetime
+from decimal import Decimal
 from uuid import UUID
 
 import pytest
@@ -11,6 +12,7 @@ import time_machine
 from allocator_service.allocation.models import Simulation
 from allocator_service.allocation.what_if.simulations import simulation_run
 from allocator_service.backtests.models import Backtest
+from allocator_service.billing.budgets import BudgetDraft, BudgetSettings, budget_create
 from allocator_service.core.clock import utc_now
 from allocator_service.pools.models import Group
 from allocator_service.pools.services import pool_retire
@@ -28,6 +30,8 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("
 MATRIX = {
     "/my/": {"GET"},
     "/my/tenant/": {"GET", "POST"},
+    "/my/mail/": {"GET", "POST"},
+    "/my/mail/<uuid:subscription>/end/": {"POST"},
     "/my/backtests/": {"GET"},
     "/my/backtests/start/": {"GET", "POST"},
     "/my/backtests/<str:backtest>/": {"GET"},
@@ -36,8 +40,12 @@ MATRIX = {
     "/my/groups/<str:group>/": {"GET"},
     "/my/groups/<str:group>/statements/<str:month>/": {"GET"},
     "/my/groups/<str:group>/limits/": {"GET", "POST"},
+    "/my/groups/<str:group>/budgets/": {"GET", "POST"},
+    "/my/groups/<str:group>/budgets/<str:budget>/": {"GET", "POST"},
     "/my/members/<str:tenant>/": {"GET"},
     "/my/members/<str:tenant>/limits/": {"GET", "POST"},
+    "/my/members/<str:tenant>/budgets/": {"GET", "POST"},
+    "/my/members/<str:tenant>/budgets/<str:budget>/": {"GET", "POST"},
     "/my/terms/": {"POST"},
     "/my/pools/<str:pool>/": {"GET"},
     "/my/pools/<str:pool>/workloads/": {"GET"},
@@ -64,8 +72,10 @@ OPEN = {
     "/sign-in/oidc/callback/": {"GET"},
     "/sign-out/": {"POST"},
     "/sign-out/oidc/": {"GET"},
+    "/mail/confirm/<str:token>/": {"GET", "POST"},
+    "/mail/end/<str:token>/": {"GET", "POST"},
 }
-NOTHING = "/^(?:my|sign-in|sign-out)/"
+NOTHING = "/^(?:my|mail|sign-in|sign-out)/"
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE")
 UNKNOWN = "01a1fa35-2b84-7418-8537-e4019453fdf6"
 
@@ -91,6 +101,9 @@ def decided(world):
         client.post("/api/v1/backtests/", asked()).json()["id"]
         for client in (world.as_ada, world.as_eve)
     )
+    physics = Group.objects.get(pool=world.lab, slug="physics")
+    draft = BudgetDraft(physics, "cpu", BudgetSettings(Decimal(100), [100]))
+    world.group_budget = budget_create(pool=world.lab, draft=draft, now=utc_now()).pk
     world.change, world.bobs_change, world.other_change = (
         change_of(client, pool, workload)
         for client, pool, workload in (
@@ -118,7 +131,7 @@ by_key_and_as_person = pytest.mark.parametrize(
 
 
 def path_of(route, **names):
-    return re.sub("<str:([a-z]+)>", lambda part: str(names[part[1]]), route)
+    return re.sub("<(?:str|uuid):([a-z]+)>", lambda part: str(names[part[1]]), route)
 
 
 def own(world):
@@ -131,6 +144,8 @@ def own(world):
         "tenant": "ada",
         "workload": world.ada_workload.pk,
         "change": world.change,
+        "budget": world.group_budget,
+        "subscription": UNKNOWN,
     }
 
 
@@ -204,6 +219,8 @@ def test_visitors_of_a_group_have_its_pages_and_no_others(decided):
             there = {200} if route in OF_GROUPS | OF_BOTH else {404}
             there = {404} if "month" in route else there  # no prices were published
             there = {302} if route == "/my/" else there
+            # It is the budget of the group.
+            there = {404} if route.startswith("/my/members") and "budget>" in route else there
             there = {405} if route == "/my/terms/" else there
             expected = there if method in ("GET", "HEAD") else {403, 404, 405}
             assert answer.status_code in expected, (route, method, answer.status_code)
@@ -302,7 +319,15 @@ def test_workloads_of_others_are_neither_tried_nor_changed(decided, signed_in_by
 
 @pytest.mark.parametrize(
     "path",
-    ["/my/x/", "/my/pools/", "/my/pools/lab/x/y/", "/sign-in/x/", "/my/%00", "/my/" + "a" * 3000],
+    [
+        "/my/x/",
+        "/mail/x/",
+        "/my/pools/",
+        "/my/pools/lab/x/y/",
+        "/sign-in/x/",
+        "/my/%00",
+        "/my/" + "a" * 3000,
+    ],
 )
 def test_any_other_path_is_a_page_that_says_so(path, world):
     for browser in (Browser(), browser_of(world.as_ada)):

@@ -127,7 +127,7 @@ MATRIX = {
     "/api/v1/webhooks/<str:webhook>/deliveries/<str:delivery>/resend/": {"POST": BOTH},
 }
 # Of browsers: those of tenants have a matrix of their own in tests/pages.
-PAGES = ("/my/", "/sign-in/", "/sign-out/", "/^(?:my|sign-in|sign-out)/")
+PAGES = ("/my/", "/mail/", "/sign-in/", "/sign-out/", "/^(?:my|mail|sign-in|sign-out)/")
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 SCOPES = sorted(ALL | {AGENT, GROUP})
 CASES = [(route, method, scope) for route in MATRIX for method in METHODS for scope in SCOPES]
