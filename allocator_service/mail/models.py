@@ -13,7 +13,7 @@ class MailKind(models.TextChoices):
 
     ALLOCATION = "allocation", "My allocation fell"
     UNSATISFIABLE = "unsatisfiable", "A workload of mine cannot run"
-    BLOCKED = "blocked", "My tasks wait in the scheduler although the decision lets them run"
+    BLOCKED = "blocked", "My tasks are blocked in the scheduler"
     BUDGET = "budget", "A budget of mine reached a threshold"
     STATEMENT = "statement", "A statement or credit note was issued"
     WEEKLY = "weekly", "A summary every Monday"

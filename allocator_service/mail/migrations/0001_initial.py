@@ -34,7 +34,7 @@ class Migration(migrations.Migration):
             fields=[
                 ('id', models.UUIDField(default=allocator_service.core.ids.new_id, editable=False, primary_key=True, serialize=False)),
                 ('address', models.EmailField(max_length=254)),
-                ('kinds', django.contrib.postgres.fields.ArrayField(base_field=models.CharField(choices=[('allocation', 'My allocation fell'), ('unsatisfiable', 'A workload of mine cannot run'), ('blocked', 'My tasks wait in the scheduler although the decision lets them run'), ('budget', 'A budget of mine reached a threshold'), ('statement', 'A statement or credit note was issued'), ('weekly', 'A summary every Monday')], max_length=20), size=None)),
+                ('kinds', django.contrib.postgres.fields.ArrayField(base_field=models.CharField(choices=[('allocation', 'My allocation fell'), ('unsatisfiable', 'A workload of mine cannot run'), ('blocked', 'My tasks are blocked in the scheduler'), ('budget', 'A budget of mine reached a threshold'), ('statement', 'A statement or credit note was issued'), ('weekly', 'A summary every Monday')], max_length=20), size=None)),
                 ('created_at', models.DateTimeField(editable=False)),
                 ('confirmed_at', models.DateTimeField(editable=False, null=True)),
                 ('due_at', models.DateTimeField(editable=False, null=True)),
@@ -55,7 +55,7 @@ class Migration(migrations.Migration):
             name='News',
             fields=[
                 ('id', models.BigAutoField(primary_key=True, serialize=False)),
-                ('kind', models.CharField(choices=[('allocation', 'My allocation fell'), ('unsatisfiable', 'A workload of mine cannot run'), ('blocked', 'My tasks wait in the scheduler although the decision lets them run'), ('budget', 'A budget of mine reached a threshold'), ('statement', 'A statement or credit note was issued'), ('weekly', 'A summary every Monday')], max_length=20)),
+                ('kind', models.CharField(choices=[('allocation', 'My allocation fell'), ('unsatisfiable', 'A workload of mine cannot run'), ('blocked', 'My tasks are blocked in the scheduler'), ('budget', 'A budget of mine reached a threshold'), ('statement', 'A statement or credit note was issued'), ('weekly', 'A summary every Monday')], max_length=20)),
                 ('pool', models.CharField(max_length=63)),
                 ('text', models.CharField(max_length=500)),
                 ('at', models.DateTimeField()),
