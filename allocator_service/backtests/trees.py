@@ -265,7 +265,10 @@ def _selector(entry: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
 def _has_own_servers(row: list[Any], groups: Sequence[list[Any]], tree: Mapping[str, Any]) -> bool:
     """Return the setting of a member, else of the nearest group that has one, else of the pool."""
     setting, group = _column(row, "tenant", _OWN_SERVERS, OwnServers.INHERIT), row[3]
-    while setting == OwnServers.INHERIT and group != POOL:
+    # Groups that lead back to each other are refused later, with the problem.
+    for _ in groups:
+        if setting != OwnServers.INHERIT or group == POOL:
+            break
         setting = _column(groups[group], "group", _OWN_SERVERS, OwnServers.INHERIT)
         group = groups[group][1]
     if setting == OwnServers.INHERIT:
