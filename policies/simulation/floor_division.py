@@ -217,10 +217,11 @@ def _fill(pool, stage, demand, left, pools):  # type: ignore[no-untyped-def]
     waiting = 0
     for i in range(tenants):
         first, stop = pools.first[tenant0 + i], pools.stop[tenant0 + i]
-        pools.current[i], pools.passed[i] = first, 0.0
+        passed = 0.0
         if pools.counts[pool]:
             for e in range(first, stop):
-                pools.passed[i] += pools.met[e - begin] * pools.share[e]
+                passed += pools.met[e - begin] * pools.share[e]
+        pools.current[i], pools.passed[i] = first, passed
         pools.line[i] = np.inf
         if first < stop and pools.stage[tenant0 + i] == stage:
             pools.line[i] = pools.passed[i] / pools.weight[tenant0 + i]

@@ -135,7 +135,7 @@ def test_a_manager_sets_a_limit_for_a_deadline_by_keyboard(head_of_science, oper
     ]
     decision_of(operator, "academy", operator.get("/api/v1/pools/academy/").body["generation"])
     head_of_science.reload()
-    expect(row).to_contain_text("8 of 8 GPUs")
+    expect(row).to_contain_text("8 GPUs allocated now, 100 %")
     assert findings(head_of_science) == []
     row.get_by_role("button", name="Remove limit 1").press("Enter")
     expect(head_of_science.locator("main")).to_contain_text("It has none.")
