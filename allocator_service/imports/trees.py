@@ -186,7 +186,7 @@ class _Tree(Work[TreeRow]):
             members_put(pool=self._pool, drafts=drafts, now=now, is_last=False)
             progress("members", len(drafts), len(drafts))
         # Refused rows are left out, so that the tree may differ from the one that was compared.
-        if any(any(row.amounts.values()) for row in (*self._added, *self._changed, *self._moved)):
+        if self._added or self._changed or self._moved:
             refuse_too_many_selections(self._pool)
             refuse_limits_below_guarantees(self._pool, now=now, pointer="/limit")
 
@@ -236,7 +236,11 @@ class _Amounts:
         They are by the number of the row. A row that states the limit has the error, otherwise the
         first one that is below it.
         """
-        if not {"guarantee", "limit"} & set(self._changed):
+        moves = any(
+            key in self._present and row.parent != self._parent_of(self._present[key])
+            for key, row in self._rows.items()
+        )
+        if not (moves or {"guarantee", "limit"} & set(self._changed)):
             return {}
         groups, members = {}, []
         for key in {**self._present, **self._rows}:
@@ -277,9 +281,10 @@ class _Amounts:
 
     def _parent(self, key: "_Key") -> str | None:
         row = self._rows.get(key)
-        if row is not None:
-            return row.parent
-        terms = self._present[key]
+        return self._parent_of(self._present[key]) if row is None else row.parent
+
+    @staticmethod
+    def _parent_of(terms: GroupTerms | MembershipTerms) -> str | None:
         above = terms.group if isinstance(terms, MembershipTerms) else terms.parent
         return above.slug if above else None
 

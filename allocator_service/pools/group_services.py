@@ -178,9 +178,10 @@ def groups_put(
     for change in changes:
         _change(pool, terms[change.slug], change.settings, known, now)
     changing = [draft for draft in every if draft.settings.guarantee or draft.settings.limit]
-    if changing and is_last:
+    moved = [change for change in changes if parents[change.slug] != change.settings.parent]
+    if (changing or moved) and is_last:
         refuse_too_many_selections(pool)
-        refuse_limits_below_guarantees(pool, now=now, pointer=changing[0].pointer)
+        refuse_limits_below_guarantees(pool, now=now, pointer=[*changing, *moved][0].pointer)
     pool_changed(pool, now=now)
     if groups:
         _audit_created(pool, groups, drafts, now)
@@ -234,10 +235,13 @@ def group_update(
     known = {} if settings.parent is None else {
         each.slug: each for each in groups_of(pool=pool).filter(slug=settings.parent)
     }  # fmt: skip
+    above = present.parent
     _change(pool, present, settings, known, now)
     if settings.guarantee or settings.limit:
         refuse_too_many_selections(pool)
         refuse_limits_below_guarantees(pool, now=now, pointer=_pointer_of(settings))
+    elif (above and above.slug) != settings.parent:
+        refuse_limits_below_guarantees(pool, now=now, pointer="/parent")
     pool_changed(pool, now=now)
     return group
 

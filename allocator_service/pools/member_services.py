@@ -92,7 +92,7 @@ def member_put(
         (membership,) = members_admit(
             pool=pool, tenants=[tenant], now=now, terms={tenant.pk: terms}
         )
-        _refuse_together(pool, given, now)
+        _refuse_together(pool, given, now, moved=False)
         pool_changed(pool, now=now)
         audit_record(
             action="member.admit", instance=membership, now=now, pool=pool.slug, extra=stated
@@ -103,9 +103,9 @@ def member_put(
             f'Changing a member needs If-Match with its ETag ("v{membership.version}").'
         )
     check_version(membership.version, version)
-    before = _stated(membership, present)
+    before, moved = _stated(membership, present), present.group != found
     _change_terms([(present, terms)], now)
-    _refuse_together(pool, given, now)
+    _refuse_together(pool, given, now, moved=moved)
     membership.version += 1
     membership.save(update_fields=["version"])
     pool_changed(pool, now=now)
@@ -180,10 +180,11 @@ def members_put(
     admitted = members_admit(pool=pool, tenants=joining, now=now, terms=terms)
     changing = [present[tenant] for tenant in terms if tenant in present]
     before = [_stated(old.membership, old) for old in changing]
+    moved = any(old.group != terms[old.membership.tenant_id]["group"] for old in changing)
     _change_terms([(old, terms[old.membership.tenant_id]) for old in changing], now)
     if is_last:
         given = [draft.amounts for draft in drafts if any(draft.amounts.values())]
-        _refuse_together(pool, given[0] if given else {}, now)
+        _refuse_together(pool, given[0] if given else {}, now, moved=moved)
     members = [old.membership for old in changing]
     for member in members:
         member.pool = pool  # the audit names it
@@ -236,13 +237,15 @@ def _refuse_own_servers(pool: Pool, *settings: str | None) -> None:
 
 
 def _refuse_together(
-    pool: Pool, given: Mapping[str, Sequence[Limit] | None], now: datetime
+    pool: Pool, given: Mapping[str, Sequence[Limit] | None], now: datetime, *, moved: bool
 ) -> None:
-    """Raise `Unacceptable` for given amounts that the pool cannot have beside its others."""
+    """Raise `Unacceptable` for given amounts, or a move, that the pool cannot have beside its others."""
     if any(given.values()):
         refuse_too_many_selections(pool)
         pointer = "/limit" if given["limit"] else "/guarantee"
         refuse_limits_below_guarantees(pool, now=now, pointer=pointer)
+    elif moved:
+        refuse_limits_below_guarantees(pool, now=now, pointer="/group")
 
 
 def _present_terms(membership: Membership) -> MembershipTerms:

@@ -345,6 +345,23 @@ def test_a_limit_below_the_guarantees_under_it_is_refused(pool, operator, member
     assert answer.json()["errors"][0]["pointer"] == "/guarantee"
 
 
+def test_a_move_below_a_limit_that_is_less_than_the_guarantee_is_refused(pool, operator, members):
+    """A member, and a group with it, that state no amounts."""
+    for slug in ("ml", "team"):
+        assert operator.post(f"{PATH}/groups/", {"slug": slug, "name": slug}).status_code == 201
+    patch(operator, f"{PATH}/groups/ml/", {"limit": [{"amount": {"gpu": 3}}]})
+    guaranteed = {"weight": 1, "guarantee": [{"amount": {"gpu": 4}}]}
+    assert put(operator, f"{PATH}/members/a/", guaranteed).status_code == 200
+    answer = put(operator, f"{PATH}/members/a/", {"weight": 1, "group": "ml"})
+    assert (answer.status_code, answer.json()["code"]) == (422, "limit.below_guarantees")
+    assert answer.json()["errors"][0]["pointer"] == "/group"
+    assert put(operator, f"{PATH}/members/a/", {"weight": 1, "group": "team"}).status_code == 200
+    answer = patch(operator, f"{PATH}/groups/team/", {"parent": "ml"})
+    assert (answer.status_code, answer.json()["code"]) == (422, "limit.below_guarantees")
+    assert answer.json()["errors"][0]["pointer"] == "/parent"
+    assert operator.get(f"{PATH}/groups/team/").json()["parent"] is None
+
+
 def test_guarantees_count_against_a_limit_while_both_hold(pool, operator, members):
     later = utc_now() + timedelta(days=1)
     limit = {"amount": {"gpu": 2}, "to": later.isoformat()}

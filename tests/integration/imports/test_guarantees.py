@@ -175,6 +175,17 @@ def test_limits_are_compared_with_guarantees_of_other_rows_and_of_the_pool(lab, 
     assert state(lab) == before
 
 
+def test_moves_below_a_limit_are_compared(lab, command):
+    """Rows that state no amounts."""
+    command("import_groups", HEADER + ",labs,,cpu=3,,,\n,team,,,,,\nmember,u1,team,,cpu=4,,\n")
+    before = state(lab)
+    for row in ("member,u1,labs,,,,\n", ",team,labs,,,,\n"):
+        for options in (["--dry-run"], []):
+            ran = command("import_groups", HEADER + row, *options)
+            assert (ran.code, state(lab)) == (1, before)
+            assert "The limit of labs is 3 cpu, and 4 are guaranteed" in ran.lines[0]
+
+
 def test_only_the_amounts_after_all_rows_are_compared(lab, command):
     """The limit of the group falls below what the member had guaranteed before."""
     command("import_groups", HEADER + ",labs,,cpu=8,,,\nmember,u1,labs,,cpu=8,,\n")
