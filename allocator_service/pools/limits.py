@@ -252,6 +252,11 @@ def has_limits(pool: Pool, *, now: datetime) -> bool:
     return any(True for _ in _limits_to_come(pool, now)) or stops_of(pool, ending_after=now) > 0
 
 
+def has_guarantees(pool: Pool, *, now: datetime) -> bool:
+    """Return True if a present node has a guarantee that has not ended."""
+    return any(True for _ in _limits_to_come(pool, now, ["guarantee"]))
+
+
 def has_own_servers(pool: Pool) -> bool:
     """Return True if a present node is set to have what it gets alone on its own servers."""
     yes = Q(own_servers=OwnServers.YES, end=None)

@@ -7,11 +7,17 @@ from typing import Any
 
 from allocator_service.allocation.guarantee_texts import unmet_sentence
 from allocator_service.allocation.runs.snapshots import pool_state
-from allocator_service.allocation.what_if.evaluations import answer_document, refuse_oversized
+from allocator_service.allocation.what_if.evaluations import (
+    answer_document,
+    refuse_many,
+    refuse_oversized,
+)
 from allocator_service.core.errors import DomainError
 from allocator_service.core.quantities import Resource
+from allocator_service.pools.limits import has_guarantees, has_own_servers
 from allocator_service.pools.models import Pool
-from allocator_service.pools.selectors import resources_of
+from allocator_service.pools.selectors import members_of, resources_of
+from allocator_service.workloads.models import WorkloadState
 
 # A request that sets a guarantee waits for its warnings at most this long.
 SECONDS = 5.0
@@ -31,10 +37,14 @@ def guarantees_check(pool: Pool, *, now: datetime) -> GuaranteeCheck:
     The problem is that of the next decision. It is not computed for more than an evaluation takes, or
     for longer than a request may wait.
     """
-    document = pool_state(pool.pk, now=now).document
-    if not _has_guarantees(document):
+    pool.refresh_from_db(fields=["own_servers"])
+    if not (pool.own_servers or has_own_servers(pool) or has_guarantees(pool, now=now)):
         return GuaranteeCheck()
     try:
+        # Counted before the pool is read, which takes long for a large one.
+        refuse_many("tenants", members_of(pool=pool).count())
+        refuse_many("workloads", pool.workloads.filter(state=WorkloadState.ACTIVE).count())
+        document = pool_state(pool.pk, now=now).document
         refuse_oversized(document)
         answer = answer_document(document, SECONDS)
     except DomainError as error:
@@ -51,8 +61,3 @@ def unmet_in(
     """Return the guarantees that the document of an answer does not meet, with a sentence for each."""
     unmet = answer["summary"].get("guarantees_unmet", ())
     return [(each, unmet_sentence(each, resources)) for each in unmet]
-
-
-def _has_guarantees(document: Mapping[str, Any]) -> bool:
-    nodes = [*document.get("groups", ()), *document["tenants"]]
-    return any(node.get("guarantee") or node.get("own_servers") for node in nodes)
