@@ -112,14 +112,15 @@ class SimplexLevels:
             if left <= 0:
                 raise SolveTimeoutError("solve.timeout", "the time limit passed")
             model.setOptionValue("time_limit", model.getRunTime() + left)
-        status = SolverStatus.NOT_CONVERGED
+        status = SolverStatus.ITERATING
         if self._problem.couples and model.getBasis().valid:
             # A basis of an earlier level is nearer to feasible than to optimal where many limits bind.
             model.setOptionValue("simplex_strategy", PRIMAL_SIMPLEX)
             model.run()
             model.setOptionValue("simplex_strategy", DUAL_SIMPLEX)
             status = status_of(model)
-        if status is SolverStatus.NOT_CONVERGED:
+        # Only its optimum is taken from the primal simplex, which sometimes ends without one.
+        if status not in (SolverStatus.OPTIMAL, SolverStatus.TIME_LIMIT):
             model.run()
             status = status_of(model)
         if status is SolverStatus.TIME_LIMIT:
