@@ -368,6 +368,7 @@ def _record_reached(balance: Balance, threshold: int, now: datetime) -> None:
             "to": period.end.isoformat(),
             "threshold": threshold,
             "resource": budget.resource or None,
+            "currency": None if budget.resource else budget.pool.currency,
             "amount": decimal_text(balance.written(balance.available)),
             "spent": decimal_text(balance.written(balance.spent)),
         },

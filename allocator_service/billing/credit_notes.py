@@ -129,6 +129,10 @@ def _tell(note: CreditNote, action: str, now: datetime) -> None:
         kind="credit_note.created",
         pool=note.pool.slug,
         tenant=note.tenant.slug,
-        payload={"credit_note": str(note.pk), "amount": str(note.amount)},
+        payload={
+            "credit_note": str(note.pk),
+            "amount": str(note.amount),
+            "currency": note.pool.currency,
+        },
         now=now,
     )

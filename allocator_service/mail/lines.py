@@ -72,7 +72,8 @@ def _blocked(payload: Mapping[str, Any]) -> str:
 
 def _budget(payload: Mapping[str, Any]) -> str:
     resource = payload["resource"]
-    unit = f" hours of {resource}" if resource else ""
+    # Events of earlier versions have no currency.
+    unit = f" hours of {resource}" if resource else f" {payload.get('currency') or ''}".rstrip()
     amounts = [number_text(Decimal(payload[name])) for name in ("spent", "amount")]
     period = month_text(payload["month"]) if payload["month"] else f"until {payload['to'][:10]}"
     return (
@@ -92,7 +93,9 @@ def _statement(payload: Mapping[str, Any]) -> str:
 
 
 def _credit_note(payload: Mapping[str, Any]) -> str:
-    return f"A credit note of {money_text(payload['amount'])} was issued."
+    return (
+        f"A credit note of {money_text(payload['amount'], payload.get('currency', ''))} was issued."
+    )
 
 
 def _names(ids: Iterable[str]) -> Mapping[str, str]:

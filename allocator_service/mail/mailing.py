@@ -31,8 +31,10 @@ from allocator_service.mail.subscriptions import (
 from allocator_service.settings.environment import MailServer
 
 EVENTS_PER_BATCH = 1000
-NEWS_PER_SUBSCRIPTION = 200
-LEASE, RUN_SECONDS = timedelta(minutes=2), 60.0
+# Newer lines replace the oldest of a subscription that has more.
+MOST_NEWS = 200
+# A worker that sends decides nothing meanwhile.
+LEASE, RUN_SECONDS = timedelta(minutes=2), 10.0
 SHORTEST_PAUSE, LONGEST_PAUSE = timedelta(minutes=1), timedelta(minutes=15)
 SHORTEST_RETRY, LONGEST_RETRY = timedelta(minutes=5), timedelta(hours=6)
 MOST_FAILURES = 12
@@ -74,16 +76,15 @@ def _write_lines(events: list[Event], now: datetime) -> None:
     )
     for each in confirmed.select_related("tenant").select_for_update(of=["self"], no_key=True):
         subscriptions.setdefault(each.tenant.slug, []).append(each)
-    written: dict[UUID, int] = {}
+    written: set[UUID] = set()
     news = []
     for event in events:
         mine = subscriptions.get(str(event.tenant), [])
         line = line_of(event) if mine else None
         for each in mine:
-            count = written.get(each.pk, 0)
-            if line is None or line.kind not in each.kinds or count >= NEWS_PER_SUBSCRIPTION:
+            if line is None or line.kind not in each.kinds:
                 continue
-            written[each.pk] = count + 1
+            written.add(each.pk)
             news.append(
                 News(
                     subscription=each,
@@ -99,6 +100,11 @@ def _write_lines(events: list[Event], now: datetime) -> None:
             if each.pk in written and (each.due_at is None or each.due_at == each.weekly_at):
                 subscription_schedule(each, now=now)
                 each.save(update_fields=["due_at"])
+    for subscription in written:
+        waiting = News.objects.filter(subscription=subscription).order_by("-id")
+        oldest = waiting.values_list("pk", flat=True)[MOST_NEWS:].first()
+        if oldest is not None:
+            waiting.filter(pk__lte=oldest).delete()
 
 
 def mail_send(*, server: MailServer, clock: Callable[[], datetime]) -> int:
@@ -118,7 +124,8 @@ def mail_send(*, server: MailServer, clock: Callable[[], datetime]) -> int:
     except (OSError, smtplib.SMTPException) as error:
         reached = False
         log.warning("mail_server_not_reached", error=str(error)[:200])
-    _release(token, clock(), reached=reached)
+    finally:
+        _release(token, clock(), reached=reached)
     return sent
 
 
@@ -139,7 +146,13 @@ def _attempt(
         log.info("mail_subscription_ended", subscription=str(subscription.pk), because="access")
         subscription.delete()
         return False
-    mail = composed(subscription, server=server, now=now)
+    try:
+        mail = composed(subscription, server=server, now=now)
+    except Exception as error:
+        # Mail that cannot be composed must not stop the mail of others.
+        log.exception("mail_not_composed", subscription=str(subscription.pk))
+        _record_refusal(subscription, 0, type(error).__name__, now)
+        return False
     if mail is None:
         _record(subscription, [], token, now)
         return False

@@ -7,12 +7,10 @@ from uuid import UUID
 
 from django.conf import settings
 from django.core import signing
-from django.core.exceptions import ValidationError
-from django.core.validators import validate_email
 from django.db import transaction
 from django.db.models import Q, QuerySet
 
-from allocator_service.core.errors import Conflict, Missing, Unacceptable
+from allocator_service.core.errors import Conflict, Missing
 from allocator_service.core.locks import Lock, lock_in_transaction
 from allocator_service.mail.models import MailKind, Subscription
 from allocator_service.tenants.models import Person, Scope, Tenant
@@ -21,6 +19,8 @@ from allocator_service.tenants.people import tenants_of_groups
 # Anybody with a key can have a mail sent to an address of their choice: one, to confirm it.
 MOST_ADDRESSES, MOST_UNCONFIRMED = 20, 5
 CONFIRMED_WITHIN = timedelta(days=7)
+# A person who does not sign in for so long may have left.
+SEEN_WITHIN = timedelta(days=90)
 Purpose = Literal["confirm", "end"]
 MONDAY, HOUR = 0, 7
 # News are collected for a while, so that one cause gives one mail.
@@ -42,9 +42,10 @@ def subscription_put(
     """
     if settings.ENVIRONMENT.mail is None:
         raise Conflict("This installation sends no mail.", code="mail.not_configured")
-    _check(address, kinds)
     lock_in_transaction(Lock.MAIL, str(tenant.pk))
-    found = Subscription.objects.filter(tenant=tenant, address__iexact=address).first()
+    # A process that sends writes rows of subscriptions, too.
+    present = Subscription.objects.select_for_update(no_key=True).filter(tenant=tenant)
+    found = present.filter(address__iexact=address).first()
     if found is None:
         _check_number(tenant)
         found = Subscription(tenant=tenant, address=address, created_at=now, due_at=now)
@@ -62,17 +63,19 @@ def subscription_put(
     elif found.weekly_at is None:
         found.weekly_at = next_monday(now)
     if found.confirmed_at is not None:
+        found.news.exclude(kind__in=found.kinds).delete()
         subscription_schedule(found, now=now)
     found.save()
     return found
 
 
+@transaction.atomic
 def subscription_confirm(*, token: str, now: datetime) -> Subscription:
     """Begin to send news to an address, whose owner has the token.
 
     Raises `Missing` if the subscription has ended or the token is not genuine or too old.
     """
-    found = subscription_of_token(token=token, purpose="confirm")
+    found = subscription_of_token(token=token, purpose="confirm", locked=True)
     if found.confirmed_at is None:
         # The request to confirm the address delays no news.
         found.confirmed_at, found.sent_at = now, None
@@ -109,9 +112,12 @@ def is_entitled(subscription: Subscription, *, now: datetime) -> bool:
     if key is not None:
         alive = key.revoked_at is None and key.expires_at > now
         return alive and key.scope == Scope.TENANT and key.tenant_id == subscription.tenant_id
-    if person is None or not person.user.is_active:
+    provider = settings.ENVIRONMENT.oidc
+    if person is None or not person.user.is_active or provider is None:
         return False
-    return tenants_of_groups(person.groups).filter(pk=subscription.tenant_id).exists()
+    # The groups of a person are those of the last sign-in.
+    is_known = provider.issuer == person.issuer and now - person.last_signed_in_at < SEEN_WITHIN
+    return is_known and tenants_of_groups(person.groups).filter(pk=subscription.tenant_id).exists()
 
 
 def token_of(subscription: Subscription, purpose: Purpose) -> str:
@@ -119,8 +125,8 @@ def token_of(subscription: Subscription, purpose: Purpose) -> str:
     return _signer(purpose).sign(str(subscription.pk))
 
 
-def subscription_of_token(*, token: str, purpose: Purpose) -> Subscription:
-    """Return the subscription of a token.
+def subscription_of_token(*, token: str, purpose: Purpose, locked: bool = False) -> Subscription:
+    """Return the subscription of a token, locked or not.
 
     Raises `Missing` if it has ended, or the token is not genuine or, to confirm an address, too old.
     """
@@ -131,7 +137,8 @@ def subscription_of_token(*, token: str, purpose: Purpose) -> Subscription:
         raise Missing("This link is too old.", code="mail.too_old") from error
     except signing.BadSignature as error:
         raise Missing("This link is not complete.", code="mail.not_genuine") from error
-    found = Subscription.objects.select_related("tenant").filter(pk=UUID(key)).first()
+    rows = Subscription.objects.select_related("tenant").filter(pk=UUID(key))
+    found = rows.select_for_update(of=["self"], no_key=True).first() if locked else rows.first()
     if found is None:
         raise Missing("The address gets no more mail about this tenant.", code="mail.ended")
     return found
@@ -146,18 +153,6 @@ def next_monday(now: datetime) -> datetime:
 
 def _signer(purpose: Purpose) -> signing.TimestampSigner:
     return signing.TimestampSigner(salt=f"mail.{purpose}")
-
-
-def _check(address: str, kinds: Sequence[str]) -> None:
-    try:
-        validate_email(address)
-    except ValidationError as error:
-        raise Unacceptable(
-            "Enter an address such as ada@example.org.", code="mail.address", pointer="/address"
-        ) from error
-    unknown = [kind for kind in kinds if kind not in MailKind.values]
-    if unknown or not kinds:
-        raise Unacceptable("Choose at least one kind of news.", code="mail.kinds", pointer="/kinds")
 
 
 def _check_number(tenant: Tenant) -> None:

@@ -1,6 +1,7 @@
 """Pages on which mail about a tenant is chosen, confirmed and ended."""
 
 import math
+from http import HTTPStatus
 from typing import Any
 from uuid import UUID
 
@@ -70,7 +71,7 @@ class MailPage(TenantPage):
                 return see("my-mail")
             except DomainError as error:
                 form.add_error(None, error.detail)
-        return self._answer(form, status=422)
+        return self._answer(form, status=HTTPStatus.UNPROCESSABLE_ENTITY)
 
     def _refuse_flood(self, address: str) -> None:
         if self._chosen().filter(address=address, confirmed_at__isnull=False).exists():
@@ -93,7 +94,7 @@ class MailPage(TenantPage):
     def _chosen(self) -> Any:
         return subscriptions_of(tenant=self.tenant, holder=self.caller.holder_id)
 
-    def _answer(self, form: MailForm, status: int = 200) -> HttpResponseBase:
+    def _answer(self, form: MailForm, status: int = HTTPStatus.OK) -> HttpResponseBase:
         labels = dict(MailKind.choices)
         rows = [
             {"subscription": each, "kinds": [labels[kind] for kind in each.kinds]}

@@ -2,22 +2,33 @@
 
 import dataclasses
 import re
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from django.db import connection
 from django.test import Client
 
 from allocator_service.core.clock import utc_now
 from allocator_service.core.outbox import event_record, events_seal
-from allocator_service.mail.mailing import LONGEST_PAUSE, mail_send, news_collect
+from allocator_service.mail.composing import composed
+from allocator_service.mail.mailing import LONGEST_PAUSE, MOST_NEWS, mail_send, news_collect
 from allocator_service.mail.models import MailKind, MailState, News, Subscription
-from allocator_service.mail.subscriptions import next_monday, subscription_put, token_of
-from allocator_service.tenants.models import ApiKey
+from allocator_service.mail.subscriptions import (
+    is_entitled,
+    next_monday,
+    subscription_confirm,
+    subscription_put,
+    token_of,
+)
+from allocator_service.tenants.models import ApiKey, GroupGrant, Person
 from allocator_service.tenants.services import api_key_digest, api_key_revoke
 from allocator_service.workloads.models import Workload
 from tests import factories
 from tests.integration.mail.conftest import PUBLIC_URL
 from tests.pages.browser import Browser, browser_of
+from tests.pages.conftest import people_sign_in  # noqa: F401 - a fixture
+from tests.pages.people import person_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
 ADDRESS = "ada@example.org"
@@ -200,6 +211,7 @@ def test_a_mail_that_is_sent_again_has_the_same_id(world, inbox, settings, monke
     send(settings, now)
     with monkeypatch.context() as patched:
         patched.setattr("allocator_service.mail.mailing._record", lambda *_: 1 / 0)
+        patched.setattr("allocator_service.mail.mailing._release", lambda *_, **__: None)
         with pytest.raises(ZeroDivisionError):
             send(settings, now + timedelta(minutes=1))
     assert send(settings, now + timedelta(minutes=2)) == 0  # the lease holds
@@ -308,3 +320,117 @@ def test_without_a_mail_server_the_page_has_no_form(world, settings):
     assert 'name="address"' not in text
     answer = browser.post("/my/mail/", "/my/mail/", address=ADDRESS, kinds=ALL)
     assert answer.status_code == 422
+
+
+def test_news_that_wait_are_few(world, inbox, settings):
+    """The mail server is away for long, and decisions go on."""
+    found = chosen(world)
+    for number in range(205):
+        fell(world, after=number / 100)
+    send(settings, utc_now())
+    waiting = list(News.objects.filter(subscription=found).order_by("id"))
+    assert len(waiting) == MOST_NEWS
+    assert "2.04 tasks" in waiting[-1].text
+    assert "0.05 tasks" in waiting[0].text
+    assert send(settings, utc_now() + timedelta(minutes=1)) == 1
+    [text] = inbox.texts(ADDRESS)
+    assert "150 earlier lines left out" in text
+    assert not News.objects.exists()
+
+
+def test_kinds_that_are_no_longer_chosen_are_not_sent(world, inbox, settings):
+    chosen(world)
+    fell(world)
+    send(settings, utc_now())
+    chosen(world, kinds=["statement"])
+    assert send(settings, utc_now() + timedelta(minutes=1)) == 0
+    assert (inbox.mails, Subscription.objects.get().due_at) == ([], None)
+
+
+def test_mail_that_cannot_be_composed_stops_no_other(world, inbox, settings, monkeypatch):
+    bad = chosen(world, address="bad@example.org")
+    chosen(world)
+    fell(world)
+    now = utc_now()
+    send(settings, now)
+
+    def broken(subscription, **more):
+        if subscription.pk == bad.pk:
+            raise LookupError("no such thing")
+        return composed(subscription, **more)
+
+    monkeypatch.setattr("allocator_service.mail.mailing.composed", broken)
+    assert send(settings, now + timedelta(minutes=1)) == 1
+    bad.refresh_from_db()
+    assert (bad.failures, bad.error) == (1, "LookupError")
+    monkeypatch.undo()
+    assert send(settings, now + timedelta(minutes=7)) == 1
+
+
+@pytest.mark.usefixtures("people_sign_in")
+def test_a_person_gets_mail_while_the_provider_knows_it(world, inbox, settings):
+    browser = person_of(world.ada)
+    person = Person.objects.get()
+    assert browser.post("/my/mail/", "/my/mail/", address=ADDRESS, kinds=ALL).status_code == 302
+    now = utc_now()
+    Subscription.objects.update(confirmed_at=now, due_at=None)
+    MailState.objects.update_or_create(pk=1, defaults={"sequence": 0})
+    fell(world)
+    send(settings, now)
+    assert send(settings, now + timedelta(minutes=1)) == 1
+    kept = Subscription.objects.get()
+    assert is_entitled(kept, now=person.last_signed_in_at + timedelta(days=89))
+    assert not is_entitled(kept, now=person.last_signed_in_at + timedelta(days=90))
+    oidc = settings.ENVIRONMENT.oidc
+    for provider in (None, dataclasses.replace(oidc, issuer="https://another.example")):
+        settings.ENVIRONMENT = dataclasses.replace(settings.ENVIRONMENT, oidc=provider)
+        assert not is_entitled(kept, now=now)
+    settings.ENVIRONMENT = dataclasses.replace(settings.ENVIRONMENT, oidc=oidc)
+    assert is_entitled(kept, now=now)
+    GroupGrant.objects.update(withdrawn_at=now)
+    assert not is_entitled(kept, now=now)
+
+
+def test_sixteen_choices_and_confirmations_at_once(world, inbox):
+    holder = key_of(world.as_ada).pk
+
+    def put(number):
+        try:
+            subscription_put(
+                tenant=world.ada, holder=holder, address=ADDRESS, kinds=[ALL[number % len(ALL)]],
+                now=utc_now(),
+            )  # fmt: skip
+        finally:
+            connection.close()
+
+    def confirm(token):
+        try:
+            subscription_confirm(token=token, now=utc_now())
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(16) as threads:
+        list(threads.map(put, range(16)))
+        found = Subscription.objects.get()
+        list(threads.map(confirm, [token_of(found, "confirm")] * 16))
+    found.refresh_from_db()
+    assert (len(found.kinds), found.confirmed_at is not None) == (1, True)
+
+
+def test_two_processes_send_a_mail_once(world, inbox, settings):
+    chosen(world)
+    fell(world)
+    now = utc_now()
+    send(settings, now)
+
+    def run(_):
+        try:
+            return mail_send(
+                server=settings.ENVIRONMENT.mail, clock=lambda: now + timedelta(minutes=1)
+            )
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(4) as threads:
+        assert sum(threads.map(run, range(4))) == 1
+    assert len(inbox.mails) == 1
