@@ -73,7 +73,7 @@ class Row:
 
     @property
     def has_amounts(self) -> bool:
-        """Whether it has amounts of any kind."""
+        """True if it has amounts of any kind."""
         return any(each.rows for each in self.amounts)
 
 

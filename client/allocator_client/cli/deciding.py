@@ -305,7 +305,7 @@ def _allocations_table(
     of_one: bool,
     spent: Mapping[str, str] | None = None,
 ) -> None:
-    """What workloads have, those of one tenant or of several.
+    """Print what workloads of one tenant or of several have.
 
     `spent` are the budgets that stop workloads, by their names.
     """

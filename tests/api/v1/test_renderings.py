@@ -171,7 +171,7 @@ def test_a_rendering_asks_as_often_for_many_tenants_as_for_one(operator):
 
 
 def test_a_soft_rendering_reserves_what_is_guaranteed(world, operator):
-    """1 CPU and 5 GiB are guaranteed to ada, which has 2 and 10; the queue of bob lends all."""
+    """The queue of a guaranteed tenant lends the rest of its decision, another one lends all."""
     path = "/api/v1/pools/lab/members/ada/"
     body = {"weight": 1, "guarantee": [{"amount": {"cpu": 1}}]}
     assert operator.put(path, body, If_Match=operator.get(path)["ETag"]).status_code == 200

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @pytest.fixture(params=["divisible", "indivisible"])
 def pool(request, operator):
-    """ml has a and b. 8 H100 each of a and b, 4 A10 of the pool; each wants all GPUs."""
+    """A group of two members with 8 H100 each, a third member, and 4 A10 of the pool."""
     pool = factories.pool("shared", resources=[Resource("gpu", "")], mode=request.param)
     tenants = {slug: factories.tenant(slug) for slug in ("a", "b", "c")}
     factories.group(pool, "ml")
@@ -78,7 +78,7 @@ def test_a_guarantee_that_is_met_has_no_reason(pool, operator):
 
 
 def test_own_servers_and_loans_are_of_members(pool, operator):
-    """a has one task; the others may have 3 of its 8 GPUs."""
+    """A lender with one task on 8 GPUs, of which others may have 3."""
     amend(operator, f"{PATH}/", {"own_servers": True})
     amend(operator, f"{PATH}/members/a/", {"lend": [{"amount": {"gpu": 3}}]})
     workload = operator.get(f"{PATH}/workloads/?tenant=a").json()["results"][0]["id"]
@@ -127,7 +127,7 @@ def test_in_a_transparent_pool_labels_of_others_have_pseudonyms(pool, operator):
 
 
 def test_in_a_private_pool_the_guarantees_of_others_change_no_byte(pool, operator):
-    """Two worlds: c is given a guarantee that takes nothing from a."""
+    """A tenant sees no difference if another is given a guarantee that takes nothing from it."""
     amend(operator, f"{PATH}/groups/ml/", {"guarantee": [H100]})
     client = factories.client("tenant", pool.tenants["a"])
 
