@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from policies.model.certificate import Certificate
     from policies.model.current_placements import CurrentPlacements
     from policies.model.entitlement import entitled_partition, entitled_parts, tasks_alone
+    from policies.model.gangs import Gang
     from policies.model.group_tree import group_sums
     from policies.model.history import History
     from policies.model.jain import jain_index
@@ -107,6 +108,7 @@ __all__ = [
     "EvaluationRequest",
     "Floors",
     "GroupStanding",
+    "Gang",
     "Guarantee",
     "HandOut",
     "History",
@@ -244,6 +246,7 @@ _HOMES = {
     "policies.model.certificate": ("Certificate",),
     "policies.model.current_placements": ("CurrentPlacements",),
     "policies.model.entitlement": ("entitled_partition", "entitled_parts", "tasks_alone"),
+    "policies.model.gangs": ("Gang",),
     "policies.model.group_tree": ("group_sums",),
     "policies.model.history": ("History",),
     "policies.model.policy": (

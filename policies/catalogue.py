@@ -94,6 +94,7 @@ DRFH = Policy(
     "Li, SC 2016 (share alone)",
     hands_out=HandOut.LEAST_SHARE,
     proof=Proof.LEVELS,
+    takes_gangs=True,
     takes_groups=True,
     takes_limits=True,
 )

@@ -28,6 +28,7 @@ from policies.long_term.measures import H_MRF, LT_AF, LT_DRF
 from policies.model.allocation import Allocation
 from policies.model.current_placements import CurrentPlacements
 from policies.model.history import History, check_history_fits
+from policies.model.gang_checks import check_gangs
 from policies.model.limit_checks import check_amounts
 from policies.model.policy import Choice, Policy
 from policies.model.problem import Problem
@@ -172,6 +173,7 @@ def solve(
         )
     if problem.has_groups:
         _check_groups(choice)
+    problem = check_gangs(problem, choice)
     check_amounts(problem, choice, (p for p in _SOLVERS if policy_named(p).takes_limits))
     if history is not None:
         _check_history(problem, choice.policy, history)

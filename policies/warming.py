@@ -11,6 +11,7 @@ import numpy as np
 from policies.compiled import is_complete, note_complete
 from policies.explaining.lending import tasks_by_owner
 from policies.leximin.exchange import exchanged
+from policies.model.gangs import Gang
 from policies.model.problem import Problem
 from policies.model.server_classes import server_classes
 from policies.proofs.normal_form import normalise
@@ -39,6 +40,15 @@ _IN_GROUPS = Problem.create(
     tasks=[1, np.inf, np.inf],
     groups=["g"],
     tenant_group=[0, 0, -1],
+)
+_GANGS = Problem.create(
+    resources=_NAMES[:2],
+    capacity=[[9, 9], [4, 4]],
+    server_labels=[{"rack": "a"}, {"rack": "b"}],
+    tenants=_NAMES[:2],
+    demand=[[0, 0], [1, 1]],
+    tasks=[2, 2],
+    gangs={0: Gang(np.array([2, 1]), np.ones((2, 2)), per_server=2, together="rack", at_least=2)},
 )
 
 
@@ -75,6 +85,8 @@ def warm(*policies: str) -> None:
             for mode in info.modes:
                 solve(_IN_GROUPS, info.name, mode=mode)
     solve(_IN_GROUPS, "drfh", mode="indivisible", options={"share": "alone"})
+    for placement in ("best-fit", "first-fit"):
+        solve(_GANGS, "drfh", mode="indivisible", options={"placement": placement})
     for name in POLICIES:
         simulate(_WHOLE, Trace.create(workload=[0, 1], submit=[0, 1], duration=[1, 1]), name)
     note_complete()

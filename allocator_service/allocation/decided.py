@@ -120,7 +120,8 @@ class StoredRows:
     """What is stored of a decision: `document` is its input, workloads and classes go by position.
 
     `tasks` are per workload, with its tenant's weighted share; `classes` count their servers, with the
-    labels that all of them carry; `placements` are of a workload on a class, tasks per server. `plan`,
+    labels that all of them carry; `placements` are of a workload and a kind of its pieces on a class,
+    tasks or pieces per server. `plan`,
     `intervals` and `period_seconds` are those of a schedule. `floors` are the answers that prove how
     guarantees are met, if what is reserved is read.
     """
@@ -128,7 +129,7 @@ class StoredRows:
     document: Mapping[str, Any]
     tasks: Sequence[tuple[float, float | None]]
     classes: Sequence[tuple[int, Mapping[str, str]]]
-    placements: Sequence[tuple[int, int, float]]
+    placements: Sequence[tuple[int, int, int, float]]
     plan: Mapping[str, Any] | None = None
     intervals: Sequence[Sequence[int]] = ()
     period_seconds: int = 0
@@ -165,7 +166,7 @@ def _stored(run: Run, reserves: bool) -> StoredRows:
     workload_of = {row[0]: position for position, row in enumerate(allocations)}
     class_of = {row[0]: position for position, row in enumerate(classes)}
     placements = Placement.objects.filter(run=run).values_list(
-        "workload_id", "server_class_id", "tasks"
+        "workload_id", "kind", "server_class_id", "tasks"
     )
     schedule = Schedule.objects.filter(run=run).first()
     floors = Floors.objects.filter(run=run).first() if reserves else None
@@ -174,8 +175,8 @@ def _stored(run: Run, reserves: bool) -> StoredRows:
         tasks=[(tasks, share) for _, tasks, share in allocations],
         classes=[(count, labels) for _, count, labels in classes],
         placements=[
-            (workload_of[workload], class_of[server_class], tasks)
-            for workload, server_class, tasks in placements.iterator(chunk_size=10_000)
+            (workload_of[workload], kind, class_of[server_class], tasks)
+            for workload, kind, server_class, tasks in placements.iterator(chunk_size=10_000)
         ],
         plan=None if schedule is None else schedule.plan,
         intervals=() if schedule is None else schedule.intervals,
@@ -196,6 +197,11 @@ class _Reading:
         workloads = self.document["workloads"]
         self.owner = [workload["tenant"] for workload in workloads]
         self.demand = [self._vector(workload["demand"]) for workload in workloads]
+        self.placed = [[demand] for demand in self.demand]
+        if self.choice.places_pieces:
+            for position in self.problem.gangs:
+                pieces = workloads[position]["pieces"]
+                self.placed[position] = [self._vector(each["demand"]) for each in pieces]
 
     def decided(self, *, reserves: bool) -> Decided:
         shares: dict[str, float] = {}
@@ -294,10 +300,11 @@ class _Reading:
         for item in loans:
             lender = self.problem.tenants[item.limit.node]
             others, own = self._zeros(), dict[ServerClassName, Vector]()
-            for workload, server_class, tasks in self.rows.placements:
+            for workload, kind, server_class, tasks in self.rows.placements:
                 if not item.rows[first_row[server_class]]:
                     continue
-                for name, amounts in self._on_class(workload, tasks, servers[server_class]):
+                demand = self.placed[workload][kind]
+                for name, amounts in self._on_class(demand, tasks, servers[server_class]):
                     into = others
                     if self.owner[workload] == lender:
                         into = own.setdefault(name, self._zeros())
@@ -389,15 +396,15 @@ class _Reading:
     def _placed(self) -> Iterator[tuple[str, ServerClassName, Vector]]:
         """What each placement takes of each class."""
         servers = self._servers_by_class()
-        for workload, server_class, tasks in self.rows.placements:
-            for name, amounts in self._on_class(workload, tasks, servers[server_class]):
+        for workload, kind, server_class, tasks in self.rows.placements:
+            demand = self.placed[workload][kind]
+            for name, amounts in self._on_class(demand, tasks, servers[server_class]):
                 yield self.owner[workload], name, amounts
 
     def _on_class(
-        self, workload: int, tasks: float, by_name: Mapping[ServerClassName, int]
+        self, demand: Vector, tasks: float, by_name: Mapping[ServerClassName, int]
     ) -> Iterator[tuple[ServerClassName, Vector]]:
         """Yield the amounts of tasks on each server of a class, whose servers `by_name` counts."""
-        demand = self.demand[workload]
         if self.choice.whole_tasks and len(by_name) == 1:
             # Tasks per server are a quotient, which no double may hold exactly.
             ((name, count),) = by_name.items()

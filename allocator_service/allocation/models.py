@@ -206,12 +206,16 @@ class Allocation(models.Model):
 
 
 class Placement(models.Model):
-    """Where a workload's tasks run: `tasks` on every server of a class of identical ones."""
+    """Where a workload's tasks run: `tasks` on every server of a class of identical ones.
+
+    Of a workload with a gang in a decision with whole tasks, they are pieces of one `kind`.
+    """
 
     run = models.ForeignKey(Run, models.PROTECT, related_name="placements")
     position = models.PositiveIntegerField()
     workload = models.ForeignKey(Workload, models.PROTECT, related_name="placements")
     server_class = models.ForeignKey(ServerClass, models.PROTECT, related_name="placements")
+    kind = models.PositiveSmallIntegerField(default=0, db_default=0)
     tasks = models.FloatField()
 
     class Meta:

@@ -1,7 +1,7 @@
 """Reads of runs and decisions. `tenant` is that of a tenant key, or None for whoever sees all."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -26,6 +26,7 @@ from allocator_service.core.jobs import BACKTESTS
 from allocator_service.core.selecting import get_or_missing
 from allocator_service.pools.models import Pool
 from allocator_service.tenants.models import Tenant
+from policies import choose
 
 # Beat asks the worker every 10 s, relay and sender tell every 2 s: who is silent for longer is gone.
 SILENCE = {
@@ -196,8 +197,16 @@ def input_of(run: Run) -> dict[str, Any]:
     return snapshot_document(run.snapshot)
 
 
-def demands_of(run: Run) -> dict[UUID, list[float]]:
-    """What one task of each workload demanded when the run read its input, by the workload's id.
+@dataclass(frozen=True)
+class PlacedDemand:
+    """Demand of one task, or of one piece of each kind in a decision that places pieces."""
+
+    kinds: Sequence[Sequence[float]]
+    has_pieces: bool
+
+
+def demands_of(run: Run) -> dict[UUID, PlacedDemand]:
+    """Return what was placed of each workload when the run read its input, by the workload's id.
 
     A workload may have changed since. Raises `Gone` once the input is pruned.
     """
@@ -205,10 +214,15 @@ def demands_of(run: Run) -> dict[UUID, list[float]]:
         return {}
     document = snapshot_document(run.snapshot)
     names = [resource["name"] for resource in document["resources"]]
-    return {
-        id_: [float(workload["demand"].get(name, 0)) for name in names]
-        for id_, workload in zip(run.snapshot.workload_ids, document["workloads"], strict=True)
-    }
+    places_pieces = choose(**run.policy).places_pieces
+    demands = {}
+    for id_, workload in zip(run.snapshot.workload_ids, document["workloads"], strict=True):
+        pieces = workload.get("pieces") if places_pieces else None
+        kinds = [
+            [float(each["demand"].get(name, 0)) for name in names] for each in pieces or [workload]
+        ]
+        demands[id_] = PlacedDemand(kinds, pieces is not None)
+    return demands
 
 
 def finite_or_none(value: float) -> float | None:

@@ -307,10 +307,11 @@ class _Amounts:
 
     def _amount(self, item: Any) -> dict[str, Any]:
         """Return an amount by the fields of `NodeAmount`."""
-        problem, counted = self._problem, self._tasks
+        problem = self._problem
         if self._on_rows is not None and not item.rows.all():
-            counted = self._on_rows.tasks(item.rows)
-        held = counted[item.workloads] @ problem.demand[item.workloads]
+            held = self._on_rows.amounts(item.rows, item.workloads)
+        else:
+            held = self._tasks[item.workloads] @ problem.demand[item.workloads]
         named = np.flatnonzero(item.limited).tolist()
         return {
             "where": {label: list(values) for label, values in item.limit.where.items()},
@@ -336,7 +337,7 @@ def _unmet_key(node: Mapping[str, str], where: Any, amount: Any) -> str:
 
 
 class _PlacedTasks:
-    """Tasks of a decision by workload and row of servers.
+    """Amounts that a decision places, by workload and row of servers.
 
     Servers that a limit in the input selects are classes of their own in the decision.
     """
@@ -350,19 +351,22 @@ class _PlacedTasks:
         position_of = dict(allocated.values_list("workload_id", "position"))
         placed = list(
             Placement.objects.filter(run=run).values_list(
-                "workload_id", "server_class__position", "server_class__count", "tasks"
+                "workload_id", "kind", "server_class__position", "server_class__count", "tasks"
             )
         )
+        pieces = (problem if choice.places_pieces else problem.of_sums).pieces
         self._workload = np.array([position_of[each[0]] for each in placed], dtype=np.int64)
-        self._class = np.array([each[1] for each in placed], dtype=np.int64)
-        self._tasks = np.array([each[2] * each[3] for each in placed], dtype=np.float64)
-        self._count = problem.n
+        kinds = [pieces.kinds(j)[each[1]] for j, each in zip(self._workload, placed, strict=True)]
+        self._class = np.array([each[2] for each in placed], dtype=np.int64)
+        tasks = np.array([each[3] * each[4] for each in placed], dtype=np.float64)
+        self._amounts = tasks[:, None] * pieces.demand[np.array(kinds, dtype=np.int64)]
 
-    def tasks(self, rows: npt.NDArray[np.bool_]) -> FloatArray:
-        """Return the tasks of each workload on the servers of some rows."""
-        here = rows[self._first_row[self._class]]
-        found: FloatArray = np.zeros(self._count)
-        np.add.at(found, self._workload[here], self._tasks[here])
+    def amounts(
+        self, rows: npt.NDArray[np.bool_], workloads: npt.NDArray[np.int64]
+    ) -> FloatArray:
+        """Return what some workloads use on the servers of some rows, by resource."""
+        here = rows[self._first_row[self._class]] & np.isin(self._workload, workloads)
+        found: FloatArray = self._amounts[here].sum(axis=0)
         return found
 
 

@@ -29,6 +29,10 @@ _REASONS: Mapping[str, tuple[str, str]] = {
         "One task is larger than every server it may run on, even an empty one.",
         "Contribute a larger server; a smaller demand per task.",
     ),
+    "gang": (
+        "No task has room for all its pieces at once.",
+        "Wait until servers are released; fewer or smaller pieces; contribute a server.",
+    ),
     "out_of_range": (
         "Its demand is too small or too large, compared with the pool, to compute with.",
         "Choose other units, or a demand nearer to the servers' size.",

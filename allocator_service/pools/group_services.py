@@ -22,6 +22,7 @@ from allocator_service.core.errors import (
 from allocator_service.core.versions import check_version
 from allocator_service.pools.budgets import budgets_retire
 from allocator_service.pools.guarantees import refuse_limits_below_guarantees
+from allocator_service.pools.gangs import refuse_gangs
 from allocator_service.pools.limits import (
     Limit,
     limits_check,
@@ -179,6 +180,8 @@ def groups_put(
         _change(pool, terms[change.slug], change.settings, known, now)
     changing = [draft for draft in every if draft.settings.guarantee or draft.settings.limit]
     moved = [change for change in changes if parents[change.slug] != change.settings.parent]
+    if is_last:
+        _refuse_gangs(pool, every, now)
     if (changing or moved) and is_last:
         refuse_too_many_selections(pool)
         refuse_limits_below_guarantees(pool, now=now, pointer=[*changing, *moved][0].pointer)
@@ -237,6 +240,7 @@ def group_update(
     }  # fmt: skip
     above = present.parent
     _change(pool, present, settings, known, now)
+    _refuse_gangs(pool, [GroupDraft(group.slug, settings)], now)
     if settings.guarantee or settings.limit:
         refuse_too_many_selections(pool)
         refuse_limits_below_guarantees(pool, now=now, pointer=_pointer_of(settings))
@@ -320,6 +324,23 @@ def _terms(
         kept["own_servers"] = settings.own_servers
     parent = None if settings.parent is None else known[settings.parent]
     return {"parent": parent, "weight": settings.weight, "tier": settings.tier, **kept}
+
+
+def _refuse_gangs(pool: Pool, drafts: Sequence[GroupDraft], now: datetime) -> None:
+    """Raise `Unacceptable` for guarantees and own servers that the pool's gangs cannot have."""
+    for draft in drafts:
+        given = [
+            name
+            for name, is_given in (
+                ("guarantee", draft.settings.guarantee),
+                ("own_servers", draft.settings.own_servers == OwnServers.YES),
+            )
+            if is_given
+        ]
+        if given:
+            pointer = f"{draft.pointer}/{given[0]}"
+            refuse_gangs(pool, now=now, pointer=pointer, guaranteed=True)
+            return
 
 
 def _refuse_own_servers(pool: Pool, drafts: Sequence[GroupDraft]) -> None:

@@ -14,6 +14,7 @@ from allocator_service.core.errors import Conflict, PreconditionRequired, Unacce
 from allocator_service.core.selecting import missing
 from allocator_service.core.versions import check_version
 from allocator_service.pools.guarantees import refuse_limits_below_guarantees
+from allocator_service.pools.gangs import refuse_gangs
 from allocator_service.pools.limits import (
     Limit,
     limits_check,
@@ -85,7 +86,7 @@ def member_put(
         [(f"/{kind}", limits or ()) for kind, limits in given.items()],
         replaced=_replaced(present, given),
     )
-    _refuse_own_servers(pool, own_servers)
+    _refuse_guaranteed(pool, [own_servers], [guarantee], now)
     terms |= _amounts(present, {**given, "own_servers": own_servers})
     stated = {**terms, "group": group}
     if membership is None or present is None:
@@ -174,7 +175,9 @@ def members_put(
         replaced=sum(_replaced(present.get(draft.tenant.pk), draft.amounts) for draft in drafts),
         is_counted=is_last,
     )
-    _refuse_own_servers(pool, *(draft.own_servers for draft in drafts))
+    _refuse_guaranteed(
+        pool, [draft.own_servers for draft in drafts], [draft.guarantee for draft in drafts], now
+    )
     stated = {draft.tenant.pk: {**terms[draft.tenant.pk], "group": draft.group} for draft in drafts}
     joining = [draft.tenant for draft in drafts if draft.tenant.pk not in present]
     admitted = members_admit(pool=pool, tenants=joining, now=now, terms=terms)
@@ -228,12 +231,20 @@ def _replaced(present: MembershipTerms | None, given: Mapping[str, Sequence[Limi
     return sum(len(getattr(present, kind)) for kind, limits in given.items() if limits is not None)
 
 
-def _refuse_own_servers(pool: Pool, *settings: str | None) -> None:
-    """Raise `Unacceptable` if own servers are asked for under a policy without guarantees."""
-    if OwnServers.YES in settings:
+def _refuse_guaranteed(
+    pool: Pool,
+    own_servers: Sequence[str | None],
+    guarantees: Sequence[Sequence[Limit] | None],
+    now: datetime,
+) -> None:
+    """Raise `Unacceptable` for guarantees and own servers that the policy or gangs cannot have."""
+    if OwnServers.YES in own_servers:
         refuse_limits(
             pool.policy_name, pool.policy_options, pointer="/own_servers", kind="guarantee"
         )
+        refuse_gangs(pool, now=now, pointer="/own_servers", guaranteed=True)
+    if any(guarantees):
+        refuse_gangs(pool, now=now, pointer="/guarantee", guaranteed=True)
 
 
 def _refuse_together(

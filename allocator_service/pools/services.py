@@ -15,6 +15,7 @@ from allocator_service.core.errors import Conflict, Unacceptable
 from allocator_service.core.money import MINOR_DIGITS
 from allocator_service.core.quantities import Resource
 from allocator_service.core.versions import check_version
+from allocator_service.pools.gangs import refuse_gangs
 from allocator_service.pools.limits import (
     has_limits,
     has_own_servers,
@@ -149,6 +150,7 @@ def pool_update(*, pool: Pool, settings: PoolSettings, version: int | None, now:
     _apply(pool, settings)
     pool.version += 1
     pool.save()
+    refuse_gangs(pool, now=now, pointer="/policy/name")
     pool_changed(pool, now=now)
     audit_record(
         action="pool.update",

@@ -3,12 +3,14 @@
 from typing import Self
 
 from django.db import models
-from django.db.models import F, Q
+from django.db.models import F, Q, Value
 
 from allocator_service.core.constraints import NonNegativeVector, PositiveSomewhere
 from allocator_service.core.ids import new_id
+from allocator_service.core.labels import LABEL_LENGTH
 from allocator_service.pools.models import Pool, limit_field, vector_field
 from allocator_service.tenants.models import Tenant
+from allocator_service.workloads.gangs import MAX_PIECES
 
 MAX_TASKS = 10**12
 MAX_PRIORITY = 10**6
@@ -41,6 +43,11 @@ class Workload(models.Model):
     priority = models.IntegerField(default=0)
     server_selector = models.JSONField(default=dict, blank=True)
     limit = limit_field()
+    # Kinds of pieces of one task; an empty list is one piece of the demand.
+    pieces = models.JSONField(default=list, db_default=Value([], models.JSONField()), blank=True)
+    per_server = models.PositiveIntegerField(null=True, blank=True)
+    together = models.CharField(max_length=LABEL_LENGTH, default="", db_default="", blank=True)
+    at_least = models.PositiveIntegerField(default=1, db_default=1)
     state = models.CharField(
         max_length=9, choices=WorkloadState.choices, default=WorkloadState.ACTIVE
     )
@@ -65,6 +72,11 @@ class Workload(models.Model):
                 name="workload_of_tenant",
             ),
             models.Index(fields=["pool"], condition=~Q(limit=[]), name="workload_limited"),
+            models.Index(
+                fields=["pool"],
+                condition=~Q(pieces=[]) | Q(at_least__gt=1),
+                name="workload_with_gang",
+            ),
         ]
         constraints = [
             models.UniqueConstraint(
@@ -91,6 +103,18 @@ class Workload(models.Model):
                 name="workload_tasks_nonnegative",
                 violation_error_code="tasks.range",
                 violation_error_message="tasks is null or a whole number from 0 to 10^12.",
+            ),
+            models.CheckConstraint(
+                condition=Q(at_least__gte=1, at_least__lte=MAX_PIECES),
+                name="workload_at_least_positive",
+                violation_error_code="workload.at_least",
+                violation_error_message="at_least is a whole number from 1 to 10,000.",
+            ),
+            models.CheckConstraint(
+                condition=Q(per_server=None) | Q(per_server__gte=1, per_server__lte=MAX_PIECES),
+                name="workload_per_server_positive",
+                violation_error_code="workload.per_server",
+                violation_error_message="per_server is null or a whole number from 1 to 10,000.",
             ),
             models.CheckConstraint(
                 condition=Q(state__in=WorkloadState.values), name="workload_state_known"

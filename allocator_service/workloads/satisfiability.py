@@ -25,14 +25,24 @@ class Supply:
         }
         self._present = frozenset[int]().union(*(resources for resources, _ in self._kinds))
 
-    def unsatisfiable_reason(self, demand: Sequence[Decimal], selector: Selector) -> str:
-        """`resource_absent` or `no_eligible_server`, as a decision's `limited_by`, or empty."""
+    def unsatisfiable_reason(
+        self,
+        demand: Sequence[Decimal],
+        selector: Selector,
+        kinds: Sequence[Sequence[Decimal]] = (),
+    ) -> str:
+        """`resource_absent` or `no_eligible_server`, as a decision's `limited_by`, or empty.
+
+        `kinds` are the demands of the pieces of a task that has several kinds.
+        """
         needed = _positive(demand)
         if not needed <= self._present:
             return RESOURCE_ABSENT
+        parts = [_positive(kind) for kind in kinds] or [needed]
         if any(
-            needed <= resources and _selects(selector, dict(labels))
+            part <= resources and _selects(selector, dict(labels))
             for resources, labels in self._kinds
+            for part in parts
         ):
             return ""
         return NO_ELIGIBLE_SERVER

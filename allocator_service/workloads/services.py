@@ -15,25 +15,31 @@ from allocator_service.core.copying import copy_rows
 from allocator_service.core.errors import Conflict, TooLarge, Unacceptable
 from allocator_service.core.ids import new_ids
 from allocator_service.core.versions import check_version
+from allocator_service.pools.gangs import refuse_gangs
 from allocator_service.pools.limits import Limit, limits_check, limits_stored
 from allocator_service.pools.locking import pool_lock
 from allocator_service.pools.member_services import members_admit
 from allocator_service.pools.models import Pool
 from allocator_service.pools.names import refuse_taken_names
 from allocator_service.pools.recompute import pool_changed
-from allocator_service.pools.selectors import server_groups
+from allocator_service.pools.selectors import resources_of, server_groups
 from allocator_service.tenants.models import Tenant
+from allocator_service.workloads.gangs import Gang, gang_check, pieces_stored
 from allocator_service.workloads.models import Workload, WorkloadState
 from allocator_service.workloads.satisfiability import Supply
 
 MAX_WORKLOADS_PER_REQUEST = 10_000
 # Limits cost time of every decision of the pool, which all its members wait for.
 MAX_LIMITS_OF_TENANT = 50
+PLAIN = Gang()
 
 
 @dataclass(frozen=True)
 class WorkloadDraft:
-    """A workload to submit; `demand` of one task, in the pool's order of resources."""
+    """A workload to submit.
+
+    `demand` is that of one task, of all its pieces together, in the pool's order of resources.
+    """
 
     tenant: Tenant
     name: str
@@ -42,6 +48,7 @@ class WorkloadDraft:
     priority: int = 0
     server_selector: dict[str, str | list[str]] = field(default_factory=dict)
     limit: Sequence[Limit] = ()
+    gang: Gang = PLAIN
     pointer: str = ""
 
 
@@ -72,6 +79,7 @@ def workloads_submit(*, pool: Pool, drafts: Sequence[WorkloadDraft], now: dateti
     """
     workloads_refuse_too_many(len(drafts))
     for draft in drafts:
+        gang_check(draft.gang, draft.pointer)
         _refuse_empty_demand(draft.demand, draft.pointer)
     pool = pool_lock(pool)
     for draft in drafts:
@@ -88,20 +96,26 @@ def workloads_submit(*, pool: Pool, drafts: Sequence[WorkloadDraft], now: dateti
         tenants=list({draft.tenant.pk: draft.tenant for draft in drafts}.values()),
         now=now,
     )
-    supply = Supply(server_groups(pool))
+    supply, resources = Supply(server_groups(pool)), resources_of(pool)
     ids = new_ids(len(drafts))
     copy_rows(
         Workload,
         ["id", "pool_id", "tenant_id", "name", "demand", "tasks", "priority", "server_selector",
-         "limit", "state", "unsatisfiable", "version", "created_at"],
+         "limit", "pieces", "per_server", "together", "at_least", "state", "unsatisfiable", "version",
+         "created_at"],
         (
             (id_, pool.pk, draft.tenant.pk, draft.name, list(draft.demand), draft.tasks,
              draft.priority, Jsonb(draft.server_selector), Jsonb(limits_stored(draft.limit)),
-             WorkloadState.ACTIVE.value,
-             supply.unsatisfiable_reason(draft.demand, draft.server_selector), 1, now)
+             Jsonb(pieces_stored(draft.gang.pieces)), draft.gang.per_server, draft.gang.together,
+             draft.gang.at_least, WorkloadState.ACTIVE.value,
+             supply.unsatisfiable_reason(
+                 draft.demand, draft.server_selector, draft.gang.kinds(resources)), 1, now)
             for id_, draft in zip(ids, drafts, strict=True)
         ),
     )  # fmt: skip
+    with_gang = next((draft for draft in drafts if not draft.gang.is_plain), None)
+    if with_gang is not None:
+        refuse_gangs(pool, now=now, pointer=f"{with_gang.pointer}/pieces")
     generation = pool_changed(pool, now=now)
     audit_record(
         action="workload.submit",
@@ -170,7 +184,7 @@ def _refuse_taken_names(pool: Pool, drafts: Sequence[WorkloadDraft]) -> None:
 class WorkloadSettings:
     """Editable fields of a workload.
 
-    `limit` is None to keep the present limits.
+    `limit` is None to keep the present limits, `gang` to keep the present pieces.
     """
 
     name: str
@@ -180,6 +194,7 @@ class WorkloadSettings:
     server_selector: dict[str, str | list[str]]
     state: str
     limit: Sequence[Limit] | None = None
+    gang: Gang | None = None
 
 
 @transaction.atomic
@@ -191,6 +206,15 @@ def workload_update(
     check_version(workload.version, version)
     if workload.state == WorkloadState.WITHDRAWN:
         raise Conflict(f"The workload {workload.name} is withdrawn.", code="workload.withdrawn")
+    gang = Gang.of(workload) if settings.gang is None else settings.gang
+    gang_check(gang, "")
+    resources = resources_of(workload.pool)
+    if gang.pieces and list(settings.demand) != gang.demand(resources):
+        raise Unacceptable(
+            "The demand is the sum of the pieces: change these instead.",
+            code="workload.pieces",
+            pointer="/demand",
+        )
     _refuse_empty_demand(settings.demand, "")
     _refuse_selector(workload.pool, settings.server_selector, "")
     if settings.limit:
@@ -210,10 +234,14 @@ def workload_update(
     if settings.state == WorkloadState.WITHDRAWN:
         workload.withdrawn_at = now
     workload.unsatisfiable = Supply(server_groups(workload.pool)).unsatisfiable_reason(
-        settings.demand, settings.server_selector
+        settings.demand, settings.server_selector, gang.kinds(resources)
     )
+    for name, value in gang.settings().items():
+        setattr(workload, name, value)
     workload.version += 1
     workload.save()
+    if not gang.is_plain:
+        refuse_gangs(workload.pool, now=now, pointer="/pieces")
     pool_changed(workload.pool, now=now)
     _audit("workload.update", workload, before, now)
     return workload

@@ -5,8 +5,10 @@ from math import fsum
 from typing import Any, NamedTuple
 
 from allocator_service.allocation.models import Allocation, Placement, Run, RunStatus, ServerClass
+from allocator_service.allocation.selectors import PlacedDemand
 from allocator_service.core.quantities import Resource, vector_to_document
 from allocator_service.tenants.models import Tenant
+from allocator_service.workloads.models import MAX_TASKS
 from api.contract import documents
 from api.contract.parameters import PageParameters
 from api.pseudonyms import pseudonym, reason_known, tenant_name
@@ -160,7 +162,18 @@ class ServersDocument(documents.Document):
 class PlacementDocument(documents.Document):
     tenant = documents.TextField(max_length=253)
     workload = documents.DocumentField(WorkloadReference)
-    tasks = documents.NumberField(description="On each of the servers.")
+    tasks = documents.NumberField(
+        required=False, description="On each of the servers, of a workload without pieces."
+    )
+    pieces = documents.IntegerField(
+        minimum=1,
+        maximum=MAX_TASKS,
+        required=False,
+        description="On each of the servers, of a workload with pieces in a decision with whole tasks.",
+    )
+    kind = documents.IntegerField(
+        minimum=0, maximum=1, required=False, description="Kind of these pieces, 0 for the first."
+    )
     resources = documents.PoolQuantitiesField(description="On each of the servers.")
     server = documents.TextField(max_length=263, required=False)
     servers = documents.DocumentField(
@@ -264,13 +277,14 @@ class RowWriter:
             for slug, group in grouped.items()
         ]
 
-    def placement(self, row: Placement, of_one_task: Sequence[float]) -> dict[str, Any]:
+    def placement(self, row: Placement, demand: PlacedDemand) -> dict[str, Any]:
         tenant = row.workload.tenant
+        tasks = int(row.tasks) if self._whole_on_servers else row.tasks
         document = {
             "tenant": self._tenant(tenant.slug),
             "workload": self._workload(tenant, row.workload_id, row.workload.name),
-            "tasks": int(row.tasks) if self._whole_on_servers else row.tasks,
-            "resources": self._quantities([row.tasks * demand for demand in of_one_task]),
+            **({"pieces": tasks, "kind": row.kind} if demand.has_pieces else {"tasks": tasks}),
+            "resources": self._quantities([row.tasks * each for each in demand.kinds[row.kind]]),
         }
         servers = row.server_class
         if servers.count == 1:
@@ -339,5 +353,5 @@ def placement_columns(resources: Sequence[Resource]) -> list[str]:
     names = [resource.name for resource in resources]
     return [
         "tenant", "workload.id", "workload.name", "tasks", *(f"resources.{r}" for r in names),
-        "server", "servers.count", "servers.labels", "servers.first", "servers.last",
+        "server", "servers.count", "servers.labels", "servers.first", "servers.last", "pieces", "kind",
     ]  # fmt: skip

@@ -9,8 +9,10 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from allocator_service.core.clock import utc_now
+from allocator_service.core.labels import LABEL_LENGTH
 from allocator_service.core.quantities import vector_from
 from allocator_service.tenants.models import Tenant
+from allocator_service.workloads.gangs import MAX_PIECES, Gang
 from allocator_service.workloads.models import MAX_PRIORITY, MAX_TASKS, Workload, WorkloadState
 from allocator_service.workloads.selectors import workloads_for
 from allocator_service.workloads.services import (
@@ -28,6 +30,7 @@ from api.contract.operations import creates, lists, retires, shows, updates
 from api.contract.pagination import by_id
 from api.contract.parameters import PageParameters
 from api.resources import PoolResource
+from api.v1.gangs import GANG, PiecesField, demand_read, gang_read
 from api.v1.limits import LimitsField, limits_read
 from api.views import writes
 from policies import UNSERVED
@@ -59,7 +62,39 @@ class WorkloadDocument(documents.Document):
         },
     )
     name = documents.TextField(max_length=253, writable=True)
-    demand = documents.VectorField(writable=True)
+    demand = documents.VectorField(
+        writable={
+            "required": False,
+            "description": "Of one task. Leave it out where pieces are given; then it is their sum.",
+        }
+    )
+    pieces = PiecesField()
+    per_server = documents.IntegerField(
+        minimum=1,
+        maximum=MAX_PIECES,
+        allow_null=True,
+        writable={
+            "required": False,
+            "description": "Most pieces of one task on one server; null is any number.",
+        },
+    )
+    together = documents.TextField(
+        max_length=LABEL_LENGTH,
+        blank=True,
+        writable={
+            "default": "",
+            "description": "Label of servers. All pieces of a task run on servers with the same value"
+            " of it. Empty is any servers.",
+        },
+    )
+    at_least = documents.IntegerField(
+        minimum=1,
+        maximum=MAX_PIECES,
+        writable={
+            "default": 1,
+            "description": "Number of tasks that start at once, if none runs.",
+        },
+    )
     tasks = documents.IntegerField(
         **TASKS,
         writable={
@@ -81,7 +116,10 @@ class WorkloadDocument(documents.Document):
 
 WorkloadRequest = WorkloadDocument.writable(
     "WorkloadRequest",
-    only=("tenant", "name", "demand", "tasks", "priority", "server_selector", "limit"),
+    only=(
+        "tenant", "name", "demand", "pieces", "per_server", "together", "at_least", "tasks",
+        "priority", "server_selector", "limit",
+    ),  # fmt: skip
 )
 WorkloadChange = WorkloadDocument.writable("WorkloadChange")
 
@@ -118,9 +156,12 @@ class WorkloadResource(PoolResource):
 
     def update(self, found: Workload, fields: Mapping[str, Any], version: int) -> Workload:
         demand = vector_from(fields["demand"], self.resources, pointer="/demand")
-        others = {name: value for name, value in fields.items() if name != "tenant"}
+        gang = gang_read(fields, self.resources)
+        if gang.pieces and gang != Gang.of(found) and demand == list(found.demand):
+            demand = gang.demand(self.resources)
+        others = {name: value for name, value in fields.items() if name not in (*GANG, "tenant")}
         limit = limits_read(fields["limit"], self.resources, pointer="/limit")
-        settings = WorkloadSettings(**{**others, "demand": demand, "limit": limit})
+        settings = WorkloadSettings(**{**others, "demand": demand, "limit": limit, "gang": gang})
         return workload_update(workload=found, settings=settings, version=version, now=utc_now())
 
     def retire(self, found: Workload, version: int) -> None:
@@ -152,7 +193,8 @@ class WorkloadsView(WorkloadResource):
 
         A bulk request is all-or-nothing and names the failing item. A tenant key submits for its
         own tenant; an operator names the `tenant`, which this admits to the pool. `demand` is that
-        of one task, `tasks` how many can run at once. A demand that no server can serve now is
+        of one task, `tasks` how many can run at once. A task of several `pieces` runs all of them at
+        once or none (422 `workload.pieces` where the pool's policy cannot). A demand that no server can serve now is
         accepted as `unsatisfiable`. The service refuses a name that the tenant already uses in the
         pool (409 `workload.exists`), a demand of nothing (422 `demand.zero`), a selector under a
         policy that sees the pool as one server (422 `policy.no_placement`) and more than 10,000
@@ -167,10 +209,12 @@ class WorkloadsView(WorkloadResource):
         drafts = []
         for index, (fields, tenant) in enumerate(zip(items.fields, tenants, strict=True)):
             pointer = items.pointer(index)
-            demand = vector_from(fields["demand"], self.resources, pointer=f"{pointer}/demand")
+            gang = gang_read(fields, self.resources, pointer)
+            demand = demand_read(fields, gang, self.resources, pointer)
             limit = limits_read(fields["limit"], self.resources, pointer=f"{pointer}/limit")
             named = {
-                **fields,
+                **{name: value for name, value in fields.items() if name not in GANG},
+                "gang": gang,
                 "tenant": cast("Tenant", tenant),
                 "demand": demand,
                 "limit": limit or (),

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from policies.arrays import FloatArray
-from policies.documents.request import MAX_WHOLE, WholeField
+from policies.documents.request_fields import MAX_WHOLE, WholeField
 from policies.errors import MAX_MISTAKES, ProblemError
 from policies.fields import (
     AnyField,
@@ -169,7 +169,9 @@ class ServerRange(_Part):
 class PlacementRow(_Part):
     tenant = StringField()
     workload = DocumentField(NamedWorkload)
-    tasks = FiniteField()
+    tasks = _optional(FiniteField)
+    pieces = _count(required=False)
+    kind = WholeField(minimum=0, maximum=1, default=0)
     resources = _amounts()
     server = _optional(StringField)
     servers = DocumentField(ServerRange, required=False)

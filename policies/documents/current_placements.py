@@ -34,8 +34,9 @@ def current_placements_from_rows(
             detail = f'"{entry["server"]}" has {problem.server_count[row]} servers, not {last}.'
             found.append(Mistake(f"/running/{position}/servers", "running.server", detail))
         job = job_of.get((entry["tenant"], entry["workload"]))
-        if job is not None:
-            columns.append((job, row, entry["offset"], entry["servers"], entry["tasks"]))
+        kinds = () if job is None else problem.pieces.kinds(job)
+        if entry["kind"] < len(kinds):
+            columns.append((kinds[entry["kind"]], row, entry["offset"], entry["servers"], entry["tasks"]))
     if found:
         raise Mistakes(found)
     workload, row_, offset, servers, tasks = np.array(columns, dtype=np.int64).reshape(-1, 5).T
@@ -48,6 +49,7 @@ def current_placements_to_document(
     running: CurrentPlacements, problem: Problem
 ) -> Sequence[dict[str, Any]]:
     """Write the ``running`` part of an evaluation; gone servers are called ``""``."""
+    pieces = problem.pieces
     columns = (
         column.tolist()
         for column in (
@@ -56,8 +58,9 @@ def current_placements_to_document(
     )  # fmt: skip
     return [
         {
-            "tenant": problem.tenants[int(problem.workload_tenant[j])],
-            "workload": problem.workload_names[j],
+            "tenant": problem.tenants[int(problem.workload_tenant[pieces.workload[j]])],
+            "workload": problem.workload_names[pieces.workload[j]],
+            **({"kind": 1} if j >= problem.n else {}),
             "server": "" if row == GONE else problem.server_names[row],
             "offset": offset,
             "servers": servers,

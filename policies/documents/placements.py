@@ -11,16 +11,22 @@ from policies.model.server_names import NumberedServers, server_name
 
 def placement_rows(allocation: Allocation) -> list[dict[str, Any]]:
     """Write the placements of an answer, one row for each workload and range of servers."""
-    problem = allocation.problem
+    problem, pieces = allocation.problem, allocation.problem.pieces
+    demand = pieces.demand if allocation.whole else problem.demand
     numbered = NumberedServers(problem)
     rows = []
     columns = (column.tolist() for column in allocation.placements_by_range())
-    for j, row, offset, count, per_server in zip(*columns, strict=True):
+    for piece, row, offset, count, per_server in zip(*columns, strict=True):
+        j = int(pieces.workload[piece])
         item: dict[str, Any] = {
             "tenant": problem.tenants[int(problem.workload_tenant[j])],
             "workload": {"id": None, "name": problem.workload_names[j]},
-            "tasks": per_server if allocation.classes.offset is None else int(per_server),
-            "resources": quantities(problem.resources, per_server * problem.demand[j]),
+            **(
+                {"pieces": int(per_server), "kind": int(piece >= problem.n)}
+                if j in problem.gangs and allocation.whole
+                else {"tasks": per_server if allocation.classes.offset is None else int(per_server)}
+            ),
+            "resources": quantities(problem.resources, per_server * demand[piece]),
         }
         if count == 1:
             item["server"] = server_name(problem, row, offset)

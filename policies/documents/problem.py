@@ -14,6 +14,7 @@ from policies.documents.current_placements import (
     current_placements_from_rows,
     current_placements_to_document,
 )
+from policies.documents.gangs import gang_to_document, gangs_from_rows
 from policies.documents.history import history_from_fields, history_to_document
 from policies.documents.quantities import quantities
 from policies.documents.request import request_for
@@ -123,7 +124,7 @@ def problem_from_document(document: Mapping[str, Any]) -> ParsedProblem:
             **_groups(given["groups"]),
             **_tenants(given["tenants"]),
             **_servers(given["servers"]),
-            **_workloads(given["workloads"]),
+            **_workloads(given["workloads"], len(resources)),
         )
         running = given["running"]
         return ParsedProblem(
@@ -253,6 +254,7 @@ def _workload_document(problem: Problem, j: int) -> dict[str, Any]:
         "tenant": problem.tenants[problem.workload_tenant[j]],
         "name": problem.workload_names[j],
         "demand": quantities(problem.resources, problem.demand[j]),
+        **gang_to_document(problem, j),
         "tasks": int(problem.tasks[j]) if math.isfinite(problem.tasks[j]) else None,
         "priority": int(problem.priority[j]),
         "server_selector": {label: list(v) for label, v in problem.selectors[j].items()},
@@ -354,12 +356,14 @@ def _servers(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _workloads(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _workloads(rows: Sequence[Mapping[str, Any]], resources: int) -> dict[str, Any]:
     tasks = [row["tasks"] for row in rows]
     return {
         "workload_tenant": [row["tenant"] for row in rows],
         "workload_names": [row["name"] for row in rows],
-        "demand": [row["demand"] for row in rows],
+        # ``Problem.create`` sums the demands of pieces.
+        "demand": [row["demand"] or (0.0,) * resources for row in rows],
+        "gangs": gangs_from_rows(rows),
         "tasks": [math.inf if limit is None else float(limit) for limit in tasks],
         "priority": [row["priority"] for row in rows],
         "selectors": [row["server_selector"] for row in rows],

@@ -61,6 +61,8 @@ def allocation_from_document(
     True
     """
     answer = read_fields(AnswerDocument, document, "answer.malformed")
+    if not choice.places_pieces:
+        problem = problem.of_sums
     index = _workload_index(problem)
     rows = {_key(row): row for row in answer["allocations"]}
     if rows.keys() != index.keys() or len(answer["allocations"]) != problem.n:
@@ -84,10 +86,10 @@ def allocation_from_document(
             places.row,
             places.servers,
             places.capacity,
-            places.allowed,
+            places.allowed[: problem.n],
             places.offset,
         ),
-        placement_workload=workload,
+        placement_piece=workload,
         placement_class=place,
         placement_tasks=on_place,
         level=levels_of(stated, tasks, history),
@@ -326,10 +328,11 @@ def _number(value: float | None) -> float:
 def _placements(
     rows: Sequence[Mapping[str, Any]], problem: Problem, index: Mapping[tuple[str, str], int]
 ) -> _Rows:
-    """(p,) workload, row, offset, servers and tasks on each."""
+    """(p,) kind of pieces, row, offset, servers and tasks or pieces on each."""
     servers_from = int(problem.server_count.sum()) - problem.first_server
     numbered = NumberedServers(problem)
     columns: list[tuple[int, int, int, int]] = []
+    placed: list[float] = []
     for number, item in enumerate(rows):
         where, range_ = f"/placements/{number}", item["servers"]
         if (item["server"] is None) == (range_ is None):
@@ -345,9 +348,16 @@ def _placements(
         workload = index.get(_key(item))
         if workload is None:
             raise _malformed("there is no such workload", where)
-        columns.append((workload, row, offset, count))
+        kinds = problem.pieces.kinds(workload)
+        if item["kind"] >= len(kinds):
+            raise _malformed("there is no such kind of pieces", where)
+        amount = "pieces" if workload in problem.gangs else "tasks"
+        if item[amount] is None or item["tasks"] is not None and item["pieces"] is not None:
+            raise _malformed(f"a placement of this workload needs {amount}", where)
+        columns.append((kinds[item["kind"]], row, offset, count))
+        placed.append(item[amount])
     of, row_, offset_, servers = np.array(columns, dtype=np.int64).reshape(-1, 4).T
-    each = np.array([item["tasks"] for item in rows], dtype=np.float64)
+    each = np.array(placed, dtype=np.float64)
     return of, row_, offset_, servers, each
 
 

@@ -26,83 +26,26 @@ from policies.fields import (
     is_object,
     mistake,
 )
+from policies.documents.gangs import gang_fields
+from policies.documents.request_fields import (
+    MAX_WHOLE,
+    GroupField,
+    NameField,
+    Part,
+    TenantField,
+    WholeField,
+)
 from policies.model.group_tree import LARGEST_TIER, MOST_GROUPS
 from policies.model.validation import LARGEST_DEFICIT, LARGEST_SERVER_COUNT
 
 INCLUDES = ("placements", "certificate", "properties", "schedule", "explanations")
 RESOURCE_NAME = "^[a-z][a-z0-9_.-]{0,62}$"
-MAX_WHOLE = 2**53 - 1
 MAX_POLICIES = 20
 # Of one group, tenant or workload.
 MOST_LIMITS = 100
 
 
-class WholeField(IntegerField):
-    """A whole number that a double holds; ``2.0`` is one too, as it may have been through one."""
-
-    def read(self, value: Any) -> int:
-        if isinstance(value, float) and value.is_integer():
-            value = int(value)
-        if type(value) is int and self.minimum <= value <= self.maximum:
-            return value
-        if type(value) is int and abs(value) > MAX_WHOLE:
-            raise mistake("number.too_large", "Expected a whole number below 2^53.")
-        return super().read(value)
-
-
-class NameField(StringField):
-    """A name: any text but the empty one."""
-
-    def __init__(self, code: str, **options: Any) -> None:
-        super().__init__(**options)
-        self.code = code
-
-    def read(self, value: Any) -> str:
-        name = value if type(value) is str else super().read(value)
-        if not name:
-            raise mistake(self.code, "Expected a name that is not empty.")
-        return name
-
-    def describe(self) -> Schema:
-        return {"type": "string", "minLength": 1}
-
-
-class ReferenceField(StringField):
-    """The name of one of the document's objects, read as its index."""
-
-    kind: ClassVar[str]
-
-    def __init__(self, known: Mapping[str, int] | None = None, **options: Any) -> None:
-        super().__init__(**options)
-        self.known = known
-
-    def read(self, value: Any) -> Any:
-        name = value if type(value) is str else super().read(value)
-        if self.known is None:
-            return -1
-        index = self.known.get(name)
-        if index is None:
-            raise mistake(f"{self.kind}.unknown", f'There is no {self.kind} "{name[:80]}".')
-        return index
-
-
-class TenantField(ReferenceField):
-    """The name of one of the tenants."""
-
-    kind = "tenant"
-
-
-class GroupField(ReferenceField):
-    """The name of one of the groups."""
-
-    kind = "group"
-
-
-class _Part(Document):
-    missing_code = "field.missing"
-
-
-class ResourceDocument(_Part):
+class ResourceDocument(Part):
     name = PatternField(
         pattern=RESOURCE_NAME,
         code="resource.name",
@@ -124,7 +67,7 @@ class ResourceField(Field):
         return {"oneOf": [ResourceDocument.name.describe(), ResourceDocument.schema()]}
 
 
-class ServerDocument(_Part):
+class ServerDocument(Part):
     name = NameField(
         "server.name",
         required=False,
@@ -170,7 +113,7 @@ def _where(description: str) -> MapField:
     )
 
 
-class LimitDocument(_Part):
+class LimitDocument(Part):
     where = _where("Labels of the servers that the limit is for.")
     amount = AmountsField(
         unknown="limit.unknown_resource", empty="limit.empty", unnamed=inf,
@@ -178,7 +121,7 @@ class LimitDocument(_Part):
     )  # fmt: skip
 
 
-class GuaranteeDocument(_Part):
+class GuaranteeDocument(Part):
     where = _where("Labels of the servers on which the amount is guaranteed.")
     amount = AmountsField(
         unknown="guarantee.unknown_resource", empty="guarantee.empty", unnamed=inf,
@@ -186,7 +129,7 @@ class GuaranteeDocument(_Part):
     )  # fmt: skip
 
 
-class LendDocument(_Part):
+class LendDocument(Part):
     where = _where("Labels of the tenant's own servers that are meant.")
     amount = AmountsField(
         unknown="lend.unknown_resource", empty="lend.empty", unnamed=inf,
@@ -212,7 +155,7 @@ def _amount_rows(kind: str, resources: Mapping[str, str] | None = None) -> ListF
     )  # fmt: skip
 
 
-class GroupDocument(_Part):
+class GroupDocument(Part):
     name = NameField("group.name")
     parent = _group()
     weight = _weight()
@@ -221,7 +164,7 @@ class GroupDocument(_Part):
     limit = _amount_rows("limit")
 
 
-class TenantDocument(_Part):
+class TenantDocument(Part):
     name = NameField("tenant.name")
     weight = _weight()
     group = _group()
@@ -245,12 +188,14 @@ class TenantDocument(_Part):
     )  # fmt: skip
 
 
-class WorkloadDocument(_Part):
+class WorkloadDocument(Part):
     tenant = TenantField()
     name = NameField("workload.name")
     demand = AmountsField(
-        unknown="demand.unknown_resource", zero="demand.zero", description="Of each task."
-    )
+        unknown="demand.unknown_resource", zero="demand.zero", required=False,
+        description="Of each task. A workload has a demand or pieces.",
+    )  # fmt: skip
+    pieces, per_server, together, at_least = gang_fields()
     tasks = WholeField(
         minimum=0, maximum=MAX_WHOLE, code="tasks.not_whole", required=False, allow_null=True,
         description="How many can run at once; null is no limit.",
@@ -272,7 +217,7 @@ class ModeField(StringField):
         return {"type": "string", "enum": ["divisible", "indivisible"]}
 
 
-class PolicyDocument(_Part):
+class PolicyDocument(Part):
     name = StringField(description="One of those that `GET /policies/` lists.")
     mode = ModeField(
         required=False, allow_null=True, description="The policy's first mode by default."
@@ -287,13 +232,14 @@ def _counted(default: int | None = None, description: str = "") -> WholeField:
     )
 
 
-class RunningDocument(_Part):
+class RunningDocument(Part):
     tenant = StringField()
     workload = StringField()
+    kind = _counted(0, "Of the pieces of a gang: 0 for the first kind, 1 for the second.")
     server = StringField(description="Name of a server row; any other has left the pool.")
     offset = _counted(0, "Position in the row of the first server.")
     servers = _counted(1)
-    tasks = _counted(description="On each of the servers.")
+    tasks = _counted(description="Tasks, or pieces of a gang, on each of the servers.")
 
 
 def _time(description: str = "") -> RealField:
@@ -309,12 +255,12 @@ def _remembered(description: str) -> AmountsField:
     )
 
 
-class LiteralDocument(_Part):
+class LiteralDocument(Part):
     alone = _remembered("`alone` by the paper's formula (2) read literally.")
     sharing_degree = AnyField(required=False, description="Ignored.")
 
 
-class RememberedDocument(_Part):
+class RememberedDocument(Part):
     used = _remembered("Resource × time that was allocated.")
     alone = _remembered("Resource × time that it would have used in its own partition.")
     waiting = _time("For how long it has had pending tasks and received nothing.")
@@ -322,7 +268,7 @@ class RememberedDocument(_Part):
     sharing_degree = AnyField(required=False, description="Ignored.")
 
 
-class HistoryDocument(_Part):
+class HistoryDocument(Part):
     step = RealField(
         "history", code="history.step", expected="a number above 0", above=0,
         description="The length of the step that is decided.",
@@ -335,7 +281,7 @@ class HistoryDocument(_Part):
     )
 
 
-class EvaluationRequest(_Part):
+class EvaluationRequest(Part):
     """Declaration of an evaluation document: each attribute is a field that it may hold.
 
     Examples
@@ -413,7 +359,7 @@ class AskedPolicyField(Field):
         return {"oneOf": [{"type": "string"}, schema]}
 
 
-class ComparisonRequest(_Part):
+class ComparisonRequest(Part):
     """Declaration of a comparison document: each attribute is a field that it may hold.
 
     Examples
@@ -451,6 +397,7 @@ def request_for(document: Mapping[str, Any]) -> type[Document]:
     workloads = WorkloadDocument.with_fields(
         tenant=TenantField(tenants),
         demand=WorkloadDocument.demand.within(resources),
+        pieces=gang_fields(resources)[0],
         limit=limits,
     )
     grouped = GroupDocument.with_fields(parent=_group(groups), guarantee=guarantees, limit=limits)

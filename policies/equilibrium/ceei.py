@@ -70,7 +70,7 @@ def solve_divisible(request: Request) -> Allocation:
         choice=request.choice,
         tasks=tasks,
         classes=classes,
-        placement_workload=nothing,
+        placement_piece=nothing,
         placement_class=nothing,
         placement_tasks=np.zeros(0),
         level=level,

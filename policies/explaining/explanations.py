@@ -13,12 +13,13 @@ from types import MappingProxyType
 import numpy as np
 
 from policies.arrays import FloatArray
+from policies.explaining.gangs import gang_sentence
 from policies.explaining.groups import tenant_levels
 from policies.model.allocation import Allocation
 from policies.model.certificate import Certificate
 from policies.model.policy import ShareDefinition
 from policies.model.problem import Problem
-from policies.model.reasons import LEVEL, LIMIT, REASONS, TASK_LIMIT, UNSERVED
+from policies.model.reasons import GANG, LEVEL, LIMIT, REASONS, TASK_LIMIT, UNSERVED
 from policies.model.share_definition import shares_of
 
 PRICE_NOISE = 1e-9
@@ -246,6 +247,8 @@ def _why(
         named = [problem.groups[group] for group in _groups_named(problem, tenant, within)]
         limit = limits.get(unmet[0], f"the limit of {_whose(reason, named)}")
         return f"{problem.workload_names[unmet[0]]} stopped at {limit}."
+    if reason == GANG:
+        return f"{problem.workload_names[unmet[0]]} stopped: {gang_sentence(allocation, unmet[0])}"
     if binding:
         full = ", ".join(dict.fromkeys(problem.resources[item.resource] for item in binding))
         return f"it stopped where {full} ran out on the servers where it costs least."

@@ -55,7 +55,7 @@ def solve_indivisible(request: Request) -> Allocation:
         choice=request.choice,
         tasks=queues.tasks(problem),
         classes=server_ranges(problem, sizes),
-        placement_workload=workload,
+        placement_piece=workload,
         placement_class=of_range,
         placement_tasks=tasks,
         level=level,

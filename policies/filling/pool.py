@@ -52,7 +52,7 @@ def solve_indivisible(request: Request) -> Allocation:
         choice=request.choice,
         tasks=tasks,
         classes=one_class(problem),
-        placement_workload=nothing,
+        placement_piece=nothing,
         placement_class=nothing,
         placement_tasks=np.zeros(0),
         level=level,

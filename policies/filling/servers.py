@@ -18,19 +18,15 @@ from policies.filling.best_fit_many import columns_of
 from policies.filling.best_fit_two import slope_index
 from policies.filling.group_turns import turns_in_stage
 from policies.filling.ranges import ranges_of_launches
-from policies.filling.servers_loop import (
+from policies.filling.rules import (
     AFFINITY,
     BEST_BY_SCAN,
     BEST_BY_SLOPE,
     FIRST_FIT,
     TWO_CHOICES,
-    LimitsLeft,
-    Servers,
-    Tasks,
-    Waiting,
-    fill,
-    list_servers,
 )
+from policies.filling.servers_loop import fill
+from policies.filling.state import Gangs, LimitsLeft, Servers, Tasks, Waiting, list_servers
 from policies.filling.winner_tree import tree_of
 from policies.model.allocation import Allocation, least_level_unsatisfied
 from policies.model.policy import Choice, ShareDefinition
@@ -38,8 +34,14 @@ from policies.model.problem import Problem
 from policies.model.quantities import WholeServers
 from policies.model.queues import Queues, queues_of
 from policies.model.request import Request
-from policies.model.server_classes import ServerClasses, each_row_alone, server_ranges
+from policies.model.server_classes import (
+    ServerClasses,
+    allowed_pieces,
+    each_row_alone,
+    server_ranges,
+)
 from policies.model.share_definition import share_per_task
+from policies.model.tolerance import DISCRETE_TOLERANCE
 from policies.proofs.saturation import filling_reasons, stops_of
 
 RULES = {"first-fit": FIRST_FIT, "affinity": AFFINITY, "two-choices": TWO_CHOICES}
@@ -73,14 +75,22 @@ def solve_indivisible(request: Request) -> Allocation:
     queues = queues_of(problem, filling_reasons(problem, whole, rows), share)
     present = problem.totals > 0
     row_of = np.repeat(np.arange(rows.count), rows.servers)
-    level, job, server = _place(
+    # Kinds of pieces: the first ones in the order of the queues, then the second ones.
+    kinds = queues.workloads
+    if len(problem.pieces.demand) > problem.n:
+        second = problem.pieces.second[kinds]
+        kinds = np.concatenate([kinds, second[second >= 0]])
+    demand = np.ascontiguousarray(whole.demand[kinds][:, present])
+    share_of_unit = np.ascontiguousarray(whole.share_of_unit[present])
+    level, kind, server = _place(
         problem,
         queues,
-        np.ascontiguousarray(whole.demand[queues.workloads][:, present]),
+        demand,
         np.ascontiguousarray(whole.capacity[rows.first_row][:, present]),
-        np.ascontiguousarray(whole.share_of_unit[present]),
-        np.ascontiguousarray(rows.allowed[queues.workloads]),
-        _limits_left(problem, whole, queues, rows.first_row),
+        share_of_unit,
+        np.ascontiguousarray(allowed_pieces(problem, rows)[kinds]),
+        gangs_of(problem, kinds, len(queues.workloads), demand * share_of_unit, rows),
+        _limits_left(problem, whole, kinds, rows.first_row),
         gains(problem, request.choice, share, queues.workloads),
         rows.servers,
         request.option("placement"),
@@ -88,15 +98,13 @@ def solve_indivisible(request: Request) -> Allocation:
         deadline,
         _launched_before(request, queues, rows),
     )
-    servers, workload, server_class, tasks = ranges_of_launches(
-        row_of, queues.workloads[job], server
-    )
+    servers, piece, server_class, tasks = ranges_of_launches(row_of, kinds[kind], server)
     allocation = Allocation(
         problem=problem,
         choice=request.choice,
         tasks=queues.tasks(problem),
         classes=server_ranges(problem, servers),
-        placement_workload=workload,
+        placement_piece=piece,
         placement_class=server_class,
         placement_tasks=tasks,
         level=level,
@@ -123,6 +131,7 @@ def _place(
     capacity: FloatArray,
     share_of_unit: FloatArray,
     allowed: BoolArray,
+    gangs: Gangs,
     limits: LimitsLeft,
     gain: FloatArray,
     servers: IntArray,
@@ -131,10 +140,10 @@ def _place(
     deadline: float | None,
     before: tuple[IntArray, IntArray],
 ) -> tuple[FloatArray, IntArray, IntArray]:
-    """Fill both stages: (t,) levels, and the (job, server) of every task launched.
+    """Fill both stages: (t,) levels, and the (kind, server) of every piece launched.
 
     Args:
-        before: (job, server) of the tasks that are kept.
+        before: (kind, server) of the tasks that are kept.
     """
     m = len(share_of_unit)
     rule = placement_rule(placement, m)
@@ -152,13 +161,15 @@ def _place(
             turns_in_stage(problem, queues, stage, gain), gain,
         )  # fmt: skip
         if rule in (BEST_BY_SLOPE, BEST_BY_SCAN):
-            list_servers(rule, waiting, tasks, state)
+            list_servers(rule, waiting, tasks, gangs, state)
         while np.isfinite(waiting.tree[1]):
             if deadline is not None and time.monotonic() > deadline:
                 raise SolveTimeoutError("solve.timeout", "the time limit passed while placing")
-            job = np.empty(MOST_LAUNCHED, dtype=np.int32)
-            server = np.empty(MOST_LAUNCHED, dtype=np.int32)
-            launched = fill(rule, waiting, tasks, limits, state, draws, job, server, MOST_LOOKED_AT)
+            size = max(MOST_LAUNCHED, int(gangs.most[0]))
+            job, server = np.empty(size, dtype=np.int32), np.empty(size, dtype=np.int32)
+            launched = fill(
+                rule, waiting, tasks, gangs, limits, state, draws, job, server, MOST_LOOKED_AT
+            )
             done += launched
             if done > MOST_TASKS:
                 raise ProblemTooLargeError(
@@ -224,15 +235,16 @@ def placement_rule(placement: str, resources: int) -> int:
 
 
 def _limits_left(
-    problem: Problem, whole: WholeServers, queues: Queues, rows: IntArray
+    problem: Problem, whole: WholeServers, kinds: IntArray, rows: IntArray
 ) -> LimitsLeft:
-    """Return the whole amounts of limits that can bind, for workloads in the order of ``queues``.
+    """Return the whole amounts of limits that can bind, for kinds of pieces (q,) in their order.
 
     Args:
         rows: (R,) of the problem, as the servers are numbered.
     """
-    position = np.full(problem.n, -1, dtype=np.int64)
-    position[queues.workloads] = np.arange(len(queues.workloads))
+    pieces = problem.pieces
+    position = np.full(len(pieces.demand), -1, dtype=np.int64)
+    position[kinds] = np.arange(len(kinds))
     cells = np.argwhere(np.isfinite(whole.limits)).tolist()
     jobs, numbers = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
     needs = [np.zeros(0)]
@@ -240,7 +252,9 @@ def _limits_left(
     for number, (limit, resource) in enumerate(cells):
         item = problem.limited[limit]
         where[number] = item.rows[rows]
-        mine = item.workloads[position[item.workloads] >= 0]
+        second = pieces.second[item.workloads]
+        mine = np.concatenate([item.workloads, second[second >= 0]])
+        mine = mine[position[mine] >= 0]
         mine = mine[whole.demand[mine, resource] > 0]
         jobs.append(position[mine])
         numbers.append(np.full(len(mine), number))
@@ -250,10 +264,59 @@ def _limits_left(
     return LimitsLeft(
         left=np.array([whole.limits[limit, resource] for limit, resource in cells]),
         where=where,
-        first=np.searchsorted(job[order], np.arange(len(queues.workloads) + 1)),
+        first=np.searchsorted(job[order], np.arange(len(kinds) + 1)),
         row=np.concatenate(numbers)[order],
         need=np.concatenate(needs)[order],
         closed=np.zeros(len(job), dtype=np.bool_),
+    )
+
+
+def gangs_of(
+    problem: Problem, kinds: IntArray, queued: int, share: FloatArray, rows: ServerClasses
+) -> Gangs:
+    """Return the gangs of queued workloads.
+
+    Args:
+        kinds: (q,) kinds of pieces, of which the first ``queued`` are those of the workloads.
+        share: (q, m) share of the pool that one piece demands.
+    """
+    pieces, workloads = problem.pieces, kinds[:queued]
+    second = pieces.second[workloads]
+    number, none = np.zeros(queued, dtype=np.int64), np.full(queued, -1, dtype=np.int64)
+    large, small = np.arange(queued), none.copy()
+    small[second >= 0] = np.arange(queued, len(kinds))
+    size = share.max(axis=1, initial=0.0)
+    swapped = np.flatnonzero(small >= 0)
+    swapped = swapped[size[small[swapped]] > size[swapped] * (1 + DISCRETE_TOLERANCE)]
+    large[swapped], small[swapped] = small[swapped], swapped
+    per_server, at_least, zone = number.copy(), number + 1, none.copy()
+    labels: dict[str, int] = {}
+    for position, j in enumerate(workloads.tolist() if problem.gangs else ()):
+        gang = problem.gangs.get(j)
+        if gang is None:
+            continue
+        number[position] = int(gang.count.sum())
+        per_server[position], at_least[position] = gang.per_server, gang.at_least
+        if gang.together:
+            zone[position] = labels.setdefault(gang.together, len(labels))
+    zones = np.full((len(labels), rows.count), -1, dtype=np.int64)
+    for label, where in labels.items():
+        values: dict[str, int] = {}
+        for row, of in enumerate(rows.first_row.tolist()):
+            value = problem.server_labels[of].get(label)
+            if value is not None:
+                zones[where, row] = values.setdefault(value, len(values))
+    return Gangs(
+        most=np.array([max(1, int((number * at_least).max(initial=1)))]),
+        per_task=number,
+        large=large,
+        small=small,
+        count=pieces.count[kinds],
+        per_server=per_server,
+        at_least=at_least,
+        zone=zone,
+        zones=zones,
+        on_server=np.zeros(int(rows.servers.sum()) if problem.gangs else 0, dtype=np.int64),
     )
 
 

@@ -163,7 +163,7 @@ def _allocation(
         choice=request.choice,
         tasks=grouped_sum(tasks, workload, problem.n),
         classes=classes,
-        placement_workload=workload,
+        placement_piece=workload,
         placement_class=np.array([key[1] for key in keys], dtype=np.int64),
         placement_tasks=tasks,
         level=np.full(problem.t, np.nan),

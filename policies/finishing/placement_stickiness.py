@@ -95,23 +95,28 @@ def stay_in_place(
 
     Returns:
         An allocation with the same tasks, levels and objective. ``moved`` counts the tasks
-        that run before and after on different servers.
+        that run before and after on different servers; of gangs, the pieces.
     """
-    rows = each_row_alone(problem)
+    rows, pieces = each_row_alone(problem), problem.pieces
     before = _pairs_of(problem, rows, running)
-    kept = _kept(problem, rows, before, allocation.tasks)
-    placed = _completed(problem, rows, kept, allocation, deadline)
+    placed = None
+    if not problem.gangs:  # which pieces belong to one task is not recorded
+        kept = _kept(problem, rows, before, allocation.tasks)
+        placed = _completed(problem, rows, kept, allocation, deadline)
     if placed is not None:
         stays = _with_placements(problem, rows, placed, allocation)
         if accepts is None or accepts(stays):
             allocation = stays
     ran = before.per_workload() + grouped_sum(
-        running.tasks * running.servers * (running.row == GONE), running.workload, problem.n
+        running.tasks * running.servers * (running.row == GONE),
+        running.workload,
+        len(pieces.demand),
     )
     after = _pairs_of(problem, rows, current_placements_of(allocation))
     _, here, there = np.intersect1d(before.key, after.key, return_indices=True)
     stayed = np.minimum(before.tasks[here], after.tasks[there]).sum()
-    moved = round(float(np.minimum(ran, allocation.tasks).sum() - stayed))
+    run = allocation.tasks[pieces.workload] * pieces.count
+    moved = round(float(np.minimum(ran, run).sum() - stayed))
     return replace(allocation, moved=moved)
 
 
@@ -155,7 +160,7 @@ def _pairs_of(problem: Problem, rows: ServerClasses, running: CurrentPlacements)
         (edge[row] + offset)[which] + within,
         running.workload[present][which],
         running.tasks[present][which],
-        problem.n,
+        len(problem.pieces.demand),
     )
 
 
@@ -247,7 +252,7 @@ def _with_placements(
     allocation = replace(
         fresh,
         classes=server_ranges(problem, sizes),
-        placement_workload=workload,
+        placement_piece=workload,
         placement_class=server_class,
         placement_tasks=tasks,
     )

@@ -179,7 +179,7 @@ def _together(problem: Problem, parts: Parts, rest: Allocation) -> Allocation:
         choice=rest.choice,
         tasks=tasks,
         classes=classes,
-        placement_workload=workload,
+        placement_piece=workload,
         placement_class=pairs % (classes.count + 1),
         placement_tasks=placed,
         level=np.full(problem.t, np.nan),

@@ -33,5 +33,5 @@ def solve_divisible(request: Request) -> Allocation:
     )
     nothing = np.zeros(0, dtype=np.int64)
     return replace(
-        answer, placement_workload=nothing, placement_class=nothing, placement_tasks=np.zeros(0)
+        answer, placement_piece=nothing, placement_class=nothing, placement_tasks=np.zeros(0)
     )

@@ -43,7 +43,7 @@ def divisible_allocation(
         choice=choice,
         tasks=tasks,
         classes=classes,
-        placement_workload=workload,
+        placement_piece=workload,
         placement_class=server_class,
         placement_tasks=placed,
         level=_of_all_tenants(problem, form, answer.level),

@@ -135,7 +135,7 @@ def _solve_step(request: Request, rule: int) -> Allocation:
         choice=choice,
         tasks=tasks,
         classes=servers.classes if not one_pool else one_class(problem),
-        placement_workload=np.zeros(0, dtype=np.int64),
+        placement_piece=np.zeros(0, dtype=np.int64),
         placement_class=np.zeros(0, dtype=np.int64),
         placement_tasks=np.zeros(0),
         level=level,
@@ -150,7 +150,7 @@ def _solve_step(request: Request, rule: int) -> Allocation:
         answer = replace(
             answer,
             classes=server_ranges(problem, sizes),
-            placement_workload=workload,
+            placement_piece=workload,
             placement_class=of_range,
             placement_tasks=placed,
         )

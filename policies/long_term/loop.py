@@ -10,7 +10,7 @@ import numpy as np
 
 from policies.compiled import compiled
 from policies.filling.best_fit import NOWHERE
-from policies.filling.servers_loop import most_affine
+from policies.filling.rules import most_affine
 from policies.filling.winner_tree import set_share
 from policies.long_term.measures import (
     keys_of,

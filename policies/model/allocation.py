@@ -91,12 +91,13 @@ class Allocation:
         Tasks allocated to each workload; fractions in divisible mode.
     classes : ServerClasses
         The server classes that placements refer to.
-    placement_workload : (p,) int array
-        Workload of each placement.
+    placement_piece : (p,) int array
+        Kind of pieces of each placement, an index of ``Problem.pieces``: the workload itself, but for
+        the second kind of a gang.
     placement_class : (p,) int array
         Server class of each placement; its tasks are spread evenly over the class's servers.
     placement_tasks : (p,) float array
-        Tasks on the whole class.
+        Tasks on the whole class; in an answer with whole tasks, pieces.
     level : (t,) float array
         Weighted share at which the tenant was frozen; NaN where it was never part of a round
         (policies without levels, tenants without anything to run).
@@ -142,7 +143,7 @@ class Allocation:
     choice: Choice
     tasks: FloatArray
     classes: ServerClasses
-    placement_workload: IntArray
+    placement_piece: IntArray
     placement_class: IntArray
     placement_tasks: FloatArray
     level: FloatArray
@@ -165,7 +166,7 @@ class Allocation:
         *,
         choice: Choice,
         tasks: FloatArray,
-        placement_workload: IntArray,
+        placement_piece: IntArray,
         placement_row: IntArray,
         placement_each: FloatArray,
         level: FloatArray,
@@ -184,7 +185,7 @@ class Allocation:
         """
         classes = classes_of_decision(problem, choice)
         of_class = classes.class_of_row[np.asarray(placement_row, dtype=np.int64)]
-        pair = np.asarray(placement_workload, dtype=np.int64) * (classes.count + 1) + of_class
+        pair = np.asarray(placement_piece, dtype=np.int64) * (classes.count + 1) + of_class
         pairs, inverse = np.unique(pair, return_inverse=True)
         of_pair = pairs % (classes.count + 1)
         each = np.zeros(len(pairs))
@@ -194,7 +195,7 @@ class Allocation:
             choice=choice,
             tasks=np.asarray(tasks, dtype=np.float64),
             classes=classes,
-            placement_workload=pairs // (classes.count + 1),
+            placement_piece=pairs // (classes.count + 1),
             placement_class=of_pair,
             placement_tasks=each * classes.servers[of_pair],
             level=np.asarray(level, dtype=np.float64),
@@ -226,6 +227,17 @@ class Allocation:
     def whole(self) -> bool:
         """Are ``tasks`` whole numbers?"""
         return self.choice.whole_tasks
+
+    @cached_property
+    def placement_workload(self) -> IntArray:
+        """(p,) workload of each placement."""
+        return self.problem.pieces.workload[self.placement_piece]
+
+    @property
+    def placement_demand(self) -> FloatArray:
+        """(p, m) demand of one task or, in an answer with whole tasks, of one piece."""
+        table = self.problem.pieces.demand if self.whole else self.problem.demand
+        return table[self.placement_piece]
 
     @cached_property
     def dominant_share(self) -> FloatArray:
@@ -266,42 +278,42 @@ class Allocation:
     def used_by_class(self) -> FloatArray:
         """(K, m) resources in use on each server class, in their own units."""
         used = np.zeros((self.classes.count, self.problem.m))
-        amount = self.placement_tasks[:, None] * self.problem.demand[self.placement_workload]
+        amount = self.placement_tasks[:, None] * self.placement_demand
         np.add.at(used, self.placement_class, amount)
         return used
 
     def placements_by_row(self) -> tuple[IntArray, IntArray, FloatArray]:
-        """Placements on server rows: (workload, row, tasks on the whole row).
+        """Placements on server rows: (kind of pieces, row, tasks on the whole row).
 
         A class's tasks are split evenly over its servers, so each of its rows gets them in
         proportion to its ``server_count``.
         """
         if self.classes.offset is not None:
             on = self.classes.first_row[self.placement_class]
-            pair = self.placement_workload * self.problem.k + on
+            pair = self.placement_piece * self.problem.k + on
             pairs, inverse = np.unique(pair, return_inverse=True)
             summed = grouped_sum(self.placement_tasks, inverse, len(pairs))
             return pairs // self.problem.k, pairs % self.problem.k, summed
         which, row = _members(self.classes.class_of_row, self.placement_class)
         servers = self.classes.servers[self.placement_class]
         tasks = (self.placement_tasks / servers)[which] * self.problem.server_count[row]
-        return self.placement_workload[which], row, tasks
+        return self.placement_piece[which], row, tasks
 
     def placements_by_range(self) -> tuple[IntArray, IntArray, IntArray, IntArray, FloatArray]:
-        """Placements on ranges of servers: (workload, row, offset, servers, tasks on each).
+        """Placements on ranges of servers: (kind of pieces, row, offset, servers, tasks on each).
 
         Each of ``servers`` servers, counted as ``Problem.first_server`` counts them from ``offset``
-        of the row on, runs the same number of the workload's tasks. A range stays in its row, but
+        of the row on, runs the same number of these pieces. A range stays in its row, but
         where a class consists of whole rows it is all servers of one kind.
         """
         of, servers = self.placement_class, self.classes.servers[self.placement_class]
         each = self.placement_tasks / servers
         if self.classes.offset is not None:
             row, offset = self.classes.first_row[of], self.classes.offset[of]
-            return self.placement_workload, row, offset, servers, each
+            return self.placement_piece, row, offset, servers, each
         first, size = self._kinds_or_rows
         which, kind = _members(self.classes.class_of_row[first], of)
-        return self.placement_workload[which], first[kind], 0 * kind, size[kind], each[which]
+        return self.placement_piece[which], first[kind], 0 * kind, size[kind], each[which]
 
     @property
     def _kinds_or_rows(self) -> tuple[IntArray, IntArray]:

@@ -16,7 +16,7 @@ class CurrentPlacements:
     Attributes
     ----------
     workload : (p,) int array
-        Index of the workload.
+        Index of the workload; of a kind of pieces (``Problem.pieces``) of a gang.
     row : (p,) int array
         Index of the server row; -1 where the servers have left the pool.
     offset : (p,) int array
@@ -24,7 +24,7 @@ class CurrentPlacements:
     servers : (p,) int array
         Number of servers in the range.
     tasks : (p,) float array
-        Whole tasks on each of them.
+        Whole tasks, or pieces, on each of them.
 
     Examples
     --------

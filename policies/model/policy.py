@@ -138,6 +138,9 @@ class Policy:
         servers, that come of it; None where it has its own way, of which nothing is verified.
     takes_groups : bool
         Whether groups and tiers decide who is next. Other policies refuse problems that have any.
+    takes_gangs : bool
+        Whether it places the pieces of whole tasks. Other policies that place whole tasks refuse
+        problems that have any, and the rest count their sum.
     takes_limits : bool
         Whether it keeps limits of groups, tenants and workloads. Other policies refuse problems that
         have any.
@@ -168,6 +171,7 @@ class Policy:
     time_sharing: bool = False
     hands_out: HandOut | None = None
     takes_groups: bool = False
+    takes_gangs: bool = False
     takes_limits: bool = False
     saturates: bool = True
     proof: Proof | None = None
@@ -238,6 +242,11 @@ class Choice:
             if self.option(name) == value:
                 return True
         return self.policy.servers[self.mode] is Servers.ONE_POOL
+
+    @property
+    def places_pieces(self) -> bool:
+        """Are the pieces of a task placed one by one?"""
+        return self.policy.takes_gangs and self.mode == "indivisible" and not self.sees_one_pool
 
     @property
     def whole_tasks(self) -> bool:

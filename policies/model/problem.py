@@ -17,6 +17,7 @@ import numpy.typing as npt
 from policies.arrays import BoolArray, FloatArray, IntArray, read_only
 from policies.errors import ProblemError
 from policies.model.columns import column_of, names_of, selector_of, table_of
+from policies.model.gangs import Gang, Pieces
 from policies.model.group_tree import POOL, GroupTree, depths, group_sums
 from policies.model.limits import CountedWorkloads, counted_workloads, in_order, limit_shares
 from policies.model.problem_fields import Guarantee, Limit, ProblemFields, WeightsMode
@@ -74,6 +75,7 @@ class Problem(ProblemFields):
         tasks: npt.ArrayLike | None = None,
         priority: npt.ArrayLike | None = None,
         selectors: Sequence[Mapping[str, str | Iterable[str]]] | None = None,
+        gangs: Mapping[int, Gang] | None = None,
         limits: Sequence[Limit] = (),
         guarantees: Sequence[Guarantee] = (),
         own_servers: npt.ArrayLike | None = None,
@@ -83,8 +85,9 @@ class Problem(ProblemFields):
 
         Defaults: servers ``server-0001``... with count 1, no labels, the pool's own;
         weight 1; workload ``j`` belongs to tenant ``j`` and is called ``workload-0001``...;
-        unbounded tasks, priority 0, no selector; no groups, tier 0, no limits, and no guarantees,
-        which levels count.
+        unbounded tasks of one piece, priority 0, no selector; no groups, tier 0, no limits, and no guarantees,
+        which levels count. The demand of a workload with a gang is the sum over its pieces, whatever
+        ``demand`` has.
 
         Raises:
             ProblemError: a shape, name or value that cannot be accepted.
@@ -100,6 +103,9 @@ class Problem(ProblemFields):
                 "/workloads",
             )
         owner = np.arange(n) if workload_tenant is None else workload_tenant
+        for j, gang in (gangs or {}).items():
+            if 0 <= j < n and gang.demand.shape == (len(gang.count), m):
+                demand_array[j] = gang.total
         return cls(
             resources=tuple(resources),
             units=tuple(units) if units is not None else ("",) * m,
@@ -136,6 +142,7 @@ class Problem(ProblemFields):
                 if selectors is not None
                 else ({},) * n
             ),
+            gangs=dict(gangs or {}),
             limits=in_order(replace(limit, where=selector_of(limit.where)) for limit in limits),
             guarantees=in_order(
                 replace(each, where=selector_of(each.where)) for each in guarantees
@@ -170,6 +177,16 @@ class Problem(ProblemFields):
             self.kept,
         ):
             array.setflags(write=False)
+
+    @cached_property
+    def pieces(self) -> Pieces:
+        """Kinds of pieces of all workloads."""
+        return Pieces.of(self.demand, self.gangs)
+
+    @cached_property
+    def of_sums(self) -> Problem:
+        """The problem for policies to which a task is the sum of its pieces."""
+        return replace(self, gangs={}) if self.gangs else self
 
     @cached_property
     def row_capacity(self) -> FloatArray:

@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 
 from policies.arrays import BoolArray, FloatArray, IntArray
+from policies.model.gangs import Gang
 
 WeightsMode = Literal["explicit", "contribution"]
 Selector = Mapping[str, tuple[str, ...]]
@@ -116,10 +117,12 @@ class ProblemFields:
         weights_mode: how weights come about (see :attr:`effective_weight`).
         workload_tenant: (n,) index of the owner.
         workload_names: names of the ``n`` workloads, unique per tenant.
-        demand: (n, m) of one task, same units as ``capacity``.
+        demand: (n, m) of one task, same units as ``capacity``; of all its pieces together.
         tasks: (n,) tasks that can run at once, whole; ``inf`` is unbounded.
         priority: (n,) higher first, where several answers give the same shares.
         selectors: (n) allowed values per label; an empty selector allows every server.
+        gangs: pieces of the tasks of some workloads, by index of the workload. Other tasks have one
+            piece.
         limits: amounts that nodes may not exceed.
         guarantees: amounts that nodes can always have.
         own_servers: (t,) each workload can always have what it gets if its tenant runs alone on the
@@ -159,6 +162,7 @@ class ProblemFields:
     tasks: FloatArray
     priority: IntArray
     selectors: tuple[Selector, ...]
+    gangs: Mapping[int, Gang] = field(default_factory=dict)
     limits: tuple[Limit, ...] = ()
     guarantees: tuple[Guarantee, ...] = ()
     own_servers: BoolArray

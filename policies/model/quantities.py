@@ -40,8 +40,9 @@ class WholeServers:
 
     Attributes
     ----------
-    demand : (n, m) float array
-        Of one task.
+    demand : (q, m) float array
+        Of one piece of each kind (``Problem.pieces``); of workloads whose tasks have one piece, of one
+        task.
     capacity : (k, m) float array
         Of one server of each row; 0 for rows that offer nothing.
     share_of_unit : (m,) float array
@@ -77,7 +78,7 @@ class Quantities:
     """Demands, capacities and amounts of limits in one unit per resource.
 
     Attributes:
-        demand: (n, m) of one task; capacity: (k, m) of one server.
+        demand: (n, m) of one task, or (q, m) of one piece of each kind; capacity: (k, m) of one server.
         limits: (l, m) amounts of limits; inf of those that cannot bind.
         common: (m,) is there a unit of which all are whole multiples? Elsewhere tasks are
             rounded up and servers down.
@@ -102,12 +103,14 @@ def quantities_read(problem: Problem, sums: str) -> Quantities:
 
     Args:
         problem: the problem.
-        sums: what is added up at most: what a ``SERVER`` has, or the ``POOL``; or ``NOTHING`` but
-            the quantities as they are, however large.
+        sums: what is added up at most: what a ``SERVER`` has, by pieces, or the ``POOL``; or
+            ``NOTHING`` but the quantities as they are, however large.
     """
     capacity = offered_capacity(problem)
     unserved = problem.resource_absent | problem.out_of_range
     demand = np.where(unserved[:, None], 0.0, problem.demand)
+    if sums == SERVER and problem.gangs:
+        demand = np.where(unserved[problem.pieces.workload, None], 0.0, problem.pieces.demand)
     largest = problem.totals if sums == POOL else capacity.max(axis=0, initial=0.0)
     if sums == NOTHING:
         largest = np.maximum(largest, demand.max(axis=0, initial=0.0))
@@ -138,7 +141,7 @@ def _quantities_of(resources: int, *tables: bytes) -> Quantities:
 
 
 def as_read(problem: Problem, sums: str) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Demands (n, m), offered capacities (k, m) and limits (l, m) as what they stand for.
+    """Demands (n or q, m), offered capacities (k, m) and limits (l, m) as what they stand for.
 
     Limits that cannot bind are inf.
 
@@ -146,8 +149,9 @@ def as_read(problem: Problem, sums: str) -> tuple[FloatArray, FloatArray, FloatA
     exactly. ``sums`` as for :func:`quantities_read`: both read the same.
     """
     whole = quantities_read(problem, sums)
+    demand = problem.pieces.demand if sums == SERVER else problem.demand
     return (
-        np.where(whole.common, whole.demand, problem.demand),
+        np.where(whole.common, whole.demand, demand),
         np.where(whole.common, whole.capacity, offered_capacity(problem)),
         np.where(whole.common, whole.limits, limits_below_totals(problem)),
     )

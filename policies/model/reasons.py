@@ -16,6 +16,7 @@ NO_SERVER_LARGE_ENOUGH = "no_server_large_enough"
 TASK_LIMIT = "task_limit"
 LEVEL = "level"
 LIMIT = "limit"
+GANG = "gang"
 # Every reason but ``resource:<name>`` and those of limits, in the words of an explanation.
 REASONS = {
     TASK_LIMIT: "all its tasks run.",
@@ -23,6 +24,7 @@ REASONS = {
     RESOURCE_ABSENT: "no server of the pool has a resource that it demands.",
     NO_SERVER_LARGE_ENOUGH: "one task is larger than every server it may run on.",
     OUT_OF_RANGE: "its demand is too small or too large for this pool to be computed.",
+    GANG: "no task has room for all its pieces at once.",
     LEVEL: "all waiting tenants have the same level.",
 }
 # The reasons for which no task could run, whoever else ran nothing.

@@ -254,11 +254,27 @@ def _classes(
 def _allowed(problem: Problem, share: FloatArray, first_row: IntArray) -> BoolArray:
     """A class is allowed by the selector and has every resource that the workload demands.
 
-    A server without one of them cannot run any part of a task.
+    A server without one of them cannot run any part of a task. If a task has two kinds of pieces, it is
+    enough that the server has what one of them demands.
     """
-    allowed = np.ones((problem.n, len(share)), dtype=np.bool_)
+    pieces = problem.pieces
+    allowed = np.ones((len(pieces.demand), len(share)), dtype=np.bool_)
     for r in np.flatnonzero((share <= 0).any(axis=0)):
-        allowed &= (problem.demand[:, r, None] <= 0) | (share[:, r] > 0)
+        allowed &= (pieces.demand[:, r, None] <= 0) | (share[:, r] > 0)
+    if len(pieces.demand) > problem.n:
+        first = np.flatnonzero(pieces.second >= 0)
+        allowed[first] |= allowed[pieces.second[first]]
+        allowed = allowed[: problem.n]
     if problem.has_selectors:
         allowed &= problem.selector_matches[:, first_row][problem.selector_group]
+    return allowed
+
+
+def allowed_pieces(problem: Problem, classes: ServerClasses) -> BoolArray:
+    """(q, K) on which classes a piece of each kind may run."""
+    pieces = problem.pieces
+    allowed = classes.allowed[pieces.workload]
+    if len(pieces.demand) > problem.n:
+        for r in np.flatnonzero((classes.capacity_share <= 0).any(axis=0)):
+            allowed &= (pieces.demand[:, r, None] <= 0) | (classes.capacity_share[:, r] > 0)
     return allowed

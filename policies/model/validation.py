@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from policies.errors import ProblemError
+from policies.model.gangs import check_gangs
 from policies.model.group_tree import GREATEST_DEPTH, LARGEST_TIER, MOST_GROUPS, POOL, depths
 from policies.model.problem_fields import Guarantee, Limit, ProblemFields
 
@@ -32,6 +33,7 @@ def check_problem(problem: ProblemFields) -> None:
     _check_servers(problem)
     _check_tenants(problem)
     _check_groups(problem)
+    check_gangs(problem.gangs, problem.n, problem.m)
     _check_workloads(problem)
     _check_amounts_of_nodes(problem)
 

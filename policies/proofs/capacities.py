@@ -34,7 +34,8 @@ class Capacities:
 
     Attributes:
         problem: the problem; classes: where the answer's placements are.
-        demand: (n, m) of one task; capacity: (k, m) offered by one server; one unit per resource.
+        demand: (q, m) of one piece of each kind; capacity: (k, m) offered by one server; one unit per
+            resource.
         limits: (l, m) in the same units; inf of amounts that cannot bind.
         even: are placements spread evenly over the servers of a class (or averages over them)?
     """
@@ -73,10 +74,12 @@ class Capacities:
         """(m,) do tasks (n,) take more of the resource than all servers have?"""
         m = self.problem.m
         counts = np.repeat(self.problem.server_count.astype(np.float64), m)
-        runs = np.flatnonzero(tasks)
+        pieces = self.problem.pieces
+        number = tasks[pieces.workload] * pieces.count
+        runs = np.flatnonzero(number)
         resource = np.tile(np.arange(m), len(runs) + self.problem.k)
         return exceeds(
-            np.concatenate([np.repeat(tasks[runs], m), -counts]),
+            np.concatenate([np.repeat(number[runs], m), -counts]),
             np.concatenate([self.demand[runs].ravel(), self.capacity.ravel()]),
             resource,
             np.zeros(m),
@@ -89,7 +92,7 @@ class Capacities:
         cell = allocation.placement_class[:, None] * m + np.arange(m)
         over = exceeds(
             np.repeat(self._amounts(allocation, tasks), m),
-            self.demand[allocation.placement_workload].ravel(),
+            self.demand[allocation.placement_piece].ravel(),
             cell.ravel(),
             capacity.ravel(),
             np.repeat(times, m),
@@ -97,15 +100,17 @@ class Capacities:
         return over.reshape(capacity.shape)
 
     def beyond_limits(self, allocation: Allocation, tasks: FloatArray) -> BoolArray:
-        """(n,) do a workload's placements, of so many tasks (p,), run more than it has?"""
-        limited = np.isfinite(self.problem.tasks)
-        mine = limited[allocation.placement_workload]
+        """(q,) do placements, of so many tasks (p,), run more pieces than a workload has?"""
+        pieces = self.problem.pieces
+        most = self.problem.tasks[pieces.workload] * pieces.count
+        limited = np.isfinite(most)
+        mine = limited[allocation.placement_piece]
         servers = self.classes.servers[allocation.placement_class[mine]].astype(np.float64)
         over = exceeds(
             self._amounts(allocation, tasks)[mine],
             servers if self.even else np.ones(len(servers)),
-            allocation.placement_workload[mine],
-            np.where(limited, self.problem.tasks, 0.0),
+            allocation.placement_piece[mine],
+            np.where(limited, most, 0.0),
         )
         return over & limited
 
@@ -133,7 +138,7 @@ class Capacities:
         return over.reshape(self.limits.shape) & bounded
 
     def counted(self, allocation: Allocation, limit: int) -> tuple[IntArray, IntArray]:
-        """Return the positions (c,) of placements that count in a limit, and their workloads (c,).
+        """Return the positions (c,) of placements that count in a limit, and their kinds (c,).
 
         Where the pool is one server, positions are those of the workloads.
         """
@@ -142,7 +147,6 @@ class Capacities:
             return item.workloads, item.workloads
         below = np.zeros(self.problem.n, dtype=np.bool_)
         below[item.workloads] = True
-        workload = allocation.placement_workload
         here = item.rows[self.classes.first_row][allocation.placement_class]
-        mine = np.flatnonzero(below[workload] & here)
-        return mine, workload[mine]
+        mine = np.flatnonzero(below[allocation.placement_workload] & here)
+        return mine, allocation.placement_piece[mine]

@@ -12,13 +12,15 @@ from policies.model.borrow_cap import beyond_borrow_limit
 from policies.model.problem import Problem
 from policies.model.quantities import WholeServers
 from policies.model.reasons import (
+    GANG,
     LEVEL,
     NO_SERVER_LARGE_ENOUGH,
     limited_by_limit,
     limited_by_resource,
     unserved_reasons,
 )
-from policies.model.server_classes import ServerClasses
+from policies.model.server_classes import ServerClasses, allowed_pieces
+from policies.proofs.gang_stops import each_kind_fits, with_gangs
 from policies.proofs.pool_of_tasks import pool_of_tasks, whole_pool
 from policies.proofs.stop_reasons import STILL_FITS, stopped_by, too_large
 
@@ -60,54 +62,67 @@ def _stops_by_room(
     left = whole.capacity[classes.first_row].copy()
     per_server = np.round(allocation.placement_tasks / classes.servers[allocation.placement_class])
     for r in range(problem.m):
-        used = per_server * whole.demand[allocation.placement_workload, r]
+        used = per_server * whole.demand[allocation.placement_piece, r]
         left[:, r] -= grouped_sum(used, allocation.placement_class, classes.count)
     rows, kind = np.unique(classes.first_row, return_inverse=True)
     first = np.searchsorted(classes.first_row, rows)
-    allowed = np.ascontiguousarray(classes.allowed[:, first])
     reasons = filling_reasons(problem, whole, classes)
+    of = problem.pieces.workload
+    allowed = np.ascontiguousarray(allowed_pieces(problem, classes)[:, first])
 
     def stops_on(allowed: BoolArray) -> tuple[str, ...]:
         return stopped_by(
             tuple(map(limited_by_resource, problem.resources)),
-            allocation.tasks,
-            problem.tasks,
+            allocation.tasks[of],
+            problem.tasks[of],
             whole.demand,
             left,
             whole.share_of_unit,
             allowed,
             kind,
-            reasons,
+            reasons[of],
         )
 
-    if not problem.limits:
-        return stops_on(allowed)
-    exhausted = _exhausted_limits(allocation, whole)
-    within = allowed.copy()
-    for number, workloads in enumerate(exhausted):
-        within[np.ix_(workloads, problem.limited[number].rows[rows])] = False
-    stops = list(stops_on(allowed))
-    for j, stop in enumerate(stops_on(within)):
-        if stops[j] == STILL_FITS:
-            stops[j] = stop
-            if stop != STILL_FITS:
-                fits = _rows_with_room(whole.demand[j], left, kind) & allowed[j]
-                stops[j] = _limit_in_the_way(problem, exhausted, j, rows[fits])
-    return tuple(stops)
+    stops, room = list(stops_on(allowed)), _room_of_limits(allocation, whole)
+    if problem.limits:
+        exhausted = _exhausted_limits(problem, whole, room)
+        within = allowed.copy()
+        for number, kinds in enumerate(exhausted):
+            within[np.ix_(kinds, problem.limited[number].rows[rows])] = False
+        for j, stop in enumerate(stops_on(within)):
+            if stops[j] == STILL_FITS:
+                stops[j] = stop
+                if stop != STILL_FITS:
+                    fits = _rows_with_room(whole.demand[j], left, kind) & allowed[j]
+                    stops[j] = _limit_in_the_way(problem, exhausted, j, rows[fits])
+    if not problem.gangs:
+        return tuple(stops)
+    return with_gangs(allocation, classes, left, allowed[:, kind], whole, room, stops)
 
 
-def _exhausted_limits(allocation: Allocation, whole: WholeServers) -> list[IntArray]:
-    """Return for each limit the workloads of which one more task would exceed it."""
+def _room_of_limits(allocation: Allocation, whole: WholeServers) -> list[FloatArray]:
+    """Return the unused amounts (m,) of each limit."""
     problem, classes = allocation.problem, allocation.classes
-    exhausted = []
+    room = []
     for item, amounts in zip(problem.limited, whole.limits, strict=True):
         below = np.zeros(problem.n, dtype=np.bool_)
         below[item.workloads] = True
-        workload = allocation.placement_workload
-        mine = below[workload] & item.rows[classes.first_row][allocation.placement_class]
+        mine = below[allocation.placement_workload]
+        mine &= item.rows[classes.first_row][allocation.placement_class]
         tasks = np.round(allocation.placement_tasks[mine])
-        room = amounts - tasks @ whole.demand[workload[mine]]
-        exhausted.append(item.workloads[(whole.demand[item.workloads] > room).any(axis=1)])
+        room.append(amounts - tasks @ whole.demand[allocation.placement_piece[mine]])
+    return room
+
+
+def _exhausted_limits(
+    problem: Problem, whole: WholeServers, room: Sequence[FloatArray]
+) -> list[IntArray]:
+    """Return for each limit the kinds of pieces of which one more would exceed it."""
+    exhausted = []
+    for item, left in zip(problem.limited, room, strict=True):
+        second = problem.pieces.second[item.workloads]
+        kinds = np.concatenate([item.workloads, second[second >= 0]])
+        exhausted.append(kinds[(whole.demand[kinds] > left).any(axis=1)])
     return exhausted
 
 
@@ -119,11 +134,11 @@ def _rows_with_room(demand: FloatArray, left: FloatArray, kind: IntArray) -> Boo
 
 
 def _limit_in_the_way(
-    problem: Problem, exhausted: Sequence[IntArray], workload: int, rows: IntArray
+    problem: Problem, exhausted: Sequence[IntArray], piece: int, rows: IntArray
 ) -> str:
-    """Return the first limit that excludes a row, as the reason of a workload with room there."""
-    for number, workloads in enumerate(exhausted):
-        if workload in workloads and problem.limited[number].rows[rows].any():
+    """Return the first limit that excludes a row, as the reason of pieces with room there."""
+    for number, kinds in enumerate(exhausted):
+        if piece in kinds and problem.limited[number].rows[rows].any():
             return limited_by_limit(problem, number)
     raise AssertionError("a workload with room that no limit stops")
 
@@ -132,7 +147,13 @@ def filling_reasons(problem: Problem, whole: WholeServers, classes: ServerClasse
     """(n,) why a workload cannot run at all on empty servers, or the empty string."""
     reasons = unserved_reasons(problem, classes.allowed)
     rows, first = np.unique(classes.first_row, return_index=True)
-    allowed = np.ascontiguousarray(classes.allowed[:, first])
+    allowed = np.ascontiguousarray(allowed_pieces(problem, classes)[:, first])
     misfit = too_large(whole.demand, whole.capacity[rows], allowed, np.arange(len(rows)))
-    reasons[(reasons == "") & misfit] = NO_SERVER_LARGE_ENOUGH
+    large = np.zeros(problem.n, dtype=np.bool_)
+    large[problem.pieces.workload[misfit]] = True
+    reasons[(reasons == "") & large] = NO_SERVER_LARGE_ENOUGH
+    empty, of_class = whole.capacity[classes.first_row], allowed_pieces(problem, classes)
+    for j in problem.gangs:
+        if not reasons[j] and not each_kind_fits(problem, j, whole, classes, empty, of_class):
+            reasons[j] = GANG
     return reasons

@@ -55,7 +55,7 @@ def run_events(  # type: ignore[no-untyped-def]
     """Run until nothing happens any more, or nothing until ``until``, both included; goes on later.
 
     Args:
-        plan ... log: see ``state``; tasks, servers: as ``filling.servers_loop`` has them.
+        plan ... log: see ``state``; tasks, servers: as ``filling.state`` has them.
         wake: seconds of a hand-out though no task comes or ends, because servers joined; or inf.
         until: seconds of the last event to look at.
         trees: whose turn it is in a pool with groups (``grouping``); limits: see ``limiting``.

@@ -16,7 +16,7 @@ from policies.filling.best_fit import NOWHERE, slope_of
 from policies.filling.best_fit_many import least_misfit
 from policies.filling.best_fit_two import nearest
 from policies.filling.mrfs_loop import dominant_on, evenest, room_left, spread_with
-from policies.filling.servers_loop import (
+from policies.filling.rules import (
     AFFINITY,
     BEST_BY_SCAN,
     BEST_BY_SLOPE,
@@ -41,7 +41,7 @@ def find_server(rule, job, blocked, freed, freed_count, tasks, servers, even, dr
     """The server that the next task of a workload goes to; -1 if it fits on none.
 
     Args:
-        rule: a constant of this module or of ``filling.servers_loop``.
+        rule: a constant of this module or of ``filling.rules``.
         job: the workload; blocked: did its task fit nowhere before ``freed`` servers got room?
         tasks, servers, even, draws: the state; pointers and random numbers move on. Random numbers
             are drawn for tasks that fit somewhere only, two each.

@@ -102,7 +102,7 @@ def solve_indivisible(request: Request) -> Allocation:
         choice=request.choice,
         tasks=average,
         classes=classes,
-        placement_workload=workload,
+        placement_piece=workload,
         placement_class=server_class,
         placement_tasks=placed,
         level=level,

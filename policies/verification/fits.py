@@ -24,7 +24,7 @@ class Fits:
 
     Attributes:
         stated: the problem; places: where the answer's placements are; allocation: the answer.
-        demand: (n, m) of one task; capacity: (k, m) of one server; limits: (l, m), inf where they cannot
+        demand: (q, m) of one piece of each kind; capacity: (k, m) of one server; limits: (l, m), inf where they cannot
             bind; one unit per resource.
     """
 
@@ -68,7 +68,8 @@ class Fits:
 
     def pool_overfilled(self) -> BoolArray:
         """(m,) do all tasks take more of the resource than all servers have?"""
-        tasks, problem = self.allocation.tasks, self.stated.problem
+        problem, pieces = self.stated.problem, self.stated.pieces
+        tasks = self.allocation.tasks[pieces.owner] * pieces.count
         runs = np.flatnonzero(tasks)
         counts = problem.server_count.astype(np.float64)
         return exceeds(
@@ -84,7 +85,7 @@ class Fits:
         capacity = self.capacity[self.places.row]
         over = exceeds(
             np.repeat(self._each, m),
-            self.demand[answer.placement_workload].ravel(),
+            self.demand[answer.placement_piece].ravel(),
             (answer.placement_class[:, None] * m + np.arange(m)).ravel(),
             capacity.ravel(),
             np.repeat(self._times, m),
@@ -93,17 +94,20 @@ class Fits:
 
     def beyond_limits(self) -> BoolArray:
         """(n,) do a workload's placements run more tasks than it has?"""
-        limit, answer = self.stated.problem.tasks, self.allocation
+        pieces, answer = self.stated.pieces, self.allocation
+        limit = self.stated.problem.tasks[pieces.owner] * pieces.count
         limited = np.isfinite(limit)
-        mine = limited[answer.placement_workload]
+        mine = limited[answer.placement_piece]
         servers = self.places.servers[answer.placement_class[mine]].astype(np.float64)
         over = exceeds(
             self._each[mine],
             np.ones(len(servers)) if answer.whole else servers,
-            answer.placement_workload[mine],
+            answer.placement_piece[mine],
             np.where(limited, limit, 0.0),
         )
-        return over & limited
+        beyond = np.zeros(self.stated.problem.n, dtype=np.bool_)
+        beyond[pieces.owner[over & limited]] = True
+        return beyond
 
     def limits_exceeded(self) -> BoolArray:
         """(l,) do the tasks that count in a limit take more of a resource than its amount?"""
@@ -112,18 +116,17 @@ class Fits:
         for number, (limit, amounts) in enumerate(
             zip(self.stated.limits, self.limits, strict=True)
         ):
-            tasks, workload = answer.tasks, np.arange(len(answer.tasks))
+            tasks, piece = answer.tasks, np.arange(len(answer.tasks))
             counted = limit.counted
             if not self.stated.choice.sees_one_pool:
-                workload, tasks = answer.placement_workload, answer.placement_tasks
-                counted = (
-                    limit.counted[workload] & limit.rows[self.places.row][answer.placement_class]
-                )
+                piece, tasks = answer.placement_piece, answer.placement_tasks
+                counted = limit.counted[self.stated.pieces.owner[piece]]
+                counted = counted & limit.rows[self.places.row][answer.placement_class]
             mine = np.flatnonzero(counted)
             bounded = amounts < np.inf
             over = exceeds(
                 np.repeat(np.round(tasks[mine]) if answer.whole else tasks[mine], m),
-                self.demand[workload[mine]].ravel(),
+                self.demand[piece[mine]].ravel(),
                 np.tile(np.arange(m), len(mine)),
                 np.where(bounded, amounts, 0.0),
             )

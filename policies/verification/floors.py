@@ -118,7 +118,7 @@ def check_floors(
     yield from _check_together(stated, parts, allocation, floors)
     if placed:
         whole = np.r_[np.arange(problem.n), [part.workload for part in parts]].astype(np.int64)
-        rest = replace(floors.rest, placement_workload=whole[floors.rest.placement_workload])
+        rest = replace(floors.rest, placement_piece=whole[floors.rest.placement_piece])
         fresh = found_tasks(stated.places(rest.classes.servers), stated, rest)
         yield from check_places(Whole.of(stated, places, allocation), fresh, running)
 

@@ -36,8 +36,8 @@ def found_tasks(places: Places, stated: Stated, allocation: Allocation) -> OnSer
     first = _first_server(stated)[places.row[of]] + offset[of]
     position, server = every_server(first, places.servers[of])
     each = np.round(allocation.placement_tasks / places.servers[of])
-    job = allocation.placement_workload[position]
-    return tasks_by_server(job, server, each[position], stated.problem.n)
+    piece = allocation.placement_piece[position]
+    return tasks_by_server(piece, server, each[position], len(stated.pieces.owner))
 
 
 def same_tasks(found: OnServers, promised: OnServers) -> bool:
@@ -55,21 +55,23 @@ def _ran(stated: Stated, running: CurrentPlacements) -> OnServers:
         first[row] + running.offset[here], np.minimum(running.servers[here], room)
     )
     job, tasks = running.workload[here][position], running.tasks[here][position]
-    return tasks_by_server(job, server, tasks, stated.problem.n)
+    return tasks_by_server(job, server, tasks, len(stated.pieces.owner))
 
 
 def moved_tasks(
     stated: Stated, allocation: Allocation, running: CurrentPlacements, found: OnServers
 ) -> int:
     """Tasks that ran before and run now, but on another server."""
-    problem = stated.problem
+    pieces = stated.pieces
+    kinds = len(pieces.owner)
     keys, tasks = _ran(stated, running)
     gone = running.tasks * running.servers * (running.row < 0)
-    ran = grouped_sum(gone, running.workload, problem.n)
-    ran += grouped_sum(tasks, keys % max(problem.n, 1), problem.n)
+    ran = grouped_sum(gone, running.workload, kinds)
+    ran += grouped_sum(tasks, keys % max(kinds, 1), kinds)
     _, old, new = np.intersect1d(keys, found[0], return_indices=True)
     stayed = float(np.minimum(tasks[old], found[1][new]).sum())
-    return round(float(np.minimum(ran, allocation.tasks).sum()) - stayed)
+    run = allocation.tasks[pieces.owner] * pieces.count
+    return round(float(np.minimum(ran, run).sum()) - stayed)
 
 
 def kept_in_place(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from policies.errors import PolicyOptionsError
+from policies.errors import PolicyNotApplicableError, PolicyOptionsError
+from policies.model.gang_checks import check_gangs
 from policies.model.limits import MOST_LIMITS, MOST_SELECTORS
 from policies.model.options import mismatch
 from policies.model.policy import Choice
@@ -29,6 +30,11 @@ def check_options(problem: Problem, choice: Choice) -> Check:
         if choice.option("resource_weights"):
             sentence = "weights per resource are for pools without groups and tiers"
             return Check("options", False, f"/policy/options/resource_weights: {sentence}", 1.0)
+    if problem.gangs:
+        try:
+            check_gangs(problem, choice)
+        except PolicyNotApplicableError as error:
+            return Check("options", False, f"{error.pointer}: {error.detail}", 1.0)
     wrong_amounts = _wrong_amounts(problem, choice)
     if wrong_amounts:
         return Check("options", False, wrong_amounts, 1.0)

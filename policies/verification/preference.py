@@ -104,8 +104,8 @@ class _Shares:
         if stated.choice.sees_one_pool:
             q, place, part = np.arange(len(workload)), np.zeros(len(workload), np.int64), share
         else:
-            q, place = at[allocation.placement_workload], allocation.placement_class
-            part = allocation.placement_tasks * form.per_task[allocation.placement_workload]
+            q, place = at[allocation.placement_piece], allocation.placement_class
+            part = allocation.placement_tasks * form.per_task[allocation.placement_piece]
         left = form.capacity.copy()
         np.subtract.at(left, place, part[:, None] * demand[q])
         # Levels within their tolerance leave that much of what is full: no room, even for small shares.

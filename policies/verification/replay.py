@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from policies.arrays import BoolArray, FloatArray, IntArray, TextArray, grouped_sum
+from policies.verification.gangs import GangRule, tasks_at_once
 from policies.verification.groups import InGroups
 from policies.verification.servers import BETWEEN_LOOKS, NOWHERE, Servers
 from policies.verification.turns import ByHistory, ByShare
@@ -27,7 +28,7 @@ class Launched:
     """What was handed out.
 
     Attributes:
-        tasks: (n,) of each workload; job, server: (L,) of each task, in order.
+        tasks: (n,) of each workload; job, server: (L,) kind and server of each piece, in order.
         agrees: are the tasks those of the answer? Otherwise it ended where they were not.
     """
 
@@ -70,6 +71,7 @@ def replay(
     expected: FloatArray,
     launch: Callable[[int, int], None] | None = None,
     started: tuple[IntArray, IntArray] = _NOTHING,
+    gangs: GangRule | None = None,
 ) -> Launched:
     """Hand out tasks until nobody's fits any more.
 
@@ -80,7 +82,10 @@ def replay(
         expected: (n,) tasks that the answer has.
         launch: called with server and workload before the task is taken.
         started: workload and server of tasks that run already, and are taken from the servers.
+        gangs: the rule for tasks of several pieces.
     """
+    several = {} if gangs is None else gangs.stated.problem.gangs
+    looked = 0
     jobs, places = started[0].tolist(), started[1].tolist()
     count = np.bincount(started[0], minlength=len(limit)).astype(np.float64)
     at = [0] * len(waiting)
@@ -100,8 +105,14 @@ def replay(
                 turns.leave(tenant)
                 going.discard(tenant)
                 continue
-            if count[job] < limit[job]:
-                server = rule(job)
+            at_once = tasks_at_once(several.get(job), count[job])
+            placed: list[tuple[int, int]] = []
+            if count[job] + at_once <= limit[job]:
+                if gangs is not None and job in several:
+                    placed = gangs.launch(job, at_once)
+                    server = placed[0][1] if placed else NOWHERE
+                else:
+                    server = rule(job)
             if server == NOWHERE:
                 if count[job] != expected[job]:
                     return result(agrees=False)
@@ -111,24 +122,27 @@ def replay(
                     going.discard(tenant)
                 continue
             if count[job] == expected[job]:
-                count[job] += 1
+                count[job] += at_once
                 return result(agrees=False)
             if launch is not None:
                 launch(server, job)
-            servers.take(server, job)
-            count[job] += 1
-            jobs.append(job)
-            places.append(server)
-            if round_.once:
+            if not placed:
+                servers.take(server, job)
+                placed = [(job, server)]
+            count[job] += at_once
+            jobs += [piece for piece, _ in placed]
+            places += [where for _, where in placed]
+            for _ in range(at_once):
                 turns.launched(tenant, job)
+            if round_.once:
                 turns.leave(tenant)
                 going.discard(tenant)
-            else:
-                turns.launched(tenant, job)
-            if len(jobs) % BETWEEN_LOOKS == 0:
-                servers.drop_full(
-                    np.unique([j for i in range(len(at)) for j in waiting[i][at[i] :]])
-                )
+            if len(jobs) - looked >= BETWEEN_LOOKS:
+                looked = len(jobs)
+                still = [j for i in range(len(at)) for j in waiting[i][at[i] :]]
+                if gangs is not None:
+                    still = [q for j in still for q in gangs.stated.pieces.of[j]]
+                servers.drop_full(np.unique(still))
     return result(agrees=bool(np.array_equal(count, expected)))
 
 

@@ -166,7 +166,7 @@ def _check_average_placements(
         server, q = np.nonzero(tasks)
         np.add.at(average, (row[server], slots.workloads[q]), part * tasks[server, q])
     found = np.zeros_like(average)
-    of = allocation.placement_class, allocation.placement_workload
+    of = allocation.placement_class, allocation.placement_piece
     np.add.at(found, of, allocation.placement_tasks)
     return check(
         "average_placements",

@@ -32,12 +32,20 @@ class LimitsLeft:
         left: (l, m); inf of amounts that cannot bind.
     """
 
-    def __init__(self, limits: Sequence[StatedLimit], amounts: Amounts, rows: IntArray) -> None:
+    def __init__(
+        self,
+        limits: Sequence[StatedLimit],
+        amounts: Amounts,
+        rows: IntArray,
+        owner: IntArray | None = None,
+    ) -> None:
         """Start with the whole amounts.
 
         Args:
             rows: (R,) of the problem, in the order that is used here.
+            owner: (q,) workload of each kind of pieces; None if kinds are the workloads.
         """
+        self._owner = np.arange(len(amounts.demand)) if owner is None else owner
         self.limits = limits
         self.left = amounts.limits.copy()
         self.rows = [limit.rows[rows] for limit in limits]
@@ -47,19 +55,19 @@ class LimitsLeft:
     def mine(self, job: int) -> list[int]:
         """Return the limits in which a workload counts."""
         if job not in self._mine:
-            self._mine[job] = [q for q, limit in enumerate(self.limits) if limit.counted[job]]
+            self._mine[job] = [q for q, limit in enumerate(self.limits) if limit.counted[self._owner[job]]]
         return self._mine[job]
 
-    def take(self, job: int, row: int) -> None:
-        """Count one more task on a row."""
+    def take(self, job: int, row: int, number: int = 1) -> None:
+        """Count more tasks on a row, or fewer."""
         for q in self.mine(job):
             if self.rows[q][row]:
-                self.left[q] -= self._demand[job]
+                self.left[q] -= number * self._demand[job]
 
     def take_all(self, job: IntArray, row: IntArray, tasks: FloatArray) -> None:
         """Count tasks (p,) of workloads (p,) on rows (p,)."""
         for q, limit in enumerate(self.limits):
-            counted = limit.counted[job] & self.rows[q][row]
+            counted = limit.counted[self._owner[job]] & self.rows[q][row]
             self.left[q] -= tasks[counted] @ self._demand[job[counted]]
 
     def exhausted(self, job: int) -> list[int]:
@@ -72,6 +80,12 @@ class LimitsLeft:
         for q in self.exhausted(job):
             closed |= self.rows[q]
         return closed
+
+    def short_of(self, job: int, need: FloatArray) -> str | None:
+        """Return the reason by the first limit of a workload that has less left than a need (m,)."""
+        short = (q for q in self.mine(job) if (need > self.left[q]).any())
+        first = next(short, None)
+        return None if first is None else self.limits[first].reason
 
     def first_in_the_way(self, job: int, rows: IntArray) -> str:
         """Return the reason of a workload that has room on rows (r,), all of which are closed."""
@@ -86,6 +100,8 @@ class Servers:
         left: (S, m) whole numbers; row_of: (S,); capacity: (rows, m) of an empty server.
         unit: (m,) one unit as a share of the pool; allowed: (n, rows).
         listed: (c,) servers that rules look at; room: (m, c) what these have left.
+        may: (rows,) where pieces of the present task may run, None for everywhere.
+        hidden: servers that have as many pieces of it as they may.
         hosted, aggregate: (m, c) and (c,) requests by what dominates them, and their part of the server.
     """
 
@@ -96,9 +112,16 @@ class Servers:
         demand: FloatArray,
         allowed: BoolArray,
         limits: LimitsLeft | None = None,
+        apart: Sequence[BoolArray] = (),
     ) -> None:
-        """Empty servers of rows (rows, m), so many of each."""
+        """Empty servers of rows (rows, m), so many of each.
+
+        Args:
+            apart: sets of rows (rows,), which a server outside of them is not like.
+        """
         self.limits = limits
+        self.may: BoolArray | None = None
+        self.hidden: set[int] = set()
         count, m = int(servers.sum()), capacity.shape[1]
         self.row_of = np.repeat(np.arange(len(servers)), servers)
         self.capacity, self.demand, self.allowed = capacity, demand, allowed
@@ -106,8 +129,9 @@ class Servers:
         total = servers @ capacity
         self.unit = np.divide(1.0, total, out=np.zeros(m), where=total > 0)
         self._everywhere: list[bool] = [bool(row.all()) for row in allowed]
-        limited = np.array(limits.rows if limits else np.zeros((0, len(capacity))), dtype=np.bool_)
-        self._following, first = _alike(capacity, np.concatenate([allowed, limited]), self.row_of)
+        sets = [*(limits.rows if limits else ()), *apart]
+        different = np.array(sets, dtype=np.bool_).reshape(len(sets), len(capacity))
+        self._following, first = _alike(capacity, np.concatenate([allowed, different]), self.row_of)
         self._fresh = np.ones(count, dtype=np.bool_)
         self._position = np.full(count, NOWHERE, dtype=np.int64)
         self._listed = np.empty(count, dtype=np.int64)
@@ -152,6 +176,14 @@ class Servers:
         if fresh and following != NOWHERE:
             self._list(following)
 
+    def give_back(self, server: int, job: int) -> None:
+        """Take back the launch of a piece there."""
+        self.left[server] += self.demand[job]
+        if self.limits:
+            self.limits.take(job, int(self.row_of[server]), -1)
+        if self._position[server] != NOWHERE:
+            self._room[:, self._position[server]] = self.left[server]
+
     def drop_full(self, waiting: IntArray) -> None:
         """Look no more at servers that have too little of something for all that waits."""
         least = self.demand[waiting].min(axis=0, initial=np.inf)
@@ -174,6 +206,10 @@ class Servers:
             fits &= self.allowed[job][self.row_of[self.listed]]
         if self.limits and self.limits.exhausted(job):
             fits &= ~self.limits.closed(job)[self.row_of[self.listed]]
+        if self.may is not None:
+            fits &= self.may[self.row_of[self.listed]]
+        if self.hidden:
+            fits &= ~np.isin(self.listed, list(self.hidden))
         return np.flatnonzero(fits)
 
     def first(self, some: IntArray) -> int:
@@ -230,9 +266,11 @@ class Servers:
             may = self.allowed[job]
             if self.limits:
                 may = may & ~self.limits.closed(job)
+            if self.may is not None:
+                may = may & self.may
             fits = [
                 server
-                for server in sorted(set(drawn))
+                for server in sorted(set(drawn) - self.hidden)
                 if may[self.row_of[server]] and (self.left[server] >= self.demand[job]).all()
             ]
             if not fits:

@@ -23,8 +23,14 @@ from policies.verification.stated import Places
 LARGEST_COUNT = 2**53
 
 
-def check_shapes(problem: Problem, allocation: Allocation, places: Places) -> Check:
-    """Check that each part of an answer is what it has to be, before its values are looked at."""
+def check_shapes(
+    problem: Problem, allocation: Allocation, places: Places, kinds: int
+) -> Check:
+    """Check that each part of an answer is what it has to be, before its values are looked at.
+
+    Args:
+        kinds: number of kinds of pieces, to which placements refer.
+    """
     p = len(allocation.placement_tasks)
     moved = allocation.moved
     fits = (
@@ -32,7 +38,7 @@ def check_shapes(problem: Problem, allocation: Allocation, places: Places) -> Ch
         and _floats(allocation.level, (problem.t,), finite=False)
         and len(allocation.limited_by) == problem.n
         and _floats(allocation.placement_tasks, (p,))
-        and _indices(allocation.placement_workload, p, problem.n)
+        and _indices(allocation.placement_piece, p, kinds)
         and _indices(allocation.placement_class, p, places.count)
         and np.array_equal(allocation.classes.class_of_row, places.place_of_row)
         and np.array_equal(allocation.classes.servers, places.servers)

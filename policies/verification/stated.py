@@ -23,12 +23,45 @@ from policies.verification.limits import StatedLimit, owners, stated_guarantees,
 SMALLEST_DEMAND, LARGEST_DEMAND = 1e-9, 1e9
 NO_ELIGIBLE_SERVER, RESOURCE_ABSENT = "no_eligible_server", "resource_absent"
 OUT_OF_RANGE, TASK_LIMIT, LEVEL = "out_of_range", "task_limit", "level"
-NO_SERVER_LARGE_ENOUGH = "no_server_large_enough"
+NO_SERVER_LARGE_ENOUGH, GANG = "no_server_large_enough", "gang"
 
 
 def by_resource(name: str) -> str:
     """The reason of a workload that a full resource stops."""
     return f"resource:{name}"
+
+
+@dataclass(frozen=True, eq=False)
+class Pieces:
+    """Kinds of pieces: one of each workload, in order, then the second ones of gangs.
+
+    Attributes:
+        owner: (q,) whose they are; count: (q,) how many one task has; demand: (q, m) of one.
+        of: (n) the kinds of each workload, as its gang lists them.
+    """
+
+    owner: IntArray
+    count: IntArray
+    demand: FloatArray
+    of: list[list[int]]
+
+    @classmethod
+    def stated(cls, problem: Problem) -> Pieces:
+        """The pieces of a problem's tasks."""
+        owner = list(range(problem.n))
+        count = [1] * problem.n
+        demand = list(problem.demand)
+        of = [[j] for j in range(problem.n)]
+        for j in sorted(problem.gangs):
+            counts, rows = problem.gangs[j].count.tolist(), problem.gangs[j].demand
+            count[j], demand[j] = counts[0], rows[0]
+            for more, row in zip(counts[1:], rows[1:], strict=True):
+                of[j].append(len(owner))
+                owner.append(j)
+                count.append(more)
+                demand.append(row)
+        table = np.array(demand).reshape(-1, problem.m)
+        return cls(np.array(owner, dtype=np.int64), np.array(count, dtype=np.int64), table, of)
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +72,7 @@ class Places:
         row: (K,) a row of the servers of each place; servers: (K,) how many there are.
         offset: (K,) where in the row they begin; None where places are whole rows.
         place_of_row: (k,) place of each row, the first of several; -1 for rows that offer nothing.
-        allowed: (n, K) may a part of a task run there?
+        allowed: (q, K) may a piece of each kind, or a part of a task, run there?
         capacity: (K, m) of all servers of the place, as shares of the pool.
     """
 
@@ -62,6 +95,11 @@ class Stated:
 
     problem: Problem
     choice: Choice
+
+    @cached_property
+    def pieces(self) -> Pieces:
+        """Kinds of pieces of all workloads; of tasks of one piece, the workloads."""
+        return Pieces.stated(self.problem)
 
     @cached_property
     def offered(self) -> FloatArray:
@@ -271,14 +309,15 @@ class Stated:
     ) -> Places:
         if capacity is None:
             capacity = self.problem.capacity[row] * servers[:, None]
-        allowed = np.ones((self.problem.n, len(row)), dtype=np.bool_)
+        pieces = self.pieces
+        allowed = np.ones((len(pieces.owner), len(row)), dtype=np.bool_)
         if any(self.problem.selectors):
             which, table = self.matches
-            allowed = table[:, row][which]
+            allowed = table[:, row][which[pieces.owner]]
         for r in range(self.problem.m):
             lacking = capacity[:, r] <= 0
             if lacking.any():
-                allowed &= ~np.outer(self.problem.demand[:, r] > 0, lacking)
+                allowed &= ~np.outer(pieces.demand[:, r] > 0, lacking)
         return Places(row, servers, offset, place_of_row, allowed, self.shares(capacity))
 
     @cached_property
@@ -300,7 +339,9 @@ class Stated:
     def unserved(self, places: Places) -> TextArray:
         """(n,) why a workload can have no share at all; empty where it can."""
         reason = np.full(self.problem.n, "", dtype=object)
-        reason[~places.allowed.any(axis=1)] = NO_ELIGIBLE_SERVER
+        somewhere = np.zeros(self.problem.n, dtype=np.bool_)
+        somewhere[self.pieces.owner[places.allowed.any(axis=1)]] = True
+        reason[~somewhere] = NO_ELIGIBLE_SERVER
         reason[self.out_of_range] = OUT_OF_RANGE
         reason[self.absent] = RESOURCE_ABSENT
         reason[self.problem.tasks == 0] = TASK_LIMIT
@@ -309,10 +350,12 @@ class Stated:
     def amounts(self, largest: FloatArray | None = None) -> Amounts:
         """Quantities read, of which at most ``largest`` (m,) is added up; None: they are as they are.
 
+        Demands are those of pieces where single servers are what is filled.
+
         Demands that cannot be served at all are not looked at, and are 0.
         """
-        ignored = (self.absent | self.out_of_range)[:, None]
-        demand = np.where(ignored, 0.0, self.problem.demand)
+        ignored = self.absent | self.out_of_range
+        demand = np.where(ignored[self.pieces.owner, None], 0.0, self.pieces.demand)
         if largest is None:
             largest = np.maximum(
                 self.offered.max(axis=0, initial=0.0), demand.max(axis=0, initial=0.0)

@@ -126,6 +126,9 @@ def _all_checks(
     # What overflows is infinite or not a number, which no check accepts.
     with np.errstate(all="ignore"):
         checks = [*_check_promised(problem, allocation), check_options(problem, allocation.choice)]
+        if problem.gangs and not allocation.choice.places_pieces:
+            # Only the sum of a task's pieces counts.
+            problem = replace(problem, gangs={})
         if checks[-1].holds:
             checks += check_feasible(problem, allocation, history)
         if all(item.holds for item in checks):
@@ -206,7 +209,7 @@ def check_feasible(
     """
     stated = Stated(problem, allocation.choice)
     places = _places_of(stated, allocation)
-    shapes = check_shapes(problem, allocation, places)
+    shapes = check_shapes(problem, allocation, places, len(stated.pieces.owner))
     yield shapes
     if not shapes.holds:
         return
@@ -357,13 +360,14 @@ def _check_placements(stated: Stated, allocation: Allocation, fits: Fits) -> Ite
     Where the pool counts as one server, nothing is placed.
     """
     problem, places = stated.problem, fits.places
-    workload, place = allocation.placement_workload, allocation.placement_class
-    tasks = allocation.placement_tasks
+    pieces, place = stated.pieces, allocation.placement_class
+    piece, tasks = allocation.placement_piece, allocation.placement_tasks
+    workload = pieces.owner[piece]
     if stated.choice.sees_one_pool:
         detail = "nothing is placed where the pool counts as one server"
         yield Check("placements", not len(tasks), detail, float(len(tasks)))
         return
-    pairs = np.sort(workload * max(places.count, 1) + place)
+    pairs = np.sort(piece * max(places.count, 1) + place)
     twice = np.count_nonzero(pairs[1:] == pairs[:-1])
     detail = "no workload is placed twice at one place"
     yield Check("placements", not twice, detail, float(twice))
@@ -375,18 +379,20 @@ def _check_placements(stated: Stated, allocation: Allocation, fits: Fits) -> Ite
         problem.workload_names,
         workload,
     )
-    placed = grouped_sum(tasks, workload, problem.n)
-    size = np.maximum(np.maximum(placed, allocation.tasks), 1e-300)
+    placed = grouped_sum(tasks, piece, len(pieces.owner))
+    run = allocation.tasks[pieces.owner] * pieces.count
+    size = np.maximum(np.maximum(placed, run), 1e-300)
     yield _check(
         "placements_add_up",
-        np.abs(placed - allocation.tasks) / size,
+        np.abs(placed - run) / size,
         AGREEMENT,
         "a workload's placements add up to its tasks",
         problem.workload_names,
+        pieces.owner,
     )
     yield _check(
         "eligibility",
-        ~places.allowed[workload, place] * 1.0,
+        ~places.allowed[piece, place] * 1.0,
         0.0,
         "tasks run only where they may",
         problem.workload_names,
@@ -394,7 +400,7 @@ def _check_placements(stated: Stated, allocation: Allocation, fits: Fits) -> Ite
     )
     used = np.empty((places.count, problem.m))
     for r in range(problem.m):
-        used[:, r] = grouped_sum(tasks * problem.demand[workload, r], place, places.count)
+        used[:, r] = grouped_sum(tasks * pieces.demand[piece, r], place, places.count)
     capacity = problem.capacity[places.row] * places.servers[:, None]
     excess = used / np.where(capacity > 0, capacity, 1.0) - (capacity > 0)
     over = fits.servers_overfilled()

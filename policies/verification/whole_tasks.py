@@ -21,6 +21,7 @@ from policies.model.policy import HandOut, ShareDefinition
 from policies.model.tolerance import AGREEMENT
 from policies.verification import in_place, long_term
 from policies.verification.checks import Check, check
+from policies.verification.gangs import GangRule, gang_stop, rows_by_value
 from policies.verification.groups import InGroups
 from policies.verification.partition import partition_tasks
 from policies.verification.pool import PoolTasks, out_of_turn, pool_tasks
@@ -36,6 +37,7 @@ from policies.verification.replay import (
 )
 from policies.verification.servers import LimitsLeft, Servers, rule_of
 from policies.verification.stated import (
+    GANG,
     LEVEL,
     NO_SERVER_LARGE_ENOUGH,
     TASK_LIMIT,
@@ -91,28 +93,48 @@ class Whole:
         left = amounts.capacity[places.row].copy()
         each = np.round(answer.placement_tasks / places.servers[answer.placement_class])
         for r in range(problem.m):
-            used = each * amounts.demand[answer.placement_workload, r]
+            used = each * amounts.demand[answer.placement_piece, r]
             left[:, r] -= grouped_sum(used, answer.placement_class, places.count)
         rows, kind = np.unique(places.row, return_inverse=True)
         allowed = places.allowed[:, np.searchsorted(places.row, rows)]
         room = Room(left, kind, allowed, _units(self.stated))
-        open_ = np.flatnonzero((self.reasons == "") & (tasks < problem.tasks))
-        stops: list[str | None] = [reason or TASK_LIMIT for reason in self.reasons.tolist()]
+        owner = self.stated.pieces.owner
+        open_ = np.flatnonzero(((self.reasons == "") & (tasks < problem.tasks))[owner])
+        stops: list[str | None] = [self.reasons[j] or TASK_LIMIT for j in owner.tolist()]
         some = Room(room.left, room.kind, room.allowed[open_], room.unit)
         blocking = some.blocking(amounts.demand[open_])
         for j, r in zip(open_.tolist(), blocking.tolist(), strict=True):
             stops[j] = None if r == NOTHING else by_resource(problem.resources[r])
-        if self.stated.limits:
-            self._add_limits(stops, room, rows)
-        return tuple(stops)
+        limits = self._limits(stops, room, rows) if self.stated.limits else None
+        if problem.gangs:
+            self._add_gangs(stops, left, limits)
+        return tuple(stops[: problem.n])
 
-    def _add_limits(self, stops: list[str | None], room: Room, rows: IntArray) -> None:
-        """Name the limit that stops a workload for which servers have room."""
+    def _add_gangs(
+        self, stops: list[str | None], left: FloatArray, limits: LimitsLeft | None
+    ) -> None:
+        """Say what stops tasks of several pieces, each of which has room by itself."""
+        stated, pieces, demand = self.stated, self.stated.pieces, self.stated.on_servers.demand
+        for j, gang in stated.problem.gangs.items():
+            kinds = pieces.of[j]
+            stops[j] = next((stops[q] for q in kinds if stops[q] is not None), None)
+            if stops[j] is None:
+                stops[j] = gang_stop(stated, j, left, self.places, self.places.allowed)
+            if stops[j] is None and limits is not None:
+                short = limits.short_of(kinds[0], pieces.count[kinds] @ demand[kinds])
+                stops[j] = short
+            waits = gang.at_least > 1 and self.allocation.tasks[j] == 0
+            if stops[j] is None and (len(kinds) > 1 or waits):
+                # Handing the tasks out again shows that all pieces do not fit together.
+                stops[j] = GANG
+
+    def _limits(self, stops: list[str | None], room: Room, rows: IntArray) -> LimitsLeft:
+        """Name the limit that stops a piece for which servers have room; return what limits have left."""
         stated, answer = self.stated, self.allocation
-        limits = LimitsLeft(stated.limits, stated.on_servers, rows)
+        limits = LimitsLeft(stated.limits, stated.on_servers, rows, stated.pieces.owner)
         of_place = np.searchsorted(rows, self.places.row)
         limits.take_all(
-            answer.placement_workload,
+            answer.placement_piece,
             of_place[answer.placement_class],
             np.round(answer.placement_tasks),
         )
@@ -122,6 +144,7 @@ class Whole:
             here = np.unique(room.kind[fits])
             if (limits.closed(j) | ~np.isin(np.arange(len(rows)), here)).all():
                 stops[j] = limits.first_in_the_way(j, here)
+        return limits
 
 
 def _units(stated: Stated) -> FloatArray:
@@ -135,14 +158,20 @@ def server_reasons(stated: Stated) -> TextArray:
     rows = stated.rows
     amounts = stated.on_servers
     room = Room(amounts.capacity[rows.row], np.arange(rows.count), rows.allowed, _units(stated))
-    misfit = room.blocking(amounts.demand) != NOTHING
-    return left_out(stated.unserved(rows), misfit, NO_SERVER_LARGE_ENOUGH)
+    misfit = np.zeros(stated.problem.n, dtype=np.bool_)
+    misfit[stated.pieces.owner[room.blocking(amounts.demand) != NOTHING]] = True
+    reasons = left_out(stated.unserved(rows), misfit, NO_SERVER_LARGE_ENOUGH)
+    for j in stated.problem.gangs:
+        if not reasons[j]:
+            reasons[j] = gang_stop(stated, j, room.left, rows, rows.allowed) or ""
+    return reasons
 
 
 def check_whole_tasks(whole: Whole) -> Iterator[Check]:
     """Tasks are whole, also on each server of a range; no more fits, and the reasons say so."""
     problem, answer, places = whole.stated.problem, whole.allocation, whole.places
     tasks, placed = answer.tasks, answer.placement_tasks
+    of = whole.stated.pieces.owner[answer.placement_piece]
     yield check(
         "whole_tasks",
         np.abs(tasks - np.round(tasks)),
@@ -156,7 +185,7 @@ def check_whole_tasks(whole: Whole) -> Iterator[Check]:
         AGREEMENT,
         "indivisible tasks run whole where they are placed",
         problem.workload_names,
-        answer.placement_workload,
+        of,
     )
     if places.offset is not None:
         per_server = placed / places.servers[answer.placement_class]
@@ -166,7 +195,7 @@ def check_whole_tasks(whole: Whole) -> Iterator[Check]:
             0.0,
             "every server of a range runs the same number of whole tasks",
             problem.workload_names,
-            answer.placement_workload,
+            of,
         )
     yield check(
         "unservable",
@@ -293,7 +322,7 @@ def _check_partition(whole: Whole) -> Iterator[Check]:
     promised, reasons = partition_tasks(whole.stated, whole.places)
     found: dict[tuple[int, int], float] = {}
     for j, place, tasks in zip(
-        answer.placement_workload.tolist(),
+        answer.placement_piece.tolist(),
         answer.placement_class.tolist(),
         answer.placement_tasks.tolist(),
         strict=True,
@@ -322,9 +351,10 @@ def _check_replayed(
     whole: Whole, before: History, running: CurrentPlacements | None
 ) -> Iterator[Check]:
     problem, answer = whole.stated.problem, whole.allocation
-    total = float(answer.tasks.sum())
+    pieces = whole.stated.pieces
+    total = float((answer.tasks[pieces.owner] * pieces.count).sum())
     if total > MOST_REPLAYED:
-        detail = f"the answer has {total:.0f} tasks; at most {MOST_REPLAYED} are handed out again"
+        detail = f"the answer has {total:.0f} tasks or pieces; at most {MOST_REPLAYED} are handed out again"
         yield Check("size", False, detail, total / MOST_REPLAYED)
         return
     launched = _replayed(whole, before)
@@ -337,7 +367,7 @@ def _check_replayed(
     )
     if not launched.agrees or whole.pool is not None:
         return
-    fresh = tasks_by_server(launched.job, launched.server, np.ones(len(launched.job)), problem.n)
+    fresh = tasks_by_server(launched.job, launched.server, np.ones(len(launched.job)), len(pieces.owner))
     yield from check_places(whole, fresh, running)
 
 
@@ -383,8 +413,11 @@ def _replayed(whole: Whole, before: History) -> Launched:
     columns = np.r_[present, np.ones(demand.shape[1] - len(present), dtype=np.bool_)]
     limits = None
     if whole.pool is None and stated.limits:
-        limits = LimitsLeft(stated.limits, stated.on_servers, stated.rows.row)
-    servers = Servers(size[:, columns], count, demand[:, columns], allowed, limits)
+        limits = LimitsLeft(
+            stated.limits, stated.on_servers, stated.rows.row, stated.pieces.owner
+        )
+    apart = [] if whole.pool is not None else rows_by_value(stated)
+    servers = Servers(size[:, columns], count, demand[:, columns], allowed, limits, apart)
     late = stated.late | problem.kept
     tenants = [np.flatnonzero(~late), np.flatnonzero(late & ~problem.kept)]
     rounds = [Round(mine) for mine in tenants]
@@ -420,9 +453,10 @@ def _replayed(whole: Whole, before: History) -> Launched:
     if isinstance(turns, ByShare):
         turns.start(problem.workload_tenant, started[0], stated.counted_floors)
     order = turns if stated.groups is None else InGroups(stated.groups, turns)
+    gangs = GangRule(stated, servers, rule, stated.rows.row) if problem.gangs else None
     return replay(
         waiting, problem.tasks, rounds, order, servers, rule, whole.allocation.tasks, launch,
-        started,
+        started, gangs,
     )  # fmt: skip
 
 

@@ -221,7 +221,7 @@ def test_the_oracle_and_the_verifier_refuse_what_this_page_began_with():
     forged = replace(
         answer,
         tasks=np.full(2, 35 / 3),
-        placement_workload=nothing,
+        placement_piece=nothing,
         placement_class=nothing,
         placement_tasks=np.zeros(0),
         level=np.full(2, 5 / 6),

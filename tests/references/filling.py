@@ -185,7 +185,7 @@ def fill(problem, rule, seed=0, *, parts=(), before=(), guaranteed=False, each=N
         if not candidates:
             rising.remove(at)
             continue
-        launch(j, _choose(rule, j, candidates, demand, left, totals, probes))
+        launch(j, choose(rule, demand[j], candidates, left, totals, probes))
         run[at] += 1
         given[j] += 1
     if problem.count_guaranteed:
@@ -236,7 +236,7 @@ def fill(problem, rule, seed=0, *, parts=(), before=(), guaranteed=False, each=N
             if count[j] >= tasks[j] or not candidates:
                 waiting[tenant].pop(0)
                 continue
-            server = _choose(rule, j, candidates, demand, left, totals, probes)
+            server = choose(rule, demand[j], candidates, left, totals, probes)
             launch(j, server)
             count[j] += 1
             total[tenant] += share[j]
@@ -245,21 +245,22 @@ def fill(problem, rule, seed=0, *, parts=(), before=(), guaranteed=False, each=N
     return (given if guaranteed else launched), count
 
 
-def _choose(rule, j, candidates, demand, left, totals, probes):
+def choose(rule, demand, candidates, left, totals, probes):
+    """Return the server of the rule for a demand."""
     if rule in (*POOL_RULES, "first-fit"):
         return candidates[0]
     present = [r for r, total in enumerate(totals) if total]
     if rule == "affinity":
         return max(
             candidates,
-            key=lambda s: (sum(demand[j][r] * left[s][r] / totals[r] ** 2 for r in present), -s),
+            key=lambda s: (sum(demand[r] * left[s][r] / totals[r] ** 2 for r in present), -s),
         )
-    reference = next(r for r in present if demand[j][r])
+    reference = next(r for r in present if demand[r])
 
     def misfit(server):
         return sum(
             abs(
-                (demand[j][r] / totals[r]) / (demand[j][reference] / totals[reference])
+                (demand[r] / totals[r]) / (demand[reference] / totals[reference])
                 - (left[server][r] / totals[r]) / (left[server][reference] / totals[reference])
             )
             for r in present

@@ -22,6 +22,7 @@ from allocator_service.core.errors import Missing
 from allocator_service.core.quantities import Resource
 from allocator_service.pools.models import Pool
 from allocator_service.pools.selectors import resources_of
+from policies import choose
 
 CLASSES_SHOWN = 25
 RUNS_SHOWN = 100
@@ -120,12 +121,18 @@ def _server_charts(run: Run, resources: Sequence[Resource]) -> list[Chart]:
     used = {server_class.pk: np.zeros(len(resources)) for server_class in classes}
     placed = (
         run.placements.filter(server_class__in=classes)
-        .values("server_class", demand=F("workload__demand"))
+        .values(
+            "server_class", "kind", demand=F("workload__demand"), pieces=F("workload__pieces")
+        )
         .annotate(tasks=Sum("tasks"))
     )
+    places_pieces = choose(**run.policy).places_pieces
     for row in placed:
         demand = np.zeros(len(resources))
         demand[: len(row["demand"])] = [float(amount) for amount in row["demand"]]
+        if places_pieces and row["kind"] < len(row["pieces"]):
+            piece = row["pieces"][row["kind"]]["demand"]
+            demand = np.array([float(piece.get(each.name, 0)) for each in resources])
         used[row["server_class"]] += row["tasks"] * demand
     charts = []
     for r, resource in enumerate(resources):

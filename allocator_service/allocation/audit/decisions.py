@@ -209,7 +209,8 @@ def stored_decision(run: Run) -> StoredDecision:
 
 def _rebuilt(run: Run) -> StoredDecision:
     parsed = problem_from_document(input_of(run))
-    problem, choice = parsed.problem, parsed.choice
+    choice = parsed.choice
+    problem = parsed.problem if choice.places_pieces else parsed.problem.of_sums
     try:
         certificate = certificate_from_document(certificate_of(run))
     except Missing:
@@ -239,7 +240,9 @@ def _rebuilt(run: Run) -> StoredDecision:
     placements = list(
         Placement.objects.filter(run=run)
         .order_by("position")
-        .values_list("workload_id", "server_class__position", "server_class__count", "tasks")
+        .values_list(
+            "workload_id", "kind", "server_class__position", "server_class__count", "tasks"
+        )
     )
     level = np.full(problem.t, np.nan)
     for owner, (_, _, tenant_level, _) in zip(problem.workload_tenant, rows, strict=True):
@@ -251,8 +254,10 @@ def _rebuilt(run: Run) -> StoredDecision:
         choice=choice,
         tasks=np.array([tasks for _, tasks, _, _ in rows], dtype=np.float64),
         classes=classes,
-        placement_workload=np.array([position_of[w] for w, *_ in placements], dtype=np.int64),
-        placement_class=np.array([position for _, position, _, _ in placements], dtype=np.int64),
+        placement_piece=np.array(
+            [_piece(problem, position_of[w], kind) for w, kind, *_ in placements], dtype=np.int64
+        ),
+        placement_class=np.array([position for *_, position, _, _ in placements], dtype=np.int64),
         placement_tasks=np.array([count * tasks for *_, count, tasks in placements]),
         level=level,
         limited_by=tuple(limited_by for *_, limited_by in rows),
@@ -269,6 +274,14 @@ def _rebuilt(run: Run) -> StoredDecision:
     return StoredDecision(
         allocation, parsed.history, parsed.running, ranges_agree, _wrong_row(run, allocation)
     )
+
+
+def _piece(problem: Problem, workload: int, kind: int) -> int:
+    """Return the index of a stored kind of pieces of a workload."""
+    kinds = problem.pieces.kinds(workload)
+    if kind >= len(kinds):
+        raise unreadable(f"workload {problem.workload_names[workload]} has no pieces of kind {kind}")
+    return kinds[kind]
 
 
 def _wrong_row(run: Run, decision: Allocation) -> str:

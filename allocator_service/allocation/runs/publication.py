@@ -269,12 +269,13 @@ def _copy_placements(
     per_server = allocation.placement_tasks / allocation.classes.servers[allocation.placement_class]
     copy_rows(
         Placement,
-        ["run_id", "position", "workload_id", "server_class_id", "tasks"],
+        ["run_id", "position", "workload_id", "server_class_id", "kind", "tasks"],
         (
-            (run.pk, position, state.workload_ids[workload], class_ids[server_class], tasks)
-            for position, (workload, server_class, tasks) in enumerate(
+            (run.pk, position, state.workload_ids[workload], class_ids[server_class], kind, tasks)
+            for position, (workload, kind, server_class, tasks) in enumerate(
                 zip(
                     allocation.placement_workload.tolist(),
+                    (allocation.placement_piece >= allocation.problem.n).astype(int).tolist(),
                     allocation.placement_class.tolist(),
                     per_server.tolist(),
                     strict=True,

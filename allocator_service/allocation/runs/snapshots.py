@@ -29,6 +29,7 @@ from allocator_service.pools.selectors import (
     resources_of,
     server_groups,
 )
+from allocator_service.workloads.gangs import pieces_from
 from allocator_service.workloads.models import Workload, WorkloadState
 from policies import policy_named
 
@@ -94,7 +95,7 @@ def _read(pool: Pool, now: datetime, *, begins: bool) -> PoolState:
         .order_by("id")
         .values_list(
             "id", "tenant_id", "tenant__slug", "name", "demand", "tasks", "priority",
-            "server_selector", "limit",
+            "server_selector", "limit", "pieces", "per_server", "together", "at_least",
         )
     )  # fmt: skip
     servers = _servers(groups, resources)
@@ -114,12 +115,13 @@ def _read(pool: Pool, now: datetime, *, begins: bool) -> PoolState:
                 "tenant": slug,
                 "name": name,
                 "demand": document_quantities(demand, resources),
+                **_gang(document_quantities(demand, resources), *gang),
                 "tasks": tasks,
                 "priority": priority,
                 "server_selector": selector,
                 **_amounts(now, limit=limit),
             }
-            for _, _, slug, name, demand, tasks, priority, selector, limit in workloads
+            for _, _, slug, name, demand, tasks, priority, selector, limit, *gang in workloads
         ],
         "policy": {
             "name": pool.policy_name,
@@ -253,6 +255,7 @@ def _running(
     rows = placed.values_list(
         "workload__tenant__slug",
         "workload__name",
+        "kind",
         "tasks",
         "server_class__count",
         "server_class__capacity",
@@ -268,10 +271,12 @@ def _running(
         if not group.draining
     }  # fmt: skip
     running = []
-    for tenant, workload, tasks, count, capacity, labels, owner, first, last in rows:
+    for tenant, workload, piece, tasks, count, capacity, labels, owner, first, last in rows:
         if first is None or last is None:
             continue
         entry = {"tenant": tenant, "workload": workload, "tasks": int(tasks)}
+        if piece:
+            entry["kind"] = piece
         kind = (tuple(capacity), orjson.dumps(labels, option=orjson.OPT_SORT_KEYS), owner)
         position = position_of.get(kind)
         here = 0
@@ -286,6 +291,31 @@ def _running(
         if count > here:
             running.append(entry | {"server": "", "servers": count - here})
     return running
+
+
+def _gang(
+    demand: Mapping[str, Any],
+    pieces: Sequence[Mapping[str, Any]],
+    per_server: int | None,
+    together: str,
+    at_least: int,
+) -> dict[str, Any]:
+    """Return the part of a workload in an evaluation document that says how its tasks start."""
+    if not pieces and at_least == 1:
+        return {}
+    rows = [
+        {
+            "count": each.count,
+            "demand": {name: document_number(amount) for name, amount in each.demand.items()},
+        }
+        for each in pieces_from(pieces)
+    ]
+    return {
+        "pieces": rows or [{"count": 1, "demand": dict(demand)}],
+        "per_server": per_server,
+        "together": together or None,
+        "at_least": at_least,
+    }
 
 
 def _servers(groups: Sequence[ServerGroup], resources: Sequence[Resource]) -> list[dict[str, Any]]:

@@ -193,6 +193,12 @@ class _Editor:
         for position, change in enumerate(workloads.get("change", [])):
             where = f"/workloads/change/{position}"
             workload = self._workload(change["id"], f"{where}/id")[1]
+            if "demand" in change and workload.get("pieces"):
+                raise Unacceptable(
+                    "The demand is the sum of the pieces. Withdraw the workload, and submit another.",
+                    code="workload.pieces",
+                    pointer=f"{where}/demand",
+                )
             if "demand" in change:
                 workload["demand"] = self._demand(change["demand"], f"{where}/demand")
             workload.update({key: change[key] for key in _WORKLOAD_FIELDS if key in change})

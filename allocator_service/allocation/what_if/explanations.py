@@ -259,11 +259,15 @@ def _candidates(
         }
         yield _with_server(document, row.tenant.slug, capacity, workload["server_selector"])
     demand, selector = dict(workload["demand"]), workload["server_selector"]
+    for piece in workload.get("pieces", ()):
+        size = dict(piece["demand"])
+        yield _with_server(document, row.tenant.slug, size, selector, count=piece["count"])
     yield _with_server(document, row.tenant.slug, demand, selector)
     if row.limited_by == NO_SERVER_LARGE_ENOUGH:
         # Tasks of others may take the first such server, as they are smaller.
         yield _with_server(document, row.tenant.slug, demand, selector, count=_SEVERAL)
-        yield from _with_smaller_tasks(document, problem, row, workload)
+        if not workload.get("pieces"):
+            yield from _with_smaller_tasks(document, problem, row, workload)
     if len(rows) > 1:
         instead = _instead_of_the_others(document, rows, row)
         yield instead

@@ -7,7 +7,7 @@ from tests.forger.changes.base import change, one, some
 
 def placed(case, workload, place, tasks):
     return case.with_answer(
-        placement_workload=np.asarray(workload, dtype=np.int64),
+        placement_piece=np.asarray(workload, dtype=np.int64),
         placement_class=np.asarray(place, dtype=np.int64),
         placement_tasks=np.asarray(tasks, dtype=np.float64),
     )

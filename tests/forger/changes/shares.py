@@ -106,7 +106,7 @@ def two_workloads_swapped(case, rng):
     answer = case.answer
     return case.with_answer(
         tasks=answer.tasks[order],
-        placement_workload=order[answer.placement_workload],
+        placement_piece=order[answer.placement_workload],
         limited_by=tuple(answer.limited_by[j] for j in order.tolist()),
     )
 
@@ -152,7 +152,7 @@ def one_workload_gets_nothing(case, rng):
     kept = case.answer.placement_workload != j
     return case.with_answer(
         tasks=one(case.answer.tasks, j, 0.0),
-        placement_workload=case.answer.placement_workload[kept],
+        placement_piece=case.answer.placement_workload[kept],
         placement_class=case.answer.placement_class[kept],
         placement_tasks=case.answer.placement_tasks[kept],
     )
@@ -200,7 +200,7 @@ def tasks_of_the_preferred_for_another(case, rng):
         schedule = replace(schedule, tasks=schedule.tasks[:, order], placements=where)
     return case.with_answer(
         tasks=answer.tasks[order],
-        placement_workload=order[answer.placement_workload],
+        placement_piece=order[answer.placement_workload],
         limited_by=tuple(answer.limited_by[j] for j in order.tolist()),
         schedule=schedule,
     )

@@ -347,7 +347,7 @@ def task_moved(case, rng, siblings):
     kept = on > 0
     return case.with_answer(
         tasks=tasks,
-        placement_workload=answer.placement_workload[kept],
+        placement_piece=answer.placement_workload[kept],
         placement_class=answer.placement_class[kept],
         placement_tasks=on[kept],
     )

@@ -98,6 +98,7 @@ def decide(asked: Mapping[str, Any], *, label: str = "partition", pool: str = "l
         else list(
             zip(
                 answer.placement_workload.tolist(),
+                (answer.placement_piece >= answer.problem.n).astype(int).tolist(),
                 answer.placement_class.tolist(),
                 (answer.placement_tasks / answer.classes.servers[answer.placement_class]).tolist(),
                 strict=True,

@@ -31,7 +31,7 @@ def test_tasks_go_to_the_preferred_workload(policy, limit):
     swapped = replace(
         answer,
         tasks=answer.tasks[order],
-        placement_workload=order[answer.placement_workload],
+        placement_piece=order[answer.placement_workload],
         limited_by=answer.limited_by[::-1],
     )
     assert refusals(problem, swapped) == ["preferred_first"]
@@ -53,7 +53,7 @@ def test_so_they_do_where_demands_differ(policy):
     swapped = replace(
         answer,
         tasks=answer.tasks[::-1].copy(),
-        placement_workload=1 - answer.placement_workload,
+        placement_piece=1 - answer.placement_workload,
         limited_by=answer.limited_by[::-1],
     )
     assert "preferred_first" in refusals(problem, swapped)
@@ -79,7 +79,7 @@ def test_tasks_of_a_slot_go_to_the_preferred_workload(pack):
         answer,
         tasks=answer.tasks[order],
         limited_by=tuple(answer.limited_by[j] for j in order),
-        placement_workload=order[answer.placement_workload],
+        placement_piece=order[answer.placement_workload],
         schedule=replace(schedule, tasks=schedule.tasks[:, order], placements=placements),
     )
     assert answer.tasks[1] > answer.tasks[0]

@@ -41,7 +41,7 @@ def refusals(problem, answer):
 def with_placements(answer, workload, place, tasks):
     return replace(
         answer,
-        placement_workload=np.array(workload, dtype=np.int64),
+        placement_piece=np.array(workload, dtype=np.int64),
         placement_class=np.array(place, dtype=np.int64),
         placement_tasks=np.array(tasks, dtype=np.float64),
     )

@@ -106,7 +106,7 @@ def test_a_placement_given_in_two_halves_is_found(problem, answer):
     halves = answer.placement_tasks / [2, *[1] * (len(answer.placement_tasks) - 1)]
     changed = replace(
         answer,
-        placement_workload=np.append(answer.placement_workload, answer.placement_workload[0]),
+        placement_piece=np.append(answer.placement_workload, answer.placement_workload[0]),
         placement_class=np.append(answer.placement_class, answer.placement_class[0]),
         placement_tasks=np.append(halves, halves[0]),
     )
@@ -161,7 +161,7 @@ def test_prices_too_far_apart_to_be_added_up_prove_nothing():
         tasks=answer.tasks * [1, 1, 0, 0],
         level=answer.level * [1, 1, 0],
         limited_by=("task_limit", "resource:cpu", "resource:memory", "level"),
-        placement_workload=answer.placement_workload[kept],
+        placement_piece=answer.placement_workload[kept],
         placement_class=answer.placement_class[kept],
         placement_tasks=answer.placement_tasks[kept],
         certificate=replace(answer.certificate, rounds=rounds),
@@ -238,7 +238,7 @@ def test_a_stored_decision_can_be_rebuilt_and_verified(problem, answer):
         problem,
         choice=answer.choice,
         tasks=answer.tasks,
-        placement_workload=workload,
+        placement_piece=workload,
         placement_row=row,
         placement_each=each,
         level=answer.level,

@@ -44,6 +44,7 @@ class AllocationDocument(TypedDict):
             "resource_absent",
             "no_server_large_enough",
             "out_of_range",
+            "gang",
             "level",
         ]
         | str
@@ -98,6 +99,7 @@ class RunSummaryGuaranteesUnmet(TypedDict):
             "resource_absent",
             "no_server_large_enough",
             "out_of_range",
+            "gang",
             "level",
         ]
         | str
@@ -198,8 +200,12 @@ class PlacementServers(TypedDict):
 class PlacementDocument(TypedDict):
     tenant: str
     workload: AllocationWorkload
-    # On each of the servers.
-    tasks: float
+    # On each of the servers, of a workload without pieces.
+    tasks: NotRequired[float]
+    # On each of the servers, of a workload with pieces in a decision with whole tasks.
+    pieces: NotRequired[int]
+    # Kind of these pieces, 0 for the first.
+    kind: NotRequired[int]
     # On each of the servers.
     resources: dict[str, float | str]
     server: NotRequired[str]
@@ -241,6 +247,7 @@ class ExplanationWorkload(TypedDict):
             "resource_absent",
             "no_server_large_enough",
             "out_of_range",
+            "gang",
             "level",
         ]
         | str
@@ -388,11 +395,28 @@ class EvaluationRequestTenant(TypedDict):
     owed: NotRequired[float | str]
 
 
+class EvaluationRequestWorkloadPiece(TypedDict):
+    # Number of pieces of this kind in a task.
+    count: NotRequired[int]
+    # Of each piece.
+    demand: dict[str, float | str]
+
+
 class EvaluationRequestWorkload(TypedDict):
     tenant: str
     name: str
-    # Of each task.
-    demand: dict[str, float | str]
+    # Of each task. A workload has a demand or pieces.
+    demand: NotRequired[dict[str, float | str]]
+    # Kinds of pieces of one task, which run at once or not at all, each on one server. Null is
+    # one piece of the demand.
+    pieces: NotRequired[list[EvaluationRequestWorkloadPiece] | None]
+    # Most pieces of one task on one server; null is any number.
+    per_server: NotRequired[int | None]
+    # Label of servers. All pieces of a task run on servers with the same value of it. Null is any
+    # servers.
+    together: NotRequired[str | None]
+    # Number of tasks that start at once, if none runs.
+    at_least: NotRequired[int]
     # How many can run at once; null is no limit.
     tasks: NotRequired[int | None]
     priority: NotRequired[int]
@@ -444,12 +468,14 @@ class EvaluationRequestHistory(TypedDict):
 class EvaluationRequestRunning(TypedDict):
     tenant: str
     workload: str
+    # Of the pieces of a gang: 0 for the first kind, 1 for the second.
+    kind: NotRequired[int]
     # Name of a server row; any other has left the pool.
     server: str
     # Position in the row of the first server.
     offset: NotRequired[int]
     servers: NotRequired[int]
-    # On each of the servers.
+    # Tasks, or pieces of a gang, on each of the servers.
     tasks: int
 
 
@@ -548,6 +574,7 @@ class TreeNodeGuarantee(TypedDict):
                 "resource_absent",
                 "no_server_large_enough",
                 "out_of_range",
+                "gang",
                 "level",
             ]
             | str
@@ -570,6 +597,7 @@ class TreeNodeOwnServers(TypedDict):
                 "resource_absent",
                 "no_server_large_enough",
                 "out_of_range",
+                "gang",
                 "level",
             ]
             | str

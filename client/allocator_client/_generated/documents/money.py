@@ -78,6 +78,7 @@ class ChangedBudgetWarningGuarantee(TypedDict):
             "resource_absent",
             "no_server_large_enough",
             "out_of_range",
+            "gang",
             "level",
         ]
         | str

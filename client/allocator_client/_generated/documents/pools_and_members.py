@@ -129,6 +129,7 @@ class ChangedPoolWarningGuarantee(TypedDict):
             "resource_absent",
             "no_server_large_enough",
             "out_of_range",
+            "gang",
             "level",
         ]
         | str

@@ -70,6 +70,12 @@ class NoFields(TypedDict):
     pass
 
 
+class WorkloadPiece(TypedDict):
+    count: int
+    # Demand of one piece.
+    demand: dict[str, float | str]
+
+
 WorkloadLimit = TypedDict(
     "WorkloadLimit",
     {
@@ -97,6 +103,12 @@ class WorkloadDocument(TypedDict):
     tenant: str
     name: str
     demand: dict[str, float | str]
+    # Kinds of pieces of one task, which run at once or not at all, each on one server. null: one
+    # piece of the demand.
+    pieces: list[WorkloadPiece] | None
+    per_server: int | None
+    together: str
+    at_least: int
     tasks: int | None
     priority: int
     server_selector: dict[str, str | list[str]]
@@ -107,6 +119,13 @@ class WorkloadDocument(TypedDict):
     version: int
     created_at: str
     withdrawn_at: str | None
+
+
+class WorkloadRequestPiece(TypedDict):
+    # Number of pieces of this kind in a task.
+    count: NotRequired[int]
+    # Demand of one piece.
+    demand: dict[str, float | str]
 
 
 WorkloadRequestLimit = TypedDict(
@@ -128,7 +147,18 @@ class WorkloadRequest(TypedDict):
     # Optional for a tenant's key, which means itself.
     tenant: NotRequired[str]
     name: str
-    demand: dict[str, float | str]
+    # Of one task. Leave it out where pieces are given; then it is their sum.
+    demand: NotRequired[dict[str, float | str]]
+    # Kinds of pieces of one task, which run at once or not at all, each on one server. null: one
+    # piece of the demand.
+    pieces: NotRequired[list[WorkloadRequestPiece] | None]
+    # Most pieces of one task on one server; null is any number.
+    per_server: NotRequired[int | None]
+    # Label of servers. All pieces of a task run on servers with the same value of it. Empty is
+    # any servers.
+    together: NotRequired[str]
+    # Number of tasks that start at once, if none runs.
+    at_least: NotRequired[int]
     # How many can run at once; null is no limit.
     tasks: NotRequired[int | None]
     priority: NotRequired[int]
@@ -141,6 +171,10 @@ class WorkloadChangePatch(TypedDict):
     tenant: NotRequired[str | None]
     name: NotRequired[str | None]
     demand: NotRequired[dict[str, float | str | None] | None]
+    pieces: NotRequired[list[WorkloadRequestPiece] | None | None]
+    per_server: NotRequired[int | None | None]
+    together: NotRequired[str | None]
+    at_least: NotRequired[int | None]
     tasks: NotRequired[int | None | None]
     priority: NotRequired[int | None]
     server_selector: NotRequired[dict[str, str | list[str] | None] | None]

@@ -246,6 +246,7 @@ class EvaluationSummaryGuaranteesUnmet(TypedDict):
             "resource_absent",
             "no_server_large_enough",
             "out_of_range",
+            "gang",
             "level",
         ]
         | str
@@ -321,6 +322,7 @@ class SimulationResultWorkloadBefore(TypedDict):
             "resource_absent",
             "no_server_large_enough",
             "out_of_range",
+            "gang",
             "level",
         ]
         | str

@@ -1,0 +1,119 @@
+"""Tasks of several pieces: their settings, and what a pool can run."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from allocator_service.core.errors import Unacceptable
+from allocator_service.core.quantities import Resource
+
+if TYPE_CHECKING:
+    from allocator_service.workloads.models import Workload
+
+MAX_KINDS, MAX_PIECES = 2, 10_000
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One kind of pieces. `demand` is that of one piece, by name of the resource."""
+
+    count: int
+    demand: Mapping[str, Decimal]
+
+
+@dataclass(frozen=True)
+class Gang:
+    """How the tasks of a workload start.
+
+    Without pieces a task is one piece of the workload's demand. `per_server` is None for any number of
+    pieces of a task on one server, `together` is empty for servers with any labels.
+    """
+
+    pieces: Sequence[Piece] = field(default_factory=tuple)
+    per_server: int | None = None
+    together: str = ""
+    at_least: int = 1
+
+    @classmethod
+    def of(cls, workload: "Workload") -> "Gang":
+        """Return what a workload stores."""
+        return cls(
+            tuple(pieces_from(workload.pieces)),
+            workload.per_server,
+            workload.together,
+            workload.at_least,
+        )
+
+    @property
+    def is_plain(self) -> bool:
+        """True if tasks start one by one, each as one piece."""
+        return not self.pieces and self.at_least == 1
+
+    def kinds(self, resources: Sequence[Resource]) -> list[list[Decimal]]:
+        """Return the demand of one piece of each kind, in the order of resources."""
+        return [
+            [each.demand.get(resource.name, Decimal(0)) for resource in resources]
+            for each in self.pieces
+        ]
+
+    def demand(self, resources: Sequence[Resource]) -> list[Decimal]:
+        """Return the demand of one task, the sum of its pieces."""
+        total = [Decimal(0)] * len(resources)
+        for each, kind in zip(self.pieces, self.kinds(resources), strict=True):
+            total = [a + each.count * b for a, b in zip(total, kind, strict=True)]
+        return total
+
+    def settings(self) -> dict[str, Any]:
+        """Return the fields of a workload."""
+        return {
+            "pieces": pieces_stored(self.pieces),
+            "per_server": self.per_server,
+            "together": self.together,
+            "at_least": self.at_least,
+        }
+
+
+def pieces_stored(pieces: Sequence[Piece]) -> list[dict[str, Any]]:
+    """Return the list that a workload stores."""
+    return [
+        {
+            "count": each.count,
+            "demand": {name: str(amount) for name, amount in each.demand.items() if amount},
+        }
+        for each in pieces
+    ]
+
+
+def pieces_from(stored: Sequence[Mapping[str, Any]]) -> list[Piece]:
+    """Return the pieces in the list that a workload stores."""
+    return [
+        Piece(
+            each["count"], {name: Decimal(amount) for name, amount in each["demand"].items()}
+        )
+        for each in stored
+    ]
+
+
+def gang_check(gang: Gang, pointer: str) -> None:
+    """Raise `Unacceptable` for a gang that no pool can run."""
+    if sum(each.count for each in gang.pieces) * gang.at_least > MAX_PIECES:
+        raise Unacceptable(
+            f"At most {MAX_PIECES:,} pieces start at once, `at_least` times the pieces of a task.",
+            code="workload.pieces",
+            pointer=f"{pointer}/pieces",
+        )
+    for name, given in (("per_server", gang.per_server is not None), ("together", gang.together)):
+        if given and not gang.pieces:
+            raise Unacceptable(
+                f"`{name}` is for workloads with `pieces`.",
+                code=f"workload.{name}",
+                pointer=f"{pointer}/{name}",
+            )
+    for index, each in enumerate(gang.pieces):
+        if not any(each.demand.values()):
+            raise Unacceptable(
+                "A piece demands something: at least one resource above 0.",
+                code="demand.zero",
+                pointer=f"{pointer}/pieces/{index}/demand",
+            )

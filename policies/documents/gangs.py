@@ -1,0 +1,105 @@
+"""The JSON shape of tasks of several pieces."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from policies.documents.quantities import quantities
+from policies.documents.request_fields import Part, WholeField
+from policies.errors import Mistake
+from policies.fields import AmountsField, Field, ListField, Mistakes, StringField
+from policies.model.gangs import MOST_KINDS, MOST_PIECES, Gang
+from policies.model.problem import Problem
+
+
+class PieceDocument(Part):
+    count = WholeField(
+        minimum=1, maximum=MOST_PIECES, code="workload.pieces", default=1,
+        description="Number of pieces of this kind in a task.",
+    )  # fmt: skip
+    demand = AmountsField(
+        unknown="demand.unknown_resource", zero="demand.zero", description="Of each piece."
+    )
+
+
+def gang_fields(resources: Mapping[str, str] | None = None) -> tuple[Field, Field, Field, Field]:
+    """Return the fields ``pieces``, ``per_server``, ``together`` and ``at_least`` of a workload.
+
+    Args:
+        resources: units of the resources by name, None if they are not known.
+    """
+    piece = PieceDocument.with_fields(demand=PieceDocument.demand.within(resources))
+    return (
+        ListField(
+            piece, max_items=MOST_KINDS, code="workload.pieces", required=False, allow_null=True,
+            description="Kinds of pieces of one task, which run at once or not at all, each on one "
+            "server. Null is one piece of the demand.",
+        ),
+        WholeField(
+            minimum=1, maximum=MOST_PIECES, code="workload.per_server", required=False,
+            allow_null=True,
+            description="Most pieces of one task on one server; null is any number.",
+        ),
+        StringField(
+            required=False, allow_null=True,
+            description="Label of servers. All pieces of a task run on servers with the same value of "
+            "it. Null is any servers.",
+        ),
+        WholeField(
+            minimum=1, maximum=MOST_PIECES, code="workload.at_least", default=1,
+            description="Number of tasks that start at once, if none runs.",
+        ),
+    )  # fmt: skip
+
+
+def gangs_from_rows(rows: Sequence[Mapping[str, Any]]) -> dict[int, Gang]:
+    """Return the gangs of an evaluation's workloads, its fields read, by index.
+
+    Raises:
+        Mistakes: ``demand.missing`` or ``workload.pieces``.
+    """
+    gangs, found = {}, []
+    for j, row in enumerate(rows):
+        pieces = row["pieces"]
+        if pieces is None and row["demand"] is None:
+            detail = "A workload must have a demand, or pieces with demands."
+            found.append(Mistake(f"/workloads/{j}/demand", "field.missing", detail))
+            continue
+        options = {
+            "per_server": row["per_server"] or 0,
+            "together": row["together"] or "",
+            "at_least": row["at_least"],
+        }
+        if pieces is None and options == {"per_server": 0, "together": "", "at_least": 1}:
+            continue
+        gang = Gang(
+            np.array([each["count"] for each in pieces or [{"count": 1}]]),
+            np.array([each["demand"] for each in pieces or [row]], dtype=np.float64),
+            **options,
+        )
+        if row["demand"] is not None and not np.allclose(gang.total, row["demand"], 1e-12, 0.0):
+            detail = "The demand differs from the sum of the pieces. Leave it out."
+            found.append(Mistake(f"/workloads/{j}/demand", "workload.pieces", detail))
+        gangs[j] = gang
+    if found:
+        raise Mistakes(found)
+    return gangs
+
+
+def gang_to_document(problem: Problem, workload: int) -> dict[str, Any]:
+    """Write the fields of a workload with a gang; nothing for others."""
+    gang = problem.gangs.get(workload)
+    if gang is None:
+        return {}
+    return {
+        "pieces": [
+            {"count": count, "demand": quantities(problem.resources, demand)}
+            for count, demand in zip(gang.count.tolist(), gang.demand, strict=True)
+        ],
+        "per_server": gang.per_server or None,
+        "together": gang.together or None,
+        "at_least": gang.at_least,
+    }

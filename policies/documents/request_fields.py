@@ -1,0 +1,77 @@
+"""Fields that several parts of an evaluation document have."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from policies.fields import Document, IntegerField, Schema, StringField, mistake
+
+MAX_WHOLE = 2**53 - 1
+
+
+class WholeField(IntegerField):
+    """A whole number that a double holds; ``2.0`` is one too, as it may have been through one."""
+
+    def read(self, value: Any) -> int:
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)
+        if type(value) is int and self.minimum <= value <= self.maximum:
+            return value
+        if type(value) is int and abs(value) > MAX_WHOLE:
+            raise mistake("number.too_large", "Expected a whole number below 2^53.")
+        return super().read(value)
+
+
+class NameField(StringField):
+    """A name: any text but the empty one."""
+
+    def __init__(self, code: str, **options: Any) -> None:
+        super().__init__(**options)
+        self.code = code
+
+    def read(self, value: Any) -> str:
+        name = value if type(value) is str else super().read(value)
+        if not name:
+            raise mistake(self.code, "Expected a name that is not empty.")
+        return name
+
+    def describe(self) -> Schema:
+        return {"type": "string", "minLength": 1}
+
+
+class ReferenceField(StringField):
+    """The name of one of the document's objects, read as its index."""
+
+    kind: ClassVar[str]
+
+    def __init__(self, known: Mapping[str, int] | None = None, **options: Any) -> None:
+        super().__init__(**options)
+        self.known = known
+
+    def read(self, value: Any) -> Any:
+        name = value if type(value) is str else super().read(value)
+        if self.known is None:
+            return -1
+        index = self.known.get(name)
+        if index is None:
+            raise mistake(f"{self.kind}.unknown", f'There is no {self.kind} "{name[:80]}".')
+        return index
+
+
+class TenantField(ReferenceField):
+    """The name of one of the tenants."""
+
+    kind = "tenant"
+
+
+class GroupField(ReferenceField):
+    """The name of one of the groups."""
+
+    kind = "group"
+
+
+class Part(Document):
+    """A part of an evaluation document."""
+
+    missing_code = "field.missing"

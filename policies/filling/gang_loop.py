@@ -1,0 +1,232 @@
+"""Launches of tasks with several pieces, all of which are placed or none.
+
+Source: docs/policies/gangs.md. Pieces are placed by the same rules as tasks, the larger kind first. A task
+of which a piece does not fit is taken back.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from policies.compiled import compiled
+from policies.filling import best_fit_many as best_fit_scan
+from policies.filling import best_fit_two as best_fit_index
+from policies.filling.best_fit import NOWHERE, slope_of
+from policies.filling.best_fit_many import least_misfit
+from policies.filling.best_fit_two import nearest
+from policies.filling.rules import (
+    AFFINITY,
+    BEST_BY_SCAN,
+    BEST_BY_SLOPE,
+    TWO_CHOICES,
+    better_of_two,
+    first_fit,
+    most_affine,
+)
+from policies.filling.state import list_servers
+
+insert, update, remove = best_fit_index.insert, best_fit_index.update, best_fit_index.remove
+append, rewrite, drop = best_fit_scan.append, best_fit_scan.rewrite, best_fit_scan.drop
+
+
+@compiled
+def launch_gang(  # type: ignore[no-untyped-def]
+    rule, job, logged, waiting, tasks, gangs, limits, servers, draws, log_job, log_server
+):
+    """Launch the next task of a workload, or as many as must start at once.
+
+    Args:
+        logged: number of entries in the log.
+
+    Returns:
+        Tasks launched, 0 if one does not fit; their pieces; and the number of servers looked at.
+    """
+    at_once = gangs.at_least[job] if waiting.done[job] == 0 else 1
+    if waiting.done[job] + at_once > waiting.limit[job]:
+        return 0, 0, 1
+    pieces = at_once * gangs.per_task[job]
+    zone = gangs.zone[job]
+    if zone == NOWHERE:
+        may = np.ones(0, dtype=np.bool_)
+        fits, looked = _place(
+            rule, job, at_once, may, logged, waiting, tasks, gangs, limits, servers, draws, log_job,
+            log_server,
+        )  # fmt: skip
+        return (at_once if fits else 0), pieces, looked
+    # Values of the label, in the order of the server that is best for the first piece.
+    untried = gangs.zones[zone] >= 0
+    looked_at = 1
+    while True:
+        server, looked = _choose(
+            rule, gangs.large[job], untried, False, tasks, limits, servers, draws
+        )
+        looked_at += looked
+        if server == NOWHERE:
+            return 0, pieces, looked_at
+        value = gangs.zones[zone, servers.row_of[server]]
+        same = gangs.zones[zone] == value
+        untried &= ~same
+        fits, looked = _place(
+            rule, job, at_once, same, logged, waiting, tasks, gangs, limits, servers, draws, log_job,
+            log_server,
+        )  # fmt: skip
+        looked_at += looked
+        if fits:
+            return at_once, pieces, looked_at
+
+
+@compiled
+def _place(  # type: ignore[no-untyped-def]
+    rule, job, at_once, may, logged, waiting, tasks, gangs, limits, servers, draws, log_job,
+    log_server,
+):  # fmt: skip
+    """Place all pieces of tasks, or take them back: whether they fit, and the number of servers looked at.
+
+    Args:
+        may: (rows,) where pieces may run, or empty for every row.
+    """
+    most = gangs.per_server[job]
+    # A row may open again for later tasks, and a hidden server is found again.
+    in_order = gangs.zone[job] == NOWHERE and most == 0
+    at, looked_at = logged, 0
+    for _ in range(at_once):
+        begin = at
+        for kind in (gangs.large[job], gangs.small[job]):
+            if kind == NOWHERE:
+                continue
+            for _ in range(gangs.count[kind]):
+                server, looked = _choose(rule, kind, may, in_order, tasks, limits, servers, draws)
+                looked_at += looked
+                if server == NOWHERE:
+                    _show(rule, begin, at, waiting, tasks, gangs, servers, log_server)
+                    for entry in range(logged, at):
+                        _take(
+                            rule, log_job[entry], log_server[entry], -1.0, waiting, tasks, gangs, limits,
+                            servers,
+                        )  # fmt: skip
+                    return False, looked_at
+                _take(rule, kind, server, 1.0, waiting, tasks, gangs, limits, servers)
+                log_job[at] = kind
+                log_server[at] = server
+                at += 1
+                if most > 0:
+                    gangs.on_server[server] += 1
+                    if gangs.on_server[server] == most:
+                        _hide(rule, server, servers)
+        _show(rule, begin, at, waiting, tasks, gangs, servers, log_server)
+    return True, looked_at
+
+
+@compiled
+def _choose(rule, kind, may, in_order, tasks, limits, servers, draws):  # type: ignore[no-untyped-def]
+    """Return the server for a piece, -1 if it fits nowhere, and the number of servers looked at.
+
+    Args:
+        may: (rows,) where it may run, or empty for every row.
+        in_order: whether no server before the one found will have room for the kind again (first-fit).
+    """
+    demand, ratio, allowed = tasks.demand[kind], tasks.ratio[kind], tasks.allowed[kind]
+    reference, size = tasks.reference[kind], tasks.size[kind]
+    if len(may) > 0:
+        allowed = allowed & may
+    for at in range(limits.first[kind], limits.first[kind + 1]):
+        if limits.need[at] > limits.left[limits.row[at]]:
+            in_order = False
+            allowed = allowed & ~limits.where[limits.row[at]]
+    if rule == BEST_BY_SLOPE:
+        return nearest(demand, ratio, reference, size, allowed, servers.row_of, servers.slopes)
+    if rule == BEST_BY_SCAN:
+        server = least_misfit(
+            demand, ratio, reference, size, allowed, servers.row_of, servers.share_of_unit,
+            servers.columns,
+        )  # fmt: skip
+        return server, servers.columns.size[0]
+    if rule == AFFINITY:
+        server = most_affine(
+            demand, allowed, servers.row_start, servers.opened, servers.left, servers.share_of_unit
+        )
+        return server, len(servers.left)
+    server = NOWHERE
+    if rule == TWO_CHOICES:
+        server = better_of_two(
+            demand, ratio, reference, size, allowed, servers.row_of, servers.left,
+            servers.share_of_unit, draws,
+        )  # fmt: skip
+    looked = 2
+    if server == NOWHERE:
+        begin = tasks.pointer[kind]
+        server = first_fit(demand, allowed, servers.row_of, servers.left, begin)
+        end = server if server != NOWHERE else len(servers.left)
+        if in_order:
+            tasks.pointer[kind] = end
+        looked = end - begin + 1
+    return server, looked
+
+
+@compiled
+def _take(rule, kind, server, number, waiting, tasks, gangs, limits, servers):  # type: ignore[no-untyped-def]
+    """Take what pieces use from a server and from limits, or give it back if ``number`` is below 0."""
+    left, row = servers.left, servers.row_of[server]
+    for r in range(left.shape[1]):
+        left[server, r] -= number * tasks.demand[kind, r]
+    for at in range(limits.first[kind], limits.first[kind + 1]):
+        if limits.where[limits.row[at], row]:
+            limits.left[limits.row[at]] -= number * limits.need[at]
+    if server == servers.opened[row]:
+        servers.opened[row] += 1
+        if servers.opened[row] < servers.row_start[row + 1]:
+            _list(rule, servers.opened[row], waiting, tasks, gangs, servers)
+    _list(rule, server, waiting, tasks, gangs, servers)
+
+
+@compiled
+def _list(rule, server, waiting, tasks, gangs, servers):  # type: ignore[no-untyped-def]
+    """Write a server into the index of best-fit, or take it out if it is too full for all that waits."""
+    if rule < BEST_BY_SLOPE:
+        return
+    left, alive = servers.left[server], True
+    for r in range(len(left)):
+        alive = alive and left[r] >= waiting.least[r]
+    if rule == BEST_BY_SLOPE:
+        listed = servers.slopes.bucket[server] != NOWHERE
+        found = True
+        if alive and listed:
+            found = update(server, slope_of(left, servers.share_of_unit), left, servers.slopes)
+        elif alive:
+            found = insert(server, slope_of(left, servers.share_of_unit), left, servers.slopes)
+        else:
+            remove(server, servers.slopes)
+        if not found:
+            list_servers(rule, waiting, tasks, gangs, servers)
+        return
+    listed = servers.columns.position[server] != NOWHERE
+    if alive and listed:
+        rewrite(server, left, servers.share_of_unit, servers.columns)
+    elif alive:
+        append(server, left, servers.share_of_unit, servers.columns)
+    elif listed:
+        drop(server, servers.columns)
+
+
+@compiled
+def _hide(rule, server, servers):  # type: ignore[no-untyped-def]
+    """Let a server have room for nothing until the task is placed."""
+    for r in range(servers.left.shape[1]):
+        servers.left[server, r] = -1.0 - servers.left[server, r]
+    if rule == BEST_BY_SLOPE:
+        remove(server, servers.slopes)
+    elif rule == BEST_BY_SCAN and servers.columns.position[server] != NOWHERE:
+        drop(server, servers.columns)
+
+
+@compiled
+def _show(rule, begin, end, waiting, tasks, gangs, servers, log_server):  # type: ignore[no-untyped-def]
+    """End a task: servers that were hidden have their room again."""
+    for entry in range(begin, end):
+        server = log_server[entry]
+        gangs.on_server[server] = 0
+        # Room is never below 0, unless it is hidden.
+        if servers.left[server, 0] < 0.0:
+            for r in range(servers.left.shape[1]):
+                servers.left[server, r] = -1.0 - servers.left[server, r]
+            _list(rule, server, waiting, tasks, gangs, servers)

@@ -1,0 +1,188 @@
+"""State of servers, workloads and limits while whole tasks are launched.
+
+Servers are numbered row by row; untouched servers of a row are alike, so that rules look at the first of
+them only.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from policies.arrays import BoolArray, FloatArray, IntArray
+from policies.compiled import compiled
+from policies.filling import best_fit_many as best_fit_scan
+from policies.filling import best_fit_two as best_fit_index
+from policies.filling.best_fit import NOWHERE, slope_of
+from policies.filling.best_fit_many import Columns
+from policies.filling.best_fit_two import SlopeIndex
+from policies.filling.group_turns import GroupTurns
+from policies.filling.rules import BEST_BY_SLOPE
+
+build_index, append = best_fit_index.build, best_fit_scan.append
+
+
+class Waiting(NamedTuple):
+    """Tenants and workloads that wait, and their progress.
+
+    Attributes:
+        tree: tenants' shares (``winner_tree``).
+        stop, current: (t,); share, limit: (q,); weight, passed: (t,) as in ``Queues``.
+        done: (q,) tasks launched, ``count`` in ``Queues``.
+        level: (t,) weighted share at which a tenant left, which the loop writes.
+        least: (m,) least demand of the workloads that wait.
+        groups: turns of a pool with groups.
+        gain: (q, r) what one task adds to the vector by which groups are compared.
+    """
+
+    tree: FloatArray
+    stop: IntArray
+    current: IntArray
+    share: FloatArray
+    limit: FloatArray
+    weight: FloatArray
+    done: FloatArray
+    passed: FloatArray
+    level: FloatArray
+    least: FloatArray
+    groups: GroupTurns
+    gain: FloatArray
+
+
+class LimitsLeft(NamedTuple):
+    """Unused amounts of limits, one for each resource that a limit names.
+
+    Attributes:
+        left: (a,) unused amounts, whole.
+        where: (a, rows) rows of servers on which tasks count.
+        first: (q + 1,) entries of workload ``j`` in ``row``, ``need`` and ``closed`` are those from
+            ``first[j]`` to ``first[j + 1] - 1``.
+        row: (c,) index in ``left`` of an amount that counts the workload.
+        need: (c,) what one task of the workload takes of it.
+        closed: (c,) whether less than ``need`` is left.
+    """
+
+    left: FloatArray
+    where: BoolArray
+    first: IntArray
+    row: IntArray
+    need: FloatArray
+    closed: BoolArray
+
+
+class Tasks(NamedTuple):
+    """One task of each workload, or one piece of a task that has several (``Gangs``).
+
+    Attributes:
+        demand: (q, m) whole; ratio: (q, m) shares relative to the reference resource.
+        reference: (q,) the first resource demanded; size: (q,) sums of ``ratio``.
+        allowed: (q, rows) rows on which a task may start. The loop removes rows that limits close.
+        pointer: (q,) first server that can have room (first-fit).
+    """
+
+    demand: FloatArray
+    ratio: FloatArray
+    reference: IntArray
+    size: FloatArray
+    allowed: BoolArray
+    pointer: IntArray
+
+
+class Gangs(NamedTuple):
+    """Pieces of the tasks of workloads.
+
+    Rows of ``Tasks`` after those of the workloads are second kinds of pieces.
+
+    Attributes:
+        most: (1,) most pieces that start at once, at least 1.
+        per_task: (q,) pieces of one task of a gang, 0 for workloads without a gang.
+        large, small: (q,) rows in ``Tasks`` of the kinds of pieces, the larger first; ``small`` is -1
+            if there is one kind only.
+        count: (rows of ``Tasks``,) pieces of each kind in one task.
+        per_server: (q,) most pieces of one task on one server, 0 for any number.
+        at_least: (q,) tasks that start at once if none runs.
+        zone: (q,) row in ``zones`` of the label whose value is the same for all pieces, -1 for none.
+        zones: (z, rows) number of the label's value, -1 for servers without the label.
+        on_server: (S,) pieces of the present task; 0 between two tasks.
+    """
+
+    most: IntArray
+    per_task: IntArray
+    large: IntArray
+    small: IntArray
+    count: IntArray
+    per_server: IntArray
+    at_least: IntArray
+    zone: IntArray
+    zones: IntArray
+    on_server: IntArray
+
+
+class Servers(NamedTuple):
+    """The servers, numbered row by row.
+
+    Attributes:
+        left: (S, m) unused capacity, whole; share_of_unit: (m,) one unit as a share of the pool.
+        row_of: (S,) row of each server; row_start: (rows + 1,) first server of each row.
+        opened: (rows,) first untouched server of each row.
+        slopes, columns: indices of best-fit, for two resources and for more.
+    """
+
+    left: FloatArray
+    share_of_unit: FloatArray
+    row_of: IntArray
+    row_start: IntArray
+    opened: IntArray
+    slopes: SlopeIndex
+    columns: Columns
+
+
+@compiled
+def list_servers(rule, waiting, tasks, gangs, servers):  # type: ignore[no-untyped-def]
+    """Rebuild the index of best-fit: touched servers, and the first untouched server of each row.
+
+    Servers that are too full for every waiting workload are left out.
+    """
+    left, share_of_unit, opened = servers.left, servers.share_of_unit, servers.opened
+    row_start, least = servers.row_start, waiting.least
+    _least_waiting(waiting.tree, waiting.stop, waiting.current, tasks.demand, gangs, least)
+    listed = np.empty(len(left), dtype=np.int64)
+    size = 0
+    for row in range(len(opened)):
+        for server in range(row_start[row], min(opened[row] + 1, row_start[row + 1])):
+            alive = True
+            for r in range(left.shape[1]):
+                alive = alive and left[server, r] >= least[r]
+            if alive:
+                listed[size] = server
+                size += 1
+    if rule == BEST_BY_SLOPE:
+        slopes = np.empty(size)
+        for position in range(size):
+            slopes[position] = slope_of(left[listed[position]], share_of_unit)
+        build_index(listed[:size], slopes, left, servers.slopes)
+    else:
+        servers.columns.position[:] = NOWHERE
+        servers.columns.size[0] = 0
+        for server in listed[:size]:
+            append(server, left[server], share_of_unit, servers.columns)
+
+
+@compiled
+def _least_waiting(tree, stop, current, demand, gangs, least):  # type: ignore[no-untyped-def]
+    """Write the least demands of the waiting workloads into ``least`` (m,)."""
+    leaves = len(tree) // 2
+    least[:] = np.inf
+    for tenant in range(len(stop)):
+        if tree[leaves + tenant] == np.inf:
+            continue
+        for job in range(current[tenant], stop[tenant]):
+            for r in range(len(least)):
+                least[r] = min(least[r], demand[job, r])
+            if gangs.per_task[job] == 0:
+                continue
+            for kind in (gangs.large[job], gangs.small[job]):
+                for r in range(len(least)):
+                    if kind != NOWHERE:
+                        least[r] = min(least[r], demand[kind, r])

@@ -1,0 +1,167 @@
+"""Tasks of several pieces, each of which runs on one server.
+
+Source: docs/policies/gangs.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import cached_property
+
+import numpy as np
+
+from policies.arrays import FloatArray, IntArray, read_only
+from policies.errors import ProblemError
+
+MOST_KINDS = 2
+# A task is placed in one step, between two looks at the clock.
+MOST_PIECES = 10_000
+
+
+@dataclass(frozen=True, eq=False)
+class Gang:
+    """Pieces of one task of a workload, which all run or none, and how its tasks start.
+
+    Attributes
+    ----------
+    count : (c,) int array
+        Number of pieces of each kind.
+    demand : (c, m) float array
+        Demand of one piece of each kind.
+    per_server : int
+        Most pieces of one task on one server; 0 for any number.
+    together : str
+        Label of servers. All pieces of a task run on servers with the same value of it; the empty
+        string for any servers.
+    at_least : int
+        Number of tasks that start at once, if none runs. Later tasks start one by one.
+
+    Examples
+    --------
+    Two jobs of 3 pieces with 8 GPUs each, beside single tasks, on 4 servers of 8 GPUs:
+
+    >>> import numpy as np
+    >>> from policies import Gang, Problem, solve
+    >>> problem = Problem.create(resources=["gpu"], capacity=[[8]], server_count=[4],
+    ...     tenants=["mpi", "solo"], demand=[[24], [1]], tasks=[2, 40],
+    ...     gangs={0: Gang(np.array([3]), np.array([[8.0]]))})
+    >>> solve(problem, "drfh", mode="indivisible").tasks.tolist()
+    [1.0, 8.0]
+    """
+
+    count: IntArray
+    demand: FloatArray
+    per_server: int = 0
+    together: str = ""
+    at_least: int = 1
+
+    @cached_property
+    def total(self) -> FloatArray:
+        """(m,) demand of one task, the sum of the decimals that are written."""
+        kinds = list(zip(self.count.tolist(), self.demand.tolist(), strict=True))
+        sums = [
+            sum((Decimal(repr(demand[r])) * count for count, demand in kinds), Decimal(0))
+            for r in range(self.demand.shape[1])
+        ]
+        return np.array([float(each) for each in sums])
+
+    @property
+    def is_single(self) -> bool:
+        """True if a task has one piece."""
+        return len(self.count) == 1 and int(self.count[0]) == 1
+
+
+@dataclass(frozen=True, eq=False)
+class Pieces:
+    """Kinds of pieces of all workloads.
+
+    The first kind of each workload has the index of the workload. Second kinds follow.
+
+    Attributes:
+        workload: (q,) whose piece it is; count: (q,) pieces of one task.
+        demand: (q, m) of one piece.
+        second: (n,) index of the second kind of each workload, -1 if it has one kind only.
+    """
+
+    workload: IntArray
+    count: IntArray
+    demand: FloatArray
+    second: IntArray
+
+    @classmethod
+    def of(cls, demand: FloatArray, gangs: Mapping[int, Gang]) -> Pieces:
+        """Return the kinds of workloads, of which those without a gang have tasks of one piece."""
+        n = len(demand)
+        workload, count = list(range(n)), [1] * n
+        second = np.full(n, -1, dtype=np.int64)
+        rows = demand.copy()
+        extra = []
+        for j, gang in sorted(gangs.items()):
+            rows[j], count[j] = gang.demand[0], int(gang.count[0])
+            if len(gang.count) > 1:
+                second[j] = len(workload)
+                workload.append(j)
+                count.append(int(gang.count[1]))
+                extra.append(gang.demand[1])
+        if extra:
+            rows = np.concatenate([rows, np.array(extra)])
+        return cls(
+            read_only(np.array(workload, dtype=np.int64)),
+            read_only(np.array(count, dtype=np.int64)),
+            read_only(rows),
+            read_only(second),
+        )
+
+    def kinds(self, workload: int) -> tuple[int, ...]:
+        """Return the kinds of a workload in the order of its gang."""
+        second = int(self.second[workload])
+        return (workload,) if second < 0 else (workload, second)
+
+
+def check_gangs(gangs: Mapping[int, Gang], workloads: int, resources: int) -> None:
+    """Raise ProblemError for the first gang that cannot be accepted."""
+    for j, gang in gangs.items():
+        pointer = f"/workloads/{j}"
+        if not 0 <= j < workloads:
+            raise ProblemError(
+                "workload.pieces",
+                f"gang of workload {j}: there are {workloads} workloads",
+                "/workloads",
+            )
+        kinds = len(gang.count)
+        if not 1 <= kinds <= MOST_KINDS or gang.demand.shape != (kinds, resources):
+            raise ProblemError(
+                "workload.pieces",
+                f"workload {j}: {kinds} kinds of pieces with demands of shape {gang.demand.shape}; "
+                f"a task has 1 or {MOST_KINDS} kinds, each with {resources} demands",
+                f"{pointer}/pieces",
+            )
+        if (gang.count < 1).any() or int(gang.count.sum()) * gang.at_least > MOST_PIECES:
+            raise ProblemError(
+                "workload.pieces",
+                f"workload {j}: {gang.count.tolist()} pieces and at_least {gang.at_least}; each kind "
+                f"must have at least 1 piece, and at most {MOST_PIECES:,} pieces start at once",
+                f"{pointer}/pieces",
+            )
+        bad = ~((gang.demand >= 0) & np.isfinite(gang.demand))
+        if bad.any() or (gang.demand.max(axis=1, initial=0.0) <= 0).any():
+            raise ProblemError(
+                "workload.pieces",
+                f"workload {j}: pieces demand {gang.demand.tolist()}; each piece must demand at least "
+                "one resource, and no demand is below 0",
+                f"{pointer}/pieces",
+            )
+        if gang.per_server < 0:
+            raise ProblemError(
+                "workload.per_server",
+                f"workload {j}: per_server is {gang.per_server}; it must be a whole number, 1 or more",
+                f"{pointer}/per_server",
+            )
+        if gang.at_least < 1:
+            raise ProblemError(
+                "workload.at_least",
+                f"workload {j}: at_least is {gang.at_least}; it must be a whole number, 1 or more",
+                f"{pointer}/at_least",
+            )

@@ -1,0 +1,142 @@
+"""Tasks of several pieces for the verifier.
+
+Source: docs/policies/gangs.md. The module shares no code with policies.model.gangs, policies.filling and
+policies.proofs, so that an error there cannot hide itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from policies.arrays import BoolArray, FloatArray, IntArray
+from policies.model.gangs import Gang
+from policies.model.tolerance import DISCRETE_TOLERANCE
+from policies.verification.servers import NOWHERE, Servers
+from policies.verification.stated import GANG, Places, Stated
+
+
+def tasks_at_once(gang: Gang | None, running: float) -> int:
+    """Return how many tasks of a workload start at once."""
+    return gang.at_least if gang is not None and running == 0 else 1
+
+
+@dataclass(frozen=True, eq=False)
+class GangRule:
+    """Placement of tasks of several pieces by a rule for one piece.
+
+    Attributes:
+        stated: the problem; servers: where there is room.
+        rule: the server of the next piece of a kind, or ``NOWHERE``.
+        rows: (rows,) row of the problem of each row of the servers.
+    """
+
+    stated: Stated
+    servers: Servers
+    rule: Callable[[int], int]
+    rows: IntArray
+
+    def launch(self, job: int, at_once: int) -> list[tuple[int, int]]:
+        """Take servers for all pieces of tasks, or none. Return kind and server of each piece."""
+        gang = self.stated.problem.gangs[job]
+        kinds = self._larger_first(job)
+        if not gang.together:
+            return self._placed(kinds, gang, at_once, None)
+        labels = self.stated.problem.server_labels
+        value = [labels[row].get(gang.together) for row in self.rows.tolist()]
+        open_ = np.array([each is not None for each in value], dtype=np.bool_)
+        while True:  # a rule that draws at random draws once more when no value is left
+            self.servers.may = open_
+            server = self.rule(kinds[0][0])
+            self.servers.may = None
+            if server == NOWHERE:
+                return []
+            best = value[self.servers.row_of[server]]
+            same = np.array([each == best for each in value], dtype=np.bool_)
+            placed = self._placed(kinds, gang, at_once, same)
+            if placed:
+                return placed
+            open_ &= ~same
+
+    def _larger_first(self, job: int) -> list[tuple[int, int]]:
+        """Return kind and number of pieces, the kind with the larger share of the pool first."""
+        kinds = self.stated.pieces.of[job]
+        count = self.stated.pieces.count
+        size = [float((self.servers.demand[q] * self.servers.unit).max(initial=0.0)) for q in kinds]
+        if len(kinds) > 1 and size[1] > size[0] * (1 + DISCRETE_TOLERANCE):
+            kinds = kinds[::-1]
+        return [(q, int(count[q])) for q in kinds]
+
+    def _placed(
+        self, kinds: Sequence[tuple[int, int]], gang: Gang, at_once: int, may: BoolArray | None
+    ) -> list[tuple[int, int]]:
+        servers, placed = self.servers, list[tuple[int, int]]()
+        servers.may = may
+        fits = True
+        for _ in range(at_once):
+            here: dict[int, int] = {}
+            for piece in [q for q, count in kinds for _ in range(count)]:
+                server = self.rule(piece) if fits else NOWHERE
+                fits = fits and server != NOWHERE
+                if not fits:
+                    break
+                servers.take(server, piece)
+                placed.append((piece, server))
+                here[server] = here.get(server, 0) + 1
+                if here[server] == gang.per_server:
+                    servers.hidden.add(server)
+            servers.hidden.clear()
+        servers.may = None
+        if fits:
+            return placed
+        for piece, server in placed:
+            servers.give_back(server, piece)
+        return []
+
+
+def rows_by_value(stated: Stated) -> list[BoolArray]:
+    """Return the rows (rows,) with each value of each label that keeps tasks together."""
+    labels = stated.problem.server_labels
+    rows = stated.rows.row.tolist()
+    found = []
+    for label in sorted({gang.together for gang in stated.problem.gangs.values()} - {""}):
+        values = [labels[row].get(label) for row in rows]
+        for value in {each for each in values if each is not None}:
+            found.append(np.array([each == value for each in values], dtype=np.bool_))
+    return found
+
+
+def gang_stop(
+    stated: Stated, job: int, left: FloatArray, places: Places, allowed: BoolArray
+) -> str | None:
+    """Return ``gang`` if not all pieces of one task have room, judged kind by kind, else None.
+
+    Args:
+        left: (K, m) of one server of each place; allowed: (q, K).
+    """
+    gang, problem = stated.problem.gangs[job], stated.problem
+    for q, count in zip(stated.pieces.of[job], gang.count.tolist(), strict=True):
+        fit = places_for(stated.on_servers.demand[q], left, gang.per_server)
+        fit = np.where(allowed[q], fit, 0.0) * places.servers
+        if not gang.together:
+            most = float(fit.sum())
+        else:
+            by_value: dict[str, float] = {}
+            for row, number in zip(places.row.tolist(), fit.tolist(), strict=True):
+                value = problem.server_labels[row].get(gang.together)
+                if value is not None:
+                    by_value[value] = by_value.get(value, 0.0) + number
+            most = max(by_value.values(), default=0.0)
+        if most < count:
+            return GANG
+    return None
+
+
+def places_for(demand: FloatArray, left: FloatArray, per_server: int) -> FloatArray:
+    """(K,) how many pieces of one task fit on one server with so much left."""
+    fit = np.full(len(left), np.inf)
+    for r in np.flatnonzero(demand > 0).tolist():
+        fit = np.minimum(fit, left[:, r] // demand[r])
+    return np.clip(fit, 0.0, float(per_server) if per_server else 2.0**31)

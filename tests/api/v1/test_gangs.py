@@ -1,0 +1,211 @@
+"""Tasks of several pieces: REST, decisions, placements, proofs, what-if, and what is refused."""
+
+import pytest
+
+from allocator_service.allocation.models import Placement
+from allocator_service.core.quantities import Resource
+from allocator_service.workloads.models import Workload
+from tests import factories
+
+PATH = "/api/v1/pools/shared"
+RACKS = ("a", "a", "b", "b")
+MPI = {"tenant": "mpi", "name": "mpi", "pieces": [{"count": 3, "demand": {"gpu": 8}}], "tasks": 2}
+SOLO = {"tenant": "solo", "name": "solo", "demand": {"gpu": 1}, "tasks": 40}
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def pool_of(operator, mode, policy="drfh", **options):
+    """Return a pool with two racks of two servers, each with 8 GPUs."""
+    pool = factories.pool(
+        "shared", resources=[Resource("gpu", "")], mode=mode, policy=policy, options=options
+    )
+    for slug in ("mpi", "solo"):
+        factories.tenant(slug)
+        assert operator.put(f"{PATH}/members/{slug}/", {"weight": 1}).status_code == 201
+    for number, rack in enumerate(RACKS):
+        server = {"name": f"s{number}", "capacity": {"gpu": 8}, "labels": {"rack": rack}}
+        assert operator.post(f"{PATH}/servers/", server).status_code == 201
+    return pool
+
+
+@pytest.fixture
+def pool(operator):
+    return pool_of(operator, "indivisible")
+
+
+def submit(operator, *bodies):
+    for body in bodies:
+        answer = operator.post(f"{PATH}/workloads/", body)
+        assert answer.status_code == 201, answer.json()
+    return answer.json()
+
+
+def tasks(run):
+    return {row.workload.name: row.tasks for row in run.allocations.select_related("workload")}
+
+
+def patch(operator, path, body):
+    return operator.patch(path, body, If_Match=operator.get(path)["ETag"])
+
+
+def proven(operator, run):
+    proof = operator.post(f"/api/v1/runs/{run.pk}/verify/").json()
+    assert proof["valid"], proof
+
+
+def test_all_pieces_run_or_none(pool, operator):
+    submit(operator, MPI, SOLO)
+    run = factories.decision(pool)
+    assert tasks(run) == {"mpi": 1, "solo": 8}
+    proven(operator, run)
+    rows = operator.get(f"/api/v1/runs/{run.pk}/placements/").json()["results"]
+    pieces = [row for row in rows if row["workload"]["name"] == "mpi"]
+    assert sum(row["pieces"] * row.get("servers", {"count": 1})["count"] for row in pieces) == 3
+    assert {row["resources"]["gpu"] for row in pieces} == {8}
+    assert all(row["kind"] == 0 and "tasks" not in row for row in pieces)
+    assert [row["tasks"] for row in rows if row["workload"]["name"] == "solo"] == [8]
+    text = operator.get(f"/api/v1/runs/{run.pk}/placements/", Accept="text/csv").text
+    assert text.splitlines()[0].endswith(",pieces,kind")
+
+
+def test_a_workload_has_the_pieces_that_it_was_given(pool, operator):
+    body = {**MPI, "per_server": 1, "together": "rack", "at_least": 2}
+    found = submit(operator, {**body, "pieces": [{"count": 2, "demand": {"gpu": 4}}]})
+    assert (found["demand"], found["pieces"]) == (
+        {"gpu": 8}, [{"count": 2, "demand": {"gpu": 4}}],
+    )  # fmt: skip
+    assert (found["per_server"], found["together"], found["at_least"]) == (1, "rack", 2)
+    run = factories.decision(pool)
+    assert tasks(run) == {"mpi": 2}
+    proven(operator, run)
+    path = f"{PATH}/workloads/{found['id']}/"
+    changed = patch(operator, path, {"pieces": [{"count": 3, "demand": {"gpu": 4}}]})
+    assert changed.json()["demand"] == {"gpu": 12}
+    run = factories.decision(pool)
+    assert tasks(run) == {"mpi": 0}
+    assert run.allocations.get().limited_by == "gang"
+    explanation = operator.get(f"/api/v1/runs/{run.pk}/explanation/mpi/").json()
+    assert "4 of 6 pieces of the tasks that must start together fit" in explanation["sentence"]
+    single = patch(operator, path, {"pieces": None, "per_server": None, "together": "", "at_least": 1})
+    assert (single.json()["pieces"], single.json()["demand"]) == (None, {"gpu": 12})
+
+
+def test_a_head_and_its_workers(operator):
+    """The head runs on a server without GPUs."""
+    pool = factories.pool(
+        "shared", resources=[Resource("cpu", ""), Resource("gpu", "")], mode="indivisible"
+    )
+    factories.tenant("ray")
+    for name, capacity in (("head", {"cpu": 4}), ("gpus", {"cpu": 4, "gpu": 4})):
+        operator.post(f"{PATH}/servers/", {"name": name, "capacity": capacity})
+    kinds = [{"demand": {"cpu": 4}}, {"count": 2, "demand": {"cpu": 1, "gpu": 2}}]
+    found = submit(operator, {"tenant": "ray", "name": "ray", "pieces": kinds})
+    run = factories.decision(pool)
+    assert tasks(run) == {"ray": 1}
+    proven(operator, run)
+    placed = {row.server_class.first: (row.kind, row.tasks) for row in Placement.objects.all()}
+    assert placed == {"head": (0, 1), "gpus": (1, 2)}
+    assert patch(operator, f"{PATH}/workloads/{found['id']}/", {"priority": 1}).status_code == 200
+    again = factories.decision(pool)
+    assert again.summary["moved_tasks"] == 0
+    proven(operator, again)
+
+
+@pytest.mark.parametrize("policy", ["drfh", "drf"])
+def test_divisible_tasks_are_sums(operator, policy):
+    pool = pool_of(operator, "divisible", policy)
+    submit(operator, MPI, SOLO)
+    run = factories.decision(pool)
+    assert tasks(run) == pytest.approx({"mpi": 2 / 3, "solo": 16})
+    proven(operator, run)
+
+
+def test_a_what_if_keeps_gangs_whole(pool, operator):
+    submit(operator, MPI, SOLO)
+    factories.decision(pool)
+    changes = {"servers": {"add": [{"capacity": {"gpu": 8}, "count": 2}]}}
+    answer = operator.post(f"{PATH}/simulations/", {"changes": changes})
+    assert answer.status_code in (200, 201, 202), answer.json()
+
+
+@pytest.mark.parametrize(
+    ("fields", "code", "pointer"),
+    [
+        ({"pieces": []}, "workload.pieces", "/pieces"),
+        ({"pieces": [{"demand": {"gpu": 1}}] * 3}, "workload.pieces", "/pieces"),
+        ({"pieces": "four"}, "field.type", "/pieces"),
+        ({"pieces": [{"demand": {"gpu": 0}}]}, "demand.zero", "/pieces/0/demand"),
+        ({"pieces": [{"demand": {"tpu": 1}}]}, "resource.unknown", "/pieces/0/demand/tpu"),
+        ({"pieces": [{"demand": {"gpu": -1}}]}, "quantity.negative", "/pieces/0/demand/gpu"),
+        ({"pieces": [{"count": 0, "demand": {"gpu": 1}}]}, "field.range", "/pieces/0/count"),
+        ({"pieces": [{"count": 10**5, "demand": {"gpu": 1}}]}, "field.range",
+         "/pieces/0/count"),
+        ({"pieces": [{"count": 5000, "demand": {"gpu": 1}}], "at_least": 3}, "workload.pieces",
+         "/pieces"),
+        ({"pieces": [{"count": 2, "demand": {"gpu": 1}}], "demand": {"gpu": 3}}, "workload.pieces",
+         "/demand"),
+        ({"demand": {"gpu": 3}, "per_server": 1}, "workload.per_server", "/per_server"),
+        ({"demand": {"gpu": 3}, "together": "rack"}, "workload.together", "/together"),
+        ({"at_least": 2}, "field.required", "/demand"),
+    ],
+)  # fmt: skip
+def test_impossible_gangs_are_refused(pool, operator, fields, code, pointer):
+    answer = operator.post(f"{PATH}/workloads/", {"tenant": "mpi", "name": "x", **fields})
+    body = answer.json()
+    assert answer.status_code in (400, 422), body
+    found = body.get("errors") or [body]
+    assert (found[0].get("code", body["code"]), found[0]["pointer"]) == (code, pointer)
+    assert not Workload.objects.exists()
+
+
+def test_the_demand_of_a_gang_is_changed_by_its_pieces(pool, operator):
+    found = submit(operator, MPI)
+    answer = patch(operator, f"{PATH}/workloads/{found['id']}/", {"demand": {"gpu": 4}})
+    assert (answer.status_code, answer.json()["code"]) == (422, "workload.pieces")
+
+
+@pytest.mark.parametrize(
+    ("policy", "mode", "options"),
+    [("static", "indivisible", {}), ("mrfs", "indivisible", {}), ("h-mrf", "indivisible", {}),
+     ("drfh", "indivisible", {"share": "alone"})],
+)  # fmt: skip
+def test_policies_that_place_single_tasks_refuse_gangs(operator, policy, mode, options):
+    pool_of(operator, mode, policy, **options)
+    answer = operator.post(f"{PATH}/workloads/", MPI)
+    assert (answer.status_code, answer.json()["code"]) == (422, "workload.pieces")
+    assert not Workload.objects.exists()
+
+
+def test_two_kinds_are_for_whole_tasks(operator):
+    pool_of(operator, "divisible")
+    kinds = [{"demand": {"gpu": 1}}, {"demand": {"gpu": 2}}]
+    answer = operator.post(f"{PATH}/workloads/", {**MPI, "pieces": kinds})
+    assert (answer.status_code, answer.json()["code"]) == (422, "workload.pieces")
+
+
+def test_a_pool_with_gangs_keeps_what_they_need(pool, operator):
+    submit(operator, MPI)
+    for path, body in (
+        (f"{PATH}/", {"policy": {"name": "static"}}),
+        (f"{PATH}/", {"own_servers": True}),
+        (f"{PATH}/members/solo/", {"guarantee": [{"amount": {"gpu": 4}}]}),
+        (f"{PATH}/members/solo/", {"own_servers": True}),
+    ):
+        method = operator.put if "members" in path else operator.patch
+        sent = {"weight": 1, **body} if "members" in path else body
+        answer = method(path, sent, If_Match=operator.get(path)["ETag"])
+        assert (answer.status_code, answer.json()["code"]) == (422, "workload.pieces"), body
+    body = {"slug": "ml", "name": "ML", "guarantee": [{"amount": {"gpu": 4}}]}
+    answer = operator.post(f"{PATH}/groups/", body)
+    assert (answer.status_code, answer.json()["code"]) == (422, "workload.pieces")
+    assert factories.decision(pool).status == "succeeded"
+
+
+def test_gangs_beside_guarantees_are_refused(pool, operator):
+    path = f"{PATH}/members/solo/"
+    body = {"weight": 1, "guarantee": [{"amount": {"gpu": 4}}]}
+    assert operator.put(path, body, If_Match=operator.get(path)["ETag"]).status_code == 200
+    answer = operator.post(f"{PATH}/workloads/", MPI)
+    assert (answer.status_code, answer.json()["code"]) == (422, "workload.pieces")
+    assert answer.json()["errors"][0]["pointer"] == "/pieces"

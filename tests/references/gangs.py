@@ -1,0 +1,191 @@
+"""Whole tasks of several pieces, placed one piece at a time in rational arithmetic."""
+
+from fractions import Fraction
+
+from tests.references.filling import SplitMix64, choose
+from tests.references.groups import PlainTree, largest_use
+from tests.references.limits import is_below, matches
+from tests.references.numbers import exact, exact_weights
+
+
+class Pool:
+    """Servers, and limits, with what they have left.
+
+    Servers are numbered row by row, without rows that offer nothing.
+    """
+
+    def __init__(self, problem, rule, seed):
+        self.problem, self.rule = problem, rule
+        self.row_of, self.left = [], []
+        for row in range(problem.k):
+            if problem.contributed_only[row] or not problem.capacity[row].any():
+                continue
+            for _ in range(int(problem.server_count[row])):
+                self.row_of.append(row)
+                self.left.append([exact(c) for c in problem.capacity[row]])
+        self.totals = [sum(server[r] for server in self.left) for r in range(problem.m)]
+        self.limits = [
+            (limit, {r: exact(a) for r, a in enumerate(limit.amount.tolist()) if a < float("inf")})
+            for limit in problem.limits
+        ]
+        self.random = SplitMix64(seed)
+
+    def room(self, j, demand, server):
+        labels, selector = self.problem.server_labels[self.row_of[server]], self.problem.selectors[j]
+        if not all(labels.get(label) in values for label, values in selector.items()):
+            return False
+        return all(d <= c for d, c in zip(demand, self.left[server], strict=True))
+
+    def fits(self, j, demand, server):
+        return self.room(j, demand, server) and all(
+            demand[r] <= amount
+            for limit, amounts in self.limits
+            if self._counts(limit, j, server)
+            for r, amount in amounts.items()
+        )
+
+    def _counts(self, limit, j, server):
+        return matches(self.problem, limit, self.row_of[server]) and is_below(self.problem, limit, j)
+
+    def best(self, j, demand, servers):
+        """Return the server for one piece, None if it fits on none of some servers."""
+        probes = []
+        if self.rule == "two-choices":
+            probes = [int(self.random.draw() * len(self.left)) for _ in range(2)]
+        candidates = [server for server in servers if self.fits(j, demand, server)]
+        if not candidates:
+            return None
+        return choose(self.rule, demand, candidates, self.left, self.totals, probes)
+
+    def take(self, j, demand, server, sign=1):
+        self.left[server] = [
+            c - sign * d for c, d in zip(self.left[server], demand, strict=True)
+        ]
+        for limit, amounts in self.limits:
+            if self._counts(limit, j, server):
+                for r in amounts:
+                    amounts[r] -= sign * demand[r]
+
+
+def kinds_of(problem, j, totals):
+    """Return number, demand and the index of each kind of pieces, the larger kind first."""
+    gang = problem.gangs.get(j)
+    if gang is None:
+        return [(1, [exact(d) for d in problem.demand[j]], 0)]
+    kinds = [
+        (int(count), [exact(d) for d in demand], position)
+        for position, (count, demand) in enumerate(zip(gang.count, gang.demand, strict=True))
+    ]
+    return sorted(
+        kinds,
+        key=lambda kind: (
+            -max((d / c for d, c in zip(kind[1], totals, strict=True) if c), default=Fraction(0))
+        ),
+    )
+
+
+def can_start(pool, j):
+    """Return True if all pieces of each kind by itself have room on empty servers."""
+    problem, gang = pool.problem, pool.problem.gangs.get(j)
+    for count, demand, _ in kinds_of(problem, j, pool.totals):
+        places = {}
+        for server, row in enumerate(pool.row_of):
+            value = problem.server_labels[row].get(gang.together) if gang and gang.together else ""
+            if value is not None and pool.room(j, demand, server):
+                fit = min(c // d for c, d in zip(pool.left[server], demand, strict=True) if d)
+                if gang and gang.per_server:
+                    fit = min(fit, gang.per_server)
+                places[value] = places.get(value, 0) + fit
+        if max(places.values(), default=0) < count:
+            return False
+    return True
+
+
+def launch(pool, j, at_once):
+    """Return kind and server of each piece of tasks that start at once, or None."""
+    problem, gang = pool.problem, pool.problem.gangs.get(j)
+    kinds = kinds_of(problem, j, pool.totals)
+    servers = list(range(len(pool.left)))
+    if gang is None or not gang.together:
+        return place(pool, j, kinds, at_once, gang, servers)
+    value = [problem.server_labels[row].get(gang.together) for row in pool.row_of]
+    untried = {each for each in value if each is not None}
+    while True:
+        first = pool.best(j, kinds[0][1], [s for s in servers if value[s] in untried])
+        if first is None:
+            return None
+        untried.discard(value[first])
+        same = [server for server in servers if value[server] == value[first]]
+        placed = place(pool, j, kinds, at_once, gang, same)
+        if placed is not None:
+            return placed
+
+
+def place(pool, j, kinds, at_once, gang, servers):
+    placed = []
+    for _ in range(at_once):
+        here = []
+        for count, demand, kind in kinds:
+            for _ in range(count):
+                most = gang.per_server if gang else 0
+                open_ = [s for s in servers if not most or here.count(s) < most]
+                server = pool.best(j, demand, open_)
+                if server is None:
+                    for _, at, used in placed:
+                        pool.take(j, used, at, -1)
+                    return None
+                pool.take(j, demand, server)
+                placed.append((kind, server, demand))
+                here.append(server)
+    return placed
+
+
+def fill_gangs(problem, rule, seed=0):
+    """Return (workload, kind, server) of every piece in order, and the tasks of workloads."""
+    pool = Pool(problem, rule, seed)
+    weights, totals = exact_weights(problem), pool.totals
+    share = [
+        max(exact(d) / c if c else Fraction(0) for d, c in zip(row, totals, strict=True))
+        for row in problem.demand
+    ]
+    runnable = {j for j in range(problem.n) if not problem.out_of_range[j] and can_start(pool, j)}
+    log, count = [], [0] * problem.n
+    for stage in (False, True):
+        waiting = {
+            i: sorted(
+                (j for j in runnable if problem.workload_tenant[j] == i),
+                key=lambda j: (-problem.priority[j], j),
+            )
+            for i in range(problem.t)
+            if bool(problem.second_stage[i]) == stage
+        }
+        tree = PlainTree(problem, int(stage))
+        while waiting:
+            tenant = tree.next(
+                waiting,
+                lambda i: (
+                    sum(
+                        (count[j] * share[j] for j in runnable if problem.workload_tenant[j] == i),
+                        Fraction(0),
+                    )
+                    / weights[i],
+                ),
+                lambda group, below, tree=tree: (
+                    largest_use(problem, tree, below, count) / tree.weight[group],
+                ),
+            )
+            if not waiting[tenant]:
+                del waiting[tenant]
+                continue
+            j = waiting[tenant][0]
+            gang = problem.gangs.get(j)
+            at_once = gang.at_least if gang and not count[j] else 1
+            placed = None
+            if count[j] + at_once <= problem.tasks[j]:
+                placed = launch(pool, j, at_once)
+            if placed is None:
+                waiting[tenant].pop(0)
+                continue
+            log += [(j, kind, server) for kind, server, _ in placed]
+            count[j] += at_once
+    return log, count

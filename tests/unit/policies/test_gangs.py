@@ -1,0 +1,196 @@
+"""Tasks of several pieces: the figures, a plain reference, forgeries, and what is refused."""
+
+import math
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from policies import (
+    Allocation,
+    Gang,
+    Guarantee,
+    PolicyNotApplicableError,
+    Problem,
+    ProblemError,
+    solve,
+    verify,
+)
+from tests.examples import examples
+from tests.references.gangs import fill_gangs
+from tests.unit.policies.problems import problems
+from tests.unit.policies.trees import problems_with_limits
+from tests.unit.policies.test_filling_properties import PLACEMENTS, tasks_on_servers
+
+MPI, SOLO = 0, 1
+
+
+def gang(*pieces, **options):
+    """Return a gang of (number, demand of each resource) for each kind."""
+    count, demand = zip(*pieces, strict=True)
+    return Gang(np.array(count), np.array(demand, dtype=np.float64), **options)
+
+
+def cluster(mpi, tasks, **fields):
+    """Return 4 servers of 8 GPUs, on which mpi has gangs and solo 40 tasks of 1 GPU."""
+    return Problem.create(
+        resources=["gpu"],
+        capacity=[[8]],
+        server_count=[4],
+        tenants=["mpi", "solo"],
+        demand=[[1], [1]],
+        tasks=[tasks, 40],
+        gangs={MPI: mpi},
+        **fields,
+    )
+
+
+def whole(problem, **options):
+    return solve(problem, "drfh", mode="indivisible", options=options)
+
+
+def test_a_second_gang_does_not_fit():
+    answer = whole(cluster(gang((3, [8])), 2))
+    assert answer.tasks.tolist() == [1, 8]
+    assert answer.limited_by == ("resource:gpu", "resource:gpu")
+
+
+def test_a_gang_after_one_small_task():
+    """Solo is first in order, and has 1 GPU when mpi takes its turn."""
+    problem = Problem.create(
+        resources=["gpu"], capacity=[[8]], server_count=[4], tenants=["solo", "mpi"],
+        demand=[[1], [24]], tasks=[40, 2], gangs={1: gang((3, [8]))},
+    )  # fmt: skip
+    assert whole(problem).tasks.tolist() == [8, 1]
+
+
+def test_small_gangs_share_with_single_tasks():
+    assert whole(cluster(gang((2, [4])), math.inf)).tasks.tolist() == [2, 16]
+
+
+def test_pieces_of_a_task_can_be_kept_apart():
+    answer = whole(cluster(gang((4, [2]), per_server=1), 1))
+    assert answer.placement_tasks[answer.placement_piece == MPI].tolist() == [4]
+    on = tasks_on_servers(answer)
+    assert [on[MPI, server] for server in range(4)] == [1, 1, 1, 1]
+    assert whole(cluster(gang((5, [1]), per_server=1), 1)).limited_by[MPI] == "gang"
+
+
+def test_pieces_of_a_task_stay_in_one_rack():
+    """Rack a has 3 places for pieces, rack b has 4."""
+    fields = {
+        "resources": ["gpu"],
+        "capacity": [[6], [8]],
+        "server_labels": [{"rack": "a"}, {"rack": "b"}],
+        "tenants": ["mpi"],
+        "demand": [[8]],
+    }
+    problem = Problem.create(**fields, tasks=[2], gangs={0: gang((4, [2]), together="rack")})
+    answer = whole(problem)
+    assert tasks_on_servers(answer) == {(0, 1): 4}
+    assert (answer.tasks.tolist(), answer.limited_by) == ([1], ("gang",))
+    anywhere = Problem.create(**fields, tasks=[2], gangs={0: gang((3, [2]))})
+    assert whole(anywhere).tasks.tolist() == [2]
+
+
+def test_an_elastic_job_starts_with_its_fewest_tasks():
+    problem = cluster(gang((1, [8]), at_least=3), math.inf)
+    assert whole(problem).tasks.tolist() == [3, 8]
+    problem = cluster(gang((1, [8]), at_least=5), math.inf)
+    answer = whole(problem)
+    assert (answer.tasks.tolist(), answer.limited_by[MPI]) == ([0, 32], "resource:gpu")
+
+
+def test_a_head_and_its_workers():
+    """The head needs CPUs only, and runs on a server without GPUs."""
+    problem = Problem.create(
+        resources=["cpu", "gpu"], capacity=[[4, 0], [4, 4]], tenants=["ray"], demand=[[0, 0]],
+        gangs={0: gang((1, [4, 0]), (2, [1, 2]))},
+    )  # fmt: skip
+    answer = whole(problem)
+    assert problem.demand.tolist() == [[6, 4]]
+    assert answer.tasks.tolist() == [1]
+    assert tasks_on_servers(answer) == {(0, 0): 1, (1, 1): 2}
+
+
+def test_demands_are_the_sums_of_the_decimals_that_are_written():
+    problem = Problem.create(
+        resources=["cpu"], capacity=[[1]], tenants=["a"], demand=[[0]],
+        gangs={0: gang((3, [0.1]))},
+    )  # fmt: skip
+    assert problem.demand.tolist() == [[0.3]]
+    assert whole(problem).tasks.tolist() == [3]
+
+
+@pytest.mark.parametrize("policy", ["drf", "drfh", "asset", "ceei"])
+def test_divisible_tasks_are_sums(policy):
+    with_gangs = cluster(gang((3, [2])), 2)
+    sums = Problem.create(
+        resources=["gpu"], capacity=[[8]], server_count=[4], tenants=["mpi", "solo"],
+        demand=[[6], [1]], tasks=[2, 40],
+    )  # fmt: skip
+    answer, expected = solve(with_gangs, policy), solve(sums, policy)
+    assert answer.tasks.tobytes() == expected.tasks.tobytes()
+    assert verify(with_gangs, answer).valid
+
+
+@st.composite
+def gang_problems(draw, base):
+    """Draw problems in which some workloads have gangs."""
+    problem = draw(base)
+    gangs = {}
+    demands = st.sampled_from([0.0, 0.1, 0.25, 0.5, 1.0, 2.0])
+    one = st.lists(demands, min_size=problem.m, max_size=problem.m).filter(any)
+    for j in range(problem.n):
+        if draw(st.integers(0, 2)) == 0:
+            continue
+        kinds = draw(st.integers(1, 2))
+        gangs[j] = Gang(
+            np.array([draw(st.integers(1, 3)) for _ in range(kinds)]),
+            np.array([draw(one) for _ in range(kinds)]),
+            per_server=draw(st.sampled_from([0, 0, 1, 2])),
+            together=draw(st.sampled_from(["", "", "zone", "rack"])),
+            at_least=draw(st.sampled_from([1, 1, 2, 3])),
+        )
+    racks = st.sampled_from([{}, {"rack": "x"}, {"rack": "y"}])
+    demand = problem.demand.copy()
+    for j, each in gangs.items():
+        demand[j] = each.total
+    return replace(
+        problem,
+        gangs=gangs,
+        demand=demand,
+        server_labels=tuple({**labels, **draw(racks)} for labels in problem.server_labels),
+    )
+
+
+def assert_plain(problem, placement, seed=0):
+    options = {"placement": placement}
+    if placement == "two-choices":
+        options["seed"] = seed
+    answer = whole(problem, **options)
+    log, count = fill_gangs(problem, placement, seed)
+    assert answer.tasks.tolist() == count
+    expected = Counter(
+        (problem.pieces.kinds(j)[kind], server) for j, kind, server in log
+    )
+    assert tasks_on_servers(answer) == expected
+    found = verify(problem, answer)
+    assert found.valid, [item for item in found.checks if not item.holds]
+
+
+@pytest.mark.parametrize("placement", PLACEMENTS)
+@examples(1000)
+@given(problem=gang_problems(problems()), seed=st.integers(0, 3))
+def test_pieces_are_placed_as_the_plain_reference_places_them(placement, problem, seed):
+    assert_plain(problem, placement, seed)
+
+
+@pytest.mark.parametrize("placement", PLACEMENTS)
+@examples(400)
+@given(problem=gang_problems(problems_with_limits()))
+def test_in_groups_and_within_limits_too(placement, problem):
+    assert_plain(problem, placement)
