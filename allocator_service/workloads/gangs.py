@@ -6,12 +6,13 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from allocator_service.core.errors import Unacceptable
-from allocator_service.core.quantities import Resource
+from allocator_service.core.quantities import Resource, vector_from
 
 if TYPE_CHECKING:
     from allocator_service.workloads.models import Workload
 
 MAX_KINDS, MAX_PIECES = 2, 10_000
+GANG = ("pieces", "per_server", "together", "at_least")
 
 
 @dataclass(frozen=True)
@@ -117,3 +118,53 @@ def gang_check(gang: Gang, pointer: str) -> None:
                 code="demand.zero",
                 pointer=f"{pointer}/pieces/{index}/demand",
             )
+
+
+def gang_read(fields: Mapping[str, Any], resources: Sequence[Resource], pointer: str = "") -> Gang:
+    """Return how tasks start, from a request's fields.
+
+    Raises `Unacceptable` for unknown resources and invalid quantities.
+    """
+    pieces = []
+    for index, row in enumerate(fields.get("pieces") or ()):
+        demand = vector_from(
+            row["demand"], resources, pointer=f"{pointer}/pieces/{index}/demand"
+        )
+        named = {
+            resource.name: amount
+            for resource, amount in zip(resources, demand, strict=True)
+            if amount
+        }
+        pieces.append(Piece(row.get("count", 1), named))
+    return Gang(
+        tuple(pieces),
+        fields.get("per_server"),
+        fields.get("together") or "",
+        fields.get("at_least") or 1,
+    )
+
+
+def demand_read(
+    fields: Mapping[str, Any], gang: Gang, resources: Sequence[Resource], pointer: str
+) -> list[Decimal]:
+    """Return the demand of one task: that of the request, or the sum of the pieces.
+
+    Raises `Unacceptable` if there is neither, or both and they differ.
+    """
+    if fields.get("demand") is None and not gang.pieces:
+        raise Unacceptable(
+            "Expected a `demand`, or `pieces` with demands.",
+            code="field.required",
+            pointer=f"{pointer}/demand",
+        )
+    total: list[Decimal] = gang.demand(resources)
+    if fields.get("demand") is None:
+        return total
+    demand = vector_from(fields["demand"], resources, pointer=f"{pointer}/demand")
+    if gang.pieces and demand != total:
+        raise Unacceptable(
+            "The demand differs from the sum of the pieces. Leave it out.",
+            code="workload.pieces",
+            pointer=f"{pointer}/demand",
+        )
+    return demand

@@ -1,18 +1,14 @@
 """Fields of workloads whose tasks have several pieces."""
 
-from collections.abc import Mapping, Sequence
-from decimal import Decimal
 from typing import Any
 
-from allocator_service.core.errors import Unacceptable, Unreadable
-from allocator_service.core.quantities import Resource, json_number, vector_from
-from allocator_service.workloads.gangs import MAX_KINDS, MAX_PIECES, Gang, Piece, pieces_from
+from allocator_service.core.errors import Unreadable
+from allocator_service.core.labels import LABEL_LENGTH
+from allocator_service.core.quantities import json_number
+from allocator_service.workloads.gangs import MAX_KINDS, MAX_PIECES, pieces_from
 from api.contract import documents
 from api.contract.parsers import json_document
 from policies.fields import mistake
-
-GANG = ("pieces", "per_server", "together", "at_least")
-
 
 class PieceDemandField(documents.PoolQuantitiesField):
     """Demand of one piece, by resource."""
@@ -60,48 +56,39 @@ class PiecesField(documents.ListField):
             raise mistake(error.code, error.detail) from error
 
 
-def gang_read(fields: Mapping[str, Any], resources: Sequence[Resource], pointer: str = "") -> Gang:
-    """Return how tasks start, from a request's fields.
-
-    Raises `Unacceptable` for unknown resources and invalid quantities.
-    """
-    pieces = []
-    for index, row in enumerate(fields["pieces"] or ()):
-        demand = vector_from(
-            row["demand"], resources, pointer=f"{pointer}/pieces/{index}/demand"
-        )
-        named = {
-            resource.name: amount
-            for resource, amount in zip(resources, demand, strict=True)
-            if amount
-        }
-        pieces.append(Piece(row["count"], named))
-    return Gang(
-        tuple(pieces), fields["per_server"], fields["together"] or "", fields["at_least"] or 1
+def per_server_field() -> documents.IntegerField:
+    """Return the field of the most pieces on one server."""
+    return documents.IntegerField(
+        minimum=1,
+        maximum=MAX_PIECES,
+        allow_null=True,
+        writable={
+            "required": False,
+            "description": "Most pieces of one task on one server; null is any number.",
+        },
     )
 
 
-def demand_read(
-    fields: Mapping[str, Any], gang: Gang, resources: Sequence[Resource], pointer: str
-) -> list[Decimal]:
-    """Return the demand of one task: that of the request, or the sum of the pieces.
+def together_field() -> documents.TextField:
+    """Return the field of the label that keeps pieces together."""
+    return documents.TextField(
+        max_length=LABEL_LENGTH,
+        blank=True,
+        writable={
+            "default": "",
+            "description": "Label of servers. All pieces of a task run on servers with the same value"
+            " of it. Empty is any servers.",
+        },
+    )
 
-    Raises `Unacceptable` if there is neither, or both and they differ.
-    """
-    if fields["demand"] is None and not gang.pieces:
-        raise Unacceptable(
-            "Expected a `demand`, or `pieces` with demands.",
-            code="field.required",
-            pointer=f"{pointer}/demand",
-        )
-    total: list[Decimal] = gang.demand(resources)
-    if fields["demand"] is None:
-        return total
-    demand = vector_from(fields["demand"], resources, pointer=f"{pointer}/demand")
-    if gang.pieces and demand != total:
-        raise Unacceptable(
-            "The demand differs from the sum of the pieces. Leave it out.",
-            code="workload.pieces",
-            pointer=f"{pointer}/demand",
-        )
-    return demand
+
+def at_least_field() -> documents.IntegerField:
+    """Return the field of the tasks that start at once."""
+    return documents.IntegerField(
+        minimum=1,
+        maximum=MAX_PIECES,
+        writable={
+            "default": 1,
+            "description": "Number of tasks that start at once, if none runs.",
+        },
+    )

@@ -19,9 +19,11 @@ from allocator_service.allocation.what_if.simulations import (
 )
 from allocator_service.core.clock import utc_now
 from allocator_service.core.errors import Unacceptable
+from allocator_service.core.labels import LABEL_LENGTH
 from allocator_service.core.quantities import decimal_text
 from allocator_service.core.selecting import missing
 from allocator_service.pools.limits import MAX_LIMITS
+from allocator_service.workloads.gangs import MAX_KINDS, MAX_PIECES
 from api.auth import OPERATOR_AND_TENANT
 from api.contract import documents
 from api.contract.fields import uuid_or_none
@@ -71,12 +73,25 @@ def amounts_in_force(kind: str = "limit") -> documents.ListField:
     )
 
 
+class SubmittedPiece(documents.Document):
+    count = documents.IntegerField(minimum=1, maximum=MAX_PIECES, default=1)
+    demand = documents.PoolQuantitiesField(description="Demand of one piece.")
+
+
 class SubmittedWorkload(documents.Document):
     tenant = documents.SlugField(
         required=False, description="Optional for a tenant's key, which means itself."
     )
     name = documents.TextField(max_length=253)
-    demand = documents.PoolQuantitiesField()
+    demand = documents.PoolQuantitiesField(
+        required=False, description="Of one task. Leave it out where pieces are given."
+    )
+    pieces = documents.ListField(
+        SubmittedPiece, max_items=MAX_KINDS, code="workload.pieces", required=False
+    )
+    per_server = documents.IntegerField(minimum=1, maximum=MAX_PIECES, required=False)
+    together = documents.TextField(max_length=LABEL_LENGTH, required=False)
+    at_least = documents.IntegerField(minimum=1, maximum=MAX_PIECES, default=1)
     tasks = documents.IntegerField(**TASKS, required=False)
     priority = documents.IntegerField(**PRIORITY, default=0)
     server_selector = documents.SelectorField(default=dict)

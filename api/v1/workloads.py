@@ -9,10 +9,9 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from allocator_service.core.clock import utc_now
-from allocator_service.core.labels import LABEL_LENGTH
 from allocator_service.core.quantities import vector_from
 from allocator_service.tenants.models import Tenant
-from allocator_service.workloads.gangs import MAX_PIECES, Gang
+from allocator_service.workloads.gangs import GANG, Gang, demand_read, gang_read
 from allocator_service.workloads.models import MAX_PRIORITY, MAX_TASKS, Workload, WorkloadState
 from allocator_service.workloads.selectors import workloads_for
 from allocator_service.workloads.services import (
@@ -30,7 +29,7 @@ from api.contract.operations import creates, lists, retires, shows, updates
 from api.contract.pagination import by_id
 from api.contract.parameters import PageParameters
 from api.resources import PoolResource
-from api.v1.gangs import GANG, PiecesField, demand_read, gang_read
+from api.v1.gangs import PiecesField, at_least_field, per_server_field, together_field
 from api.v1.limits import LimitsField, limits_read
 from api.views import writes
 from policies import UNSERVED
@@ -69,32 +68,9 @@ class WorkloadDocument(documents.Document):
         }
     )
     pieces = PiecesField()
-    per_server = documents.IntegerField(
-        minimum=1,
-        maximum=MAX_PIECES,
-        allow_null=True,
-        writable={
-            "required": False,
-            "description": "Most pieces of one task on one server; null is any number.",
-        },
-    )
-    together = documents.TextField(
-        max_length=LABEL_LENGTH,
-        blank=True,
-        writable={
-            "default": "",
-            "description": "Label of servers. All pieces of a task run on servers with the same value"
-            " of it. Empty is any servers.",
-        },
-    )
-    at_least = documents.IntegerField(
-        minimum=1,
-        maximum=MAX_PIECES,
-        writable={
-            "default": 1,
-            "description": "Number of tasks that start at once, if none runs.",
-        },
-    )
+    per_server = per_server_field()
+    together = together_field()
+    at_least = at_least_field()
     tasks = documents.IntegerField(
         **TASKS,
         writable={

@@ -115,7 +115,7 @@ def _read(pool: Pool, now: datetime, *, begins: bool) -> PoolState:
                 "tenant": slug,
                 "name": name,
                 "demand": document_quantities(demand, resources),
-                **_gang(document_quantities(demand, resources), *gang),
+                **document_gang(document_quantities(demand, resources), *gang),
                 "tasks": tasks,
                 "priority": priority,
                 "server_selector": selector,
@@ -293,7 +293,7 @@ def _running(
     return running
 
 
-def _gang(
+def document_gang(
     demand: Mapping[str, Any],
     pieces: Sequence[Mapping[str, Any]],
     per_server: int | None,

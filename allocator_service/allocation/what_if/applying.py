@@ -11,6 +11,7 @@ from allocator_service.core.errors import Missing
 from allocator_service.core.quantities import Resource, vector_from
 from allocator_service.pools.selectors import resources_of
 from allocator_service.tenants.models import Tenant
+from allocator_service.workloads.gangs import demand_read, gang_read
 from allocator_service.workloads.models import Workload
 from allocator_service.workloads.selectors import workloads_for
 from allocator_service.workloads.services import (
@@ -57,10 +58,12 @@ def simulation_apply(*, simulation: Simulation, tenant: Tenant, now: datetime) -
 def _draft(
     tenant: Tenant, submitted: Mapping[str, Any], resources: list[Resource]
 ) -> WorkloadDraft:
+    gang = gang_read(submitted, resources)
     return WorkloadDraft(
         tenant=tenant,
         name=submitted["name"],
-        demand=vector_from(submitted["demand"], resources, pointer="/demand"),
+        demand=demand_read(submitted, gang, resources, ""),
+        gang=gang,
         tasks=submitted.get("tasks"),
         priority=submitted.get("priority", 0),
         server_selector=submitted.get("server_selector", {}),

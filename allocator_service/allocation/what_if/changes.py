@@ -9,8 +9,8 @@ The shape, all parts optional::
                   "guarantee", "limit", "lend", "own_servers"}],
      "servers": {"add": [{"name", "capacity", "count", "labels", "contributed_by"}],
                  "drain": [id], "retire": [id]},
-     "workloads": {"submit": [{"tenant", "name", "demand", "tasks", "priority", "server_selector",
-                               "limit"}],
+     "workloads": {"submit": [{"tenant", "name", "demand", "pieces", "per_server", "together", "at_least",
+                               "tasks", "priority", "server_selector", "limit"}],
                    "change": [{"id", "demand", "tasks", "priority", "server_selector", "limit"}],
                    "withdraw": [id]}}
 
@@ -28,11 +28,13 @@ from allocator_service.allocation.policies import policy_choose
 from allocator_service.allocation.runs.budgets import with_budgets
 from allocator_service.allocation.runs.snapshots import (
     PoolState,
+    document_gang,
     document_number,
     document_quantities,
 )
 from allocator_service.core.errors import Unacceptable
 from allocator_service.core.quantities import Resource, vector_from
+from allocator_service.workloads.gangs import demand_read, gang_check, gang_read
 from policies import policy_named, without_deficits
 
 _WORKLOAD_FIELDS = ("tasks", "priority", "server_selector")
@@ -193,14 +195,16 @@ class _Editor:
         for position, change in enumerate(workloads.get("change", [])):
             where = f"/workloads/change/{position}"
             workload = self._workload(change["id"], f"{where}/id")[1]
-            if "demand" in change and workload.get("pieces"):
-                raise Unacceptable(
-                    "The demand is the sum of the pieces. Withdraw the workload, and submit another.",
-                    code="workload.pieces",
-                    pointer=f"{where}/demand",
-                )
             if "demand" in change:
-                workload["demand"] = self._demand(change["demand"], f"{where}/demand")
+                demand = self._demand(change["demand"], f"{where}/demand")
+                if workload.get("pieces") and demand != workload["demand"]:
+                    raise Unacceptable(
+                        "The demand is the sum of the pieces. Withdraw the workload, and submit"
+                        " another.",
+                        code="workload.pieces",
+                        pointer=f"{where}/demand",
+                    )
+                workload["demand"] = demand
             workload.update({key: change[key] for key in _WORKLOAD_FIELDS if key in change})
             self._amounts("limit", workload, change, where)
         for position, id_ in enumerate(workloads.get("withdraw", [])):
@@ -219,7 +223,7 @@ class _Editor:
             workload = {
                 "tenant": submitted["tenant"],
                 "name": submitted["name"],
-                "demand": self._demand(submitted["demand"], f"{where}/demand"),
+                **self._submitted(submitted, where),
                 "tasks": submitted.get("tasks"),
                 "priority": submitted.get("priority", 0),
                 "server_selector": submitted.get("server_selector", {}),
@@ -256,6 +260,17 @@ class _Editor:
         node.pop(kind, None)
         if rows:
             node[kind] = rows
+
+    def _submitted(self, submitted: Mapping[str, Any], where: str) -> dict[str, Any]:
+        """Return the demand of a task, and its pieces."""
+        gang = gang_read(submitted, self._resources, where)
+        gang_check(gang, where)
+        demand_read(submitted, gang, self._resources, where)
+        if not gang.pieces:
+            demand = self._demand(submitted["demand"], f"{where}/demand")
+        else:
+            demand = document_quantities(gang.demand(self._resources), self._resources)
+        return {"demand": demand, **document_gang(demand, **gang.settings())}
 
     def _demand(self, value: Any, pointer: str) -> dict[str, Any]:
         demand = self._quantities(value, pointer)

@@ -6,6 +6,7 @@ from allocator_service.allocation.models import Placement
 from allocator_service.core.quantities import Resource
 from allocator_service.workloads.models import Workload
 from tests import factories
+from tests.api.v1.test_simulations import simulated
 
 PATH = "/api/v1/pools/shared"
 RACKS = ("a", "a", "b", "b")
@@ -122,11 +123,22 @@ def test_divisible_tasks_are_sums(operator, policy):
 
 
 def test_a_what_if_keeps_gangs_whole(pool, operator):
-    submit(operator, MPI, SOLO)
+    first = submit(operator, MPI)
+    submit(operator, SOLO)
     factories.decision(pool)
-    changes = {"servers": {"add": [{"capacity": {"gpu": 8}, "count": 2}]}}
-    answer = operator.post(f"{PATH}/simulations/", {"changes": changes})
-    assert answer.status_code in (200, 201, 202), answer.json()
+    path = f"{PATH}/workloads/{first['id']}/"
+    another = {**MPI, "name": "other", "pieces": [{"count": 5, "demand": {"gpu": 6}}]}
+    changes = {
+        "servers": {"add": [{"name": "new", "capacity": {"gpu": 8}, "count": 6}]},
+        "workloads": {"submit": [another], "change": [{"id": first["id"], "demand": {"gpu": 24}}]},
+    }
+    result = simulated(operator, changes, path=f"{PATH}/simulations/")["result"]
+    after = {row["workload"]: row["after"]["tasks"] for row in result["workloads"]}
+    assert after == {"mpi": 2, "other": 0, "solo": 32}
+    assert operator.get(path).json()["pieces"] == MPI["pieces"]
+    changes["workloads"]["change"][0]["demand"] = {"gpu": 4}
+    refused = simulated(operator, changes, path=f"{PATH}/simulations/")
+    assert refused["error"]["code"] == "workload.pieces"
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ pytestmark = pytest.mark.django_db(transaction=True)
 LAB = "/api/v1/pools/lab/simulations/"
 
 
-def simulated(client, body):
-    asked = client.post(LAB, body)
+def simulated(client, body, path=LAB):
+    asked = client.post(path, body)
     assert asked.status_code == 202
     assert asked.headers["Retry-After"]
     assert asked.json()["status"] == "pending"

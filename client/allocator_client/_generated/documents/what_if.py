@@ -402,11 +402,22 @@ class SimulationRequestServers(TypedDict):
     retire: NotRequired[list[str]]
 
 
+class SimulationRequestWorkloadsSubmitPiece(TypedDict):
+    count: NotRequired[int]
+    # Demand of one piece.
+    demand: dict[str, float | str]
+
+
 class SimulationRequestWorkloadsSubmit(TypedDict):
     # Optional for a tenant's key, which means itself.
     tenant: NotRequired[str]
     name: str
-    demand: dict[str, float | str]
+    # Of one task. Leave it out where pieces are given.
+    demand: NotRequired[dict[str, float | str]]
+    pieces: NotRequired[list[SimulationRequestWorkloadsSubmitPiece]]
+    per_server: NotRequired[int]
+    together: NotRequired[str]
+    at_least: NotRequired[int]
     tasks: NotRequired[int | None]
     priority: NotRequired[int]
     server_selector: NotRequired[dict[str, str | list[str]]]
