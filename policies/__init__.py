@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from policies.model.certificate import Certificate
     from policies.model.current_placements import CurrentPlacements
     from policies.model.entitlement import entitled_partition, entitled_parts, tasks_alone
+    from policies.model.gang_checks import gangs_refusal
     from policies.model.gangs import Gang
     from policies.model.group_tree import group_sums
     from policies.model.history import History
@@ -107,8 +108,8 @@ __all__ = [
     "CurrentPlacements",
     "EvaluationRequest",
     "Floors",
-    "GroupStanding",
     "Gang",
+    "GroupStanding",
     "Guarantee",
     "HandOut",
     "History",
@@ -156,6 +157,7 @@ __all__ = [
     "floors_of_workloads",
     "floors_renamed",
     "floors_to_document",
+    "gangs_refusal",
     "group_standings",
     "group_sums",
     "guarantees_unmet",
@@ -246,6 +248,7 @@ _HOMES = {
     "policies.model.certificate": ("Certificate",),
     "policies.model.current_placements": ("CurrentPlacements",),
     "policies.model.entitlement": ("entitled_partition", "entitled_parts", "tasks_alone"),
+    "policies.model.gang_checks": ("gangs_refusal",),
     "policies.model.gangs": ("Gang",),
     "policies.model.group_tree": ("group_sums",),
     "policies.model.history": ("History",),

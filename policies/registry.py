@@ -27,8 +27,8 @@ from policies.long_term import hand_out
 from policies.long_term.measures import H_MRF, LT_AF, LT_DRF
 from policies.model.allocation import Allocation
 from policies.model.current_placements import CurrentPlacements
-from policies.model.history import History, check_history_fits
 from policies.model.gang_checks import check_gangs
+from policies.model.history import History, check_history_fits
 from policies.model.limit_checks import check_amounts
 from policies.model.policy import Choice, Policy
 from policies.model.problem import Problem

@@ -57,8 +57,6 @@ KEPT_NAMES = {
 }
 KEPT_FILES = {
     ("policies/leximin/interior_point/*", "border"): "a bordered linear system",
-    ("policies/proofs/slots/*", "piece"): "binary splitting of a bounded knapsack item",
-    ("policies/verification/knapsack.py", "piece"): "binary splitting of a bounded knapsack item",
 }
 _CSS = re.compile(r"\b(?:border|stroke|outline)(?:-[a-z]+)*\s*:[^;}\"'<\n]*|data:image\S*")
 

@@ -51,6 +51,14 @@ def limits_refusal(name: str, options: Mapping[str, Any]) -> str:
     return ""
 
 
+def gangs_refusal(
+    name: str, mode: str, options: Mapping[str, Any], two_kinds: bool, guaranteed: bool
+) -> str:
+    """State why a policy cannot run gangs. The text is empty for a policy that can."""
+    choice = policies.choose(name, mode, plain_options(options))
+    return policies.gangs_refusal(choice, two_kinds=two_kinds, guaranteed=guaranteed)
+
+
 def plain_options(options: Mapping[str, Any] | None) -> dict[str, Any] | None:
     """Options with the exact numbers that readers make as doubles: pools keep them as JSON."""
     return None if options is None else _with_doubles(options)

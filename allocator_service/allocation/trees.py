@@ -361,9 +361,7 @@ class _PlacedTasks:
         tasks = np.array([each[3] * each[4] for each in placed], dtype=np.float64)
         self._amounts = tasks[:, None] * pieces.demand[np.array(kinds, dtype=np.int64)]
 
-    def amounts(
-        self, rows: npt.NDArray[np.bool_], workloads: npt.NDArray[np.int64]
-    ) -> FloatArray:
+    def amounts(self, rows: npt.NDArray[np.bool_], workloads: npt.NDArray[np.int64]) -> FloatArray:
         """Return what some workloads use on the servers of some rows, by resource."""
         here = rows[self._first_row[self._class]] & np.isin(self._workload, workloads)
         found: FloatArray = self._amounts[here].sum(axis=0)

@@ -21,8 +21,8 @@ from allocator_service.core.errors import (
 )
 from allocator_service.core.versions import check_version
 from allocator_service.pools.budgets import budgets_retire
-from allocator_service.pools.guarantees import refuse_limits_below_guarantees
 from allocator_service.pools.gangs import refuse_gangs
+from allocator_service.pools.guarantees import refuse_limits_below_guarantees
 from allocator_service.pools.limits import (
     Limit,
     limits_check,

@@ -13,8 +13,8 @@ from allocator_service.core.audit import Change, audit_record, audit_record_all,
 from allocator_service.core.errors import Conflict, PreconditionRequired, Unacceptable
 from allocator_service.core.selecting import missing
 from allocator_service.core.versions import check_version
-from allocator_service.pools.guarantees import refuse_limits_below_guarantees
 from allocator_service.pools.gangs import refuse_gangs
+from allocator_service.pools.guarantees import refuse_limits_below_guarantees
 from allocator_service.pools.limits import (
     Limit,
     limits_check,

@@ -89,9 +89,7 @@ def pieces_stored(pieces: Sequence[Piece]) -> list[dict[str, Any]]:
 def pieces_from(stored: Sequence[Mapping[str, Any]]) -> list[Piece]:
     """Return the pieces in the list that a workload stores."""
     return [
-        Piece(
-            each["count"], {name: Decimal(amount) for name, amount in each["demand"].items()}
-        )
+        Piece(each["count"], {name: Decimal(amount) for name, amount in each["demand"].items()})
         for each in stored
     ]
 
@@ -127,9 +125,7 @@ def gang_read(fields: Mapping[str, Any], resources: Sequence[Resource], pointer:
     """
     pieces = []
     for index, row in enumerate(fields.get("pieces") or ()):
-        demand = vector_from(
-            row["demand"], resources, pointer=f"{pointer}/pieces/{index}/demand"
-        )
+        demand = vector_from(row["demand"], resources, pointer=f"{pointer}/pieces/{index}/demand")
         named = {
             resource.name: amount
             for resource, amount in zip(resources, demand, strict=True)

@@ -10,6 +10,7 @@ from api.contract import documents
 from api.contract.parsers import json_document
 from policies.fields import mistake
 
+
 class PieceDemandField(documents.PoolQuantitiesField):
     """Demand of one piece, by resource."""
 

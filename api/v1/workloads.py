@@ -93,8 +93,17 @@ class WorkloadDocument(documents.Document):
 WorkloadRequest = WorkloadDocument.writable(
     "WorkloadRequest",
     only=(
-        "tenant", "name", "demand", "pieces", "per_server", "together", "at_least", "tasks",
-        "priority", "server_selector", "limit",
+        "tenant",
+        "name",
+        "demand",
+        "pieces",
+        "per_server",
+        "together",
+        "at_least",
+        "tasks",
+        "priority",
+        "server_selector",
+        "limit",
     ),  # fmt: skip
 )
 WorkloadChange = WorkloadDocument.writable("WorkloadChange")

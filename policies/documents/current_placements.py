@@ -36,7 +36,9 @@ def current_placements_from_rows(
         job = job_of.get((entry["tenant"], entry["workload"]))
         kinds = () if job is None else problem.pieces.kinds(job)
         if entry["kind"] < len(kinds):
-            columns.append((kinds[entry["kind"]], row, entry["offset"], entry["servers"], entry["tasks"]))
+            columns.append(
+                (kinds[entry["kind"]], row, entry["offset"], entry["servers"], entry["tasks"])
+            )
     if found:
         raise Mistakes(found)
     workload, row_, offset, servers, tasks = np.array(columns, dtype=np.int64).reshape(-1, 5).T

@@ -352,7 +352,7 @@ def _placements(
         if item["kind"] >= len(kinds):
             raise _malformed("there is no such kind of pieces", where)
         amount = "pieces" if workload in problem.gangs else "tasks"
-        if item[amount] is None or item["tasks"] is not None and item["pieces"] is not None:
+        if item[amount] is None or (item["tasks"] is not None and item["pieces"] is not None):
             raise _malformed(f"a placement of this workload needs {amount}", where)
         columns.append((kinds[item["kind"]], row, offset, count))
         placed.append(item[amount])

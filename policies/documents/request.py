@@ -4,8 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import inf
-from typing import Any, ClassVar
+from typing import Any
 
+from policies.documents.gangs import gang_fields
+from policies.documents.request_fields import (
+    MAX_WHOLE,
+    GroupField,
+    NameField,
+    Part,
+    TenantField,
+    WholeField,
+)
 from policies.fields import (
     AmountsField,
     AnyField,
@@ -14,7 +23,6 @@ from policies.fields import (
     Document,
     DocumentField,
     Field,
-    IntegerField,
     ListField,
     MapField,
     ObjectField,
@@ -24,16 +32,6 @@ from policies.fields import (
     Schema,
     StringField,
     is_object,
-    mistake,
-)
-from policies.documents.gangs import gang_fields
-from policies.documents.request_fields import (
-    MAX_WHOLE,
-    GroupField,
-    NameField,
-    Part,
-    TenantField,
-    WholeField,
 )
 from policies.model.group_tree import LARGEST_TIER, MOST_GROUPS
 from policies.model.validation import LARGEST_DEFICIT, LARGEST_SERVER_COUNT

@@ -27,7 +27,10 @@ def gang_sentence(allocation: Allocation, workload: int) -> str:
     allowed = allowed_pieces(problem, classes)
     fit = np.array(
         [
-            min(count, at_once * places_of_kind(problem, workload, kind, whole, classes, left, allowed))
+            min(
+                count,
+                at_once * places_of_kind(problem, workload, kind, whole, classes, left, allowed),
+            )
             for kind, count in zip(kinds, needed.tolist(), strict=True)
         ]
     )
@@ -40,7 +43,9 @@ def gang_sentence(allocation: Allocation, workload: int) -> str:
         out=np.zeros(()),
     )  # fmt: skip
     largest = float(np.where(allowed[scarce], left[:, r], 0.0).max(initial=0.0) * unit)
-    what = "pieces of the tasks that must start together" if at_once > 1 else "pieces of one more task"
+    what = (
+        "pieces of the tasks that must start together" if at_once > 1 else "pieces of one more task"
+    )
     return (
         f"{int(fit.sum())} of {int(needed.sum())} {what} fit; the largest free place has "
         f"{largest:.6g} {problem.resources[r]}."

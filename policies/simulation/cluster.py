@@ -12,8 +12,8 @@ import numpy as np
 
 from policies.arrays import BoolArray, FloatArray, IntArray, TextArray
 from policies.errors import PolicyNotApplicableError
-from policies.filling.servers import placement_rule
 from policies.filling.rules import AFFINITY, FIRST_FIT
+from policies.filling.servers import placement_rule
 from policies.long_term.measures import H_MRF, LT_AF, LT_DRF
 from policies.model.policy import Choice, HandOut, ShareDefinition
 from policies.model.problem import Problem

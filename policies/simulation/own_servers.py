@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 
 from policies.arrays import IntArray
-from policies.filling.servers import placement_rule
 from policies.filling.rules import FIRST_FIT
+from policies.filling.servers import placement_rule
 from policies.filling.static import partition_of
 from policies.model.policy import Choice
 from policies.model.problem import Problem

@@ -11,8 +11,8 @@ import numpy as np
 
 from policies.arrays import BoolArray, FloatArray, IntArray
 from policies.filling.best_fit import NOWHERE
-from policies.filling.servers import servers_of, tasks_of
 from policies.filling.rules import BEST_BY_SCAN, BEST_BY_SLOPE
+from policies.filling.servers import servers_of, tasks_of
 from policies.filling.state import Servers as ServerState
 from policies.filling.state import Tasks
 from policies.long_term.windows import Window

@@ -14,7 +14,7 @@ from policies.errors import PolicyNotApplicableError, ProblemError
 from policies.filling.best_fit import NOWHERE
 from policies.filling.servers import check_size
 from policies.long_term.windows import Window
-from policies.model.gang_checks import refuse_gangs
+from policies.model.gang_checks import refuse_simulated_gangs
 from policies.model.limit_checks import check_amounts
 from policies.model.policy import Policy
 from policies.model.problem import Problem
@@ -88,7 +88,7 @@ def simulate(
         _check_groups(choice.policy)
     able = [name for name, each in POLICIES.items() if each.takes_limits]
     for each in (problem, *(later for _, later in terms)):
-        refuse_gangs(each, choice)
+        refuse_simulated_gangs(each, choice)
         check_amounts(each, choice, able)
     problem = problem.of_sums
     terms = [(when, later.of_sums) for when, later in terms]

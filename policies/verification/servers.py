@@ -55,7 +55,9 @@ class LimitsLeft:
     def mine(self, job: int) -> list[int]:
         """Return the limits in which a workload counts."""
         if job not in self._mine:
-            self._mine[job] = [q for q, limit in enumerate(self.limits) if limit.counted[self._owner[job]]]
+            self._mine[job] = [
+                q for q, limit in enumerate(self.limits) if limit.counted[self._owner[job]]
+            ]
         return self._mine[job]
 
     def take(self, job: int, row: int, number: int = 1) -> None:

@@ -23,9 +23,7 @@ from policies.verification.stated import Places
 LARGEST_COUNT = 2**53
 
 
-def check_shapes(
-    problem: Problem, allocation: Allocation, places: Places, kinds: int
-) -> Check:
+def check_shapes(problem: Problem, allocation: Allocation, places: Places, kinds: int) -> Check:
     """Check that each part of an answer is what it has to be, before its values are looked at.
 
     Args:

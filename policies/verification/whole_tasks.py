@@ -367,7 +367,9 @@ def _check_replayed(
     )
     if not launched.agrees or whole.pool is not None:
         return
-    fresh = tasks_by_server(launched.job, launched.server, np.ones(len(launched.job)), len(pieces.owner))
+    fresh = tasks_by_server(
+        launched.job, launched.server, np.ones(len(launched.job)), len(pieces.owner)
+    )
     yield from check_places(whole, fresh, running)
 
 
@@ -413,9 +415,7 @@ def _replayed(whole: Whole, before: History) -> Launched:
     columns = np.r_[present, np.ones(demand.shape[1] - len(present), dtype=np.bool_)]
     limits = None
     if whole.pool is None and stated.limits:
-        limits = LimitsLeft(
-            stated.limits, stated.on_servers, stated.rows.row, stated.pieces.owner
-        )
+        limits = LimitsLeft(stated.limits, stated.on_servers, stated.rows.row, stated.pieces.owner)
     apart = [] if whole.pool is not None else rows_by_value(stated)
     servers = Servers(size[:, columns], count, demand[:, columns], allowed, limits, apart)
     late = stated.late | problem.kept

@@ -31,7 +31,10 @@ class Pool:
         self.random = SplitMix64(seed)
 
     def room(self, j, demand, server):
-        labels, selector = self.problem.server_labels[self.row_of[server]], self.problem.selectors[j]
+        labels, selector = (
+            self.problem.server_labels[self.row_of[server]],
+            self.problem.selectors[j],
+        )
         if not all(labels.get(label) in values for label, values in selector.items()):
             return False
         return all(d <= c for d, c in zip(demand, self.left[server], strict=True))
@@ -45,7 +48,9 @@ class Pool:
         )
 
     def _counts(self, limit, j, server):
-        return matches(self.problem, limit, self.row_of[server]) and is_below(self.problem, limit, j)
+        return matches(self.problem, limit, self.row_of[server]) and is_below(
+            self.problem, limit, j
+        )
 
     def best(self, j, demand, servers):
         """Return the server for one piece, None if it fits on none of some servers."""
@@ -58,9 +63,7 @@ class Pool:
         return choose(self.rule, demand, candidates, self.left, self.totals, probes)
 
     def take(self, j, demand, server, sign=1):
-        self.left[server] = [
-            c - sign * d for c, d in zip(self.left[server], demand, strict=True)
-        ]
+        self.left[server] = [c - sign * d for c, d in zip(self.left[server], demand, strict=True)]
         for limit, amounts in self.limits:
             if self._counts(limit, j, server):
                 for r in amounts:

@@ -69,7 +69,7 @@ class ToldTwice:
 
     def upto(self, at_hand):
         """Whether it is so; and why."""
-        return f"{self.wanted_tasks} pieces", "drive.interval", told(wanted_tasks)
+        return f"{self.wanted_tasks} stretches", "drive.interval", told(wanted_tasks)
 '''
 
 
@@ -84,7 +84,7 @@ def test_a_word_is_counted_where_it_is_defined_and_in_each_text():
         (8, "wanted"),
         (10, "at_hand"),
         (10, "upto"),
-        (12, "pieces"),
+        (12, "stretches"),
     ]
 
 

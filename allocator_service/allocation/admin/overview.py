@@ -121,9 +121,7 @@ def _server_charts(run: Run, resources: Sequence[Resource]) -> list[Chart]:
     used = {server_class.pk: np.zeros(len(resources)) for server_class in classes}
     placed = (
         run.placements.filter(server_class__in=classes)
-        .values(
-            "server_class", "kind", demand=F("workload__demand"), pieces=F("workload__pieces")
-        )
+        .values("server_class", "kind", demand=F("workload__demand"), pieces=F("workload__pieces"))
         .annotate(tasks=Sum("tasks"))
     )
     places_pieces = choose(**run.policy).places_pieces

@@ -280,7 +280,9 @@ def _piece(problem: Problem, workload: int, kind: int) -> int:
     """Return the index of a stored kind of pieces of a workload."""
     kinds = problem.pieces.kinds(workload)
     if kind >= len(kinds):
-        raise unreadable(f"workload {problem.workload_names[workload]} has no pieces of kind {kind}")
+        raise unreadable(
+            f"workload {problem.workload_names[workload]} has no pieces of kind {kind}"
+        )
     return kinds[kind]
 
 

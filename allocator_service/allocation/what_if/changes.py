@@ -9,8 +9,8 @@ The shape, all parts optional::
                   "guarantee", "limit", "lend", "own_servers"}],
      "servers": {"add": [{"name", "capacity", "count", "labels", "contributed_by"}],
                  "drain": [id], "retire": [id]},
-     "workloads": {"submit": [{"tenant", "name", "demand", "pieces", "per_server", "together", "at_least",
-                               "tasks", "priority", "server_selector", "limit"}],
+     "workloads": {"submit": [{"tenant", "name", "demand", "pieces", "per_server", "together",
+                               "at_least", "tasks", "priority", "server_selector", "limit"}],
                    "change": [{"id", "demand", "tasks", "priority", "server_selector", "limit"}],
                    "withdraw": [id]}}
 

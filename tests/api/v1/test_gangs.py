@@ -88,7 +88,9 @@ def test_a_workload_has_the_pieces_that_it_was_given(pool, operator):
     assert run.allocations.get().limited_by == "gang"
     explanation = operator.get(f"/api/v1/runs/{run.pk}/explanation/mpi/").json()
     assert "4 of 6 pieces of the tasks that must start together fit" in explanation["sentence"]
-    single = patch(operator, path, {"pieces": None, "per_server": None, "together": "", "at_least": 1})
+    single = patch(
+        operator, path, {"pieces": None, "per_server": None, "together": "", "at_least": 1}
+    )
     assert (single.json()["pieces"], single.json()["demand"]) == (None, {"gpu": 12})
 
 

@@ -10,20 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policies import (
-    Allocation,
     Gang,
-    Guarantee,
-    PolicyNotApplicableError,
     Problem,
-    ProblemError,
     solve,
     verify,
 )
 from tests.examples import examples
 from tests.references.gangs import fill_gangs
 from tests.unit.policies.problems import problems
-from tests.unit.policies.trees import problems_with_limits
 from tests.unit.policies.test_filling_properties import PLACEMENTS, tasks_on_servers
+from tests.unit.policies.trees import problems_with_limits
 
 MPI, SOLO = 0, 1
 
@@ -174,9 +170,7 @@ def assert_plain(problem, placement, seed=0):
     answer = whole(problem, **options)
     log, count = fill_gangs(problem, placement, seed)
     assert answer.tasks.tolist() == count
-    expected = Counter(
-        (problem.pieces.kinds(j)[kind], server) for j, kind, server in log
-    )
+    expected = Counter((problem.pieces.kinds(j)[kind], server) for j, kind, server in log)
     assert tasks_on_servers(answer) == expected
     found = verify(problem, answer)
     assert found.valid, [item for item in found.checks if not item.holds]
