@@ -10,7 +10,6 @@ from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet, prefetch_related_objects
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
-from django.template.loader import render_to_string
 from django.urls import URLPattern, path, reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
@@ -140,7 +139,8 @@ class ClosingAdmin(ReadOnlyAdmin):
             "pool": of,
             "month": str(month),
             "document": document,
-            "since": document["from"],
+            "begin": datetime.fromisoformat(document["from"]),
+            "end": datetime.fromisoformat(document["to"]),
             "unbilled": [tie for tie in report.ties if tie.not_billable] if report else [],
             "closes": closes and not document["missing"],
         }
@@ -166,7 +166,7 @@ class StatementAdmin(ReadOnlyAdmin):
     list_filter = ["closing__pool", "closing__month", "tenant"]
     list_select_related = ["closing__pool", "tenant"]
     search_fields = ["tenant__slug", "tenant__name", "closing__pool__slug"]
-    readonly_fields = ["pool", "month", "tenant", "amount", "closed_at", "downloads", "lines"]
+    readonly_fields = ["pool", "month", "tenant", "amount", "closed_at", "downloads"]
     ordering = ["-id"]
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> list[Any]:
@@ -214,21 +214,25 @@ class StatementAdmin(ReadOnlyAdmin):
         ]
         return format_html_join(mark_safe(" · "), '<a href="{}">{}</a>', links)
 
-    @admin.display(description="lines")
-    def lines(self, statement: Statement) -> SafeString:
-        """The lines of the stored document, as the page to send has them."""
-        document = document_of(bytes(statement.document))
-        return mark_safe(  # noqa: S308 - rendered by a template, which escapes
-            render_to_string(
-                "admin/billing/statement/lines.html",
-                {
-                    "currency": document["currency"],
-                    "totals": document["totals"],
-                    "rows": line_rows(document)[:LINES_SHOWN],
-                    "more": max(0, len(document["lines"]) - LINES_SHOWN),
-                },
-            )
-        )
+    def change_view(
+        self,
+        request: HttpRequest,
+        object_id: str,
+        form_url: str = "",
+        extra_context: dict[str, Any] | None = None,
+    ) -> HttpResponse:
+        """The statement, and below it the lines of the stored document as the page to send has them."""
+        statement, context = self.get_object(request, object_id), dict(extra_context or {})
+        if statement is not None:
+            document = document_of(bytes(statement.document))
+            context |= {
+                "title": f"Statement of {month_text(str(statement.closing))}",
+                "currency": document["currency"],
+                "totals": document["totals"],
+                "rows": line_rows(document)[:LINES_SHOWN],
+                "more": max(0, len(document["lines"]) - LINES_SHOWN),
+            }
+        return super().change_view(request, object_id, form_url, context)
 
     @admin.display(description="page")
     def page_link(self, statement: Statement) -> SafeString:
