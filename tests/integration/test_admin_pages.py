@@ -372,6 +372,8 @@ def test_what_an_action_on_servers_would_do_is_shown_before_and_wants_a_reason(p
     asked = {"action": action, "_selected_action": [str(server.pk)]}
     page = pages.post(url, asked).content.decode()
     assert "2 tenants would run fewer tasks" in page
+    after = {"drain": "draining", "retire": "retired"}[action]
+    assert f"high-cpu: <del>active</del> → <ins>{after}</ins>" in page
     assert re.search(">10</data> → <data value=", page)
     pages.post(url, {**asked, "confirmed": "yes", "reason": " "})
     assert Server.objects.get(pk=server.pk).state == "active"

@@ -18,9 +18,15 @@ from allocator_service.allocation.admin.tabs import Tab, TabRequest, all_tabs, t
 from allocator_service.allocation.policies import policy_choose, policy_documents, policy_title
 from allocator_service.allocation.services import run_request
 from allocator_service.allocation.what_if.impact import changes_impact, servers_impact
-from allocator_service.core.admin import ServiceAdmin, ServiceForm, refuse_unread
+from allocator_service.core.admin import (
+    ServiceAdmin,
+    ServiceForm,
+    form_differences,
+    refuse_unread,
+)
 from allocator_service.core.clock import utc_now
 from allocator_service.core.errors import DomainError
+from allocator_service.core.history import Difference
 from allocator_service.core.quantities import Resource
 from allocator_service.imports.admin import FileImportAdmin, ServerFileForm, TreeFileForm
 from allocator_service.pools.admin import MembershipAdmin, ServerAdmin
@@ -32,6 +38,7 @@ from allocator_service.pools.services import PoolSettings, pool_create, pool_ret
 from policies.fields import TextField
 
 MAX_SHOWN_FIRST = 1_000
+SERVERS_NAMED = 20
 SETTINGS = "settings"
 
 
@@ -193,6 +200,7 @@ class ImpactFormAdmin(ServiceAdmin):
         context = {
             **self.admin_site.each_context(request),
             "title": f"Change {present}",
+            "differences": form_differences(form),
             "impacts": [changes_impact(pool, changes, ", ".join(changes), now=utc_now())],
             "hidden": [
                 (name, value)
@@ -228,8 +236,16 @@ class PoolAdmin(ImpactFormAdmin):
     list_display = [
         "slug", "name", "policy", "weights", "generation", "retired_at", "overview",
     ]  # fmt: skip
+    list_filter = ["policy_name", "weights", ("retired_at", admin.EmptyFieldListFilter)]
     search_fields = ["slug", "name"]
+    search_place = 1
     actions = ["recompute", "retire"]
+
+    def search_note(self, row: Pool) -> str:
+        return row.name
+
+    def search_url(self, row: Pool) -> str:
+        return reverse("admin:pools_pool_overview", args=[row.pk])
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
         return ["slug", "generation", "created_at", "retired_at"] if obj else []
@@ -341,9 +357,15 @@ class ImpactServerAdmin(FileImportAdmin, ServerAdmin):
             service(request, queryset)
             return None
         servers = list(queryset.exclude(state=ServerState.RETIRED)[:MAX_SHOWN_FIRST])
+        after = {"drain": ServerState.DRAINING, "retire": ServerState.RETIRED}[action].label.lower()
         context = {
             **self.admin_site.each_context(request),
             "title": f"{action.title()} {len(servers)} server{'' if len(servers) == 1 else 's'}",
+            "differences": [
+                Difference(server.name, server.get_state_display().lower(), after)
+                for server in servers[:SERVERS_NAMED]
+            ],
+            "more": max(len(servers) - SERVERS_NAMED, 0),
             "impacts": servers_impact(servers, action, now=utc_now()),
             "hidden": [
                 ("action", action),

@@ -166,8 +166,12 @@ class StatementAdmin(ReadOnlyAdmin):
     list_filter = ["closing__pool", "closing__month", "tenant"]
     list_select_related = ["closing__pool", "tenant"]
     search_fields = ["tenant__slug", "tenant__name", "closing__pool__slug"]
+    search_place = 7
     readonly_fields = ["pool", "month", "tenant", "amount", "closed_at", "downloads"]
     ordering = ["-id"]
+
+    def search_note(self, row: Statement) -> str:
+        return str(row.closing.pool)
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> list[Any]:
         return list(self.readonly_fields)
