@@ -95,7 +95,7 @@ def form_differences(form: ServiceForm) -> list[Difference]:
     """Return the fields that a valid form changes, before and after, as people read them."""
     return [
         Difference(
-            str(form[name].label),
+            str(form[name].label)[:1].upper() + str(form[name].label)[1:],
             _field_text(form.fields[name], form.get_initial_for_field(form.fields[name], name)),
             _field_text(form.fields[name], form.fields[name].clean(form[name].data))
             if isinstance(form.fields[name], forms.BooleanField | forms.SplitDateTimeField)

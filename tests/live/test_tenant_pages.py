@@ -252,6 +252,74 @@ def test_names_are_text_and_a_chart_tells_its_values(page):
     assert any("cores, mean of the day" in text for text in titles.all_text_contents())
 
 
+def test_a_picture_shows_its_values_under_the_pointer_and_by_the_arrow_keys(page):
+    page.set_viewport_size({"width": NARROW, "height": 900})
+    page.goto(f"{POOL}history/?days=1")
+    region, readout = page.locator(".over-time"), page.locator(".readout")
+    expect(readout).to_have_text("")
+    region.focus()
+    page.keyboard.press("End")
+    expect(readout).to_contain_text(
+        re.compile(r"^Since \d+ \w+ \d{4}, [\d:]+ UTC: .*<b>bold</b> [\d.]+ tasks")
+    )
+    latest = readout.inner_text()
+    assert findings(page) == []
+    page.set_viewport_size({"width": WIDE, "height": 900})
+    region.hover()
+    expect(page.locator(".pointer")).to_have_count(1)
+    expect(readout).to_contain_text("Since ")
+    page.keyboard.press("Home")
+    page.keyboard.press("ArrowLeft")
+    expect(readout).to_contain_text("Since ")
+    page.keyboard.press("End")
+    expect(readout).to_have_text(latest)
+
+
+def test_a_page_follows_the_pool_without_being_loaded_again(page, operator):
+    page.set_viewport_size({"width": WIDE, "height": 900})
+    page.goto(POOL)
+    page.evaluate("window.kept = true")
+    page.click("text=Policy, generation and proof")
+    path = "/api/v1/pools/orchard/workloads/"
+    draft = {"tenant": "apple", "name": "appears", "demand": {"cpu": 1}, "tasks": 1}
+    operator.post(path, [draft])
+    row = page.locator(".work h3", has_text="appears")
+    expect(row).to_have_count(1, timeout=40_000)
+    expect(page.locator("#live")).to_contain_text("Updated at")
+    assert page.evaluate("window.kept") is True
+    fold = page.locator("details", has_text="Policy, generation and proof").first
+    expect(fold).to_have_attribute("open", "")
+    assert findings(page) == []
+    [found] = [each for each in operator.get(path).body["results"] if each["name"] == "appears"]
+    operator.request("DELETE", f"{path}{found['id']}/", None)
+    expect(row).to_have_count(0, timeout=40_000)
+
+
+def test_a_page_that_is_hidden_asks_for_nothing(page):
+    page.goto(POOL)
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    shown = "Object.defineProperty(document, 'hidden', { value: %s, configurable: true })"
+    page.evaluate(f"{shown % 'true'}; document.dispatchEvent(new Event('visibilitychange'))")
+    page.wait_for_timeout(12_000)  # longer than the page waits between two questions
+    assert asked == []
+    with page.expect_request("**/state/"):
+        page.evaluate(f"{shown % 'false'}; document.dispatchEvent(new Event('visibilitychange'))")
+
+
+def test_pages_work_without_scripts(page, chromium, service):
+    state = page.context.storage_state()
+    options = {"base_url": service.url, "java_script_enabled": False, "storage_state": state}
+    with opened(chromium, **options) as scriptless:
+        scriptless.goto(f"{POOL}history/?days=30")
+        expect(scriptless.locator(".over-time svg")).to_be_visible()
+        expect(
+            scriptless.locator(".steps li, main p", has_text="It did not change").first
+        ).to_be_visible()
+        scriptless.click("text=24 hours")
+        expect(scriptless.locator("[aria-current=page]")).to_have_text("24 hours")
+
+
 def test_what_would_help_is_found_when_it_is_asked_for(page):
     page.goto(POOL)
     page.click("text=What would help >> nth=0")
