@@ -22,7 +22,7 @@ from allocator_service.core.snapshots import one_snapshot
 from allocator_service.core.templatetags.shown import age
 from allocator_service.pools.models import Pool
 from allocator_service.tenants.models import Tenant
-from api.pages.live import live_of
+from api.pages.live import live_of, run_in_force
 from api.pages.views import PoolPage
 
 PERIODS = {"1": "24 hours", "7": "7 days", "30": "30 days"}
@@ -133,7 +133,8 @@ class HistoryPage(PoolPage):
         with one_snapshot():
             of_pool = self.pool
             found = history_of(pool=of_pool, tenant=self.tenant, days=int(days), now=now)
-            live = live_of(pool=of_pool, now=now)
+            run = run_in_force(pool=of_pool, now=now)
+            live = live_of(pool=of_pool, run=run, now=now)
         return self.shown(
             "history",
             live=live,

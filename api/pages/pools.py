@@ -120,7 +120,7 @@ class PoolOverviewPage(PoolPage):
                 "pool",
                 pool=of_pool,
                 now=now,
-                live=live_of(pool=of_pool, now=now),
+                live=live_of(pool=of_pool, run=run, now=now),
                 policy=policy_title(of_pool.policy_name),
                 policy_description=policy_description(of_pool.policy_name),
                 decision=run and decision_said(pool=of_pool, run=run, tenant=tenant, now=now),

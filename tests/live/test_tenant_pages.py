@@ -146,7 +146,8 @@ def test_axe_finds_nothing_on_the_admins_main_pages(admin_page, orchard, chromiu
     paths = ["/admin/", "/admin/pools/pool/", "/admin/pools/pool/add/", "/admin/pools/server/add/",
              "/admin/pools/membership/", "/admin/tenants/apikey/add/", "/admin/workloads/workload/",
              "/admin/allocation/run/", "/admin/ledger/entry/", "/admin/billing/priceplan/add/",
-             "/admin/core/auditentry/", "/admin/pools/server/import/",
+             "/admin/core/auditentry/", "/admin/search/?q=orchard", "/admin/billing/closing/",
+             "/admin/billing/statement/", "/admin/pools/server/import/",
              "/admin/tenants/tenant/import/"]  # fmt: skip
     found = []
     for path in paths:
@@ -313,9 +314,7 @@ def test_pages_work_without_scripts(page, chromium, service):
     with opened(chromium, **options) as scriptless:
         scriptless.goto(f"{POOL}history/?days=30")
         expect(scriptless.locator(".over-time svg")).to_be_visible()
-        expect(
-            scriptless.locator(".steps li, main p", has_text="It did not change").first
-        ).to_be_visible()
+        expect(scriptless.locator(".steps li").first).to_be_visible()
         scriptless.click("text=24 hours")
         expect(scriptless.locator("[aria-current=page]")).to_have_text("24 hours")
 

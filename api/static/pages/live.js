@@ -23,7 +23,11 @@
     const page = new DOMParser().parseFromString(await answer.text(), "text/html");
     const fresh = page.querySelector("main[data-live]");
     if (!fresh) return void location.reload();
-    Idiomorph.morph(main, fresh, { morphStyle: "innerHTML", ignoreActiveValue: true, callbacks });
+    // Its nodes, not itself: idiomorph 0.8.0 would match the two elements by their id, and put one into the other.
+    const nodes = [...fresh.childNodes];
+    try {
+      Idiomorph.morph(main, nodes, { morphStyle: "innerHTML", ignoreActiveValue: true, callbacks });
+    } catch { return void location.reload(); }
     main.dataset.state = fresh.dataset.state;
     report(`Updated at ${new Date().toLocaleTimeString([], { timeZoneName: "short" })}.`);
     document.dispatchEvent(new Event("page:updated"));
