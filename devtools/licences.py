@@ -23,6 +23,8 @@ DECIDED = {
     "axe-playwright-python": "its LICENSE is MIT and the axe-core in it MPL-2.0; tests alone use it",
     "ecos": "a peer that benchmarks run beside ours; nothing that is shipped uses it",
 }
+# Files of others that are part of the project, with their licence beside them.
+VENDORED = [("idiomorph", "0BSD", "tenants' pages")]
 _READ = """
 import importlib.metadata as metadata, sys
 for name in sys.argv[1:]:
@@ -46,12 +48,13 @@ def page(python: Path) -> str:
     """
     used_by = {name: lock for lock in reversed(LOCKS) for name in _names(lock)}
     stated = {_normal(name): (name, licence) for name, _, licence in _read(python, sorted(used_by))}
-    rows = [
-        f"| {name} | {licence} | {_WHERE[used_by[key]]} |"
-        for key, (name, licence) in sorted((_written() | stated).items())
+    rows = {
+        key: f"| {name} | {licence} | {_WHERE[used_by[key]]} |"
+        for key, (name, licence) in (_written() | stated).items()
         if key in used_by
-    ]
-    return _HEAD + "\n".join(rows) + "\n"
+    }
+    rows |= {_normal(name): f"| {name} | {licence} | {use} |" for name, licence, use in VENDORED}
+    return _HEAD + "\n".join(rows[key] for key in sorted(rows)) + "\n"
 
 
 def _written() -> dict[str, tuple[str, str]]:

@@ -1,8 +1,9 @@
 """What the admin pages share: they parse, call the services every interface calls, and render."""
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar, cast
 
 from django import forms
 from django.contrib import admin, messages
@@ -14,10 +15,11 @@ from django.db import DataError, IntegrityError, models
 from django.db.models import Q, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
 
 from allocator_service.core.constraints import domain_error_for
 from allocator_service.core.errors import DomainError
-from allocator_service.core.history import history_page
+from allocator_service.core.history import Difference, history_page
 from allocator_service.core.models import AuditEntry, Event
 from allocator_service.core.paging import EstimatingPaginator
 from allocator_service.core.quantities import Resource, decimal_text, vector_from
@@ -89,6 +91,33 @@ class ServiceForm(forms.ModelForm):
         """Nothing: services write relations too."""
 
 
+def form_differences(form: ServiceForm) -> list[Difference]:
+    """Return the fields that a valid form changes, before and after, as people read them."""
+    return [
+        Difference(
+            str(form[name].label)[:1].upper() + str(form[name].label)[1:],
+            _field_text(form.fields[name], form.get_initial_for_field(form.fields[name], name)),
+            _field_text(form.fields[name], form.fields[name].clean(form[name].data))
+            if isinstance(form.fields[name], forms.BooleanField | forms.SplitDateTimeField)
+            else _field_text(form.fields[name], form[name].value()),
+        )
+        for name in form.changed_data
+        if name != "reason"
+    ]
+
+
+def _field_text(field: forms.Field, value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, models.Model):
+        return str(value)
+    if isinstance(field, forms.ChoiceField):
+        value = dict(field.choices).get(value, value)  # type: ignore[arg-type]
+    elif isinstance(field, forms.JSONField) and not isinstance(value, str):
+        value = field.prepare_value(value)
+    return str(value) if value not in (None, "") else "nothing"
+
+
 def _refuse_other_than_object(value: object) -> None:
     if not isinstance(value, dict):
         raise ValidationError('Expected a JSON object, such as {"name": "value"}.')
@@ -151,6 +180,15 @@ def seen_of(
     return None if registered is None else registered.get_queryset(request)
 
 
+@dataclass(frozen=True)
+class Found:
+    """An object that a search found."""
+
+    name: str
+    note: str
+    url: str
+
+
 class AuditedAdmin(admin.ModelAdmin):
     """A model whose history is that of the audit: with reasons, and with what became different.
 
@@ -164,6 +202,7 @@ class AuditedAdmin(admin.ModelAdmin):
     list_per_page = 50
     pool_path: ClassVar[str | None] = "pool__slug"
     limited_may: ClassVar[Collection[str]] = ("view", "add", "change")
+    search_place: ClassVar[int | None] = None  # among the results of the search over everything
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         """What the user sees: lists, searches, pages, actions and choices begin with this."""
@@ -171,6 +210,25 @@ class AuditedAdmin(admin.ModelAdmin):
         if self.pool_path is None:
             return rows.none() if seen.limited else rows
         return seen.of(rows, self.pool_path)
+
+    def found(self, request: HttpRequest, text: str, *, limit: int) -> list[Found]:
+        """Return objects that the user sees and that a text finds, as the model's own list does."""
+        rows, duplicates = self.get_search_results(request, self.get_queryset(request), text)
+        if self.list_select_related:
+            rows = rows.select_related(*cast("Sequence[str]", self.list_select_related))
+        if duplicates:
+            rows = rows.distinct()
+        return [
+            Found(str(row), self.search_note(row), self.search_url(row)) for row in rows[:limit]
+        ]
+
+    def search_note(self, row: Any) -> str:
+        """Return what distinguishes an object from others of its name."""
+        return str(getattr(row, "pool", None) or "")
+
+    def search_url(self, row: Any) -> str:
+        """Return the address of an object's page."""
+        return reverse(f"admin:{self.opts.app_label}_{self.opts.model_name}_change", args=[row.pk])
 
     def of_theirs(self, request: HttpRequest, model: type[M], **lookup: Any) -> M:
         """The object of another model, if the user sees it there. Raises `Http404`."""
@@ -369,8 +427,8 @@ def quantities_vector(quantities: dict[str, str], resources: list[Resource]) -> 
 class AuditEntryAdmin(ReadOnlyAdmin):
     pool_path = "pool"
     list_display = ["at", "actor", "action", "object_name", "pool", "reason"]
-    list_filter = ["action"]
-    search_fields = ["object_name", "actor", "request_id"]
+    list_filter = ["object_type", "action", "at"]
+    search_fields = ["object_name", "actor", "reason", "request_id"]
 
 
 @admin.register(Event)

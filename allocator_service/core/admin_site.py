@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 from functools import wraps
 from http import HTTPStatus
 from typing import Any, TypeVar, cast
+from urllib.parse import urlencode
 
 from django.conf import settings
 from django.contrib import admin
@@ -13,6 +14,7 @@ from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import render
 from django.template.response import TemplateResponse
+from django.urls import path, reverse
 
 from allocator_service.core.board import board_for
 from allocator_service.core.clock import utc_now
@@ -20,6 +22,8 @@ from allocator_service.core.models import AuditEntry
 from allocator_service.core.visible import visible_pools
 
 CHANGES_SHOWN = 10
+FOUND_SHOWN = 10
+SEARCH_LENGTH = 200
 V = TypeVar("V", bound=Callable[..., HttpResponseBase])
 
 
@@ -31,8 +35,10 @@ class OperatorSite(admin.AdminSite):
 
     def get_urls(self) -> list[Any]:
         """Without the way to objects' own pages on the site: none has one."""
+        search = path("search/", self.admin_view(self.search), name="search")
         return [
-            each for each in super().get_urls() if getattr(each, "name", None) != "view_on_site"
+            search,
+            *(each for each in super().get_urls() if getattr(each, "name", None) != "view_on_site"),
         ]
 
     def admin_view(self, view: V, cacheable: bool = False) -> V:
@@ -57,6 +63,32 @@ class OperatorSite(admin.AdminSite):
     def each_context(self, request: HttpRequest) -> dict[str, Any]:
         """With the provider that people may sign in by, if there is one."""
         return {**super().each_context(request), "provider": settings.ENVIRONMENT.oidc}
+
+    def search(self, request: HttpRequest) -> HttpResponse:
+        """Show the objects that a text finds, of those that the user sees."""
+        text = request.GET.get("q", "").strip()[:SEARCH_LENGTH]
+        sections = []
+        for registered in self._searched() if text else ():
+            if registered.has_view_permission(request):
+                found = registered.found(request, text, limit=FOUND_SHOWN + 1)
+                route = f"admin:{registered.opts.app_label}_{registered.opts.model_name}_changelist"
+                more = (
+                    f"{reverse(route)}?{urlencode({'q': text})}" if len(found) > FOUND_SHOWN else ""
+                )
+                title = str(registered.opts.verbose_name_plural).capitalize()
+                sections += [(title, found[:FOUND_SHOWN], more)] if found else []
+        title = f"Search: {text}" if text else "Search"
+        context = {**self.each_context(request), "title": title, "text": text, "sections": sections}
+        return render(request, "admin/search.html", context)
+
+    def _searched(self) -> list[Any]:
+        """Return the models' pages that state their place among the results.
+
+        By attribute: `core.admin` registers models here, so that this module cannot import it.
+        """
+        places = [(getattr(each, "search_place", None), each) for each in self._registry.values()]
+        placed = [(place, each) for place, each in places if place is not None]
+        return [each for _, each in sorted(placed, key=lambda pair: pair[0])]
 
     def index(
         self, request: HttpRequest, extra_context: dict[str, Any] | None = None

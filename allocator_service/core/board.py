@@ -50,6 +50,11 @@ class Table:
     rows: Sequence[Sequence[Cell]]
     more: Cell | None = None
 
+    @property
+    def labelled(self) -> list[list[tuple[Cell, Cell]]]:
+        """Rows with the column of each cell."""
+        return [list(zip(self.columns, row, strict=True)) for row in self.rows]
+
 
 @dataclass(frozen=True)
 class Section:

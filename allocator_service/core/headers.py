@@ -6,7 +6,8 @@ from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
 _PAGES = ("/admin/", "/api/v1/docs/")
-TENANT_PAGES = ("/my/", "/mail/", "/sign-in/", "/sign-out/")
+_LIVE_PAGES = "/my/"
+TENANT_PAGES = (_LIVE_PAGES, "/mail/", "/sign-in/", "/sign-out/")
 NOTHING = "default-src 'none'; frame-ancestors 'none'"
 # A page that is one file, and loads nothing.
 PAGE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
@@ -25,11 +26,15 @@ OUR_PAGES = (
 )
 
 
-# Tenants' pages run no script at all.
+# The landing page, and where people sign in and end their mail, run no script at all.
 SCRIPTLESS = (
     "default-src 'none'; img-src 'self' data:; style-src 'self'; base-uri 'none'; form-action 'self';"
     " frame-ancestors 'none'"
 )
+
+
+# Tenants' pages keep themselves up to date by scripts that are files of our own, and work without them.
+TENANT_POLICY = f"{SCRIPTLESS}; script-src 'self'; connect-src 'self'"
 
 
 class ContentPolicyMiddleware:
@@ -47,6 +52,8 @@ class ContentPolicyMiddleware:
 
 
 def _policy(path: str) -> str:
+    if path.startswith(_LIVE_PAGES):
+        return TENANT_POLICY
     if path.startswith(TENANT_PAGES):
         return SCRIPTLESS
     return OUR_PAGES if path.startswith(_PAGES) else NOTHING

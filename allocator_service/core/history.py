@@ -1,7 +1,7 @@
 """What was done to an object, as its page in the admin tells it: from the audit, newest first."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
@@ -39,6 +39,14 @@ class Done:
     differences: Sequence[Difference]
 
 
+@dataclass(frozen=True)
+class Named:
+    """An entry of the audit with the name of its object."""
+
+    object_name: str
+    done: Done
+
+
 def history_page(instance: Model, number: str) -> tuple["Page[AuditEntry]", list[Done]]:
     """A page of what was done to the object; for one made by a bulk request, that request too."""
     mine = Q(object_type=instance._meta.model_name, object_id=str(instance.pk))
@@ -60,6 +68,11 @@ def history_page(instance: Model, number: str) -> tuple["Page[AuditEntry]", list
         else _done(entry, entry.before, entry.after)
         for entry in page.object_list
     ]
+
+
+def entries_done(entries: Iterable[AuditEntry]) -> list[Named]:
+    """Return entries of the audit with the objects that they are about."""
+    return [Named(entry.object_name, _done(entry, entry.before, entry.after)) for entry in entries]
 
 
 def _first_state(instance: Model) -> Mapping[str, Any]:

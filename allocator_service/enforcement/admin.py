@@ -1,6 +1,6 @@
 """What schedulers make of decisions, on the pools' pages; agents and their reports, to be looked at."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
@@ -10,9 +10,7 @@ from django.contrib import admin
 from django.db.models import Count
 from django.urls import reverse
 
-from allocator_service.allocation.admin.group_tree import AskedTree
-from allocator_service.allocation.admin.pages import PoolAdmin
-from allocator_service.allocation.admin.shares import Asked
+from allocator_service.allocation.admin.tabs import TabRequest, pool_tab
 from allocator_service.core.admin import ReadOnlyAdmin
 from allocator_service.core.board import Cell, Notice, Section, Table, Urgency, tells
 from allocator_service.core.display import counted
@@ -191,19 +189,11 @@ def _agent_row(agent: Agent, drifts: int, now: datetime) -> list[Cell]:
     ]
 
 
-@admin.register(Pool)
-class EnforcedPoolAdmin(PoolAdmin):
-    """Pools, whose page says what schedulers make of their decisions."""
-
-    overview_template = "admin/enforcement/overview.html"
-
-    def overview_context(
-        self, pool: Pool, asked: Asked, asked_tree: AskedTree, *, now: datetime
-    ) -> dict[str, Any]:
-        """What is decided, and what is enforced and used of it."""
-        context = super().overview_context(pool, asked, asked_tree, now=now)
-        table = enforcement_table(pool, search=asked.search, now=now)
-        return {**context, "enforcement": table}
+@pool_tab("enforcement", "Enforcement", permission="pools.view_pool", place=7)
+def enforcement_tab(asked: TabRequest) -> Mapping[str, Any]:
+    """Return what is decided of the tenants, and what is enforced and used of it."""
+    table = enforcement_table(asked.pool, search=asked.search, now=asked.now)
+    return {"enforcement": table, "search": asked.search}
 
 
 @admin.register(Agent)

@@ -198,6 +198,7 @@ class ApiKeyAdmin(ServiceAdmin):
     pool_path = None
     form = ApiKeyForm
     search_fields = ["name", "prefix", "tenant__slug", "pool"]
+    search_place = 9
     list_display = [
         "prefix", "name", "scope", "tenant", "pool", "of_group", "access", "last_used_at",
         "expires_at", "revoked_at",

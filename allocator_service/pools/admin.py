@@ -97,7 +97,8 @@ class ServerAdmin(ServiceAdmin):
     list_display = ["name", "pool", "contributed_by", "quantities", "labels", "state"]
     list_filter = ["state", "pool"]
     list_select_related = ["pool", "contributed_by"]
-    search_fields = ["name"]
+    search_fields = ["name", "contributed_by__slug", "pool__slug"]
+    search_place = 5
     autocomplete_fields = ["pool", "contributed_by"]
     actions = ["drain", "activate", "retire"]
 
@@ -229,9 +230,10 @@ class MembershipAdmin(ServiceAdmin):
 
     form = MembershipForm
     list_display = ["tenant", "pool", "present_terms", "group", "tier", "admitted_at"]
-    list_filter = ["pool"]
+    list_filter = ["pool", ("ended_at", admin.EmptyFieldListFilter)]
     list_select_related = ["tenant", "pool"]
-    search_fields = ["tenant__slug"]
+    search_fields = ["tenant__slug", "tenant__name", "pool__slug"]
+    search_place = 4
     autocomplete_fields = ["pool", "tenant"]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Membership]:

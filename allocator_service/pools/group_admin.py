@@ -132,6 +132,7 @@ class GroupAdmin(ServiceAdmin):
     list_filter = ["pool", ("retired_at", admin.EmptyFieldListFilter)]
     list_select_related = ["pool"]
     search_fields = ["slug", "name"]
+    search_place = 3
     autocomplete_fields = ["pool"]
     actions = ["retire"]
 

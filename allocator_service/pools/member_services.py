@@ -347,6 +347,17 @@ def members_admit(
     return admitted
 
 
+def members_join(*, pool: Pool, tenants: Sequence[Tenant], now: datetime) -> None:
+    """Admit tenants whose servers or workloads the locked pool takes, and record it of each."""
+    admitted = members_admit(pool=pool, tenants=tenants, now=now)
+    audit_record_all(
+        action="member.admit",
+        changes=[Change(membership, None, {**_DEFAULT_TERMS}) for membership in admitted],
+        now=now,
+        pool=pool.slug,
+    )
+
+
 @transaction.atomic
 def member_end(*, pool: Pool, tenant: Tenant, version: int | None, now: datetime) -> None:
     """End a membership from the next decision on; its earlier terms and all history stay.

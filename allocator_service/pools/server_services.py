@@ -17,7 +17,7 @@ from allocator_service.core.errors import Conflict, TooLarge, Unacceptable
 from allocator_service.core.ids import new_ids
 from allocator_service.core.versions import check_version
 from allocator_service.pools.locking import pool_lock, server_lock
-from allocator_service.pools.member_services import members_admit
+from allocator_service.pools.member_services import members_join
 from allocator_service.pools.models import Contribution, Pool, Server, ServerState
 from allocator_service.pools.names import refuse_taken_names
 from allocator_service.pools.recompute import pool_changed
@@ -80,7 +80,7 @@ def servers_contribute(*, pool: Pool, drafts: Sequence[ServerDraft], now: dateti
     named = [(draft, name) for draft in drafts for name in draft.names()]
     _refuse_taken_names(pool, named)
     contributors = {d.contributed_by.pk: d.contributed_by for d in drafts if d.contributed_by}
-    members_admit(pool=pool, tenants=list(contributors.values()), now=now)
+    members_join(pool=pool, tenants=list(contributors.values()), now=now)
     ids = new_ids(total)
     copy_rows(
         Server,

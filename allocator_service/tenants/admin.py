@@ -62,6 +62,7 @@ class TenantAdmin(ServiceAdmin):
     form = TenantForm
     list_display = ["slug", "name", "created_at", "retired_at"]
     search_fields = ["slug", "name"]
+    search_place = 2
     actions = ["retire"]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Tenant]:

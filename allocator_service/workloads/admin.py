@@ -94,11 +94,15 @@ class WorkloadAdmin(ServiceAdmin):
         "state",
         "unsatisfiable",
     ]
-    list_filter = ["state", "pool"]
+    list_filter = ["state", "pool", ("unsatisfiable", admin.EmptyFieldListFilter)]
     list_select_related = ["pool", "tenant"]
-    search_fields = ["name"]
+    search_fields = ["name", "tenant__slug", "pool__slug"]
+    search_place = 6
     autocomplete_fields = ["pool", "tenant"]
     actions = ["withdraw"]
+
+    def search_note(self, row: Workload) -> str:
+        return f"{row.tenant} in {row.pool}"
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Workload]:
         return super().get_queryset(request).prefetch_related("pool__resource_types")

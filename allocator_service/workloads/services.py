@@ -18,7 +18,7 @@ from allocator_service.core.versions import check_version
 from allocator_service.pools.gangs import refuse_gangs
 from allocator_service.pools.limits import Limit, limits_check, limits_stored
 from allocator_service.pools.locking import pool_lock
-from allocator_service.pools.member_services import members_admit
+from allocator_service.pools.member_services import members_join
 from allocator_service.pools.models import Pool
 from allocator_service.pools.names import refuse_taken_names
 from allocator_service.pools.recompute import pool_changed
@@ -91,7 +91,7 @@ def workloads_submit(*, pool: Pool, drafts: Sequence[WorkloadDraft], now: dateti
         added = sum(len(draft.limit) for draft in mine)
         _refuse_too_many_limits(pool, tenant, added, f"{mine[0].pointer}/limit")
     _refuse_taken_names(pool, drafts)
-    members_admit(
+    members_join(
         pool=pool,
         tenants=list({draft.tenant.pk: draft.tenant for draft in drafts}.values()),
         now=now,

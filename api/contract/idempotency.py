@@ -14,10 +14,10 @@ from django.http import HttpResponse
 from rest_framework.response import Response
 
 from allocator_service.core.clock import utc_now
+from allocator_service.core.documents import json_bytes
 from allocator_service.core.errors import Conflict, Unacceptable, Unreadable
 from allocator_service.core.locks import Lock, try_lock_in_transaction
 from allocator_service.core.models import IdempotencyClaim
-from api.contract.renderers import json_bytes
 
 TWIN_RETRY_SECONDS = 1
 STORED_HEADERS = ("Location", "ETag", "Pool-Generation", "Retry-After")

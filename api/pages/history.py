@@ -11,6 +11,7 @@ from django.utils.safestring import SafeString
 from allocator_service.allocation.history import (
     MOST_DECISIONS,
     AllocationHistory,
+    Step,
     allocation_history,
 )
 from allocator_service.allocation.words import cause_text
@@ -18,12 +19,14 @@ from allocator_service.core.charts import Chart, StepLine, steps_chart
 from allocator_service.core.clock import utc_now
 from allocator_service.core.errors import Unreadable
 from allocator_service.core.snapshots import one_snapshot
+from allocator_service.core.templatetags.shown import age
 from allocator_service.pools.models import Pool
 from allocator_service.tenants.models import Tenant
+from api.pages.live import live_of, run_in_force
 from api.pages.views import PoolPage
 
 PERIODS = {"1": "24 hours", "7": "7 days", "30": "30 days"}
-STEPS_SHOWN, LINES_DRAWN = 100, 6
+STEPS_SHOWN, STEPS_DRAWN, LINES_DRAWN = 50, 48, 6
 
 
 @dataclass(frozen=True)
@@ -73,11 +76,50 @@ def _chart(found: AllocationHistory) -> Chart:
     title = "Tasks of your workloads"
     if len(drawn) < len(highest):
         title += f", the {len(drawn)} largest of {len(highest):,}"
-    lines = [
-        StepLine(name, [(step.start, step.end, step.tasks.get(name, 0.0)) for step in found.steps])
-        for name in drawn
+    steps = [(step.start, step.end, step.tasks) for step in found.steps]
+    if len(steps) > STEPS_DRAWN:
+        steps, width = _means(found.steps, drawn)
+        title += f", means of {age(width)}"
+    return steps_chart(title=title, unit="tasks", lines=[_line(name, steps) for name in drawn])
+
+
+_Interval = tuple[datetime, datetime, Mapping[str, float]]
+
+
+def _line(name: str, steps: Sequence[_Interval]) -> StepLine:
+    """Return a workload's line, in which equal values that follow each other are one interval."""
+    intervals: list[tuple[datetime, datetime, float | None]] = []
+    for start, end, tasks in steps:
+        value = tasks.get(name, 0.0)
+        if intervals and intervals[-1][1:] == (start, value):
+            intervals[-1] = (intervals[-1][0], end, value)
+        else:
+            intervals.append((start, end, value))
+    return StepLine(name, intervals)
+
+
+def _means(steps: Sequence[Step], names: Sequence[str]) -> tuple[list[_Interval], timedelta]:
+    """Return the means of equal intervals, so that what is sent has a bound, and their length."""
+    begin = steps[0].start
+    width = (steps[-1].end - begin) / STEPS_DRAWN
+    sums: list[dict[str, float]] = [dict.fromkeys(names, 0.0) for _ in range(STEPS_DRAWN)]
+    for step in steps:
+        first = min((step.start - begin) // width, STEPS_DRAWN - 1)
+        last = min((step.end - begin) // width, STEPS_DRAWN - 1)
+        for index in range(first, last + 1):
+            edge = begin + index * width
+            within = (min(step.end, edge + width) - max(step.start, edge)) / width
+            for name in names:
+                sums[index][name] += step.tasks.get(name, 0.0) * max(within, 0.0)
+    means: list[_Interval] = [
+        (
+            begin + index * width,
+            begin + (index + 1) * width,
+            {n: round(v, 6) for n, v in row.items()},
+        )
+        for index, row in enumerate(sums)
     ]
-    return steps_chart(title=title, unit="tasks", lines=lines)
+    return means, width
 
 
 class HistoryPage(PoolPage):
@@ -91,8 +133,11 @@ class HistoryPage(PoolPage):
         with one_snapshot():
             of_pool = self.pool
             found = history_of(pool=of_pool, tenant=self.tenant, days=int(days), now=now)
+            run = run_in_force(pool=of_pool, now=now)
+            live = live_of(pool=of_pool, run=run, now=now)
         return self.shown(
             "history",
+            live=live,
             pool=of_pool,
             history=found,
             periods=PERIODS.items(),

@@ -31,6 +31,7 @@ from allocator_service.tenants.models import Tenant
 from api.contract.pagination import by_slug
 from api.pages.groups import amounts_above, has_amounts, pool_tree, terms_above
 from api.pages.history import history_of
+from api.pages.live import live_of
 from api.pages.parts import (
     decision_said,
     entitlements_in_force,
@@ -119,6 +120,7 @@ class PoolOverviewPage(PoolPage):
                 "pool",
                 pool=of_pool,
                 now=now,
+                live=live_of(pool=of_pool, run=run, now=now),
                 policy=policy_title(of_pool.policy_name),
                 policy_description=policy_description(of_pool.policy_name),
                 decision=run and decision_said(pool=of_pool, run=run, tenant=tenant, now=now),

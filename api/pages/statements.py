@@ -10,10 +10,10 @@ from allocator_service.billing.statements.selectors import (
     statement_rows,
 )
 from allocator_service.core.clock import utc_now
+from allocator_service.core.documents import json_bytes
 from allocator_service.core.errors import Missing
 from allocator_service.core.headers import PAGE_POLICY
 from allocator_service.core.snapshots import one_snapshot
-from api.contract.renderers import json_bytes
 from api.pages.rendering import PageResponse
 from api.pages.views import PoolPage
 from api.v1.run_inputs import proof_for, whole_run

@@ -19,6 +19,7 @@ from api.pages.changes import (
 from api.pages.comparisons import ComparisonPage
 from api.pages.groups import GroupPage
 from api.pages.history import HistoryPage
+from api.pages.live import StatePage
 from api.pages.mail import ConfirmMailPage, EndMailPage, EndMailView, MailPage
 from api.pages.pools import MyPoolsPage, PoolOverviewPage
 from api.pages.signing_in import ChooseTenantPage, SignInView, SignOutView
@@ -106,6 +107,7 @@ urlpatterns = [
     path(f"{_POOL}changes/<str:change>/", ChangePage.as_view(), name="my-change"),
     path(f"{_POOL}groups/<str:group>/", GroupPage.as_view(), name="my-group"),
     path(f"{_POOL}history/", HistoryPage.as_view(), name="my-history"),
+    path(f"{_POOL}state/", StatePage.as_view(), name="my-state"),
     path(f"{_POOL}why/", WhyPage.as_view(), name="my-why"),
     path(f"{_POOL}policies/", ComparisonPage.as_view(), name="my-comparison"),
     path(f"{_POOL}statements/", StatementsPage.as_view(), name="my-statements"),

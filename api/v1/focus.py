@@ -7,7 +7,7 @@ from typing import Any
 from allocator_service.billing.exports.focus import COLUMNS, DECIMALS, INSTANTS
 from allocator_service.billing.exports.parquet import PRECISION, parquet_stream
 from allocator_service.billing.statements.documents import LINE_COLUMNS
-from api.contract.renderers import csv_bytes, json_bytes
+from allocator_service.core.documents import csv_bytes, json_bytes
 
 LINE_DECIMALS = ("amount", "hours", "price", "charge", "fee", "billed", "effective")
 

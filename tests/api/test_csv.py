@@ -2,9 +2,9 @@
 
 import pytest
 
+from allocator_service.core.documents import csv_bytes
 from allocator_service.core.errors import Unreadable
 from api.contract.parsers import csv_rows
-from api.contract.renderers import csv_bytes
 
 
 def test_dotted_columns_become_members_and_empty_cells_are_left_out():

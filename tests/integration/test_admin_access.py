@@ -12,6 +12,7 @@ from django.test import RequestFactory
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
+from allocator_service.allocation.admin.tabs import all_tabs
 from allocator_service.allocation.models import Run
 from allocator_service.core.roles import AUDITORS, NOR_THIS, NOT_THEIRS, OPERATORS
 from allocator_service.pools.models import Pool
@@ -144,3 +145,17 @@ def test_what_a_superuser_gave_a_group_stays(people):
     call_command("migrate", verbosity=0)
     assert extra in group.permissions.all()
     assert Group.objects.count() == 2
+
+
+def test_a_tab_is_absent_without_its_permission(people, client):
+    user = get_user_model().objects.create_user("half", is_staff=True)
+    user.user_permissions.add(Permission.objects.get(codename="view_pool"))
+    client.force_login(user)
+    pool = Pool.objects.first()
+    for tab in all_tabs():
+        answer = client.get(reverse(tab.url_name, args=[pool.pk]))
+        assert answer.status_code == (200 if tab.permission == "pools.view_pool" else 403), tab.name
+    page = client.get(reverse("admin:pools_pool_overview", args=[pool.pk])).content.decode()
+    assert ">Members and groups</a>" in page
+    assert ">Money</a>" not in page
+    assert ">Demand</a>" not in page

@@ -35,13 +35,17 @@ def hidden(response):
 def test_a_new_weight_is_shown_before_it_is_saved(fig2, operator):
     member = Membership.objects.get(pool=fig2, tenant__slug="u1")
     url = reverse("admin:pools_membership_change", args=[member.pk])
-    asked = operator.post(url, form_of(operator.get(url)) | {"weight": "3"})
+    asked = operator.post(url, form_of(operator.get(url)) | {"weight": "3", "tier": "0"})
     (impact,) = asked.context["impacts"]
     assert [row.tenant for row in impact.tenants] == ["u2"]
     assert (impact.hit, impact.gain) == (1, 1)
     assert [row.tenant for row in impact.winners] == ["u1"]
     assert impact.winners[0].tasks_after > impact.winners[0].tasks_before
     page = asked.content.decode()
+    assert [(each.field, each.before, each.after) for each in asked.context["differences"]] == [
+        ("Weight", "1", "3")
+    ]
+    assert "Weight: <del>1</del> → <ins>3</ins>" in page
     assert page.index("1 tenant would run fewer tasks") < page.index("1 tenant would run more")
     assert impact.tenants[0].tasks_before == pytest.approx(10)
     assert member.terms.get(end=None).weight == 1
@@ -136,6 +140,9 @@ def test_another_policy_is_shown_before_it_is_saved(fig2, operator):
     asked = operator.post(url, sent)
     (impact,) = asked.context["impacts"]
     assert impact.subject == "policy"
+    titles = ("Fair shares on real servers (DRFH)", "Fair shares of one big server (DRF)")
+    policy = next(each for each in asked.context["differences"] if each.field == "Policy")
+    assert (policy.before, policy.after) == titles
     assert (impact.hit, impact.gain) == (0, 2)
     assert Pool.objects.get(pk=fig2.pk).policy_name == "drfh"
     operator.post(url, hidden(asked) | {"confirmed": "yes", "reason": "trial"})

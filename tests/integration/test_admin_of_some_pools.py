@@ -14,6 +14,7 @@ from django.test import RequestFactory
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
+from allocator_service.allocation.admin.tabs import all_tabs
 from allocator_service.allocation.models import Run
 from allocator_service.billing.admin.statements import months_told
 from allocator_service.billing.models import PricePlan, Statement
@@ -145,7 +146,10 @@ def test_what_is_foreign_answers_as_what_does_not_exist(some):
     for foreign, unknown in (
         (f"/admin/pools/server/{server.pk}/change/", f"/admin/pools/server/{NOBODYS}/change/"),
         (f"/admin/pools/server/{server.pk}/history/", f"/admin/pools/server/{NOBODYS}/history/"),
-        (f"/admin/pools/pool/{some.lab.pk}/overview/", "/admin/pools/pool/999999/overview/"),
+        *[
+            (f"/admin/pools/pool/{some.lab.pk}/{tab.route}", f"/admin/pools/pool/999999/{tab.route}")
+            for tab in all_tabs()
+        ],
         (f"/admin/billing/closing/open/{some.lab.pk}/", "/admin/billing/closing/open/999999/"),
         (f"/admin/allocation/run/{run.pk}/proof/", f"/admin/allocation/run/{NOBODYS}/proof/"),
         (f"/admin/allocation/run/{run.pk}/explanation/u1/",

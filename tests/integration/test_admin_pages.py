@@ -6,12 +6,14 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
 import pytest
+import time_machine
 from django import forms
 from django.contrib import admin
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Permission
 from django.urls import reverse
 
+from allocator_service.allocation.admin.tabs import all_tabs
 from allocator_service.allocation.audit.decisions import run_verify
 from allocator_service.allocation.long_term.metering import pool_meter
 from allocator_service.allocation.models import Allocation, Placement, Run
@@ -241,19 +243,32 @@ def _sent(bound):
     return [(bound.html_name, "" if value is None else str(value))]
 
 
-def test_the_overview_shows_who_brought_and_got_what_and_why_no_newer_decision_is(pages, fig2):
-    page = pages.get(reverse("admin:pools_pool_overview", args=[fig2.pk])).content.decode()
-    # two resources by tenant and by class, sharing degrees, two histories
-    assert page.count('class="chart"') == 7
-    for words in (
-        "Sharing degree in lab",
-        "What the window remembers",
-        "contributed, entitled and allocated",
-        "used and free",
-        "high-memory",
-        "u2",
-    ):
-        assert words in page
+def tab(pages, pool, name, query=""):
+    """The text of one of the pool's tabs."""
+    return pages.get(reverse(f"admin:pools_pool_tab_{name}", args=[pool.pk]) + query)
+
+
+def test_the_tabs_show_who_brought_and_got_what_and_why_no_newer_decision_is(pages, fig2):
+    shown = {
+        "members": (2, ["What the window remembers", "contributed, entitled and allocated", "u2"]),
+        "servers": (2, ["used and free", "high-memory", "Classes of identical servers"]),
+        "demand": (0, ["analysis", "simulation", "holds it back."]),
+        "decisions": (2, ["Seconds in the solver, 1 runs", "Least weighted share", "Succeeded"]),
+        "money": (0, ["October 2026", "November 2026", "2026</a>", "Published", "UTC"]),
+        "enforcement": (0, ["2 of 2 tenants"]),
+    }
+    all_titles = {tab.name: tab.title for tab in all_tabs()}
+    assert set(all_titles) == {*shown, "now", "history"}
+    with time_machine.travel(NOON + timedelta(minutes=3), tick=False):
+        for name, (charts, words) in shown.items():
+            page = tab(pages, fig2, name).content.decode()
+            assert page.count('class="chart"') == charts, name
+            assert [each for each in words if each not in page] == [], name
+            assert re.findall('aria-current="page">([^<]+)</a></li>', page) == [all_titles[name]]
+        page = tab(pages, fig2, "history", "?days=30").content.decode()
+        assert "Sharing degree in lab" in page
+        assert "server.contribute" in page
+        assert re.findall('aria-current="page">(.*?)</a> ', page) == ["30 days"]
     Run.objects.create(
         pool=fig2,
         status="failed",
@@ -265,8 +280,8 @@ def test_the_overview_shows_who_brought_and_got_what_and_why_no_newer_decision_i
     assert "It broke. (run.internal)" in page
 
 
-def test_the_overview_shows_what_is_decided_enforced_and_used(pages, fig2):
-    url = reverse("admin:pools_pool_overview", args=[fig2.pk])
+def test_a_tab_shows_what_is_decided_enforced_and_used(pages, fig2):
+    url = reverse("admin:pools_pool_tab_enforcement", args=[fig2.pk])
     page = " ".join(pages.get(url).content.decode().split())
     text = re.sub(r"\s+", " ", re.sub("<[^>]+>", " ", page))
     assert "silent since 20 November 2026, 12:00:00 UTC . The limits stay as they are." in text
@@ -357,6 +372,8 @@ def test_what_an_action_on_servers_would_do_is_shown_before_and_wants_a_reason(p
     asked = {"action": action, "_selected_action": [str(server.pk)]}
     page = pages.post(url, asked).content.decode()
     assert "2 tenants would run fewer tasks" in page
+    after = {"drain": "draining", "retire": "retired"}[action]
+    assert f"high-cpu: <del>active</del> → <ins>{after}</ins>" in page
     assert re.search(">10</data> → <data value=", page)
     pages.post(url, {**asked, "confirmed": "yes", "reason": " "})
     assert Server.objects.get(pk=server.pk).state == "active"

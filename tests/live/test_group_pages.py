@@ -150,7 +150,7 @@ def test_axe_finds_nothing_on_pages_with_trees(page, admin_page):
             found += findings(page)
     admin_page.goto("/admin/pools/pool/?q=institute")
     pool = admin_page.locator("#result_list tbody th a").first.get_attribute("href")
-    overview = re.sub("change/.*", "overview/", str(pool))
+    overview = re.sub("change/.*", "overview/members/", str(pool))
     for query in ("", "?group=science"):
         admin_page.goto(f"{overview}{query}")
         expect(admin_page.locator(".tree")).to_be_visible()
@@ -182,7 +182,7 @@ def test_the_admins_tree_leads_to_the_form_of_a_group(admin_page):
     admin_page.set_viewport_size({"width": WIDE, "height": 900})
     admin_page.goto("/admin/pools/pool/?q=institute")
     pool = admin_page.locator("#result_list tbody th a").first.get_attribute("href")
-    admin_page.goto(re.sub("change/.*", "overview/", str(pool)))
+    admin_page.goto(re.sub("change/.*", "overview/members/", str(pool)))
     admin_page.click("text=Open physics")
     expect(admin_page.locator("#groups")).to_have_text("Groups below physics")
     expect(admin_page.locator(".tree-leaf")).to_have_count(2)

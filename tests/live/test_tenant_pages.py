@@ -103,7 +103,7 @@ def findings(page: Page) -> list[str]:
             for each in page.evaluate("options => axe.run(options)", options)["violations"]
             if each["impact"] in ("serious", "critical")
         ]
-        if "/my/" in page.url:
+        if "/my/" in page.url or page.locator(".tabs, #board").count():
             beyond = page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
             found += [f"{view}: {beyond} px too wide"] if beyond > 0 else []
     return found
@@ -146,7 +146,8 @@ def test_axe_finds_nothing_on_the_admins_main_pages(admin_page, orchard, chromiu
     paths = ["/admin/", "/admin/pools/pool/", "/admin/pools/pool/add/", "/admin/pools/server/add/",
              "/admin/pools/membership/", "/admin/tenants/apikey/add/", "/admin/workloads/workload/",
              "/admin/allocation/run/", "/admin/ledger/entry/", "/admin/billing/priceplan/add/",
-             "/admin/core/auditentry/", "/admin/pools/server/import/",
+             "/admin/core/auditentry/", "/admin/search/?q=orchard", "/admin/billing/closing/",
+             "/admin/billing/statement/", "/admin/pools/server/import/",
              "/admin/tenants/tenant/import/"]  # fmt: skip
     found = []
     for path in paths:
@@ -154,11 +155,15 @@ def test_axe_finds_nothing_on_the_admins_main_pages(admin_page, orchard, chromiu
         found += findings(admin_page)
     admin_page.goto("/admin/pools/pool/?q=orchard")
     pool = admin_page.locator("#result_list tbody th a").first.get_attribute("href")
-    overview = re.sub("change/.*", "overview/", str(pool))
-    for path in (str(pool), overview):
+    admin_page.goto(str(pool))
+    admin_page.locator(".tabs").get_by_text("Now", exact=True).click()
+    tabs = admin_page.locator(".tabs a").evaluate_all("all => all.map(one => one.href)")
+    assert len(tabs) == 9
+    for path in tabs:
         admin_page.goto(path)
         found += findings(admin_page)
-    expect(admin_page.locator("svg").first).to_be_visible()
+    admin_page.goto(next(path for path in tabs if path.endswith("/members/")))
+    expect(admin_page.locator(".chart svg").first).to_be_visible()
     with admin_page.expect_navigation():
         admin_page.click("#shares tbody th a >> nth=0")
     found += findings(admin_page)
@@ -246,6 +251,74 @@ def test_names_are_text_and_a_chart_tells_its_values(page):
     expect(page.locator(".work h3").first).to_have_text("<b>bold</b>")
     titles = page.locator("figure svg rect title")
     assert any("cores, mean of the day" in text for text in titles.all_text_contents())
+
+
+def test_a_picture_shows_its_values_under_the_pointer_and_by_the_arrow_keys(page):
+    page.set_viewport_size({"width": NARROW, "height": 900})
+    page.goto(f"{POOL}history/?days=1")
+    region, readout = page.locator(".over-time"), page.locator(".readout")
+    expect(readout).to_have_text("")
+    region.focus()
+    page.keyboard.press("End")
+    expect(readout).to_contain_text(
+        re.compile(r"^Since \d+ \w+ \d{4}, [\d:]+ UTC: .*<b>bold</b> [\d.]+ tasks")
+    )
+    latest = readout.inner_text()
+    assert findings(page) == []
+    page.set_viewport_size({"width": WIDE, "height": 900})
+    region.hover()
+    expect(page.locator(".pointer")).to_have_count(1)
+    expect(readout).to_contain_text("Since ")
+    page.keyboard.press("Home")
+    page.keyboard.press("ArrowLeft")
+    expect(readout).to_contain_text("Since ")
+    page.keyboard.press("End")
+    expect(readout).to_have_text(latest)
+
+
+def test_a_page_follows_the_pool_without_being_loaded_again(page, operator):
+    page.set_viewport_size({"width": WIDE, "height": 900})
+    page.goto(POOL)
+    page.evaluate("window.kept = true")
+    page.click("text=Policy, generation and proof")
+    path = "/api/v1/pools/orchard/workloads/"
+    draft = {"tenant": "apple", "name": "appears", "demand": {"cpu": 1}, "tasks": 1}
+    operator.post(path, [draft])
+    row = page.locator(".work h3", has_text="appears")
+    expect(row).to_have_count(1, timeout=40_000)
+    expect(page.locator("#live")).to_contain_text("Updated at")
+    assert page.evaluate("window.kept") is True
+    fold = page.locator("details", has_text="Policy, generation and proof").first
+    expect(fold).to_have_attribute("open", "")
+    assert findings(page) == []
+    [found] = [each for each in operator.get(path).body["results"] if each["name"] == "appears"]
+    one = f"{path}{found['id']}/"
+    matching = {"If-Match": operator.get(one).headers["ETag"]}
+    assert operator.request("DELETE", one, headers=matching).status == 204
+    expect(row).to_have_count(0, timeout=40_000)
+
+
+def test_a_page_that_is_hidden_asks_for_nothing(page):
+    page.goto(POOL)
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    shown = "Object.defineProperty(document, 'hidden', { value: %s, configurable: true })"
+    page.evaluate(f"{shown % 'true'}; document.dispatchEvent(new Event('visibilitychange'))")
+    page.wait_for_timeout(12_000)  # longer than the page waits between two questions
+    assert asked == []
+    with page.expect_request("**/state/"):
+        page.evaluate(f"{shown % 'false'}; document.dispatchEvent(new Event('visibilitychange'))")
+
+
+def test_pages_work_without_scripts(page, chromium, service):
+    state = page.context.storage_state()
+    options = {"base_url": service.url, "java_script_enabled": False, "storage_state": state}
+    with opened(chromium, **options) as scriptless:
+        scriptless.goto(f"{POOL}history/?days=30")
+        expect(scriptless.locator(".over-time svg")).to_be_visible()
+        expect(scriptless.locator(".steps li").first).to_be_visible()
+        scriptless.click("text=24 hours")
+        expect(scriptless.locator(".actions [aria-current=page]")).to_have_text("24 hours")
 
 
 def test_what_would_help_is_found_when_it_is_asked_for(page):

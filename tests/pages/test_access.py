@@ -55,6 +55,7 @@ MATRIX = {
     "/my/pools/<str:pool>/changes/<str:change>/": {"GET", "POST"},
     "/my/pools/<str:pool>/groups/<str:group>/": {"GET"},
     "/my/pools/<str:pool>/history/": {"GET"},
+    "/my/pools/<str:pool>/state/": {"GET"},
     "/my/pools/<str:pool>/why/": {"GET"},
     "/my/pools/<str:pool>/policies/": {"GET"},
     "/my/pools/<str:pool>/statements/": {"GET"},

@@ -1,98 +1,125 @@
-"""What an operator looks at first: a pool's decision in force and its recent runs, as pictures."""
+"""Tabs of a pool that show its decision in force: now, members, servers, and the runs before it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from typing import Any
 
 import numpy as np
-from django.db.models import Count, F, Sum
+from django.core.paginator import Paginator
+from django.db.models import Count, F, Q, Sum
 
-from allocator_service.allocation.admin.group_tree import AskedTree, GroupTree, group_tree
-from allocator_service.allocation.admin.past_and_plan import (
-    WindowTable,
-    history_charts,
-    timetable_charts,
-    window_table,
+from allocator_service.allocation.admin.group_tree import AskedTree, group_tree
+from allocator_service.allocation.admin.past_and_plan import timetable_charts, window_table
+from allocator_service.allocation.admin.shares import (
+    ORDERS,
+    Asked,
+    SharePage,
+    reason_text,
+    share_page,
 )
-from allocator_service.allocation.admin.shares import Asked, SharePage, share_page
+from allocator_service.allocation.admin.tabs import NOW, PERIODS, TabRequest, pool_tab
 from allocator_service.allocation.models import Run, RunStatus, ServerClass
+from allocator_service.allocation.policies import policy_title
 from allocator_service.allocation.selectors import decision_now, failed_since
 from allocator_service.core.charts import BarRow, Chart, bar_chart, history_chart
 from allocator_service.core.errors import Missing
 from allocator_service.core.quantities import Resource
-from allocator_service.pools.models import Pool
-from allocator_service.pools.selectors import resources_of
+from allocator_service.pools.models import Pool, ServerState
+from allocator_service.pools.selectors import members_of, resources_of
+from allocator_service.workloads.models import WorkloadState
 from policies import choose
 
 CLASSES_SHOWN = 25
-RUNS_SHOWN = 100
+RUNS_DRAWN = 300
+RUNS_A_PAGE = 25
 # A smaller gap than this is rounding.
 PROVEN_GAP = 1e-9
 
 
-@dataclass(frozen=True)
-class Overview:
-    """A pool at a glance: `shares` are the tenants asked for, None before the first decision.
-
-    `charts` are pictures, of the tenants those asked for; `failure` is why no newer decision is.
-
-    `open_gap` is the proven gap of a decision whose optimum is not, as text; else empty.
-    """
-
-    pool: Pool
-    run: Run | None
-    failure: Run | None
-    resources: Sequence[Resource]
-    shares: SharePage | None
-    tree: GroupTree | None
-    unsatisfiable: Sequence[tuple[str, int]]
-    charts: Sequence[Chart]
-    window: WindowTable | None
-    open_gap: str
-
-
-def pool_overview(pool: Pool, asked: Asked, asked_tree: AskedTree, *, now: datetime) -> Overview:
-    """Per tenant: contributed, entitled, allocated; per server class: used, free; runs over time."""
-    resources = resources_of(pool)
+def run_in_force(asked: TabRequest) -> Run | None:
+    """Return the decision in force, None before the first."""
     try:
-        run = decision_now(pool=pool, now=now)
+        return decision_now(pool=asked.pool, now=asked.now)
     except Missing:
-        run = None
-    shares: SharePage | None = None
-    charts: list[Chart] = []
-    if run is not None:
-        shares = share_page(pool, run, resources, asked)
-        charts += timetable_charts(run, now)
-        charts += _tenant_charts(shares, resources)
-        charts += _server_charts(run, resources)
-    shown = [] if shares is None else [row.key for row in shares.rows]
-    charts += history_charts(pool, shown, now)
-    charts += _run_charts(pool)
+        return None
+
+
+@pool_tab(NOW, "Now", permission="pools.view_pool", place=1)
+def now_tab(asked: TabRequest) -> Mapping[str, Any]:
+    """Return the decision in force, what keeps the pool from a newer one, and what is in use."""
+    pool, run = asked.pool, run_in_force(asked)
     unsatisfiable = (
-        pool.workloads.filter(state="active")
+        pool.workloads.filter(state=WorkloadState.ACTIVE)
         .exclude(unsatisfiable="")
         .values_list("unsatisfiable")
         .annotate(count=Count("pk"))
         .order_by("unsatisfiable")
     )
-    failure = failed_since(pool=pool, run=run)
-    return Overview(
-        pool,
-        run,
-        failure,
-        resources,
-        shares,
-        None if run is None else group_tree(pool, run, asked_tree),
-        list(unsatisfiable),
-        charts,
-        window_table(pool, resources, now, search=asked.search),
-        _open_gap(run),
-    )
+    return {
+        "run": run,
+        "policy": None if run is None else policy_title(run.policy["name"]),
+        "behind": 0 if run is None else max(pool.generation - (run.generation or 0), 0),
+        "failure": failed_since(pool=pool, run=run),
+        "unsatisfiable": [(reason_text(reason), count) for reason, count in unsatisfiable],
+        "open_gap": _open_gap(run),
+        "capacities": _capacities(pool, run, resources_of(pool)),
+        "counts": _counts(pool),
+        "charts": [] if run is None else timetable_charts(run, asked.now),
+    }
+
+
+@dataclass(frozen=True)
+class Used:
+    """Capacity of a resource on active servers, and the allocated fraction of the decision's."""
+
+    resource: Resource
+    capacity: float
+    fraction: float | None
+
+
+def _capacities(pool: Pool, run: Run | None, resources: Sequence[Resource]) -> list[Used]:
+    fractions = ((run.summary if run is not None else None) or {}).get("utilization", {})
+    amounts = np.zeros(len(resources))
+    active = pool.servers.filter(state=ServerState.ACTIVE)
+    for capacity, count in active.values_list("capacity").annotate(count=Count("pk")).order_by():
+        amounts[: len(capacity)] += count * np.array(capacity, float)
+    return [
+        Used(resource, float(amount), fractions.get(resource.name))
+        for resource, amount in zip(resources, amounts, strict=True)
+    ]
+
+
+def _counts(pool: Pool) -> Mapping[str, int]:
+    """Return how many members, servers and workloads the pool has at present."""
+    draining = Count("pk", filter=Q(state=ServerState.DRAINING))
+    servers = pool.servers.exclude(state=ServerState.RETIRED)
+    return {
+        "members": members_of(pool=pool).count(),
+        **servers.aggregate(servers=Count("pk"), draining=draining),
+        "workloads": pool.workloads.exclude(state=WorkloadState.WITHDRAWN).count(),
+    }
 
 
 def _open_gap(run: Run | None) -> str:
     gap = None if run is None or run.summary is None else run.summary.get("gap")
     return f"{100 * gap:.2g} %" if gap is not None and gap > PROVEN_GAP else ""
+
+
+@pool_tab("members", "Members and groups", permission="pools.view_pool", place=2)
+def members_tab(asked: TabRequest) -> Mapping[str, Any]:
+    """Return a page of the tenants with their shares, the groups, and what the window holds."""
+    pool, run = asked.pool, run_in_force(asked)
+    resources, tenants = resources_of(pool), Asked.of(asked.query)
+    shares = None if run is None else share_page(pool, run, resources, tenants)
+    return {
+        "run": run,
+        "resources": resources,
+        "shares": shares,
+        "orders": ORDERS,
+        "tree": None if run is None else group_tree(pool, run, AskedTree.of(asked.query)),
+        "window": window_table(pool, resources, asked.now, search=tenants.search),
+        "charts": [] if shares is None else _tenant_charts(shares, resources),
+    }
 
 
 def _tenant_charts(shares: SharePage, resources: Sequence[Resource]) -> list[Chart]:
@@ -114,11 +141,52 @@ def _tenant_charts(shares: SharePage, resources: Sequence[Resource]) -> list[Cha
     ]
 
 
-def _server_charts(run: Run, resources: Sequence[Resource]) -> list[Chart]:
-    classes = list(ServerClass.objects.filter(run=run).order_by("position")[:CLASSES_SHOWN])
-    if not classes:  # the policy sees the pool as one server
-        return []
-    used = {server_class.pk: np.zeros(len(resources)) for server_class in classes}
+@dataclass(frozen=True)
+class ClassRow:
+    """A class of identical servers; `amounts` are capacity and use of one, by resource."""
+
+    servers: ServerClass
+    amounts: Sequence[tuple[float, float]]
+
+    @property
+    def label(self) -> str:
+        """Number and first name."""
+        return f"{self.servers.count:,} × {self.servers.first}"
+
+    @property
+    def in_all(self) -> list[tuple[float, float, float]]:
+        """Capacity, use and rest of all servers of the class, by resource."""
+        count = self.servers.count
+        return [(own * count, used * count, (own - used) * count) for own, used in self.amounts]
+
+
+@pool_tab("servers", "Servers", permission="pools.view_pool", place=3)
+def servers_tab(asked: TabRequest) -> Mapping[str, Any]:
+    """Return what is used and free on each class of identical servers, and the servers by state."""
+    pool, run = asked.pool, run_in_force(asked)
+    resources = resources_of(pool)
+    rows, classes = ([], 0) if run is None else _class_rows(run, resources)
+    states = pool.servers.values_list("state").annotate(count=Count("pk")).order_by("state")
+    return {
+        "run": run,
+        "resources": resources,
+        "rows": rows,
+        "classes": classes,
+        "states": [(state, ServerState(state).label, count) for state, count in states],
+        "charts": _server_charts(rows, resources),
+    }
+
+
+def _class_rows(run: Run, resources: Sequence[Resource]) -> tuple[list[ClassRow], int]:
+    """Return the first classes with their use, and how many the decision has.
+
+    There are none under a policy that sees the pool as one server.
+    """
+    found = ServerClass.objects.filter(run=run).order_by("position")
+    classes = list(found[: CLASSES_SHOWN + 1])
+    count = len(classes) if len(classes) <= CLASSES_SHOWN else found.count()
+    classes = classes[:CLASSES_SHOWN]
+    used = {each.pk: np.zeros(len(resources)) for each in classes}
     placed = (
         run.placements.filter(server_class__in=classes)
         .values("server_class", "kind", demand=F("workload__demand"), pieces=F("workload__pieces"))
@@ -132,46 +200,64 @@ def _server_charts(run: Run, resources: Sequence[Resource]) -> list[Chart]:
             piece = row["pieces"][row["kind"]]["demand"]
             demand = np.array([float(piece.get(each.name, 0)) for each in resources])
         used[row["server_class"]] += row["tasks"] * demand
-    charts = []
-    for r, resource in enumerate(resources):
-        rows = []
-        for server_class in classes:
-            capacity = float(server_class.capacity[r]) if r < len(server_class.capacity) else 0.0
-            taken = min(float(used[server_class.pk][r]), capacity)
-            rows.append(
-                BarRow(
-                    f"{server_class.count} × {server_class.first}",
-                    [taken * server_class.count, (capacity - taken) * server_class.count],
-                )
-            )
-        charts.append(
-            bar_chart(
-                title=f"{resource.name}: used and free per class of identical servers",
-                unit=resource.unit or "units",
-                series=["used", "free"],
-                rows=rows,
-                stacked=True,
-            )
+    rows = []
+    for each in classes:
+        capacity = np.zeros(len(resources))
+        capacity[: len(each.capacity)] = [float(amount) for amount in each.capacity]
+        taken = np.minimum(used[each.pk], capacity)
+        rows.append(ClassRow(each, list(zip(capacity.tolist(), taken.tolist(), strict=True))))
+    return rows, count
+
+
+def _server_charts(rows: Sequence[ClassRow], resources: Sequence[Resource]) -> list[Chart]:
+    return [
+        bar_chart(
+            title=f"{resource.name}: used and free per class of identical servers",
+            unit=resource.unit or "units",
+            series=["used", "free"],
+            rows=[BarRow(row.label, row.in_all[r][1:]) for row in rows],
+            stacked=True,
         )
-    return charts
+        for r, resource in enumerate(resources)
+        if rows
+    ]
 
 
-def _run_charts(pool: Pool) -> list[Chart]:
+@pool_tab("decisions", "Decisions", permission="allocation.view_run", place=5)
+def decisions_tab(asked: TabRequest) -> Mapping[str, Any]:
+    """Return the runs of a period, as pictures and a page at a time."""
+    runs = Run.objects.filter(pool=asked.pool, created_at__gte=asked.since).order_by("-pk")
+    page = Paginator(runs, RUNS_A_PAGE).get_page(asked.query.get("page", "1"))
+    return {
+        "days": asked.days,
+        "periods": PERIODS.items(),
+        "query": f"days={asked.days}&",
+        "page": page,
+        "pages": list(page.paginator.get_elided_page_range(page.number)),
+        "charts": _run_charts(asked),
+    }
+
+
+def _run_charts(asked: TabRequest) -> list[Chart]:
+    succeeded = Run.objects.filter(
+        pool=asked.pool, status=RunStatus.SUCCEEDED, created_at__gte=asked.since
+    )
+    fields = ("finished_at", "solve_seconds", "summary")
+    newest = succeeded.order_by("-pk").values_list(*fields)[:RUNS_DRAWN]
     runs = [
         (at, seconds, (summary or {}).get("min_weighted_share"))
-        for at, seconds, summary in Run.objects.filter(pool=pool, status=RunStatus.SUCCEEDED)
-        .order_by("-pk")
-        .values_list("finished_at", "solve_seconds", "summary")[:RUNS_SHOWN]
+        for at, seconds, summary in newest
         if at is not None
     ][::-1]
+    which = f"{'the newest ' if len(runs) == RUNS_DRAWN else ''}{len(runs)} runs"
     return [
         history_chart(
-            title=f"Seconds in the solver, last {len(runs)} runs",
+            title=f"Seconds in the solver, {which}",
             unit="s",
             points=[(at, seconds) for at, seconds, _ in runs],
         ),
         history_chart(
-            title="Least weighted share of the tenants",
+            title=f"Least weighted share of the tenants, {which}",
             unit="share",
             points=[(at, share) for at, _, share in runs],
             ink=2,

@@ -1,7 +1,7 @@
 """Pools, their members and servers in the admin, with what a change would do before it is done."""
 
 from collections.abc import Callable
-from datetime import datetime
+from functools import partial
 from typing import Any, cast
 
 from django import forms
@@ -14,15 +14,19 @@ from django.urls import URLPattern, path, reverse
 from django.utils.html import format_html
 from django.utils.safestring import mark_safe
 
-from allocator_service.allocation.admin.group_tree import AskedTree
-from allocator_service.allocation.admin.overview import pool_overview
-from allocator_service.allocation.admin.shares import ORDERS, Asked
+from allocator_service.allocation.admin.tabs import Tab, TabRequest, all_tabs, tabs_for
 from allocator_service.allocation.policies import policy_choose, policy_documents, policy_title
 from allocator_service.allocation.services import run_request
 from allocator_service.allocation.what_if.impact import changes_impact, servers_impact
-from allocator_service.core.admin import ServiceAdmin, ServiceForm, refuse_unread
+from allocator_service.core.admin import (
+    ServiceAdmin,
+    ServiceForm,
+    form_differences,
+    refuse_unread,
+)
 from allocator_service.core.clock import utc_now
 from allocator_service.core.errors import DomainError
+from allocator_service.core.history import Difference
 from allocator_service.core.quantities import Resource
 from allocator_service.imports.admin import FileImportAdmin, ServerFileForm, TreeFileForm
 from allocator_service.pools.admin import MembershipAdmin, ServerAdmin
@@ -34,6 +38,8 @@ from allocator_service.pools.services import PoolSettings, pool_create, pool_ret
 from policies.fields import TextField
 
 MAX_SHOWN_FIRST = 1_000
+SERVERS_NAMED = 20
+SETTINGS = "settings"
 
 
 def _options_help() -> str:
@@ -194,6 +200,7 @@ class ImpactFormAdmin(ServiceAdmin):
         context = {
             **self.admin_site.each_context(request),
             "title": f"Change {present}",
+            "differences": form_differences(form),
             "impacts": [changes_impact(pool, changes, ", ".join(changes), now=utc_now())],
             "hidden": [
                 (name, value)
@@ -219,65 +226,88 @@ class ImpactGroupAdmin(ImpactFormAdmin, FileImportAdmin, GroupAdmin):
     file_form = TreeFileForm
 
 
+@admin.register(Pool)
 class PoolAdmin(ImpactFormAdmin):
-    """Registered where what schedulers do with the decisions is known: `enforcement.admin`."""
+    """Pools, each with a page of tabs that apps register."""
 
     pool_path = "slug"
     limited_may = ("view", "change")
     form = PoolForm
-    overview_template = "admin/pools/pool/overview.html"
     list_display = [
-        "slug", "name", "policy", "weights", "generation", "retired_at", "pictures",
+        "slug", "name", "policy", "weights", "generation", "retired_at", "overview",
     ]  # fmt: skip
+    list_filter = ["policy_name", "weights", ("retired_at", admin.EmptyFieldListFilter)]
     search_fields = ["slug", "name"]
+    search_place = 1
     actions = ["recompute", "retire"]
+
+    def search_note(self, row: Pool) -> str:
+        return row.name
+
+    def search_url(self, row: Pool) -> str:
+        return reverse("admin:pools_pool_overview", args=[row.pk])
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
         return ["slug", "generation", "created_at", "retired_at"] if obj else []
 
     def get_urls(self) -> list[URLPattern]:
-        overview = path(
-            "<int:pk>/overview/",
-            self.admin_site.admin_view(self.overview),
-            name="pools_pool_overview",
-        )
-        return [overview, *super().get_urls()]
+        view = self.admin_site.admin_view
+        tabs = [
+            path(f"<int:pk>/{tab.route}", view(partial(self.tab, tab=tab)), name=tab.local_name)
+            for tab in all_tabs()
+        ]
+        return [*tabs, *super().get_urls()]
 
-    def overview(self, request: HttpRequest, pk: int) -> HttpResponse:
-        """The decision in force and the runs before it, as pictures."""
-        if not self.has_view_permission(request):
+    def tab(self, request: HttpRequest, pk: int, tab: Tab) -> HttpResponse:
+        """One tab of a pool's page."""
+        if not self.has_view_permission(request) or not request.user.has_perm(tab.permission):
             raise PermissionDenied
         pool = self.of_theirs(request, Pool, pk=pk)
         prefetch_related_objects([pool], "resource_types")
+        asked = TabRequest(pool, request.GET, request.user, utc_now())
+        content = dict(tab.content(asked))
+        content["charts"] = [
+            (chart.title, mark_safe(chart.svg))  # noqa: S308 - escaped by core.charts
+            for chart in content.get("charts", [])
+        ]
         context = {
             **self.admin_site.each_context(request),
-            "title": f"Pool {pool.name}",
-            **self.overview_context(
-                pool, Asked.of(request.GET), AskedTree.of(request.GET), now=utc_now()
-            ),
+            "title": f"{pool.name}: {tab.title}",
+            "tab_title": tab.title,
+            **self._tabs(request, pool, tab.name),
+            **content,
         }
-        return render(request, self.overview_template, context)
+        return render(request, tab.template, context)
 
-    def overview_context(
-        self, pool: Pool, asked: Asked, asked_tree: AskedTree, *, now: datetime
-    ) -> dict[str, Any]:
-        """What the overview's template shows of the pool."""
-        shown = pool_overview(pool, asked, asked_tree, now=now)
-        charts = [
-            (chart.title, mark_safe(chart.svg))  # noqa: S308 - escaped by core.charts
-            for chart in shown.charts
+    def _tabs(self, request: HttpRequest, pool: Pool, current: str) -> dict[str, Any]:
+        """Return the context of the bar of tabs."""
+        tabs = [
+            (tab.title, reverse(tab.url_name, args=[pool.pk]), tab.name == current)
+            for tab in tabs_for(request.user)
         ]
-        policy = None if shown.run is None else policy_title(shown.run.policy["name"])
-        return {"overview": shown, "policy": policy, "charts": charts, "orders": ORDERS}
+        settings = reverse("admin:pools_pool_change", args=[pool.pk])
+        return {"pool": pool, "tabs": [*tabs, ("Settings", settings, current == SETTINGS)]}
+
+    def change_view(
+        self,
+        request: HttpRequest,
+        object_id: str,
+        form_url: str = "",
+        extra_context: dict[str, Any] | None = None,
+    ) -> HttpResponse:
+        """The form, as the last of the tabs."""
+        pool = self.get_object(request, object_id)
+        tabs = {} if pool is None else self._tabs(request, pool, SETTINGS)
+        return super().change_view(request, object_id, form_url, {**tabs, **(extra_context or {})})
 
     @admin.display(description="policy", ordering="policy_name")
     def policy(self, pool: Pool) -> str:
         return policy_title(pool.policy_name)
 
     @admin.display(description="overview")
-    def pictures(self, pool: Pool) -> str:
+    def overview(self, pool: Pool) -> str:
         return format_html(
-            '<a href="{}">pictures</a>', reverse("admin:pools_pool_overview", args=[pool.pk])
+            '<a href="{}">overview</a>', reverse("admin:pools_pool_overview", args=[pool.pk])
         )
 
     @admin.action(description="Recompute the decision now", permissions=["change"])
@@ -327,9 +357,15 @@ class ImpactServerAdmin(FileImportAdmin, ServerAdmin):
             service(request, queryset)
             return None
         servers = list(queryset.exclude(state=ServerState.RETIRED)[:MAX_SHOWN_FIRST])
+        after = {"drain": ServerState.DRAINING, "retire": ServerState.RETIRED}[action].label.lower()
         context = {
             **self.admin_site.each_context(request),
             "title": f"{action.title()} {len(servers)} server{'' if len(servers) == 1 else 's'}",
+            "differences": [
+                Difference(server.name, server.get_state_display().lower(), after)
+                for server in servers[:SERVERS_NAMED]
+            ],
+            "more": max(len(servers) - SERVERS_NAMED, 0),
             "impacts": servers_impact(servers, action, now=utc_now()),
             "hidden": [
                 ("action", action),

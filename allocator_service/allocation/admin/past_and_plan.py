@@ -18,7 +18,6 @@ from allocator_service.pools.models import Pool, WindowKind
 from allocator_service.pools.windows import Past
 from allocator_service.tenants.models import Tenant
 
-HISTORY = timedelta(days=7)
 INTERVALS = 28
 TENANTS_SHOWN = 25
 ROWS_SHOWN = 40
@@ -74,8 +73,10 @@ def window_table(
     return WindowTable(state.past, resources, rows, len(found))
 
 
-def history_charts(pool: Pool, tenants: Sequence[int], now: datetime) -> list[Chart]:
-    """The sharing degrees of tenants in the last seven days, or since the pool's first decision."""
+def history_charts(
+    pool: Pool, tenants: Sequence[int], *, since: datetime, now: datetime
+) -> list[Chart]:
+    """Return the sharing degrees of tenants since an instant, or since the pool's first decision."""
     first = (
         Run.objects.filter(pool=pool, status=RunStatus.SUCCEEDED)
         .order_by("effective_from")
@@ -84,7 +85,7 @@ def history_charts(pool: Pool, tenants: Sequence[int], now: datetime) -> list[Ch
     )
     if first is None or first >= now or not tenants:
         return []
-    start = max(first, now - HISTORY)
+    start = max(first, since)
     edges = [start + (now - start) * interval / INTERVALS for interval in range(INTERVALS + 1)]
     report = sharing_degree_history(pool=pool, period=Period(edges), among=tenants)
     return [sharing_degree_chart(report)]

@@ -168,6 +168,8 @@ class PricePlanAdmin(ServiceAdmin):
     form = PlanForm
     list_display = ["name", "pool", "state", "number", "start", "end", "fee", "preview_link"]
     list_filter = ["state", "pool"]
+    search_fields = ["name", "pool__slug"]
+    search_place = 8
     list_select_related = ["pool"]
     autocomplete_fields = ["pool"]
     actions = ["publish", "rerate"]

@@ -1,6 +1,7 @@
 """Statements: what a month lacks, what it comes to, closing it, and the page that one sends."""
 
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from django import forms
@@ -9,16 +10,17 @@ from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet, prefetch_related_objects
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
-from django.template.loader import render_to_string
 from django.urls import URLPattern, path, reverse
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 
 from allocator_service.billing.credit_notes import credit_note_create, credit_note_reverse
 from allocator_service.billing.models import Closing, CreditNote, Posting, Statement
 from allocator_service.billing.months import month_named
+from allocator_service.billing.rating.lines import minor_digits
 from allocator_service.billing.statements.closing import month_close
-from allocator_service.billing.statements.documents import document_of
+from allocator_service.billing.statements.documents import LINE_COLUMNS, document_of
+from allocator_service.billing.statements.documents import money_text as written_money
 from allocator_service.billing.statements.drafting import months_over, open_month
 from allocator_service.billing.statements.pages import line_rows, statement_page
 from allocator_service.billing.statements.selectors import month_content, statement_content
@@ -26,8 +28,10 @@ from allocator_service.billing.tie_out import billing_report
 from allocator_service.core.admin import ReadOnlyAdmin, ServiceAdmin, ServiceForm
 from allocator_service.core.board import Notice, Section, Urgency, tells
 from allocator_service.core.clock import utc_now
-from allocator_service.core.display import counted, month_text
+from allocator_service.core.display import counted, money_text, month_text
+from allocator_service.core.documents import csv_bytes
 from allocator_service.core.errors import DomainError
+from allocator_service.core.templatetags.shown import second
 from allocator_service.core.visible import VisiblePools, visible_pools
 from allocator_service.ledger.reporting.periods import Period
 from allocator_service.pools.models import Pool
@@ -35,6 +39,7 @@ from allocator_service.tenants.models import Tenant
 
 MONTHS_SHOWN = 10
 LINES_SHOWN = 500
+DOWNLOADS = {"json": "JSON, as it is stored", "csv": "CSV, its lines"}
 
 
 @tells(permission="billing.view_closing", place=4)
@@ -61,9 +66,10 @@ def months_told(now: datetime, pools: VisiblePools) -> Section:
 class ClosingAdmin(ReadOnlyAdmin):
     """Closed months; the open one of each pool is shown, and closed, from here."""
 
-    list_display = ["month", "pool", "sequence", "closed_at"]
-    list_filter = ["pool"]
+    list_display = ["month_name", "pool", "statements", "sequence", "closed_at"]
+    list_filter = ["pool", "month"]
     list_select_related = ["pool"]
+    search_fields = ["pool__slug", "pool__name"]
     ordering = ["-month"]
     exclude = ["document"]
     change_list_template = "admin/billing/closing/change_list.html"
@@ -77,6 +83,15 @@ class ClosingAdmin(ReadOnlyAdmin):
             ),
             *super().get_urls(),
         ]
+
+    @admin.display(description="month", ordering="month")
+    def month_name(self, closing: Closing) -> str:
+        return month_text(str(closing))
+
+    @admin.display(description="statements")
+    def statements(self, closing: Closing) -> SafeString:
+        url = reverse("admin:billing_statement_changelist")
+        return format_html('<a href="{}?closing__id__exact={}">Statements</a>', url, closing.pk)
 
     def changelist_view(
         self, request: HttpRequest, extra_context: dict[str, Any] | None = None
@@ -124,9 +139,10 @@ class ClosingAdmin(ReadOnlyAdmin):
             "pool": of,
             "month": str(month),
             "document": document,
-            "since": document["from"],
+            "begin": datetime.fromisoformat(document["from"]),
+            "end": datetime.fromisoformat(document["to"]),
             "unbilled": [tie for tie in report.ties if tie.not_billable] if report else [],
-            "closes": closes,
+            "closes": closes and not document["missing"],
         }
         return render(request, "admin/billing/closing/open.html", context)
 
@@ -146,39 +162,81 @@ class ClosingAdmin(ReadOnlyAdmin):
 @admin.register(Statement)
 class StatementAdmin(ReadOnlyAdmin):
     pool_path = "closing__pool__slug"
-    list_display = ["tenant", "pool", "closing", "billed", "page_link"]
-    list_filter = ["closing__pool", "closing__month"]
+    list_display = ["tenant", "pool", "month", "amount", "page_link"]
+    list_filter = ["closing__pool", "closing__month", "tenant"]
     list_select_related = ["closing__pool", "tenant"]
-    search_fields = ["tenant__slug"]
-    exclude = ["document"]
-    readonly_fields = ["lines"]
+    search_fields = ["tenant__slug", "tenant__name", "closing__pool__slug"]
+    search_place = 7
+    readonly_fields = ["pool", "month", "tenant", "amount", "closed_at", "downloads"]
     ordering = ["-id"]
 
+    def search_note(self, row: Statement) -> str:
+        return str(row.closing.pool)
+
+    def get_fields(self, request: HttpRequest, obj: Any = None) -> list[Any]:
+        return list(self.readonly_fields)
+
     def get_urls(self) -> list[URLPattern]:
-        page = path(
-            "<uuid:pk>/page/", self.admin_site.admin_view(self.page), name="billing_statement_page"
-        )
-        return [page, *super().get_urls()]
+        view = self.admin_site.admin_view
+        return [
+            path("<uuid:pk>/page/", view(self.page), name="billing_statement_page"),
+            *(
+                path(
+                    f"<uuid:pk>/statement.{kind}",
+                    view(partial(self.download, kind=kind)),
+                    name=f"billing_statement_{kind}",
+                )
+                for kind in DOWNLOADS
+            ),
+            *super().get_urls(),
+        ]
 
     @admin.display(description="pool")
     def pool(self, statement: Statement) -> str:
         return str(statement.closing.pool)
 
-    @admin.display(description="lines")
-    def lines(self, statement: Statement) -> SafeString:
-        """The lines of the stored document, as the page to send has them."""
-        document = document_of(bytes(statement.document))
-        return mark_safe(  # noqa: S308 - rendered by a template, which escapes
-            render_to_string(
-                "admin/billing/statement/lines.html",
-                {
-                    "currency": document["currency"],
-                    "totals": document["totals"],
-                    "rows": line_rows(document)[:LINES_SHOWN],
-                    "more": max(0, len(document["lines"]) - LINES_SHOWN),
-                },
-            )
-        )
+    @admin.display(description="month", ordering="closing__month")
+    def month(self, statement: Statement) -> str:
+        return month_text(str(statement.closing))
+
+    @admin.display(description="billed", ordering="billed")
+    def amount(self, statement: Statement) -> str:
+        pool = statement.closing.pool
+        return money_text(written_money(statement.billed, minor_digits(pool)), pool.currency or "")
+
+    @admin.display(description="closed at")
+    def closed_at(self, statement: Statement) -> SafeString | str:
+        return second(statement.closing.closed_at)
+
+    @admin.display(description="downloads")
+    def downloads(self, statement: Statement) -> SafeString:
+        """Links to the page to send and to the files."""
+        links = [(reverse("admin:billing_statement_page", args=[statement.pk]), "Page to print")]
+        links += [
+            (reverse(f"admin:billing_statement_{kind}", args=[statement.pk]), title)
+            for kind, title in DOWNLOADS.items()
+        ]
+        return format_html_join(mark_safe(" · "), '<a href="{}">{}</a>', links)
+
+    def change_view(
+        self,
+        request: HttpRequest,
+        object_id: str,
+        form_url: str = "",
+        extra_context: dict[str, Any] | None = None,
+    ) -> HttpResponse:
+        """The statement, and below it the lines of the stored document as the page to send has them."""
+        statement, context = self.get_object(request, object_id), dict(extra_context or {})
+        if statement is not None:
+            document = document_of(bytes(statement.document))
+            context |= {
+                "title": f"Statement of {month_text(str(statement.closing))}",
+                "currency": document["currency"],
+                "totals": document["totals"],
+                "rows": line_rows(document)[:LINES_SHOWN],
+                "more": max(0, len(document["lines"]) - LINES_SHOWN),
+            }
+        return super().change_view(request, object_id, form_url, context)
 
     @admin.display(description="page")
     def page_link(self, statement: Statement) -> SafeString:
@@ -188,10 +246,28 @@ class StatementAdmin(ReadOnlyAdmin):
 
     def page(self, request: HttpRequest, pk: Any) -> HttpResponse:
         """The statement as a page to be printed or sent."""
+        return HttpResponse(statement_page(document_of(bytes(self._visible(request, pk).document))))
+
+    def download(self, request: HttpRequest, pk: Any, kind: str) -> HttpResponse:
+        """The stored document, or its lines as the API writes them."""
+        statement = self._visible(request, pk)
+        content, media_type = bytes(statement.document), "application/json"
+        if kind == "csv":
+            lines = document_of(content)["lines"]
+            content, media_type = csv_bytes(lines, LINE_COLUMNS), "text/csv; charset=utf-8"
+        closing = statement.closing
+        name = f"statement-{closing.pool.slug}-{closing}-{statement.tenant.slug}.{kind}"
+        return HttpResponse(
+            content,
+            content_type=media_type,
+            headers={"Content-Disposition": f'attachment; filename="{name}"'},
+        )
+
+    def _visible(self, request: HttpRequest, pk: Any) -> Statement:
         statement = self.of_theirs(request, Statement, pk=pk)
         if not self.has_view_permission(request, statement):
             raise PermissionDenied
-        return HttpResponse(statement_page(document_of(bytes(statement.document))))
+        return statement
 
 
 @admin.register(Posting)

@@ -94,7 +94,7 @@ def _steps(
             continue
         left, right, y = axis.x(start), axis.x(end), bottom - value * scale
         path += [f"{left:.1f},{y:.1f}", f"{right:.1f},{y:.1f}"]
-        tooltip = tip(
+        tooltip = tip(  # pages read it: api/static/pages/chart.js
             f"{each.label}, {instant_text(start, precision='second')}: {number(value)} {unit}"
         )
         parts.append(

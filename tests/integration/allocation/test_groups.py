@@ -112,7 +112,7 @@ def test_the_overview_in_the_admin_shows_what_the_tree_entitles_to(tree, client)
     entitled = {row.slug: [round(amount, 6) for amount in row.entitled] for row in page.rows}
     assert entitled == {"a": [50, 50], "b": [25, 25], "c": [25, 25]}
     client.force_login(get_user_model().objects.create_superuser("olga"))
-    assert client.get(reverse("admin:pools_pool_overview", args=[tree.pk])).status_code == 200
+    assert client.get(reverse("admin:pools_pool_tab_members", args=[tree.pk])).status_code == 200
 
 
 def test_the_document_of_a_flat_pool_is_what_it_was_before_there_were_groups(fig2, tenant):

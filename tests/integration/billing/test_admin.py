@@ -1,11 +1,16 @@
 """Money in the admin: a plan from draft to publication, a month from what it lacks to its page."""
 
+import csv
+import json
+import re
 from decimal import Decimal
 
 import pytest
+import time_machine
 from django.contrib.auth import get_user_model
 from django.urls import reverse
 
+from allocator_service.billing.admin.statements import DOWNLOADS
 from allocator_service.billing.models import (
     Budget,
     Closing,
@@ -147,6 +152,66 @@ def test_a_closed_statement_shows_its_lines(admin, worked, tenant):
     page = admin.get(reverse("admin:billing_statement_change", args=[stored.pk])).content.decode()
     assert "used by a" in page
     assert "-38.75" in page
+
+
+def test_a_statement_has_its_currency_and_downloads(admin, worked, tenant):
+    admin.post(reverse("admin:billing_closing_open", args=[worked.pk]), {"month": "2027-03"})
+    stored = Statement.objects.get(tenant=tenant("a"))
+    page = admin.get(reverse("admin:billing_statement_change", args=[stored.pk])).content.decode()
+    assert "102.03 EUR" in page
+    assert "March 2027" in page
+    links = {
+        kind: reverse(f"admin:billing_statement_{kind}", args=[stored.pk]) for kind in DOWNLOADS
+    }
+    for link in (reverse("admin:billing_statement_page", args=[stored.pk]), *links.values()):
+        assert f'href="{link}"' in page
+    answer = admin.get(links["json"])
+    assert answer.content == bytes(stored.document)
+    name = f"statement-{worked.slug}-2027-03-a"
+    assert answer["Content-Disposition"] == f'attachment; filename="{name}.json"'
+    answer = admin.get(links["csv"])
+    assert answer["Content-Type"] == "text/csv; charset=utf-8"
+    rows = list(csv.DictReader(answer.content.decode().splitlines()))
+    lines = json.loads(bytes(stored.document))["lines"]
+    assert [row["billed"] for row in rows] == [line["billed"] for line in lines]
+    listed = reverse("admin:billing_statement_changelist")
+    assert (
+        "102.03 EUR"
+        in admin.get(f"{listed}?closing__id__exact={stored.closing_id}").content.decode()
+    )
+
+
+def test_a_month_that_lacks_nothing_is_closed_by_two_clicks(admin, worked):
+    with time_machine.travel(APRIL_2, tick=False):
+        admin.force_login(get_user_model().objects.get())  # a session of the present
+        board = admin.get("/admin/").content.decode()
+        text = f"{worked}: March 2027 is over and not closed."
+        (link,) = re.findall(f'<a href="([^"]+)">{re.escape(text)}</a>', board)
+        page = admin.get(link).content.decode()
+        assert 'value="Close March 2027"' in page
+        (month,) = re.findall('name="month" value="([^"]+)"', page)
+        assert admin.post(link, {"month": month}).status_code == 302
+        assert Closing.objects.count() == 1
+        page = admin.get(link).content.decode()
+    assert "The month ends at 2027-04-30" in page
+    assert 'value="Close' not in page
+
+
+def test_the_tab_of_a_pool_has_its_months_plans_and_budgets(admin, worked, tenant):
+    admin.post(reverse("admin:billing_closing_open", args=[worked.pk]), {"month": "2027-03"})
+    form = {"pool": worked.pk, "tenant": tenant("a").pk, "amount": "500", "per": "P1M", "then": ""}
+    added = admin.post(
+        reverse("admin:billing_budget_add"), {**form, "thresholds": "50,100", "carry": 0}
+    )
+    assert added.status_code == 302, added.context["adminform"].form.errors
+    with time_machine.travel(APRIL_2, tick=False):
+        admin.force_login(get_user_model().objects.get())
+        page = admin.get(reverse("admin:pools_pool_tab_money", args=[worked.pk])).content.decode()
+    text = " ".join(re.sub("<[^>]+>", " ", page).split())
+    assert "April 2027 is open." in text
+    assert "March 2027 2 " in text
+    assert "Published" in text
+    assert "500.00 EUR" in text
 
 
 def test_a_budget_of_a_group_is_created_and_its_balance_shown(admin, worked, tenant):

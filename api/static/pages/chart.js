@@ -1,0 +1,76 @@
+// Shows the values of a picture over time under the pointer, and by the arrow keys. Without this script the picture and its
+// list of steps are as they are. The values are those of the picture's own marks.
+"use strict";
+(() => {
+  const NAMESPACE = "http://www.w3.org/2000/svg";
+  // As `core.charts.steps_chart` writes it: the name, the instant and the value.
+  const TEXT = /^(?<label>.*), (?<since>\d+ \p{L}+ \d{4}, [\d:]+ \S+): (?<value>.*)$/su;
+  const known = new WeakMap();  // regions with the place of the keyboard
+
+  // Read each time, because the page may have been updated under the picture.
+  const read = (region) => {
+    const svg = region.querySelector("svg");
+    const marks = [...(svg?.querySelectorAll("rect:has(> title)") ?? [])].flatMap((mark) => {
+      const parts = TEXT.exec(mark.querySelector("title").textContent), left = mark.x.baseVal.value;
+      return parts ? [{ left, right: left + mark.width.baseVal.value, ...parts.groups }] : [];
+    });
+    const edges = [...new Set(marks.map((mark) => mark.left))].sort((a, b) => a - b);
+    return { svg, marks, edges, end: Math.max(...marks.map((mark) => mark.right)) };
+  };
+
+  const pointer = (svg) => {
+    let line = svg.querySelector(".pointer");
+    if (!line) {
+      line = document.createElementNS(NAMESPACE, "line");
+      line.setAttribute("class", "pointer");
+      line.setAttribute("y1", "40");
+      line.setAttribute("y2", String(svg.viewBox.baseVal.height - 46));
+      svg.append(line);
+    }
+    return line;
+  };
+
+  const show = (region, { svg, marks, end }, x) => {
+    const here = marks.filter((mark) => mark.left <= x && (x < mark.right || (x >= end && mark.right >= end)));
+    const readout = region.parentElement.querySelector(".readout");
+    if (!here.length || !readout) return;
+    const line = pointer(svg);
+    line.setAttribute("x1", String(x));
+    line.setAttribute("x2", String(x));
+    const latest = here.reduce((a, b) => (a.left >= b.left ? a : b));
+    const text = `Since ${latest.since}: ${here.map((mark) => `${mark.label} ${mark.value}`).join(", ")}.`;
+    if (readout.textContent !== text) readout.textContent = text;
+  };
+
+  const onPointer = (event) => {
+    const region = event.currentTarget, picture = read(region);
+    if (!picture.marks.length) return;
+    const at = new DOMPoint(event.clientX, event.clientY).matrixTransform(picture.svg.getScreenCTM().inverse());
+    show(region, picture, Math.min(Math.max(at.x, picture.edges[0]), picture.end));
+  };
+
+  const onKey = (event) => {
+    const region = event.currentTarget, picture = read(region), last = picture.edges.length - 1;
+    const place = known.get(region) ?? last + 1;
+    const to = { ArrowLeft: place - 1, ArrowRight: place + 1, Home: 0, End: last }[event.key];
+    if (to === undefined || last < 0) return;
+    event.preventDefault();
+    const at = Math.min(Math.max(to, 0), last);
+    known.set(region, at);
+    show(region, picture, picture.edges[at]);
+    // On a phone the picture scrolls: the place that is read out must be seen.
+    const scale = picture.svg.getBoundingClientRect().width / picture.svg.viewBox.baseVal.width;
+    region.scrollLeft = picture.edges[at] * scale - region.clientWidth / 2;
+  };
+
+  const begin = () => {
+    for (const region of document.querySelectorAll(".chart.over-time")) {
+      if (known.has(region)) continue;
+      known.set(region, undefined);
+      region.addEventListener("pointermove", onPointer);
+      region.addEventListener("keydown", onKey);
+    }
+  };
+  begin();
+  document.addEventListener("page:updated", begin);
+})();
