@@ -24,6 +24,7 @@ from benchmarks import (
     ledger,
     leximin,
     long_term,
+    reads,
     simulation,
     tda,
 )
@@ -39,6 +40,7 @@ BENCHMARKS: dict[str, Callable[..., list[Row]]] = {
     "long-term": long_term.measure,
     "simulation": simulation.measure,
     "http": http.measure,
+    "reads": reads.measure,
     "export": export.measure,
     "usage": ledger.measure_usage,
     "windows": ledger.measure_windows,

@@ -1,7 +1,8 @@
 """Reads of runs and decisions. `tenant` is that of a tenant key, or None for whoever sees all."""
 
+import json
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -23,6 +24,7 @@ from allocator_service.allocation.models import (
 from allocator_service.allocation.runs.snapshots import snapshot_document
 from allocator_service.core.errors import Gone, Missing
 from allocator_service.core.jobs import BACKTESTS
+from allocator_service.core.rows import only_row
 from allocator_service.core.selecting import get_or_missing
 from allocator_service.pools.models import Pool
 from allocator_service.tenants.models import Tenant
@@ -63,6 +65,34 @@ def decision_now(*, pool: Pool, now: datetime) -> Run:
     latest = Run.objects.filter(pool=pool, status=RunStatus.SUCCEEDED, effective_until=None)
     decided_at = latest.values_list("finished_at", flat=True).first()
     return decision_at(pool=pool, at=max(now, decided_at or now))
+
+
+_VERSION = """
+SELECT run.id, run.effective_from, run.effective_until, schedule.period_seconds, schedule.intervals
+FROM run LEFT JOIN run_schedule AS schedule ON schedule.run_id = run.id
+WHERE run.pool_id = %(pool)s AND run.status = 'succeeded'
+AND run.effective_from <= GREATEST(%(now)s::timestamptz, (
+    SELECT finished_at FROM run
+    WHERE pool_id = %(pool)s AND status = 'succeeded' AND effective_until IS NULL))
+AND COALESCE(run.effective_until, 'infinity') > GREATEST(%(now)s::timestamptz, (
+    SELECT finished_at FROM run
+    WHERE pool_id = %(pool)s AND status = 'succeeded' AND effective_until IS NULL))
+"""
+
+
+def decision_version(*, pool: Pool, now: datetime) -> tuple[UUID, datetime | None, datetime | None]:
+    """Return which decision is in force, its end if that is known, and the start of its slot.
+
+    Raises `Missing` as `decision_now`.
+    """
+    row = only_row(_VERSION, {"pool": pool.pk, "now": now})
+    if row is None:
+        raise Missing("No decision was in force then.", code="decision.none")
+    run_id, start, end, period, intervals = row
+    if period is None:
+        return run_id, end, None
+    slot, _, _ = _interval_at(start, period, json.loads(intervals), now)
+    return run_id, end, slot
 
 
 def decisions_in_force(*, pools: Iterable[Pool], now: datetime) -> dict[int, Run]:
@@ -152,19 +182,24 @@ def slot_in_force(*, run: Run, at: datetime) -> SlotInForce | None:
     schedule = Schedule.objects.filter(run=run).first()
     if schedule is None or run.effective_from is None:
         return None
-    period = timedelta(seconds=schedule.period_seconds)
-    turns, within = divmod(at - run.effective_from, period)
-    start, end, slot = next(
-        interval for interval in schedule.intervals if within < timedelta(seconds=interval[1])
+    start, end, slot = _interval_at(
+        run.effective_from, schedule.period_seconds, schedule.intervals, at
     )
-    began = run.effective_from + turns * period
     planned = schedule.plan["slots"][slot]
-    return SlotInForce(
-        began + timedelta(seconds=start),
-        began + timedelta(seconds=end),
-        planned["fraction"],
-        planned["allocations"],
+    return SlotInForce(start, end, planned["fraction"], planned["allocations"])
+
+
+def _interval_at(
+    effective_from: datetime, period_seconds: int, intervals: Sequence[Any], at: datetime
+) -> tuple[datetime, datetime, int]:
+    """Return start and end of the interval of a schedule at an instant, and its slot."""
+    period = timedelta(seconds=period_seconds)
+    turns, within = divmod(at - effective_from, period)
+    start, end, slot = next(
+        interval for interval in intervals if within < timedelta(seconds=interval[1])
     )
+    began = effective_from + turns * period
+    return began + timedelta(seconds=start), began + timedelta(seconds=end), slot
 
 
 def allocated_in_slot(*, run: Run, tenant: Tenant, at: datetime) -> list[float]:

@@ -29,6 +29,7 @@ from api.contract.pagination import by_id
 from api.contract.parameters import PageParameters
 from api.resources import PoolResource
 from api.v1.limits import LimitsField, limits_read
+from api.versions import conditional, of_pool
 from api.views import writes
 from policies import UNSERVED
 
@@ -132,6 +133,7 @@ class WorkloadsView(WorkloadResource):
     parameters = WorkloadParameters
     large = True
 
+    @conditional(of_pool)
     @lists(WorkloadDocument, "List the workloads of a pool; a tenant sees its own")
     def get(self, request: Request, pool: str) -> Response:
         """List the workloads of a pool, oldest first, without the withdrawn ones unless
