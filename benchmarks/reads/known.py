@@ -10,21 +10,28 @@ from decimal import Decimal
 from typing import Any
 from urllib.parse import urlsplit
 
+import orjson
 from django.core.handlers.wsgi import WSGIHandler
 from django.core.management import call_command
 
+from allocator_service.allocation.allocation_rows import AllocationRows
 from allocator_service.allocation.policies import policy_choose
 from allocator_service.allocation.runs.recompute import recompute_pool
+from allocator_service.allocation.selectors import decision_now
 from allocator_service.core.clock import utc_now
 from allocator_service.core.ids import new_id
 from allocator_service.core.quantities import Resource
 from allocator_service.pools.models import Pool
 from allocator_service.pools.policy import Window
+from allocator_service.pools.selectors import resources_of
 from allocator_service.pools.server_services import ServerDraft, servers_contribute
 from allocator_service.pools.services import PoolSettings, pool_create
 from allocator_service.tenants.services import TenantDraft, api_key_create, tenants_create
 from allocator_service.workloads.services import WorkloadDraft, workloads_submit
-from benchmarks.measurement import Row
+from api.contract.renderers import json_bytes
+from api.v1.run_documents import RowWriter
+from benchmarks.measurement import Row, best_seconds
+from benchmarks.reads import objects
 
 TENANTS = 1000
 SERVERS = 100
@@ -140,7 +147,60 @@ def measure(*, quick: bool = False) -> list[Row]:
         "100 members": f"{base}members/?limit=100",
         "pools": "/api/v1/pools/",
     }
-    return [_known(web, name, path, repeat) for name, path in paths.items()]
+    return [
+        *(_known(web, name, path, repeat) for name, path in paths.items()),
+        *decisions(web, pool, repeat),
+    ]
+
+
+def decisions(web: Web, pool: Pool, repeat: int) -> list[Row]:
+    """Return rows of a decision and its allocations beside objects of the ORM."""
+    run = decision_now(pool=pool, now=utc_now())
+    resources = resources_of(pool)
+    peer = objects.Writer(run, resources, None)
+    rows = []
+    base = f"/api/v1/pools/{pool.slug}/"
+    for count, most in ((100, 3e-3), (1000, 12e-3)):
+        path = f"{base}allocations/?limit={count}"
+        plain = json_bytes(peer.rows()[:count])
+        if json_bytes(orjson.loads(web.get(path)[2])["results"]) != plain:
+            raise RuntimeError("the rows of the benchmark differ")
+        rows.append(_beside(web, f"GET, {count:,} allocations", path, most, repeat))
+    rows.append(_beside(web, "GET, decision", f"{base}decision/", 2e-3, repeat))
+    writer = RowWriter(run, resources, None, None)
+    ours, _ = best_seconds(
+        lambda: AllocationRows(run),
+        lambda found: json_bytes([writer.allocation(row) for row in found]),
+        repeat=20,
+    )
+    theirs, _ = best_seconds(lambda: peer, lambda made: json_bytes(made.rows()), repeat=20)
+    rows.append(
+        Row(
+            name="allocations, read and written",
+            sizes=f"{len(peer.rows()):,} rows",
+            ours_seconds=ours,
+            peer="objects of the ORM",
+            peer_seconds=theirs,
+            agreement=0.0,
+            goal=5.0,
+            notes="the same bytes",
+        )
+    )
+    return rows
+
+
+def _beside(web: Web, name: str, path: str, most: float, repeat: int) -> Row:
+    body = web.get(path)[2]
+    return Row(
+        name=name,
+        sizes=f"{len(body):,} bytes",
+        ours_seconds=web.seconds(path, status=200, repeat=max(10, repeat // 4)),
+        peer=f"none: at most {most * 1e3:g} ms",
+        peer_seconds=most,
+        agreement=None,
+        goal=1.0,
+        notes="processor time of the web process",
+    )
 
 
 def _known(web: Web, name: str, path: str, repeat: int) -> Row:
