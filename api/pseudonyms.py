@@ -66,10 +66,11 @@ class GroupNameField(SlugField):
 def pseudonym(kind: str, text: str, *, pool: Pool) -> str:
     """Return a name for `text` that is constant within the pool and cannot be reversed."""
     # Keyed by the pool too: pseudonyms of two pools cannot be matched.
-    digest = hmac.new(_secret(), f"{pool.pk}:{kind}:{text}".encode(), hashlib.sha256)
+    digest = hmac.new(secret(), f"{pool.pk}:{kind}:{text}".encode(), hashlib.sha256)
     return f"{kind}-{digest.hexdigest()[:12]}"
 
 
 @cache
-def _secret() -> bytes:
+def secret() -> bytes:
+    """Return the key of pseudonyms."""
     return hmac.new(settings.SECRET_KEY.encode(), b"pseudonyms", hashlib.sha256).digest()

@@ -1,5 +1,6 @@
 """Reads of runs and decisions. `tenant` is that of a tenant key, or None for whoever sees all."""
 
+import json
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from allocator_service.allocation.models import (
 from allocator_service.allocation.runs.snapshots import snapshot_document
 from allocator_service.core.errors import Gone, Missing
 from allocator_service.core.jobs import BACKTESTS
+from allocator_service.core.rows import RowReader, only_row, selecting
 from allocator_service.core.selecting import get_or_missing
 from allocator_service.pools.models import Pool
 from allocator_service.tenants.models import Tenant
@@ -35,6 +37,9 @@ SILENCE = {
     "sender": timedelta(seconds=10),
     BACKTESTS: timedelta(seconds=60),  # its signs may wait for whatever goes first
 }
+
+
+NONE_IN_FORCE = "No decision was in force then."
 
 
 def runs_for(tenant: Tenant | None) -> QuerySet[Run]:
@@ -51,8 +56,27 @@ def decision_at(*, pool: Pool, at: datetime) -> Run:
     """The run whose decision was in force in the pool at an instant. Raises `Missing`."""
     run = Run.objects.in_force_at(at).filter(pool=pool).select_related("pool").first()
     if run is None:
-        raise Missing("No decision was in force then.", code="decision.none")
+        raise Missing(NONE_IN_FORCE, code="decision.none")
     return run
+
+
+_RUN = RowReader(Run, "run")
+_IN_FORCE = """
+FROM run LEFT JOIN run_schedule AS schedule ON schedule.run_id = run.id
+WHERE run.pool_id = %(pool)s AND run.status = 'succeeded' AND run.effective_from <= {at}
+AND COALESCE(run.effective_until, 'infinity') > {at}
+""".replace(
+    # The pool's time does not run back: it is that of the last decision until a clock has caught up.
+    "{at}",
+    """GREATEST(%(now)s::timestamptz, (
+    SELECT finished_at FROM run
+    WHERE pool_id = %(pool)s AND status = 'succeeded' AND effective_until IS NULL))""",
+)
+_RUN_IN_FORCE = selecting(f"SELECT {{run}}, schedule.run_id {_IN_FORCE}", run=_RUN)
+_VERSION = f"""
+SELECT run.id, run.effective_from, run.effective_until, schedule.period_seconds, schedule.intervals
+{_IN_FORCE}
+"""
 
 
 def decision_now(*, pool: Pool, now: datetime) -> Run:
@@ -61,9 +85,32 @@ def decision_now(*, pool: Pool, now: datetime) -> Run:
     The pool's time does not run back: after a clock was set back it stands still at the instant of the
     last decision until the clock has caught up.
     """
-    latest = Run.objects.filter(pool=pool, status=RunStatus.SUCCEEDED, effective_until=None)
-    decided_at = latest.values_list("finished_at", flat=True).first()
-    return decision_at(pool=pool, at=max(now, decided_at or now))
+    row = _row_in_force(_RUN_IN_FORCE, pool, now)
+    run = _RUN.read(row)
+    run.pool = pool
+    if row[_RUN.width] is None:
+        schedule: Any = Run._meta.get_field("schedule")
+        schedule.set_cached_value(run, None)
+    return run
+
+
+def decision_version(*, pool: Pool, now: datetime) -> tuple[UUID, datetime | None, datetime | None]:
+    """Return which decision is in force, its end if that is known, and the start of its slot.
+
+    Raises `Missing` as `decision_now`.
+    """
+    run_id, start, end, period, intervals = _row_in_force(_VERSION, pool, now)
+    if period is None:
+        return run_id, end, None
+    slot, _, _ = _interval_at(start, period, json.loads(intervals), now)
+    return run_id, end, slot
+
+
+def _row_in_force(statement: str, pool: Pool, now: datetime) -> tuple[Any, ...]:
+    row = only_row(statement, {"pool": pool.pk, "now": now})
+    if row is None:
+        raise Missing(NONE_IN_FORCE, code="decision.none")
+    return row
 
 
 def decisions_in_force(*, pools: Iterable[Pool], now: datetime) -> dict[int, Run]:
@@ -150,22 +197,30 @@ class SlotInForce:
 
 def slot_in_force(*, run: Run, at: datetime) -> SlotInForce | None:
     """The slot of the run's schedule at an instant of its being in force; None without a schedule."""
-    schedule = Schedule.objects.filter(run=run).first()
-    if schedule is None or run.effective_from is None:
+    try:
+        schedule = run.schedule
+    except Schedule.DoesNotExist:
         return None
-    period = timedelta(seconds=schedule.period_seconds)
-    turns, within = divmod(at - run.effective_from, period)
-    start, end, slot = next(
-        interval for interval in schedule.intervals if within < timedelta(seconds=interval[1])
+    if run.effective_from is None:
+        return None
+    start, end, slot = _interval_at(
+        run.effective_from, schedule.period_seconds, schedule.intervals, at
     )
-    began = run.effective_from + turns * period
     planned = schedule.plan["slots"][slot]
-    return SlotInForce(
-        began + timedelta(seconds=start),
-        began + timedelta(seconds=end),
-        planned["fraction"],
-        planned["allocations"],
+    return SlotInForce(start, end, planned["fraction"], planned["allocations"])
+
+
+def _interval_at(
+    effective_from: datetime, period_seconds: int, intervals: Sequence[Any], at: datetime
+) -> tuple[datetime, datetime, int]:
+    """Return start and end of the interval of a schedule at an instant, and its slot."""
+    period = timedelta(seconds=period_seconds)
+    turns, within = divmod(at - effective_from, period)
+    start, end, slot = next(
+        interval for interval in intervals if within < timedelta(seconds=interval[1])
     )
+    began = effective_from + turns * period
+    return began + timedelta(seconds=start), began + timedelta(seconds=end), slot
 
 
 def allocated_in_slot(*, run: Run, tenant: Tenant, at: datetime) -> list[float]:

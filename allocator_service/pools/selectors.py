@@ -45,6 +45,20 @@ def closed_pools_for(tenant: Tenant | None) -> QuerySet[Pool]:
     return Pool.objects.history_for_tenant(tenant).exclude(retired_at=None)
 
 
+_VERSIONS = """
+SELECT md5(string_agg(concat_ws('.', id, version, generation), ',' ORDER BY id)) FROM pool
+WHERE retired_at IS NULL AND (%(tenant)s::bigint IS NULL OR EXISTS (
+    SELECT FROM pool_membership
+    WHERE pool_id = pool.id AND tenant_id = %(tenant)s::bigint AND ended_at IS NULL))
+"""
+
+
+def pools_version(tenant: Tenant | None) -> str | None:
+    """Return a text that differs once any open pool that a caller may see has changed."""
+    row = only_row(_VERSIONS, {"tenant": None if tenant is None else tenant.pk})
+    return None if row is None else row[0]
+
+
 def pool_get(*, slug: str, tenant: Tenant | None, retired: bool = False) -> Pool:
     """The open pool of this slug with its resources, if the caller may see it. Raises `Missing`.
 

@@ -1,4 +1,4 @@
-"""Tasks of several pieces: their settings, and what a pool can run."""
+"""Settings of tasks of several pieces."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,7 +25,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class Gang:
-    """How the tasks of a workload start.
+    """Pieces of the tasks of a workload, and the number of tasks that start at once.
 
     Without pieces a task is one piece of the workload's demand. `per_server` is None for any number of
     pieces of a task on one server, `together` is empty for servers with any labels.
@@ -143,7 +143,7 @@ def gang_read(fields: Mapping[str, Any], resources: Sequence[Resource], pointer:
 def demand_read(
     fields: Mapping[str, Any], gang: Gang, resources: Sequence[Resource], pointer: str
 ) -> list[Decimal]:
-    """Return the demand of one task: that of the request, or the sum of the pieces.
+    """Return the demand of one task, of the request or as the sum of the pieces.
 
     Raises `Unacceptable` if there is neither, or both and they differ.
     """

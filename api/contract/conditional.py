@@ -1,7 +1,9 @@
 """Entity tags of versioned objects, and the preconditions of their changes (RFC 9110 §13)."""
 
 import re
+from http import HTTPStatus
 
+from django.http import HttpResponse
 from rest_framework.request import Request
 
 from allocator_service.core.errors import PreconditionRequired, Stale, Unreadable
@@ -41,7 +43,8 @@ def optional_version(request: Request, *, actual: int) -> int | None:
                 'If-Match is *, or entity tags in quotes, as "v3".', code="version.syntax"
             )
         # RFC 9110 §13.1.1: If-Match compares strongly, so weak tags never match.
-        strong = [tag for weak, tag in _TAG.findall(header) if not weak]
+        # What follows a dot is of the answer's other parts, which a change does not depend on.
+        strong = [tag.partition(".")[0] for weak, tag in _TAG.findall(header) if not weak]
         if f"v{actual}" not in strong:
             raise Stale(
                 f"The object is at {entity_tag(actual)}, not at {header[:80]}: read it again and"
@@ -58,3 +61,11 @@ def is_known(request: Request, tag: str) -> bool:
     return _TAGS.fullmatch(header) is not None and tag in [
         f'"{opaque}"' for _, opaque in _TAG.findall(header)
     ]
+
+
+def not_modified(tag: str) -> HttpResponse:
+    """Return the answer to a caller that has the answer of this entity tag."""
+    response = HttpResponse(status=HTTPStatus.NOT_MODIFIED, headers={"ETag": tag})
+    # It describes a body, and there is none.
+    del response["Content-Type"]
+    return response

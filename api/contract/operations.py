@@ -33,7 +33,8 @@ class Operation:
     `kind` is the last word of the operation's id. `status` and `headers` are those of its success,
     `problems` the statuses of refusals beyond those that every route has. `other_answers` are
     documents under another status that are not problems. `if_match` is `required`, `optional`, `to
-    replace` or empty. A `repeatable` operation takes an `Idempotency-Key`.
+    replace` or empty. A `repeatable` operation takes an `Idempotency-Key`. A `conditional` one takes
+    `If-None-Match`, and is 304 to a caller that has the answer.
     """
 
     kind: str
@@ -45,6 +46,7 @@ class Operation:
     problems: tuple[int, ...] = ()
     if_match: str = ""
     repeatable: bool = False
+    conditional: bool = False
     other_answers: Mapping[HTTPStatus, Doc] = field(default_factory=dict)
 
 
@@ -89,9 +91,17 @@ def shows(
     *,
     headers: tuple[str, ...] = ("ETag",),
     problems: tuple[int, ...] = (),
+    conditional: bool = False,
 ) -> Callable[[H], H]:
-    """GET of one object."""
-    return _describe("show", summary, Answer(answer), headers=headers, problems=problems)
+    """GET of one object, which is 304 if it is `conditional` and the caller has it."""
+    return _describe(
+        "show",
+        summary,
+        Answer(answer),
+        headers=headers,
+        problems=problems,
+        conditional=conditional,
+    )
 
 
 def reports(answer: Doc, summary: str) -> Callable[[H], H]:
@@ -112,7 +122,12 @@ def states(answer: Doc, summary: str) -> Callable[[H], H]:
 def renders(answer: Doc, summary: str) -> Callable[[H], H]:
     """GET of a rendering, which is 304 if the caller has it."""
     return _describe(
-        "show", summary, Answer(answer, RENDERING), headers=("ETag",), problems=(409, 413)
+        "show",
+        summary,
+        Answer(answer, RENDERING),
+        headers=("ETag",),
+        problems=(409, 413),
+        conditional=True,
     )
 
 

@@ -10,7 +10,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 from uuid import UUID
 
 import orjson
@@ -77,8 +77,14 @@ def by_slug(name: str, column: str = "slug") -> Ordering:
     return Ordering(name, column, _slug_position)
 
 
+class Sliced(Protocol):
+    """Ordered rows, of which a slice is read."""
+
+    def __getitem__(self, part: slice, /) -> Iterable[Any]: ...
+
+
 def page_of_fixed(
-    name: str, rows: Sequence[Any] | QuerySet[Any], *, cursor: str | None, limit: int
+    name: str, rows: Sliced | QuerySet[Any], *, cursor: str | None, limit: int
 ) -> Page:
     """Return a page of ordered rows that never change, whose cursor counts the rows before it."""
     start = 0 if cursor is None else _offset(cursor_position(name, cursor))

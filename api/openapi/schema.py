@@ -11,7 +11,6 @@ from drf_spectacular.plumbing import ComponentRegistry, ResolvedComponent
 from allocator_service.billing.months import MONTH_PATTERN
 from allocator_service.enforcement.rendering.targets import TARGETS
 from allocator_service.tenants.models import SLUG_PATTERN, Scope
-from api.contract.answers import RENDERING
 from api.contract.errors import PROBLEM_TYPE
 from api.contract.idempotency import KEY_PATTERN
 from api.contract.operations import Operation
@@ -44,7 +43,10 @@ _PATH_PARAMETERS = {
 }
 _TEXT_HEADER: Schema = {"schema": {"type": "string"}}
 _HEADERS: Mapping[str, Schema] = {
-    "ETag": {"description": "The version, for If-Match.", **_TEXT_HEADER},
+    "ETag": {
+        "description": "The version, for If-Match; a weak one is for If-None-Match only.",
+        **_TEXT_HEADER,
+    },
     "Location": {"description": "Where the object is.", **_TEXT_HEADER},
     "Link": {"description": 'The next page, rel="next".', **_TEXT_HEADER},
     "X-Next-Cursor": {"description": "The cursor of the next page.", **_TEXT_HEADER},
@@ -162,6 +164,16 @@ class ContractSchema(AutoSchema):
                     "schema": {"type": "string", "examples": ['"v1"', "*"]},
                 }
             )
+        if operation.conditional:
+            parameters.append(
+                {
+                    "name": "If-None-Match",
+                    "in": "header",
+                    "required": False,
+                    "description": "The ETag of an answer that the caller has; 304 if it is the same.",
+                    "schema": {"type": "string"},
+                }
+            )
         if operation.repeatable:
             parameters.append(
                 {
@@ -187,7 +199,7 @@ class ContractSchema(AutoSchema):
         responses = {str(int(operation.status)): success}
         if operation.kind == "put":
             responses["201"] = success | {"description": HTTPStatus.CREATED.phrase}
-        if operation.answer.formats is RENDERING:
+        if operation.conditional:
             responses["304"] = {
                 "description": HTTPStatus.NOT_MODIFIED.phrase,
                 "headers": {"ETag": _HEADERS["ETag"], **_EVERY_ANSWER},

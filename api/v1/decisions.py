@@ -27,6 +27,7 @@ from api.v1.run_documents import (
 from api.v1.run_inputs import reader_of
 from api.v1.runs import allocations_page, placements_page
 from api.v1.schedules import SlotInForceDocument, slot_document
+from api.versions import conditional, of_decision
 from api.views import PoolView
 
 
@@ -52,6 +53,7 @@ class DecisionView(PoolView):
     scopes: ClassVar = {"GET": EVERY_SCOPE_GROUP_AND_AGENT}
     parameters = DecisionParameters
 
+    @conditional(of_decision)
     @shows(DecisionDocument, "Show the decision in force", headers=("Pool-Generation",))
     def get(self, request: Request, pool: str) -> Response:
         """Show the decision in force in a pool, now or at the instant `at`.
@@ -110,6 +112,7 @@ class PoolAllocationsView(DecisionRowsView):
     scopes: ClassVar = {"GET": EVERY_SCOPE_AND_GROUP}
     parameters = AllocationParameters
 
+    @conditional(of_decision)
     @lists(
         AllocationDocument,
         "List what every workload has; a tenant sees its own",
@@ -129,6 +132,7 @@ class PoolAllocationsView(DecisionRowsView):
 class PoolPlacementsView(DecisionRowsView):
     parameters = PageParameters
 
+    @conditional(of_decision)
     @lists(PlacementDocument, "List where tasks run now; a tenant sees its own", problems=(410,))
     def get(self, request: Request, pool: str) -> Response:
         """List on which servers the decision in force puts the tasks.

@@ -31,7 +31,7 @@ class PieceDocument(documents.Document):
 
 
 class PiecesField(documents.ListField):
-    """Stored pieces of a workload's tasks, as a list of documents; null for one piece."""
+    """Stored pieces of a workload's tasks, as a list of documents."""
 
     def __init__(self) -> None:
         super().__init__(

@@ -48,6 +48,7 @@ from api.v1.limits import (
 )
 from api.v1.members import member_weight, tier_field
 from api.v1.warnings import warnings_field, warns_of_guarantees
+from api.versions import conditional, of_pool
 from api.views import writes
 
 
@@ -143,6 +144,7 @@ class GroupsView(GroupResource):
     parameters = GroupParameters
     large = True
 
+    @conditional(of_pool)
     @lists(GroupDocument, "List the groups of a pool; a tenant sees those above it")
     def get(self, request: Request, pool: str) -> Response:
         """List the groups of a pool, by slug, with their present parent, weight and tier.
@@ -247,6 +249,7 @@ class GroupHistoryView(GroupResource):
     parameters = PageParameters
     document = GroupTermsDocument
 
+    @conditional(of_pool)
     @lists(GroupTermsDocument, "List what a group was at any time")
     def get(self, request: Request, pool: str, group: str) -> Response:
         """List the parents, weights and tiers of a group with their intervals, oldest first.

@@ -41,6 +41,7 @@ from api.v1.limits import (
     own_servers_read,
 )
 from api.v1.warnings import warnings_field, warns_of_guarantees
+from api.versions import conditional, of_pool
 from api.views import writes
 
 ROSTER = "roster"
@@ -132,6 +133,7 @@ class MembersView(MemberResource):
     scopes: ClassVar = {"GET": EVERY_SCOPE_GROUP_AND_AGENT}
     parameters = MemberParameters
 
+    @conditional(of_pool)
     @lists(MemberDocument, "List the members of a pool; a tenant sees itself")
     def get(self, request: Request, pool: str) -> Response:
         """List the members of a pool with their present weights.

@@ -11,6 +11,7 @@ from api.contract import documents
 from api.contract.operations import lists
 from api.contract.pagination import page_of_fixed
 from api.contract.parameters import PageParameters
+from api.versions import conditional, of_release
 from api.views import ContractView
 
 
@@ -33,6 +34,7 @@ class PoliciesView(ContractView):
     of_a_pool = ("GET",)
     parameters = PageParameters
 
+    @conditional(of_release)
     @lists(PolicyInfoDocument, "List the policies")
     def get(self, request: Request) -> Response:
         """List the policies that a pool can have, with their modes, the JSON Schema of their

@@ -4,9 +4,11 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from django.db.models import QuerySet
+from django.http import HttpResponse
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from allocator_service import __version__
 from allocator_service.allocation.policies import policy_choose
 from allocator_service.core.clock import utc_now
 from allocator_service.core.errors import Unacceptable
@@ -30,11 +32,13 @@ from allocator_service.pools.services import (
 )
 from api.auth import EVERY_SCOPE, EVERY_SCOPE_GROUP_AND_AGENT, OPERATOR
 from api.contract import documents
+from api.contract.conditional import is_known, not_modified
 from api.contract.operations import creates, lists, retires, shows, updates
 from api.contract.pagination import by_slug
 from api.contract.parameters import PageParameters
 from api.resources import Resource
 from api.v1.warnings import warnings_field, warns_of_guarantees
+from api.versions import conditional, of_pools
 from api.views import PoolView, writes
 
 
@@ -123,8 +127,7 @@ class PoolDeclaration(Resource):
     ordering = by_slug("pools")
 
     def headers_of(self, found: Pool, *, changed: bool) -> dict[str, str]:
-        tag = super().headers_of(found, changed=changed)
-        return {**tag, "Pool-Generation": str(found.generation)}
+        return {"ETag": pool_tag(found), "Pool-Generation": str(found.generation)}
 
 
 class PoolsView(PoolDeclaration):
@@ -132,6 +135,7 @@ class PoolsView(PoolDeclaration):
     of_a_pool = ("GET",)
     parameters = PageParameters
 
+    @conditional(of_pools)
     @lists(PoolDocument, "List pools")
     def get(self, request: Request) -> Response:
         """List the open pools, by slug.
@@ -182,14 +186,19 @@ class OnePoolView(PoolDeclaration, PoolView):
     def generation_header(self) -> dict[str, str]:
         return {"Pool-Generation": str(self.pool.generation)}
 
-    @shows(PoolDocument, "Show a pool")
-    def get(self, request: Request, pool: str) -> Response:
+    @shows(PoolDocument, "Show a pool", conditional=True)
+    def get(self, request: Request, pool: str) -> Response | HttpResponse:
         """Show the settings of a pool, its `version` and its `generation`, the number of its last
         change.
 
         A tenant key sees only pools that the tenant is a member of; any other slug answers 404
-        `pool.not_found`.
+        `pool.not_found`. The `ETag` is what a change sends as `If-Match`: changes of members, servers
+        and workloads, which it names too, do not make it old. Sent as `If-None-Match`, it is answered
+        304 until anything in the pool changes.
         """
+        tag = pool_tag(self.pool)
+        if is_known(request, tag):
+            return not_modified(tag)
         return self.answer_one(self.pool)
 
     @updates(PoolRequest, ChangedPoolDocument, "Change a pool")
@@ -217,6 +226,11 @@ class OnePoolView(PoolDeclaration, PoolView):
         statements and billing report stay readable, and its slug stays taken.
         """
         return self.answer_retire(pool)
+
+
+def pool_tag(pool: Pool) -> str:
+    """Return the entity tag of a pool, its version with what else the document depends on."""
+    return f'"v{pool.version}.{pool.generation}-{__version__}"'
 
 
 def pool_settings(fields: Mapping[str, Any]) -> PoolSettings:

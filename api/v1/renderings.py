@@ -1,9 +1,9 @@
 """Decisions as the limits of a scheduler."""
 
 import hashlib
-from http import HTTPStatus
 from typing import Any, ClassVar
 
+from django.http import HttpResponse
 from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -30,7 +30,7 @@ from allocator_service.enforcement.selectors import (
 from allocator_service.pools.budgets import MonthlyStops, monthly_stops
 from api.auth import OPERATOR_BILLING_AND_AGENT
 from api.contract import documents
-from api.contract.conditional import is_known
+from api.contract.conditional import is_known, not_modified
 from api.contract.operations import renders
 from api.contract.parameters import Parameters
 from api.contract.renderers import OrjsonRenderer, PlainTextRenderer, YAMLRenderer
@@ -135,7 +135,7 @@ class RenderingView(PoolView):
         return [OrjsonRenderer(), *text]
 
     @renders(RenderingDocument, "Render the decision in force for a scheduler")
-    def get(self, request: Request, pool: str, target: str) -> Response:
+    def get(self, request: Request, pool: str, target: str) -> Response | HttpResponse:
         """Render the decision in force as the limits of a scheduler: `slurm`, `kueue`,
         `kubernetes`, `volcano` or `kai`.
 
@@ -162,7 +162,7 @@ class RenderingView(PoolView):
         # The tag has everything that the text depends on, since agents poll by it.
         tag = f'"{run.pk}-{chosen.name}-{digest[:12]}"'
         if is_known(request, tag):
-            return Response(status=HTTPStatus.NOT_MODIFIED, headers={"ETag": tag})
+            return not_modified(tag)
         rendering = decision_render(
             decided=decided_by_class(run, label=label, reserves=quota == SOFT),
             target=chosen,

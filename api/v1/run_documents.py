@@ -4,7 +4,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from math import fsum
 from typing import Any, NamedTuple
 
-from allocator_service.allocation.models import Allocation, Placement, Run, RunStatus, ServerClass
+from allocator_service.allocation.allocation_rows import AllocationRow
+from allocator_service.allocation.models import Placement, Run, RunStatus, ServerClass
 from allocator_service.allocation.selectors import PlacedDemand
 from allocator_service.core.quantities import Resource, vector_to_document
 from allocator_service.tenants.models import Tenant
@@ -234,6 +235,7 @@ class RowWriter:
         known: Collection[str] | None,
     ) -> None:
         self._run, self._resources, self._caller = run, resources, caller
+        self._names = [resource.name for resource in resources]
         self._known = known
         choice = choose(**run.policy) if run.policy else None
         self._whole_tasks = choice is not None and choice.whole_tasks
@@ -241,10 +243,10 @@ class RowWriter:
             choice is not None and choice.policy.servers[choice.mode] is Servers.RANGES
         )
 
-    def allocation(self, row: Allocation) -> dict[str, Any]:
+    def allocation(self, row: AllocationRow) -> dict[str, Any]:
         return {
-            "tenant": self._tenant(row.tenant.slug),
-            "workload": self._workload(row.tenant, row.workload_id, row.workload.name),
+            "tenant": self._tenant(row.tenant),
+            "workload": self._workload(row.tenant_id, row.workload_id, row.workload),
             "tasks": self._tasks(row.tasks),
             "resources": self._quantities(row.resources),
             "dominant_resource": row.dominant_resource,
@@ -254,14 +256,14 @@ class RowWriter:
             **({} if row.floor is None else self._floor(row)),
         }
 
-    def _floor(self, row: Allocation) -> dict[str, Any]:
+    def _floor(self, row: AllocationRow) -> dict[str, Any]:
         return {"floor": self._tasks(row.floor or 0.0), "floor_met": row.floor_met}
 
-    def sums(self, rows: Iterable[Allocation]) -> list[dict[str, Any]]:
+    def sums(self, rows: Iterable[AllocationRow]) -> list[dict[str, Any]]:
         """Return a row per tenant, in the order of the input of the run."""
-        grouped: dict[str, list[Allocation]] = {}
+        grouped: dict[str, list[AllocationRow]] = {}
         for row in rows:
-            grouped.setdefault(row.tenant.slug, []).append(row)
+            grouped.setdefault(row.tenant, []).append(row)
         return [
             {
                 "tenant": self._tenant(slug),
@@ -282,7 +284,7 @@ class RowWriter:
         tasks = int(row.tasks) if self._whole_on_servers else row.tasks
         document = {
             "tenant": self._tenant(tenant.slug),
-            "workload": self._workload(tenant, row.workload_id, row.workload.name),
+            "workload": self._workload(tenant.pk, row.workload_id, row.workload.name),
             **({"pieces": tasks, "kind": row.kind} if demand.has_pieces else {"tasks": tasks}),
             "resources": self._quantities([row.tasks * each for each in demand.kinds[row.kind]]),
         }
@@ -300,9 +302,9 @@ class RowWriter:
             },
         }
 
-    def _reason(self, row: Allocation) -> str:
+    def _reason(self, row: AllocationRow) -> str:
         """Return the reason. The groups that stop a tenant itself are its own."""
-        if self._caller is not None and self._caller.pk == row.tenant_id:
+        if self._known is None or (self._caller is not None and self._caller.pk == row.tenant_id):
             return row.limited_by
         return reason_known(row.limited_by, pool=self._run.pool, known=self._known)
 
@@ -310,14 +312,13 @@ class RowWriter:
         return int(tasks) if self._whole_tasks else tasks
 
     def _quantities(self, vector: Sequence[float]) -> dict[str, float]:
-        names = (resource.name for resource in self._resources)
-        return dict(zip(names, vector, strict=False))
+        return dict(zip(self._names, vector, strict=False))
 
     def _tenant(self, slug: str) -> str:
         return tenant_name(slug, pool=self._run.pool, caller=self._caller)
 
-    def _workload(self, tenant: Tenant, workload_id: Any, name: str) -> Mapping[str, Any]:
-        if self._caller is None or self._caller.pk == tenant.pk:
+    def _workload(self, tenant_id: int, workload_id: Any, name: str) -> Mapping[str, Any]:
+        if self._caller is None or self._caller.pk == tenant_id:
             return {"id": workload_id, "name": name}
         return {"id": None, "name": pseudonym("workload", str(workload_id), pool=self._run.pool)}
 

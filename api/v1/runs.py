@@ -7,10 +7,10 @@ from django.urls import reverse
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from allocator_service.allocation.allocation_rows import AllocationRows
 from allocator_service.allocation.audit.decisions import run_verify
 from allocator_service.allocation.models import Run
 from allocator_service.allocation.selectors import (
-    allocations_of,
     certificate_of,
     demands_of,
     input_of,
@@ -58,12 +58,12 @@ def allocations_page(view: ContractView, run: Run, subtree: Subtree | None) -> R
     resources = resources_of(run.pool)
     if subtree is not None:
         writer = RowWriter(run, resources, None, subtree.groups_of_run(run))
-        rows = allocations_of(run=run, tenant=None).filter(tenant__in=list(subtree.of_run(run)))
+        rows = AllocationRows(run, list(subtree.of_run(run)))
     else:
         known = groups_known(pool=run.pool, caller=view.tenant)
         writer = RowWriter(run, resources, view.tenant, known)
-        rows = allocations_of(run=run, tenant=_limit(run, view.tenant))
-    rows = rows.order_by("position")
+        limit = _limit(run, view.tenant)
+        rows = AllocationRows(run, None if limit is None else [limit.pk])
     if query["by"] == "tenant":
         page = page_of_fixed(
             f"sums:{run.pk}", writer.sums(rows), cursor=query["cursor"], limit=query["limit"]

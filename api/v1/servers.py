@@ -32,6 +32,7 @@ from api.contract.operations import acts, creates, lists, retires, shows, update
 from api.contract.pagination import by_id
 from api.contract.parameters import PageParameters
 from api.resources import PoolResource
+from api.versions import conditional, of_pool
 from api.views import writes
 
 
@@ -109,6 +110,7 @@ class ServersView(ServerResource):
     parameters = ServerParameters
     large = True
 
+    @conditional(of_pool)
     @lists(ServerDocument, "List the servers of a pool; a tenant sees its own")
     def get(self, request: Request, pool: str) -> Response:
         """List the servers of a pool, oldest first, without the retired ones unless `state=retired`

@@ -31,6 +31,7 @@ from api.contract.parameters import PageParameters
 from api.resources import PoolResource
 from api.v1.gangs import PiecesField, at_least_field, per_server_field, together_field
 from api.v1.limits import LimitsField, limits_read
+from api.versions import conditional, of_pool
 from api.views import writes
 from policies import UNSERVED
 
@@ -104,7 +105,7 @@ WorkloadRequest = WorkloadDocument.writable(
         "priority",
         "server_selector",
         "limit",
-    ),  # fmt: skip
+    ),
 )
 WorkloadChange = WorkloadDocument.writable("WorkloadChange")
 
@@ -158,6 +159,7 @@ class WorkloadsView(WorkloadResource):
     parameters = WorkloadParameters
     large = True
 
+    @conditional(of_pool)
     @lists(WorkloadDocument, "List the workloads of a pool; a tenant sees its own")
     def get(self, request: Request, pool: str) -> Response:
         """List the workloads of a pool, oldest first, without the withdrawn ones unless
@@ -179,11 +181,11 @@ class WorkloadsView(WorkloadResource):
         A bulk request is all-or-nothing and names the failing item. A tenant key submits for its
         own tenant; an operator names the `tenant`, which this admits to the pool. `demand` is that
         of one task, `tasks` how many can run at once. A task of several `pieces` runs all of them at
-        once or none (422 `workload.pieces` where the pool's policy cannot). A demand that no server can serve now is
-        accepted as `unsatisfiable`. The service refuses a name that the tenant already uses in the
-        pool (409 `workload.exists`), a demand of nothing (422 `demand.zero`), a selector under a
-        policy that sees the pool as one server (422 `policy.no_placement`) and more than 10,000
-        workloads (413 `workloads.too_many`).
+        once or none (422 `workload.pieces` where the pool's policy cannot). A demand that no server
+        can serve now is accepted as `unsatisfiable`. The service refuses a name that the tenant
+        already uses in the pool (409 `workload.exists`), a demand of nothing (422 `demand.zero`), a
+        selector under a policy that sees the pool as one server (422 `policy.no_placement`) and
+        more than 10,000 workloads (413 `workloads.too_many`).
         """
         return self.answer_many_created(
             WorkloadRequest, self._create, refuse_too_many=workloads_refuse_too_many

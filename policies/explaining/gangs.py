@@ -1,4 +1,4 @@
-"""What a task of several pieces waits for, in words."""
+"""Sentences about tasks of several pieces that wait."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Launches of tasks with several pieces, all of which are placed or none.
 
-Source: docs/policies/gangs.md. Pieces are placed by the same rules as tasks, the larger kind first. A task
-of which a piece does not fit is taken back.
+Source: docs/policies/gangs.md. Pieces are placed by the same rules as tasks, the larger kind first. A
+task of which a piece does not fit is taken back.
 """
 
 from __future__ import annotations
@@ -80,10 +80,13 @@ def _place(  # type: ignore[no-untyped-def]
     rule, job, at_once, may, logged, waiting, tasks, gangs, limits, servers, draws, log_job,
     log_server,
 ):  # fmt: skip
-    """Place all pieces of tasks, or take them back: whether they fit, and the number of servers looked at.
+    """Place all pieces of tasks, or take them back.
 
     Args:
         may: (rows,) where pieces may run, or empty for every row.
+
+    Returns:
+        Whether they fit, and the number of servers looked at.
     """
     most = gangs.per_server[job]
     # A row may open again for later tasks, and a hidden server is found again.
@@ -94,7 +97,7 @@ def _place(  # type: ignore[no-untyped-def]
         for kind in (gangs.large[job], gangs.small[job]):
             if kind == NOWHERE:
                 continue
-            for _ in range(gangs.count[kind]):
+            for _ in range(gangs.number[kind]):
                 server, looked = _choose(rule, kind, may, in_order, tasks, limits, servers, draws)
                 looked_at += looked
                 if server == NOWHERE:
@@ -221,7 +224,7 @@ def _hide(rule, server, servers):  # type: ignore[no-untyped-def]
 
 @compiled
 def _show(rule, begin, end, waiting, tasks, gangs, servers, log_server):  # type: ignore[no-untyped-def]
-    """End a task: servers that were hidden have their room again."""
+    """End a task, after which hidden servers have their room again."""
     for entry in range(begin, end):
         server = log_server[entry]
         gangs.on_server[server] = 0

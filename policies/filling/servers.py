@@ -1,4 +1,4 @@
-"""Indivisible DRFH: progressive filling of real servers, one whole task at a time.
+"""Progressive filling of real servers by DRFH, one whole task at a time.
 
 Source: Wang et al., TPDS 2015, §5.2; placement rules and ties: policies §3. The tenant with
 the least weighted global dominant share launches its next task on the server that the
@@ -140,7 +140,7 @@ def _place(
     deadline: float | None,
     before: tuple[IntArray, IntArray],
 ) -> tuple[FloatArray, IntArray, IntArray]:
-    """Fill both stages: (t,) levels, and the (kind, server) of every piece launched.
+    """Fill both stages. Return (t,) levels, and the (kind, server) of every piece launched.
 
     Args:
         before: (kind, server) of the tasks that are kept.
@@ -311,7 +311,7 @@ def gangs_of(
         per_task=number,
         large=large,
         small=small,
-        count=pieces.count[kinds],
+        number=pieces.count[kinds],
         per_server=per_server,
         at_least=at_least,
         zone=zone,

@@ -99,7 +99,7 @@ class Gangs(NamedTuple):
         per_task: (q,) pieces of one task of a gang, 0 for workloads without a gang.
         large, small: (q,) rows in ``Tasks`` of the kinds of pieces, the larger first; ``small`` is -1
             if there is one kind only.
-        count: (rows of ``Tasks``,) pieces of each kind in one task.
+        number: (rows of ``Tasks``,) pieces of each kind in one task.
         per_server: (q,) most pieces of one task on one server, 0 for any number.
         at_least: (q,) tasks that start at once if none runs.
         zone: (q,) row in ``zones`` of the label whose value is the same for all pieces, -1 for none.
@@ -111,7 +111,7 @@ class Gangs(NamedTuple):
     per_task: IntArray
     large: IntArray
     small: IntArray
-    count: IntArray
+    number: IntArray
     per_server: IntArray
     at_least: IntArray
     zone: IntArray
@@ -140,7 +140,7 @@ class Servers(NamedTuple):
 
 @compiled
 def list_servers(rule, waiting, tasks, gangs, servers):  # type: ignore[no-untyped-def]
-    """Rebuild the index of best-fit: touched servers, and the first untouched server of each row.
+    """Rebuild the index of best-fit from touched servers and the first untouched server of each row.
 
     Servers that are too full for every waiting workload are left out.
     """

@@ -17,9 +17,9 @@ from policies.arrays import BoolArray, FloatArray, IntArray, TextArray
 from policies.errors import ProblemError, ProblemTooLargeError, SolveTimeoutError
 from policies.filling.ranges import ranges_of_launches
 from policies.filling.servers import MOST_TASKS, check_size
-from policies.filling.winner_tree import tree_of
 from policies.long_term.loop import enter, fill_by_history
 from policies.long_term.measures import history_turns
+from policies.long_term.pairs import LEAST, pairs_of
 from policies.model.allocation import Allocation, least_level_unsatisfied
 from policies.model.borrow_cap import borrow_limit
 from policies.model.history import History
@@ -198,7 +198,7 @@ def _hand_out(
     allowed = np.ascontiguousarray(classes.allowed[queues.workloads])
     gain = problem.demand[queues.workloads] * history.step
     share = np.divide(1.0, problem.totals, out=np.zeros(problem.m), where=problem.totals > 0)
-    passed, second = np.zeros((problem.t, problem.m)), np.zeros(problem.t)
+    passed = np.zeros((problem.t, problem.m))
     level = np.full(problem.t, np.nan)
     chunk = max(SMALLEST_CHUNK, min(CHUNK, SERVERS_BETWEEN_LOOKS // max(len(left), 1)))
     jobs, places = [np.zeros(0, dtype=np.int32)], [np.zeros(0, dtype=np.int32)]
@@ -213,17 +213,17 @@ def _hand_out(
                 history.used + queues.used(gain),
                 alone,
             )
-            degree, main = (tree_of(np.full(problem.t, np.inf)) for _ in range(2))
+            degree, main = pairs_of(problem.t), pairs_of(problem.t)
             enter(
-                rule, waiting, turns, degree, main, second, queues.stop, queues.current, queues.weight,
+                rule, waiting, turns, degree, main, queues.stop, queues.current, queues.weight,
                 queues.count, passed, history.used, alone, gain, share,
             )  # fmt: skip
-            while np.isfinite(main[1]):
+            while np.isfinite(main[1, LEAST]):
                 if deadline is not None and time.monotonic() > deadline:
                     raise SolveTimeoutError("solve.timeout", "the time limit passed while placing")
                 job, server = np.empty(chunk, dtype=np.int32), np.empty(chunk, dtype=np.int32)
                 launched = fill_by_history(
-                    rule, once, turns, degree, main, second, queues.stop, queues.current, queues.limit,
+                    rule, once, turns, degree, main, queues.stop, queues.current, queues.limit,
                     queues.weight, queues.count, passed, level, history.used, alone, borrow, gain,
                     share, demand, allowed, row_of, row_start, opened, left, servers.share_of_unit,
                     job, server,

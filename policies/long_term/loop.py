@@ -11,18 +11,14 @@ import numpy as np
 from policies.compiled import compiled
 from policies.filling.best_fit import NOWHERE
 from policies.filling.rules import most_affine
-from policies.filling.winner_tree import set_share
-from policies.long_term.measures import (
-    keys_of,
-    next_by_history,
-    next_in_history,
-    set_measures,
-)
+from policies.long_term.measures import keys_of, next_in_history, set_measures
+from policies.long_term.pairs import LEAST, first_of_least, set_pair
+from policies.model.tolerance import DISCRETE_TOLERANCE
 
 
 @compiled
 def fill_by_history(  # type: ignore[no-untyped-def]
-    rule, once, turns, degree, main, second, stop, current, limit, weight, count, passed, level,
+    rule, once, turns, degree, main, stop, current, limit, weight, count, passed, level,
     before, alone, borrow, gain, share_of_total,
     demand, allowed, row_of, row_start, opened, left, share_of_unit, log_job, log_server,
 ):  # fmt: skip
@@ -32,8 +28,8 @@ def fill_by_history(  # type: ignore[no-untyped-def]
         rule: one of the three constants.
         once: does a tenant leave as soon as it has received a task?
         turns: whose turn it is in a pool with groups (``HistoryTurns``).
-        degree, main: trees (``winner_tree``) of sharing degrees and of the measure that orders
-            otherwise; ``inf`` is a tenant that has left. second: (t,) breaks ties of ``main``.
+        degree, main: trees (``pairs``) of sharing degrees with the measure that orders otherwise, and of
+            that measure with what breaks its ties; ``inf`` is a tenant that has left.
         stop ... count: the tenants' ``Queues``.
         passed: (t, m) resource × time in this step from the workloads before ``current``.
         level: (t,) is given the ``main`` measure at which a tenant leaves.
@@ -47,11 +43,11 @@ def fill_by_history(  # type: ignore[no-untyped-def]
     grouped = len(turns.node) > 0
     nothing = np.zeros(gain.shape[1])
     launched = 0
-    while main[1] < np.inf and launched < len(log_job):
-        tenant = next_in_history(turns) if grouped else next_by_history(degree, main, second)
+    while main[1, LEAST] < np.inf and launched < len(log_job):
+        tenant = next_in_history(turns) if grouped else _next_by_pairs(degree, main)
         job = current[tenant]
         if _beyond(tenant, job, before, passed, count, gain, borrow):
-            level[tenant] = main[leaves + tenant]
+            level[tenant] = main[leaves + tenant, LEAST]
             _leave(rule, turns, degree, main, tenant, nothing, share_of_total)
             continue
         server = NOWHERE
@@ -67,7 +63,7 @@ def fill_by_history(  # type: ignore[no-untyped-def]
                 passed[tenant, r] += count[job] * gain[job, r]
             current[tenant] += 1
             if current[tenant] == stop[tenant]:
-                level[tenant] = main[leaves + tenant]
+                level[tenant] = main[leaves + tenant, LEAST]
                 _leave(rule, turns, degree, main, tenant, nothing, share_of_total)
             continue
         for r in range(len(share_of_unit)):
@@ -82,7 +78,7 @@ def fill_by_history(  # type: ignore[no-untyped-def]
             _leave(rule, turns, degree, main, tenant, gain[job], share_of_total)
         else:
             _measure(
-                rule, tenant, job, turns, gain[job], degree, main, second, weight, before, alone,
+                rule, tenant, job, turns, gain[job], degree, main, weight, before, alone,
                 passed, count, gain, share_of_total,
             )  # fmt: skip
     return launched
@@ -90,7 +86,7 @@ def fill_by_history(  # type: ignore[no-untyped-def]
 
 @compiled
 def enter(  # type: ignore[no-untyped-def]
-    rule, waiting, turns, degree, main, second, stop, current, weight, count, passed, before, alone,
+    rule, waiting, turns, degree, main, stop, current, weight, count, passed, before, alone,
     gain, share_of_total,
 ):  # fmt: skip
     """Put the tenants that are ``waiting`` (t,) and have workloads left into the trees."""
@@ -99,14 +95,14 @@ def enter(  # type: ignore[no-untyped-def]
         job = current[tenant]
         if waiting[tenant] and job < stop[tenant]:
             _measure(
-                rule, tenant, job, turns, nothing, degree, main, second, weight, before, alone,
+                rule, tenant, job, turns, nothing, degree, main, weight, before, alone,
                 passed, count, gain, share_of_total,
             )  # fmt: skip
 
 
 @compiled
 def _measure(  # type: ignore[no-untyped-def]
-    rule, tenant, job, turns, received, degree, main, second, weight, before, alone, passed, count,
+    rule, tenant, job, turns, received, degree, main, weight, before, alone, passed, count,
     gain, share_of_total,
 ):  # fmt: skip
     """Write a tenant's measures, this step's tasks included, of which it has just ``received`` (m,)."""
@@ -119,13 +115,20 @@ def _measure(  # type: ignore[no-untyped-def]
         aggregate += share
         dominant = max(dominant, share)
     its_degree, its_main, its_second = keys_of(rule, least, aggregate, dominant, weight[tenant])
-    set_share(degree, tenant, its_degree)
-    set_share(main, tenant, its_main)
-    second[tenant] = its_second
+    set_pair(degree, tenant, its_degree, its_main)
+    set_pair(main, tenant, its_main, its_second)
     if len(turns.node) > 0:
         set_measures(
             turns, tenant, rule, its_degree, its_main, its_second, received, share_of_total
         )
+
+
+@compiled
+def _next_by_pairs(degree, main):  # type: ignore[no-untyped-def]
+    """Return the tenant that is next, of at least one that waits, as ``measures.next_by_history``."""
+    if degree[1, LEAST] < 1.0 - DISCRETE_TOLERANCE:
+        return first_of_least(degree)
+    return first_of_least(main)
 
 
 @compiled
@@ -140,8 +143,8 @@ def _pool_has_room(job, demand, allowed, left):  # type: ignore[no-untyped-def]
 @compiled
 def _leave(rule, turns, degree, main, tenant, received, share_of_total):  # type: ignore[no-untyped-def]
     """Take a tenant that has just ``received`` (m,) resource × time out of the trees."""
-    set_share(degree, tenant, np.inf)
-    set_share(main, tenant, np.inf)
+    set_pair(degree, tenant, np.inf, np.inf)
+    set_pair(main, tenant, np.inf, np.inf)
     if len(turns.node) > 0:
         set_measures(turns, tenant, rule, np.inf, np.inf, np.inf, received, share_of_total)
 

@@ -85,9 +85,9 @@ class Problem(ProblemFields):
 
         Defaults: servers ``server-0001``... with count 1, no labels, the pool's own;
         weight 1; workload ``j`` belongs to tenant ``j`` and is called ``workload-0001``...;
-        unbounded tasks of one piece, priority 0, no selector; no groups, tier 0, no limits, and no guarantees,
-        which levels count. The demand of a workload with a gang is the sum over its pieces, whatever
-        ``demand`` has.
+        unbounded tasks of one piece, priority 0, no selector; no groups, tier 0, no limits, and no
+        guarantees, which levels count. The demand of a workload with a gang is the sum over its
+        pieces, whatever ``demand`` has.
 
         Raises:
             ProblemError: a shape, name or value that cannot be accepted.

@@ -1,4 +1,4 @@
-"""What stopped workloads whose tasks have several pieces.
+"""Reasons of workloads whose tasks have several pieces.
 
 Source: docs/policies/gangs.md.
 """
@@ -107,7 +107,8 @@ def places_for(demand: FloatArray, left: FloatArray, per_server: int) -> IntArra
     needed = demand > 0
     fit = np.floor(left[:, needed] / demand[needed]).min(axis=1, initial=np.inf)
     fit = np.minimum(np.maximum(fit, 0), per_server or np.inf)
-    return np.minimum(fit, 2**31).astype(np.int64)
+    whole: IntArray = np.minimum(fit, 2**31).astype(np.int64)
+    return whole
 
 
 def _zones(problem: Problem, classes: ServerClasses, gang: Gang) -> IntArray:

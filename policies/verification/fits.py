@@ -24,8 +24,8 @@ class Fits:
 
     Attributes:
         stated: the problem; places: where the answer's placements are; allocation: the answer.
-        demand: (q, m) of one piece of each kind; capacity: (k, m) of one server; limits: (l, m), inf where they cannot
-            bind; one unit per resource.
+        demand: (q, m) of one piece of each kind; capacity: (k, m) of one server; limits: (l, m), inf
+            where they cannot bind; one unit per resource.
     """
 
     stated: Stated

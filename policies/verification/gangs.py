@@ -19,7 +19,7 @@ from policies.verification.stated import GANG, Places, Stated
 
 
 def tasks_at_once(gang: Gang | None, running: float) -> int:
-    """Return how many tasks of a workload start at once."""
+    """Return the number of tasks of a workload that start at once."""
     return gang.at_least if gang is not None and running == 0 else 1
 
 
@@ -103,8 +103,10 @@ def rows_by_value(stated: Stated) -> list[BoolArray]:
     found = []
     for label in sorted({gang.together for gang in stated.problem.gangs.values()} - {""}):
         values = [labels[row].get(label) for row in rows]
-        for value in {each for each in values if each is not None}:
-            found.append(np.array([each == value for each in values], dtype=np.bool_))
+        found += [
+            np.array([each == value for each in values], dtype=np.bool_)
+            for value in {each for each in values if each is not None}
+        ]
     return found
 
 
@@ -135,8 +137,9 @@ def gang_stop(
 
 
 def places_for(demand: FloatArray, left: FloatArray, per_server: int) -> FloatArray:
-    """(K,) how many pieces of one task fit on one server with so much left."""
+    """(K,) number of pieces of one task that fit on one server with so much left."""
     fit = np.full(len(left), np.inf)
     for r in np.flatnonzero(demand > 0).tolist():
         fit = np.minimum(fit, left[:, r] // demand[r])
-    return np.clip(fit, 0.0, float(per_server) if per_server else 2.0**31)
+    places: FloatArray = np.clip(fit, 0.0, float(per_server) if per_server else 2.0**31)
+    return places

@@ -85,7 +85,7 @@ class Whole:
         return cls(stated, places, allocation, pool, reasons, kept)
 
     def stops(self) -> tuple[str | None, ...]:
-        """(n) what stopped each workload, by what is left; None where one more task fits."""
+        """(n) the reason that stopped each workload, None where one more task fits."""
         problem, tasks, places = self.stated.problem, self.allocation.tasks, self.places
         if self.pool is not None:
             return self.pool.stops(self.stated, tasks)
@@ -129,7 +129,7 @@ class Whole:
                 stops[j] = GANG
 
     def _limits(self, stops: list[str | None], room: Room, rows: IntArray) -> LimitsLeft:
-        """Name the limit that stops a piece for which servers have room; return what limits have left."""
+        """Name the limits that stop pieces for which servers have room. Return the unused amounts."""
         stated, answer = self.stated, self.allocation
         limits = LimitsLeft(stated.limits, stated.on_servers, rows, stated.pieces.owner)
         of_place = np.searchsorted(rows, self.places.row)
@@ -154,7 +154,7 @@ def _units(stated: Stated) -> FloatArray:
 
 
 def server_reasons(stated: Stated) -> TextArray:
-    """(n,) why a workload cannot run on single servers, even empty ones; empty where it can."""
+    """(n,) the reason why a workload cannot run on empty servers, an empty text where it can."""
     rows = stated.rows
     amounts = stated.on_servers
     room = Room(amounts.capacity[rows.row], np.arange(rows.count), rows.allowed, _units(stated))
@@ -354,7 +354,7 @@ def _check_replayed(
     pieces = whole.stated.pieces
     total = float((answer.tasks[pieces.owner] * pieces.count).sum())
     if total > MOST_REPLAYED:
-        detail = f"the answer has {total:.0f} tasks or pieces; at most {MOST_REPLAYED} are handed out again"
+        detail = f"the answer has {total:.0f} pieces; at most {MOST_REPLAYED} are handed out again"
         yield Check("size", False, detail, total / MOST_REPLAYED)
         return
     launched = _replayed(whole, before)

@@ -9,7 +9,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from tests.references.filling import SplitMix64, _choose
+from tests.references.filling import SplitMix64, choose
 from tests.references.groups import PlainTree, largest_use
 from tests.references.limits import is_below, matches
 from tests.references.long_term import Past, Step, weights_of
@@ -355,7 +355,7 @@ class Simulated:
         probes = []
         if rule == "two-choices":
             probes = [int(self.random.draw() * len(left)) for _ in range(2)]
-        return _choose(rule, j, servers, self.demand, left, total, probes)
+        return choose(rule, self.demand[j], servers, left, total, probes)
 
     def evenness(self, j, server, left, now):
         size = self.size[server]

@@ -12,8 +12,8 @@ from decimal import Decimal
 from allocator_service.allocation.reports.envy import (
     Bundle,
     Envy,
+    envies_of,
     envy_order,
-    envy_pairs,
     wanted_more,
 )
 from allocator_service.core.charts import BarRow, Chart, StepLine, bar_chart, column, steps_chart
@@ -74,7 +74,10 @@ class Share:
 
 @dataclass(frozen=True)
 class FairnessReport:
-    """The shares by slug; `series` are Jain's indices; `pairs` the worst, of `envy_pairs` in all."""
+    """Shares by slug, Jain's indices in `series`, and the worst `pairs`.
+
+    `envy_pairs` is the number of all pairs, None if there are too many tenants to compare.
+    """
 
     pool: Pool
     period: Period
@@ -82,7 +85,7 @@ class FairnessReport:
     shares: Sequence[Share]
     jain_index: float | None
     series: Sequence[float | None]
-    envy_pairs: int
+    envy_pairs: int | None
     pairs: Sequence[Envy]
 
     def under(self, name: Callable[[str], str], wanted: Callable[[str], bool]) -> "FairnessReport":
@@ -158,7 +161,7 @@ def fairness_report(*, pool: Pool, period: Period) -> FairnessReport:
         )
         bundles.append(Bundle(slug, used, alone, weight or 0.0, tenant in envious))
     counted = [share for share in shares if share.counts]
-    pairs = envy_pairs(bundles)
+    envies = envies_of(bundles, most=PAIRS_SHOWN)
     return FairnessReport(
         pool,
         period,
@@ -169,8 +172,8 @@ def fairness_report(*, pool: Pool, period: Period) -> FairnessReport:
             _jain_index(share.intervals[interval] for share in counted)
             for interval in range(len(period.intervals))
         ],
-        len(pairs),
-        pairs[:PAIRS_SHOWN],
+        None if envies is None else envies.count,
+        [] if envies is None else envies.worst,
     )
 
 

@@ -300,7 +300,7 @@ def document_gang(
     together: str,
     at_least: int,
 ) -> dict[str, Any]:
-    """Return the part of a workload in an evaluation document that says how its tasks start."""
+    """Return the fields of a workload with a gang in an evaluation document, none for others."""
     if not pieces and at_least == 1:
         return {}
     rows = [

@@ -65,7 +65,11 @@ class EnvyDocument(documents.Document):
 class FairnessDocument(ReportDocument):
     jain_index = documents.NumberField(allow_null=True)
     envy_pairs = documents.IntegerField(
-        minimum=0, maximum=MAX_TENANTS**2, description="How many in all."
+        minimum=0,
+        maximum=MAX_TENANTS**2,
+        allow_null=True,
+        description="Number of all pairs. null, and no pairs, if some 20,000 tenants of which no two"
+        " are alike would have to be compared.",
     )
     envy = documents.ListField(
         EnvyDocument, min_items=0, max_items=PAIRS_SHOWN, description="The worst of the pairs."

@@ -2,6 +2,7 @@
 
 import pytest
 
+from allocator_service import __version__
 from allocator_service.pools.models import Pool
 from tests import factories
 from tests.api.v1.test_conventions import code
@@ -21,7 +22,7 @@ def test_what_is_left_out_has_the_defaults_of_the_contract(operator):
     assert response.status_code == 201
     assert (response["Location"], response["ETag"], response["Pool-Generation"]) == (
         LAB,
-        '"v1"',
+        f'"v1.1-{__version__}"',
         "1",
     )
     document = response.json()
@@ -123,7 +124,7 @@ def test_a_patch_merges_into_nested_members(operator):
     )
     assert (response.status_code, response["ETag"], response["Pool-Generation"]) == (
         200,
-        '"v2"',
+        f'"v2.2-{__version__}"',
         "2",
     )
     document = response.json()

@@ -135,6 +135,11 @@ def rows(client: Any, path: str) -> list[Any]:
     return found
 
 
+def version_of(answer):
+    """Return the version in the tag of an object, before what else the tag of a pool has."""
+    return answer["ETag"].strip('"').partition(".")[0]
+
+
 class TestResourceContract:
     """Inherited by no class: each test runs for each of `RESOURCES`."""
 
@@ -185,7 +190,8 @@ class TestResourceContract:
             name: value for name, value in made.json().items() if name not in resource.shown_once
         }
         assert shown.json() == created
-        assert shown["ETag"] == made["ETag"] == '"v1"'
+        assert shown["ETag"] == made["ETag"]
+        assert version_of(made) == "v1"
         listed = rows(operator, resource.path)
         assert created in listed
         ndjson = operator.get(f"{resource.path}?format=ndjson")
@@ -277,7 +283,7 @@ class TestResourceContract:
         before = operator.get(one)
         changed = operator.patch(one, resource.change, If_Match=before["ETag"])
         assert changed.status_code == 200, changed.content
-        assert changed["ETag"] == '"v2"'
+        assert version_of(changed) == "v2"
         expected = {**before.json(), **resource.change}
         assert {name: changed.json()[name] for name in resource.change} == resource.change
         assert changed.json().keys() == expected.keys()

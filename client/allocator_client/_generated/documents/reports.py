@@ -113,8 +113,9 @@ FairnessDocument = TypedDict(
         # Amounts: unit × seconds.
         "resources": list[BillingResource],
         "jain_index": float | None,
-        # How many in all.
-        "envy_pairs": int,
+        # Number of all pairs. null, and no pairs, if some 20,000 tenants of which no two are alike
+        # would have to be compared.
+        "envy_pairs": int | None,
         # The worst of the pairs.
         "envy": list[FairnessEnvy],
         "series": list[FairnessSeries],

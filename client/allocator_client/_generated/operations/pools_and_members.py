@@ -57,7 +57,9 @@ class PoolsAndMembers(Transport):
         change.
 
         A tenant key sees only pools that the tenant is a member of; any other slug answers 404
-        `pool.not_found`.
+        `pool.not_found`. The `ETag` is what a change sends as `If-Match`: changes of members, servers
+        and workloads, which it names too, do not make it old. Sent as `If-None-Match`, it is answered
+        304 until anything in the pool changes.
         """
         return self._read(f"/api/v1/pools/{path_part(pool)}/")
 

@@ -261,11 +261,11 @@ class ServersAndWorkloads(Transport):
         A bulk request is all-or-nothing and names the failing item. A tenant key submits for its
         own tenant; an operator names the `tenant`, which this admits to the pool. `demand` is that
         of one task, `tasks` how many can run at once. A task of several `pieces` runs all of them at
-        once or none (422 `workload.pieces` where the pool's policy cannot). A demand that no server can serve now is
-        accepted as `unsatisfiable`. The service refuses a name that the tenant already uses in the
-        pool (409 `workload.exists`), a demand of nothing (422 `demand.zero`), a selector under a
-        policy that sees the pool as one server (422 `policy.no_placement`) and more than 10,000
-        workloads (413 `workloads.too_many`).
+        once or none (422 `workload.pieces` where the pool's policy cannot). A demand that no server
+        can serve now is accepted as `unsatisfiable`. The service refuses a name that the tenant
+        already uses in the pool (409 `workload.exists`), a demand of nothing (422 `demand.zero`), a
+        selector under a policy that sees the pool as one server (422 `policy.no_placement`) and
+        more than 10,000 workloads (413 `workloads.too_many`).
         """
         return self._post(f"/api/v1/pools/{path_part(pool)}/workloads/", body, idempotency_key)
 
