@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+from allocator_service.core.display import counted, resource_text
 from allocator_service.core.errors import Unacceptable
 from allocator_service.core.quantities import Resource, vector_from
 
@@ -73,6 +74,30 @@ class Gang:
             "together": self.together,
             "at_least": self.at_least,
         }
+
+
+def gang_text(gang: Gang, resources: Sequence[Resource]) -> str:
+    """Return how tasks start, such as 3 pieces of 8 GPUs on servers with the same rack.
+
+    The text is empty for tasks that start one by one, each as one piece.
+    """
+    kinds = [
+        f"{counted(piece.count, 'piece')} of "
+        + ", ".join(
+            resource_text(amount, resource)
+            for resource, amount in zip(resources, demand, strict=True)
+            if amount
+        )
+        for piece, demand in zip(gang.pieces, gang.kinds(resources), strict=True)
+    ]
+    parts = [" and ".join(kinds)] if kinds else []
+    if gang.together:
+        parts.append(f"on servers with the same {gang.together}")
+    if gang.per_server is not None:
+        parts.append(f"at most {counted(gang.per_server, 'piece')} on a server")
+    if gang.at_least > 1:
+        parts.append(f"at least {gang.at_least:,} tasks at once")
+    return ", ".join(parts)
 
 
 def pieces_stored(pieces: Sequence[Piece]) -> list[dict[str, Any]]:

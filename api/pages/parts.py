@@ -31,6 +31,7 @@ from allocator_service.pools.models import Metering, Pool
 from allocator_service.pools.recompute import interval_around
 from allocator_service.pools.selectors import ServerKind, resources_of
 from allocator_service.tenants.models import Tenant
+from allocator_service.workloads.gangs import Gang, gang_text
 from allocator_service.workloads.models import Workload, WorkloadState
 from api.pages.bars import Bar, bar_of
 from api.v1.entitlements import entitlements_document
@@ -112,6 +113,11 @@ class WorkloadRow:
     reason: str
     helps: str
     wants_more: bool
+
+    @property
+    def gang(self) -> str:
+        """How tasks start, empty if they start one by one as one piece."""
+        return gang_text(Gang.of(self.workload), [resource for resource, _ in self.demand])
 
 
 def entitlements_in_force(*, pool: Pool, now: datetime) -> Entitlements | None:

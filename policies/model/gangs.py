@@ -94,25 +94,19 @@ class Pieces:
     def of(cls, demand: FloatArray, gangs: Mapping[int, Gang]) -> Pieces:
         """Return the kinds of workloads, of which those without a gang have tasks of one piece."""
         n = len(demand)
-        workload, count = list(range(n)), [1] * n
+        count, rows = np.ones(n, dtype=np.int64), demand
         second = np.full(n, -1, dtype=np.int64)
-        rows = demand.copy()
-        extra = []
-        for j, gang in sorted(gangs.items()):
-            rows[j], count[j] = gang.demand[0], int(gang.count[0])
-            if len(gang.count) > 1:
-                second[j] = len(workload)
-                workload.append(j)
-                count.append(int(gang.count[1]))
-                extra.append(gang.demand[1])
-        if extra:
-            rows = np.concatenate([rows, np.array(extra)])
-        return cls(
-            read_only(np.array(workload, dtype=np.int64)),
-            read_only(np.array(count, dtype=np.int64)),
-            read_only(rows),
-            read_only(second),
-        )
+        both = [j for j, gang in sorted(gangs.items()) if len(gang.count) > 1]
+        if gangs:
+            rows = demand.copy()
+            for j, gang in gangs.items():
+                rows[j], count[j] = gang.demand[0], gang.count[0]
+            more = [gangs[j] for j in both]
+            rows = np.concatenate([rows, *(gang.demand[1:] for gang in more)])
+            count = np.concatenate([count, *(gang.count[1:] for gang in more)])
+            second[both] = np.arange(n, len(rows))
+        workload = np.concatenate([np.arange(n), np.array(both, dtype=np.int64)])
+        return cls(read_only(workload), read_only(count), read_only(rows), read_only(second))
 
     def kinds(self, workload: int) -> tuple[int, ...]:
         """Return the kinds of a workload in the order of its gang."""

@@ -62,7 +62,7 @@ class GangRule:
 
     def _larger_first(self, job: int) -> list[tuple[int, int]]:
         """Return kind and number of pieces, the kind with the larger share of the pool first."""
-        kinds = self.stated.pieces.of[job]
+        kinds = self.stated.pieces.of(job)
         count = self.stated.pieces.count
         size = [float((self.servers.demand[q] * self.servers.unit).max(initial=0.0)) for q in kinds]
         if len(kinds) > 1 and size[1] > size[0] * (1 + DISCRETE_TOLERANCE):
@@ -119,7 +119,7 @@ def gang_stop(
         left: (K, m) of one server of each place; allowed: (q, K).
     """
     gang, problem = stated.problem.gangs[job], stated.problem
-    for q, count in zip(stated.pieces.of[job], gang.count.tolist(), strict=True):
+    for q, count in zip(stated.pieces.of(job), gang.count.tolist(), strict=True):
         fit = places_for(stated.on_servers.demand[q], left, gang.per_server)
         fit = np.where(allowed[q], fit, 0.0) * places.servers
         if not gang.together:

@@ -141,7 +141,7 @@ def replay(
                 looked = len(jobs)
                 still = [j for i in range(len(at)) for j in waiting[i][at[i] :]]
                 if gangs is not None:
-                    still = [q for j in still for q in gangs.stated.pieces.of[j]]
+                    still = [q for j in still for q in gangs.stated.pieces.of(j)]
                 servers.drop_full(np.unique(still))
     return result(agrees=bool(np.array_equal(count, expected)))
 

@@ -37,31 +37,35 @@ class Pieces:
 
     Attributes:
         owner: (q,) whose they are; count: (q,) how many one task has; demand: (q, m) of one.
-        of: (n) the kinds of each workload, as its gang lists them.
+        several: kinds of the workloads with a gang, as it lists them.
     """
 
     owner: IntArray
     count: IntArray
     demand: FloatArray
-    of: list[list[int]]
+    several: dict[int, list[int]]
 
     @classmethod
     def stated(cls, problem: Problem) -> Pieces:
         """The pieces of a problem's tasks."""
-        owner = list(range(problem.n))
-        count = [1] * problem.n
-        demand = list(problem.demand)
-        of = [[j] for j in range(problem.n)]
+        every = np.arange(problem.n)
+        if not problem.gangs:
+            return cls(every, np.ones(problem.n, dtype=np.int64), problem.demand, {})
+        owner, count, demand = every.tolist(), [1] * problem.n, list(problem.demand)
+        several: dict[int, list[int]] = {}
         for j in sorted(problem.gangs):
             counts, rows = problem.gangs[j].count.tolist(), problem.gangs[j].demand
-            count[j], demand[j] = counts[0], rows[0]
+            count[j], demand[j], several[j] = counts[0], rows[0], [j]
             for more, row in zip(counts[1:], rows[1:], strict=True):
-                of[j].append(len(owner))
+                several[j].append(len(owner))
                 owner.append(j)
                 count.append(more)
                 demand.append(row)
-        table = np.array(demand).reshape(-1, problem.m)
-        return cls(np.array(owner, dtype=np.int64), np.array(count, dtype=np.int64), table, of)
+        return cls(np.array(owner), np.array(count), np.array(demand), several)
+
+    def of(self, workload: int) -> list[int]:
+        """The kinds of a workload."""
+        return self.several.get(workload, [workload])
 
 
 @dataclass(frozen=True, eq=False)

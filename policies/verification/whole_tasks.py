@@ -116,7 +116,7 @@ class Whole:
         """Say what stops tasks of several pieces, each of which has room by itself."""
         stated, pieces, demand = self.stated, self.stated.pieces, self.stated.on_servers.demand
         for j, gang in stated.problem.gangs.items():
-            kinds = pieces.of[j]
+            kinds = pieces.of(j)
             stops[j] = next((stops[q] for q in kinds if stops[q] is not None), None)
             if stops[j] is None:
                 stops[j] = gang_stop(stated, j, left, self.places, self.places.allowed)

@@ -112,8 +112,18 @@ def confirm(question: str, *, given: bool, otherwise: str) -> None:
 @click.command()
 @pool_argument
 @click.option(
-    "--demand", type=PAIRS, required=True, metavar="cpu=1,memory=4Gi", help="Of one task."
+    "--demand", type=PAIRS, required=True, metavar="cpu=1,memory=4Gi",
+    help="Of one task; of one piece with --pieces.",
+)  # fmt: skip
+@click.option("--pieces", type=click.IntRange(1, 10_000), help="Pieces of one task, which run at once "
+              "or not at all.")  # fmt: skip
+@click.option(
+    "--per-server", type=click.IntRange(1, 10_000), help="Most pieces of a task on a server."
 )
+@click.option("--together", metavar="LABEL", help="Label whose value is the same on all servers of a "
+              "task, such as rack.")  # fmt: skip
+@click.option("--at-least", type=click.IntRange(1, 10_000), default=1, show_default=True,
+              help="Tasks that start at once if none runs.")  # fmt: skip
 @click.option("--tasks", type=click.IntRange(min=0), help="How many may run at once.")
 @click.option("--unlimited", is_flag=True, help="As many tasks as possible, instead of --tasks.")
 @click.option("--name", help="Of the workload; one is made up by default.")
@@ -128,6 +138,10 @@ def submit(
     session: Session,
     pool: str | None,
     demand: dict[str, str],
+    pieces: int | None,
+    per_server: int | None,
+    together: str | None,
+    at_least: int,
     tasks: int | None,
     unlimited: bool,
     name: str | None,
@@ -152,11 +166,20 @@ def submit(
     slug = session.pool(pool)
     body: WorkloadRequest = {
         "name": name or f"work-{uuid.uuid4().hex[:8]}",
-        "demand": {**demand},
         "tasks": tasks,
         "priority": priority,
         "server_selector": selector_of(select),
     }
+    if pieces is None:
+        body["demand"] = {**demand}
+    else:
+        body["pieces"] = [{"count": pieces, "demand": {**demand}}]
+    if per_server is not None:
+        body["per_server"] = per_server
+    if together is not None:
+        body["together"] = together
+    if at_least > 1:
+        body["at_least"] = at_least
     if tenant:
         body["tenant"] = tenant
     answer = session.client.pools_workloads_create(slug, body)

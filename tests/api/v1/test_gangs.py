@@ -7,6 +7,7 @@ from allocator_service.core.quantities import Resource
 from allocator_service.workloads.models import Workload
 from tests import factories
 from tests.api.v1.test_simulations import simulated
+from tests.pages.browser import browser_of
 
 PATH = "/api/v1/pools/shared"
 RACKS = ("a", "a", "b", "b")
@@ -21,8 +22,8 @@ def pool_of(operator, mode, policy="drfh", **options):
     pool = factories.pool(
         "shared", resources=[Resource("gpu", "")], mode=mode, policy=policy, options=options
     )
-    for slug in ("mpi", "solo"):
-        factories.tenant(slug)
+    pool.tenants = {slug: factories.tenant(slug) for slug in ("mpi", "solo")}
+    for slug in pool.tenants:
         assert operator.put(f"{PATH}/members/{slug}/", {"weight": 1}).status_code == 201
     for number, rack in enumerate(RACKS):
         server = {"name": f"s{number}", "capacity": {"gpu": 8}, "labels": {"rack": rack}}
@@ -113,6 +114,17 @@ def test_a_head_and_its_workers(operator):
     again = factories.decision(pool)
     assert again.summary["moved_tasks"] == 0
     proven(operator, again)
+
+
+def test_the_tenants_page_names_the_pieces(pool, operator):
+    submit(operator, {**MPI, "per_server": 1, "together": "rack", "at_least": 2})
+    factories.decision(pool)
+    browser = browser_of(factories.client("tenant", pool.tenants["mpi"]))
+    text = browser.text("/my/pools/shared/")
+    assert (
+        "3 pieces of 8 gpu, on servers with the same rack, at most 1 piece on a server, at least 2"
+        " tasks at once"
+    ) in text
 
 
 @pytest.mark.parametrize("policy", ["drfh", "drf"])
