@@ -67,12 +67,14 @@ class _Sweep:
     """The corners of a node's children in the order in which they are swept.
 
     Attributes:
-        child: (e,) whose corner each is; at: (e,) the child's position there, after: (e,) once it
-            jumped; height: (e,) the level; slope: (e,) growth of the child's position with the level.
+        nodes: (s,) the children that move; child: (e,) position among them of whose corner each is.
+        at: (e,) the child's position there, after: (e,) once it jumped; height: (e,) the level.
+        slope: (e,) growth of the child's position with the level.
         before, reached: (e,) the node's position when the corner comes, and after its jump.
         rate: (e,) growth of the node's position with the level after it.
     """
 
+    nodes: IntArray
     child: IntArray
     at: FloatArray
     after: FloatArray
@@ -82,24 +84,26 @@ class _Sweep:
     reached: FloatArray
     rate: FloatArray
 
-    def positions(self, target: float) -> dict[int, float]:
-        """Position of each child that has begun, where the node's is ``target``."""
+    def positions(self, target: float) -> tuple[IntArray, FloatArray]:
+        """Return the children that have begun where the node's position is ``target``, and theirs."""
         last = int(np.searchsorted(self.before, target, side="right")) - 1
-        if last < 0:
-            return {}
-        jumping = target < self.reached[last]
-        ended = {int(self.child[last]): float(self.at[last] + (target - self.before[last]))}
-        height = float(self.height[last])
-        if not jumping and self.rate[last] > 0:
-            height += (target - float(self.reached[last])) / float(self.rate[last])
+        jumping = last >= 0 and target < self.reached[last]
         some = slice(0, last if jumping else last + 1)
-        latest = np.full(int(self.child.max()) + 1, -1)
+        latest = np.full(len(self.nodes), -1)
         latest[self.child[some]] = np.arange(last + (not jumping))
-        children = np.flatnonzero(latest >= 0)
-        event = latest[children]
-        reached = self.after[event] + self.slope[event] * (height - self.height[event])
-        found = dict(zip(children.tolist(), reached.tolist(), strict=True))
-        return found | ended if jumping else found
+        position = np.zeros(len(self.nodes))
+        begun = latest >= 0
+        if begun.any():
+            height = float(self.height[last])
+            if not jumping and self.rate[last] > 0:
+                height += (target - float(self.reached[last])) / float(self.rate[last])
+            event = latest[begun]
+            position[begun] = self.after[event] + self.slope[event] * (height - self.height[event])
+        if jumping:
+            mine = self.child[last]
+            position[mine] = self.at[last] + (target - self.before[last])
+            begun[mine] = True
+        return self.nodes[begun], position[begun]
 
 
 class GroupPath:
@@ -157,11 +161,11 @@ class GroupPath:
         waiting = [(self.groups.pool, position - self._rest)]
         while waiting:
             node, target = waiting.pop()
-            for child, reached in self._sweeps[node].positions(target).items():
-                if child < t:
-                    share[child] = reached
-                elif reached > self._position[child]:
-                    waiting.append((child, reached))
+            nodes, reached = self._sweeps[node].positions(target)
+            tenants = nodes < t
+            share[nodes[tenants]] = reached[tenants]
+            groups = ~tenants & (reached > self._position[nodes])
+            waiting += zip(nodes[groups].tolist(), reached[groups].tolist(), strict=True)
         return np.where(self.moving, np.clip(share, self.start, self.cap), self.start)
 
     def furthest(self, cost: Callable[[FloatArray], float], budget: float) -> float:
@@ -214,15 +218,17 @@ class GroupPath:
         """Work out a node's sweep and polygon from its children's."""
         groups = self.groups
         mine = [child for child in groups.children[node] if self._moves[child]]
+        if len(mine) == 1 and mine[0] < len(self.start) and self._follow(node, mine[0]):
+            return
         corners = self._corners_of(mine)
         child, at, held, level = corners.child, corners.at, corners.held, corners.level
         tier, m = groups.tier[mine][child], held.shape[1]
-        followed = np.r_[child[1:] == child[:-1], False]
+        goes_on = child[1:] == child[:-1]
         height = _common_levels(tier, level)
         order = np.lexsort((np.arange(len(at)), height, tier))
         rises, jump = np.zeros(len(at)), np.zeros(len(at))
         rise_held, jump_held = np.zeros((len(at), m)), np.zeros((len(at), m))
-        here = np.flatnonzero(followed)
+        here = np.flatnonzero(goes_on)
         length = height[here + 1] - height[here]
         moved, moved_held = at[here + 1] - at[here], held[here + 1] - held[here]
         slopes = length > 0
@@ -231,23 +237,26 @@ class GroupPath:
         jump[here[~slopes]], jump_held[here[~slopes]] = moved[~slopes], moved_held[~slopes]
         rises[corners.endless] = 1.0 / corners.ray_level
         rise_held[corners.endless] = corners.ray / corners.ray_level[:, None]
-        before_it = np.r_[False, child[1:] == child[:-1]]
         changes = np.concatenate([rises[:, None], rise_held], axis=1)
-        earlier = np.r_[np.zeros((1, m + 1)), changes[:-1]] * before_it[:, None]
+        earlier = np.zeros_like(changes)
+        earlier[1:] = changes[:-1] * goes_on[:, None]
         jumps = np.concatenate([jump[:, None], jump_held], axis=1)
         # If a tier has endless siblings, later tiers never rise.
         endless_tiers = tier[corners.endless]
         if len(endless_tiers):
             order = order[tier[order] <= endless_tiers.min()]
         rate = _running_rates(changes[order], earlier[order], child[order])
-        gap = np.diff(height[order], append=height[order][-1:])
-        gap[np.r_[tier[order][1:] != tier[order][:-1], False]] = 0.0
+        gap = np.zeros(len(order))
+        gap[:-1] = np.diff(height[order])
+        gap[:-1][tier[order][1:] != tier[order][:-1]] = 0.0
         grown = jumps[order] + rate * gap[:, None]
-        begin = np.r_[self._position[node], self._held[node]]
-        before = begin + np.r_[np.zeros((1, m + 1)), np.cumsum(grown, axis=0)[:-1]]
+        before = np.zeros_like(grown)
+        before[1:] = np.cumsum(grown, axis=0)[:-1]
+        before += np.append(self._position[node], self._held[node])
         reached = before + jumps[order]
         self._sweeps[node] = _Sweep(
-            child=np.array(mine)[child[order]],
+            nodes=np.array(mine),
+            child=child[order],
             at=at[order],
             after=at[order] + jump[order],
             height=height[order],
@@ -262,6 +271,39 @@ class GroupPath:
         points = np.stack([before, reached], axis=1).reshape(-1, m + 1)
         ray = rate[-1, 1:] / rate[-1, 0] if rate[-1, 0] > 0 else None
         self._polygons[node] = _with_levels(points, ray, weight)
+
+    def _follow(self, node: int, tenant: int) -> bool:
+        """Give a node the path of the only tenant that moves below it.
+
+        Returns False where the tenant's corners have one level but for rounding, which a sweep treats.
+        """
+        start, cap = float(self.start[tenant]), float(self.cap[tenant])
+        weight = float(self._weight[tenant])
+        direction, ends = self._direction[tenant], np.isfinite(cap)
+        at = np.array([start, cap] if ends else [start])
+        height = at / weight
+        if ends and height[1] - height[0] <= SAME_LEVEL * height[1]:
+            return False
+        slope = np.full(len(at), weight)
+        slope[1:] = 0.0
+        self._sweeps[node] = _Sweep(
+            nodes=np.array([tenant]),
+            child=np.zeros(len(at), dtype=np.int64),
+            at=at,
+            after=at,
+            height=height,
+            slope=slope,
+            before=at,
+            reached=at,
+            rate=slope,
+        )
+        if node != self.groups.pool:
+            points = np.empty((len(at), 1 + len(direction)))
+            points[:, 0] = at
+            points[:, 1:] = self._held[node] + (at - start)[:, None] * direction
+            ray = None if ends else direction
+            self._polygons[node] = _with_levels(points, ray, float(self._weight[node]))
+        return True
 
     def _corners_of(self, mine: list[int]) -> _Corners:
         """All corners of some siblings, those of tenants first."""
@@ -321,8 +363,9 @@ def _common_levels(tier: IntArray, level: FloatArray) -> FloatArray:
     order = np.lexsort((level, tier))
     sorted_, tiers = level[order], tier[order]
     apart = (np.diff(sorted_) > SAME_LEVEL * sorted_[1:]) | (np.diff(tiers) != 0)
-    cluster = np.r_[0, np.cumsum(apart)]
-    last = np.r_[np.flatnonzero(apart), len(order) - 1]
+    cluster = np.zeros(len(order), dtype=np.int64)
+    cluster[1:] = np.cumsum(apart)
+    last = np.append(np.flatnonzero(apart), len(order) - 1)
     common = np.empty_like(level)
     common[order] = sorted_[last][cluster]
     return common
@@ -330,7 +373,8 @@ def _common_levels(tier: IntArray, level: FloatArray) -> FloatArray:
 
 def _with_levels(points: FloatArray, ray: FloatArray | None, weight: float) -> _Polygon:
     """The polygon through points (c, 1 + m), with corners where another resource decides the level."""
-    points = points[np.r_[True, np.diff(points[:, 0]) > 0]]
+    if len(points) > 1:
+        points = points[np.append(True, np.diff(points[:, 0]) > 0)]
     if ray is not None:
         # Beyond the last of these points no other resource comes to decide the level.
         points = np.concatenate([points, _changes_on_ray(points[-1], ray)])
