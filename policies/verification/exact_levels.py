@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from operator import mul
@@ -290,6 +290,10 @@ class Fractions:
             ],
             whole=whole,
         )
+
+    def of_rounds(self, rounds: LevelRounds) -> Fractions:
+        """Return the same problem and answer with another statement of the rounds."""
+        return replace(self, rounds=rounds)
 
     def demand(self, workload: int) -> list[Fraction]:
         """Return what one unit of share of a workload takes of the pool."""

@@ -134,8 +134,9 @@ class GroupPath:
         self._moves = groups.sums(self.moving[:, None].astype(np.float64))[:, 0] > 0
         self._polygons: dict[int, _Polygon] = {}
         self._sweeps: dict[int, _Sweep] = {}
+        self._lone = self._follow_lone_tenants()
         for node in groups.top_down[::-1]:
-            if self._moves[node]:
+            if self._moves[node] and self._lone[node] < 0:
                 self._sweep(node)
         self.first = float(start.sum())
         self._rest = self.first - float(self._position[groups.pool])
@@ -162,6 +163,7 @@ class GroupPath:
         while waiting:
             node, target = waiting.pop()
             nodes, reached = self._sweeps[node].positions(target)
+            nodes = np.where(self._lone[nodes] >= 0, self._lone[nodes], nodes)
             tenants = nodes < t
             share[nodes[tenants]] = reached[tenants]
             groups = ~tenants & (reached > self._position[nodes])
@@ -218,8 +220,6 @@ class GroupPath:
         """Work out a node's sweep and polygon from its children's."""
         groups = self.groups
         mine = [child for child in groups.children[node] if self._moves[child]]
-        if len(mine) == 1 and mine[0] < len(self.start) and self._follow(node, mine[0]):
-            return
         corners = self._corners_of(mine)
         child, at, held, level = corners.child, corners.at, corners.held, corners.level
         tier, m = groups.tier[mine][child], held.shape[1]
@@ -272,38 +272,49 @@ class GroupPath:
         ray = rate[-1, 1:] / rate[-1, 0] if rate[-1, 0] > 0 else None
         self._polygons[node] = _with_levels(points, ray, weight)
 
-    def _follow(self, node: int, tenant: int) -> bool:
-        """Give a node the path of the only tenant that moves below it.
+    def _follow_lone_tenants(self) -> IntArray:
+        """Give each group below which one tenant moves alone, as its child, the path of that tenant.
 
-        Returns False where the tenant's corners have one level but for rounding, which a sweep treats.
+        Returns (v,) these tenants, -1 elsewhere. Where a tenant's corners have one level but for
+        rounding, a sweep treats it.
         """
-        start, cap = float(self.start[tenant]), float(self.cap[tenant])
-        weight = float(self._weight[tenant])
-        direction, ends = self._direction[tenant], np.isfinite(cap)
-        at = np.array([start, cap] if ends else [start])
-        height = at / weight
-        if ends and height[1] - height[0] <= SAME_LEVEL * height[1]:
-            return False
-        slope = np.full(len(at), weight)
-        slope[1:] = 0.0
-        self._sweeps[node] = _Sweep(
-            nodes=np.array([tenant]),
-            child=np.zeros(len(at), dtype=np.int64),
-            at=at,
-            after=at,
-            height=height,
-            slope=slope,
-            before=at,
-            reached=at,
-            rate=slope,
+        parent, lone = self.groups.parent, np.full(len(self._moves), -1)
+        moving = np.flatnonzero(self._moves)
+        count = np.bincount(parent[moving[moving != self.groups.pool]], minlength=len(lone))
+        tenants = np.flatnonzero(self.moving)
+        start, cap = self.start[tenants], self.cap[tenants]
+        # An endless tenant has one corner, for which inf <= inf holds.
+        near = np.isfinite(cap) & (cap - start <= SAME_LEVEL * cap)
+        alone = (count[parent[tenants]] == 1) & ~near & (parent[tenants] != self.groups.pool)
+        mine = tenants[alone]
+        nodes = parent[mine]
+        lone[nodes] = mine
+        start, cap, direction = self.start[mine], self.cap[mine], self._direction[mine]
+        ends = np.isfinite(cap)
+        begin = self._held[nodes]
+        end = begin + np.where(ends, cap - start, 0.0)[:, None] * direction
+        points = np.stack(
+            [
+                np.concatenate([start[:, None], begin], axis=1),
+                np.concatenate([np.where(ends, cap, 0.0)[:, None], end], axis=1),
+            ],
+            axis=1,
         )
-        if node != self.groups.pool:
-            points = np.empty((len(at), 1 + len(direction)))
-            points[:, 0] = at
-            points[:, 1:] = self._held[node] + (at - start)[:, None] * direction
-            ray = None if ends else direction
-            self._polygons[node] = _with_levels(points, ray, float(self._weight[node]))
-        return True
+        levels = np.maximum.accumulate(points[:, :, 1:].max(axis=2), axis=1)
+        levels /= self._weight[nodes][:, None]
+        straight = _have_one_deciding_resource(begin, end, direction, ends).tolist()
+        for at, node in enumerate(nodes.tolist()):
+            corners = points[at] if ends[at] else points[at, :1]
+            ray = None if ends[at] else direction[at]
+            weight = float(self._weight[node])
+            if straight[at]:
+                ray_level = 0.0 if ray is None else float(ray.max()) / weight
+                self._polygons[node] = _Polygon(
+                    corners[:, 0], corners[:, 1:], levels[at, : len(corners)], ray, ray_level
+                )
+            else:
+                self._polygons[node] = _with_levels(corners, ray, weight)
+        return lone
 
     def _corners_of(self, mine: list[int]) -> _Corners:
         """All corners of some siblings, those of tenants first."""
@@ -393,6 +404,23 @@ def _with_levels(points: FloatArray, ray: FloatArray | None, weight: float) -> _
     return _Polygon(
         points[:, 0], held, level, ray, 0.0 if ray is None else float(ray.max()) / weight
     )
+
+
+def _have_one_deciding_resource(
+    begin: FloatArray, end: FloatArray, direction: FloatArray, ends: BoolArray
+) -> BoolArray:
+    """(v,) whether one resource decides the level from the beginning of a path to its end.
+
+    Args:
+        begin, end: (v, m) what is held; direction: (v, m) of those that have no end; ends: (v,).
+    """
+    near = [held >= held.max(axis=1, keepdims=True) * (1 - DECIDES) for held in (begin, end)]
+    fastest = np.arange(len(begin)), direction.argmax(axis=1)
+    behind = direction < direction[fastest][:, None]
+    # On a ray another resource decides first if it has more of the pool than the fastest.
+    overtaken = (behind & (begin > begin[fastest][:, None])).any(axis=1)
+    straight: BoolArray = np.where(ends, (near[0] & near[1]).any(axis=1), ~overtaken)
+    return straight
 
 
 def _changes_between(begin: FloatArray, end: FloatArray) -> list[FloatArray]:
