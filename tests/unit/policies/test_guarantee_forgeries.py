@@ -121,4 +121,5 @@ def test_a_choice_of_another_policy_is_refused():
     answer = solve(problem, "drfh")
     other = choose("drf", "divisible")
     pools = tuple(pool and replace(pool, choice=other) for pool in answer.floors.pools)
-    assert not verify(problem, replace(answer, floors=replace(answer.floors, pools=pools))).valid
+    found = verify(problem, replace(answer, floors=replace(answer.floors, pools=pools)))
+    assert [check.name for check in found.checks if not check.holds] == ["floor_pools"]
