@@ -99,6 +99,15 @@ def test_an_answer_that_is_not_described_as_its_last_step_is_refused(stated):
     assert [check.name for check in found.checks if not check.holds] == [wrong]
 
 
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("factor", [1 + 1e-6, np.nan])
+def test_levels_that_are_not_those_of_the_shares_are_refused(factor, mode):
+    problem = contested_problem(np.random.default_rng(3))
+    answer = solve(problem, "drfh", mode=mode)
+    found = verify(problem, replace(answer, level=answer.level * factor))
+    assert "floors_level" in [check.name for check in found.checks if not check.holds]
+
+
 def test_an_answer_with_fewer_tasks_than_its_steps_is_refused():
     """It is feasible, and its placements add up to its tasks."""
     problem = contested_problem(np.random.default_rng(3))
@@ -106,7 +115,7 @@ def test_an_answer_with_fewer_tasks_than_its_steps_is_refused():
     less = replace(answer, tasks=answer.tasks * 0.9, placement_tasks=answer.placement_tasks * 0.9)
     failed = {check.name for check in verify(problem, less).checks if not check.holds}
     assert "floors_together" in failed
-    assert failed <= {"floors_together", "floors_on_servers"}
+    assert failed == {"floors_together", "floors_on_servers", "floors_level"}
 
 
 def test_floors_that_nobody_asked_for_are_refused():
