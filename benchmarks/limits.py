@@ -1,12 +1,14 @@
 """Seconds of ``solve`` for pools with limits and guarantees beside the same pools without.
 
 ``python -m benchmarks.limits`` prints a line per pool and mode with both times, their ratio and the
-goal. Times are of the processor, the least of two.
+goal. Times are of the processor, the least of two, for 10,000 tenants of one run. Names after it choose
+rows: ``python -m benchmarks.limits 10000`` measures those of 10,000 tenants.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
@@ -19,7 +21,9 @@ from benchmarks.groups import CLASSES, flat, grouped_pool
 from benchmarks.measurement import best_seconds
 from policies import Guarantee, Limit, Problem, solve, verify, warm
 
-TENANTS, GROUPS, LIMITS, GUARANTEES = 900, 60, 200, 200
+LIMITS, GUARANTEES = 200, 200
+# Tenants, their groups, and how often each row is measured.
+SIZES = ((900, 60, 2), (10_000, 500, 1))
 SELECTORS = 10
 GOAL = 10
 
@@ -70,37 +74,41 @@ def guaranteed_pool(problem: Problem, guarantees: int, *, seed: int = 3) -> Prob
     )
 
 
-def print_row(what: str, name: str, problem: Problem, mode: str) -> None:
+def print_row(what: str, name: str, problem: Problem, mode: str, repeat: int) -> None:
     """Measure one mode, with limits or guarantees and without, and print it."""
     limited = problem
     if what != "guarantees":
         limited = limited_pool(limited, LIMITS)
     if what != "limits":
         limited = guaranteed_pool(limited, GUARANTEES)
-    ours, answer = best_seconds(lambda: limited, lambda p: solve(p, "drfh", mode=mode), repeat=2)
+    ours, answer = best_seconds(
+        lambda: limited, lambda p: solve(p, "drfh", mode=mode), repeat=repeat
+    )
     without, _ = best_seconds(lambda: problem, lambda p: solve(p, "drfh", mode=mode), repeat=2)
     proven = "verified" if verify(limited, answer).valid else "NOT VERIFIED"
     stopped = sum(reason.startswith("limit:") for reason in answer.limited_by)
     ratio = ours / without
     goal = f"goal {GOAL} {'met' if ratio <= GOAL else 'MISSED'}"
     print(
-        f"{what:10} {name:10} {mode:12} {ours:7.3f} s, without {without:7.3f} s,"
+        f"{problem.t:6,} {what:10} {name:10} {mode:12} {ours:8.3f} s, without {without:7.3f} s,"
         f" ratio {ratio:6.1f}, {goal}; {stopped} stopped by limits, {proven}",
         flush=True,
     )
 
 
 def main() -> None:
-    """Print all rows."""
+    """Print all rows, or those of the sizes that are named."""
     warm()
-    tree = grouped_pool(TENANTS, GROUPS)
-    print(
-        f"{TENANTS} tenants, {CLASSES} classes of servers, {LIMITS} limits, {GUARANTEES} guarantees"
-    )
-    for what in ("limits", "guarantees", "both"):
-        for name, problem in (("flat", flat(tree)), (f"{GROUPS} groups", tree)):
-            for mode in ("divisible", "indivisible"):
-                print_row(what, name, problem, mode)
+    print(f"{CLASSES} classes of servers, {LIMITS} limits, {GUARANTEES} guarantees")
+    named = [int(size) for size in sys.argv[1:]]
+    for tenants, groups, repeat in SIZES:
+        if named and tenants not in named:
+            continue
+        tree = grouped_pool(tenants, groups)
+        for what in ("limits", "guarantees", "both"):
+            for name, problem in (("flat", flat(tree)), (f"{groups} groups", tree)):
+                for mode in ("divisible", "indivisible"):
+                    print_row(what, name, problem, mode, repeat)
 
 
 if __name__ == "__main__":

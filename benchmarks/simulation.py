@@ -4,24 +4,28 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
+from dataclasses import replace
 
 import numpy as np
 
 from benchmarks.instances import GOOGLE_SERVERS
 from benchmarks.measurement import Row, best_seconds
-from policies import DISCRETE_TOLERANCE, Problem, WholeServers
+from policies import DISCRETE_TOLERANCE, Guarantee, Problem, WholeServers
 from policies.simulation import Simulation, Trace, simulate
 
 TENANTS, DAY, SEED = 250, 86_400.0, 3
 # Servers and tasks.
 SMALL, GOOGLE = (200, 20_000), (2_000, 500_000)
 LOAD = 1.1
+# Tenants with a guarantee, and their part of the pool together.
+GUARANTEES, GUARANTEED = 100, 0.6
 KINDS = 4
 
 
 def measure(*, quick: bool) -> list[Row]:
-    """A small day beside the plain loop; then a Google-scale one, for the record of its rate."""
-    rows = [_beside_plain(SMALL[0], SMALL[1] // (4 if quick else 1), quick)]
+    """Measure a small day beside the plain loop and with guarantees, then a Google-scale one."""
+    tasks = SMALL[1] // (4 if quick else 1)
+    rows = [_beside_plain(SMALL[0], tasks, quick), _with_guarantees(SMALL[0], tasks, quick)]
     if not quick:
         rows.append(_scale())
     return rows
@@ -46,6 +50,36 @@ def _beside_plain(servers: int, tasks: int, quick: bool) -> Row:
         agreement=apart,
         goal=20.0,
         notes=f"{2 * tasks / seconds:.3g} events/s, plain {2 * tasks / peer_seconds:.3g} events/s",
+    )
+
+
+def _with_guarantees(servers: int, tasks: int, quick: bool) -> Row:
+    """Return the day's time with guarantees of most of the pool, beside the same day without."""
+    problem, trace = _day(servers, tasks)
+    guaranteed = replace(
+        problem,
+        guarantees=tuple(
+            Guarantee("tenant", tenant, problem.totals * GUARANTEED / GUARANTEES)
+            for tenant in range(GUARANTEES)
+        ),
+    )
+    repeat = 1 if quick else 3
+    without_seconds, without = best_seconds(
+        lambda: None, lambda _: simulate(problem, trace, "drfh"), repeat=repeat
+    )
+    seconds, found = best_seconds(
+        lambda: None, lambda _: simulate(guaranteed, trace, "drfh"), repeat=repeat
+    )
+    others = int((found.start != without.start).sum())
+    return Row(
+        name=f"best-fit drfh, a day with {GUARANTEES} guarantees of {GUARANTEED:.0%} of the pool",
+        sizes=_sizes(servers, tasks, found),
+        ours_seconds=seconds,
+        peer="ours without guarantees, the same trace",
+        peer_seconds=without_seconds,
+        agreement=None,
+        goal=None,
+        notes=f"{seconds / without_seconds:.2f} times as long; {others:,} tasks start at another time",
     )
 
 

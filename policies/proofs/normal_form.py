@@ -161,12 +161,14 @@ class LeximinProblem:
         if workloads is not None:
             demand, allowed = demand[workloads], allowed[workloads]
         cost: FloatArray = demand @ prices[: self.K].T
-        for limit, price in zip(self.limits, prices[self.K :], strict=True):
-            if price.any():
-                counted = np.zeros(self.n, dtype=np.bool_)
-                counted[limit.workloads] = True
-                mine = counted if workloads is None else counted[workloads]
-                cost[mine] += (demand[mine] @ price)[:, None] * limit.classes
+        of_limits = prices[self.K :]
+        # Most limits do not bind, and have no price.
+        for number in np.flatnonzero(of_limits.any(axis=1)).tolist():
+            limit, price = self.limits[number], of_limits[number]
+            counted = np.zeros(self.n, dtype=np.bool_)
+            counted[limit.workloads] = True
+            mine = counted if workloads is None else counted[workloads]
+            cost[mine] += (demand[mine] @ price)[:, None] * limit.classes
         cost[~allowed] = np.inf
         return cost
 

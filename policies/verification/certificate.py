@@ -14,7 +14,7 @@ from policies.model.tolerance import AGREEMENT, HIDDEN_BY_ROUNDING, LEVEL_TOLERA
 from policies.verification.checks import Check, exactly
 from policies.verification.checks import check as _check
 from policies.verification.equilibrium import check_equilibrium
-from policies.verification.exact_levels import Proven, proven
+from policies.verification.exact_levels import Fractions, Proven, proven
 from policies.verification.exact_market import products_proven
 from policies.verification.form import Form, alone_in_limits, form_of
 from policies.verification.open_rounds import stuck_when_open
@@ -25,9 +25,17 @@ from policies.verification.stated import LEVEL, TASK_LIMIT, Places, Stated, by_r
 
 
 def check_certificate(
-    stated: Stated, places: Places, allocation: Allocation, certificate: Certificate
+    stated: Stated,
+    places: Places,
+    allocation: Allocation,
+    certificate: Certificate,
+    known: Fractions | None = None,
 ) -> Iterator[Check]:
-    """The certificate fits the problem, and the answer is what its prices prove."""
+    """Check that the certificate fits the problem, and that the answer is what its prices prove.
+
+    Args:
+        known: problem and answer in fractions, if they are so already.
+    """
     problem = stated.problem
     form = form_of(stated, places)
     readable = _certificate_fits(problem.t, form, certificate)
@@ -40,7 +48,7 @@ def check_certificate(
         yield from check_equilibrium(problem, allocation, form, certificate, products)
     else:
         prices = proven(stated, places, form, allocation, rounds)
-        stuck = stuck_when_open(stated, places, form, allocation, rounds, prices)
+        stuck = stuck_when_open(stated, places, form, allocation, rounds, prices, known)
         names = [problem.tenants[i] for i in form.tenants.tolist()]
         yield from _check_leximin(allocation, rounds, Proven(prices.levels, stuck), names)
     yield check_preference(stated, form, allocation)

@@ -24,8 +24,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 from operator import mul
 
 import numpy as np
@@ -37,7 +38,7 @@ from policies.model.tolerance import LEVEL_TOLERANCE
 from policies.verification.exact import UNIT
 from policies.verification.form import Form, alone_in_limits
 from policies.verification.prices import Costs
-from policies.verification.rounds import LevelRounds
+from policies.verification.rounds import ExactShares, LevelRounds
 from policies.verification.stated import Places, Stated
 
 # Roundings behind one term: quantities to shares, shares to normalised demands, the level raised and
@@ -290,6 +291,10 @@ class Fractions:
             whole=whole,
         )
 
+    def of_rounds(self, rounds: LevelRounds) -> Fractions:
+        """Return the same problem and answer with another statement of the rounds."""
+        return replace(self, rounds=rounds)
+
     def demand(self, workload: int) -> list[Fraction]:
         """Return what one unit of share of a workload takes of the pool."""
         row, of = self.whole[workload]
@@ -301,7 +306,7 @@ class Fractions:
         return not wanting or cost > self._worth(number)
 
     def unsold(self, number: int, rising: BoolArray) -> Fraction:
-        """What servers are worth beyond what the tenants' shares cost, nobody lifted."""
+        """Return the servers' worth beyond the cost of the tenants' shares, with no tenant lifted."""
         return self._worth(number) - self._cost(number, rising, NOBODY)[0]
 
     def _prices(self, number: int) -> tuple[list[list[int]], int]:
@@ -332,35 +337,77 @@ class Fractions:
             found.append(Fraction(min(cost.values()), of_row * of_prices))
         return found
 
+    @cached_property
+    def _known(self) -> dict[int, _RoundCosts]:
+        return {}
+
+    def _costs(self, number: int) -> _RoundCosts:
+        """Return what the shares of a round cost, worked out once for all questions about it."""
+        if number not in self._known:
+            segments: list[list[tuple[Fraction, Fraction | None]]] = [
+                [] for _ in range(self.rounds.form.t)
+            ]
+            for price, limit, owner in zip(
+                self._least_prices(number), self.limit, self.owner, strict=True
+            ):
+                segments[owner].append((price, limit))
+            for mine in segments:
+                mine.sort(key=lambda segment: segment[0])
+            self._known[number] = _RoundCosts(segments, self.rounds.exactly(number))
+        return self._known[number]
+
     def _cost(self, number: int, rising: BoolArray, group: int) -> tuple[Fraction, bool]:
         """The least cost of all shares, and whether a lifted tenant has tasks left."""
         form, frozen_in = self.rounds.form, self.rounds.frozen_in
-        segments: list[list[tuple[Fraction, Fraction | None]]] = [[] for _ in range(form.t)]
-        for price, limit, owner in zip(
-            self._least_prices(number), self.limit, self.owner, strict=True
-        ):
-            segments[owner].append((price, limit))
+        costs = self._costs(number)
         cost, wanting = Fraction(0), False
-        for i, mine in enumerate(segments):
-            if rising[i]:
-                reached, raised, alone = self.rounds.exactly(number, i)
-                lifted = group in (EVERYBODY, form.group[i])
-                most = raised if group == EVERYBODY else alone
-                tasks = [limit for _, limit in mine if limit is not None]
-                if group == EVERYBODY and self.rounds.in_groups:
-                    wanting = self.rounds.want_more(number, 0.0)
-                else:
-                    wanting |= lifted and (len(tasks) < len(mine) or sum(tasks) > most)
-                left = most if lifted else min(reached, self.share[i])
-            elif frozen_in[i] < number:
-                left = self.share[i]
-            else:
+        if group == EVERYBODY and self.rounds.in_groups:
+            wanting = self.rounds.want_more(number, 0.0)
+        lifted = rising & ((group == EVERYBODY) | (form.group == group))
+        for i in np.flatnonzero(rising | (frozen_in < number)).tolist():
+            if not lifted[i]:
+                cost += costs.of_unlifted(i, self.share[i], rising=bool(rising[i]))
                 continue
-            for price, limit in sorted(mine, key=lambda segment: segment[0]):
-                part = left if limit is None else min(left, limit)
-                cost += part * price
-                left -= part
+            _, raised, alone = costs.shares(i)
+            most = raised if group == EVERYBODY else alone
+            if not (group == EVERYBODY and self.rounds.in_groups):
+                tasks = [limit for _, limit in costs.segments[i] if limit is not None]
+                wanting |= len(tasks) < len(costs.segments[i]) or sum(tasks) > most
+            cost += costs.of_share(i, most)
         return cost, wanting
+
+
+@dataclass(frozen=True, eq=False)
+class _RoundCosts:
+    """Costs of the tenants' shares at the prices of a round.
+
+    Attributes:
+        segments: (t') price of one unit of share and the most of it, of each workload, the cheapest
+            first; shares: how far each tenant comes.
+    """
+
+    segments: list[list[tuple[Fraction, Fraction | None]]]
+    shares: ExactShares
+
+    @cached_property
+    def _unlifted(self) -> dict[int, Fraction]:
+        return {}
+
+    def of_unlifted(self, tenant: int, share: Fraction, *, rising: bool) -> Fraction:
+        """Return the cost of a tenant's share, or of the part that a rising one reached."""
+        if tenant not in self._unlifted:
+            left = min(self.shares(tenant)[0], share) if rising else share
+            self._unlifted[tenant] = self.of_share(tenant, left)
+        return self._unlifted[tenant]
+
+    def of_share(self, tenant: int, share: Fraction) -> Fraction:
+        """Return the least cost of a share."""
+        cost, left = Fraction(0), share
+        for price, limit in self.segments[tenant]:
+            part = left if limit is None else min(left, limit)
+            cost += part * price
+            left -= part
+        return cost
 
 
 def _whole(values: list[Fraction]) -> tuple[list[int], int]:

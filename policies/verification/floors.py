@@ -556,6 +556,16 @@ def _check_together(
         "every workload runs its guaranteed parts and its part of the rest",
         names,
     )
+    expected = stated.tenant_shares(stated.columns, allocation.tasks) / stated.weight
+    yield check(
+        "floors_level",
+        np.nan_to_num(
+            np.abs(allocation.level - expected) / np.maximum(expected, 1e-300), nan=np.inf
+        ),
+        AGREEMENT,
+        "every tenant's level is its share over its weight",
+        problem.tenants,
+    )
     floor = grouped_sum(np.array([part.tasks for part in parts]), of, problem.n)
     met = grouped_sum(floors.raised.tasks[problem.n :], of, problem.n)
     pools = np.array([part.pool for part in parts], dtype=np.int64)

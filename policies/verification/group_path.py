@@ -67,12 +67,14 @@ class _Sweep:
     """The corners of a node's children in the order in which they are swept.
 
     Attributes:
-        child: (e,) whose corner each is; at: (e,) the child's position there, after: (e,) once it
-            jumped; height: (e,) the level; slope: (e,) growth of the child's position with the level.
+        nodes: (s,) the children that move; child: (e,) position among them of whose corner each is.
+        at: (e,) the child's position there, after: (e,) once it jumped; height: (e,) the level.
+        slope: (e,) growth of the child's position with the level.
         before, reached: (e,) the node's position when the corner comes, and after its jump.
         rate: (e,) growth of the node's position with the level after it.
     """
 
+    nodes: IntArray
     child: IntArray
     at: FloatArray
     after: FloatArray
@@ -82,24 +84,26 @@ class _Sweep:
     reached: FloatArray
     rate: FloatArray
 
-    def positions(self, target: float) -> dict[int, float]:
-        """Position of each child that has begun, where the node's is ``target``."""
+    def positions(self, target: float) -> tuple[IntArray, FloatArray]:
+        """Return the children that have begun where the node's position is ``target``, and theirs."""
         last = int(np.searchsorted(self.before, target, side="right")) - 1
-        if last < 0:
-            return {}
-        jumping = target < self.reached[last]
-        ended = {int(self.child[last]): float(self.at[last] + (target - self.before[last]))}
-        height = float(self.height[last])
-        if not jumping and self.rate[last] > 0:
-            height += (target - float(self.reached[last])) / float(self.rate[last])
+        jumping = last >= 0 and target < self.reached[last]
         some = slice(0, last if jumping else last + 1)
-        latest = np.full(int(self.child.max()) + 1, -1)
+        latest = np.full(len(self.nodes), -1)
         latest[self.child[some]] = np.arange(last + (not jumping))
-        children = np.flatnonzero(latest >= 0)
-        event = latest[children]
-        reached = self.after[event] + self.slope[event] * (height - self.height[event])
-        found = dict(zip(children.tolist(), reached.tolist(), strict=True))
-        return found | ended if jumping else found
+        position = np.zeros(len(self.nodes))
+        begun = latest >= 0
+        if begun.any():
+            height = float(self.height[last])
+            if not jumping and self.rate[last] > 0:
+                height += (target - float(self.reached[last])) / float(self.rate[last])
+            event = latest[begun]
+            position[begun] = self.after[event] + self.slope[event] * (height - self.height[event])
+        if jumping:
+            mine = self.child[last]
+            position[mine] = self.at[last] + (target - self.before[last])
+            begun[mine] = True
+        return self.nodes[begun], position[begun]
 
 
 class GroupPath:
@@ -130,8 +134,9 @@ class GroupPath:
         self._moves = groups.sums(self.moving[:, None].astype(np.float64))[:, 0] > 0
         self._polygons: dict[int, _Polygon] = {}
         self._sweeps: dict[int, _Sweep] = {}
+        self._lone = self._follow_lone_tenants()
         for node in groups.top_down[::-1]:
-            if self._moves[node]:
+            if self._moves[node] and self._lone[node] < 0:
                 self._sweep(node)
         self.first = float(start.sum())
         self._rest = self.first - float(self._position[groups.pool])
@@ -157,11 +162,12 @@ class GroupPath:
         waiting = [(self.groups.pool, position - self._rest)]
         while waiting:
             node, target = waiting.pop()
-            for child, reached in self._sweeps[node].positions(target).items():
-                if child < t:
-                    share[child] = reached
-                elif reached > self._position[child]:
-                    waiting.append((child, reached))
+            nodes, reached = self._sweeps[node].positions(target)
+            nodes = np.where(self._lone[nodes] >= 0, self._lone[nodes], nodes)
+            tenants = nodes < t
+            share[nodes[tenants]] = reached[tenants]
+            groups = ~tenants & (reached > self._position[nodes])
+            waiting += zip(nodes[groups].tolist(), reached[groups].tolist(), strict=True)
         return np.where(self.moving, np.clip(share, self.start, self.cap), self.start)
 
     def furthest(self, cost: Callable[[FloatArray], float], budget: float) -> float:
@@ -217,12 +223,12 @@ class GroupPath:
         corners = self._corners_of(mine)
         child, at, held, level = corners.child, corners.at, corners.held, corners.level
         tier, m = groups.tier[mine][child], held.shape[1]
-        followed = np.r_[child[1:] == child[:-1], False]
+        goes_on = child[1:] == child[:-1]
         height = _common_levels(tier, level)
         order = np.lexsort((np.arange(len(at)), height, tier))
         rises, jump = np.zeros(len(at)), np.zeros(len(at))
         rise_held, jump_held = np.zeros((len(at), m)), np.zeros((len(at), m))
-        here = np.flatnonzero(followed)
+        here = np.flatnonzero(goes_on)
         length = height[here + 1] - height[here]
         moved, moved_held = at[here + 1] - at[here], held[here + 1] - held[here]
         slopes = length > 0
@@ -231,23 +237,26 @@ class GroupPath:
         jump[here[~slopes]], jump_held[here[~slopes]] = moved[~slopes], moved_held[~slopes]
         rises[corners.endless] = 1.0 / corners.ray_level
         rise_held[corners.endless] = corners.ray / corners.ray_level[:, None]
-        before_it = np.r_[False, child[1:] == child[:-1]]
         changes = np.concatenate([rises[:, None], rise_held], axis=1)
-        earlier = np.r_[np.zeros((1, m + 1)), changes[:-1]] * before_it[:, None]
+        earlier = np.zeros_like(changes)
+        earlier[1:] = changes[:-1] * goes_on[:, None]
         jumps = np.concatenate([jump[:, None], jump_held], axis=1)
         # If a tier has endless siblings, later tiers never rise.
         endless_tiers = tier[corners.endless]
         if len(endless_tiers):
             order = order[tier[order] <= endless_tiers.min()]
         rate = _running_rates(changes[order], earlier[order], child[order])
-        gap = np.diff(height[order], append=height[order][-1:])
-        gap[np.r_[tier[order][1:] != tier[order][:-1], False]] = 0.0
+        gap = np.zeros(len(order))
+        gap[:-1] = np.diff(height[order])
+        gap[:-1][tier[order][1:] != tier[order][:-1]] = 0.0
         grown = jumps[order] + rate * gap[:, None]
-        begin = np.r_[self._position[node], self._held[node]]
-        before = begin + np.r_[np.zeros((1, m + 1)), np.cumsum(grown, axis=0)[:-1]]
+        before = np.zeros_like(grown)
+        before[1:] = np.cumsum(grown, axis=0)[:-1]
+        before += np.append(self._position[node], self._held[node])
         reached = before + jumps[order]
         self._sweeps[node] = _Sweep(
-            child=np.array(mine)[child[order]],
+            nodes=np.array(mine),
+            child=child[order],
             at=at[order],
             after=at[order] + jump[order],
             height=height[order],
@@ -262,6 +271,50 @@ class GroupPath:
         points = np.stack([before, reached], axis=1).reshape(-1, m + 1)
         ray = rate[-1, 1:] / rate[-1, 0] if rate[-1, 0] > 0 else None
         self._polygons[node] = _with_levels(points, ray, weight)
+
+    def _follow_lone_tenants(self) -> IntArray:
+        """Give each group below which one tenant moves alone, as its child, the path of that tenant.
+
+        Returns (v,) these tenants, -1 elsewhere. Where a tenant's corners have one level but for
+        rounding, a sweep treats it.
+        """
+        parent, lone = self.groups.parent, np.full(len(self._moves), -1)
+        moving = np.flatnonzero(self._moves)
+        count = np.bincount(parent[moving[moving != self.groups.pool]], minlength=len(lone))
+        tenants = np.flatnonzero(self.moving)
+        start, cap = self.start[tenants], self.cap[tenants]
+        # An endless tenant has one corner, for which inf <= inf holds.
+        near = np.isfinite(cap) & (cap - start <= SAME_LEVEL * cap)
+        alone = (count[parent[tenants]] == 1) & ~near & (parent[tenants] != self.groups.pool)
+        mine = tenants[alone]
+        nodes = parent[mine]
+        lone[nodes] = mine
+        start, cap, direction = self.start[mine], self.cap[mine], self._direction[mine]
+        ends = np.isfinite(cap)
+        begin = self._held[nodes]
+        end = begin + np.where(ends, cap - start, 0.0)[:, None] * direction
+        points = np.stack(
+            [
+                np.concatenate([start[:, None], begin], axis=1),
+                np.concatenate([np.where(ends, cap, 0.0)[:, None], end], axis=1),
+            ],
+            axis=1,
+        )
+        levels = np.maximum.accumulate(points[:, :, 1:].max(axis=2), axis=1)
+        levels /= self._weight[nodes][:, None]
+        straight = _have_one_deciding_resource(begin, end, direction, ends).tolist()
+        for at, node in enumerate(nodes.tolist()):
+            corners = points[at] if ends[at] else points[at, :1]
+            ray = None if ends[at] else direction[at]
+            weight = float(self._weight[node])
+            if straight[at]:
+                ray_level = 0.0 if ray is None else float(ray.max()) / weight
+                self._polygons[node] = _Polygon(
+                    corners[:, 0], corners[:, 1:], levels[at, : len(corners)], ray, ray_level
+                )
+            else:
+                self._polygons[node] = _with_levels(corners, ray, weight)
+        return lone
 
     def _corners_of(self, mine: list[int]) -> _Corners:
         """All corners of some siblings, those of tenants first."""
@@ -321,8 +374,9 @@ def _common_levels(tier: IntArray, level: FloatArray) -> FloatArray:
     order = np.lexsort((level, tier))
     sorted_, tiers = level[order], tier[order]
     apart = (np.diff(sorted_) > SAME_LEVEL * sorted_[1:]) | (np.diff(tiers) != 0)
-    cluster = np.r_[0, np.cumsum(apart)]
-    last = np.r_[np.flatnonzero(apart), len(order) - 1]
+    cluster = np.zeros(len(order), dtype=np.int64)
+    cluster[1:] = np.cumsum(apart)
+    last = np.append(np.flatnonzero(apart), len(order) - 1)
     common = np.empty_like(level)
     common[order] = sorted_[last][cluster]
     return common
@@ -330,7 +384,8 @@ def _common_levels(tier: IntArray, level: FloatArray) -> FloatArray:
 
 def _with_levels(points: FloatArray, ray: FloatArray | None, weight: float) -> _Polygon:
     """The polygon through points (c, 1 + m), with corners where another resource decides the level."""
-    points = points[np.r_[True, np.diff(points[:, 0]) > 0]]
+    if len(points) > 1:
+        points = points[np.append(True, np.diff(points[:, 0]) > 0)]
     if ray is not None:
         # Beyond the last of these points no other resource comes to decide the level.
         points = np.concatenate([points, _changes_on_ray(points[-1], ray)])
@@ -349,6 +404,23 @@ def _with_levels(points: FloatArray, ray: FloatArray | None, weight: float) -> _
     return _Polygon(
         points[:, 0], held, level, ray, 0.0 if ray is None else float(ray.max()) / weight
     )
+
+
+def _have_one_deciding_resource(
+    begin: FloatArray, end: FloatArray, direction: FloatArray, ends: BoolArray
+) -> BoolArray:
+    """(v,) whether one resource decides the level from the beginning of a path to its end.
+
+    Args:
+        begin, end: (v, m) what is held; direction: (v, m) of those that have no end; ends: (v,).
+    """
+    near = [held >= held.max(axis=1, keepdims=True) * (1 - DECIDES) for held in (begin, end)]
+    fastest = np.arange(len(begin)), direction.argmax(axis=1)
+    behind = direction < direction[fastest][:, None]
+    # On a ray another resource decides first if it has more of the pool than the fastest.
+    overtaken = (behind & (begin > begin[fastest][:, None])).any(axis=1)
+    straight: BoolArray = np.where(ends, (near[0] & near[1]).any(axis=1), ~overtaken)
+    return straight
 
 
 def _changes_between(begin: FloatArray, end: FloatArray) -> list[FloatArray]:

@@ -65,6 +65,13 @@ class Groups:
             order += [child for child in self.children[node] if child >= self.problem.t]
         return order
 
+    @cached_property
+    def _children_bottom_up(self) -> list[tuple[int, IntArray]]:
+        """The pool and all groups, each after its children, with these."""
+        return [
+            (node, np.array(self.children[node], dtype=np.int64)) for node in self.top_down[::-1]
+        ]
+
     def weights(self, stage: int) -> FloatArray:
         """(v,) what divides each node's share in a stage."""
         return np.concatenate([self.weight, self.group_weight[stage], [1.0]])
@@ -80,8 +87,8 @@ class Groups:
         """(v, m) sums over the tenants below each node, of (t, m)."""
         total = np.zeros((self.pool + 1, leaves.shape[1]))
         total[: len(leaves)] = leaves
-        for node in self.top_down[::-1]:
-            total[node] = total[self.children[node]].sum(axis=0)
+        for node, mine in self._children_bottom_up:
+            total[node] = total[mine].sum(axis=0)
         return total
 
     def parts(self, counted: BoolArray, stage: int = 0) -> FloatArray:

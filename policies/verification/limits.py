@@ -48,7 +48,7 @@ def stated_limits(problem: Problem) -> list[StatedLimit]:
     if not problem.limits:
         return []
     owner = owners(problem)
-    tenants_below = _tenants_below(problem)
+    below_group = _BelowGroups(problem, owner)
     found = []
     for limit in problem.limits:
         rows = rows_matching(problem, limit.where)
@@ -63,7 +63,7 @@ def stated_limits(problem: Problem) -> list[StatedLimit]:
             rows &= problem.contributed_by == limit.node
             reason = "limit:lend"
         else:
-            below = np.isin(owner, tenants_below[limit.node])
+            below = below_group(limit.node)
             reason = f"limit:group:{problem.groups[limit.node]}"
         found.append(StatedLimit(below & demands(problem, limit), rows, limit.amount, reason))
     return found
@@ -73,11 +73,12 @@ def stated_guarantees(problem: Problem) -> list[StatedLimit]:
     """Return the guarantees of a problem, in the problem's order."""
     if not problem.guarantees:
         return []
-    owner, tenants_below = owners(problem), _tenants_below(problem)
+    owner = owners(problem)
+    below_group = _BelowGroups(problem, owner)
     found = []
     for each in problem.guarantees:
-        mine = tenants_below[each.node] if each.scope == "group" else [each.node]
-        below = np.isin(owner, mine) & demands(problem, each)
+        below = below_group(each.node) if each.scope == "group" else owner == each.node
+        below = below & demands(problem, each)
         found.append(StatedLimit(below, rows_matching(problem, each.where), each.amount, ""))
     return found
 
@@ -104,26 +105,24 @@ def rows_matching(problem: Problem, where: Selector) -> BoolArray:
     return rows
 
 
-def _tenants_below(problem: Problem) -> list[list[int]]:
-    """Return the tenants below each group."""
-    below: list[list[int]] = [[] for _ in problem.groups]
-    for tenant, groups in enumerate(_groups_above(problem)):
-        for group in groups:
-            below[group].append(tenant)
-    return below
+class _BelowGroups:
+    """Workloads (n,) below groups, each found once."""
 
+    def __init__(self, problem: Problem, owner: IntArray) -> None:
+        self._parent = np.append(problem.group_parent, -1)  # position -1 stands for no group
+        self._group = problem.tenant_group[owner]
+        self._known: dict[int, BoolArray] = {}
 
-def _groups_above(problem: Problem) -> list[set[int]]:
-    """Return the groups above each tenant."""
-    above = []
-    for first in problem.tenant_group.tolist():
-        groups: set[int] = set()
-        group = first
-        while group >= 0:
-            groups.add(group)
-            group = int(problem.group_parent[group])
-        above.append(groups)
-    return above
+    def __call__(self, group: int) -> BoolArray:
+        if group not in self._known:
+            inside = np.zeros(len(self._parent), dtype=np.bool_)
+            inside[group] = True
+            found = 0
+            while found < np.count_nonzero(inside):
+                found = int(np.count_nonzero(inside))
+                inside |= inside[self._parent]
+            self._known[group] = inside[self._group]
+        return self._known[group]
 
 
 def sets_of_limits(limits: list[StatedLimit], workloads: IntArray) -> list[frozenset[int]]:

@@ -33,13 +33,14 @@ def stuck_when_open(
     allocation: Allocation,
     rounds: LevelRounds,
     prices: Proven,
+    known: Fractions | None = None,
 ) -> BoolArray:
     """(t',) tenants that are proven to be stuck or, in open rounds, are so but for rounding.
 
     Args:
         stated: the problem; places: what prices are for; form: who takes part.
         allocation: a feasible answer; rounds: of its certificate, which fit the problem.
-        prices: what they prove exactly.
+        prices: what they prove exactly; known: problem and answer in fractions, if they are so already.
     """
     certificate = rounds.certificate
     stuck = prices.tenants.copy()
@@ -47,7 +48,7 @@ def stuck_when_open(
     closed = np.array([item.proven for item in certificate.rounds], dtype=np.bool_)
     if not len(closed) or (stuck | closed[frozen_in]).all():
         return stuck
-    exact = Fractions.of(stated, places, rounds, allocation)
+    exact = known.of_rounds(rounds) if known else Fractions.of(stated, places, rounds, allocation)
     shares = form.shares_of(allocation.tasks)
     for number in np.unique(frozen_in[~stuck & ~closed[frozen_in]]).tolist():
         mine = (frozen_in == number) & ~stuck

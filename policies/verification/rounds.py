@@ -37,6 +37,9 @@ from policies.verification.prices import (
 )
 from policies.verification.stated import Stated
 
+# A tenant's share at a round's level, raised with all, and lifted alone.
+ExactShares = Callable[[int], tuple[Fraction, Fraction, Fraction]]
+
 
 @dataclass(frozen=True, eq=False)
 class LevelRounds:
@@ -63,9 +66,16 @@ class LevelRounds:
         """(t',) whose share still rises in a round."""
         return rising_in(self.form, self.certificate.rounds, self.frozen_in, number)
 
+    @cached_property
+    def _sizes(self) -> dict[int, float]:
+        return {}
+
     def size(self, number: int) -> float:
         """Return the size that the tolerance of a round's level is relative to."""
-        return level_size(self.form, self.rising(number), self.certificate.rounds[number].level)
+        if number not in self._sizes:
+            level = self.certificate.rounds[number].level
+            self._sizes[number] = level_size(self.form, self.rising(number), level)
+        return self._sizes[number]
 
     @cached_property
     def _reached(self) -> dict[int, FloatArray]:
@@ -121,12 +131,17 @@ class LevelRounds:
         prices = self.certificate.rounds[number].prices
         return bound_on_level(self.form, prices, before, self.rising(number))
 
-    def exactly(self, number: int, tenant: int) -> tuple[Fraction, Fraction, Fraction]:
-        """A tenant's share at the level, raised with all, and lifted alone."""
-        item = self.certificate.rounds[number]
-        level, weight = Fraction(item.level), Fraction(float(self.form.weight[tenant]))
+    def exactly(self, number: int) -> ExactShares:
+        """Return how far a tenant comes in a round, as a function of the tenant."""
+        level = Fraction(self.certificate.rounds[number].level)
         raised = level + Fraction(LEVEL_TOLERANCE) * Fraction(self.size(number))
-        return level * weight, raised * weight, raised * weight
+        weights = self.form.weight.tolist()
+
+        def shares(tenant: int) -> tuple[Fraction, Fraction, Fraction]:
+            weight = Fraction(weights[tenant])
+            return level * weight, raised * weight, raised * weight
+
+        return shares
 
 
 @dataclass(frozen=True, eq=False)
@@ -219,14 +234,16 @@ class PathRounds(LevelRounds):
 
         return path.furthest(cost, budget)
 
-    def exactly(self, number: int, tenant: int) -> tuple[Fraction, Fraction, Fraction]:
-        reached, raised, lifted = (
-            Fraction(float(shares[tenant])) for shares in self._exact_shares(number)
-        )
-        return reached, raised, lifted
+    def exactly(self, number: int) -> ExactShares:
+        # The path is walked once for all tenants: a walk takes time in proportion to their number.
+        reached = self.reached(number).tolist()
+        raised = self.raised(number).tolist()
+        lifted = self.lifted(number, LEVEL_TOLERANCE).tolist()
 
-    def _exact_shares(self, number: int) -> tuple[FloatArray, FloatArray, FloatArray]:
-        return self.reached(number), self.raised(number), self.lifted(number, LEVEL_TOLERANCE)
+        def shares(tenant: int) -> tuple[Fraction, Fraction, Fraction]:
+            return Fraction(reached[tenant]), Fraction(raised[tenant]), Fraction(lifted[tenant])
+
+        return shares
 
 
 @dataclass(frozen=True, eq=False)

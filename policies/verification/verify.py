@@ -20,7 +20,7 @@ from policies.verification.certificate import check_certificate, left_open
 from policies.verification.checks import Check, exactly
 from policies.verification.checks import check as _check
 from policies.verification.division import check_division
-from policies.verification.exact_levels import proven
+from policies.verification.exact_levels import Fractions, proven
 from policies.verification.exact_market import products_proven
 from policies.verification.fits import Fits
 from policies.verification.floors import check_floors
@@ -314,9 +314,11 @@ def with_proofs(problem: Problem, allocation: Allocation) -> Allocation:
                 )
     levels = prices.levels & ~np.isin(np.arange(len(certificate.rounds)), loose)
     answer = _restated(allocation, certificate, levels)
+    exact: Fractions | None = None
     if answer.certificate is not None and not levels.all():
         rounds = rounds_of(stated, form, answer.certificate, allocation.paths)
-        stuck = stuck_when_open(stated, places, form, answer, rounds, prices)
+        exact = Fractions.of(stated, places, rounds, answer)
+        stuck = stuck_when_open(stated, places, form, answer, rounds, prices, exact)
         if not stuck.all():
             name = problem.tenants[int(form.tenants[int(stuck.argmin())])]
             raise SolveFailedError(
@@ -324,7 +326,7 @@ def with_proofs(problem: Problem, allocation: Allocation) -> Allocation:
                 f"policy {allocation.policy.name!r}: tenant {name!r} is not proven to be stuck",
             )
     if answer.certificate is not None and _needs_another_walk(stated, levels):
-        for found in check_certificate(stated, places, answer, answer.certificate):
+        for found in check_certificate(stated, places, answer, answer.certificate, exact):
             if not found.holds:
                 raise SolveFailedError(
                     "solve.failed",

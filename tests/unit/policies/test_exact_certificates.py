@@ -13,10 +13,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policies import SolveFailedError, choose, policies_available, registry, solve, verify
+from policies import (
+    Problem,
+    SolveFailedError,
+    choose,
+    policies_available,
+    registry,
+    solve,
+    verify,
+)
 from policies.leximin import drf
 from policies.verification.exact_levels import EVERYBODY, Fractions, proven
 from policies.verification.form import form_of
+from policies.verification.group_path import GroupPath
 from policies.verification.rounds import rounds_of
 from policies.verification.stated import Stated
 from tests.examples import examples
@@ -200,3 +209,54 @@ def test_asked_twice_it_answers_with_the_same_bytes(policy, mode, data):
             digest.update(item.prices.tobytes() + np.array([item.level, item.bound]).tobytes())
         digests.add(digest.digest())
     assert len(digests) == 1
+
+
+def pool_in_groups(tenants):
+    random = np.random.default_rng(5)
+    return Problem.create(
+        resources=["cpu", "memory"], capacity=[[4, 9], [8, 3]],
+        tenants=[f"t{i}" for i in range(tenants)],
+        demand=random.uniform(0.1, 1, (tenants, 2)).round(3), groups=["g", "h"],
+        tenant_group=np.arange(tenants) % 2,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("tenants", [4, 40])
+def test_a_round_in_groups_is_walked_as_often_for_many_tenants_as_for_few(tenants, monkeypatch):
+    """A walk takes time in proportion to the tenants: one per tenant would make it quadratic."""
+    problem = pool_in_groups(tenants)
+    answer = solve(problem, "drfh")
+    stated = Stated(problem, answer.choice)
+    places = stated.places()
+    form = form_of(stated, places)
+    rounds = rounds_of(stated, form, answer.certificate)
+    exact = Fractions.of(stated, places, rounds, answer)
+    walks, walk = [], GroupPath.shares
+    monkeypatch.setattr(
+        GroupPath, "shares", lambda path, position: walks.append(1) or walk(path, position)
+    )
+    rising = rounds.rising(0)
+    for group in (EVERYBODY, *np.unique(form.group).tolist()):
+        exact.cannot_be_lifted(0, rising, group)
+    assert exact.unsold(0, rising) >= 0
+    # Between rounds, and of the first: at its level and raised.
+    assert len(walks) <= len(answer.certificate.rounds) + 2
+
+
+def test_costs_of_one_group_lifted_are_those_of_all_tenants_in_fractions():
+    """What questions about a round share is no other for the second than for the first."""
+    problem = pool_in_groups(12)
+    answer = solve(problem, "drfh")
+    stated = Stated(problem, answer.choice)
+    places = stated.places()
+    form = form_of(stated, places)
+    rounds = rounds_of(stated, form, answer.certificate)
+    shared = Fractions.of(stated, places, rounds, answer)
+    for number in range(len(answer.certificate.rounds)):
+        rising = rounds.rising(number)
+        assert rising.any()
+        for group in (EVERYBODY, *np.unique(form.group).tolist()):
+            fresh = Fractions.of(stated, places, rounds, answer)
+            expected = fresh.cannot_be_lifted(number, rising, group)
+            assert shared.cannot_be_lifted(number, rising, group) == expected
+        assert shared.unsold(number, rising) == fresh.unsold(number, rising)

@@ -1,4 +1,4 @@
-"""Guarantees: the figures, plain references of all modes, forgeries, and what is refused."""
+"""Guarantees: the figures, plain references of all modes, documents, and what is refused."""
 
 from dataclasses import replace
 
@@ -14,7 +14,6 @@ from policies import (
     ProblemError,
     ProblemTooLargeError,
     allocation_to_document,
-    choose,
     current_placements_of,
     explain,
     guarantees_unmet,
@@ -28,6 +27,7 @@ from policies import (
 from policies.documents.problem import ParsedProblem
 from tests.examples import examples
 from tests.references.floors import fill_with_floors, leximin_with_floors
+from tests.unit.policies.test_guarantee_forgeries import contested_problem
 from tests.unit.policies.trees import problems_with_guarantees
 
 INF = np.inf
@@ -261,84 +261,6 @@ def test_an_answer_with_floors_is_written_and_read(mode, problem):
     assert not verify_answer(parsed, document, parsed.choice).valid
 
 
-def changed(problem, **fields):
-    """The problem with other fields of its first guarantee."""
-    first, *others = problem.guarantees
-    return replace(problem, guarantees=(replace(first, **fields), *others))
-
-
-FORGERIES = {
-    "half the amount": lambda p: changed(p, amount=p.guarantees[0].amount * 0.5),
-    "twice the amount": lambda p: changed(p, amount=p.guarantees[0].amount * 2),
-    "a little less": lambda p: changed(p, amount=p.guarantees[0].amount * (1 - 1e-6)),
-    "no guarantee": lambda p: replace(p, guarantees=p.guarantees[1:]),
-    "other servers": lambda p: changed(p, where={} if p.guarantees[0].where else {"zone": ("0",)}),
-    "another tenant": lambda p: changed(p, scope="tenant", node=p.t - 1),
-    "own servers": lambda p: replace(p, own_servers=~p.own_servers),
-    "another count": lambda p: replace(p, count_guaranteed=not p.count_guaranteed),
-}
-
-
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("forgery", FORGERIES)
-def test_an_answer_to_other_guarantees_is_refused(forgery, mode):
-    rng = np.random.default_rng(7)
-    refused = 0
-    for _ in range(25):
-        problem = contested_problem(rng)
-        answer = solve(problem, "drfh", mode=mode)
-        other = FORGERIES[forgery](problem)
-        if verify(other, replace(answer, problem=other)).valid:
-            own = solve(other, "drfh", mode=mode)
-            assert answer.tasks == pytest.approx(own.tasks, abs=1e-7)
-        else:
-            refused += 1
-    assert refused
-
-
-def contested_problem(rng):
-    t = 4
-    return Problem.create(
-        resources=["cpu", "memory"], capacity=rng.integers(4, 12, (2, 2)),
-        server_labels=[{"zone": "0"}, {"zone": "1"}], contributed_by=[0, 1],
-        tenants=[f"t{i}" for i in range(t)], demand=rng.integers(1, 4, (t, 2)),
-        weight=rng.integers(1, 3, t), groups=["g"], tenant_group=[0, 0, -1, -1],
-        guarantees=[
-            Guarantee("group", 0, np.array([float(rng.integers(3, 9)), INF]), {"zone": ("0",)}),
-            Guarantee("tenant", 2, np.array([INF, float(rng.integers(3, 9))])),
-        ],
-    )  # fmt: skip
-
-
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("step", ["pool", "raised", "rest", "floor", "met", "none"])
-def test_a_step_that_says_something_else_is_refused(step, mode):
-    problem = contested_problem(np.random.default_rng(3))
-    answer = solve(problem, "drfh", mode=mode)
-    floors = answer.floors
-
-    def less(found):
-        return replace(found, tasks=found.tasks * 0.5)
-
-    forged = {
-        "pool": replace(floors, pools=(less(floors.pools[0]), *floors.pools[1:])),
-        "raised": replace(floors, raised=less(floors.raised)),
-        "rest": replace(floors, rest=less(floors.rest)),
-        "floor": replace(floors, floor=floors.floor * 2),
-        "met": replace(floors, met=floors.met * 0.5),
-        "none": None,
-    }[step]
-    assert verify(problem, answer).valid
-    assert not verify(problem, replace(answer, floors=forged)).valid
-
-
-def test_floors_that_nobody_asked_for_are_refused():
-    problem = contested_problem(np.random.default_rng(3))
-    floors = solve(problem, "drfh").floors
-    without = replace(problem, guarantees=())
-    assert not verify(without, replace(solve(without, "drfh"), floors=floors)).valid
-
-
 def document(guarantee, policy="drfh", **fields):
     return {
         "resources": ["cpu", "gpu"],
@@ -484,11 +406,3 @@ def test_properties_of_an_answer_with_guarantees_are_decided():
     answer = solve(contested_problem(np.random.default_rng(3)), "drfh")
     verdicts = properties_of(answer, seconds=5).verdicts
     assert verdicts["pareto_optimal"].holds
-
-
-def test_a_choice_of_another_policy_is_refused():
-    problem = contested_problem(np.random.default_rng(3))
-    answer = solve(problem, "drfh")
-    other = choose("drf", "divisible")
-    pools = tuple(pool and replace(pool, choice=other) for pool in answer.floors.pools)
-    assert not verify(problem, replace(answer, floors=replace(answer.floors, pools=pools))).valid
