@@ -116,7 +116,7 @@ class WorkloadRow:
 
     @property
     def gang(self) -> str:
-        """How tasks start, empty if they start one by one as one piece."""
+        """Text about pieces and tasks that start at once, empty for none."""
         return gang_text(Gang.of(self.workload), [resource for resource, _ in self.demand])
 
 
