@@ -71,7 +71,8 @@ class _Workloads(Work[WorkloadRow]):
         self._changed: list[tuple[WorkloadRow, Workload]] = []
 
     def errors(self, row: WorkloadRow) -> list[FieldError | None]:
-        return [_empty(row), _unplaced(self._pool, row)]
+        present = self._present.get((row.owner, row.name))
+        return [_empty(row), _unplaced(self._pool, row), _not_the_sum(present, row)]
 
     def classify(self, row: WorkloadRow) -> Outcome:
         workload = self._present.get((row.owner, row.name))
@@ -114,6 +115,13 @@ def _unplaced(pool: Pool, row: WorkloadRow) -> FieldError | None:
         return None
     detail = f"The pool's policy, {pool.policy_name}, does not place tasks: remove the selector."
     return FieldError("/selector", "policy.no_placement", detail)
+
+
+def _not_the_sum(workload: Workload | None, row: WorkloadRow) -> FieldError | None:
+    if workload is None or not workload.pieces or same_vector(workload.demand, row.demand):
+        return None
+    detail = "The workload has pieces, whose sum is its demand: change these instead."
+    return FieldError("/demand", "workload.pieces", detail)
 
 
 def _differs(workload: Workload, row: WorkloadRow) -> bool:

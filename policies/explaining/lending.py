@@ -18,9 +18,10 @@ NEGLIGIBLE = 1e-13
 
 
 def tasks_by_owner(allocation: Allocation) -> tuple[IntArray, IntArray, FloatArray]:
-    """Count tasks per workload and contributor of the servers they run on.
+    """Count tasks per workload, or pieces per kind, and contributor of the servers they run on.
 
-    Pairs are in ascending order and occur once. A workload's tasks add up to those placed. With ``m``
+    Pairs are in ascending order and occur once. A workload's tasks add up to those placed. What they
+    use is their number times ``Problem.pieces.demand`` in an answer with whole tasks. With ``m``
     resources, a class of servers of ``o`` owners on which ``n`` workloads run gives at most
     ``n + m (o - 1)`` pairs.
 
@@ -31,39 +32,41 @@ def tasks_by_owner(allocation: Allocation) -> tuple[IntArray, IntArray, FloatArr
 
     Returns
     -------
-    workload : (q,) int array
-        The workload of each pair.
+    piece : (q,) int array
+        The workload of each pair, or the kind of pieces of a gang (``Problem.pieces``).
     owner : (q,) int array
         Index of the tenant that contributed the servers; -1 for the pool's own.
     tasks : (q,) float array
-        Tasks of the pair.
+        Tasks, or pieces, of the pair.
 
     Examples
     --------
     >>> from policies import Problem, solve, tasks_by_owner
     >>> problem = Problem.create(resources=["cpu"], capacity=[[4]], tenants=["A"], demand=[[1]])
-    >>> workload, owner, tasks = tasks_by_owner(solve(problem, "drfh", mode="indivisible"))
+    >>> piece, owner, tasks = tasks_by_owner(solve(problem, "drfh", mode="indivisible"))
     >>> owner.tolist(), tasks.tolist()
     ([-1], [4.0])
     """
     problem, classes = allocation.problem, allocation.classes
-    placed = allocation.placement_workload, allocation.placement_tasks
+    placed = allocation.placement_piece, allocation.placement_tasks
+    demand = allocation.placement_demand
     if classes.offset is not None:
         row = classes.first_row[allocation.placement_class]
         return _added_up(placed[0], problem.contributed_by[row], placed[1], problem.t)
+    of_piece = problem.pieces.workload
     parts: list[tuple[int, int, float]] = []
     by_class = np.argsort(allocation.placement_class, kind="stable")
     bounds = np.searchsorted(allocation.placement_class[by_class], np.arange(classes.count + 1))
     for server_class in range(classes.count):
         of = by_class[bounds[server_class] : bounds[server_class + 1]]
-        workload, tasks = placed[0][of], placed[1][of]
+        piece, tasks = placed[0][of], placed[1][of]
         rows = classes.rows_of(server_class)
         owners, owner = np.unique(problem.contributed_by[rows], return_inverse=True)
         servers = grouped_sum(problem.server_count[rows].astype(float), owner, len(owners))
-        load = tasks[:, None] * problem.demand[workload]
+        load = tasks[:, None] * demand[of]
         load = load / np.maximum(load.sum(axis=0), np.finfo(np.float64).tiny)
-        home = _positions(owners, problem.workload_tenant[workload])
-        _share_out(parts, (workload, tasks, load, home), owners, servers, 0)
+        home = _positions(owners, problem.workload_tenant[of_piece[piece]])
+        _share_out(parts, (piece, tasks, load, home), owners, servers, 0)
     columns = list(zip(*parts, strict=True)) or [(), (), ()]
     return _added_up(
         np.array(columns[0], dtype=np.int64),

@@ -24,7 +24,7 @@ from policies.properties.fairness import (
 from policies.properties.groups import entitlement, group_share_guarantee
 from policies.properties.pareto import pareto_optimal
 from policies.properties.resolving import Budget, Progress, population_monotonic, strategy_proof
-from policies.properties.verdicts import Verdict
+from policies.properties.verdicts import Verdict, undecided
 
 # Seconds in which tenants are taken away and misreports are tried, at most, in one request.
 LONGEST_SEARCH = 5.0
@@ -100,6 +100,10 @@ def properties_of(
     True
     """
     end = time.monotonic() + seconds
+    if allocation.problem.gangs:
+        # Bundles are compared task by task, each on one server.
+        why = undecided("Tasks of several pieces are not compared.")
+        return _with_indices(allocation, dict.fromkeys(PROPERTY_NAMES, why))
     verdicts = {
         "envy_free": envy_free(allocation),
         "pareto_optimal": pareto_optimal(allocation, seconds / 4),
@@ -115,6 +119,11 @@ def properties_of(
     verdicts["population_monotonic"] = population_monotonic(allocation, leaving, history)
     lying = Budget.of(max(end - time.monotonic(), 0.0), progress, leaving.done, leaving.total)
     verdicts["strategy_proof"] = strategy_proof(allocation, lying, history)
+    return _with_indices(allocation, verdicts)
+
+
+def _with_indices(allocation: Allocation, verdicts: dict[str, Verdict]) -> Properties:
+    """Return verdicts with the indices of an allocation."""
     problem = allocation.problem
     in_use = np.divide(
         allocation.used, problem.totals, out=np.zeros(problem.m), where=problem.totals > 0

@@ -9,9 +9,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import ROUND_HALF_EVEN, Decimal
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import structlog
 from django.db import transaction
 from django.db.models import Min, Q
@@ -273,26 +275,35 @@ def _shared(
     """Usage per workload and owner; of the slot in force where time is divided."""
     problem = decision.problem
     slot = slot_in_force(run=run, at=at)
-    placed: dict[tuple[int, int], float] = {}
+    placed: dict[tuple[int, int], npt.NDArray[np.float64]] = {}
     if slot is not None:
         position = {
             (problem.tenants[problem.workload_tenant[j]], problem.workload_names[j]): j
             for j in range(problem.n)
         }
         for row in slot.allocations:
-            placed[position[row["tenant"], row["workload"]], -1] = float(row["tasks"])
+            j = position[row["tenant"], row["workload"]]
+            placed[j, -1] = float(row["tasks"]) * problem.demand[j]
     elif len(decision.placement_tasks):
         columns = (column.tolist() for column in policies.tasks_by_owner(decision))
-        placed = {(j, owner): tasks for j, owner, tasks in zip(*columns, strict=True)}
+        pieces = problem.pieces
+        for piece, owner, tasks in zip(*columns, strict=True):
+            key = int(pieces.workload[piece]), owner
+            amounts = tasks * pieces.demand[piece]
+            placed[key] = placed[key] + amounts if key in placed else amounts
     else:
-        placed = {(j, -1): tasks for j, tasks in enumerate(decision.tasks.tolist()) if tasks}
-    for (j, owner), tasks in sorted(placed.items()):
+        placed = {
+            (j, -1): tasks * problem.demand[j]
+            for j, tasks in enumerate(decision.tasks.tolist())
+            if tasks
+        }
+    for (j, owner), amounts in sorted(placed.items(), key=itemgetter(0)):
         workload, tenant = rows[j]
         yield _Use(
             tenant,
             workload,
             None if owner < 0 else keys[problem.tenants[owner]],
-            (tasks * problem.demand[j]).tolist(),
+            amounts.tolist(),
             Kind.USAGE,
         )
 

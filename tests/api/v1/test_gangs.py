@@ -1,9 +1,13 @@
 """Tasks of several pieces: REST, decisions, placements, proofs, what-if, and what is refused."""
 
+from datetime import timedelta
+
 import pytest
 
+from allocator_service.allocation.long_term.metering import pool_meter_all
 from allocator_service.allocation.models import Placement
 from allocator_service.core.quantities import Resource
+from allocator_service.ledger.models import Entry
 from allocator_service.workloads.models import Workload
 from tests import factories
 from tests.api.v1.test_simulations import simulated
@@ -125,6 +129,26 @@ def test_the_tenants_page_names_the_pieces(pool, operator):
         "3 pieces of 8 gpu, on servers with the same rack, at most 1 piece on a server, at least 2"
         " tasks at once"
     ) in text
+
+
+def test_the_ledger_has_what_the_pieces_use(operator):
+    """The head runs on its tenant's server, and its workers on another's, each GPU once."""
+    pool = factories.pool(
+        "shared", resources=[Resource("cpu", ""), Resource("gpu", "")], mode="indivisible"
+    )
+    for slug, name, capacity in (("ray", "head", {"cpu": 4}), ("other", "gpus", {"gpu": 4})):
+        factories.tenant(slug)
+        server = {"name": name, "capacity": {"cpu": 4, **capacity}, "contributed_by": slug}
+        assert operator.post(f"{PATH}/servers/", server).status_code == 201
+    kinds = [{"demand": {"cpu": 4}}, {"count": 2, "demand": {"cpu": 1, "gpu": 2}}]
+    submit(operator, {"tenant": "ray", "name": "ray", "pieces": kinds})
+    run = factories.decision(pool)
+    assert tasks(run) == {"ray": 1}
+    pool_meter_all(pool_id=pool.pk, now=run.effective_from + timedelta(minutes=2))
+    entries = Entry.objects.filter(kind="usage")
+    assert {(each.server_owner.slug, each.resource, each.quantity) for each in entries} == {
+        ("ray", "cpu", 4), ("other", "cpu", 2), ("other", "gpu", 4),
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("policy", ["drfh", "drf"])

@@ -11,8 +11,20 @@ from hypothesis import strategies as st
 
 from policies import (
     Gang,
+    Guarantee,
+    ParsedProblem,
+    PolicyNotApplicableError,
     Problem,
+    ProblemError,
+    allocation_from_document,
+    allocation_to_document,
+    current_placements_of,
+    explain,
+    problem_from_document,
+    problem_to_document,
+    properties_of,
     solve,
+    tasks_by_owner,
     verify,
 )
 from tests.examples import examples
@@ -188,3 +200,122 @@ def test_pieces_are_placed_as_the_plain_reference_places_them(placement, problem
 @given(problem=gang_problems(problems_with_limits()))
 def test_in_groups_and_within_limits_too(placement, problem):
     assert_plain(problem, placement)
+
+
+def test_owners_of_servers_have_the_pieces_that_run_there():
+    problem = Problem.create(
+        resources=["cpu", "gpu"], capacity=[[4, 0], [4, 4]], contributed_by=[0, 1],
+        tenants=["ray", "other"], workload_tenant=[0], demand=[[0, 0]],
+        gangs={0: gang((1, [4, 0]), (2, [1, 2]))},
+    )  # fmt: skip
+    piece, owner, count = tasks_by_owner(whole(problem))
+    assert (piece.tolist(), owner.tolist(), count.tolist()) == ([0, 1], [0, 1], [1, 2])
+
+
+def test_properties_of_gangs_are_undecided():
+    verdicts = properties_of(whole(cluster(gang((3, [8])), 2)), seconds=0).verdicts
+    assert {verdict.holds for verdict in verdicts.values()} == {None}
+
+
+@pytest.mark.parametrize("change", ["fewer", "more", "other server", "other kind", "reason"])
+def test_a_forged_answer_is_refused(change):
+    problem = Problem.create(
+        resources=["cpu", "gpu"], capacity=[[4, 0], [4, 4], [8, 8]], tenants=["ray", "b"],
+        demand=[[0, 0], [2, 1]], tasks=[2, 9], gangs={0: gang((1, [4, 0]), (2, [1, 2]))},
+    )  # fmt: skip
+    answer = whole(problem)
+    assert verify(problem, answer).valid
+    placed, piece = answer.placement_tasks.copy(), answer.placement_piece.copy()
+    tasks, place, reasons = answer.tasks.copy(), answer.placement_class.copy(), answer.limited_by
+    first = int(np.flatnonzero(piece == 0)[0])
+    worker = int(np.flatnonzero(piece == 2)[0])
+    if change == "fewer":
+        tasks[0] -= 1
+    elif change == "more":
+        placed[worker] += 1
+    elif change == "other server":
+        place[first] = place[worker]
+    elif change == "other kind":
+        piece[worker] = 0
+    else:
+        reasons = ("gang" if reasons[0] != "gang" else "task_limit", *reasons[1:])
+    forged = replace(
+        answer, tasks=tasks, placement_tasks=placed, placement_piece=piece, placement_class=place,
+        limited_by=reasons,
+    )  # fmt: skip
+    assert not verify(problem, forged).valid
+
+
+def test_an_answer_to_other_pieces_is_refused():
+    problem = cluster(gang((3, [8])), 2)
+    answer = whole(problem)
+    other = cluster(gang((6, [4])), 2)
+    assert not verify(other, answer).valid
+
+
+@pytest.mark.parametrize(
+    ("each", "code"),
+    [
+        (gang((0, [1])), "workload.pieces"),
+        (gang((1, [1]), (1, [1]), (1, [1])), "workload.pieces"),
+        (gang((1, [1, 1])), "workload.pieces"),
+        (gang((1, [-1])), "workload.pieces"),
+        (gang((1, [math.nan])), "workload.pieces"),
+        (gang((1, [0])), "workload.pieces"),
+        (gang((9999, [1]), at_least=2), "workload.pieces"),
+        (gang((1, [1]), per_server=-1), "workload.per_server"),
+        (gang((1, [1]), at_least=0), "workload.at_least"),
+    ],
+)
+def test_impossible_gangs_are_refused(each, code):
+    with pytest.raises(ProblemError) as error:
+        cluster(each, 1)
+    assert error.value.code == code
+
+
+@pytest.mark.parametrize(
+    ("policy", "options"),
+    [("static", {}), ("mrfs", {}), ("h-mrf", {}), ("drfh", {"share": "alone"})],
+)
+def test_policies_that_place_single_tasks_refuse_gangs(policy, options):
+    with pytest.raises(PolicyNotApplicableError) as error:
+        solve(cluster(gang((3, [8])), 2), policy, mode="indivisible", options=options)
+    assert (error.value.code, error.value.pointer) == ("workload.pieces", "/workloads/0/pieces")
+
+
+def test_guarantees_beside_placed_gangs_are_refused():
+    problem = cluster(gang((3, [8])), 2, guarantees=[Guarantee("tenant", 1, np.array([4.0]))])
+    with pytest.raises(PolicyNotApplicableError, match="one piece"):
+        whole(problem)
+    assert solve(problem, "drfh").tasks.tolist() == pytest.approx([2 / 3, 16])
+
+
+def test_a_document_comes_back_as_it_was():
+    problem = Problem.create(
+        resources=["cpu", "gpu"], capacity=[[4, 0], [4, 4]], tenants=["ray"], demand=[[0, 0]],
+        gangs={
+            0: gang((1, [4, 0]), (2, [1, 2]), per_server=2, together="", at_least=1),
+        },
+    )  # fmt: skip
+    parsed = ParsedProblem(problem, "drfh", "indivisible")
+    again = problem_from_document(problem_to_document(parsed))
+    answer = whole(problem)
+    document = allocation_to_document(answer, ["placements"])
+    read = allocation_from_document(document, again.problem, again.choice)
+    assert verify(again.problem, read).valid
+    assert read.placement_piece.tolist() == answer.placement_piece.tolist()
+    running = current_placements_of(answer)
+    assert solve(problem, "drfh", mode="indivisible", running=running).moved == 0
+
+
+def test_the_explanation_counts_pieces():
+    """Three servers have 2 GPUs left each, one has 8."""
+    problem = Problem.create(
+        resources=["gpu"], capacity=[[8]], server_count=[4], tenants=["a", "mpi"],
+        demand=[[6], [0]], tasks=[3, 1], gangs={1: gang((4, [4]), per_server=1)},
+    )  # fmt: skip
+    answer = whole(problem)
+    assert (answer.tasks.tolist(), answer.limited_by[1]) == ([3, 0], "gang")
+    assert "1 of 4 pieces of one more task fit; the largest free place has 8 gpu." in (
+        explain(answer, 1).sentence
+    )
