@@ -59,6 +59,19 @@ def test_levels_count_what_is_guaranteed_or_what_is_above(policy, counted, expec
     assert begun(simulate(problem, long_tasks(problem, 200), policy), 0) == expected
 
 
+@pytest.mark.parametrize("policy", KEEPING)
+@pytest.mark.parametrize(("counted", "expected"), [(True, [5, 5, 10]), (False, [8, 3, 9])])
+def test_a_guarantee_inside_that_of_a_group_counts_there_or_is_on_top(policy, counted, expected):
+    """a and b run their floors. If these do not count, one more task is due to the group at level 0."""
+    problem = Problem.create(
+        resources=["gpu"], capacity=[[20]], tenants=["a", "b", "c"], demand=[[1]] * 3,
+        weight=[1, 1, 1000], groups=["g"], tenant_group=[0, 0, -1], count_guaranteed=counted,
+        guarantees=[Guarantee("group", 0, np.array([10.0])), Guarantee("tenant", 0, np.array([4.0]))],
+    )  # fmt: skip
+    assert begun(simulate(problem, long_tasks(problem, 40), policy), 0) == expected
+    assert solve(problem, policy, mode="indivisible").tasks.tolist() == expected
+
+
 def condominium(own, weight):
     h100, a10 = {"gpu": ("h100",)}, {"gpu": ("a10",)}
     return Problem.create(
