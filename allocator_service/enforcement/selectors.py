@@ -5,11 +5,12 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Decimal, localcontext
 from typing import Any
+from uuid import UUID
 
-from django.db.models import Q
+from django.db.models import Exists, OuterRef, Q, Subquery
 
 from allocator_service.allocation.decided import EXACT, Vector, decided_by_class
-from allocator_service.allocation.models import Run
+from allocator_service.allocation.models import Run, RunStatus, Schedule
 from allocator_service.allocation.selectors import decision_now, slot_in_force
 from allocator_service.core.errors import DomainError, Missing
 from allocator_service.core.quantities import Resource
@@ -24,6 +25,27 @@ from allocator_service.pools.selectors import members_of, resources_of
 from allocator_service.tenants.models import Tenant
 
 _HALF = Decimal("0.5")
+
+
+@dataclass(frozen=True)
+class PoolSigns:
+    """The last failed run and report of a pool, by which its pages are current or not."""
+
+    failed_run: UUID | None
+    reported_at: datetime | None
+    has_slots: bool
+
+
+def pool_signs(*, pool: Pool, run: Run | None) -> PoolSigns:
+    """Return the signs of a pool by one statement, and whether a run divides time."""
+    failed = Run.objects.filter(pool=OuterRef("pk"), status=RunStatus.FAILED).order_by("-pk")
+    heard = Agent.objects.filter(pool=OuterRef("pk")).order_by("-received_at")
+    found = Pool.objects.filter(pk=pool.pk).values_list(
+        Subquery(failed.values("pk")[:1]),
+        Subquery(heard.values("received_at")[:1]),
+        Exists(Schedule.objects.filter(run=run)),
+    )
+    return PoolSigns(*found.get())
 
 
 def member_slugs(*, pool: Pool) -> list[str]:

@@ -127,13 +127,18 @@ def gang_check(gang: Gang, pointer: str) -> None:
             code="workload.pieces",
             pointer=f"{pointer}/pieces",
         )
-    for name, given in (("per_server", gang.per_server is not None), ("together", gang.together)):
-        if given and not gang.pieces:
-            raise Unacceptable(
-                f"`{name}` is for workloads with `pieces`.",
-                code=f"workload.{name}",
-                pointer=f"{pointer}/{name}",
-            )
+    if gang.per_server is not None and not gang.pieces:
+        raise Unacceptable(
+            "`per_server` is for workloads with `pieces`.",
+            code="workload.per_server",
+            pointer=f"{pointer}/per_server",
+        )
+    if gang.together and not gang.pieces:
+        raise Unacceptable(
+            "`together` is for workloads with `pieces`.",
+            code="workload.together",
+            pointer=f"{pointer}/together",
+        )
     for index, each in enumerate(gang.pieces):
         if not any(each.demand.values()):
             raise Unacceptable(

@@ -4,17 +4,16 @@ from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
 
-from django.db.models import Exists, OuterRef, Subquery
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.urls import reverse
 
-from allocator_service.allocation.models import Run, RunStatus, Schedule
+from allocator_service.allocation.models import Run
 from allocator_service.allocation.selectors import decision_now, slot_in_force
 from allocator_service.core.clock import utc_now
 from allocator_service.core.errors import Missing
 from allocator_service.core.snapshots import one_snapshot
-from allocator_service.enforcement.models import Agent
+from allocator_service.enforcement.selectors import pool_signs
 from allocator_service.pools.models import Pool
 from api.pages.views import PoolPage
 
@@ -37,23 +36,14 @@ def run_in_force(*, pool: Pool, now: datetime) -> Run | None:
 
 def live_of(*, pool: Pool, run: Run | None, now: datetime) -> Live:
     """Return the state of a pool's pages under the decision in force."""
-    failed = Run.objects.filter(pool=OuterRef("pk"), status=RunStatus.FAILED).order_by("-pk")
-    heard = Agent.objects.filter(pool=OuterRef("pk")).order_by("-received_at")
-    failure, reported, has_slots = (
-        Pool.objects.filter(pk=pool.pk)
-        .values_list(
-            Subquery(failed.values("pk")[:1]),
-            Subquery(heard.values("received_at")[:1]),
-            Exists(Schedule.objects.filter(run=run)),
-        )
-        .get()
-    )
-    slot = slot_in_force(run=run, at=now) if run is not None and has_slots else None
+    signs = pool_signs(pool=pool, run=run)
+    slot = slot_in_force(run=run, at=now) if run is not None and signs.has_slots else None
+    reported = signs.reported_at
     parts = (
         pool.version,
         pool.generation,
         run and run.pk,
-        failure,
+        signs.failed_run,
         slot and slot.start,
         # Agents report every few seconds: their use is taken in once a minute.
         reported and reported.replace(second=0, microsecond=0),

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from policies.model.allocation import Allocation
+from policies.model.gang_places import places_of_kind
 from policies.model.quantities import WholeServers
 from policies.model.server_classes import allowed_pieces
-from policies.proofs.gang_stops import places_of_kind
 
 
 def gang_sentence(allocation: Allocation, workload: int) -> str:

@@ -9,6 +9,7 @@ import numpy as np
 from policies.arrays import BoolArray, FloatArray, IntArray, TextArray, grouped_sum
 from policies.model.allocation import Allocation
 from policies.model.borrow_cap import beyond_borrow_limit
+from policies.model.gang_places import each_kind_fits
 from policies.model.problem import Problem
 from policies.model.quantities import WholeServers
 from policies.model.reasons import (
@@ -20,7 +21,7 @@ from policies.model.reasons import (
     unserved_reasons,
 )
 from policies.model.server_classes import ServerClasses, allowed_pieces
-from policies.proofs.gang_stops import each_kind_fits, with_gangs
+from policies.proofs.gang_stops import with_gangs
 from policies.proofs.pool_of_tasks import pool_of_tasks, whole_pool
 from policies.proofs.stop_reasons import STILL_FITS, stopped_by, too_large
 

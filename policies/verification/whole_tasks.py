@@ -354,7 +354,8 @@ def _check_replayed(
     pieces = whole.stated.pieces
     total = float((answer.tasks[pieces.owner] * pieces.count).sum())
     if total > MOST_REPLAYED:
-        detail = f"the answer has {total:.0f} pieces; at most {MOST_REPLAYED} are handed out again"
+        what = "pieces" if whole.stated.problem.gangs else "tasks"
+        detail = f"the answer has {total:.0f} {what}; at most {MOST_REPLAYED} are handed out again"
         yield Check("size", False, detail, total / MOST_REPLAYED)
         return
     launched = _replayed(whole, before)

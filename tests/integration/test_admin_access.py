@@ -61,7 +61,8 @@ def routes():
 
 
 def writes(asked):
-    return [query["sql"][:200] for query in asked if WRITES.match(query["sql"])]
+    # Cursors on the server, which only read, leave no text.
+    return [query["sql"][:200] for query in asked if WRITES.match(query["sql"] or "")]
 
 
 @pytest.mark.parametrize("role", ["stranger", "nobody"])
