@@ -1,6 +1,6 @@
 """Inputs and proofs of runs, as much of them as a caller may see."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from allocator_service.allocation.audit.decisions import refuse_undecided, run_proof
@@ -37,13 +37,14 @@ class LabelVeil:
     def selector(self, labels: Mapping[str, Any]) -> dict[str, Any]:
         """Return labels with their values, or a selector, as the caller may know them."""
         return {
-            self._label(name): [self._label(item) for item in value]
+            self.label(name): [self.label(item) for item in value]
             if isinstance(value, list)
-            else self._label(value)
+            else self.label(value)
             for name, value in labels.items()
         }
 
-    def _label(self, text: str) -> str:
+    def label(self, text: str) -> str:
+        """Return a label's name or value as the caller may know it."""
         return text if text in self._known else pseudonym("label", text, pool=self._pool)
 
     def _known_labels(self) -> Iterable[str]:
@@ -51,13 +52,14 @@ class LabelVeil:
             if server["contributed_by"] in (None, self._caller.slug):
                 for label, value in server["labels"].items():
                     yield from (label, value)
-        for selector in self._known_selectors():
+        mine = [each for each in self._document["workloads"] if each["tenant"] == self._caller.slug]
+        yield from (workload["together"] for workload in mine if workload.get("together"))
+        for selector in self._known_selectors(mine):
             for label, values in selector.items():
                 yield from (label, *([values] if isinstance(values, str) else values))
 
-    def _known_selectors(self) -> Iterable[Mapping[str, Any]]:
+    def _known_selectors(self, mine: Sequence[Mapping[str, Any]]) -> Iterable[Mapping[str, Any]]:
         """Yield the selectors of the caller's workloads, and of amounts of its nodes and groups."""
-        mine = [each for each in self._document["workloads"] if each["tenant"] == self._caller.slug]
         yield from (workload["server_selector"] for workload in mine)
         nodes = [
             *mine,
@@ -74,7 +76,7 @@ class _Veil:
     def __init__(self, document: dict[str, Any], pool: Pool, caller: Tenant) -> None:
         self._document, self._pool, self._caller = document, pool, caller
         self._path = set(groups_above(document, caller.slug))
-        self._labels = LabelVeil(document, pool=pool, caller=caller).selector
+        self._veil = LabelVeil(document, pool=pool, caller=caller)
 
     def whole(self) -> dict[str, Any]:
         names = {
@@ -120,7 +122,7 @@ class _Veil:
     def _limited(self, row: dict[str, Any]) -> dict[str, Any]:
         """Return the row with the labels of its amounts, if any, as the caller may know them."""
         amounts = {
-            kind: [{**each, "where": self._labels(each["where"])} for each in row[kind]]
+            kind: [{**each, "where": self._veil.selector(each["where"])} for each in row[kind]]
             for kind in _AMOUNTS
             if kind in row
         }
@@ -136,7 +138,7 @@ class _Veil:
         return {
             **server,
             "name": pseudonym("server", f"{owner}:{server['name']}", pool=self._pool),
-            "labels": self._labels(server["labels"]),
+            "labels": self._veil.selector(server["labels"]),
             "contributed_by": self._tenant(owner),
         }
 
@@ -144,11 +146,13 @@ class _Veil:
         owner = workload["tenant"]
         if owner == self._caller.slug:
             return workload
+        together = workload.get("together")
         return {
             **self._limited(workload),
+            **({"together": self._veil.label(together)} if together else {}),
             "tenant": self._tenant(owner),
             "name": self._workload_name(owner, workload["name"]),
-            "server_selector": self._labels(workload["server_selector"]),
+            "server_selector": self._veil.selector(workload["server_selector"]),
         }
 
     def _running(self, entry: dict[str, Any], server: str) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from policies.model.policy import Choice
 from policies.model.server_names import NumberedServers
 from policies.model.tolerance import AGREEMENT
 from policies.verification.checks import Check
+from policies.verification.fits import LARGEST
 from policies.verification.options import check_options
 from policies.verification.rounds import held_by_tenants
 from policies.verification.stated import Stated
@@ -25,7 +26,6 @@ from policies.verification.verify import Verification, verify
 
 # Parts of answers that are not judged.
 UNJUDGED = ("explanations", "properties")
-LARGEST = float(np.finfo(np.float64).max)
 DIVISIBLE_ON_SERVERS = Choice(catalogue.DRFH, "divisible")
 
 
@@ -76,7 +76,8 @@ def verify_answer(
     checks = list(verify(parsed.problem, allocation, parsed.history, parsed.running).checks)
     if all(check.holds for check in checks):
         with np.errstate(all="ignore"):
-            checks += _check_claims(document, Stated(parsed.problem, choice), allocation)
+            # The answer's problem has the pieces that its policy places.
+            checks += _check_claims(document, Stated(allocation.problem, choice), allocation)
     return Verification(all(check.holds for check in checks), tuple(checks))
 
 
@@ -128,7 +129,9 @@ def _check_claims(
         for row in document.get("placements") or []
         if not servers.agree(row, index[row["tenant"], row["workload"]["name"]])
     ]
-    yield _found("placement_rows", wrong, "resources of placements follow from their tasks")
+    yield _found(
+        "placement_rows", wrong, "resources of placements follow from their tasks or pieces"
+    )
     certificate = document.get("certificate") or {}
     if "servers" in certificate:
         rows = stated.places().place_of_row.tolist()
@@ -270,7 +273,10 @@ class _ServerRows:
 
     def agree(self, row: Mapping[str, Any], j: int) -> bool:
         """Do amounts follow from the tasks, and is a range of servers alike, as it is described?"""
-        resources = _amounts(self._stated, row["tasks"] * self._problem.demand[j])
+        kinds = self._stated.pieces.of(j)
+        number = row["pieces" if j in self._problem.gangs else "tasks"]
+        demand = self._stated.pieces.demand[kinds[row.get("kind", 0)]]
+        resources = _amounts(self._stated, number * demand)
         if not _same(row.get("resources", resources), resources):
             return False
         servers = row.get("servers")

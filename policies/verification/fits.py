@@ -17,6 +17,8 @@ from policies.model.allocation import Allocation
 from policies.verification.exact import exceeds
 from policies.verification.stated import Places, Stated
 
+LARGEST = float(np.finfo(np.float64).max)
+
 
 @dataclass(frozen=True, eq=False)
 class Fits:
@@ -70,6 +72,8 @@ class Fits:
         """(m,) do all tasks take more of the resource than all servers have?"""
         problem, pieces = self.stated.problem, self.stated.pieces
         tasks = self.allocation.tasks[pieces.owner] * pieces.count
+        # A number of pieces beyond float64 is more than any pool has room for.
+        tasks = np.clip(tasks, -LARGEST, LARGEST)
         runs = np.flatnonzero(tasks)
         counts = problem.server_count.astype(np.float64)
         return exceeds(

@@ -88,6 +88,35 @@ def test_a_copy_with_limits_verifies_under_pseudonyms(mode, tmp_path):
 
 
 @pytest.mark.parametrize("mode", ["divisible", "indivisible"])
+def test_a_copy_with_gangs_verifies_under_pseudonyms(mode, tmp_path):
+    lab = pool(policy="drfh", mode=mode, transparent=True)
+    ada, bob = tenant("ada"), tenant("bob")
+    for number, rack in enumerate(("cellar-1", "cellar-1", "cellar-2")):
+        server(lab, f"secret-{number}", 8, 8, bob, labels={"hidden-rack": rack})
+    server(lab, "mine", 8, 8, ada, labels={"zone": "east"})
+    pieces = [
+        {"count": 2, "demand": {"cpu": 3, "memory": 3}},
+        {"count": 1, "demand": {"cpu": 1, "memory": 2}},
+    ][: 2 if mode == "indivisible" else 1]
+    gang = {"tenant": "bob", "tasks": 3, "pieces": pieces, "together": "hidden-rack"}
+    bodies = (
+        {"tenant": "ada", "name": "analysis", "pieces": pieces, "together": "zone"},
+        {**gang, "name": "hidden-first", "per_server": 2},
+        {**gang, "name": "hidden-second", "per_server": 1, "at_least": 2},
+    )
+    for body in bodies:
+        answer = client().post("/api/v1/pools/lab/workloads/", body)
+        assert answer.status_code == 201, answer.json()
+    run = decision(lab)
+    for caller in (client(), client("tenant", ada)):
+        proof = caller.get(f"/api/v1/runs/{run.pk}/proof/")
+        assert proof.status_code == 200
+        assert verified(proof.json(), tmp_path) == 0
+    assert not re.search("bob|secret|hidden|cellar", proof.content.decode())
+    assert "zone" in proof.content.decode()
+
+
+@pytest.mark.parametrize("mode", ["divisible", "indivisible"])
 def test_a_copy_with_guarantees_verifies_under_pseudonyms(mode, tmp_path):
     lab = pool(policy="drfh", mode=mode, transparent=True)
     ada, bob = tenant("ada"), tenant("bob")

@@ -4,9 +4,11 @@ import copy
 import itertools
 import json
 
+import numpy as np
 import pytest
 
 from policies import (
+    Gang,
     ParsedProblem,
     ProblemError,
     allocation_to_document,
@@ -27,6 +29,13 @@ CASES = {
     "tda packed": ("tda", "indivisible", {"pack": True}),
     "mrfs": ("mrfs", "indivisible", {}),
     "h-mrf": ("h-mrf", "indivisible", {}),
+    "drfh pieces": ("drfh", "indivisible", {}),
+    "drfh sums of pieces": ("drfh", "divisible", {}),
+}
+# Each has the demand of the first workload.
+GANGS = {
+    "drfh pieces": Gang(np.array([2, 1]), np.array([[2, 0.5], [1, 1]])),
+    "drfh sums of pieces": Gang(np.array([2]), np.array([[2.5, 1]])),
 }
 
 
@@ -34,7 +43,10 @@ def case(name):
     """A problem with rows of several servers, and its answer as it is written."""
     policy, mode, options = CASES[name]
     count = [1, 1] if policy == "tda" else [3, 1]
-    problem = problem_of([[15, 15], [9, 12]], [[5, 2], [3, 3.5]], tasks=[9, 12], server_count=count)
+    gangs = {0: GANGS[name]} if name in GANGS else {}
+    problem = problem_of(
+        [[15, 15], [9, 12]], [[5, 2], [3, 3.5]], tasks=[9, 12], server_count=count, gangs=gangs
+    )
     answer = solve(problem, policy, mode=mode, options=options)
     document = json.loads(json.dumps(allocation_to_document(answer, EVERYTHING)))
     document["policy"] = {"name": policy, "mode": mode, "options": options}
