@@ -198,10 +198,9 @@ class _Reading:
         self.owner = [workload["tenant"] for workload in workloads]
         self.demand = [self._vector(workload["demand"]) for workload in workloads]
         self.placed = [[demand] for demand in self.demand]
-        if self.choice.places_pieces:
-            for position in self.problem.gangs:
-                pieces = workloads[position]["pieces"]
-                self.placed[position] = [self._vector(each["demand"]) for each in pieces]
+        for position in self.problem.placed_by(self.choice).gangs:
+            pieces = workloads[position]["pieces"]
+            self.placed[position] = [self._vector(each["demand"]) for each in pieces]
 
     def decided(self, *, reserves: bool) -> Decided:
         shares: dict[str, float] = {}

@@ -354,7 +354,7 @@ class _PlacedTasks:
                 "workload_id", "kind", "server_class__position", "server_class__count", "tasks"
             )
         )
-        pieces = (problem if choice.places_pieces else problem.of_sums).pieces
+        pieces = problem.placed_by(choice).pieces
         self._workload = np.array([position_of[each[0]] for each in placed], dtype=np.int64)
         kinds = [pieces.kinds(j)[each[1]] for j, each in zip(self._workload, placed, strict=True)]
         self._class = np.array([each[2] for each in placed], dtype=np.int64)

@@ -61,8 +61,7 @@ def allocation_from_document(
     True
     """
     answer = read_fields(AnswerDocument, document, "answer.malformed")
-    if not choice.places_pieces:
-        problem = problem.of_sums
+    problem = problem.placed_by(choice)
     index = _workload_index(problem)
     rows = {_key(row): row for row in answer["allocations"]}
     if rows.keys() != index.keys() or len(answer["allocations"]) != problem.n:

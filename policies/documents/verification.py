@@ -76,8 +76,8 @@ def verify_answer(
     checks = list(verify(parsed.problem, allocation, parsed.history, parsed.running).checks)
     if all(check.holds for check in checks):
         with np.errstate(all="ignore"):
-            # The answer's problem has the pieces that its policy places.
-            checks += _check_claims(document, Stated(allocation.problem, choice), allocation)
+            stated = Stated(parsed.problem.placed_by(choice), choice)
+            checks += _check_claims(document, stated, allocation)
     return Verification(all(check.holds for check in checks), tuple(checks))
 
 

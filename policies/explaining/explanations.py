@@ -13,7 +13,6 @@ from types import MappingProxyType
 import numpy as np
 
 from policies.arrays import FloatArray
-from policies.explaining.gangs import gang_sentence
 from policies.explaining.groups import tenant_levels
 from policies.model.allocation import Allocation
 from policies.model.certificate import Certificate
@@ -248,6 +247,9 @@ def _why(
         limit = limits.get(unmet[0], f"the limit of {_whose(reason, named)}")
         return f"{problem.workload_names[unmet[0]]} stopped at {limit}."
     if reason == GANG:
+        # Loads the compiler, which most processes of the service never need.
+        from policies.explaining.gangs import gang_sentence
+
         return f"{problem.workload_names[unmet[0]]} stopped: {gang_sentence(allocation, unmet[0])}"
     if binding:
         full = ", ".join(dict.fromkeys(problem.resources[item.resource] for item in binding))

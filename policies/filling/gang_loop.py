@@ -1,7 +1,7 @@
 """Launches of tasks with several pieces, all of which are placed or none.
 
-Source: docs/policies/gangs.md. Pieces are placed by the same rules as tasks, the larger kind first. A
-task of which a piece does not fit is taken back.
+Source: docs/policies/gangs.md. Pieces are placed by the same rules as tasks, the larger kind first. If a
+piece does not fit, the pieces before it are removed again.
 """
 
 from __future__ import annotations
@@ -54,12 +54,15 @@ def launch_gang(  # type: ignore[no-untyped-def]
         )  # fmt: skip
         return (at_once if fits else 0), pieces, looked
     # Values of the label, in the order of the server that is best for the first piece.
+    kind = gangs.large[job]
     untried = gangs.zones[zone] >= 0
-    looked_at = 1
+    start, looked_at = tasks.pointer[kind], 1
     while True:
-        server, looked = _choose(
-            rule, gangs.large[job], untried, False, tasks, limits, servers, draws
-        )
+        server, looked, start = _choose(rule, kind, untried, start, tasks, limits, servers, draws)
+        if (
+            looked_at == 1
+        ):  # no value is left out yet, so that later tasks have no room before it either
+            tasks.pointer[kind] = start
         looked_at += looked
         if server == NOWHERE:
             return 0, pieces, looked_at
@@ -80,7 +83,7 @@ def _place(  # type: ignore[no-untyped-def]
     rule, job, at_once, may, logged, waiting, tasks, gangs, limits, servers, draws, log_job,
     log_server,
 ):  # fmt: skip
-    """Place all pieces of tasks, or take them back.
+    """Place all pieces of tasks, or none.
 
     Args:
         may: (rows,) where pieces may run, or empty for every row.
@@ -89,17 +92,22 @@ def _place(  # type: ignore[no-untyped-def]
         Whether they fit, and the number of servers looked at.
     """
     most = gangs.per_server[job]
-    # A row may open again for later tasks, and a hidden server is found again.
-    in_order = gangs.zone[job] == NOWHERE and most == 0
     at, looked_at = logged, 0
     for _ in range(at_once):
         begin = at
         for kind in (gangs.large[job], gangs.small[job]):
             if kind == NOWHERE:
                 continue
+            start = tasks.pointer[kind]
             for _ in range(gangs.number[kind]):
-                server, looked = _choose(rule, kind, may, in_order, tasks, limits, servers, draws)
+                hidden = most > 0 and at > begin
+                server, looked, start = _choose(
+                    rule, kind, may, start, tasks, limits, servers, draws
+                )
                 looked_at += looked
+                if not hidden and len(may) == 0:
+                    # Later tasks have no room before it either.
+                    tasks.pointer[kind] = start
                 if server == NOWHERE:
                     _show(rule, begin, at, waiting, tasks, gangs, servers, log_server)
                     for entry in range(logged, at):
@@ -121,12 +129,16 @@ def _place(  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _choose(rule, kind, may, in_order, tasks, limits, servers, draws):  # type: ignore[no-untyped-def]
-    """Return the server for a piece, -1 if it fits nowhere, and the number of servers looked at.
+def _choose(rule, kind, may, start, tasks, limits, servers, draws):  # type: ignore[no-untyped-def]
+    """Choose the server of a piece, as ``fill`` does for a task (which copies no masks of rows).
 
     Args:
         may: (rows,) where it may run, or empty for every row.
-        in_order: whether no server before the one found will have room for the kind again (first-fit).
+        start: first server that can have room (first-fit).
+
+    Returns:
+        The server, -1 if no server has room; the number of servers looked at; and ``start`` for the
+        next piece.
     """
     demand, ratio, allowed = tasks.demand[kind], tasks.ratio[kind], tasks.allowed[kind]
     reference, size = tasks.reference[kind], tasks.size[kind]
@@ -134,36 +146,34 @@ def _choose(rule, kind, may, in_order, tasks, limits, servers, draws):  # type: 
         allowed = allowed & may
     for at in range(limits.first[kind], limits.first[kind + 1]):
         if limits.need[at] > limits.left[limits.row[at]]:
-            in_order = False
             allowed = allowed & ~limits.where[limits.row[at]]
     if rule == BEST_BY_SLOPE:
-        return nearest(demand, ratio, reference, size, allowed, servers.row_of, servers.slopes)
+        server, looked = nearest(
+            demand, ratio, reference, size, allowed, servers.row_of, servers.slopes
+        )
+        return server, looked, start
     if rule == BEST_BY_SCAN:
         server = least_misfit(
             demand, ratio, reference, size, allowed, servers.row_of, servers.share_of_unit,
             servers.columns,
         )  # fmt: skip
-        return server, servers.columns.size[0]
+        return server, servers.columns.size[0], start
     if rule == AFFINITY:
         server = most_affine(
             demand, allowed, servers.row_start, servers.opened, servers.left, servers.share_of_unit
         )
-        return server, len(servers.left)
+        return server, len(servers.left), start
     server = NOWHERE
     if rule == TWO_CHOICES:
         server = better_of_two(
             demand, ratio, reference, size, allowed, servers.row_of, servers.left,
             servers.share_of_unit, draws,
         )  # fmt: skip
-    looked = 2
-    if server == NOWHERE:
-        begin = tasks.pointer[kind]
-        server = first_fit(demand, allowed, servers.row_of, servers.left, begin)
-        end = server if server != NOWHERE else len(servers.left)
-        if in_order:
-            tasks.pointer[kind] = end
-        looked = end - begin + 1
-    return server, looked
+    if server != NOWHERE:
+        return server, 2, start
+    server = first_fit(demand, allowed, servers.row_of, servers.left, start)
+    end = server if server != NOWHERE else len(servers.left)
+    return server, end - start + 1, end
 
 
 @compiled

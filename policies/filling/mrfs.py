@@ -61,7 +61,7 @@ def solve_indivisible(request: Request) -> Allocation:
         level=level,
         limited_by=(),
     )
-    limited_by = stops_of(problem, answer, answer.classes) or ()
+    limited_by = stops_of(answer) or ()
     objective = least_level_unsatisfied(problem, level, limited_by)
     return replace(answer, limited_by=limited_by, objective=objective)
 

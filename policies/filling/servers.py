@@ -110,7 +110,7 @@ def solve_indivisible(request: Request) -> Allocation:
         level=level,
         limited_by=(),
     )
-    limited_by = stops_of(problem, allocation, allocation.classes) or ()
+    limited_by = stops_of(allocation) or ()
     objective = least_level_unsatisfied(problem, level, limited_by)
     return replace(allocation, limited_by=limited_by, objective=objective)
 
@@ -290,7 +290,7 @@ def gangs_of(
     swapped = swapped[size[small[swapped]] > size[swapped] * (1 + DISCRETE_TOLERANCE)]
     large[swapped], small[swapped] = small[swapped], swapped
     per_server, at_least, zone = number.copy(), number + 1, none.copy()
-    labels: dict[str, int] = {}
+    labels = [label for label in problem.zones if label]
     for position, j in enumerate(workloads.tolist() if problem.gangs else ()):
         gang = problem.gangs.get(j)
         if gang is None:
@@ -298,14 +298,8 @@ def gangs_of(
         number[position] = int(gang.count.sum())
         per_server[position], at_least[position] = gang.per_server, gang.at_least
         if gang.together:
-            zone[position] = labels.setdefault(gang.together, len(labels))
-    zones = np.full((len(labels), rows.count), -1, dtype=np.int64)
-    for label, where in labels.items():
-        values: dict[str, int] = {}
-        for row, of in enumerate(rows.first_row.tolist()):
-            value = problem.server_labels[of].get(label)
-            if value is not None:
-                zones[where, row] = values.setdefault(value, len(values))
+            zone[position] = labels.index(gang.together)
+    zones = np.array([problem.zones[label][rows.first_row] for label in labels], dtype=np.int64)
     return Gangs(
         most=np.array([max(1, int((number * at_least).max(initial=1)))]),
         per_task=number,
@@ -315,7 +309,7 @@ def gangs_of(
         per_server=per_server,
         at_least=at_least,
         zone=zone,
-        zones=zones,
+        zones=zones.reshape(len(labels), rows.count),
         on_server=np.zeros(int(rows.servers.sum()) if problem.gangs else 0, dtype=np.int64),
     )
 

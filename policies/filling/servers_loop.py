@@ -61,18 +61,8 @@ def fill(rule, waiting, tasks, gangs, limits, servers, draws, log_job, log_serve
         server, looked = NOWHERE, 1
         if gangs.per_task[job] > 0:
             started, pieces, looked = launch_gang(
-                rule,
-                job,
-                launched,
-                waiting,
-                tasks,
-                gangs,
-                limits,
-                servers,
-                draws,
-                log_job,
-                log_server,
-            )
+                rule, job, launched, waiting, tasks, gangs, limits, servers, draws, log_job, log_server
+            )  # fmt: skip
             if started > 0:
                 work -= looked
                 launched += pieces

@@ -260,7 +260,7 @@ def _with_placements(
         capacities = Capacities.of(problem, allocation, allocation.classes)
         if capacities.limits_exceeded(allocation, tasks).any():
             return fresh
-    stops = stops_of(problem, allocation, allocation.classes) or ()
+    stops = stops_of(allocation) or ()
     return fresh if STILL_FITS in stops else replace(allocation, limited_by=stops)
 
 

@@ -154,7 +154,7 @@ def _solve_step(request: Request, rule: int) -> Allocation:
             placement_class=of_range,
             placement_tasks=placed,
         )
-    limited_by = stops_of(problem, answer, answer.classes) or ()
+    limited_by = stops_of(answer) or ()
     objective = least_level_unsatisfied(problem, level, limited_by)
     return replace(answer, limited_by=limited_by, objective=objective)
 

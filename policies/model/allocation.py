@@ -15,6 +15,7 @@ from policies.model.group_tree import group_sums
 from policies.model.history import History
 from policies.model.policy import Choice, Policy, Servers
 from policies.model.problem import Problem
+from policies.model.quantities import WholeServers
 from policies.model.schedule import Schedule
 from policies.model.server_classes import ServerClasses, classes_of_decision
 
@@ -281,6 +282,15 @@ class Allocation:
         amount = self.placement_tasks[:, None] * self.placement_demand
         np.add.at(used, self.placement_class, amount)
         return used
+
+    def left(self, whole: WholeServers) -> FloatArray:
+        """(K, m) what is left on one server of each class beside whole tasks, in whole numbers."""
+        left = whole.capacity[self.classes.first_row].copy()
+        each = np.round(self.placement_tasks / self.classes.servers[self.placement_class])
+        for r in range(left.shape[1]):
+            used = each * whole.demand[self.placement_piece, r]
+            left[:, r] -= grouped_sum(used, self.placement_class, self.classes.count)
+        return left
 
     def placements_by_row(self) -> tuple[IntArray, IntArray, FloatArray]:
         """Placements on server rows: (kind of pieces, row, tasks on the whole row).

@@ -45,7 +45,7 @@ def gangs_refusal(choice: Choice, *, two_kinds: bool, guaranteed: bool) -> str:
 
 
 def check_gangs(problem: Problem, choice: Choice) -> Problem:
-    """Return the problem as a choice sees it: with pieces, or with the sum of each task.
+    """Return the problem as a choice sees it.
 
     Raises:
         PolicyNotApplicableError: the choice can do neither.
@@ -57,7 +57,7 @@ def check_gangs(problem: Problem, choice: Choice) -> Problem:
     why = gangs_refusal(choice, two_kinds=bool(two), guaranteed=guaranteed)
     if why:
         _refuse(why, min(two or problem.gangs))
-    return problem if choice.places_pieces else problem.of_sums
+    return problem.placed_by(choice)
 
 
 def refuse_simulated_gangs(problem: Problem, choice: Choice) -> None:

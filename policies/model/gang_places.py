@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from policies.arrays import BoolArray, FloatArray, IntArray
-from policies.model.gangs import Gang
+from policies.arrays import BoolArray, FloatArray
+from policies.compiled import Bools1, Floats1, Floats2, Ints1, compiled
 from policies.model.problem import Problem
 from policies.model.quantities import WholeServers
 from policies.model.server_classes import ServerClasses
@@ -29,12 +29,12 @@ def each_kind_fits(
     """
     count = problem.pieces.count
     return all(
-        places_of_kind(problem, workload, kind, whole, classes, left, allowed) >= count[kind]
+        pieces_with_room(problem, workload, kind, whole, classes, left, allowed) == count[kind]
         for kind in problem.pieces.kinds(workload)
     )
 
 
-def places_of_kind(
+def pieces_with_room(
     problem: Problem,
     workload: int,
     kind: int,
@@ -42,36 +42,63 @@ def places_of_kind(
     classes: ServerClasses,
     left: FloatArray,
     allowed: BoolArray,
+    tasks: int = 1,
 ) -> int:
-    """Return how many pieces of a kind have room for one task, on servers with one value of its label.
+    """Return how many pieces of a kind of some tasks have room, on servers with one value of its label.
 
     Args:
         left: (K, m) of one server of each class; allowed: (q, K) where pieces may run.
     """
     gang = problem.gangs[workload]
-    zones = _zones(problem, classes, gang)
-    fit = places_for(whole.demand[kind], left, gang.per_server) * classes.servers
-    fit = np.where(allowed[kind], fit, 0)
-    # Zone 0 is of servers without the label.
-    return int(np.bincount(zones, fit)[bool(gang.together) :].max(initial=0))
+    zone = problem.zones[gang.together]
+    needed = int(problem.pieces.count[kind]) * tasks
+    return int(
+        _pieces_with_room(
+            whole.demand[kind],
+            left,
+            classes.servers,
+            classes.first_row,
+            allowed[kind],
+            zone,
+            int(zone.max(initial=0)) + 1,
+            min(gang.per_server * tasks or needed, needed),
+            needed,
+        )
+    )
 
 
-def places_for(demand: FloatArray, left: FloatArray, per_server: int) -> IntArray:
-    """(K,) number of pieces of one task that fit on one server with so much left (K, m)."""
-    needed = demand > 0
-    fit = np.floor(left[:, needed] / demand[needed]).min(axis=1, initial=np.inf)
-    fit = np.minimum(np.maximum(fit, 0), per_server or np.inf)
-    whole: IntArray = np.minimum(fit, 2**31).astype(np.int64)
-    return whole
+@compiled
+def _pieces_with_room(
+    demand: Floats1,
+    left: Floats2,
+    servers: Ints1,
+    row: Ints1,
+    allowed: Bools1,
+    zone: Ints1,
+    zones: int,
+    most: int,
+    needed: int,
+) -> int:
+    """Return how many pieces have room in the best zone, at most ``needed``.
 
-
-def _zones(problem: Problem, classes: ServerClasses, gang: Gang) -> IntArray:
-    """(K,) number of the value of a gang's label on each class, 0 without it."""
-    zone = np.zeros(classes.count, dtype=np.int64)
-    if gang.together:
-        values: dict[str, int] = {}
-        for position, row in enumerate(classes.first_row.tolist()):
-            value = problem.server_labels[row].get(gang.together)
-            if value is not None:
-                zone[position] = values.setdefault(value, len(values) + 1)
-    return zone
+    Args:
+        demand: (m,); left: (K, m), servers: (K,), row: (K,) and allowed: (K,) of classes.
+        zone: (rows,) zone of each row, -1 for none; most: pieces on one server at most.
+    """
+    room = np.zeros(zones, dtype=np.int64)
+    best = 0
+    for k in range(len(left)):
+        here = zone[row[k]]
+        if here < 0 or not allowed[k]:
+            continue
+        fit = float(most)
+        for r in range(len(demand)):
+            if demand[r] > 0.0:
+                fit = min(fit, np.floor(left[k, r] / demand[r]))
+        if fit > 0.0:
+            # Keeps the sum within int64.
+            room[here] += int(fit) * min(servers[k], needed)
+            best = max(best, room[here])
+            if best >= needed:
+                return needed
+    return best

@@ -5,7 +5,7 @@ Source: docs/policies/gangs.md.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
@@ -67,11 +67,6 @@ class Gang:
         ]
         return np.array([float(each) for each in sums])
 
-    @property
-    def is_single(self) -> bool:
-        """True if a task has one piece."""
-        return len(self.count) == 1 and int(self.count[0]) == 1
-
 
 @dataclass(frozen=True, eq=False)
 class Pieces:
@@ -112,6 +107,24 @@ class Pieces:
         """Return the kinds of a workload in the order of its gang."""
         second = int(self.second[workload])
         return (workload,) if second < 0 else (workload, second)
+
+
+def zones_of(
+    gangs: Mapping[int, Gang], server_labels: Sequence[Mapping[str, str]]
+) -> dict[str, IntArray]:
+    """(k,) number of each row's value of a label that keeps pieces together, by label.
+
+    Rows without the label have -1. The empty string stands for no label; every row has 0.
+    """
+    zones = {}
+    for label in sorted({gang.together for gang in gangs.values()}):
+        values: dict[str | None, int] = {None: -1}
+        zone = [
+            values.setdefault(labels.get(label), len(values) - 1) if label else 0
+            for labels in server_labels
+        ]
+        zones[label] = read_only(np.array(zone, dtype=np.int64))
+    return zones
 
 
 def check_gangs(gangs: Mapping[int, Gang], workloads: int, resources: int) -> None:

@@ -17,9 +17,10 @@ import numpy.typing as npt
 from policies.arrays import BoolArray, FloatArray, IntArray, read_only
 from policies.errors import ProblemError
 from policies.model.columns import column_of, names_of, selector_of, table_of
-from policies.model.gangs import Gang, Pieces
+from policies.model.gangs import Gang, Pieces, zones_of
 from policies.model.group_tree import POOL, GroupTree, depths, group_sums
 from policies.model.limits import CountedWorkloads, counted_workloads, in_order, limit_shares
+from policies.model.policy import Choice
 from policies.model.problem_fields import Guarantee, Limit, ProblemFields, WeightsMode
 from policies.model.validation import check_problem
 
@@ -184,9 +185,18 @@ class Problem(ProblemFields):
         return Pieces.of(self.demand, self.gangs)
 
     @cached_property
+    def zones(self) -> dict[str, IntArray]:
+        """(k,) rows with one value of a label that keeps pieces together, by label (``zones_of``)."""
+        return zones_of(self.gangs, self.server_labels)
+
+    @cached_property
     def of_sums(self) -> Problem:
         """The problem for policies to which a task is the sum of its pieces."""
         return replace(self, gangs={}) if self.gangs else self
+
+    def placed_by(self, choice: Choice) -> Problem:
+        """Return the problem as a choice sees it, with pieces of gangs or with the sum of each task."""
+        return self if choice.places_pieces else self.of_sums
 
     @cached_property
     def row_capacity(self) -> FloatArray:

@@ -10,15 +10,14 @@ from collections.abc import Sequence
 from policies.arrays import BoolArray, FloatArray
 from policies.model.allocation import Allocation
 from policies.model.gang_places import each_kind_fits
+from policies.model.problem import Problem
 from policies.model.quantities import WholeServers
 from policies.model.reasons import GANG, limited_by_limit
-from policies.model.server_classes import ServerClasses
 from policies.proofs.stop_reasons import STILL_FITS
 
 
 def with_gangs(
     allocation: Allocation,
-    classes: ServerClasses,
     left: FloatArray,
     allowed: BoolArray,
     whole: WholeServers,
@@ -34,20 +33,17 @@ def with_gangs(
     """
     problem, pieces = allocation.problem, allocation.problem.pieces
     reasons = list(stops[: problem.n])
+    limits = _limits_of_gangs(problem)
     for j, gang in problem.gangs.items():
         kinds = pieces.kinds(j)
         reasons[j] = next((stops[kind] for kind in kinds if stops[kind] != STILL_FITS), STILL_FITS)
         if reasons[j] != STILL_FITS:
             continue
-        if not each_kind_fits(problem, j, whole, classes, left, allowed):
+        if not each_kind_fits(problem, j, whole, allocation.classes, left, allowed):
             reasons[j] = GANG
             continue
         need = pieces.count[list(kinds)] @ whole.demand[list(kinds)]
-        short = (
-            number
-            for number, item in enumerate(problem.limited)
-            if j in item.workloads and (need > room[number]).any()
-        )
+        short = (number for number in limits[j] if (need > room[number]).any())
         number = next(short, None)
         if number is not None:
             reasons[j] = limited_by_limit(problem, number)
@@ -55,3 +51,12 @@ def with_gangs(
             # Each kind fits by itself. Handing the tasks out again shows that not all do together.
             reasons[j] = GANG
     return tuple(reasons)
+
+
+def _limits_of_gangs(problem: Problem) -> dict[int, list[int]]:
+    """Return the numbers of the limits that count each workload with a gang."""
+    limits: dict[int, list[int]] = {j: [] for j in problem.gangs}
+    for number, item in enumerate(problem.limited):
+        for j in limits.keys() & set(item.workloads.tolist()):
+            limits[j].append(number)
+    return limits

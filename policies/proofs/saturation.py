@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from policies.arrays import BoolArray, FloatArray, IntArray, TextArray, grouped_sum
+from policies.arrays import BoolArray, FloatArray, IntArray, TextArray
 from policies.model.allocation import Allocation
 from policies.model.borrow_cap import beyond_borrow_limit
 from policies.model.gang_places import each_kind_fits
@@ -26,19 +26,16 @@ from policies.proofs.pool_of_tasks import pool_of_tasks, whole_pool
 from policies.proofs.stop_reasons import STILL_FITS, stopped_by, too_large
 
 
-def stops_of(
-    problem: Problem, allocation: Allocation, classes: ServerClasses
-) -> tuple[str, ...] | None:
+def stops_of(allocation: Allocation) -> tuple[str, ...] | None:
     """(n) the reason why each workload runs no more tasks; None for policies that never fill.
 
     Args:
-        problem: the problem.
         allocation: whole tasks within every capacity.
-        classes: the server classes or ranges that its placements refer to.
     """
     if not allocation.policy.saturates:
         return None
-    stops = _stops_by_room(problem, allocation, classes)
+    problem = allocation.problem
+    stops = _stops_by_room(allocation)
     if allocation.history is None:
         return stops
     beyond = beyond_borrow_limit(problem, allocation.choice, allocation.history)
@@ -50,21 +47,15 @@ def stops_of(
     )
 
 
-def _stops_by_room(
-    problem: Problem, allocation: Allocation, classes: ServerClasses
-) -> tuple[str, ...]:
+def _stops_by_room(allocation: Allocation) -> tuple[str, ...]:
     """(n) the reasons by what is left on the servers, or in the pool."""
-    choice = allocation.choice
+    problem, choice, classes = allocation.problem, allocation.choice, allocation.classes
     if choice.sees_one_pool:
         kept = choice.policy.long_term
         pool = whole_pool(problem) if kept else pool_of_tasks(problem, choice)
         return pool.limited_by(problem, allocation.tasks)
     whole = WholeServers.of(problem)
-    left = whole.capacity[classes.first_row].copy()
-    per_server = np.round(allocation.placement_tasks / classes.servers[allocation.placement_class])
-    for r in range(problem.m):
-        used = per_server * whole.demand[allocation.placement_piece, r]
-        left[:, r] -= grouped_sum(used, allocation.placement_class, classes.count)
+    left = allocation.left(whole)
     rows, kind = np.unique(classes.first_row, return_inverse=True)
     first = np.searchsorted(classes.first_row, rows)
     reasons = filling_reasons(problem, whole, classes)
@@ -98,7 +89,8 @@ def _stops_by_room(
                     stops[j] = _limit_in_the_way(problem, exhausted, j, rows[fits])
     if not problem.gangs:
         return tuple(stops)
-    return with_gangs(allocation, classes, left, allowed[:, kind], whole, room, stops)
+    of_class = np.ascontiguousarray(allowed[:, kind])
+    return with_gangs(allocation, left, of_class, whole, room, stops)
 
 
 def _room_of_limits(allocation: Allocation, whole: WholeServers) -> list[FloatArray]:

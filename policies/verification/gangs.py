@@ -44,17 +44,15 @@ class GangRule:
         kinds = self._larger_first(job)
         if not gang.together:
             return self._placed(kinds, gang, at_once, None)
-        labels = self.stated.problem.server_labels
-        value = [labels[row].get(gang.together) for row in self.rows.tolist()]
-        open_ = np.array([each is not None for each in value], dtype=np.bool_)
+        value = self.stated.pieces.values[gang.together][self.rows]
+        open_ = value >= 0
         while True:  # a rule that draws at random draws once more when no value is left
             self.servers.may = open_
             server = self.rule(kinds[0][0])
             self.servers.may = None
             if server == NOWHERE:
                 return []
-            best = value[self.servers.row_of[server]]
-            same = np.array([each == best for each in value], dtype=np.bool_)
+            same = value == value[self.servers.row_of[server]]
             placed = self._placed(kinds, gang, at_once, same)
             if placed:
                 return placed
@@ -98,15 +96,10 @@ class GangRule:
 
 def rows_by_value(stated: Stated) -> list[BoolArray]:
     """Return the rows (rows,) with each value of each label that keeps tasks together."""
-    labels = stated.problem.server_labels
-    rows = stated.rows.row.tolist()
     found = []
-    for label in sorted({gang.together for gang in stated.problem.gangs.values()} - {""}):
-        values = [labels[row].get(label) for row in rows]
-        found += [
-            np.array([each == value for each in values], dtype=np.bool_)
-            for value in {each for each in values if each is not None}
-        ]
+    for value in stated.pieces.values.values():
+        here = value[stated.rows.row]
+        found += [here == number for number in np.unique(here[here >= 0])]
     return found
 
 
@@ -118,19 +111,16 @@ def gang_stop(
     Args:
         left: (K, m) of one server of each place; allowed: (q, K).
     """
-    gang, problem = stated.problem.gangs[job], stated.problem
+    gang = stated.problem.gangs[job]
     for q, count in zip(stated.pieces.of(job), gang.count.tolist(), strict=True):
         fit = places_for(stated.on_servers.demand[q], left, gang.per_server)
         fit = np.where(allowed[q], fit, 0.0) * places.servers
-        if not gang.together:
-            most = float(fit.sum())
+        if gang.together:
+            value = stated.pieces.values[gang.together][places.row]
+            by_value = np.bincount(value[value >= 0], fit[value >= 0])
+            most = by_value.max(initial=0.0)
         else:
-            by_value: dict[str, float] = {}
-            for row, number in zip(places.row.tolist(), fit.tolist(), strict=True):
-                value = problem.server_labels[row].get(gang.together)
-                if value is not None:
-                    by_value[value] = by_value.get(value, 0.0) + number
-            most = max(by_value.values(), default=0.0)
+            most = fit.sum()
         if most < count:
             return GANG
     return None

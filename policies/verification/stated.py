@@ -19,6 +19,7 @@ from policies.model.problem import Problem
 from policies.verification.amounts import Amounts, read_amounts
 from policies.verification.groups import Groups, contributed_by_groups
 from policies.verification.limits import StatedLimit, owners, stated_guarantees, stated_limits
+from policies.verification.pieces import Pieces
 
 SMALLEST_DEMAND, LARGEST_DEMAND = 1e-9, 1e9
 NO_ELIGIBLE_SERVER, RESOURCE_ABSENT = "no_eligible_server", "resource_absent"
@@ -29,43 +30,6 @@ NO_SERVER_LARGE_ENOUGH, GANG = "no_server_large_enough", "gang"
 def by_resource(name: str) -> str:
     """The reason of a workload that a full resource stops."""
     return f"resource:{name}"
-
-
-@dataclass(frozen=True, eq=False)
-class Pieces:
-    """Kinds of pieces: one of each workload, in order, then the second ones of gangs.
-
-    Attributes:
-        owner: (q,) whose they are; count: (q,) how many one task has; demand: (q, m) of one.
-        several: kinds of the workloads with a gang, as it lists them.
-    """
-
-    owner: IntArray
-    count: IntArray
-    demand: FloatArray
-    several: dict[int, list[int]]
-
-    @classmethod
-    def stated(cls, problem: Problem) -> Pieces:
-        """The pieces of a problem's tasks."""
-        every = np.arange(problem.n)
-        if not problem.gangs:
-            return cls(every, np.ones(problem.n, dtype=np.int64), problem.demand, {})
-        owner, count, demand = every.tolist(), [1] * problem.n, list(problem.demand)
-        several: dict[int, list[int]] = {}
-        for j in sorted(problem.gangs):
-            counts, rows = problem.gangs[j].count.tolist(), problem.gangs[j].demand
-            count[j], demand[j], several[j] = counts[0], rows[0], [j]
-            for more, row in zip(counts[1:], rows[1:], strict=True):
-                several[j].append(len(owner))
-                owner.append(j)
-                count.append(more)
-                demand.append(row)
-        return cls(np.array(owner), np.array(count), np.array(demand), several)
-
-    def of(self, workload: int) -> list[int]:
-        """The kinds of a workload."""
-        return self.several.get(workload, [workload])
 
 
 @dataclass(frozen=True, eq=False)

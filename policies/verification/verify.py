@@ -126,9 +126,7 @@ def _all_checks(
     # What overflows is infinite or not a number, which no check accepts.
     with np.errstate(all="ignore"):
         checks = [*_check_promised(problem, allocation), check_options(problem, allocation.choice)]
-        if problem.gangs and not allocation.choice.places_pieces:
-            # Only the sum of a task's pieces counts.
-            problem = replace(problem, gangs={})
+        problem = problem.placed_by(allocation.choice)
         if checks[-1].holds:
             checks += check_feasible(problem, allocation, history)
         if all(item.holds for item in checks):

@@ -210,7 +210,7 @@ def stored_decision(run: Run) -> StoredDecision:
 def _rebuilt(run: Run) -> StoredDecision:
     parsed = problem_from_document(input_of(run))
     choice = parsed.choice
-    problem = parsed.problem if choice.places_pieces else parsed.problem.of_sums
+    problem = parsed.problem.placed_by(choice)
     try:
         certificate = certificate_from_document(certificate_of(run))
     except Missing:

@@ -71,12 +71,19 @@ def test_many_classes_have_few_placements(tenants, classes, resources):
 
 
 def test_a_crossover_that_gives_up_is_followed_by_the_exchange(monkeypatch):
-    """115,200 placements before: its basis was too ill-conditioned for all rows at once."""
+    """115,200 placements before, as the basis of all rows was too ill-conditioned.
+
+    Rounding that differs from processor to processor decides whether it is, so that here the first
+    crossover is refused in any case.
+    """
     problem = distinct_servers(128, tenants=900)
     gave_up = []
 
     def observed(*arguments):
-        arrived = crossover_once(*arguments)
+        with monkeypatch.context() as patch:
+            if not gave_up:
+                patch.setattr(crossover, "OVERFILL", -1.0)
+            arrived = crossover_once(*arguments)
         gave_up.append(not arrived)
         return arrived
 

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from policies import (
+    Gang,
     Policy,
     PolicyError,
     Problem,
@@ -56,7 +57,9 @@ OPTIONS: dict[str, list[dict[str, Any]]] = {
     "lt-af": LONG_TERM,
     "h-mrf": LONG_TERM,
 }
-KINDS = ("plain", "whole", "limits", "several", "selectors", "contributed", "deficit", "read-only")
+KINDS = (
+    "plain", "whole", "limits", "several", "selectors", "contributed", "deficit", "read-only", "gangs",
+)  # fmt: skip
 SIZES = ((2, 1, 1), (4, 3, 2), (3, 40, 3), (60, 5, 4))
 EVERYTHING = ("placements", "certificate", "explanations", "schedule")
 
@@ -95,6 +98,16 @@ def problem(tenants: int, rows: int, resources: int, kind: str) -> Problem:
         capacity, demand = np.asfortranarray(capacity), np.asfortranarray(demand)
         capacity.setflags(write=False)
         demand.setflags(write=False)
+    if kind == "gangs":
+        fields["server_labels"] = [{"rack": "ab"[row % 2]} for row in range(rows)]
+        halves = np.array([demand[0], demand[0] / 2], dtype=np.float64)
+        fields["gangs"] = {
+            0: Gang(np.array([1, 1]), halves, together="rack"),
+            1: Gang(
+                np.array([2]), np.array(demand[1:2], dtype=np.float64), per_server=1, at_least=2
+            ),
+        }
+        demand[:2] = 0
     return Problem.create(
         resources=tuple(f"r{r}" for r in range(resources)),
         capacity=capacity,
