@@ -24,6 +24,7 @@ from allocator_service.imports.rows import (
     TreeFile,
     TreeRow,
 )
+from allocator_service.pools.gangs import refuse_gangs
 from allocator_service.pools.group_services import (
     MAX_DEPTH,
     GroupDraft,
@@ -99,10 +100,13 @@ class _Tree(Work[TreeRow]):
         for kind in KINDS:
             if any(row.amounts.get(kind) for row in rows):
                 refuse_limits(pool.policy_name, pool.policy_options, pointer=f"/{kind}", kind=kind)
+        if any(row.guarantee for row in rows):
+            refuse_gangs(pool, now=now, pointer="/guarantee", guaranteed=True)
         if any(row.own_servers == OwnServers.YES for row in rows):
             refuse_limits(
                 pool.policy_name, pool.policy_options, pointer="/own_servers", kind="guarantee"
             )
+            refuse_gangs(pool, now=now, pointer="/own_servers", guaranteed=True)
         self._amounts = _Amounts(pool, rows, self._groups, self._members)
         self._amounts.refuse_too_many()
         self._below_guarantees = {} if self._mistakes.found else self._amounts.errors(now)

@@ -180,8 +180,7 @@ def groups_put(
         _change(pool, terms[change.slug], change.settings, known, now)
     changing = [draft for draft in every if draft.settings.guarantee or draft.settings.limit]
     moved = [change for change in changes if parents[change.slug] != change.settings.parent]
-    if is_last:
-        _refuse_gangs(pool, every, now)
+    _refuse_gangs(pool, every, now)
     if (changing or moved) and is_last:
         refuse_too_many_selections(pool)
         refuse_limits_below_guarantees(pool, now=now, pointer=[*changing, *moved][0].pointer)

@@ -9,6 +9,9 @@ from django.core.management import CommandError, call_command
 from allocator_service.pools.limit_forms import limits_text
 from allocator_service.pools.models import Group, GroupTerms, MembershipTerms
 from allocator_service.pools.selectors import group_terms_of, members_of
+from allocator_service.tenants.models import Tenant
+from allocator_service.workloads.gangs import Gang
+from tests import factories
 from tests.integration.imports.test_groups import state
 
 HEADER = "kind,slug,parent,limit,guarantee,own_servers,lend\n"
@@ -146,6 +149,21 @@ def test_a_row_that_cannot_be_is_refused_with_its_line(lab, command, row, error)
         (refused,) = [line for line in ran.lines if line.startswith("line 2\t")]
         assert "\trefused\t" in refused
         assert error in refused, refused
+        assert state(lab) == before
+
+
+@pytest.mark.parametrize(
+    "row", [",a,,,cpu=1,,", ",a,,,,yes,", "member,u1,,,cpu=1,,", "member,u1,,,,yes,"]
+)
+def test_a_pool_with_gangs_takes_none(lab, command, row):
+    lab.policy_mode = "indivisible"
+    lab.save()
+    factories.workload(lab, "mpi", 1, 0, Tenant.objects.get(slug="u3"), gang=Gang(at_least=2))
+    before = state(lab)
+    for options in (["--dry-run"], []):
+        ran = command("import_groups", f"{HEADER}{row}\n", *options)
+        assert ran.code != 0
+        assert "are for tasks of one piece" in ran.error, ran
         assert state(lab) == before
 
 
