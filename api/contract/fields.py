@@ -1,6 +1,7 @@
 """Kinds of fields that only the API has, such as slugs, ids, instants and quantities."""
 
 import re
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
@@ -14,6 +15,7 @@ from allocator_service.tenants.models import SLUG_PATTERN
 from api.contract.parsers import json_document
 from policies import REASONS
 from policies.fields import (
+    Document,
     Field,
     Given,
     IntegerField,
@@ -143,20 +145,58 @@ class LimitedByField(SchemaField):
         super().__init__(schema={"oneOf": [reasons, resource, limit]}, **options)
 
 
+def _json_in_cell(text: str) -> Any:
+    """Return the value that a cell of a CSV states as JSON."""
+    try:
+        return json_document(text.encode())
+    except Unreadable as error:
+        raise mistake(error.code, error.detail) from error
+
+
 class JsonCells(ObjectField):
     """An object that may stand as JSON in one cell of a CSV, as lists of this service write it."""
 
     def read_text(self, text: str) -> Any:
         if not text.startswith("{"):
             raise self.wrong_type()
-        try:
-            return self.read(json_document(text.encode()))
-        except Unreadable as error:
-            raise mistake(error.code, error.detail) from error
+        return self.read(_json_in_cell(text))
+
+
+class StoredListField(ListField):
+    """A stored list of documents, also as JSON in one cell of a CSV."""
+
+    def __init__(
+        self, document: type[Document], stored: Callable[[Any], Iterable[Any]], **options: Any
+    ) -> None:
+        super().__init__(document, **options)
+        self._document, self._stored = document, stored
+
+    def read_text(self, text: str) -> Any:
+        return self.read(_json_in_cell(text))
+
+    def write(self, value: Any, context: Any) -> list[dict[str, Any]] | None:
+        return [self._document.write(each, context) for each in self._stored(value)] or self._empty
+
+    def exact(self, value: Any, context: Any) -> list[dict[str, Any]] | None:
+        return [self._document.exact(each, context) for each in self._stored(value)] or self._empty
+
+    @property
+    def _empty(self) -> list[dict[str, Any]] | None:
+        return None if self.allow_null else []
 
 
 class PoolQuantitiesField(JsonCells, QuantitiesField):
     """Quantities keyed by the pool's resources, read once the pool is known."""
+
+
+class NamedQuantitiesField(PoolQuantitiesField):
+    """Quantities that are stored by the name of their resource."""
+
+    def write(self, value: Any, context: Any) -> dict[str, Any]:
+        return {name: json_number(amount) for name, amount in value.items()}
+
+    def exact(self, value: Any, context: Any) -> dict[str, Any]:
+        return dict(value)
 
 
 class WeightField(NumberField):

@@ -40,8 +40,8 @@ from api.contract.parameters import PageParameters
 from api.pseudonyms import GroupNameField, groups_known
 from api.resources import PoolResource
 from api.v1.limits import (
-    LimitsField,
     OwnServersField,
+    amounts_field,
     amounts_read,
     changed_amounts,
     own_servers_read,
@@ -57,8 +57,8 @@ class GroupTermsDocument(documents.Document):
     parent = GroupNameField(source="parent.slug", allow_null=True)
     weight = documents.WeightField()
     tier = tier_field()
-    guarantee = LimitsField("guarantee")
-    limit = LimitsField()
+    guarantee = amounts_field("guarantee")
+    limit = amounts_field()
     own_servers = OwnServersField()
     start = documents.TimestampField()
     end = documents.TimestampField(allow_null=True, description="null: in force.")
@@ -78,8 +78,8 @@ class GroupDocument(documents.Document):
     )
     weight = documents.WeightField(writable={"default": Decimal(1)})
     tier = tier_field(writable={"default": 0})
-    guarantee = LimitsField("guarantee")
-    limit = LimitsField()
+    guarantee = amounts_field("guarantee")
+    limit = amounts_field()
     own_servers = OwnServersField()
     terms_since = documents.TimestampField(
         source="start", description="Start of the present parent, weight, tier and amounts."

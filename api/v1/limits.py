@@ -3,30 +3,17 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from allocator_service.core.errors import Unreadable
-from allocator_service.core.quantities import Resource, json_number, vector_from
+from allocator_service.core.quantities import Resource, vector_from
 from allocator_service.pools.limits import MAX_LIMITS, Limit, is_same_list, limits_from
 from allocator_service.pools.models import GroupTerms, MembershipTerms, OwnServers
 from api.contract import documents
-from api.contract.parsers import json_document
-from policies.fields import mistake
-
-
-class AmountField(documents.PoolQuantitiesField):
-    """Amounts of a limit, by resource."""
-
-    def write(self, value: Any, context: Any) -> dict[str, Any]:
-        return {name: json_number(amount) for name, amount in value.items()}
-
-    def exact(self, value: Any, context: Any) -> dict[str, Any]:
-        return dict(value)
 
 
 class LimitDocument(documents.Document):
     where = documents.SelectorField(
         writable={"default": dict, "description": "Servers that it is for; {}: all servers."}
     )
-    amount = AmountField(
+    amount = documents.NamedQuantitiesField(
         description="Greatest amount of each resource. Resources that are not named have no limit.",
         writable=True,
     )
@@ -45,7 +32,7 @@ class LimitDocument(documents.Document):
 
 
 class GuaranteeDocument(LimitDocument):
-    amount = AmountField(
+    amount = documents.NamedQuantitiesField(
         description="Guaranteed amount of each resource. Resources that are not named are unlimited in"
         " the pool of the guarantee.",
         writable=True,
@@ -53,7 +40,7 @@ class GuaranteeDocument(LimitDocument):
 
 
 class LendDocument(LimitDocument):
-    amount = AmountField(
+    amount = documents.NamedQuantitiesField(
         description="Greatest amount of each resource that serves others.", writable=True
     )
 
@@ -95,31 +82,18 @@ _KINDS: dict[str, tuple[type[documents.Document], str]] = {
 }
 
 
-class LimitsField(documents.ListField):
-    """Stored limits, guarantees or loans of a node, as a list of documents."""
-
-    def __init__(self, kind: str = "limit") -> None:
-        self.document, description = _KINDS[kind]
-        super().__init__(
-            self.document,
-            min_items=0,
-            max_items=MAX_LIMITS,
-            code=f"{kind}.too_many",
-            description=description,
-            writable={"required": False},
-        )
-
-    def write(self, value: Any, context: Any) -> list[dict[str, Any]]:
-        return [self.document.write(limit, context) for limit in limits_from(value)]
-
-    def exact(self, value: Any, context: Any) -> list[dict[str, Any]]:
-        return [self.document.exact(limit, context) for limit in limits_from(value)]
-
-    def read_text(self, text: str) -> Any:
-        try:
-            return self.read(json_document(text.encode()))
-        except Unreadable as error:
-            raise mistake(error.code, error.detail) from error
+def amounts_field(kind: str = "limit") -> documents.StoredListField:
+    """Return the field of the limits, guarantees or loans of a node."""
+    document, description = _KINDS[kind]
+    return documents.StoredListField(
+        document,
+        limits_from,
+        min_items=0,
+        max_items=MAX_LIMITS,
+        code=f"{kind}.too_many",
+        description=description,
+        writable={"required": False},
+    )
 
 
 class OwnServersField(documents.BooleanField):

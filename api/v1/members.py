@@ -34,8 +34,8 @@ from api.contract.parameters import PageParameters
 from api.pseudonyms import GroupNameField, TenantNameField, group_name, tenant_name
 from api.resources import PoolResource
 from api.v1.limits import (
-    LimitsField,
     OwnServersField,
+    amounts_field,
     amounts_read,
     changed_amounts,
     own_servers_read,
@@ -73,9 +73,9 @@ class MemberDocument(documents.Document):
         },
     )
     tier = tier_field(writable={"default": 0})
-    guarantee = LimitsField("guarantee")
-    limit = LimitsField()
-    lend = LimitsField("lend")
+    guarantee = amounts_field("guarantee")
+    limit = amounts_field()
+    lend = amounts_field("lend")
     own_servers = OwnServersField()
     weight_since = documents.TimestampField(
         source="start", description="Start of the present terms: weight, group, tier and amounts."

@@ -29,8 +29,8 @@ from api.contract.operations import creates, lists, retires, shows, updates
 from api.contract.pagination import by_id
 from api.contract.parameters import PageParameters
 from api.resources import PoolResource
-from api.v1.gangs import PiecesField, at_least_field, per_server_field, together_field
-from api.v1.limits import LimitsField, limits_read
+from api.v1.gangs import at_least_field, per_server_field, pieces_field, together_field
+from api.v1.limits import amounts_field, limits_read
 from api.versions import conditional, of_pool
 from api.views import writes
 from policies import UNSERVED
@@ -68,7 +68,7 @@ class WorkloadDocument(documents.Document):
             "description": "Of one task. Leave it out where pieces are given; then it is their sum.",
         }
     )
-    pieces = PiecesField()
+    pieces = pieces_field()
     per_server = per_server_field()
     together = together_field()
     at_least = at_least_field()
@@ -81,7 +81,7 @@ class WorkloadDocument(documents.Document):
     )
     priority = documents.IntegerField(**PRIORITY, writable={"default": 0})
     server_selector = documents.SelectorField(writable={"default": dict})
-    limit = LimitsField()
+    limit = amounts_field()
     state = documents.ChoiceField(choices=WorkloadState.values, writable=True)
     conditions = ConditionsField(
         ConditionDocument, source="unsatisfiable", min_items=0, max_items=1

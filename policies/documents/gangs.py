@@ -59,7 +59,7 @@ def gangs_from_rows(rows: Sequence[Mapping[str, Any]]) -> dict[int, Gang]:
     """Return the gangs of an evaluation's workloads, its fields read, by index.
 
     Raises:
-        Mistakes: ``demand.missing`` or ``workload.pieces``.
+        Mistakes: ``field.missing`` or ``workload.pieces``.
     """
     gangs, found = {}, []
     for j, row in enumerate(rows):
@@ -68,17 +68,15 @@ def gangs_from_rows(rows: Sequence[Mapping[str, Any]]) -> dict[int, Gang]:
             detail = "A workload must have a demand, or pieces with demands."
             found.append(Mistake(f"/workloads/{j}/demand", "field.missing", detail))
             continue
-        options = {
-            "per_server": row["per_server"] or 0,
-            "together": row["together"] or "",
-            "at_least": row["at_least"],
-        }
-        if pieces is None and options == {"per_server": 0, "together": "", "at_least": 1}:
+        is_plain = row["at_least"] == 1 and not (row["per_server"] or row["together"])
+        if pieces is None and is_plain:
             continue
         gang = Gang(
             np.array([each["count"] for each in pieces or [{"count": 1}]]),
             np.array([each["demand"] for each in pieces or [row]], dtype=np.float64),
-            **options,
+            per_server=row["per_server"] or 0,
+            together=row["together"] or "",
+            at_least=row["at_least"],
         )
         if row["demand"] is not None and not np.allclose(gang.total, row["demand"], 1e-12, 0.0):
             detail = "The demand differs from the sum of the pieces. Leave it out."

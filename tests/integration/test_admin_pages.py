@@ -280,6 +280,13 @@ def test_the_tabs_show_who_brought_and_got_what_and_why_no_newer_decision_is(pag
     assert "It broke. (run.internal)" in page
 
 
+def test_servers_are_in_use_as_decided_whatever_is_asked_for_since(pages, fig2):
+    with time_machine.travel(NOON + timedelta(minutes=3), tick=False):
+        before = tab(pages, fig2, "servers").context["rows"]
+        fig2.workloads.update(demand=vector(3, 3))
+        assert tab(pages, fig2, "servers").context["rows"] == before
+
+
 def test_a_tab_shows_what_is_decided_enforced_and_used(pages, fig2):
     url = reverse("admin:pools_pool_tab_enforcement", args=[fig2.pk])
     page = " ".join(pages.get(url).content.decode().split())

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 from django.core.paginator import Paginator
-from django.db.models import Count, F, Q, Sum
+from django.db.models import Count, Q, Sum
 
 from allocator_service.allocation.admin.group_tree import AskedTree, group_tree
 from allocator_service.allocation.admin.past_and_plan import timetable_charts, window_table
@@ -20,14 +20,13 @@ from allocator_service.allocation.admin.shares import (
 from allocator_service.allocation.admin.tabs import NOW, PERIODS, TabRequest, pool_tab
 from allocator_service.allocation.models import Run, RunStatus, ServerClass
 from allocator_service.allocation.policies import policy_title
-from allocator_service.allocation.selectors import decision_now, failed_since
+from allocator_service.allocation.selectors import decision_now, demands_of, failed_since
 from allocator_service.core.charts import BarRow, Chart, bar_chart, history_chart
 from allocator_service.core.errors import Missing
 from allocator_service.core.quantities import Resource
 from allocator_service.pools.models import Pool, ServerState
 from allocator_service.pools.selectors import members_of, resources_of
 from allocator_service.workloads.models import WorkloadState
-from policies import choose
 
 CLASSES_SHOWN = 25
 RUNS_DRAWN = 300
@@ -189,17 +188,14 @@ def _class_rows(run: Run, resources: Sequence[Resource]) -> tuple[list[ClassRow]
     used = {each.pk: np.zeros(len(resources)) for each in classes}
     placed = (
         run.placements.filter(server_class__in=classes)
-        .values("server_class", "kind", demand=F("workload__demand"), pieces=F("workload__pieces"))
+        .values("server_class", "kind", "workload")
         .annotate(tasks=Sum("tasks"))
     )
-    places_pieces = choose(**run.policy).places_pieces
+    demands = demands_of(run) if placed else {}
     for row in placed:
-        demand = np.zeros(len(resources))
-        demand[: len(row["demand"])] = [float(amount) for amount in row["demand"]]
-        if places_pieces and row["kind"] < len(row["pieces"]):
-            piece = row["pieces"][row["kind"]]["demand"]
-            demand = np.array([float(piece.get(each.name, 0)) for each in resources])
-        used[row["server_class"]] += row["tasks"] * demand
+        demand = demands[row["workload"]].kinds[row["kind"]]
+        # A resource that the pool got later is in no demand of the decision.
+        used[row["server_class"]][: len(demand)] += row["tasks"] * np.array(demand)
     rows = []
     for each in classes:
         capacity = np.zeros(len(resources))

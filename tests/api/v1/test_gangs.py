@@ -1,5 +1,8 @@
 """Tasks of several pieces: REST, decisions, placements, proofs, what-if, and what is refused."""
 
+import csv
+import io
+import json
 from datetime import timedelta
 
 import pytest
@@ -97,6 +100,26 @@ def test_a_workload_has_the_pieces_that_it_was_given(pool, operator):
         operator, path, {"pieces": None, "per_server": None, "together": "", "at_least": 1}
     )
     assert (single.json()["pieces"], single.json()["demand"]) == (None, {"gpu": 12})
+
+
+def test_pieces_are_a_cell_of_a_table(pool, operator):
+    pieces = [{"count": 3, "demand": {"gpu": 2.5}}]
+    table = io.StringIO()
+    rows = csv.DictWriter(table, ["tenant", "name", "pieces", "per_server", "together", "at_least"])
+    rows.writeheader()
+    rows.writerow({"tenant": "mpi", "name": "mpi", "pieces": json.dumps(pieces), "per_server": 2})
+    rows.writerow(
+        {"tenant": "solo", "name": "bad", "pieces": '[{"count": 0, "demand": {"gpu": 1}}]'}
+    )
+    lines = table.getvalue().splitlines(keepends=True)
+    path = f"{PATH}/workloads/"
+    refused = operator.send("POST", path, "".join(lines).encode(), content_type="text/csv")
+    assert refused.json()["errors"][0]["pointer"] == "/1/pieces/0/count", refused.json()
+    made = operator.send("POST", path, "".join(lines[:-1]).encode(), content_type="text/csv")
+    assert made.json()["created"] == 1
+    written = operator.get(path, Accept="text/csv").text
+    (row,) = csv.DictReader(io.StringIO(written))
+    assert (json.loads(row["pieces"]), row["per_server"], row["at_least"]) == (pieces, "2", "1")
 
 
 def test_a_head_and_its_workers(operator):
