@@ -9,11 +9,14 @@ import numpy as np
 
 from benchmarks.instances import google_pool
 from benchmarks.measurement import Row, best_seconds
-from policies import DISCRETE_TOLERANCE, Problem, WholeServers, solve
+from policies import DISCRETE_TOLERANCE, Gang, Problem, WholeServers, solve
 
 # The random demands of ``google_pool`` are cut so that the pool runs about 1.25 million tasks.
 PARTS = 26.0
 SCANNED_TASKS = 20_000
+PIECES = 8
+# Of a task of those demands, so that about 80,000 pieces run.
+SIZE_OF_A_PIECE = 15.6
 
 
 def measure(*, quick: bool) -> list[Row]:
@@ -25,12 +28,46 @@ def measure(*, quick: bool) -> list[Row]:
         rows.append(_placed("best-fit", resources, goal, quick))
     rows.append(_placed("first-fit", 2, 30.0, quick))
     rows.append(_two_choices(quick))
+    rows += [_gangs(rule, quick) for rule in ("best-fit", "first-fit")]
     return rows
 
 
 def _tasks_pool(resources: int) -> Problem:
     problem = google_pool(900, resources=resources)
     return replace(problem, demand=(problem.demand / PARTS).round(5))
+
+
+def _gangs(rule: str, quick: bool) -> Row:
+    """About 10,000 tasks of eight pieces, beside the pieces as tasks of their own."""
+    single = _tasks_pool(2)
+    single = replace(single, demand=single.demand * SIZE_OF_A_PIECE)
+    count = np.array([PIECES])
+    gangs = replace(
+        single,
+        demand=single.demand * PIECES,
+        gangs={j: Gang(count, single.demand[j : j + 1]) for j in range(single.n)},
+    )
+
+    def seconds(problem: Problem) -> tuple[float, int]:
+        taken, answer = best_seconds(
+            lambda: replace(problem),
+            lambda p: solve(p, "drfh", mode="indivisible", options={"placement": rule}),
+            repeat=1 if quick else 3,
+        )
+        return taken, int(answer.tasks.sum())
+
+    ours, placed = seconds(gangs)
+    peer, tasks = seconds(single)
+    servers = int(single.server_count.sum())
+    return Row(
+        name=f"drfh, {rule}, gangs",
+        sizes=f"{single.t} tenants, {servers} servers, {placed} tasks of {PIECES} pieces",
+        ours_seconds=ours,
+        peer=f"ours with {tasks} tasks of one piece",
+        peer_seconds=peer,
+        agreement=None,
+        goal=1 / 3,
+    )
 
 
 def _pool(*, repeat: int) -> Row:

@@ -206,9 +206,9 @@ class Allocation(models.Model):
 
 
 class Placement(models.Model):
-    """Where a workload's tasks run: `tasks` on every server of a class of identical ones.
+    """Tasks of a workload on every server of a class of identical ones.
 
-    Of a workload with a gang in a decision with whole tasks, they are pieces of one `kind`.
+    `tasks` counts pieces of one `kind` if the decision places the pieces of the workload's tasks.
     """
 
     run = models.ForeignKey(Run, models.PROTECT, related_name="placements")

@@ -78,9 +78,9 @@ _sections: list[tuple[int, str, Told]] = []
 
 
 def tells(*, permission: str, place: int) -> Callable[[Told], Told]:
-    """Put what a function tells on the board of who has a permission; lower places come first.
+    """Register a function that writes a section of the board of people with a permission.
 
-    It is given the time, and the pools that it is to tell of.
+    Sections are in order of `place`. The function is given the time and the pools to write about.
     """
 
     def register(told: Told) -> Told:

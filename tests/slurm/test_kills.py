@@ -75,7 +75,7 @@ def test_slurm_killed_keeps_its_limits_and_the_agent_goes_on(operator, agent, qu
         report = eventually(lambda: operator.get(f"{pool}/enforcement/").body["agents"])[0]
         assert (report["interval"], report["problems"]) == ("PT1S", [])
         said = [line for line in log.read_text().splitlines() if "limits stay" in line]
-        # Slurm may fail in two ways while it ends. Each is said once, not in every round.
+        # Slurm may fail in two ways while it ends. Each is logged once, not in every round.
         assert all(line != after for line, after in pairwise(said))
     finally:
         assert stop(running) == 0  # SIGTERM ends it between two rounds

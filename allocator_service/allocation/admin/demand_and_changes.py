@@ -35,7 +35,7 @@ class DemandRow:
 
     @property
     def reason(self) -> str:
-        """Why it does not get more."""
+        """The reason it runs no more tasks."""
         if self.workload.state == WorkloadState.PAUSED:
             return "It is paused."
         if self.workload.unsatisfiable:

@@ -1,4 +1,4 @@
-"""Tabs of a pool that show its decision in force: now, members, servers, and the runs before it."""
+"""Tabs of a pool that show its decision in force and the runs before it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -142,7 +142,7 @@ def _tenant_charts(shares: SharePage, resources: Sequence[Resource]) -> list[Cha
 
 @dataclass(frozen=True)
 class ClassRow:
-    """A class of identical servers; `amounts` are capacity and use of one, by resource."""
+    """A class of identical servers, with capacity and use of one by resource."""
 
     servers: ServerClass
     amounts: Sequence[tuple[float, float]]

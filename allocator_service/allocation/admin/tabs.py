@@ -47,7 +47,7 @@ Content = Callable[[TabRequest], Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class Tab:
-    """A tab of a pool's page; `content` returns the context of its template."""
+    """A tab of a pool's page, whose `content` returns the context of its template."""
 
     place: int
     name: str
@@ -80,7 +80,7 @@ _tabs: dict[str, Tab] = {}
 
 
 def pool_tab(name: str, title: str, *, permission: str, place: int) -> Callable[[Content], Content]:
-    """Register a function as the content of a tab; lower places come first."""
+    """Register a function as the content of a tab. Tabs are in order of `place`."""
 
     def register(content: Content) -> Content:
         _tabs[name] = Tab(place, name, title, permission, content)
