@@ -196,6 +196,19 @@ def test_a_floor_is_kept_on_the_servers_of_its_guarantee():
     assert found.server[found.start == 0].tolist() == [1, 1, 0, 0]
 
 
+def test_a_running_task_counts_for_own_servers_last():
+    """The first task is on the own server and counts for the guarantee. The second may run anywhere."""
+    problem = Problem.create(
+        resources=["gpu"], capacity=[[1], [1], [1]], tenants=["a"], demand=[[1]],
+        server_labels=[{"room": "b"}, {"room": "a"}, {"room": "a"}], contributed_by=[-1, 0, -1],
+        guarantees=[Guarantee("tenant", 0, np.array([2.0]), {"room": ("a",)})],
+        own_servers=np.array([True]),
+    )  # fmt: skip
+    trace = Trace.create(workload=[0, 0], submit=[0, 1], duration=[9, 9])
+    found = simulate(problem, trace, "drfh", options={"placement": "first-fit"})
+    assert found.server.tolist() == [1, 0]
+
+
 def test_guarantees_count_from_the_second_of_their_terms_on():
     problem = two_tenants(weight=[1, 99])
     free = replace(problem, guarantees=())
