@@ -208,18 +208,17 @@ def test_more_half_sent_requests_than_a_process_has_room_for_hold_up_no_other(se
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 4_096), hard))
     try:
         with ExitStack() as stack:
+            began = time.monotonic()
             for _ in range(1_900):
                 client = stack.enter_context(connection(service))
                 client.sendall(b"GET /healthz HTTP/1.1\r\n" + HOST + b"X-")
-            slowest = 0.0
             for _ in range(5):
-                began = time.perf_counter()
                 assert Client(service.url).request("GET", "/healthz").status == 200
-                slowest = max(slowest, time.perf_counter() - began)
+            elapsed = time.monotonic() - began
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    # Who is held up waits until half-sent requests are cut off.
-    assert slowest < GRACE_SECONDS
+    # A request that is held up waits at least until the first half-sent one is cut off for its pace.
+    assert elapsed < GRACE_SECONDS
 
 
 STREAMING = """
