@@ -59,9 +59,8 @@ def launch_gang(  # type: ignore[no-untyped-def]
     start, looked_at = tasks.pointer[kind], 1
     while True:
         server, looked, start = _choose(rule, kind, untried, start, tasks, limits, servers, draws)
-        if (
-            looked_at == 1
-        ):  # no value is left out yet, so that later tasks have no room before it either
+        if looked_at == 1:
+            # No value is left out yet, so that later tasks have no room before it either.
             tasks.pointer[kind] = start
         looked_at += looked
         if server == NOWHERE:

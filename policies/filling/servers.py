@@ -290,7 +290,9 @@ def gangs_of(
     swapped = swapped[size[small[swapped]] > size[swapped] * (1 + DISCRETE_TOLERANCE)]
     large[swapped], small[swapped] = small[swapped], swapped
     per_server, at_least, zone = number.copy(), number + 1, none.copy()
-    labels = [label for label in problem.zones if label]
+    # Labels that no row has share one array.
+    distinct = {id(zone): zone for label, zone in problem.zones.items() if label}
+    numbers = {key: number for number, key in enumerate(distinct)}
     for position, j in enumerate(workloads.tolist() if problem.gangs else ()):
         gang = problem.gangs.get(j)
         if gang is None:
@@ -298,8 +300,8 @@ def gangs_of(
         number[position] = int(gang.count.sum())
         per_server[position], at_least[position] = gang.per_server, gang.at_least
         if gang.together:
-            zone[position] = labels.index(gang.together)
-    zones = np.array([problem.zones[label][rows.first_row] for label in labels], dtype=np.int64)
+            zone[position] = numbers[id(problem.zones[gang.together])]
+    zones = np.array([each[rows.first_row] for each in distinct.values()], dtype=np.int64)
     return Gangs(
         most=np.array([max(1, int((number * at_least).max(initial=1)))]),
         per_task=number,
@@ -309,7 +311,7 @@ def gangs_of(
         per_server=per_server,
         at_least=at_least,
         zone=zone,
-        zones=zones.reshape(len(labels), rows.count),
+        zones=zones.reshape(len(distinct), rows.count),
         on_server=np.zeros(int(rows.servers.sum()) if problem.gangs else 0, dtype=np.int64),
     )
 

@@ -114,16 +114,22 @@ def zones_of(
 ) -> dict[str, IntArray]:
     """(k,) number of each row's value of a label that keeps pieces together, by label.
 
-    Rows without the label have -1. The empty string stands for no label; every row has 0.
+    Rows without the label have -1. The empty string stands for no label; every row has 0. Labels that
+    no row has share one array, so that naming many of them costs nothing.
     """
-    zones = {}
-    for label in sorted({gang.together for gang in gangs.values()}):
-        values: dict[str | None, int] = {None: -1}
-        zone = [
-            values.setdefault(labels.get(label), len(values) - 1) if label else 0
-            for labels in server_labels
-        ]
-        zones[label] = read_only(np.array(zone, dtype=np.int64))
+    used = sorted({gang.together for gang in gangs.values()})
+    zones = dict.fromkeys(used, read_only(np.full(len(server_labels), -1, dtype=np.int64)))
+    rows: dict[str, list[int]] = {}
+    for row, labels in enumerate(server_labels):
+        for label in labels.keys() & zones.keys():
+            rows.setdefault(label, []).append(row)
+    for label, having in rows.items():
+        values: dict[str, int] = {}
+        zone = np.full(len(server_labels), -1, dtype=np.int64)
+        zone[having] = [values.setdefault(server_labels[row][label], len(values)) for row in having]
+        zones[label] = read_only(zone)
+    if "" in zones:
+        zones[""] = read_only(np.zeros(len(server_labels), dtype=np.int64))
     return zones
 
 

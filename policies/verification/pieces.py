@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -44,18 +43,22 @@ class Pieces:
                 owner.append(j)
                 count.append(more)
                 demand.append(row)
-        values = {
-            label: _numbered([labels.get(label) for labels in problem.server_labels])
-            for label in {gang.together for gang in problem.gangs.values()} - {""}
-        }
-        return cls(np.array(owner), np.array(count), np.array(demand), several, values)
+        return cls(np.array(owner), np.array(count), np.array(demand), several, _values(problem))
 
     def of(self, workload: int) -> list[int]:
         """The kinds of a workload."""
         return self.several.get(workload, [workload])
 
 
-def _numbered(values: Sequence[str | None]) -> IntArray:
-    """(k,) number of each value, -1 for None."""
-    number = {value: place for place, value in enumerate({*values} - {None})}
-    return np.array([number.get(value, -1) for value in values], dtype=np.int64)
+def _values(problem: Problem) -> dict[str, IntArray]:
+    """(k,) number of each row's value of a label that keeps pieces together, by label."""
+    none = np.full(problem.k, -1, dtype=np.int64)
+    values = {gang.together: none for gang in problem.gangs.values() if gang.together}
+    numbers: dict[str, dict[str, int]] = {}
+    for row, labels in enumerate(problem.server_labels):
+        for label in values.keys() & labels.keys():
+            if values[label] is none:
+                values[label], numbers[label] = none.copy(), {}
+            number = numbers[label]
+            values[label][row] = number.setdefault(labels[label], len(number))
+    return values

@@ -27,6 +27,7 @@ from policies import (
     tasks_by_owner,
     verify,
 )
+from policies.verification.pieces import Pieces
 from tests.examples import examples
 from tests.references.gangs import fill_gangs
 from tests.unit.policies.problems import problems
@@ -319,3 +320,17 @@ def test_the_explanation_counts_pieces():
     assert "1 of 4 pieces of one more task fit; the largest free place has 8 gpu." in (
         explain(answer, 1).sentence
     )
+
+
+def test_labels_that_no_server_has_cost_nothing_for_each_server():
+    """An array for each label was as large as all labels times all servers."""
+    gang = {j: Gang(np.array([2]), np.array([[1.0]]), together=f"x{j}") for j in range(9)}
+    problem = Problem.create(
+        resources=["gpu"], capacity=[[8], [8]], server_labels=[{"x0": "a"}, {}],
+        tenants=[str(j) for j in range(9)], demand=[[2]] * 9, tasks=[1] * 9, gangs=gang,
+    )  # fmt: skip
+    assert len({id(zone) for zone in problem.zones.values()}) == 2
+    assert len({id(value) for value in Pieces.stated(problem).values.values()}) == 2
+    answer = solve(problem, "drfh", mode="indivisible")
+    assert answer.tasks.tolist() == [1] + [0] * 8
+    assert verify(problem, answer).valid
