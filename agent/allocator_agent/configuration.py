@@ -16,8 +16,11 @@ RECLAIM = ("none", "requeue")
 _SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _SECTIONS = {
     "service": {"url", "pool", "key_file", "ca_file", "timeout"},
-    "agent": {"name", "scheduler", "reclaim", "register_tenants", "decision_wait", "usage_hours"},
-    "slurm": {"cluster", "bin", "classes", "owner_feature"},
+    "agent": {
+        *("name", "scheduler", "reclaim", "register_tenants", "gangs"),
+        *("decision_wait", "usage_hours"),
+    },
+    "slurm": {"cluster", "bin", "classes", "owner_feature", "hold"},
     "kubernetes": {"api", "token_file", "ca_file", "owner_label", "class_label"},
     "accounts": None,  # any account, any tenant
 }
@@ -29,6 +32,7 @@ class SlurmOptions:
     bin: str = ""
     classes: bool = False
     owner_feature: str = ""
+    hold: bool = True
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,7 @@ class Configuration:
     scheduler: str
     reclaim: str = "none"
     register_tenants: bool = False
+    gangs: bool = True
     decision_wait: float = 5.0
     usage_hours: float = 24.0
     timeout: float = 10.0
@@ -108,9 +113,9 @@ class _Reader:
             raise Misconfigured(f"{self.path}: [{section}] lacks {name}")
         return value.strip()
 
-    def yes(self, section: str, name: str) -> bool:
+    def yes(self, section: str, name: str, *, default: bool = False) -> bool:
         try:
-            return self._parser.getboolean(section, name, fallback=False)
+            return self._parser.getboolean(section, name, fallback=default)
         except ValueError:
             raise Misconfigured(f"{self.path}: [{section}] {name} is yes or no") from None
 
@@ -149,6 +154,7 @@ def _checked(read: _Reader) -> Configuration:
         scheduler=read.choice("agent", "scheduler", SCHEDULERS, "slurm"),
         reclaim=read.choice("agent", "reclaim", RECLAIM, "none"),
         register_tenants=read.yes("agent", "register_tenants"),
+        gangs=read.yes("agent", "gangs", default=True),
         decision_wait=read.number("agent", "decision_wait", 5, least=0),
         usage_hours=read.number("agent", "usage_hours", 24, least=0),
         timeout=read.number("service", "timeout", 10, least=0.1),
@@ -158,6 +164,7 @@ def _checked(read: _Reader) -> Configuration:
             bin=read.text("slurm", "bin"),
             classes=read.yes("slurm", "classes"),
             owner_feature=read.text("slurm", "owner_feature"),
+            hold=read.yes("slurm", "hold", default=True),
         ),
         kubernetes=KubernetesOptions(
             api=read.text("kubernetes", "api"),

@@ -6,14 +6,15 @@ import csv
 import hashlib
 import io
 from collections import Counter
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
 from allocator_agent.configuration import Configuration
 from allocator_agent.errors import Refused
-from allocator_agent.model import Job, Node, Observation, Usage
+from allocator_agent.model import Job, Node, Observation, Usage, started_together
 from allocator_agent.quantities import MEBIBYTE, Amounts, Units, decimal_text
 from allocator_agent.service import Known, Service
 
@@ -23,6 +24,9 @@ _LONGEST_NAME = 240
 _ROWS = 5000
 _WITHDRAWN = 20  # in a round
 _ADMISSION = "admission"
+_MOST_KINDS = 2  # of the pieces of a task
+_NO_GANGS = "workload.pieces"
+_Demand = tuple[tuple[str, Fraction], ...]
 
 
 class Feed:
@@ -116,8 +120,7 @@ class Feed:
         in each: a thousand at a time would hold up the round.
         """
         name = self._configuration.name
-        rows = workload_rows(jobs, self._configuration, self._units, places=self._known.places)
-        rows += [self._admission(tenant) for tenant in self._new]
+        rows = self._workload_rows(jobs)
         names = {(row["tenant"], row["name"]) for row in rows}
         gone = [
             workload
@@ -131,6 +134,30 @@ class Feed:
         if not self._dry_run:
             for workload in [each for each in gone if not each["tasks"]][:_WITHDRAWN]:
                 self.generation = max(self.generation, self._service.withdraw(workload))
+
+    def _workload_rows(self, jobs: list[Job]) -> list[dict[str, str]]:
+        """Return jobs as rows, those that need several nodes as gangs where the pool can run these."""
+        read, places = (self._configuration, self._units), self._known.places
+        rows = workload_rows(jobs, *read, places=places, gangs=self._known.gangs)
+        known = {(workload["tenant"], workload["name"]) for workload in self._known.workloads}
+        new = [row for row in rows if "pieces" in row and (row["tenant"], row["name"]) not in known]
+        if new and (why := self._refusal_of_gangs(new)):
+            self.problems.append(
+                f"jobs of several nodes are single tasks, as set by gangs = no: {why}"
+            )
+            return workload_rows(jobs, *read, places=places, gangs=False)
+        return rows
+
+    def _refusal_of_gangs(self, rows: list[dict[str, str]]) -> str:
+        """Return why the pool cannot run gangs, which an import that writes nothing shows."""
+        body = {"format": "csv", "content": csv_text(rows), "skip_refused": True, "dry_run": True}
+        body["register_tenants"] = self._configuration.register_tenants
+        try:
+            report, _ = self._service.import_rows("workloads", body)
+        except Refused as refusal:
+            return str(refusal)
+        errors = (error for row in report["rows"] for error in row["errors"])
+        return next((error["detail"] for error in errors if error["code"] == _NO_GANGS), "")
 
     def _admission(self, tenant: str) -> dict[str, str]:
         """A workload of no tasks, by which an account becomes a member with all others at once."""
@@ -177,32 +204,93 @@ def node_document(node: Node, agent: str) -> dict[str, Any]:
     }
 
 
+@dataclass(frozen=True, order=True)
+class _Workload:
+    """Jobs of one tenant, place and shape. `kinds` are pieces that start together, one for a task."""
+
+    tenant: str
+    where: tuple[str, ...]
+    kinds: tuple[tuple[int, tuple[tuple[str, str], ...]], ...]
+    per_server: int
+    name: str
+
+    def row(self, tasks: int, class_label: str) -> dict[str, str]:
+        """Return the workload with so many tasks as the service imports it."""
+        (count, demand), *others = self.kinds
+        row = {"tenant": self.tenant, "name": self.name, "tasks": str(tasks)}
+        if self.where:
+            row[f"selector.{class_label}"] = "|".join(self.where)
+        row |= {f"demand.{resource}": amount for resource, amount in demand}
+        if count > 1 or others:
+            row["pieces"] = str(count)
+            for second, amounts in others:
+                row["second_pieces"] = str(second)
+                row |= {f"second_demand.{resource}": amount for resource, amount in amounts}
+            if self.per_server:
+                row["per_server"] = str(self.per_server)
+        return row
+
+
 def workload_rows(
-    jobs: Iterable[Job], configuration: Configuration, units: Units, *, places: bool
+    jobs: Iterable[Job],
+    configuration: Configuration,
+    units: Units,
+    *,
+    places: bool,
+    gangs: bool,
 ) -> list[dict[str, str]]:
-    """Jobs as workloads: one for each tenant, place and shape, with as many tasks as they have."""
-    counts: Counter[tuple[str, tuple[str, ...], tuple[tuple[str, str], ...], str]] = Counter()
-    for job in jobs:
-        demand = units.to_pool(job.demand, up=True)
-        if any(amount != "0" for amount in demand.values()):
-            where = job.where if places else ()
-            key = (
-                configuration.tenant_of(job.account),
-                where,
-                tuple(sorted(demand.items())),
-                workload_name(configuration.name, where, job.demand, units),
-            )
-            counts[key] += job.tasks
-    return [
-        {
-            "tenant": tenant,
-            "name": name,
-            "tasks": str(tasks),
-            **({f"selector.{configuration.class_label}": "|".join(where)} if where else {}),
-            **{f"demand.{resource}": amount for resource, amount in demand},
-        }
-        for (tenant, where, demand, name), tasks in sorted(counts.items())
-    ]
+    """Jobs as workloads: one for each tenant, place and shape, with as many tasks as they have.
+
+    With `gangs` what starts together is one task of several pieces, if these are of two kinds at most.
+    """
+    counts: Counter[_Workload] = Counter()
+    for parts in started_together(jobs):
+        kinds = _kinds(parts)
+        is_gang = gangs and len(kinds) <= _MOST_KINDS and sum(kinds.values()) > 1
+        if is_gang and len({job.where for job in parts}) == 1:
+            counts[_workload(parts[0], kinds, configuration, units, places=places)] += 1
+            continue
+        for job in parts:
+            if _shape(job.demand, units):
+                one = {_frozen(job.demand): 1}
+                counts[_workload(job, one, configuration, units, places=places)] += job.tasks
+    return [each.row(tasks, configuration.class_label) for each, tasks in sorted(counts.items())]
+
+
+def _kinds(parts: Sequence[Job]) -> dict[_Demand, int]:
+    """Return the pieces that start together by their demand; none where they start one by one."""
+    kinds: Counter[_Demand] = Counter()
+    for job in parts:
+        if not job.splits and any(job.demand.values()):
+            kinds[_frozen(job.demand)] += job.tasks
+    return dict(sorted(kinds.items()))
+
+
+def _frozen(demand: Amounts) -> _Demand:
+    return tuple(sorted(demand.items()))
+
+
+def _workload(
+    job: Job,
+    kinds: Mapping[_Demand, int],
+    configuration: Configuration,
+    units: Units,
+    *,
+    places: bool,
+) -> _Workload:
+    """Return the workload of a job, or of all that start together with it."""
+    where = job.where if places else ()
+    pieces = [(count, dict(demand)) for demand, count in kinds.items()]
+    return _Workload(
+        configuration.tenant_of(job.account),
+        where,
+        tuple(
+            (count, tuple(sorted(units.to_pool(demand, up=True).items())))
+            for count, demand in pieces
+        ),
+        job.per_server,
+        workload_name(configuration.name, where, pieces, units),
+    )
 
 
 def emptied(workload: Mapping[str, Any]) -> dict[str, str]:
@@ -224,18 +312,31 @@ def emptied(workload: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def workload_name(agent: str, where: tuple[str, ...], demand: Amounts, units: Units) -> str:
-    """A name that says the place and the shape: `slurm-lab/big/cpu=1,memory=256Mi`."""
-    shape = ",".join(
-        f"{name}={_shown(name, demand[name])}"
-        for name in sorted(demand)
-        if name in units.names and demand[name]
+def workload_name(
+    agent: str, where: tuple[str, ...], pieces: Sequence[tuple[int, Amounts]], units: Units
+) -> str:
+    """A name that says the place and the shape: `slurm-lab/big/cpu=1,memory=256Mi`.
+
+    Several pieces are as in `slurm-lab/any/4 x cpu=2`.
+    """
+    shape = " and ".join(
+        (f"{count} x " if sum(count for count, _ in pieces) > 1 else "") + _shape(demand, units)
+        for count, demand in pieces
     )
     name = f"{agent}/{'+'.join(where) or 'any'}/{shape}"
     if len(name) > _LONGEST_NAME:
         digest = hashlib.sha256(name.encode()).hexdigest()[:12]
         name = f"{name[: _LONGEST_NAME - 13]}-{digest}"
     return name
+
+
+def _shape(demand: Amounts, units: Units) -> str:
+    """Return what the pool counts of a demand, an empty text for nothing."""
+    return ",".join(
+        f"{name}={_shown(name, demand[name])}"
+        for name in sorted(demand)
+        if name in units.names and demand[name]
+    )
 
 
 def csv_text(rows: list[Mapping[str, str]] | list[dict[str, str]]) -> str:

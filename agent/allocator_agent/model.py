@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -22,7 +23,10 @@ class Node:
 
 @dataclass(frozen=True)
 class Job:
-    """A job that waits or runs; `demand` is that of each of its `tasks` (its nodes, its pods)."""
+    """A job that waits or runs; `demand` is that of each of its `tasks` (its nodes, its pods).
+
+    All of its tasks start together, unless it `splits`.
+    """
 
     id: str
     account: str
@@ -39,10 +43,27 @@ class Job:
     reason: str = ""  # the scheduler's reason why it waits
     whole: str = ""  # what starts together, such as a workload of several pod sets
     splits: bool = False  # whether its tasks start one by one
+    nodes: tuple[str, ...] = ()  # where it runs
+    per_server: int = 0  # the most of its tasks on one node; 0: any number
 
     @property
     def total(self) -> Amounts:
         return {name: amount * self.tasks for name, amount in self.demand.items()}
+
+
+def started_together(jobs: Iterable[Job]) -> list[list[Job]]:
+    """Return jobs in lists that start together: the parts of one `whole`, else each by itself."""
+    wholes: dict[str, list[Job]] = {}
+    found: list[list[Job]] = []
+    for job in jobs:
+        parts = wholes.get(job.whole) if job.whole else None
+        if parts is None:
+            parts = []
+            found.append(parts)
+            if job.whole:
+                wholes[job.whole] = parts
+        parts.append(job)
+    return found
 
 
 @dataclass(frozen=True)
@@ -69,6 +90,18 @@ class Observation:
     accounts: frozenset[str]
     problems: list[str] = field(default_factory=list)
     parents: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """Jobs that start together and wait for servers that are held for them.
+
+    `beside` are the accounts whose jobs still run there, with the number of their jobs.
+    """
+
+    jobs: tuple[str, ...]
+    servers: tuple[str, ...]
+    beside: dict[str, int]
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from allocator_agent.configuration import Configuration
 from allocator_agent.feeding import Feed
-from allocator_agent.model import Job, Observation, Rendering, Usage
+from allocator_agent.model import Job, Observation, Rendering, Usage, Waiting
 from allocator_agent.quantities import Amounts, Units, added
 from allocator_agent.service import Known, Service
 
@@ -24,6 +24,7 @@ _POLL_SECONDS = 0.1
 # So much of the time before the last successful upload is sent again: sacct learns of an end late.
 _OVERLAP_HOURS = 0.25
 _MOST_PROBLEMS, _LONGEST_PROBLEM = 100, 500  # as many as the service takes
+_MOST_HELD = 100  # as many as the service takes
 _NOT_NOW = ("BeginTime",)  # Slurm lets a requeued job wait two minutes
 
 
@@ -32,6 +33,9 @@ class Plan(Protocol):
 
     @property
     def problems(self) -> dict[str, list[str]]: ...
+
+    @property
+    def waiting(self) -> Mapping[str, Sequence[Waiting]]: ...
 
     def __len__(self) -> int: ...
 
@@ -196,6 +200,7 @@ class Rounds:
                     "pending_tasks": sum(job.tasks for job in jobs if not job.running),
                     "running_tasks": sum(job.tasks for job in jobs if job.running),
                     **_first_pending(jobs, units),
+                    **self._holds(plan.waiting.get(tenant, ())),
                     "problems": _few(plan.problems.get(tenant, [])),
                 }
             )
@@ -214,6 +219,21 @@ class Rounds:
                 "problems": _few(said),
             }
         )
+
+    def _holds(self, waiting: Sequence[Waiting]) -> dict[str, Any]:
+        """Return the servers that are held for jobs of a tenant, no field without any."""
+        rows = [
+            {
+                "jobs": list(each.jobs[:_MOST_HELD]),
+                "servers": list(each.servers[:_MOST_HELD]),
+                "beside": [
+                    {"tenant": self._configuration.tenant_of(account), "jobs": count}
+                    for account, count in list(each.beside.items())[:_MOST_HELD]
+                ],
+            }
+            for each in waiting[:_MOST_HELD]
+        ]
+        return {"holds": rows} if rows else {}
 
     def _now(self) -> datetime:
         return datetime.fromtimestamp(self._clock(), timezone.utc)

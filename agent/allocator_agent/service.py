@@ -44,6 +44,7 @@ class Known:
 
     pool: dict[str, Any]  # its resources with their units, its policy, how it is metered
     places: bool  # whether the policy places tasks on servers: only then workloads select servers
+    gangs: bool  # whether the policy places each piece of a task on a server
     members: frozenset[str]
     servers: list[dict[str, Any]]
     workloads: list[dict[str, Any]]
@@ -74,9 +75,12 @@ class Service:
         """The pool and what is in it."""
         pool = self._request("GET", "").body
         policies = self._request("GET", "/api/v1/policies/?limit=1000").body["results"]
+        policy = next(item for item in policies if item["name"] == pool["policy"]["name"])
         return Known(
             pool,
-            any(item["name"] == pool["policy"]["name"] and item["places"] for item in policies),
+            policy["places"],
+            # A service that is older than gangs does not state them.
+            policy.get("gangs", False) and pool["policy"]["mode"] == "indivisible",
             frozenset(member["tenant"] for member in self.listed("members")),
             self.listed("servers"),
             self.listed("workloads"),

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from allocator_service.allocation.decided_gangs import DecidedGang, decided_gangs, server_names
 from allocator_service.allocation.documents import stored_document
 from allocator_service.allocation.models import (
     Allocation,
@@ -94,7 +95,8 @@ class Decided:
     a tenant's amounts are the most that it has in any slot, and `period_seconds` is above 0. `groups`
     has parents before their children. `reserved` is the part of a tenant's amounts, by class, that
     others must not use while the tenant does not: what guarantees and own servers give it, and what it
-    does not lend. It is empty unless it was asked for.
+    does not lend. It is empty unless it was asked for. `gangs` are the workloads whose tasks have
+    several pieces.
     """
 
     run: Run
@@ -108,6 +110,7 @@ class Decided:
     groups: Sequence[DecidedGroup] = field(default_factory=tuple)
     limits: Sequence[DecidedLimit] = field(default_factory=tuple)
     reserved: Mapping[tuple[str, ServerClassName], Vector] = field(default_factory=dict)
+    gangs: Sequence[DecidedGang] = field(default_factory=tuple)
 
     @cached_property
     def parents(self) -> dict[str, str | None]:
@@ -123,7 +126,8 @@ class StoredRows:
     labels that all of them carry; `placements` are of a workload and a kind of its pieces on a class,
     tasks or pieces per server. `plan`,
     `intervals` and `period_seconds` are those of a schedule. `floors` are the answers that prove how
-    guarantees are met, if what is reserved is read.
+    guarantees are met, if what is reserved is read. `names` are those of the servers of the classes
+    that have pieces of gangs.
     """
 
     document: Mapping[str, Any]
@@ -134,6 +138,7 @@ class StoredRows:
     intervals: Sequence[Sequence[int]] = ()
     period_seconds: int = 0
     floors: Mapping[str, Any] | None = None
+    names: Mapping[int, Sequence[str]] = field(default_factory=dict)
 
 
 def decided_by_class(run: Run, *, label: str, reserves: bool = False) -> Decided:
@@ -170,18 +175,21 @@ def _stored(run: Run, reserves: bool) -> StoredRows:
     )
     schedule = Schedule.objects.filter(run=run).first()
     floors = Floors.objects.filter(run=run).first() if reserves else None
+    document = input_of(run)
+    placed = [
+        (workload_of[workload], kind, class_of[server_class], tasks)
+        for workload, kind, server_class, tasks in placements.iterator(chunk_size=10_000)
+    ]
     return StoredRows(
-        document=input_of(run),
+        document=document,
         tasks=[(tasks, share) for _, tasks, share in allocations],
         classes=[(count, labels) for _, count, labels in classes],
-        placements=[
-            (workload_of[workload], kind, class_of[server_class], tasks)
-            for workload, kind, server_class, tasks in placements.iterator(chunk_size=10_000)
-        ],
+        placements=placed,
         plan=None if schedule is None else schedule.plan,
         intervals=() if schedule is None else schedule.intervals,
         period_seconds=0 if schedule is None else schedule.period_seconds,
         floors=None if floors is None else stored_document(floors.document),
+        names=server_names(run, document["workloads"], placed),
     )
 
 
@@ -261,6 +269,15 @@ class _Reading:
             groups=self._groups(stage),
             limits=self._limits(),
             reserved=self._reserved() if reserves else {},
+            gangs=decided_gangs(
+                self.problem,
+                self.choice,
+                self.document["workloads"],
+                [tasks for tasks, _ in self.rows.tasks],
+                kinds=self.placed,
+                names=self.rows.names,
+                placements=self.rows.placements,
+            ),
         )
 
     def _reserved(self) -> dict[tuple[str, ServerClassName], Vector]:

@@ -100,6 +100,7 @@ def _document(policy: policies.Policy) -> dict[str, Any]:
         "options": _plain(policy.options_schema),
         "long_term": policy.long_term,
         "places": policy.places,
+        "gangs": policy.takes_gangs,
         "complexity": policy.complexity,
         "source": policy.source,
     }

@@ -126,6 +126,23 @@ class AgentState:
 
 
 @dataclass(frozen=True)
+class ServersHeld:
+    """Servers that a scheduler holds for jobs which start together, until all of them are free.
+
+    `beside` are the numbers of the jobs that still run there, by tenant.
+    """
+
+    jobs: Sequence[str]
+    servers: Sequence[str]
+    beside: Mapping[str, int]
+
+    @property
+    def others(self) -> int:
+        """Return the number of all jobs that still run there."""
+        return sum(self.beside.values())
+
+
+@dataclass(frozen=True)
 class TenantEnforcement:
     """The three numbers of a tenant, in the pool's units and order; None: nobody reported it.
 
@@ -149,6 +166,7 @@ class TenantEnforcement:
     pending_reason: str | None = None
     pending_demand: Vector | None = None
     blocked_since: datetime | None = None
+    holds: Sequence["ServersHeld"] = ()
 
     @property
     def blocked(self) -> bool:
@@ -261,6 +279,7 @@ class TenantUse:
     stale: bool
     pending_reason: str | None = None
     blocked_since: datetime | None = None
+    holds: Sequence[ServersHeld] = ()
 
 
 def tenant_use(*, pool: Pool, tenant: Tenant, now: datetime) -> TenantUse | None:
@@ -277,6 +296,7 @@ def tenant_use(*, pool: Pool, tenant: Tenant, now: datetime) -> TenantUse | None
                     agent.received_at,
                     agent.is_stale(now),
                     row.get("pending_reason"),
+                    holds=_holds(row),
                 )
     if found is None:
         return None
@@ -326,7 +346,19 @@ def _row(
         reported.get("pending_reason"),
         # Reports stored before the field existed lack it.
         _vector(demand, resources) if (demand := reported.get("pending_demand")) else None,
+        holds=_holds(reported),
     )
+
+
+def _holds(reported: Mapping[str, Any]) -> list[ServersHeld]:
+    return [
+        ServersHeld(
+            each["jobs"],
+            each["servers"],
+            {row["tenant"]: row["jobs"] for row in each["beside"]},
+        )
+        for each in reported.get("holds", ())
+    ]
 
 
 def _vector(quantities: Mapping[str, str], resources: Sequence[Resource]) -> Vector:

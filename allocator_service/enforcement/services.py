@@ -1,7 +1,7 @@
 """Reports of agents: validation, storage and retention."""
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -43,6 +43,7 @@ class TenantReport:
     problems: Sequence[str]
     pending_reason: str | None = None
     pending_demand: Any = None
+    holds: Sequence[Mapping[str, Any]] = ()
 
 
 @dataclass(frozen=True)
@@ -164,6 +165,7 @@ def _content(pool: Pool, draft: ReportDraft) -> dict[str, Any]:
             "pending_reason": each.pending_reason,
             "pending_demand": None,
             "problems": list(each.problems),
+            "holds": list(each.holds),
         }
         for name in ("applied", "used", "pending_demand"):
             if getattr(each, name) is None:

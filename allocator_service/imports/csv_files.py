@@ -6,6 +6,7 @@ The first line is a header of known columns, the separator a comma, the encoding
 import csv
 import io
 from collections.abc import Callable, Iterator, Sequence
+from decimal import Decimal
 
 from django.core.exceptions import ValidationError
 
@@ -43,13 +44,17 @@ from allocator_service.pools.limit_forms import limits_parse
 from allocator_service.pools.limits import Limit
 from allocator_service.pools.models import LARGEST_TIER, OwnServers
 from allocator_service.pools.server_services import MAX_SERVERS_PER_REQUEST
+from allocator_service.workloads.gangs import MAX_PIECES, Gang, Piece, gang_check
 from allocator_service.workloads.models import MAX_PRIORITY, MAX_TASKS
 
 Cells = dict[str, str]
 MAX_COLUMNS = 1_000
 
 NODE_COLUMNS = ("name", "contributed_by", "count", "capacity.", "labels.")
-WORKLOAD_COLUMNS = ("tenant", "name", "tasks", "priority", "demand.", "selector.")
+GANG_COLUMNS = ("pieces", "second_pieces", "second_demand.", "per_server", "together", "at_least")
+WORKLOAD_COLUMNS = (
+    "tenant", "name", "tasks", "priority", "demand.", "selector.", *GANG_COLUMNS,
+)  # fmt: skip
 TENANT_COLUMNS = ("slug", "name")
 TREE_COLUMNS = (
     "kind", "slug", "name", "parent", "weight", "tier", "limit", "guarantee", "own_servers", "lend",
@@ -83,10 +88,11 @@ def csv_nodes(content: str, resources: Sequence[Resource], owner: Owner) -> Node
 
 
 def csv_workloads(content: str, resources: Sequence[Resource], owner: Owner) -> WorkloadFile:
-    """Read workloads. Columns are tenant, name, demand.*, tasks, priority and selector.*.
+    """Read workloads. Columns are those of `WORKLOAD_COLUMNS`.
 
     An empty cell of tasks is no limit. A selector's cell has one value, or several separated by
-    `|`. Raises `Unacceptable` if the file as a whole is not such a CSV.
+    `|`. With `pieces`, demands are those of one piece. Raises `Unacceptable` if the file as a whole
+    is not such a CSV.
     """
 
     def workload(place: Place, cells: Cells) -> WorkloadRow:
@@ -101,19 +107,58 @@ def csv_workloads(content: str, resources: Sequence[Resource], owner: Owner) -> 
                 code="field.required",
                 pointer="/tenant",
             )
+        demand = vector_from(_family(cells, "demand."), resources, pointer="/demand")
+        gang = _gang(cells, demand, resources)
         return WorkloadRow(
             place,
             check_text(cells["name"], "/name"),
             tenant,
-            vector_from(_family(cells, "demand."), resources, pointer="/demand"),
+            gang.demand(resources) if gang is not None and gang.pieces else demand,
             check_whole_number(tasks, "/tasks", minimum=0, maximum=MAX_TASKS) if tasks else None,
             check_whole_number(priority, "/priority", minimum=-MAX_PRIORITY, maximum=MAX_PRIORITY)
             if priority
             else 0,
             check_selector(selector, "/selector"),
+            gang,
         )
 
     return WorkloadFile(_rows(content, WORKLOAD_COLUMNS, "demand.", resources, workload))
+
+
+def _gang(cells: Cells, demand: Sequence[Decimal], resources: Sequence[Resource]) -> Gang | None:
+    """Return how tasks start, None if no cell says anything of it. One piece is a single task."""
+    stated = {
+        name: value for name, value in cells.items() if value and name.startswith(GANG_COLUMNS)
+    }
+    if not stated:
+        return None
+
+    def number(name: str) -> int | None:
+        text = stated.get(name, "")
+        if not text:
+            return None
+        return check_whole_number(text, f"/{name}", minimum=1, maximum=MAX_PIECES)
+
+    kinds = [(number("pieces") or 1, demand)]
+    second = number("second_pieces")
+    second_demand = _family(cells, "second_demand.")
+    if second is not None or second_demand:
+        pointer = "/second_demand"
+        kinds.append((second or 1, vector_from(second_demand, resources, pointer=pointer)))
+    names = [resource.name for resource in resources]
+    pieces = [
+        Piece(count, {name: amount for name, amount in zip(names, vector, strict=True) if amount})
+        for count, vector in kinds
+    ]
+    is_single = len(pieces) == 1 and pieces[0].count == 1
+    gang = Gang(
+        () if is_single else tuple(pieces),
+        number("per_server"),
+        check_text(stated.get("together", ""), "/together", blank=True),
+        number("at_least") or 1,
+    )
+    gang_check(gang, "")
+    return gang
 
 
 def csv_usage(content: str, resources: Sequence[Resource], owner: Owner, source: str) -> UsageFile:

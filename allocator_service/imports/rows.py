@@ -10,6 +10,7 @@ from typing import Generic, TypeVar
 
 from allocator_service.core.errors import FieldError
 from allocator_service.pools.limits import Limit
+from allocator_service.workloads.gangs import Gang
 
 Selector = dict[str, str | list[str]]
 
@@ -50,7 +51,10 @@ class NodeRow:
 
 @dataclass(frozen=True)
 class WorkloadRow:
-    """A workload. `demand` is that of one task, and `tasks` is None without a limit."""
+    """A workload. `demand` is that of one task, and `tasks` is None without a limit.
+
+    `gang` is None if the row says nothing of pieces: those of the workload stay.
+    """
 
     place: Place
     name: str
@@ -59,6 +63,7 @@ class WorkloadRow:
     tasks: int | None
     priority: int = 0
     selector: Selector = field(default_factory=dict)
+    gang: Gang | None = None
 
 
 @dataclass(frozen=True)

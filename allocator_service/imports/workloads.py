@@ -24,8 +24,10 @@ from allocator_service.imports.rows import (
     WorkloadFile,
     WorkloadRow,
 )
+from allocator_service.pools.gangs import gang_refusal
 from allocator_service.pools.locking import pool_lock
 from allocator_service.pools.models import Pool
+from allocator_service.workloads.gangs import Gang
 from allocator_service.workloads.models import Workload, WorkloadState
 from allocator_service.workloads.services import (
     MAX_WORKLOADS_PER_REQUEST,
@@ -56,7 +58,7 @@ def workloads_import(
     # Locked before the rows are compared, so that the comparison holds when they are written.
     if not choice.dry_run:
         pool = pool_lock(pool)
-    work = _Workloads(pool, _present(pool, rows_of(file, WorkloadRow)))
+    work = _Workloads(pool, _present(pool, rows_of(file, WorkloadRow)), now)
     return rows_import(pool=pool, file=file, work=work, choice=choice, now=now, progress=progress)
 
 
@@ -65,14 +67,20 @@ class _Workloads(Work[WorkloadRow]):
 
     row_type = WorkloadRow
 
-    def __init__(self, pool: Pool, present: Present) -> None:
-        self._pool, self._present = pool, present
+    def __init__(self, pool: Pool, present: Present, now: datetime) -> None:
+        self._pool, self._present, self._now = pool, present, now
+        self._refusals: dict[bool, str] = {}
         self._added: list[WorkloadRow] = []
         self._changed: list[tuple[WorkloadRow, Workload]] = []
 
     def errors(self, row: WorkloadRow) -> list[FieldError | None]:
         present = self._present.get((row.owner, row.name))
-        return [_empty(row), _unplaced(self._pool, row), _not_the_sum(present, row)]
+        return [
+            _empty(row),
+            _unplaced(self._pool, row),
+            _not_the_sum(present, row),
+            self._not_for_gangs(row),
+        ]
 
     def classify(self, row: WorkloadRow) -> Outcome:
         workload = self._present.get((row.owner, row.name))
@@ -83,6 +91,16 @@ class _Workloads(Work[WorkloadRow]):
             self._changed.append((row, workload))
             return Outcome.CHANGED
         return Outcome.UNCHANGED
+
+    def _not_for_gangs(self, row: WorkloadRow) -> FieldError | None:
+        """Return the error of a gang that the pool's policy cannot run."""
+        if row.gang is None or row.gang.is_plain:
+            return None
+        two = len(row.gang.pieces) > 1
+        if two not in self._refusals:
+            self._refusals[two] = gang_refusal(self._pool, two_kinds=two, now=self._now)
+        why = self._refusals[two]
+        return FieldError("/pieces", "workload.pieces", why) if why else None
 
     def has_changes(self) -> bool:
         return bool(self._added or self._changed)
@@ -118,7 +136,8 @@ def _unplaced(pool: Pool, row: WorkloadRow) -> FieldError | None:
 
 
 def _not_the_sum(workload: Workload | None, row: WorkloadRow) -> FieldError | None:
-    if workload is None or not workload.pieces or same_vector(workload.demand, row.demand):
+    keeps_pieces = row.gang is None and workload is not None and workload.pieces
+    if workload is None or not keeps_pieces or same_vector(workload.demand, row.demand):
         return None
     detail = "The workload has pieces, whose sum is its demand: change these instead."
     return FieldError("/demand", "workload.pieces", detail)
@@ -129,6 +148,7 @@ def _differs(workload: Workload, row: WorkloadRow) -> bool:
         not same_vector(workload.demand, row.demand)
         or (workload.tasks, workload.priority) != (row.tasks, row.priority)
         or _values(workload.server_selector) != _values(row.selector)
+        or (row.gang is not None and row.gang != Gang.of(workload))
     )
 
 
@@ -156,6 +176,7 @@ def _add(
                 row.tasks,
                 row.priority,
                 row.selector,
+                gang=row.gang or Gang(),
             )
             for row in batch
         ]
@@ -169,7 +190,13 @@ def _change(
 ) -> None:
     for number, (row, workload) in enumerate(rows, start=1):
         settings = WorkloadSettings(
-            workload.name, row.demand, row.tasks, row.priority, row.selector, workload.state
+            workload.name,
+            row.demand,
+            row.tasks,
+            row.priority,
+            row.selector,
+            workload.state,
+            gang=row.gang,
         )
         workload_update(workload=workload, settings=settings, version=None, now=now)
         progress("changing", number, len(rows))

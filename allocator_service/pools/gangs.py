@@ -33,17 +33,22 @@ def refuse_gangs(pool: Pool, *, now: datetime, pointer: str, guaranteed: bool = 
     if first is None:
         return
     two = gangs.filter(pieces__1__isnull=False).first()
+    why = gang_refusal(pool, two_kinds=two is not None, now=now, guaranteed=guaranteed)
+    if why:
+        named = two or first
+        raise Unacceptable(
+            f'{why} The workload "{named.name}" of {named.tenant.slug} has several.',
+            code="workload.pieces",
+            pointer=pointer,
+        )
+
+
+def gang_refusal(pool: Pool, *, two_kinds: bool, now: datetime, guaranteed: bool = False) -> str:
+    """Return why the pool cannot run tasks of several pieces, an empty text if it can."""
     guaranteed = (
         guaranteed or pool.own_servers or has_own_servers(pool) or has_guarantees(pool, now=now)
     )
-    for rule in _gang_rules:
-        why = rule(
-            pool.policy_name, pool.policy_mode, pool.policy_options, two is not None, guaranteed
-        )
-        if why:
-            named = two or first
-            raise Unacceptable(
-                f'{why} The workload "{named.name}" of {named.tenant.slug} has several.',
-                code="workload.pieces",
-                pointer=pointer,
-            )
+    settings = (pool.policy_name, pool.policy_mode, pool.policy_options)
+    return next(
+        (why for rule in _gang_rules if (why := rule(*settings, two_kinds, guaranteed))), ""
+    )

@@ -13,11 +13,13 @@ from allocator_service.enforcement.models import Report
 from allocator_service.enforcement.rendering.targets import CLASS_LABEL, TARGETS
 from allocator_service.enforcement.selectors import enforcement_state
 from allocator_service.enforcement.services import ReportDraft, TenantReport, report_put
+from allocator_service.pools.models import Pool
 from allocator_service.tenants.models import Tenant
 from api.auth import EVERY_SCOPE_AND_AGENT, OPERATOR_AND_AGENT
 from api.contract import documents
 from api.contract.fields import MAX_GENERATION
 from api.contract.operations import replaces, shows
+from api.pseudonyms import tenant_name
 from api.v1.reports.documents import MAX_TENANTS, AmountsField
 from api.v1.run_documents import MAX_ROWS
 from api.views import PoolView, writes
@@ -25,6 +27,8 @@ from api.views import PoolView, writes
 MAX_PROBLEMS = 100
 
 MAX_PROBLEM_LENGTH = 500
+
+MAX_HELD, MAX_NAME = 100, 253
 
 
 def problems_field() -> documents.ListField:
@@ -34,6 +38,36 @@ def problems_field() -> documents.ListField:
         min_items=0,
         max_items=MAX_PROBLEMS,
         default=list,
+    )
+
+
+class JobsBeside(documents.Document):
+    tenant = documents.SlugField()
+    jobs = documents.IntegerField(minimum=1, maximum=MAX_ROWS)
+
+
+class ServersHeldRequest(documents.Document):
+    """Servers that a scheduler holds for jobs which start together."""
+
+    jobs = documents.ListField(
+        documents.TextField(max_length=MAX_NAME),
+        max_items=MAX_HELD,
+        description="The scheduler's names of the jobs.",
+    )
+    servers = documents.ListField(documents.TextField(max_length=MAX_NAME), max_items=MAX_HELD)
+    beside = documents.ListField(
+        JobsBeside, min_items=0, max_items=MAX_HELD, description="Jobs that still run there."
+    )
+
+
+def holds_field(document: type[documents.Document]) -> documents.ListField:
+    """Describe the servers that are held for the jobs of a tenant."""
+    return documents.ListField(
+        document,
+        min_items=0,
+        max_items=MAX_HELD,
+        default=list,
+        description="Servers held for jobs which start together, until all have room.",
     )
 
 
@@ -58,6 +92,7 @@ class TenantEnforcementReportRequest(documents.Document):
         allow_null=True, default=None, description="Demand of the first pending job."
     )
     problems = problems_field()
+    holds = holds_field(ServersHeldRequest)
 
 
 class EnforcementReportRequest(documents.Document):
@@ -87,6 +122,7 @@ class TenantEnforcementReport(documents.Document):
     pending_reason = documents.StringField(allow_null=True)
     pending_demand = AmountsField(allow_null=True)
     problems = documents.ListField(documents.StringField(), min_items=0)
+    holds = documents.ListField(ServersHeldRequest, min_items=0)
 
 
 class EnforcementReport(EnforcementReportRequest):
@@ -99,8 +135,17 @@ class EnforcementReport(EnforcementReportRequest):
 class _Reader:
     """The context of an answer, the resources of the decision and the tenant that reads, if any."""
 
+    pool: Pool
     resources: Sequence[Resource]
     tenant: Tenant | None
+
+    @property
+    def knows_servers(self) -> bool:
+        return self.tenant is None or self.pool.transparent
+
+    def name(self, slug: str) -> str:
+        """Return the slug of a tenant, or the pseudonym that the caller knows it by."""
+        return tenant_name(slug, pool=self.pool, caller=self.tenant)
 
 
 class AgentDocument(documents.Document):
@@ -136,6 +181,33 @@ class NonZeroAmountsField(AmountsField):
         return {each.name: decimal_text(amount) for each, amount in amounts if amount}
 
 
+class ServersHeldDocument(documents.Document):
+    """Servers that are held for jobs of a tenant, as the caller may see them."""
+
+    jobs = documents.ListField(documents.StringField(), min_items=0)
+    count = documents.IntegerField(
+        minimum=1,
+        maximum=MAX_HELD,
+        source=lambda held, _: len(held.servers),
+        description="Number of the servers.",
+    )
+    servers = documents.ListField(
+        documents.StringField(),
+        source=lambda held, reader: held.servers if reader.knows_servers else [],
+        min_items=0,
+        description="Their names, for operators and in transparent pools.",
+    )
+    beside = documents.ListField(
+        JobsBeside,
+        source=lambda held, reader: [
+            {"tenant": reader.name(slug), "jobs": jobs} for slug, jobs in held.beside.items()
+        ],
+        min_items=0,
+        description="Jobs that still run there, by tenant; others have pseudonyms where the pool is"
+        " not transparent.",
+    )
+
+
 class TenantEnforcementDocument(documents.Document):
     tenant = documents.SlugField()
     decided = AmountsField()
@@ -155,6 +227,11 @@ class TenantEnforcementDocument(documents.Document):
         " that has lasted three intervals.",
     )
     problems = documents.ListField(documents.StringField(), min_items=0)
+    holds = documents.ListField(
+        ServersHeldDocument,
+        min_items=0,
+        description="Servers held for jobs which start together, until all have room.",
+    )
 
 
 class EnforcementDocument(documents.Document):
@@ -219,7 +296,8 @@ class EnforcementView(PoolView):
         report there are no rows; `refused` says why the decision cannot be rendered for the agent.
         """
         state = enforcement_state(pool=self.pool, now=utc_now())
-        return Response(EnforcementDocument.write(state, _Reader(state.resources, self.tenant)))
+        reader = _Reader(self.pool, state.resources, self.tenant)
+        return Response(EnforcementDocument.write(state, reader))
 
     @replaces(
         EnforcementReportRequest,

@@ -27,6 +27,9 @@ class PolicyInfoDocument(documents.Document):
         description="It keeps a history, limited by the pool's window."
     )
     places = documents.BooleanField(description="It places tasks on servers and honours selectors.")
+    gangs = documents.BooleanField(
+        description="With whole tasks it places each of the `pieces` of a task on a server."
+    )
 
 
 class PoliciesView(ContractView):

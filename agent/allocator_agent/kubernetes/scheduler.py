@@ -22,7 +22,7 @@ from allocator_agent.kubernetes.quotas import (
     with_limits,
 )
 from allocator_agent.kubernetes.watching import Watched
-from allocator_agent.model import Job, Observation, Rendering, Usage
+from allocator_agent.model import Job, Observation, Rendering, Usage, Waiting
 from allocator_agent.quantities import Amounts, added
 
 _ATTEMPTS = 5
@@ -42,6 +42,11 @@ class KubernetesPlan:
     changes: list[Change] = field(default_factory=list)
     problems: dict[str, list[str]] = field(default_factory=dict)
     removed: list[Manifest] = field(default_factory=list)
+
+    @property
+    def waiting(self) -> dict[str, list[Waiting]]:
+        """Return no jobs: Kueue admits by quota, and holds no nodes."""
+        return {}
 
     def __len__(self) -> int:
         return len(self.changes) + len(self.removed)

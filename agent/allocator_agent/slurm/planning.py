@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
-from allocator_agent.model import Job
+from allocator_agent.model import Job, Waiting
 from allocator_agent.quantities import MEBIBYTE, Amounts
 from allocator_agent.reclaim import to_stop
-from allocator_agent.slurm.reading import Association, resource_of
+from allocator_agent.slurm.holds import HoldPlan
+from allocator_agent.slurm.reading import Association, resource_of, units_of
 from allocator_agent.slurm.reservations import ReservationChange
 
 WRITABLE = re.compile(r"[^\s'\",:]+")  # what sacctmgr can be told
@@ -108,13 +109,22 @@ class SlurmPlan:
     # Account -> its waiting jobs that are to come under the limits of their partition.
     reassigned: dict[str, list[str]] = field(default_factory=dict)
     minutes: list[MinutesChange] = field(default_factory=list)
+    holds: HoldPlan = field(default_factory=HoldPlan)
 
     def __len__(self) -> int:
         changes = (
             *(self.limits, self.removals, self.reassigned, self.minutes),
-            *(self.reservations, self.moves, self.stops),
+            *(self.reservations, self.moves, self.stops, self.holds.released, self.holds.made),
         )
         return sum(len(each) for each in changes)
+
+    @property
+    def waiting(self) -> dict[str, list[Waiting]]:
+        """Return jobs that servers are held for, by tenant."""
+        return {
+            tenant: [Waiting(hold.jobs, tuple(hold.cores), hold.beside) for hold in holds]
+            for tenant, holds in self.holds.waiting.items()
+        }
 
     def lines(self) -> list[str]:
         """The plan as a person reads it."""
@@ -133,6 +143,8 @@ class SlurmPlan:
             for account, jobs in self.reassigned.items()
         ]
         lines += [f"  {change.line()}" for change in self.reservations]
+        lines += [f"  {release.line()}" for release in self.holds.released]
+        lines += [f"  hold {hold.line()}" for hold in self.holds.made]
         lines += [
             f"  jobs {', '.join(jobs)}: wait for reservation {name}" for name, jobs in self.moves
         ]
@@ -383,12 +395,6 @@ def _without(limits: Limits, jobs: Sequence[Job]) -> Limits:
         name: max(0, most - sum(units_of(job.total, name) for job in jobs))
         for name, most in limits.items()
     }
-
-
-def units_of(amounts: Amounts, tres: str) -> int:
-    """An amount in whole units of a TRES, rounded up."""
-    amount = amounts.get(resource_of(tres), Fraction(0)) / (MEBIBYTE if tres == "mem" else 1)
-    return -(-amount.numerator // amount.denominator)
 
 
 def _number(job: str) -> tuple[int, ...]:

@@ -29,7 +29,8 @@ SOON_SECONDS = 600
 JOB_FIELDS = (
     ("jobarrayid", 48), ("account", 96), ("username", 96), ("partition", 256), ("statecompact", 8),
     ("reason", 64), ("numnodes", 12), ("tres-alloc", 256), ("starttime", 24), ("eligibletime", 24),
-    ("requeue", 8), ("reservation", 128), ("associd", 16),
+    ("requeue", 8), ("reservation", 128), ("associd", 16), ("hetjobid", 16), ("oversubscribe", 12),
+    ("nodelist", 1024),
 )  # fmt: skip
 JOB_FORMAT = ",".join(f"{name}:{width}" for name, width in JOB_FIELDS)
 JOB_STATES = "PENDING,RUNNING,SUSPENDED,STOPPED,CONFIGURING"
@@ -41,6 +42,9 @@ _GRES = re.compile(
 )
 _NUMBER = re.compile(r"([0-9]+(?:\.[0-9]+)?)([KMGTPE]?)[nc]?")
 _UNKNOWN = ("", "Unknown", "None", "N/A")
+_BETWEEN_NODES = re.compile(r",(?![^\[]*\])")  # a comma outside of brackets
+_NODE_PART = re.compile(r"([^\[\]]+)|\[([^\]]*)\]")
+_MOST_NODES = 65_533  # of a cluster of Slurm
 
 
 @dataclass(frozen=True)
@@ -64,6 +68,15 @@ class Reservation:
     account: str
     partition: str
     cores: int
+    nodes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Partition:
+    """The classes of nodes in a partition, and the CPUs of its smallest node."""
+
+    classes: tuple[str, ...]
+    least_cpus: int
 
 
 def pairs(line: str) -> dict[str, str]:
@@ -104,14 +117,26 @@ def read_nodes(text: str, *, owner_feature: str) -> Iterator[Node]:
         )
 
 
-def read_classes(text: str) -> dict[str, tuple[str, ...]]:
-    """Which classes of nodes, named after their nodes' first partition, each partition has."""
+def read_partitions(text: str) -> dict[str, Partition]:
+    """Read the partitions of nodes. A class is named after the first partition of its nodes."""
     classes: dict[str, set[str]] = {}
+    least: dict[str, int] = {}
     for line in text.splitlines():
-        partitions = _words(pairs(line).get("Partitions", ""))
+        told = pairs(line)
+        partitions = _words(told.get("Partitions", ""))
         for partition in partitions:
+            cpus = int(told.get("CPUEfctv") or told["CPUTot"])
             classes.setdefault(partition, set()).add(partitions[0])
-    return {partition: tuple(sorted(names)) for partition, names in classes.items()}
+            least[partition] = min(cpus, least.get(partition, cpus))
+    return {name: Partition(tuple(sorted(of)), least[name]) for name, of in classes.items()}
+
+
+def read_threads(text: str) -> dict[str, int]:
+    """Read how many CPUs each core of a node has. Slurm reserves cores."""
+    lines = map(pairs, text.splitlines())
+    return {
+        told["NodeName"]: int(told.get("ThreadsPerCore", 1)) for told in lines if "NodeName" in told
+    }
 
 
 def partition_of_all(text: str) -> str:
@@ -124,18 +149,13 @@ def partition_of_all(text: str) -> str:
     return min(shared or {""})
 
 
-def read_jobs(text: str, *, classes: Mapping[str, tuple[str, ...]], now: int) -> Iterator[Job]:
+def read_jobs(text: str, *, partitions: Mapping[str, Partition], now: int) -> Iterator[Job]:
     """The jobs of `squeue --array --Format=JOB_FORMAT` that wait for resources or hold some.
 
-    `classes` names the classes of servers that each partition has; a job on all of them selects none.
+    A job that may run on all classes of servers selects none. The nodes of a job are its tasks.
     """
-    every = {name for names in classes.values() for name in names}
-    for line in text.splitlines():
-        values, at = [], 0
-        for _, width in JOB_FIELDS:
-            values.append(line[at : at + width].strip())
-            at += width
-        told = dict(zip((name for name, _ in JOB_FIELDS), values))
+    every = {name for partition in partitions.values() for name in partition.classes}
+    for told in _queued(text):
         running = told["statecompact"] != "PD"
         if not running and (
             told["reason"] in NOT_YET
@@ -147,8 +167,12 @@ def read_jobs(text: str, *, classes: Mapping[str, tuple[str, ...]], now: int) ->
             continue
         demand = read_tres(told["tres-alloc"])
         nodes = max(1, int(re.split(r"[-K]", told["numnodes"])[0] or 1))
-        partitions = told["partition"].split(",")
-        names = {name for item in partitions for name in classes.get(item, ())}
+        among = [partitions[item] for item in told["partition"].split(",") if item in partitions]
+        names = {name for partition in among for name in partition.classes}
+        if not running and told["oversubscribe"] == "NO" and among and "cpu" in demand:
+            # Slurm states what is asked for, and gives all CPUs of the nodes.
+            whole = min(partition.least_cpus for partition in among)
+            demand["cpu"] = max(demand["cpu"], Fraction(nodes * whole))
         yield Job(
             told["jobarrayid"],
             told["account"],
@@ -160,10 +184,67 @@ def read_jobs(text: str, *, classes: Mapping[str, tuple[str, ...]], now: int) ->
             where=() if names == every else tuple(sorted(names)),
             started=_seconds(told["starttime"]) if running else 0,
             can_requeue=told["requeue"] not in ("0", "NO", "no"),
-            reservation="" if told["reservation"] in (*_UNKNOWN, "(null)") else told["reservation"],
+            reservation=_reservation_of(told),
             association=told["associd"],
             reason="" if running or told["reason"] in _UNKNOWN else told["reason"],
+            whole="" if told["hetjobid"] in _UNKNOWN else told["hetjobid"],
+            nodes=node_names(told["nodelist"]) if running and not _is_cut(told) else (),
+            per_server=1,
         )
+
+
+def read_reserved(text: str) -> dict[str, list[str]]:
+    """Read which jobs name each reservation, of the same lines, those that may not start included."""
+    found: dict[str, list[str]] = {}
+    for told in _queued(text):
+        if name := _reservation_of(told):
+            found.setdefault(name, []).append(told["jobarrayid"])
+    return found
+
+
+def _queued(text: str) -> Iterator[dict[str, str]]:
+    for line in text.splitlines():
+        told, at = {}, 0
+        for name, width in JOB_FIELDS:
+            told[name] = line[at : at + width].strip()
+            at += width
+        yield told
+
+
+def _is_cut(told: Mapping[str, str]) -> bool:
+    """Whether squeue had no room for all nodes of a job."""
+    return len(told["nodelist"]) >= dict(JOB_FIELDS)["nodelist"]
+
+
+def _reservation_of(told: Mapping[str, str]) -> str:
+    name = told["reservation"]
+    return "" if name in _UNKNOWN or name == "(null)" else name
+
+
+def node_names(text: str) -> tuple[str, ...]:
+    """Return the nodes of a list such as `n[1-3,07],gpu1`; none of a list that cannot be read."""
+    names: list[str] = []
+    for item in filter(None, _BETWEEN_NODES.split(text)):
+        heads = [""]
+        for fixed, ranges in _NODE_PART.findall(item):
+            numbers = list(_numbers(ranges)) if ranges else [fixed]
+            heads = [head + number for head in heads for number in numbers]
+            if not heads or len(heads) > _MOST_NODES:
+                return ()
+        names += heads
+    return tuple(names)
+
+
+def _numbers(ranges: str) -> Iterator[str]:
+    """Yield the numbers of `1-3,07` with the zeros that they begin with; none of too many."""
+    for item in ranges.split(","):
+        first, _, last = item.partition("-")
+        if not first.isdigit() or (last and not last.isdigit()):
+            return
+        if int(last or first) - int(first) > _MOST_NODES:
+            return
+        for number in range(int(first), int(last or first) + 1):
+            yield f"{number:0{len(first)}d}"
 
 
 def read_usage(text: str) -> Iterator[Usage]:
@@ -203,6 +284,7 @@ def read_reservations(text: str) -> Iterator[Reservation]:
                 told.get("Accounts", "").replace("(null)", ""),
                 told.get("PartitionName", "").replace("(null)", ""),
                 int(told.get("CoreCnt", 0)),
+                node_names(told.get("Nodes", "").replace("(null)", "")),
             )
 
 
@@ -236,6 +318,12 @@ def read_tres(text: str) -> Amounts:
 def resource_of(tres: str) -> str:
     """The pool's resource that a TRES is."""
     return "memory" if tres == "mem" else tres.rpartition("/")[2]
+
+
+def units_of(amounts: Amounts, tres: str) -> int:
+    """An amount in whole units of a TRES, rounded up."""
+    amount = amounts.get(resource_of(tres), Fraction(0)) / (MEBIBYTE if tres == "mem" else 1)
+    return -(-amount.numerator // amount.denominator)
 
 
 def _amount(name: str, text: str) -> Fraction:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -32,12 +33,13 @@ def plan_reservations(
     wanted: Sequence[Reservation], present: Sequence[Reservation], prefix: str, *, now: int
 ) -> list[ReservationChange]:
     """Reservations to make, change or delete; those that have begun are left to their end."""
+    own = re.compile(re.escape(prefix) + "[0-9a-f]{12}")  # the slug of another pool may begin alike
     there = {item.name: item for item in present}
     names = {item.name for item in wanted}
     changes = [
         ReservationChange(item.name, item, None)
         for item in present
-        if item.name.startswith(prefix) and item.name not in names and item.start > now
+        if own.fullmatch(item.name) and item.name not in names and item.start > now
     ]
     for item in wanted:
         before = there.get(item.name)

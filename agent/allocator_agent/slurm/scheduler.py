@@ -15,6 +15,7 @@ from allocator_agent.model import Observation, Rendering, Usage
 from allocator_agent.quantities import Amounts
 from allocator_agent.slurm import reading
 from allocator_agent.slurm.commands import Commands
+from allocator_agent.slurm.holds import HeldCluster, Hold, plan_holds
 from allocator_agent.slurm.planning import (
     LimitChange,
     LimitRemoval,
@@ -48,7 +49,12 @@ class Slurm:
         self._options, self._commands = configuration.slurm, commands
         self._by_tenant = configuration.by_tenant
         self._reclaim = configuration.reclaim == "requeue"
+        # Slugs have no underscore: no other pool's names begin like those of holds.
         self._prefix = f"allocator-{configuration.pool}-"
+        self._hold_prefix = f"allocator-{configuration.pool}_hold_"
+        self._workload_prefix = f"{configuration.name}/"
+        self._reserved: dict[str, list[str]] = {}  # the jobs that name each reservation
+        self._threads: dict[str, int] = {}  # the CPUs of a core of each node
         self._cluster = configuration.slurm.cluster
         self._associations: list[Association] = []
         self._tree: dict[str, str] = {}  # the parent of each account
@@ -79,14 +85,16 @@ class Slurm:
             queued, self._associations = queue.result(), rows.result()
             self._tree = tree.result()
         nodes = list(reading.read_nodes(told, owner_feature=self._options.owner_feature))
-        classes = reading.read_classes(told)
+        partitions = reading.read_partitions(told)
         self._everywhere = reading.partition_of_all(told)
+        self._threads, self._reserved = reading.read_threads(told), reading.read_reserved(queued)
         problems = []
-        if self._options.classes and any(names != (name,) for name, names in classes.items()):
+        overlap = any(each.classes != (name,) for name, each in partitions.items())
+        if self._options.classes and overlap:
             problems.append(
                 "partitions overlap: limits of a partition hold for the jobs that were sent to it only"
             )
-        jobs = list(reading.read_jobs(queued, classes=classes, now=int(time.time())))
+        jobs = list(reading.read_jobs(queued, partitions=partitions, now=int(time.time())))
         parents = frozenset(self._tree.values()) - {"root"}
         accounts = {item.account for item in self._associations if not item.user} - {"root"}
         return Observation(nodes, jobs, frozenset(accounts - parents), problems, parents)
@@ -144,9 +152,17 @@ class Slurm:
             for item in rendering.objects
             if item["kind"] == "reservation" and item["tenant"] in accounts
         ]
+        present = self._reservations()
+        holds = plan_holds(
+            rendering.objects if self._options.hold else [],
+            observed.jobs,
+            accounts,
+            self._held(observed, present),
+        )
+        problems = _joined(problems, holds.problems)
         return SlurmPlan(
             limits + parents.limits,
-            plan_reservations(wanted, self._reservations(), self._prefix, now=seconds),
+            plan_reservations(wanted, present, self._prefix, now=seconds),
             plan_moves(wanted, observed.jobs, now=seconds),
             plan_stops(rendering.objects, observed.jobs, accounts, classes=classes)
             if self._reclaim
@@ -155,6 +171,17 @@ class Slurm:
             removals,
             reassigned,
             plan_minutes(rendering.objects, self._associations, {**accounts, **above}),
+            holds,
+        )
+
+    def _held(self, observed: Observation, present: Sequence[Reservation]) -> HeldCluster:
+        return HeldCluster(
+            observed.nodes,
+            present,
+            self._reserved,
+            self._threads,
+            self._hold_prefix,
+            self._workload_prefix,
         )
 
     def apply(self, plan: SlurmPlan) -> list[str]:
@@ -173,10 +200,25 @@ class Slurm:
                 )
         self._remove(plan.removals)
         self._write_minutes(plan.minutes)
+        for release in plan.holds.released:
+            # Slurm deletes no reservation that a job names.
+            for batch in _batches(release.jobs):
+                problems += self._tried(
+                    "scontrol", "update", f"JobId={','.join(batch)}", "ReservationName="
+                )
+            problems += self._tried("scontrol", "delete", f"ReservationName={release.name}")
         for change in plan.reservations:
             problems += self._tried("scontrol", *_command(change))
-        for name, jobs in plan.moves:  # before limits rise, or they would not wait for it
-            for batch in _batches(jobs):
+        for hold in plan.holds.made:
+            refused = self._tried("scontrol", *_hold_command(hold))
+            if not refused:
+                jobs = ",".join(hold.jobs)
+                refused = self._tried(
+                    "scontrol", "update", f"JobId={jobs}", f"ReservationName={hold.name}"
+                )
+            problems += refused
+        for name, waiting in plan.moves:  # before limits rise, or they would not wait for it
+            for batch in _batches(waiting):
                 problems += self._tried(
                     "scontrol", "update", f"JobId={','.join(batch)}", f"ReservationName={name}"
                 )
@@ -352,6 +394,17 @@ def _command(change: ReservationChange) -> list[str]:
         f"CoreCnt={after.cores}",
         *([f"PartitionName={after.partition}"] if after.partition else []),
         *(["Flags=IGNORE_JOBS"] if change.before is None else []),
+    ]
+
+
+def _hold_command(hold: Hold) -> list[str]:
+    """A reservation without an end, which Slurm itself deletes once its job has ended."""
+    return [
+        *("create", "reservation", f"ReservationName={hold.name}"),
+        *("StartTime=now", "Duration=UNLIMITED", f"Accounts={hold.account}"),
+        *(f"PartitionName={hold.partition}", f"Nodes={','.join(hold.cores)}"),
+        f"CoreCnt={','.join(map(str, hold.cores.values()))}",
+        "Flags=IGNORE_JOBS,PURGE_COMP=00:05:00",
     ]
 
 

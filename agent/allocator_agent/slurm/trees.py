@@ -12,9 +12,8 @@ from allocator_agent.slurm.planning import (
     Key,
     LimitChange,
     LimitRemoval,
-    units_of,
 )
-from allocator_agent.slurm.reading import Association
+from allocator_agent.slurm.reading import Association, units_of
 
 Bounds = dict[str, "int | None"]  # None: without a limit
 

@@ -2,7 +2,6 @@
 
 import hashlib
 import zlib
-from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -16,6 +15,7 @@ from django.db import connection, transaction
 from allocator_service.allocation.documents import stored_document
 from allocator_service.allocation.long_term.steps import Basis, history_at, starvation_timeout
 from allocator_service.allocation.models import Placement, Run, RunStatus, Snapshot
+from allocator_service.allocation.present_servers import PresentServers
 from allocator_service.allocation.runs.budgets import with_budgets
 from allocator_service.allocation.time_sharing.deficits import deficits_at, deficits_in_force
 from allocator_service.core.errors import Gone
@@ -264,12 +264,7 @@ def _running(
         "server_class__first_server",
         "server_class__last_server",
     )
-    position_of = {
-        (tuple(group.capacity), orjson.dumps(group.labels, option=orjson.OPT_SORT_KEYS),
-         group.contributed_by): position
-        for position, group in enumerate(groups)
-        if not group.draining
-    }  # fmt: skip
+    present = PresentServers(groups)
     running = []
     for tenant, workload, piece, tasks, count, capacity, labels, owner, first, last in rows:
         if first is None or last is None:
@@ -277,17 +272,9 @@ def _running(
         entry = {"tenant": tenant, "workload": workload, "tasks": int(tasks)}
         if piece:
             entry["kind"] = piece
-        kind = (tuple(capacity), orjson.dumps(labels, option=orjson.OPT_SORT_KEYS), owner)
-        position = position_of.get(kind)
-        here = 0
-        if position is not None:
-            ids = groups[position].ids
-            offset = bisect_left(ids, str(first))
-            here = bisect_right(ids, str(last)) - offset
-            if here:
-                running.append(
-                    entry | {"server": names[position], "offset": offset, "servers": here}
-                )
+        position, offset, here = present.find(capacity, labels, owner, first, last)
+        if here:
+            running.append(entry | {"server": names[position], "offset": offset, "servers": here})
         if count > here:
             running.append(entry | {"server": "", "servers": count - here})
     return running

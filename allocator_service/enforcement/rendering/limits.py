@@ -150,6 +150,14 @@ class DecisionLimits:
         """True if anything is reserved for any tenant."""
         return any(any(self.reserved(tenant)) for tenant in self.tenants)
 
+    def rounded_up(self, amounts: Vector) -> Limits:
+        """Return amounts of the pool in whole units of the target, at least as much."""
+        with localcontext(EXACT):
+            return [
+                _rounded_up(amount * unit.per)
+                for amount, unit in zip(amounts, self.units, strict=True)
+            ]
+
     def named(self, limits: Limits) -> dict[str, int]:
         """Limits by the target's names of the resources that it knows."""
         return {

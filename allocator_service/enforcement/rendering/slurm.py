@@ -1,5 +1,6 @@
 """A decision for Slurm: GrpTRES of accounts and of (account, partition), reservations of slots.
 
+Tasks of several pieces name the servers of their pieces, which the agent holds for them.
 Budgets per calendar month that stop a node are GrpTRESMins of its account.
 
 Sources: sacctmgr(1), GrpTRES, GrpTRESMins and fairshare of associations; scontrol(1), reservations;
@@ -24,7 +25,7 @@ LARGEST_FAIRSHARE = 2**31 - 2
 
 
 def slurm_objects(limits: DecisionLimits) -> list[dict[str, Any]]:
-    """Accounts, their limits by partition, and reservations of the period in force and the next.
+    """Accounts, their limits by partition, gangs, and reservations of this period and the next.
 
     Groups are accounts above those of their members. Raises `Conflict` where time is divided and no
     resource is CPUs, which reservations are made of.
@@ -60,7 +61,33 @@ def slurm_objects(limits: DecisionLimits) -> list[dict[str, Any]]:
         for tenant in limits.tenants
         for name in limits.classes
     ]
-    return objects
+    return objects + _gangs(limits, comment)
+
+
+def _gangs(limits: DecisionLimits, comment: str) -> list[dict[str, Any]]:
+    """Return the tasks of several pieces, with the servers of their pieces where these have names."""
+    return [
+        {
+            "kind": "gang",
+            "tenant": gang.tenant,
+            "account": account_name(gang.tenant),
+            "workload": gang.workload,
+            "tasks": gang.tasks,
+            "pieces": [
+                {"count": count, "limits": limits.named(limits.rounded_up(demand))}
+                for count, demand in gang.kinds
+            ],
+            "per_server": gang.per_server,
+            "together": gang.together or None,
+            "classes": sorted(gang.selector.get(limits.label, ())),
+            "servers": [
+                {"name": server.name, "pieces": server.pieces, "shared": server.shared}
+                for server in gang.servers or ()
+            ],
+            "comment": comment,
+        }
+        for gang in limits.decided.gangs
+    ]
 
 
 def _groups(limits: DecisionLimits, comment: str) -> list[dict[str, Any]]:

@@ -1,0 +1,291 @@
+"""Nodes that are held for jobs of several nodes until these start: pure.
+
+A job that was decided but does not fit yet has a reservation of its own, on the nodes that the decision
+names. What ends there is not handed out again. The job leaves it when it starts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from allocator_agent.model import Job, Node, started_together
+from allocator_agent.slurm.reading import Reservation, units_of
+
+# Slurm's reasons of jobs that wait for nodes, not for a limit, a date or a person.
+WAITS_FOR_NODES = ("Resources", "Priority", "ReqNodeNotAvail", "Nodes required for job")
+Kind = tuple[int, tuple[tuple[str, int], ...]]  # the number of pieces, and the limits of one
+
+
+@dataclass(frozen=True)
+class Hold:
+    """A reservation for a job, or for all that start with it, with the cores of each node."""
+
+    name: str
+    account: str
+    partition: str
+    jobs: tuple[str, ...]
+    cores: dict[str, int]
+    beside: dict[str, int] = field(default_factory=dict)  # account -> its running jobs on the nodes
+
+    def line(self) -> str:
+        """Return what is held, as a person reads it."""
+        where = ", ".join(f"{cores} of {node}" for node, cores in self.cores.items())
+        return f"cores for {_named(self.jobs)} of {self.account}: {where}{_beside(self.beside)}"
+
+
+@dataclass(frozen=True)
+class Release:
+    """A reservation to delete, and the jobs that have to leave it before."""
+
+    name: str
+    jobs: tuple[str, ...]
+    reason: str
+
+    def line(self) -> str:
+        """Return what is released and the reason, as a person reads it."""
+        return f"reservation {self.name}: delete, {self.reason}"
+
+
+@dataclass(frozen=True)
+class HoldPlan:
+    """Reservations to make and to delete. `waiting` are all jobs that are held for, by tenant."""
+
+    made: list[Hold] = field(default_factory=list)
+    released: list[Release] = field(default_factory=list)
+    waiting: dict[str, list[Hold]] = field(default_factory=dict)
+    problems: dict[str, list[str]] = field(default_factory=dict)  # by tenant
+
+
+def plan_holds(
+    objects: Sequence[Mapping[str, Any]],
+    jobs: Sequence[Job],
+    accounts: Mapping[str, str],
+    cluster: HeldCluster,
+) -> HoldPlan:
+    """Plan what is held for the gangs of a decision, and for no other.
+
+    `accounts` names the account of every tenant that has one.
+    """
+    return _Planning(jobs, accounts, cluster).plan(objects)
+
+
+@dataclass(frozen=True)
+class HeldCluster:
+    """What holding needs to know of a cluster.
+
+    `reserved` are the jobs that name each reservation. Names of holds and workloads begin with the
+    prefixes. Each core of a node has the CPUs of `threads`.
+    """
+
+    nodes: Sequence[Node]
+    reservations: Sequence[Reservation]
+    reserved: Mapping[str, Sequence[str]]
+    threads: Mapping[str, int]
+    prefix: str
+    workload_prefix: str
+
+
+class _Planning:
+    """One plan of holds."""
+
+    def __init__(
+        self, jobs: Sequence[Job], accounts: Mapping[str, str], cluster: HeldCluster
+    ) -> None:
+        self._jobs, self._accounts, self._cluster = jobs, accounts, cluster
+        self._nodes = {node.name: node for node in cluster.nodes}
+        self._present = {
+            item.name: item for item in cluster.reservations if item.name.startswith(cluster.prefix)
+        }
+        self._of_account: dict[str, list[list[Job]]] = {}
+        for parts in started_together(jobs):
+            self._of_account.setdefault(parts[0].account, []).append(parts)
+        self._kept: set[str] = set()
+
+    def plan(self, objects: Sequence[Mapping[str, Any]]) -> HoldPlan:
+        plan = HoldPlan()
+        for item in objects:
+            is_own = item["kind"] == "gang" and item["workload"].startswith(
+                self._cluster.workload_prefix
+            )
+            if is_own and (account := self._accounts.get(item["tenant"])):
+                self._hold(plan, item, account)
+        running = {job.id for job in self._jobs if job.running}
+        for name in sorted(self._present.keys() - self._kept):
+            jobs = tuple(self._cluster.reserved.get(name, ()))
+            reason = "nothing waits for it any more"
+            if jobs:
+                started = running.issuperset(jobs)
+                reason = f"{_named(jobs)} {'runs' if started else 'is not held for any more'}"
+            plan.released.append(Release(name, jobs, reason))
+        return plan
+
+    def _hold(self, plan: HoldPlan, item: Mapping[str, Any], account: str) -> None:
+        """Hold for as many of a workload's waiting jobs as are decided and do not run."""
+        kinds = [_kind(each["count"], each["limits"]) for each in item["pieces"]]
+        alike = [
+            parts
+            for parts in self._of_account.get(account, [])
+            if tuple(item["classes"]) == parts[0].where
+            and sorted(_kinds_of(parts, item)) == sorted(kinds)
+        ]
+        running = [parts for parts in alike if any(job.running for job in parts)]
+        pending = [parts for parts in alike if parts not in running]
+        pending.sort(key=lambda parts: self._name(parts) not in self._present)
+        left = _Pieces(item, kinds)
+        for job in (job for parts in running for job in parts):
+            for node in job.nodes:
+                left.take(node)
+        for parts in pending[: max(0, item["tasks"] - len(running))]:
+            hold = self._kept_hold(parts, left) or self._new_hold(parts, left, item)
+            if hold is not None:
+                plan.waiting.setdefault(item["tenant"], []).append(hold)
+                if hold.name not in self._present:
+                    plan.made.append(hold)
+            elif _waits_for_nodes(parts) and self._name(parts) not in self._present:
+                plan.problems.setdefault(item["tenant"], []).append(
+                    f"{_named([job.id for job in parts])} waits, and its pieces have no servers that"
+                    " can be held"
+                )
+
+    def _kept_hold(self, parts: list[Job], left: _Pieces) -> Hold | None:
+        """Return the present hold of a job if its nodes can still run it."""
+        there = self._present.get(self._name(parts))
+        if there is None or any(
+            name not in self._nodes or self._nodes[name].draining for name in there.nodes
+        ):
+            return None
+        self._kept.add(there.name)
+        for node in there.nodes:
+            left.take(node)
+        return self._with_neighbours(parts, dict.fromkeys(there.nodes, 0), there.partition)
+
+    def _new_hold(self, parts: list[Job], left: _Pieces, item: Mapping[str, Any]) -> Hold | None:
+        name = self._name(parts)
+        # A hold whose nodes are gone is deleted in this round, and made again in the next.
+        if name in self._present or not _waits_for_nodes(parts):
+            return None
+        up = [node for node in self._cluster.nodes if not node.draining]
+        for names in _zones(up, item["together"]):
+            taken = left.choose(names, item["per_server"] or 0)
+            if taken is not None:
+                cores = {
+                    node.name: self._cores(node, taken[node.name], left)
+                    for node in up
+                    if node.name in taken
+                }
+                return self._with_neighbours(parts, cores, parts[0].partition.split(",")[0])
+        return None
+
+    def _cores(self, node: Node, pieces: Sequence[int], left: _Pieces) -> int:
+        """Return the cores of pieces, or all of a node that the decision gives to them alone.
+
+        A reservation keeps cores alone: memory and GPUs are safe from others on such a node only.
+        """
+        threads = self._cluster.threads.get(node.name, 1)
+        cpus = left.cpus(pieces)
+        if left.has_alone(node.name, pieces):
+            cpus = int(node.capacity.get("cpu", cpus))
+        return -(-cpus // threads)
+
+    def _with_neighbours(self, parts: list[Job], cores: dict[str, int], partition: str) -> Hold:
+        beside: Counter[str] = Counter()
+        for job in self._jobs:
+            if job.running and not cores.keys().isdisjoint(job.nodes):
+                beside[job.account] += 1
+        jobs = tuple(job.id for job in parts)
+        account = parts[0].account
+        return Hold(
+            self._name(parts), account, partition, jobs, cores, dict(sorted(beside.items()))
+        )
+
+    def _name(self, parts: list[Job]) -> str:
+        return self._cluster.prefix + re.sub(r"[^0-9]+", "-", parts[0].whole or parts[0].id)
+
+
+class _Pieces:
+    """Pieces of a workload by node that are decided and that no running or waiting job has."""
+
+    def __init__(self, item: Mapping[str, Any], kinds: Sequence[Kind]) -> None:
+        self._decided = {each["name"]: list(each["pieces"]) for each in item["servers"]}
+        self._left = {name: list(pieces) for name, pieces in self._decided.items()}
+        self._shared = {each["name"]: each["shared"] for each in item["servers"]}
+        self._counts = [count for count, _ in kinds]
+        self._cpus = [dict(limits).get("cpu", 0) for _, limits in kinds]
+
+    def take(self, node: str) -> None:
+        """Count a piece on a node, of the larger kind that is left there."""
+        left = self._left.get(node, [])
+        for kind in self._by_size():
+            if kind < len(left) and left[kind] > 0:
+                left[kind] -= 1
+                return
+
+    def choose(self, names: Sequence[str], per_server: int) -> dict[str, list[int]] | None:
+        """Take the pieces of one task on nodes of these names, or none if they do not fit."""
+        taken: dict[str, list[int]] = {}
+        for kind in self._by_size():
+            missing = self._counts[kind]
+            for name in names:
+                left = self._left.get(name, [0] * len(self._counts))[kind]
+                here = taken.get(name, [0] * len(self._counts))
+                room = per_server - sum(here) if per_server else left
+                if (count := min(missing, left, room)) > 0:
+                    here[kind] += count
+                    taken[name] = here
+                    missing -= count
+            if missing:
+                return None
+        for name, pieces in taken.items():
+            self._left[name] = [a - b for a, b in zip(self._left[name], pieces)]
+        return taken
+
+    def cpus(self, pieces: Sequence[int]) -> int:
+        """Return the CPUs of pieces."""
+        return sum(count * cpus for count, cpus in zip(pieces, self._cpus))
+
+    def has_alone(self, node: str, pieces: Sequence[int]) -> bool:
+        """Whether the decision puts nothing else on the node."""
+        return not self._shared[node] and self._decided[node] == list(pieces)
+
+    def _by_size(self) -> list[int]:
+        return sorted(range(len(self._counts)), key=lambda kind: -self._cpus[kind])
+
+
+def _zones(nodes: Sequence[Node], label: str | None) -> Iterator[list[str]]:
+    """Yield the names of nodes that pieces of one task may share: all, or those of each value."""
+    if not label:
+        yield [node.name for node in nodes]
+        return
+    values = dict.fromkeys(node.labels[label] for node in nodes if label in node.labels)
+    for value in values:
+        yield [node.name for node in nodes if node.labels.get(label) == value]
+
+
+def _kind(count: int, limits: Mapping[str, int]) -> Kind:
+    return count, tuple(sorted(limits.items()))
+
+
+def _kinds_of(parts: Sequence[Job], item: Mapping[str, Any]) -> list[Kind]:
+    """Return the kinds of jobs that start together in the units of a rendering."""
+    names = item["pieces"][0]["limits"]
+    counts: Counter[tuple[tuple[str, int], ...]] = Counter()
+    for job in parts:
+        counts[tuple(sorted((name, units_of(job.demand, name)) for name in names))] += job.tasks
+    return [(count, limits) for limits, count in counts.items()]
+
+
+def _waits_for_nodes(parts: Sequence[Job]) -> bool:
+    return all(job.reason.startswith(WAITS_FOR_NODES) for job in parts)
+
+
+def _named(jobs: Sequence[str]) -> str:
+    return f"job{'s' if len(jobs) > 1 else ''} {', '.join(jobs)}"
+
+
+def _beside(accounts: Mapping[str, int]) -> str:
+    told = [f"{count} of {account}" for account, count in accounts.items()]
+    return f"; jobs that run there: {', '.join(told)}" if told else ""

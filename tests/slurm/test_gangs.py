@@ -1,0 +1,100 @@
+"""Jobs of several nodes beside an endless stream of small jobs, on a real Slurm with four nodes."""
+
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.slurm.cluster import Cluster, Node
+from tests.slurm.conftest import decided_tasks, eventually, pool_for
+
+NODES = tuple(Node(f"n{number}", cpus=4, memory=4096, partition="all") for number in range(1, 5))
+# Half of each node, behind all other jobs: a site that prefers small jobs.
+GANG = ("--nodes=4", "--ntasks-per-node=2", "--nice=1000000")
+LONGEST_SECONDS = 9
+# Slurm looks for jobs to start every second, and needs some to end one, on a busy machine.
+SLURM_SECONDS = 20
+
+
+@pytest.fixture(scope="module")
+def slurm(prefix: Path) -> Iterator[Cluster]:
+    """Four equal nodes; other tests have a cluster of their own."""
+    folder = Path(tempfile.mkdtemp(prefix="slurm-"))
+    folder.chmod(0o711)
+    running = Cluster(prefix, folder, NODES)
+    try:
+        running.start()
+        yield running
+    finally:
+        running.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def crowded(operator, agent, cluster):
+    """A pool whose cluster is full of small jobs, of which more wait than can end in a test."""
+    pool = pool_for(operator, agent)
+    cluster.add_accounts("mpi", "stream")
+    # Of unequal length, so that no two nodes are ever free at once by chance.
+    for seconds in (5, 6, 7, 8, LONGEST_SECONDS):
+        cluster.submit("stream", "--array=1-200", seconds=seconds)
+    agent.run("--once")
+    eventually(lambda: cluster.jobs("RUNNING") == {"stream": 16})
+    return pool
+
+
+def state(cluster, job):
+    told = cluster.run("squeue", "--noheader", f"--jobs={job}", "--format=%t|%r|%v|%N", check=False)
+    return told.strip().split("|")
+
+
+def reservations(cluster):
+    return cluster.run("scontrol", "--oneliner", "show", "reservation", check=False)
+
+
+def test_a_gang_starts_within_two_rounds_and_the_longest_job(operator, agent, quiet):
+    pool = crowded(operator, agent, quiet)
+    (gang,) = quiet.submit("mpi", *GANG, seconds=60)
+    shown = agent.run("--once")
+    assert decided_tasks(operator, pool) == {"mpi": 1, "stream": 8}
+    shown += agent.run("--once")
+    began = time.monotonic()
+    assert f"hold cores for job {gang} of mpi: 2 of n1, 2 of n2, 2 of n3, 2 of n4" in shown
+    row = next(
+        row
+        for row in operator.get(f"{pool}/enforcement/").body["tenants"]
+        if row["tenant"] == "mpi"
+    )
+    (held,) = row["holds"]
+    assert (held["jobs"], held["servers"]) == ([str(gang)], ["n1", "n2", "n3", "n4"])
+    assert [each["tenant"] for each in held["beside"]] == ["stream"]
+
+    eventually(
+        lambda: state(quiet, gang)[0] == "R",
+        seconds=LONGEST_SECONDS + SLURM_SECONDS - (time.monotonic() - began),
+    )
+    eventually(lambda: quiet.jobs("RUNNING") == {"mpi": 1, "stream": 8})
+    shown = agent.run("--once")
+    assert f"delete, job {gang} runs" in shown
+    assert reservations(quiet).strip() == "No reservations in the system"
+    assert state(quiet, gang)[0] == "R"
+    assert "0 changes" in agent.run("--dry-run")
+
+
+def test_without_holding_it_does_not_start(operator, agent, quiet, service):
+    """The control: limits alone leave half of the CPUs free, on the wrong nodes."""
+    agent.configure(url=service.url, slurm="hold = no")
+    pool = crowded(operator, agent, quiet)
+    (gang,) = quiet.submit("mpi", *GANG, seconds=60)
+    for _ in range(2):
+        agent.run("--once")
+    assert decided_tasks(operator, pool) == {"mpi": 1, "stream": 8}
+    deadline = time.monotonic() + LONGEST_SECONDS + SLURM_SECONDS
+    while time.monotonic() < deadline:
+        assert state(quiet, gang)[0] == "PD"
+        time.sleep(1)
+        agent.run("--once")
+    eventually(lambda: quiet.jobs("RUNNING") == {"stream": 8})
+    assert reservations(quiet).strip() == "No reservations in the system"
