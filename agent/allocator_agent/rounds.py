@@ -24,7 +24,7 @@ _POLL_SECONDS = 0.1
 # So much of the time before the last successful upload is sent again: sacct learns of an end late.
 _OVERLAP_HOURS = 0.25
 _MOST_PROBLEMS, _LONGEST_PROBLEM = 100, 500  # as many as the service takes
-_MOST_HELD = 100  # as many as the service takes
+_MOST_HELD, _MOST_SERVERS_HELD = 100, 1000  # as many as the service takes
 _NOT_NOW = ("BeginTime",)  # Slurm lets a requeued job wait two minutes
 
 
@@ -225,7 +225,7 @@ class Rounds:
         rows = [
             {
                 "jobs": list(each.jobs[:_MOST_HELD]),
-                "servers": list(each.servers[:_MOST_HELD]),
+                "servers": list(each.servers[:_MOST_SERVERS_HELD]),
                 "beside": [
                     {"tenant": self._configuration.tenant_of(account), "jobs": count}
                     for account, count in list(each.beside.items())[:_MOST_HELD]

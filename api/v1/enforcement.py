@@ -28,7 +28,7 @@ MAX_PROBLEMS = 100
 
 MAX_PROBLEM_LENGTH = 500
 
-MAX_HELD, MAX_NAME = 100, 253
+MAX_HELD, MAX_SERVERS_HELD, MAX_NAME = 100, 1_000, 253
 
 
 def problems_field() -> documents.ListField:
@@ -54,7 +54,9 @@ class ServersHeldRequest(documents.Document):
         max_items=MAX_HELD,
         description="The scheduler's names of the jobs.",
     )
-    servers = documents.ListField(documents.TextField(max_length=MAX_NAME), max_items=MAX_HELD)
+    servers = documents.ListField(
+        documents.TextField(max_length=MAX_NAME), max_items=MAX_SERVERS_HELD
+    )
     beside = documents.ListField(
         JobsBeside, min_items=0, max_items=MAX_HELD, description="Jobs that still run there."
     )
@@ -132,7 +134,7 @@ class EnforcementReport(EnforcementReportRequest):
 
 
 @dataclass(frozen=True)
-class _Reader:
+class EnforcementReader:
     """The context of an answer, the resources of the decision and the tenant that reads, if any."""
 
     pool: Pool
@@ -187,7 +189,7 @@ class ServersHeldDocument(documents.Document):
     jobs = documents.ListField(documents.StringField(), min_items=0)
     count = documents.IntegerField(
         minimum=1,
-        maximum=MAX_HELD,
+        maximum=MAX_SERVERS_HELD,
         source=lambda held, _: len(held.servers),
         description="Number of the servers.",
     )
@@ -296,7 +298,7 @@ class EnforcementView(PoolView):
         report there are no rows; `refused` says why the decision cannot be rendered for the agent.
         """
         state = enforcement_state(pool=self.pool, now=utc_now())
-        reader = _Reader(self.pool, state.resources, self.tenant)
+        reader = EnforcementReader(self.pool, state.resources, self.tenant)
         return Response(EnforcementDocument.write(state, reader))
 
     @replaces(

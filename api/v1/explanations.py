@@ -11,7 +11,7 @@ from allocator_service.allocation.what_if.explanations import Binding, Explanati
 from allocator_service.core.clock import utc_now
 from allocator_service.core.quantities import Resource, vector_to_document
 from allocator_service.core.selecting import missing
-from allocator_service.enforcement.selectors import decision_in_force, tenant_use
+from allocator_service.enforcement.selectors import TenantUse, decision_in_force, tenant_use
 from allocator_service.pools.budgets import opening_of
 from allocator_service.pools.group_services import MAX_DEPTH
 from allocator_service.pools.selectors import resources_of
@@ -23,6 +23,7 @@ from api.contract.fields import is_slug
 from api.contract.operations import shows
 from api.pseudonyms import reason_known
 from api.v1.budgets import EFFECTS, MAX_BALANCES
+from api.v1.enforcement import EnforcementReader, ServersHeldDocument
 from api.v1.evaluations import admitted_evaluation
 from api.v1.run_documents import MAX_ROWS
 from api.v1.runs import OneRunView
@@ -120,6 +121,12 @@ class ExplanationDocument(documents.Document):
         description="Jobs that wait in the scheduler although more was decided than is used; null for a"
         " decision that is not in force.",
     )
+    holds = documents.ListField(
+        ServersHeldDocument,
+        min_items=0,
+        description="Servers held for its jobs which start together, until all have room; none for a"
+        " decision that is not in force.",
+    )
 
 
 class ExplanationView(OneRunView):
@@ -150,8 +157,8 @@ class ExplanationView(OneRunView):
         with admitted_evaluation(self.caller):
             within = None if subtree is None else subtree.group.slug
             explanation = run_explain(run=found, tenant=explained, within=within)
-        blocked = blocked_document(found, explained)
-        return Response(explanation_document(explanation, found, caller, blocked))
+        use = use_under(found, explained)
+        return Response(explanation_document(explanation, found, caller, use))
 
     def _explained(self, slug: str) -> Tenant:
         if not is_slug(slug):
@@ -163,10 +170,11 @@ def explanation_document(
     explanation: Explanation,
     run: Run,
     caller: Tenant | None,
-    blocked: dict[str, Any] | None = None,
+    use: TenantUse | None = None,
 ) -> dict[str, Any]:
     """The explanation as the caller may see it."""
     resources = resources_of(run.pool)
+    reader = EnforcementReader(run.pool, resources, caller)
     return {
         "tenant": explanation.tenant,
         "groups": explanation.groups,
@@ -187,7 +195,10 @@ def explanation_document(
         "counterfactuals": [vars(item) for item in explanation.counterfactuals],
         "budgets": [_exhausted(each) for each in explanation.budgets],
         "sentence": explanation.sentence,
-        "blocked": blocked,
+        "blocked": None if use is None else _blocked(use),
+        "holds": []
+        if use is None
+        else [ServersHeldDocument.write(held, reader) for held in use.holds],
     }
 
 
@@ -204,11 +215,17 @@ def _exhausted(stored: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def blocked_document(run: Run, tenant: Tenant) -> dict[str, Any] | None:
-    """Return since when and why the scheduler keeps the tenant's jobs waiting, under a run in force."""
+def use_under(run: Run, tenant: Tenant) -> TenantUse | None:
+    """Return what the tenant runs under a run in force, None for any other run."""
     now = utc_now()
-    use = tenant_use(pool=run.pool, tenant=tenant, now=now)
-    if use is None or use.blocked_since is None or decision_in_force(pool=run.pool, now=now) != run:
+    if decision_in_force(pool=run.pool, now=now) != run:
+        return None
+    return tenant_use(pool=run.pool, tenant=tenant, now=now)
+
+
+def _blocked(use: TenantUse) -> dict[str, Any] | None:
+    """Return since when and why the scheduler keeps the tenant's jobs waiting."""
+    if use.blocked_since is None:
         return None
     return {
         "since": use.blocked_since,

@@ -52,9 +52,13 @@ class Release:
 
 @dataclass(frozen=True)
 class HoldPlan:
-    """Reservations to make and to delete. `waiting` are all jobs that are held for, by tenant."""
+    """Reservations to make and to delete, and those that jobs have to be put into.
+
+    `waiting` are all jobs that are held for, by tenant.
+    """
 
     made: list[Hold] = field(default_factory=list)
+    entered: list[Hold] = field(default_factory=list)
     released: list[Release] = field(default_factory=list)
     waiting: dict[str, list[Hold]] = field(default_factory=dict)
     problems: dict[str, list[str]] = field(default_factory=dict)  # by tenant
@@ -145,6 +149,9 @@ class _Planning:
                 plan.waiting.setdefault(item["tenant"], []).append(hold)
                 if hold.name not in self._present:
                     plan.made.append(hold)
+                # An agent that was killed may have made a reservation and put no job into it.
+                if any(job.reservation != hold.name for job in parts):
+                    plan.entered.append(hold)
             elif _waits_for_nodes(parts) and self._name(parts) not in self._present:
                 plan.problems.setdefault(item["tenant"], []).append(
                     f"{_named([job.id for job in parts])} waits, and its pieces have no servers that"

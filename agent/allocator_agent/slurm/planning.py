@@ -114,7 +114,7 @@ class SlurmPlan:
     def __len__(self) -> int:
         changes = (
             *(self.limits, self.removals, self.reassigned, self.minutes),
-            *(self.reservations, self.moves, self.stops, self.holds.released, self.holds.made),
+            *(self.reservations, self.moves, self.stops, self.holds.released, self.holds.entered),
         )
         return sum(len(each) for each in changes)
 
@@ -144,7 +144,7 @@ class SlurmPlan:
         ]
         lines += [f"  {change.line()}" for change in self.reservations]
         lines += [f"  {release.line()}" for release in self.holds.released]
-        lines += [f"  hold {hold.line()}" for hold in self.holds.made]
+        lines += [f"  hold {hold.line()}" for hold in self.holds.entered]
         lines += [
             f"  jobs {', '.join(jobs)}: wait for reservation {name}" for name, jobs in self.moves
         ]

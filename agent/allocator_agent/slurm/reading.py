@@ -68,7 +68,7 @@ class Reservation:
     account: str
     partition: str
     cores: int
-    nodes: tuple[str, ...] = ()
+    nodes: tuple[str, ...] = field(default=(), compare=False)  # Slurm chose those of a slot
 
 
 @dataclass(frozen=True)

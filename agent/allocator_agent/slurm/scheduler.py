@@ -15,7 +15,7 @@ from allocator_agent.model import Observation, Rendering, Usage
 from allocator_agent.quantities import Amounts
 from allocator_agent.slurm import reading
 from allocator_agent.slurm.commands import Commands
-from allocator_agent.slurm.holds import HeldCluster, Hold, plan_holds
+from allocator_agent.slurm.holds import HeldCluster, Hold, HoldPlan, plan_holds
 from allocator_agent.slurm.planning import (
     LimitChange,
     LimitRemoval,
@@ -209,14 +209,7 @@ class Slurm:
             problems += self._tried("scontrol", "delete", f"ReservationName={release.name}")
         for change in plan.reservations:
             problems += self._tried("scontrol", *_command(change))
-        for hold in plan.holds.made:
-            refused = self._tried("scontrol", *_hold_command(hold))
-            if not refused:
-                jobs = ",".join(hold.jobs)
-                refused = self._tried(
-                    "scontrol", "update", f"JobId={jobs}", f"ReservationName={hold.name}"
-                )
-            problems += refused
+        problems += self._make_holds(plan.holds)
         for name, waiting in plan.moves:  # before limits rise, or they would not wait for it
             for batch in _batches(waiting):
                 problems += self._tried(
@@ -300,6 +293,20 @@ class Slurm:
             )
             for change in changes
         )
+
+    def _make_holds(self, plan: HoldPlan) -> list[str]:
+        """Make reservations and put jobs into them; a job stays out of one that Slurm refuses."""
+        problems: list[str] = []
+        refused = set()
+        for hold in plan.made:
+            if found := self._tried("scontrol", *_hold_command(hold)):
+                problems += found
+                refused.add(hold.name)
+        for hold in plan.entered:
+            if hold.name not in refused:
+                jobs = f"JobId={','.join(hold.jobs)}"
+                problems += self._tried("scontrol", "update", jobs, f"ReservationName={hold.name}")
+        return problems
 
     def _tried(self, program: str, *arguments: str) -> list[str]:
         try:

@@ -246,6 +246,11 @@ def why(session: Session, pool: str | None, workload: str | None, tenant: str | 
         print_json(explanation)
         return
     say(explanation["sentence"] + "\n")
+    for held in explanation.get("holds", ()):
+        jobs = ", ".join(held["jobs"])
+        where = ", ".join(held["servers"]) or f"{held['count']} servers"
+        others = sum(each["jobs"] for each in held["beside"])
+        say(f"{where} are held for job {jobs}. Jobs that still run there: {others}.\n")
     if blocked := explanation["blocked"]:
         reason = blocked["reason"] or "none stated"
         say(

@@ -12,6 +12,7 @@ from allocator_service.enforcement.watching import enforcement_watch
 from allocator_service.pools.services import pool_retire
 from allocator_service.tenants.services import tenant_retire
 from tests import factories
+from tests.pages.browser import browser_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -78,7 +79,7 @@ def test_a_report_shows_the_three_numbers_of_each_tenant(decided, operator):
         "tenants": [
             body["tenants"][0]
             | {"applied": {"cpu": "1", "memory": "10"}, "used": {"cpu": "1", "memory": "0"}}
-            | {"pending_reason": None, "pending_demand": None},
+            | {"pending_reason": None, "pending_demand": None, "holds": []},
             {
                 "tenant": "bob",
                 "applied": {"cpu": "10", "memory": "2.0009765625"},
@@ -88,6 +89,7 @@ def test_a_report_shows_the_three_numbers_of_each_tenant(decided, operator):
                 "pending_reason": None,
                 "pending_demand": None,
                 "problems": [],
+                "holds": [],
             },
         ],
     }
@@ -101,6 +103,7 @@ def test_a_report_shows_the_three_numbers_of_each_tenant(decided, operator):
         "enforced": {"cpu": "1", "memory": "10"}, "used": {"cpu": "1", "memory": "0"},
         "drift": {"cpu": "-1"}, "over": False, "pending_tasks": 3, "running_tasks": 8,
         "problems": ["a job above"], "pending_reason": None, "blocked_since": None,
+        "holds": [],
     }  # fmt: skip
     assert float(ada["decided"]["cpu"]) == pytest.approx(2)
     assert bob["drift"] == {"memory": "0.0009765625"}
@@ -409,3 +412,45 @@ def test_metrics_count_silent_agents(decided, operator):
     assert "allocation_enforcement_agents_stale 0.0" in operator.get("/metrics").content.decode()
     Agent.objects.update(received_at=utc_now() - timedelta(minutes=1))
     assert "allocation_enforcement_agents_stale 1.0" in operator.get("/metrics").content.decode()
+
+
+HELD = {"jobs": ["17"], "servers": ["n1", "n2"], "beside": [{"tenant": "bob", "jobs": 3}]}
+
+
+def test_servers_that_are_held_are_shown_without_names_of_others(world, decided, operator):
+    body = report(decided)
+    body["tenants"][0]["holds"] = [HELD]
+    assert operator.put(PATH, body).json()["tenants"][0]["holds"] == [HELD]
+    ada, bob = operator.get(PATH).json()["tenants"]
+    assert (ada["holds"], bob["holds"]) == ([HELD | {"count": 2}], [])
+    (mine,) = world.as_ada.get(PATH).json()["tenants"]
+    (held,) = mine["holds"]
+    assert (held["jobs"], held["count"], held["servers"]) == (["17"], 2, [])
+    assert [row["jobs"] for row in held["beside"]] == [3]
+    assert "bob" not in str(mine)
+    explained = world.as_ada.get(f"/api/v1/runs/{decided.pk}/explanation/ada/").json()
+    assert explained["holds"] == [held]
+    page = browser_of(world.as_ada).get("/my/pools/lab/").content.decode()
+    assert "2 servers are held for your job 17, which starts when all have room." in page
+    assert "Jobs that still run there: 3." in page
+    world.lab.transparent = True
+    world.lab.save(update_fields=["transparent"])
+    (mine,) = world.as_ada.get(PATH).json()["tenants"]
+    assert mine["holds"][0]["servers"] == ["n1", "n2"]
+
+
+@pytest.mark.parametrize(
+    ("change", "pointer"),
+    [
+        ({"jobs": []}, "jobs"),
+        ({"servers": ["n"] * 1001}, "servers"),
+        ({"beside": [{"tenant": "bob", "jobs": 0}]}, "beside/0/jobs"),
+        ({"beside": [{"tenant": "No Slug", "jobs": 1}]}, "beside/0/tenant"),
+    ],
+)
+def test_a_hold_that_says_nothing_is_refused(decided, operator, change, pointer):
+    body = report(decided)
+    body["tenants"][0]["holds"] = [HELD | change]
+    answer = operator.put(PATH, body)
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["pointer"].startswith(f"/tenants/0/holds/0/{pointer}")

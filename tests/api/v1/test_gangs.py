@@ -282,3 +282,103 @@ def test_gangs_beside_guarantees_are_refused(pool, operator):
     answer = operator.post(f"{PATH}/workloads/", MPI)
     assert (answer.status_code, answer.json()["code"]) == (422, "workload.pieces")
     assert answer.json()["errors"][0]["pointer"] == "/pieces"
+
+
+COLUMNS = "tenant,name,tasks,demand.gpu,pieces,second_pieces,second_demand.gpu,per_server,together,at_least"
+
+
+def imported(operator, *rows, **options):
+    content = "\n".join([COLUMNS, *rows])
+    return operator.post(f"{PATH}/imports/workloads/", {"content": content, **options}).json()
+
+
+def stored(name):
+    found = Workload.objects.get(name=name)
+    gang = (found.pieces, found.per_server, found.together, found.at_least)
+    return [float(amount) for amount in found.demand], *gang
+
+
+def test_gangs_come_from_csv_and_the_same_file_changes_nothing(pool, operator):
+    rows = (
+        "mpi,mpi,2,8,3,,,1,rack,",
+        "mpi,train,1,1,,4,0.5,,,2",
+        "solo,solo,40,1,,,,,,",
+    )
+    assert imported(operator, *rows)["counts"]["added"] == 3
+    assert stored("mpi") == ([24.0], [{"count": 3, "demand": {"gpu": "8"}}], 1, "rack", 1)
+    two = [{"count": 1, "demand": {"gpu": "1"}}, {"count": 4, "demand": {"gpu": "0.5"}}]
+    assert stored("train") == ([3.0], two, None, "", 2)
+    assert stored("solo") == ([1.0], [], None, "", 1)
+    assert imported(operator, *rows)["counts"]["unchanged"] == 3
+    assert imported(operator, "mpi,mpi,2,8,4,,,,,")["counts"]["changed"] == 1
+    assert stored("mpi")[1:4] == ([{"count": 4, "demand": {"gpu": "8"}}], None, "")
+    # A row without any of the columns keeps the pieces, whose sum is the demand.
+    assert imported(operator, "mpi,mpi,3,32,,,,,,")["counts"]["changed"] == 1
+    assert stored("mpi")[1] == [{"count": 4, "demand": {"gpu": "8"}}]
+    assert imported(operator, "mpi,mpi,3,8,1,,,,,")["counts"]["changed"] == 1
+    assert stored("mpi")[:2] == ([8.0], [])
+
+
+@pytest.mark.parametrize(
+    ("row", "code"),
+    [
+        ("mpi,a,1,1,0,,,,,", "field.range"),
+        ("mpi,a,1,1,x,,,,,", "field.type"),
+        ("mpi,a,1,1,10001,,,,,", "field.range"),
+        ("mpi,a,1,1,6000,,,,,2", "workload.pieces"),
+        ("mpi,a,1,1,2,3,,,,", "demand.zero"),
+        ("mpi,a,1,1,1,,,3,,", "workload.per_server"),
+        ("mpi,a,1,1,1,,,,rack,", "workload.together"),
+        ("mpi,a,1,1,2,3,-1,,,", "quantity.negative"),
+    ],
+)
+def test_a_row_with_a_gang_that_no_pool_can_run_is_refused(pool, operator, row, code):
+    answer = imported(operator, row)
+    assert answer["code"] == "import.refused"
+    assert answer["errors"][0]["code"] == code
+    assert not Workload.objects.exists()
+
+
+def test_a_gang_that_the_pool_cannot_run_is_refused_with_its_row(operator):
+    """Other rows are written, and the agent learns by a dry run that it cannot send any."""
+    pool_of(operator, "indivisible", policy="mrfs")
+    rows = ("mpi,mpi,2,8,3,,,,,", "solo,solo,4,1,,,,,,")
+    dry = imported(operator, *rows, dry_run=True, skip_refused=True)
+    assert [row["errors"][0]["code"] for row in dry["rows"] if row["errors"]] == ["workload.pieces"]
+    assert imported(operator, *rows, skip_refused=True)["counts"]["added"] == 1
+    assert [each.name for each in Workload.objects.all()] == ["solo"]
+
+
+def test_policies_state_whether_they_place_pieces(operator):
+    found = operator.get("/api/v1/policies/?limit=100").json()["results"]
+    assert {each["name"] for each in found if each["gangs"]} == {"drfh"}
+
+
+def test_slurm_is_told_the_servers_of_each_gang(pool, operator):
+    submit(operator, MPI | {"per_server": 1, "server_selector": {"rack": ["a", "b"]}}, SOLO)
+    factories.decision(pool)
+    path = f"{PATH}/decision/renderings/slurm/?class_label=rack"
+    objects = operator.get(path).json()["objects"]
+    (gang,) = [each for each in objects if each["kind"] == "gang"]
+    placed = operator.get(f"{PATH}/placements/").json()["results"]
+    names = [
+        row["server"] if "server" in row else row["servers"]["first"]
+        for row in placed
+        if row["workload"]["name"] == "mpi"
+    ]
+    assert {
+        "tasks": 1,
+        "per_server": 1,
+        "together": None,
+        "classes": ["a", "b"],
+    }.items() <= gang.items()
+    assert gang["pieces"] == [{"count": 3, "limits": {"gres/gpu": 8}}]
+    assert len(gang["servers"]) == 3
+    assert set(names) <= {each["name"] for each in gang["servers"]}
+    assert {(tuple(each["pieces"]), each["shared"]) for each in gang["servers"]} == {((1,), False)}
+    script = operator.get(path, Accept="text/plain").text
+    assert "mpi" in script
+    # A server that is no longer as it was has no name: which of its kind it is cannot be said.
+    pool.servers.filter(name=gang["servers"][0]["name"]).update(labels={"rack": "c"})
+    objects = operator.get(path).json()["objects"]
+    assert [each["servers"] for each in objects if each["kind"] == "gang"] == [[]]

@@ -19,8 +19,8 @@ def job(number, account="a", cpu=1, memory=512, **more):
     return Job(str(number), account, demand, more.pop("running", False), **more)
 
 
-def rows(*jobs, places=True):
-    return workload_rows(jobs, CONFIGURATION, UNITS, places=places)
+def rows(*jobs, places=True, gangs=False):
+    return workload_rows(jobs, CONFIGURATION, UNITS, places=places, gangs=gangs)
 
 
 def test_jobs_of_one_account_place_and_shape_are_one_workload():
@@ -36,6 +36,44 @@ def test_jobs_of_one_account_place_and_shape_are_one_workload():
     assert told[1]["selector.partition"] == "big"
 
 
+def test_jobs_of_several_nodes_are_gangs_where_the_policy_places_them():
+    told = rows(
+        job(1, tasks=4, per_server=1), job(2, tasks=4, per_server=1, running=True), job(3),
+        gangs=True,
+    )  # fmt: skip
+    assert told == [
+        {
+            "tenant": "a", "name": "lab/any/cpu=1,memory=512Mi", "tasks": "1",
+            "demand.cpu": "1", "demand.memory": "0.5",
+        },
+        {
+            "tenant": "a", "name": "lab/any/4 x cpu=1,memory=512Mi", "tasks": "2", "pieces": "4",
+            "per_server": "1", "demand.cpu": "1", "demand.memory": "0.5",
+        },
+    ]  # fmt: skip
+
+
+def test_what_starts_together_is_one_gang_of_at_most_two_kinds():
+    (told,) = rows(job(1, whole="w", cpu=2), job(2, whole="w", tasks=3), gangs=True)
+    assert told["name"] == "lab/any/3 x cpu=1,memory=512Mi and 1 x cpu=2,memory=512Mi"
+    assert (told["pieces"], told["second_pieces"], told["tasks"]) == ("3", "1", "1")
+    assert (told["demand.cpu"], told["second_demand.cpu"]) == ("1", "2")
+    assert "per_server" not in told
+    # Parts alike are one kind.
+    (told,) = rows(job(1, whole="w"), job(2, whole="w", tasks=3), gangs=True)
+    assert (told["pieces"], told.get("second_pieces")) == ("4", None)
+    # Three kinds, or parts for different nodes, are single tasks.
+    three = [job(number, whole="w", cpu=number) for number in (1, 2, 3)]
+    assert [row["tasks"] for row in rows(*three, gangs=True)] == ["1", "1", "1"]
+    apart = [job(1, whole="w", where=("big",)), job(2, whole="w", where=("small",))]
+    assert len(rows(*apart, gangs=True)) == 2
+
+
+def test_what_splits_is_single_tasks():
+    (told,) = rows(job(1, tasks=4, splits=True), gangs=True)
+    assert (told["tasks"], "pieces" in told) == ("4", False)
+
+
 def test_nothing_is_selected_where_the_policy_places_nothing():
     told = rows(job(1), job(2, where=("big", "small")), places=False)
     assert [(row["name"], row["tasks"]) for row in told] == [("lab/any/cpu=1,memory=512Mi", "2")]
@@ -49,7 +87,7 @@ def test_a_job_that_asks_for_nothing_the_pool_counts_is_left_out():
 
 def test_a_name_that_is_too_long_is_cut_and_stays_its_own():
     places = tuple(f"partition-{number:03}" for number in range(40))
-    names = {workload_name("lab", places, job(1, cpu=cpu).demand, UNITS) for cpu in (1, 2)}
+    names = {workload_name("lab", places, [(1, job(1, cpu=cpu).demand)], UNITS) for cpu in (1, 2)}
     assert len(names) == 2
     assert all(len(name) <= 240 for name in names)
 

@@ -264,8 +264,9 @@ def test_reservations_are_made_changed_and_deleted_but_not_while_they_run():
         slot("same", 200, 300),
         slot("moved", 300, 400),
         slot("runs", 50, 150, cores=3),
-        slot("gone", 400, 500),
-        Reservation("allocator-other-x", 400, 500, "z", "", 1),
+        slot("0123456789ab", 400, 500),
+        Reservation("allocator-other-0123456789ab", 400, 500, "z", "", 1),
+        Reservation("allocator-lab-2-0123456789ab", 400, 500, "z", "", 1),  # of the pool lab-2
         Reservation("maintenance", 400, 500, "", "", 1),
     ]
     wanted = [
@@ -277,7 +278,7 @@ def test_reservations_are_made_changed_and_deleted_but_not_while_they_run():
     ]
     planned = plan_reservations(wanted, present, "allocator-lab-", now=100)
     assert [(each.name, each.before is None, each.after is None) for each in planned] == [
-        ("allocator-lab-gone", False, True),
+        ("allocator-lab-0123456789ab", False, True),
         ("allocator-lab-moved", False, False),
         ("allocator-lab-new", True, False),
     ]

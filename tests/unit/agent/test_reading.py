@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from allocator_agent.quantities import Units, decimal_text, quantity
 from allocator_agent.slurm import reading
+from allocator_agent.slurm.reading import Partition
 from tests.examples import examples
 
 MIB = 2**20
@@ -38,7 +39,13 @@ def test_nodes_with_what_jobs_may_use_of_them():
     assert draining == {"cpu-1": False, "cpu-2": True, "cpu-3": True, "cpu-4": True}
     assert reading.partition_of_all(NODES) == ""
     assert reading.partition_of_all("\n".join(NODES.splitlines()[:2])) == "all"
-    assert reading.read_classes(NODES) == {"small": ("small",), "all": ("all", "small")}
+    assert reading.read_partitions(NODES) == {
+        "small": Partition(("small",), 8),
+        "all": Partition(("all", "small"), 8),
+    }
+    assert reading.read_threads(NODES) == {"cpu-1": 1, "cpu-2": 1, "cpu-3": 1, "cpu-4": 1}
+    two = NODES.splitlines()[0].replace("ThreadsPerCore=1", "ThreadsPerCore=2")
+    assert reading.read_threads(two) == {"cpu-1": 2}
 
 
 @pytest.mark.parametrize(
@@ -57,14 +64,19 @@ def line(**told):
         "statecompact": "PD", "reason": "Resources", "numnodes": "1",
         "tres-alloc": "cpu=4,mem=6G,node=1,billing=4,gres/gpu=1,gres/gpu:a100=1",
         "starttime": "N/A", "eligibletime": "2026-11-22T13:51:50", "requeue": "1",
-        "reservation": "(null)", "associd": "7",
+        "reservation": "(null)", "associd": "7", "hetjobid": "N/A", "oversubscribe": "OK",
+        "nodelist": "",
     } | {name.replace("_", "-"): value for name, value in told.items()}  # fmt: skip
     return "".join(f"{fields[name]:<{width}}" for name, width in reading.JOB_FIELDS)
 
 
 def jobs(*lines, now=0):
-    classes = {"small": ("small",), "big": ("big",), "all": ("big", "small")}
-    return list(reading.read_jobs("\n".join(lines), classes=classes, now=now))
+    partitions = {
+        "small": Partition(("small",), 8),
+        "big": Partition(("big",), 16),
+        "all": Partition(("big", "small"), 8),
+    }
+    return list(reading.read_jobs("\n".join(lines), partitions=partitions, now=now))
 
 
 def test_jobs_that_wait_and_run():
@@ -82,6 +94,55 @@ def test_a_job_on_several_nodes_is_as_many_tasks():
     assert job.total == {"cpu": 4, "memory": 6144 * MIB}
     (job,) = jobs(line(numnodes="2-4"))
     assert job.tasks == 2
+    assert (job.per_server, job.splits) == (1, False)
+
+
+def test_a_job_that_shares_no_node_waits_for_all_cpus_of_each():
+    """Slurm prints what it asks for while it waits, and what it has once it runs."""
+    told = {"numnodes": "2", "tres_alloc": "cpu=2,mem=2G,node=2", "oversubscribe": "NO"}
+    (waits,) = jobs(line(**told))
+    assert waits.demand == {"cpu": 8, "memory": 1024 * MIB}
+    (waits,) = jobs(line(**told, partition="big,all"))
+    assert waits.demand["cpu"] == 8
+    (runs,) = jobs(line(**told, statecompact="R"))
+    assert runs.demand["cpu"] == 1
+    (waits,) = jobs(line(**told, partition="gone"))
+    assert waits.demand["cpu"] == 1
+
+
+def test_parts_of_a_heterogeneous_job_start_together():
+    first, second, alone = jobs(
+        line(jobarrayid="40+0", hetjobid="40"), line(jobarrayid="40+1", hetjobid="40"), line()
+    )
+    assert (first.whole, second.whole, alone.whole) == ("40", "40", "")
+
+
+def test_the_nodes_of_a_running_job():
+    runs, waits = jobs(line(statecompact="R", nodelist="n[1-2],gpu1"), line(nodelist="n1"))
+    assert (runs.nodes, waits.nodes) == (("n1", "n2", "gpu1"), ())
+    # squeue cuts what has no room in its column: which nodes are missing is not known.
+    width = dict(reading.JOB_FIELDS)["nodelist"]
+    (cut,) = jobs(line(statecompact="R", nodelist="n" * width))
+    assert cut.nodes == ()
+
+
+@pytest.mark.parametrize(
+    ("told", "names"),
+    [("", []), ("a", ["a"]), ("a,b2", ["a", "b2"]), ("n[1-3,07]", ["n1", "n2", "n3", "n07"]),
+     ("n[08-11]", ["n08", "n09", "n10", "n11"]),
+     ("r[1-2]n[1-2],x", ["r1n1", "r1n2", "r2n1", "r2n2", "x"]),
+     ("n[1-2]-ib", ["n1-ib", "n2-ib"]), ("n[a]", []), ("n[1-]", ["n1"]), ("n[1-999999999]", [])],
+)  # fmt: skip
+def test_lists_of_nodes(told, names):
+    assert list(reading.node_names(told)) == names
+
+
+def test_jobs_that_name_a_reservation_also_those_that_may_not_start():
+    told = [
+        line(reservation="hold"), line(jobarrayid="8", reservation="hold", reason="JobHeldUser"),
+        line(jobarrayid="9"),
+    ]  # fmt: skip
+    assert reading.read_reserved("\n".join(told)) == {"hold": ["7", "8"]}
 
 
 def test_a_job_that_may_run_anywhere_selects_nothing():
@@ -138,6 +199,7 @@ def test_reservations():
     )
     (item,) = reading.read_reservations(told)
     assert (item.account, item.partition, item.cores, item.end - item.start) == ("a", "cpu", 10, 70)
+    assert item.nodes == ("cpu-1",)
     assert list(reading.read_reservations("No reservations in the system")) == []
 
 

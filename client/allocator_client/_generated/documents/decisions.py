@@ -20,6 +20,8 @@ class PolicyInfoDocument(TypedDict):
     long_term: bool
     # It places tasks on servers and honours selectors.
     places: bool
+    # With whole tasks it places each of the `pieces` of a task on a server.
+    gangs: bool
 
 
 class AllocationWorkload(TypedDict):
@@ -309,6 +311,22 @@ class ExplanationBlocked(TypedDict):
     reason: str
 
 
+class ExplanationHoldBeside(TypedDict):
+    tenant: str
+    jobs: int
+
+
+class ExplanationHold(TypedDict):
+    jobs: list[str]
+    # Number of the servers.
+    count: int
+    # Their names, for operators and in transparent pools.
+    servers: list[str]
+    # Jobs that still run there, by tenant; others have pseudonyms where the pool is not
+    # transparent.
+    beside: list[ExplanationHoldBeside]
+
+
 class ExplanationDocument(TypedDict):
     tenant: str
     # The tenant's group in the decision, then the groups above it.
@@ -331,6 +349,9 @@ class ExplanationDocument(TypedDict):
     # Jobs that wait in the scheduler although more was decided than is used; null for a decision
     # that is not in force.
     blocked: ExplanationBlocked | None
+    # Servers held for its jobs which start together, until all have room; none for a decision
+    # that is not in force.
+    holds: list[ExplanationHold]
 
 
 class EvaluationRequestResource(TypedDict):

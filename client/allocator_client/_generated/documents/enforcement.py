@@ -53,6 +53,22 @@ class EnforcementAgent(TypedDict):
     problems: list[str]
 
 
+class EnforcementTenantHoldBeside(TypedDict):
+    tenant: str
+    jobs: int
+
+
+class EnforcementTenantHold(TypedDict):
+    jobs: list[str]
+    # Number of the servers.
+    count: int
+    # Their names, for operators and in transparent pools.
+    servers: list[str]
+    # Jobs that still run there, by tenant; others have pseudonyms where the pool is not
+    # transparent.
+    beside: list[EnforcementTenantHoldBeside]
+
+
 class EnforcementTenant(TypedDict):
     tenant: str
     decided: dict[str, str]
@@ -73,6 +89,8 @@ class EnforcementTenant(TypedDict):
     # three intervals.
     blocked_since: str | None
     problems: list[str]
+    # Servers held for jobs which start together, until all have room.
+    holds: list[EnforcementTenantHold]
 
 
 class EnforcementDocument(TypedDict):
@@ -88,6 +106,14 @@ class EnforcementDocument(TypedDict):
     refused: str
 
 
+class EnforcementReportRequestTenantHold(TypedDict):
+    # The scheduler's names of the jobs.
+    jobs: list[str]
+    servers: list[str]
+    # Jobs that still run there.
+    beside: list[EnforcementTenantHoldBeside]
+
+
 class EnforcementReportRequestTenant(TypedDict):
     tenant: str
     # The limits that the scheduler has.
@@ -101,6 +127,8 @@ class EnforcementReportRequestTenant(TypedDict):
     # Demand of the first pending job.
     pending_demand: NotRequired[dict[str, float | str] | None]
     problems: NotRequired[list[str]]
+    # Servers held for jobs which start together, until all have room.
+    holds: NotRequired[list[EnforcementReportRequestTenantHold]]
 
 
 class EnforcementReportRequest(TypedDict):
@@ -128,6 +156,7 @@ class EnforcementReportTenant(TypedDict):
     pending_reason: str | None
     pending_demand: dict[str, str] | None
     problems: list[str]
+    holds: list[EnforcementReportRequestTenantHold]
 
 
 class EnforcementReport(TypedDict):

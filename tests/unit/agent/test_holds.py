@@ -1,0 +1,166 @@
+"""Which nodes are held for jobs of several nodes, and when no more."""
+
+from fractions import Fraction
+
+from allocator_agent.model import Job, Node
+from allocator_agent.slurm.holds import HeldCluster, plan_holds
+from allocator_agent.slurm.reading import Reservation
+
+MIB = 2**20
+PREFIX = "allocator-lab_hold_"
+
+
+def node(name, cpus=4, *, draining=False, **labels):
+    return Node(name, {"cpu": Fraction(cpus)}, labels, draining)
+
+
+def job(number, account="mpi", *, tasks=4, cpu=2, reason="Resources", **more):
+    demand = {"cpu": Fraction(cpu), "memory": Fraction(256 * MIB)}
+    more = {"running": False, "partition": "all", "per_server": 1, **more}
+    return Job(str(number), account, demand, tasks=tasks, reason=reason, **more)
+
+
+def gang(tasks=1, *, servers="n1 n2 n3 n4", count=4, cpu=2, shared=True, **more):
+    pieces = [{"count": count, "limits": {"cpu": cpu, "mem": 256}}]
+    return {
+        "kind": "gang", "tenant": "mpi", "workload": "lab/any/x", "tasks": tasks, "pieces": pieces,
+        "per_server": 1, "together": None, "classes": [],
+        "servers": [
+            {"name": name, "pieces": [1], "shared": shared} for name in servers.split()
+        ],
+        **more,
+    }  # fmt: skip
+
+
+NODES = [node(f"n{number}") for number in range(1, 5)]
+
+
+def plan(objects, jobs, *, nodes=NODES, present=(), reserved=None, threads=None):
+    cluster = HeldCluster(nodes, present, reserved or {}, threads or {}, PREFIX, "lab/")
+    return plan_holds(objects, jobs, {"mpi": "mpi", "stream": "stream"}, cluster)
+
+
+def reservation(number, nodes):
+    return Reservation(f"{PREFIX}{number}", 0, 10, "mpi", "all", 8, tuple(nodes.split()))
+
+
+def test_nodes_of_the_decision_are_held_for_a_job_that_waits_for_nodes():
+    runs = job(2, "stream", tasks=1, cpu=1, running=True, nodes=("n3",))
+    found = plan([gang()], [job(1), runs])
+    (hold,) = found.made
+    assert (hold.name, hold.jobs) == (f"{PREFIX}1", ("1",))
+    assert hold.cores == {"n1": 2, "n2": 2, "n3": 2, "n4": 2}
+    assert hold.beside == {"stream": 1}
+    assert found.entered == found.waiting["mpi"] == [hold]
+    assert hold.line() == (
+        "cores for job 1 of mpi: 2 of n1, 2 of n2, 2 of n3, 2 of n4; jobs that run there: 1 of stream"
+    )
+
+
+def test_a_node_that_the_decision_gives_to_the_job_alone_is_held_as_a_whole():
+    (hold,) = plan([gang(shared=False)], [job(1)]).made
+    assert set(hold.cores.values()) == {4}
+    # Slurm counts cores, of which each may have two CPUs.
+    (hold,) = plan([gang()], [job(1)], threads={"n1": 2}).made
+    assert list(hold.cores.values()) == [1, 2, 2, 2]
+
+
+def test_nothing_is_held_for_what_waits_for_something_else_or_is_not_decided():
+    for reason in ("AssocGrpCpuLimit", "", "Dependency"):
+        assert plan([gang()], [job(1, reason=reason)]).made == []
+    assert plan([gang(tasks=0)], [job(1)]).made == []
+    assert plan([], [job(1)]).made == []
+    other = gang(workload="by-hand")  # a workload that is not the agent's
+    assert plan([other], [job(1)]).made == []
+    assert plan([gang(classes=["big"])], [job(1)]).made == []
+
+
+def test_only_as_many_jobs_as_are_decided_and_do_not_run():
+    running = job(9, running=True, nodes=("n1", "n2", "n3", "n4"))
+    assert plan([gang()], [running, job(1)]).made == []
+    two = gang(2, servers="n1 n2 n3 n4 n5 n6 n7 n8")
+    nodes = [node(f"n{number}") for number in range(1, 9)]
+    (hold,) = plan([two], [running, job(1), job(2)], nodes=nodes).made
+    assert (hold.jobs, list(hold.cores)) == (("1",), ["n5", "n6", "n7", "n8"])
+
+
+def test_a_job_that_is_larger_or_smaller_is_of_another_workload():
+    for other in (job(1, tasks=3), job(1, cpu=1)):
+        assert plan([gang()], [other]).made == []
+
+
+def test_a_hold_is_kept_until_the_job_starts_whatever_later_decisions_place():
+    there = [reservation(1, "n1 n2 n3 n4")]
+    waits = job(1, reservation=f"{PREFIX}1", reason="Reservation")
+    nodes = [node(f"n{number}") for number in range(1, 9)]
+    found = plan([gang(servers="n5 n6 n7 n8")], [waits], nodes=nodes, present=there)
+    assert (found.made, found.entered, found.released) == ([], [], [])
+    assert list(found.waiting["mpi"][0].cores) == ["n1", "n2", "n3", "n4"]
+
+
+def test_a_hold_that_no_job_was_put_into_is_entered():
+    """As by an agent that was killed between the two commands."""
+    found = plan([gang()], [job(1)], present=[reservation(1, "n1 n2 n3 n4")])
+    assert (found.made, [hold.jobs for hold in found.entered]) == ([], [("1",)])
+
+
+def test_a_hold_ends_when_the_job_runs_is_gone_or_is_decided_no_more():
+    there = [reservation(1, "n1 n2 n3 n4")]
+    name = there[0].name
+    running = job(1, running=True, reservation=name, nodes=("n1", "n2", "n3", "n4"))
+    (release,) = plan([gang()], [running], present=there, reserved={name: ["1"]}).released
+    assert (release.jobs, release.reason) == (("1",), "job 1 runs")
+    (release,) = plan([gang()], [], present=there).released
+    assert (release.jobs, release.reason) == ((), "nothing waits for it any more")
+    waits = job(1, reservation=name)
+    (release,) = plan([], [waits], present=there, reserved={name: ["1"]}).released
+    assert (release.jobs, release.reason) == (("1",), "job 1 is not held for any more")
+
+
+def test_a_hold_moves_when_a_node_of_it_drains():
+    there = [reservation(1, "n1 n2 n3 n4")]
+    nodes = [node("n1", draining=True), *NODES[1:], node("n5")]
+    waits = job(1, reservation=there[0].name)
+    decided = gang(servers="n2 n3 n4 n5")
+    found = plan([decided], [waits], nodes=nodes, present=there, reserved={there[0].name: ["1"]})
+    assert ([each.name for each in found.released], found.made) == ([there[0].name], [])
+    assert found.problems == {}
+    (hold,) = plan([decided], [job(1)], nodes=nodes).made
+    assert list(hold.cores) == ["n2", "n3", "n4", "n5"]
+
+
+def test_reservations_of_others_are_left():
+    others = [
+        Reservation("maintenance", 0, 1, "", "", 0, ("n1",)),
+        Reservation("allocator-lab-0123456789ab", 0, 1, "mpi", "", 0, ("n1",)),
+        Reservation("allocator-lab-2_hold_1", 0, 1, "mpi", "", 0, ("n1",)),
+    ]
+    assert plan([], [], present=others).released == []
+
+
+def test_pieces_that_have_to_be_together_are_on_nodes_of_one_value():
+    nodes = [node("n1", rack="a"), *(node(f"n{number}", rack="b") for number in range(2, 6))]
+    decided = gang(2, servers="n1 n2 n3 n4 n5", together="rack")
+    (hold,) = plan([decided], [job(1)], nodes=nodes).made
+    assert list(hold.cores) == ["n2", "n3", "n4", "n5"]
+    found = plan([decided], [job(1)], nodes=nodes[:4])
+    assert found.made == []
+    assert "no servers that can be held" in found.problems["mpi"][0]
+
+
+def test_two_kinds_are_held_for_with_the_cores_of_each():
+    head, workers = job("40+0", tasks=1, cpu=3, whole="40"), job("40+1", tasks=2, cpu=2, whole="40")
+    decided = gang(
+        pieces=[
+            {"count": 1, "limits": {"cpu": 3, "mem": 256}},
+            {"count": 2, "limits": {"cpu": 2, "mem": 256}},
+        ],
+        servers="",
+    )
+    decided["servers"] = [
+        {"name": name, "pieces": pieces, "shared": True}
+        for name, pieces in (("n1", [0, 1]), ("n2", [1, 0]), ("n3", [0, 1]))
+    ]
+    (hold,) = plan([decided], [head, workers]).made
+    assert (hold.name, hold.jobs) == (f"{PREFIX}40", ("40+0", "40+1"))
+    assert hold.cores == {"n1": 2, "n2": 3, "n3": 2}
