@@ -33,12 +33,14 @@ def slurm(prefix: Path) -> Iterator[Cluster]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def crowded(operator, agent, cluster):
-    """A pool whose cluster is full of small jobs, of which more wait than can end in a test."""
+def crowded(operator, agent, cluster, *, lengths=(5, 6, 7, 8, LONGEST_SECONDS)):
+    """A pool whose cluster is full of small jobs, of which more wait than can end in a test.
+
+    They are of unequal length, so that no two nodes are ever free at once by chance.
+    """
     pool = pool_for(operator, agent)
     cluster.add_accounts("mpi", "stream")
-    # Of unequal length, so that no two nodes are ever free at once by chance.
-    for seconds in (5, 6, 7, 8, LONGEST_SECONDS):
+    for seconds in lengths:
         cluster.submit("stream", "--array=1-200", seconds=seconds)
     agent.run("--once")
     eventually(lambda: cluster.jobs("RUNNING") == {"stream": 16})
@@ -98,3 +100,73 @@ def test_without_holding_it_does_not_start(operator, agent, quiet, service):
         agent.run("--once")
     eventually(lambda: quiet.jobs("RUNNING") == {"stream": 8})
     assert reservations(quiet).strip() == "No reservations in the system"
+
+
+def test_what_is_held_ends_with_the_job_and_survives_the_agent(operator, agent, quiet):
+    """A job is cancelled, put back by hand, and held by its owner; and a part of a round is lost."""
+    crowded(operator, agent, quiet, lengths=[600])
+    first, second = quiet.submit("mpi", *GANG, seconds=60, count=2)
+    agent.run("--once")
+    agent.run("--once")
+    assert f"allocator-{agent.pool}_hold_{first}" in reservations(quiet)
+    assert f"_hold_{second}" not in reservations(quiet)  # one is decided
+
+    # As after a kill between the two commands: the reservation is there, and the job not in it.
+    quiet.run("scontrol", "update", f"JobId={first}", "ReservationName=")
+    agent.run("--once")
+    assert state(quiet, first)[2] == f"allocator-{agent.pool}_hold_{first}"
+
+    # Held by its owner it is no demand, and Slurm deletes no reservation that a job names.
+    quiet.run("scontrol", "hold", str(first))
+    agent.run("--once")
+    assert f"_hold_{first}" not in reservations(quiet)
+    agent.run("--once")
+    assert f"allocator-{agent.pool}_hold_{second}" in reservations(quiet)
+    quiet.run("scancel", str(second))
+    agent.run("--once")
+    assert reservations(quiet).strip() == "No reservations in the system"
+
+
+def test_a_heterogeneous_job_is_held_for_as_one(operator, agent, quiet):
+    pool = crowded(operator, agent, quiet)
+    parts = ("--nodes=1", "--ntasks=3", "--mem=256", "--nice=1000000")
+    rest = ("--nodes=2", "--ntasks-per-node=2", "--mem=256", "--nice=1000000")
+    told = quiet.run(
+        *("sbatch", "--parsable", "--account=mpi", "--output=/dev/null", "--chdir=/", *parts),
+        *(":", *rest, "--account=mpi", "--wrap=sleep 60"),
+    )
+    job = int(told)
+    shown = agent.run("--once")
+    assert decided_tasks(operator, pool) == {"mpi": 1, "stream": 9}
+    shown += agent.run("--once")
+    assert f"jobs {job}+0, {job}+1 of mpi" in shown
+    eventually(
+        lambda: quiet.jobs("RUNNING").get("mpi") == 2, seconds=LONGEST_SECONDS + SLURM_SECONDS
+    )
+    agent.run("--once")
+    assert reservations(quiet).strip() == "No reservations in the system"
+    assert "0 changes" in agent.run("--dry-run")
+
+
+def test_a_node_that_drains_is_no_more_held(operator, agent, quiet):
+    pool = crowded(operator, agent, quiet, lengths=[600])
+    (gang,) = quiet.submit("mpi", "--nodes=2", "--ntasks-per-node=3", "--nice=1000000", seconds=60)
+    agent.run("--once")
+    agent.run("--once")
+
+    def held():
+        rows = operator.get(f"{pool}/enforcement/").body["tenants"]
+        return [each["servers"] for row in rows for each in row["holds"]]
+
+    (before,) = held()
+    quiet.run("scontrol", "update", f"NodeName={before[0]}", "State=DRAIN", "Reason=test")
+    try:
+        agent.run("--once")  # ends the hold
+        agent.run("--once")
+        (after,) = held()
+        assert len(after) == 2
+        assert before[0] not in after
+        quiet.run("scancel", "--account=stream", "--state=RUNNING")
+        eventually(lambda: state(quiet, gang)[0] == "R", seconds=60)
+    finally:
+        quiet.run("scontrol", "update", f"NodeName={before[0]}", "State=RESUME")

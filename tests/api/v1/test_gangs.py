@@ -284,7 +284,8 @@ def test_gangs_beside_guarantees_are_refused(pool, operator):
     assert answer.json()["errors"][0]["pointer"] == "/pieces"
 
 
-COLUMNS = "tenant,name,tasks,demand.gpu,pieces,second_pieces,second_demand.gpu,per_server,together,at_least"
+GANG_COLUMNS = "pieces,second_pieces,second_demand.gpu,per_server,together,at_least"
+COLUMNS = f"tenant,name,tasks,demand.gpu,{GANG_COLUMNS}"
 
 
 def imported(operator, *rows, **options):
@@ -294,7 +295,8 @@ def imported(operator, *rows, **options):
 
 def stored(name):
     found = Workload.objects.get(name=name)
-    gang = (found.pieces, found.per_server, found.together, found.at_least)
+    pieces = [(each["count"], float(each["demand"]["gpu"])) for each in found.pieces]
+    gang = (pieces, found.per_server, found.together, found.at_least)
     return [float(amount) for amount in found.demand], *gang
 
 
@@ -305,16 +307,15 @@ def test_gangs_come_from_csv_and_the_same_file_changes_nothing(pool, operator):
         "solo,solo,40,1,,,,,,",
     )
     assert imported(operator, *rows)["counts"]["added"] == 3
-    assert stored("mpi") == ([24.0], [{"count": 3, "demand": {"gpu": "8"}}], 1, "rack", 1)
-    two = [{"count": 1, "demand": {"gpu": "1"}}, {"count": 4, "demand": {"gpu": "0.5"}}]
-    assert stored("train") == ([3.0], two, None, "", 2)
+    assert stored("mpi") == ([24.0], [(3, 8.0)], 1, "rack", 1)
+    assert stored("train") == ([3.0], [(1, 1.0), (4, 0.5)], None, "", 2)
     assert stored("solo") == ([1.0], [], None, "", 1)
     assert imported(operator, *rows)["counts"]["unchanged"] == 3
     assert imported(operator, "mpi,mpi,2,8,4,,,,,")["counts"]["changed"] == 1
-    assert stored("mpi")[1:4] == ([{"count": 4, "demand": {"gpu": "8"}}], None, "")
+    assert stored("mpi")[1:4] == ([(4, 8.0)], None, "")
     # A row without any of the columns keeps the pieces, whose sum is the demand.
     assert imported(operator, "mpi,mpi,3,32,,,,,,")["counts"]["changed"] == 1
-    assert stored("mpi")[1] == [{"count": 4, "demand": {"gpu": "8"}}]
+    assert stored("mpi")[1] == [(4, 8.0)]
     assert imported(operator, "mpi,mpi,3,8,1,,,,,")["counts"]["changed"] == 1
     assert stored("mpi")[:2] == ([8.0], [])
 
