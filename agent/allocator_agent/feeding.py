@@ -258,7 +258,7 @@ def workload_rows(
 
 
 def _kinds(parts: Sequence[Job]) -> dict[_Demand, int]:
-    """Return the pieces that start together by their demand; none where they start one by one."""
+    """Return the number of pieces that start together, by their demand."""
     kinds: Counter[_Demand] = Counter()
     for job in parts:
         if not job.splits and any(job.demand.values()):

@@ -23,9 +23,10 @@ class Node:
 
 @dataclass(frozen=True)
 class Job:
-    """A job that waits or runs; `demand` is that of each of its `tasks` (its nodes, its pods).
+    """A job that waits or runs.
 
-    All of its tasks start together, unless it `splits`.
+    `demand` is that of each of its `tasks` (its nodes, its pods), which start together unless the job
+    `splits`.
     """
 
     id: str
@@ -52,7 +53,7 @@ class Job:
 
 
 def started_together(jobs: Iterable[Job]) -> list[list[Job]]:
-    """Return jobs in lists that start together: the parts of one `whole`, else each by itself."""
+    """Return jobs in lists that start together, the parts of one `whole` in one of them."""
     wholes: dict[str, list[Job]] = {}
     found: list[list[Job]] = []
     for job in jobs:

@@ -126,7 +126,7 @@ def csv_workloads(content: str, resources: Sequence[Resource], owner: Owner) -> 
 
 
 def _gang(cells: Cells, demand: Sequence[Decimal], resources: Sequence[Resource]) -> Gang | None:
-    """Return how tasks start, None if no cell says anything of it. One piece is a single task."""
+    """Return how tasks start, None if no cell states it. One piece is a single task."""
     stated = {
         name: value for name, value in cells.items() if value and name.startswith(GANG_COLUMNS)
     }
@@ -150,6 +150,7 @@ def _gang(cells: Cells, demand: Sequence[Decimal], resources: Sequence[Resource]
         Piece(count, {name: amount for name, amount in zip(names, vector, strict=True) if amount})
         for count, vector in kinds
     ]
+    # So that a file can turn a gang into single tasks again.
     is_single = len(pieces) == 1 and pieces[0].count == 1
     gang = Gang(
         () if is_single else tuple(pieces),

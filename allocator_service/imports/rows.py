@@ -53,7 +53,7 @@ class NodeRow:
 class WorkloadRow:
     """A workload. `demand` is that of one task, and `tasks` is None without a limit.
 
-    `gang` is None if the row says nothing of pieces: those of the workload stay.
+    `gang` is None if the row states no pieces. Those of the workload stay.
     """
 
     place: Place

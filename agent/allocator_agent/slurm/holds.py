@@ -1,4 +1,4 @@
-"""Nodes that are held for jobs of several nodes until these start: pure.
+"""Nodes that are held for jobs of several nodes until these start.
 
 A job that was decided but does not fit yet has a reservation of its own, on the nodes that the decision
 names. What ends there is not handed out again. The job leaves it when it starts.
@@ -79,7 +79,7 @@ def plan_holds(
 
 @dataclass(frozen=True)
 class HeldCluster:
-    """What holding needs to know of a cluster.
+    """A cluster with its reservations.
 
     `reserved` are the jobs that name each reservation. Names of holds and workloads begin with the
     prefixes. Each core of a node has the CPUs of `threads`.
@@ -255,7 +255,7 @@ class _Pieces:
         return sum(count * cpus for count, cpus in zip(pieces, self._cpus))
 
     def has_alone(self, node: str, pieces: Sequence[int]) -> bool:
-        """Whether the decision puts nothing else on the node."""
+        """Return true if the decision puts nothing else on the node."""
         return not self._shared[node] and self._decided[node] == list(pieces)
 
     def _by_size(self) -> list[int]:
@@ -263,7 +263,7 @@ class _Pieces:
 
 
 def _zones(nodes: Sequence[Node], label: str | None) -> Iterator[list[str]]:
-    """Yield the names of nodes that pieces of one task may share: all, or those of each value."""
+    """Yield the names of nodes for the pieces of one task, all or those of each value of a label."""
     if not label:
         yield [node.name for node in nodes]
         return
@@ -294,5 +294,5 @@ def _named(jobs: Sequence[str]) -> str:
 
 
 def _beside(accounts: Mapping[str, int]) -> str:
-    told = [f"{count} of {account}" for account, count in accounts.items()]
-    return f"; jobs that run there: {', '.join(told)}" if told else ""
+    counts = [f"{count} of {account}" for account, count in accounts.items()]
+    return f"; jobs that run there: {', '.join(counts)}" if counts else ""

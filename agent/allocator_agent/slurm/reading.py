@@ -135,7 +135,7 @@ def read_threads(text: str) -> dict[str, int]:
     """Read how many CPUs each core of a node has. Slurm reserves cores."""
     lines = map(pairs, text.splitlines())
     return {
-        told["NodeName"]: int(told.get("ThreadsPerCore", 1)) for told in lines if "NodeName" in told
+        line["NodeName"]: int(line.get("ThreadsPerCore", 1)) for line in lines if "NodeName" in line
     }
 
 
@@ -204,15 +204,15 @@ def read_reserved(text: str) -> dict[str, list[str]]:
 
 def _queued(text: str) -> Iterator[dict[str, str]]:
     for line in text.splitlines():
-        told, at = {}, 0
+        fields, at = {}, 0
         for name, width in JOB_FIELDS:
-            told[name] = line[at : at + width].strip()
+            fields[name] = line[at : at + width].strip()
             at += width
-        yield told
+        yield fields
 
 
 def _is_cut(told: Mapping[str, str]) -> bool:
-    """Whether squeue had no room for all nodes of a job."""
+    """Return true if squeue had no room for all nodes of a job."""
     return len(told["nodelist"]) >= dict(JOB_FIELDS)["nodelist"]
 
 
@@ -222,7 +222,10 @@ def _reservation_of(told: Mapping[str, str]) -> str:
 
 
 def node_names(text: str) -> tuple[str, ...]:
-    """Return the nodes of a list such as `n[1-3,07],gpu1`; none of a list that cannot be read."""
+    """Return the nodes of a list such as `n[1-3,07],gpu1`.
+
+    A list that cannot be read has none.
+    """
     names: list[str] = []
     for item in filter(None, _BETWEEN_NODES.split(text)):
         heads = [""]
@@ -236,7 +239,7 @@ def node_names(text: str) -> tuple[str, ...]:
 
 
 def _numbers(ranges: str) -> Iterator[str]:
-    """Yield the numbers of `1-3,07` with the zeros that they begin with; none of too many."""
+    """Yield the numbers of `1-3,07` with the zeros that they begin with."""
     for item in ranges.split(","):
         first, _, last = item.partition("-")
         if not first.isdigit() or (last and not last.isdigit()):

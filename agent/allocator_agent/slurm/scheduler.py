@@ -295,7 +295,7 @@ class Slurm:
         )
 
     def _make_holds(self, plan: HoldPlan) -> list[str]:
-        """Make reservations and put jobs into them; a job stays out of one that Slurm refuses."""
+        """Make reservations and put jobs into them, except into those that Slurm refuses."""
         problems: list[str] = []
         refused = set()
         for hold in plan.made:
