@@ -1,8 +1,11 @@
 """Workloads in the admin."""
 
+import re
 from typing import Any, ClassVar
 
+from django import forms
 from django.contrib import admin
+from django.core.exceptions import ValidationError
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 
@@ -12,11 +15,18 @@ from allocator_service.core.admin import (
     ServiceForm,
     quantities_shown,
     quantities_text,
-    quantities_vector,
 )
 from allocator_service.core.clock import utc_now
 from allocator_service.core.labels import LABEL_LENGTH, SelectorField
+from allocator_service.core.quantities import decimal_text
 from allocator_service.pools.selectors import resources_of
+from allocator_service.workloads.gangs import (
+    MAX_KINDS,
+    MAX_PIECES,
+    Gang,
+    demand_read,
+    gang_read,
+)
 from allocator_service.workloads.models import MAX_PRIORITY, Workload, WorkloadState
 from allocator_service.workloads.services import (
     WorkloadDraft,
@@ -27,14 +37,55 @@ from allocator_service.workloads.services import (
 )
 from policies.fields import IntegerField, TextField
 
+_KIND = re.compile(r"(?:(\d{1,5})\s*[x×*]\s+)?(\S.*)", re.ASCII)
+
+
+class PiecesField(forms.CharField):
+    """Kinds of pieces of a task, one on each line, such as `4 x gpu=8`."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            required=False,
+            help_text="For a task that starts on several servers at once: one kind of pieces on each"
+            " line, two at most, such as “4 x gpu=8 cpu=2”. The demand is their sum: leave it empty.",
+            widget=forms.Textarea(attrs={"rows": 2, "cols": 60, "spellcheck": "false"}),
+        )
+
+    def to_python(self, value: Any) -> list[dict[str, Any]]:  # type: ignore[override]
+        lines = [line for line in (super().to_python(value) or "").splitlines() if line.strip()]
+        if len(lines) > MAX_KINDS:
+            raise ValidationError(f"A task has at most {MAX_KINDS} kinds of pieces.")
+        return [self._kind(line) for line in lines]
+
+    def _kind(self, line: str) -> dict[str, Any]:
+        match = _KIND.fullmatch(line.strip())
+        if match is None or int(match[1] or 1) not in range(1, MAX_PIECES + 1):
+            raise ValidationError(
+                f"“{line}”: write a number from 1 to {MAX_PIECES:,}, x and a demand."
+            )
+        demand = QuantitiesField().clean(match[2])
+        return {"count": int(match[1] or 1), "demand": demand}
+
+
+def pieces_text(gang: Gang) -> str:
+    """Return pieces as `PiecesField` reads them."""
+    return "\n".join(
+        f"{each.count} x "
+        + " ".join(f"{name}={decimal_text(amount)}" for name, amount in each.demand.items())
+        for each in gang.pieces
+    )
+
 
 class WorkloadForm(ServiceForm):
     read_as: ClassVar = {
         "name": TextField(max_length=LABEL_LENGTH),
         "priority": IntegerField(minimum=-MAX_PRIORITY, maximum=MAX_PRIORITY),
         "server_selector": SelectorField(),
+        "per_server": IntegerField(minimum=1, maximum=MAX_PIECES),
+        "at_least": IntegerField(minimum=1, maximum=MAX_PIECES),
     }
-    demand = QuantitiesField()
+    demand = QuantitiesField(required=False)
+    pieces = PiecesField()
 
     class Meta:
         model = Workload
@@ -43,6 +94,10 @@ class WorkloadForm(ServiceForm):
             "tenant",
             "name",
             "demand",
+            "pieces",
+            "per_server",
+            "together",
+            "at_least",
             "tasks",
             "priority",
             "server_selector",
@@ -51,19 +106,27 @@ class WorkloadForm(ServiceForm):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self.fields["at_least"].required = False
         if self.adding:
             self.fields.pop("state", None)
         else:
-            self.initial["demand"] = quantities_text(
-                self.instance.demand, resources_of(self.instance.pool)
+            gang = Gang.of(self.instance)
+            self.initial["pieces"] = pieces_text(gang)
+            self.initial["demand"] = (
+                ""
+                if gang.pieces
+                else quantities_text(self.instance.demand, resources_of(self.instance.pool))
             )
 
     def perform(self, cleaned: dict[str, Any]) -> Workload:
         pool = cleaned["pool"] if self.adding else self.instance.pool
-        demand = quantities_vector(cleaned["demand"], resources_of(pool))
-        wanted = {
+        resources = resources_of(pool)
+        fields = {**cleaned, "demand": cleaned["demand"] or None}
+        gang = gang_read(fields, resources)
+        settings = {
             "name": cleaned["name"],
-            "demand": demand,
+            "demand": demand_read(fields, gang, resources, ""),
+            "gang": gang,
             "tasks": cleaned["tasks"],
             "priority": cleaned["priority"],
             "server_selector": cleaned["server_selector"] or {},
@@ -71,11 +134,11 @@ class WorkloadForm(ServiceForm):
         if not self.adding:
             return workload_update(
                 workload=self.instance,
-                settings=WorkloadSettings(**wanted, state=cleaned["state"]),
+                settings=WorkloadSettings(**settings, state=cleaned["state"]),
                 version=None,
                 now=utc_now(),
             )
-        draft = WorkloadDraft(tenant=cleaned["tenant"], **wanted)
+        draft = WorkloadDraft(tenant=cleaned["tenant"], **settings)
         submitted = workloads_submit(pool=pool, drafts=[draft], now=utc_now())
         return Workload.objects.get(pk=submitted.ids[0])
 

@@ -9,6 +9,7 @@ from django.urls import reverse
 from allocator_service.allocation.runs.recompute import recompute_pool
 from allocator_service.core.models import AuditEntry
 from allocator_service.pools.models import Pool, Server
+from allocator_service.pools.selectors import resources_of
 from allocator_service.tenants.models import ApiKey, GroupGrant, Tenant
 from allocator_service.workloads.models import Workload
 from tests import factories
@@ -160,3 +161,55 @@ def test_people_are_bound_to_a_group_of_a_pool(pool, superuser):
     superuser.post(reverse("admin:tenants_groupgrant_changelist"), selected)
     grant.refresh_from_db()
     assert grant.withdrawn_at is not None
+
+
+def test_tasks_of_several_pieces_are_written_as_lines(superuser, fig2):
+    fig2.policy_name, fig2.policy_mode = "drfh", "indivisible"
+    fig2.save(update_fields=["policy_name", "policy_mode"])
+    resources = [resource.name for resource in resources_of(fig2)]
+    first = resources[0]
+    add = "/admin/workloads/workload/add/"
+    lines = f"4 x {first}=1\n2 x {first}=0.5"
+    sent = workload(fig2, demand="", pieces=lines, per_server="2", together="rack", at_least="")
+    assert superuser.post(add, sent).status_code == 302
+    found = Workload.objects.get(name="new")
+    assert ([each["count"] for each in found.pieces], float(found.demand[0])) == ([4, 2], 5.0)
+    assert (found.per_server, found.together, found.at_least) == (2, "rack", 1)
+    page = superuser.get(f"/admin/workloads/workload/{found.pk}/change/").content.decode()
+    assert f"4 x {first}=1\n2 x {first}=0.5" in page
+    # The page as it is shown changes nothing; the demand stays empty, as it is the sum.
+    form = {**sent, "at_least": "1", "state": "active"}
+    assert superuser.post(f"/admin/workloads/workload/{found.pk}/change/", form).status_code == 302
+    again = Workload.objects.get(pk=found.pk)
+    assert (again.pieces, again.demand) == (found.pieces, found.demand)
+    one = {**form, "pieces": "", "demand": f"{first}=1", "per_server": "", "together": ""}
+    assert superuser.post(f"/admin/workloads/workload/{found.pk}/change/", one).status_code == 302
+    assert Workload.objects.get(pk=found.pk).pieces == []
+
+
+@pytest.mark.parametrize(
+    ("change", "where"),
+    [
+        ({"pieces": "0 x {r}=1"}, "pieces"),
+        ({"pieces": "99999 x {r}=1"}, "pieces"),
+        ({"pieces": "4 x"}, "pieces"),
+        ({"pieces": "4 x {r}"}, "pieces"),
+        ({"pieces": "1 x {r}=1\n1 x {r}=2\n1 x {r}=3"}, "pieces"),
+        ({"pieces": "2 x {r}=1", "demand": "{r}=3"}, "__all__"),
+        ({"pieces": "2 x {r}=-1"}, "__all__"),
+        ({"pieces": "2 x disk=1"}, "__all__"),
+        ({"pieces": "2 x {r}=0"}, "__all__"),
+        ({"per_server": "2", "demand": "{r}=1"}, "__all__"),
+        ({"pieces": "2 x {r}=1", "per_server": "0"}, "per_server"),
+        ({"at_least": "0", "demand": "{r}=1"}, "at_least"),
+        ({}, "__all__"),
+    ],
+)
+def test_pieces_that_no_pool_can_run_are_refused(superuser, fig2, change, where):
+    fig2.policy_name, fig2.policy_mode = "drfh", "indivisible"
+    fig2.save(update_fields=["policy_name", "policy_mode"])
+    name = resources_of(fig2)[0].name
+    filled = {key: text.replace("{r}", name) for key, text in change.items()}
+    sent = workload(fig2, **{"demand": "", **filled})
+    assert where in refused(superuser.post("/admin/workloads/workload/add/", sent))
+    assert not Workload.objects.filter(name="new").exists()
