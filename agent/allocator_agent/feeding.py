@@ -121,6 +121,7 @@ class Feed:
         """
         name = self._configuration.name
         rows = self._workload_rows(jobs)
+        rows += [self._admission(tenant) for tenant in self._new]
         names = {(row["tenant"], row["name"]) for row in rows}
         gone = [
             workload
