@@ -114,7 +114,8 @@ class Rounds:
             if not dry_run:
                 self._wait(feed.generation)
             label = self._configuration.class_label
-            rendering = self._service.rendering(self._scheduler.target, label)
+            quota = self._configuration.quota
+            rendering = self._service.rendering(self._scheduler.target, label, quota)
         if rendering is None:
             told = outcome.lines if dry_run else outcome.problems
             told.append("the pool has no decision yet: nothing is changed")

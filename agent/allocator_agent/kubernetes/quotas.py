@@ -49,6 +49,7 @@ _PLURALS = {
 
 
 COHORTS = Kind("kueue.x-k8s.io/v1beta2", *_PLURALS["Cohort"])
+QUEUES = Kind("kueue.x-k8s.io/v1beta2", *_PLURALS["ClusterQueue"])
 
 
 def kind_of(manifest: Manifest) -> Kind | None:

@@ -8,13 +8,25 @@ from typing import Any
 
 from jsonschema import Draft202012Validator
 
-from tests.unit.enforcement.crds import EFFECTIVE_QUOTAS, NAME
+from tests.unit.enforcement.crds import EFFECTIVE_QUOTAS, NAME, QUANTITY
 
 Schema = dict[str, Any]
 ANY: Schema = {"x-kubernetes-preserve-unknown-fields": True}
 _TEXT = {"type": "string"}
 _NUMBER = {"type": "integer"}
-_QUOTAS = EFFECTIVE_QUOTAS["properties"]["resourceGroups"]
+
+
+def _or_integers(schema: Any) -> Any:
+    """Return a schema in which quantities may be integers, as people write them."""
+    if schema == QUANTITY:
+        return {**QUANTITY, "type": ["string", "integer"]}
+    if isinstance(schema, dict):
+        return {name: _or_integers(value) for name, value in schema.items()}
+    return schema
+
+
+_EFFECTIVE = _or_integers(EFFECTIVE_QUOTAS)
+_QUOTAS = _EFFECTIVE["properties"]["resourceGroups"]
 
 
 def _fields(**properties: Schema) -> Schema:
@@ -23,7 +35,7 @@ def _fields(**properties: Schema) -> Schema:
 
 def kueue_schemas(*, effective: bool = True) -> dict[str, Schema]:
     """Return the schemas of queues and cohorts by plural, of a Kueue with effective quotas or before."""
-    added = {"effectiveQuotas": EFFECTIVE_QUOTAS} if effective else {}
+    added = {"effectiveQuotas": _EFFECTIVE} if effective else {}
     fair = _fields(weight=ANY)
     queue_status = {
         "conditions": ANY, "flavorsUsage": ANY, "flavorsReservation": ANY, "fairSharing": ANY,
