@@ -5,6 +5,7 @@ but what saves work: after any kill the next round does what the last one left.
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -209,7 +210,8 @@ class Rounds:
                 "class_label": self._configuration.class_label,
                 "run": rendering.run,
                 "generation": rendering.generation,
-                "interval": f"PT{self._interval_seconds:g}S",
+                # The service takes whole seconds; a shorter interval only makes it wait longer.
+                "interval": f"PT{math.ceil(self._interval_seconds)}S",
                 "reported_at": now,
                 "tenants": tenants,
                 "problems": _few(said),
