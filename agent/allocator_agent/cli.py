@@ -148,7 +148,7 @@ def _forever(rounds: Rounds, scheduler: Scheduler, interval: float) -> int:
 
 
 def _pause(until: float, *events: threading.Event) -> None:
-    """Sleep until an instant or any event; no lock is held when a signal handler sets one."""
+    """Sleep until an instant or any event, without a lock that a signal handler needs."""
     while not any(event.is_set() for event in events) and time.monotonic() < until:
         time.sleep(max(0.0, min(_GLANCE_SECONDS, until - time.monotonic())))
 

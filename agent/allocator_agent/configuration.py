@@ -68,7 +68,7 @@ class Configuration:
 
     @property
     def quota(self) -> str:
-        """The quota that the service renders: hard, or effective in the status of Kueue's queues."""
+        """The kind of quota that the service renders."""
         return "effective" if self.kubernetes.quotas == "effective" else "hard"
 
     def with_quotas(self, quotas: str) -> Configuration:

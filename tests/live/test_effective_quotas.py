@@ -49,11 +49,11 @@ def test_random_decisions_stay_within_capacity_and_leave_git_as_it_is(
         until(site.is_orchestrated, seconds=60)
         asked: dict[str, int] = {}
         for number in range(DECISIONS):
-            kind = chance.choice(["", "", "", "conflicts", "cut", "restart", "kill"])
+            kind = FAULTS[number] if number < len(FAULTS) else chance.choice([*FAULTS, "", ""])
             if kind == "conflicts":
                 site.server.before_put = [counts(site, chance)] * chance.randint(1, 8)
             elif kind == "kill":
-                writes = chance.randint(0, 3)
+                writes = chance.randint(0, 3) if number else 1
                 site.server.before_put = [*[lambda: None] * writes, process.kill]
             for team in chance.sample(teams, chance.randint(1, 4)):
                 asked[team] = chance.choice([0, chance.randint(1, 12), chance.randint(1, 60)])

@@ -1,4 +1,4 @@
-"""Effective quotas of Kueue: what holds for a queue, and what a decision makes of its spec. Pure.
+"""Effective quotas of Kueue, in force and as decided. Pure.
 
 Source: KEP-12382 and pull requests 14389, 15040 and 15107 of Kueue. `status.effectiveQuotas` of a
 ClusterQueue or Cohort is a complete list of resource groups that Kueue obeys instead of the spec's.
@@ -72,9 +72,9 @@ def resources_of(rendered: Collection[Manifest]) -> frozenset[str]:
     return frozenset(place[1] for item in rendered for place, _ in _rows(item["status"][FIELD]))
 
 
-def patch(present: Manifest, wanted: Manifest, reference: Mapping[str, str]) -> Manifest:
-    """Return the merge patch of a status with the quotas wanted, at the version that was read."""
-    groups = _capped(wanted)["spec"]["resourceGroups"]
+def patch(present: Manifest, target: Manifest, reference: Mapping[str, str]) -> Manifest:
+    """Return the merge patch of a status with other quotas, at the version that was read."""
+    groups = _capped(target)["spec"]["resourceGroups"]
     return {
         "metadata": {"resourceVersion": present["metadata"]["resourceVersion"]},
         "status": {FIELD: {"orchestratorRef": dict(reference), "resourceGroups": groups}},

@@ -1,4 +1,4 @@
-"""Kueue with decisions as effective quotas: the status of queues is written, their spec never."""
+"""Kueue with decisions as effective quotas, which are written without any change of a spec."""
 
 from __future__ import annotations
 
@@ -61,9 +61,9 @@ class EffectiveKueue(Kubernetes):
         return self._planned(rendering, self._listed) if len(plan) else plan
 
     def apply(self, plan: KubernetesPlan) -> list[str]:
-        """Lower what falls, read it back, then write the rest; return what could not be done.
+        """Lower what falls, read it back, then write the rest.
 
-        If anything has more than it should once all is lowered, nothing is raised.
+        If anything has more than it should once all is lowered, nothing is raised. Returns problems.
         """
         known = {_label(each): each for each in plan.known}
         problems: list[str] = []
@@ -110,10 +110,8 @@ class EffectiveKueue(Kubernetes):
             for item in rendered.values():
                 # A cohort that does not exist has no quota of its own to override.
                 if any(limits_of({"spec": item["status"][effective.FIELD]}).values()):
-                    _add_problem(
-                        plan, item, f"there is no {_label(item)}: somebody has to make it, as the agent"
-                        " writes no spec",
-                    )  # fmt: skip
+                    text = f"there is no {_label(item)}: create it, as the agent writes no spec"
+                    _add_problem(plan, item, text)
         return plan
 
     def _compare(
@@ -152,8 +150,9 @@ class EffectiveKueue(Kubernetes):
         return []
 
     def _store(self, change: Change, expected: Manifest | None) -> None:
-        """Write a status: only what falls, or all of it where no more than `expected` is in force.
+        """Write the status of a change.
 
+        Without `expected` only what falls is written, else all, if no more than expected is in force.
         Raises `NotKept` if others write it too, or if the API server answers with something else.
         """
         kind, path, pause = change.after["kind"], change.kind.path(change.after), 0.01
@@ -163,16 +162,16 @@ class EffectiveKueue(Kubernetes):
                 raise NotKept("it is gone")
             if effective.orchestrator_of(present) not in (None, self._reference):
                 raise NotKept(_foreign(kind, present))
-            before, wanted = effective.in_force(present, kind), change.after
+            before, target = effective.in_force(present, kind), change.after
             if expected is None:
-                wanted = with_limits(before, Change(change.kind, wanted, before).lowered())
+                target = with_limits(before, Change(change.kind, target, before).lowered())
             elif effective.grown(expected, before):
                 more = ", ".join(effective.grown(expected, before))
                 raise NotKept(f"others write it too, it has {more}")
             owned = effective.orchestrator_of(present) is not None
-            if owned and same_quotas(before, wanted):
+            if owned and same_quotas(before, target):
                 return
-            body = effective.patch(present, wanted, self._reference)
+            body = effective.patch(present, target, self._reference)
             try:
                 stored = self._api.request("PATCH", f"{path}/status", body)
             except Conflict:

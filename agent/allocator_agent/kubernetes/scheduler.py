@@ -81,7 +81,7 @@ class Kubernetes:
         return self._configuration.name
 
     def follow(self, stopped: threading.Event, woken: threading.Event) -> None:
-        """Watch from now on, so that a round lists nothing; a node that changes sets `woken`."""
+        """Watch from now on, so that a round lists nothing. A node that changes sets `woken`."""
         self._stopped = stopped
         self._watched[NODES].changed = _on_nodes(woken)
         for watched in self._watched.values():

@@ -169,7 +169,7 @@ def test_a_flavor_that_the_spec_lacks_and_a_queue_that_is_not_there_are_reported
     told = done(agent, rendered("a", big="2", small="3"), rendered("b", big="1"))
     assert told == [
         "the spec of ClusterQueue a lacks flavors for 3 cpu of small",
-        "there is no ClusterQueue b: somebody has to make it, as the agent writes no spec",
+        "there is no ClusterQueue b: create it, as the agent writes no spec",
     ]
     # Kueue stops a queue with a flavor that nobody made, so none is added.
     assert quotas_of(server, "a") == {("big", "cpu"): "2"}
