@@ -15,6 +15,7 @@ import pytest
 from launcher.processes import stop
 from tests.examples import thorough
 from tests.live.kueue_site import QUEUES, KueueAgent, Site, pending_tasks, pool_for, until
+from tests.references.kueue import proportional
 
 DECISIONS = int(os.environ.get("ALLOCATOR_DECISIONS", 500 if thorough() else 10))
 FLAVORS = ("big", "small")
@@ -224,14 +225,3 @@ def test_two_hundred_queues_use_no_less_than_in_proportion_to_their_spec(
     for team in teams:
         part = floor(Fraction(nominal[team] * sum(cpus.values()), total))
         assert ours[team] >= min(wanted[team], part) - 1, team
-
-
-def proportional(nominal, capacity):
-    """Return Kueue's own division: largest remainders of the proportions (KEP-12382)."""
-    total = sum(nominal.values())
-    exact = {name: Fraction(amount * capacity, total) for name, amount in nominal.items()}
-    whole = {name: floor(amount) for name, amount in exact.items()}
-    by_remainder = sorted(exact, key=lambda name: (whole[name] - exact[name], name))
-    for name in by_remainder[: capacity - sum(whole.values())]:
-        whole[name] += 1
-    return whole
