@@ -135,6 +135,7 @@ class KueueAgent:
 
     def __init__(self, folder: Path, site: Site, service: LiveService, pool: str) -> None:
         self.log = folder / f"{pool}.log"
+        self.kills = 0
         token = folder / "token"
         token.write_text(site.server.TOKEN)
         self._file = folder / f"{pool}.ini"
@@ -153,12 +154,24 @@ class KueueAgent:
         }
 
     def start(self, every: str) -> Process:
+        """Start the process with an interval."""
+        self._every = every
         with self.log.open("ab") as output:
-            return start(
+            self.process = start(
                 [sys.executable, "-m", "allocator_agent", "--config", self._file, "--every", every],
                 env=self._environment,
                 output=output,
             )
+        return self.process
+
+    def revive(self) -> None:
+        """Start the process again if it was killed."""
+        if self.process.poll() is not None:
+            self.kills += 1
+            self.start(self._every)
+
+    def kill(self) -> None:
+        self.process.kill()
 
 
 def pool_for(operator: Client, slug: str, weights: Mapping[str, int]) -> None:

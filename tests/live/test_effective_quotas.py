@@ -44,8 +44,8 @@ def test_random_decisions_stay_within_capacity_and_leave_git_as_it_is(
     assert site.excess == []
     git = site.in_git()
     agent = KueueAgent(tmp_path, site, service, "random-decisions")
-    process = agent.start("0.1s")
-    seen, kills = set(), 0
+    agent.start("0.1s")
+    seen = set()
     try:
         until(site.is_orchestrated, seconds=60)
         asked: dict[str, int] = {}
@@ -55,7 +55,7 @@ def test_random_decisions_stay_within_capacity_and_leave_git_as_it_is(
                 site.server.before_put = [counts(site, chance)] * chance.randint(1, 8)
             elif kind == "kill":
                 writes = chance.randint(0, 3) if number else 1
-                site.server.before_put = [*[lambda: None] * writes, process.kill]
+                site.server.before_put = [*[lambda: None] * writes, agent.kill]
             for team in chance.sample(teams, chance.randint(1, 4)):
                 asked[team] = chance.choice([0, chance.randint(1, 12), chance.randint(1, 60)])
                 site.ask(team, asked[team])
@@ -63,15 +63,10 @@ def test_random_decisions_stay_within_capacity_and_leave_git_as_it_is(
                 site.server.cut_watches()
             elif kind == "restart":
                 site.server.restart(seconds=chance.uniform(0, 0.3))
-            elif kind == "kill":
-                if chance.random() < 0.3:
-                    process.kill()
-                until(partial(ended_or_obeyed, process, operator, site, asked), seconds=60)
-                if process.poll() is not None:
-                    kills += 1
-                    process = agent.start("0.1s")
+            elif kind == "kill" and chance.random() < 0.3:
+                agent.kill()
             # Whatever anybody wants is given while there is any.
-            until(partial(obeyed, operator, site, asked), seconds=60)
+            until(partial(obeyed, operator, agent, site, asked), seconds=60)
             decided = site.cpus()
             assert all(decided[team] <= asked.get(team, 0) for team in teams), (number, kind)
             seen.add(tuple(sorted(decided.items())))
@@ -79,11 +74,11 @@ def test_random_decisions_stay_within_capacity_and_leave_git_as_it_is(
         assert site.excess == []
         print(
             f"{DECISIONS} decisions, {len(seen)} different; {site.sums} sums within capacity;"
-            f" {kills} kills; {len(site.server.writes)} writes"
+            f" {agent.kills} kills; {len(site.server.writes)} writes"
         )
         assert {path.rpartition("/")[2] for _, path, _ in site.server.writes} == {"status"}
     finally:
-        stop(process, patience_seconds=10)
+        stop(agent.process, patience_seconds=10)
 
 
 def settled(operator, asked):
@@ -125,17 +120,14 @@ def divided(site, asked, capacity):
     )
 
 
-def obeyed(operator, site, asked):
+def obeyed(operator, agent, site, asked):
     """Return whether Kueue has as much as is wanted, as the decision in force divides it."""
+    agent.revive()
     if sum(site.cpus().values()) != min(sum(asked.values()), 48) or not settled(operator, asked):
         return False
     path = "/api/v1/pools/random-decisions/decision/renderings/kueue/?quota=effective"
     tenants = operator.get(path).body["tenants"]
     return site.cpus() == {row["tenant"]: row["rendered"]["cpu"] // 1000 for row in tenants}
-
-
-def ended_or_obeyed(process, operator, site, asked):
-    return process.poll() is not None or obeyed(operator, site, asked)
 
 
 def counts(site, chance):
