@@ -13,9 +13,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from allocator_agent import __version__
-from allocator_agent.configuration import RECLAIM, Configuration, read_configuration
+from allocator_agent.configuration import QUOTAS, RECLAIM, Configuration, read_configuration
 from allocator_agent.errors import AgentError, Misconfigured
 from allocator_agent.kubernetes.api import Api
+from allocator_agent.kubernetes.orchestrating import EffectiveKueue
 from allocator_agent.kubernetes.scheduler import Kubernetes
 from allocator_agent.notify import notify
 from allocator_agent.rounds import Outcome, Rounds, Scheduler
@@ -26,6 +27,8 @@ from allocator_agent.slurm.scheduler import Slurm
 logger = logging.getLogger("allocator_agent")
 DEFAULT_CONFIGURATION = Path("/etc/allocator-agent.ini")
 DEFAULT_INTERVAL_SECONDS = 15.0
+_SHORTEST_INTERVAL_SECONDS = 1.0
+_GLANCE_SECONDS = 0.1
 _MOST_LINES = 100  # of a round, in the log
 _EPILOG = """\
 exit codes of --once and --dry-run: 0 all is applied; 1 something could not be done (it says what);
@@ -46,6 +49,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         configuration = read_configuration(options.config)
         if options.reclaim:
             configuration = configuration.with_reclaim(options.reclaim)
+        if options.quotas:
+            configuration = configuration.with_quotas(options.quotas)
         scheduler = scheduler_of(configuration)
         rounds = Rounds(
             configuration,
@@ -70,6 +75,8 @@ def scheduler_of(configuration: Configuration) -> Scheduler:
     """The scheduler that the configuration names."""
     if configuration.scheduler == "slurm":
         return Slurm(configuration, Commands(configuration.slurm.bin))
+    if configuration.quota == "effective":
+        return EffectiveKueue(configuration, Api(configuration.kubernetes))
     return Kubernetes(configuration, Api(configuration.kubernetes))
 
 
@@ -101,6 +108,11 @@ def _parser() -> argparse.ArgumentParser:
         "--reclaim", choices=RECLAIM, help="whether jobs above the decision are requeued"
     )
     parser.add_argument(
+        "--quotas",
+        choices=QUOTAS,
+        help="whether Kueue's quotas are written to specs, or to statuses as effective quotas",
+    )
+    parser.add_argument(
         "--verbose", action="store_true", help="log every round, also those that change nothing"
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
@@ -109,11 +121,11 @@ def _parser() -> argparse.ArgumentParser:
 
 def _forever(rounds: Rounds, scheduler: Scheduler, interval: float) -> int:
     """Rounds until SIGTERM or SIGINT; what goes wrong in one is said, and the next tries again."""
-    stopped = threading.Event()
+    stopped, woken = threading.Event(), threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopped.set())
     if isinstance(scheduler, Kubernetes):
-        scheduler.follow(stopped)
+        scheduler.follow(stopped, woken)
     notify("READY=1")
     last = ""
     while not stopped.is_set():
@@ -128,8 +140,17 @@ def _forever(rounds: Rounds, scheduler: Scheduler, interval: float) -> int:
                 logger.error("%s; limits stay, the next round tries again", error)  # noqa: TRY400
             last = str(error)
         notify("WATCHDOG=1")
-        stopped.wait(max(0.0, interval - (time.monotonic() - began)))
+        # A changed node begins the next round early, but a flapping one does not keep the agent busy.
+        _pause(began + interval, stopped, woken)
+        woken.clear()
+        _pause(began + min(interval, _SHORTEST_INTERVAL_SECONDS), stopped)
     return 0
+
+
+def _pause(until: float, *events: threading.Event) -> None:
+    """Sleep until an instant or any event, without a lock that a signal handler needs."""
+    while not any(event.is_set() for event in events) and time.monotonic() < until:
+        time.sleep(max(0.0, min(_GLANCE_SECONDS, until - time.monotonic())))
 
 
 def _log(outcome: Outcome) -> None:

@@ -13,6 +13,7 @@ from allocator_agent.errors import Misconfigured
 
 SCHEDULERS = ("slurm", "kueue", "kubernetes")
 RECLAIM = ("none", "requeue")
+QUOTAS = ("spec", "effective")
 _SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _SECTIONS = {
     "service": {"url", "pool", "key_file", "ca_file", "timeout"},
@@ -21,7 +22,7 @@ _SECTIONS = {
         *("decision_wait", "usage_hours"),
     },
     "slurm": {"cluster", "bin", "classes", "owner_feature", "hold"},
-    "kubernetes": {"api", "token_file", "ca_file", "owner_label", "class_label"},
+    "kubernetes": {"api", "token_file", "ca_file", "owner_label", "class_label", "quotas"},
     "accounts": None,  # any account, any tenant
 }
 
@@ -42,6 +43,7 @@ class KubernetesOptions:
     ca_file: Path = _SERVICE_ACCOUNT / "ca.crt"
     owner_label: str = ""
     class_label: str = "partition"
+    quotas: str = "spec"
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,20 @@ class Configuration:
     def class_label(self) -> str:
         """The label of servers that names their class."""
         return self.kubernetes.class_label if self.scheduler != "slurm" else "partition"
+
+    @property
+    def quota(self) -> str:
+        """The kind of quota that the service renders."""
+        return "effective" if self.kubernetes.quotas == "effective" else "hard"
+
+    def with_quotas(self, quotas: str) -> Configuration:
+        """Return the configuration with quotas in the spec or in the status of Kueue's queues.
+
+        Raises `Misconfigured` for a scheduler that has no effective quotas.
+        """
+        if quotas == "effective" and self.scheduler != "kueue":
+            raise Misconfigured("[kubernetes] quotas = effective needs [agent] scheduler = kueue")
+        return replace(self, kubernetes=replace(self.kubernetes, quotas=quotas))
 
     def with_reclaim(self, reclaim: str) -> Configuration:
         return replace(self, reclaim=reclaim)
@@ -146,7 +162,7 @@ def _checked(read: _Reader) -> Configuration:
     if not re.match(r"https?://[^/]", url):
         raise Misconfigured(f"{read.path}: [service] url begins with https:// (or http://)")
     default = KubernetesOptions()
-    return Configuration(
+    configuration = Configuration(
         url=url,
         pool=read.text("service", "pool", None),
         key=_key(read),
@@ -175,6 +191,7 @@ def _checked(read: _Reader) -> Configuration:
         ),
         accounts=read.accounts(),
     )
+    return configuration.with_quotas(read.choice("kubernetes", "quotas", QUOTAS, default.quotas))
 
 
 def _key(read: _Reader) -> str:

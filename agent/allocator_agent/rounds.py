@@ -5,6 +5,7 @@ but what saves work: after any kill the next round does what the last one left.
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -118,7 +119,8 @@ class Rounds:
             if not dry_run:
                 self._wait(feed.generation)
             label = self._configuration.class_label
-            rendering = self._service.rendering(self._scheduler.target, label)
+            quota = self._configuration.quota
+            rendering = self._service.rendering(self._scheduler.target, label, quota)
         if rendering is None:
             told = outcome.lines if dry_run else outcome.problems
             told.append("the pool has no decision yet: nothing is changed")
@@ -213,7 +215,8 @@ class Rounds:
                 "class_label": self._configuration.class_label,
                 "run": rendering.run,
                 "generation": rendering.generation,
-                "interval": f"PT{self._interval_seconds:g}S",
+                # The service takes whole seconds; a shorter interval only makes it wait longer.
+                "interval": f"PT{math.ceil(self._interval_seconds)}S",
                 "reported_at": now,
                 "tenants": tenants,
                 "problems": _few(said),

@@ -136,9 +136,9 @@ class Service:
             raise
         return int(body["generation"])
 
-    def rendering(self, target: str, class_label: str) -> Rendering | None:
+    def rendering(self, target: str, class_label: str, quota: str = "hard") -> Rendering | None:
         """The decision in force for a kind of scheduler; None while there is no decision."""
-        query = urlencode({"class_label": class_label})
+        query = urlencode({"class_label": class_label, "quota": quota})
         known = self._rendered.get(target)
         try:
             answer = self._request(

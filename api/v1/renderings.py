@@ -50,7 +50,7 @@ class RenderingParameters(Parameters):
         choices=QUOTAS,
         default=HARD,
         description="hard: never above the decision; soft (kueue, volcano, kai): what is not used is"
-        " lent; effective (kueue): in `status.effectiveQuota`.",
+        " lent; effective (kueue): in `status.effectiveQuotas`.",
     )
 
 

@@ -96,7 +96,8 @@ class Api:
         request = urllib.request.Request(url, method=method, headers=self._headers())
         if body is not None:
             request.data = json.dumps(body).encode()
-            request.add_header("Content-Type", "application/json")
+            merges = "merge-patch+" if method == "PATCH" else ""
+            request.add_header("Content-Type", f"application/{merges}json")
         try:
             response = urllib.request.urlopen(request, timeout=timeout, context=self._context)
         except urllib.error.HTTPError as refusal:

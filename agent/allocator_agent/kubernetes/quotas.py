@@ -12,6 +12,7 @@ from allocator_agent.kubernetes.api import Manifest
 from allocator_agent.quantities import Amounts, quantity
 
 _COHORT = "allocator.cohort"  # annotation of a queue: the cohort of its rendering
+_QUANTITIES = ("nominalQuota", "borrowingLimit", "lendingLimit", "weight", "hard")
 Place = tuple[str, ...]  # where in a manifest a number stands, in words that outlast reordering
 
 
@@ -48,6 +49,7 @@ _PLURALS = {
 
 
 COHORTS = Kind("kueue.x-k8s.io/v1beta2", *_PLURALS["Cohort"])
+QUEUES = Kind("kueue.x-k8s.io/v1beta2", *_PLURALS["ClusterQueue"])
 
 
 def kind_of(manifest: Manifest) -> Kind | None:
@@ -122,6 +124,12 @@ def differs(present: Manifest, wanted: Manifest) -> bool:
     return not _within(wanted.get("spec") or {}, present.get("spec") or {})
 
 
+def same_quotas(one: Manifest, other: Manifest) -> bool:
+    """Return whether two manifests limit the same, by the same rows in the same order."""
+    groups = [(item.get("spec") or {}).get("resourceGroups") or [] for item in (one, other)]
+    return _within(groups[0], groups[1]) and _within(groups[1], groups[0])
+
+
 def _leaves_cohort(present: Manifest, rendered: Manifest) -> bool:
     """Return whether a queue is in the cohort of an earlier rendering that the new one does not name.
 
@@ -182,15 +190,19 @@ def _numbers(manifest: Mapping[str, Any]) -> Iterator[tuple[Place, dict[str, Any
                     yield (flavor["name"], resource["name"]), resource, "nominalQuota"
 
 
-def _within(wanted: Any, present: Any) -> bool:
+def _within(wanted: Any, present: Any, name: str = "") -> bool:
     if isinstance(wanted, dict) and isinstance(present, dict):
+        # Every value below `hard` is a quantity, whatever its resource is called.
         return all(
-            name in present and _within(value, present[name]) for name, value in wanted.items()
+            key in present and _within(value, present[key], name if name == "hard" else key)
+            for key, value in wanted.items()
         )
     if isinstance(wanted, list) and isinstance(present, list):
         return len(wanted) == len(present) and all(map(_within, wanted, present))
     if wanted == present:
         return True
+    if name not in _QUANTITIES:
+        return False  # names such as 1e3 and 1000 are two
     try:
         return quantity(str(wanted)) == quantity(str(present))
     except ValueError:

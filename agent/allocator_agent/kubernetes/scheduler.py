@@ -21,7 +21,7 @@ from allocator_agent.kubernetes.quotas import (
     merged,
     with_limits,
 )
-from allocator_agent.kubernetes.watching import Watched
+from allocator_agent.kubernetes.watching import Changed, Watched
 from allocator_agent.model import Job, Observation, Rendering, Usage, Waiting
 from allocator_agent.quantities import Amounts, added
 
@@ -37,11 +37,15 @@ QUOTAS = {
 
 @dataclass(frozen=True)
 class KubernetesPlan:
-    """The objects to make or to change, and the cohorts to remove."""
+    """The objects to make or to change, and the cohorts to remove.
+
+    `known` are all objects of the decision with the quotas in force, where the plan writes statuses.
+    """
 
     changes: list[Change] = field(default_factory=list)
     problems: dict[str, list[str]] = field(default_factory=dict)
     removed: list[Manifest] = field(default_factory=list)
+    known: list[Manifest] = field(default_factory=list)
 
     @property
     def waiting(self) -> dict[str, list[Waiting]]:
@@ -81,9 +85,10 @@ class Kubernetes:
         """Who tells what was used: pods have identities that no other cluster's have."""
         return self._configuration.name
 
-    def follow(self, stopped: threading.Event) -> None:
-        """Watch from now on, so that a round lists nothing."""
+    def follow(self, stopped: threading.Event, woken: threading.Event) -> None:
+        """Watch from now on, so that a round lists nothing. A node that changes sets `woken`."""
         self._stopped = stopped
+        self._watched[NODES].changed = _on_nodes(woken)
         for watched in self._watched.values():
             _in_thread(watched, stopped)
 
@@ -234,6 +239,9 @@ class Kubernetes:
     def _objects(self, path: str) -> list[Manifest]:
         return self._objects_at(path).objects()
 
+    def _listed(self, path: str) -> Sequence[Manifest]:
+        return self._objects_at(path).list()
+
     def _objects_at(self, path: str) -> Watched:
         if path not in self._watched:
             self._watched[path] = Watched(self._api, path)
@@ -272,6 +280,19 @@ class Kubernetes:
 
 def _identity(item: Mapping[str, Manifest]) -> tuple[str, str]:
     return (item["metadata"].get("namespace", ""), item["metadata"]["name"])
+
+
+def _on_nodes(woken: threading.Event) -> Changed:
+    """Return what sets an event where nodes come, go, or offer something else than before."""
+
+    def compare(before: Sequence[Manifest], after: Sequence[Manifest]) -> None:
+        former, present = (
+            list(reading.read_nodes(each, owner_label="")) for each in (before, after)
+        )
+        if former != present:  # and not the heartbeat of a node
+            woken.set()
+
+    return compare
 
 
 def _in_thread(watched: Watched, stopped: threading.Event) -> None:

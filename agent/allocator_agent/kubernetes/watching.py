@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from allocator_agent.errors import AgentError, SchedulerAway
@@ -18,6 +18,7 @@ _FIRST_PAUSE_SECONDS = 0.2
 _LONGEST_PAUSE_SECONDS = 30.0
 # So long after a watch should have ended or told something, what is known is too old to act on.
 _TRUSTED_SECONDS = 60.0
+Changed = Callable[[Sequence[Manifest], Sequence[Manifest]], None]  # objects before and after
 
 
 class Watched:
@@ -33,6 +34,7 @@ class Watched:
         self._fresh_at = 0.0
         self._following = False
         self.lists = 0  # how often everything was listed
+        self.changed: Changed | None = None  # called by `follow`
 
     def objects(self) -> list[Manifest]:
         """The objects, listed now or as last watched. Raises `SchedulerAway` when that is long ago."""
@@ -45,18 +47,23 @@ class Watched:
                 raise SchedulerAway(f"{self.path} can no longer be watched")
             return [*self._objects.values()]
 
-    def list(self) -> None:
-        """Read everything anew, page by page; a list that grew too old on the way begins again."""
+    def list(self) -> Sequence[Manifest]:
+        """Read and return everything anew, page by page, and again if the list expired on the way."""
         while True:
             try:
                 objects, version = self._pages()
             except Gone:
                 continue
             with self._lock:
+                before = [*self._objects.values()]
                 self._objects, self._version = objects, version
                 self._fresh_at = time.monotonic()
                 self.lists += 1
-            return
+                is_first = self.lists == 1
+            after = [*objects.values()]
+            if not is_first:
+                self._notice(before, after)
+            return after
 
     def follow(self, stopped: threading.Event) -> None:
         """Keep the objects up to date until told to stop: watch, and list where the past is gone."""
@@ -91,6 +98,10 @@ class Watched:
             return False
         return True
 
+    def _notice(self, before: Sequence[Manifest], after: Sequence[Manifest]) -> None:
+        if self.changed is not None:
+            self.changed(before, after)
+
     def _pages(self) -> tuple[dict[str, Manifest], str]:
         objects: dict[str, Manifest] = {}
         query = {"limit": _PAGE}
@@ -109,13 +120,17 @@ class Watched:
             kind, item = event["type"], event["object"]
             if kind == "ERROR":
                 raise refused(int(item.get("code", 0)), item)
+            before = after = None
             with self._lock:
+                if kind != "BOOKMARK":
+                    before = self._objects.get(_identity(item))
                 if kind == "DELETED":
                     self._objects.pop(_identity(item), None)
                 elif kind in ("ADDED", "MODIFIED"):
-                    self._objects[_identity(item)] = item
+                    self._objects[_identity(item)] = after = item
                 self._version = item["metadata"]["resourceVersion"]
                 self._fresh_at = time.monotonic()
+            self._notice([before] if before else [], [after] if after else [])
             if stopped.is_set():
                 return
         with self._lock:

@@ -1,11 +1,11 @@
 """A decision for Kueue: a ResourceFlavor per class, a Cohort per group, a ClusterQueue per tenant.
 
-Sources: Kueue's API kueue.x-k8s.io/v1beta2 (ClusterQueue, Cohort, ResourceFlavor); KEP-12382 for
-`status.effectiveQuota`, an alpha field that a controller writes and schedulers take instead of the spec.
+Sources: Kueue's API kueue.x-k8s.io/v1beta2 (ClusterQueue, Cohort, ResourceFlavor). KEP-12382 and pull
+requests 14389, 15040 and 15107 of Kueue define `status.effectiveQuotas`, an alpha field that an
+orchestrator writes. With the feature gate DynamicQuotaOrchestration, Kueue obeys it instead of the spec.
 """
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC
 from typing import Any
 
 from allocator_service.core.errors import Conflict
@@ -33,7 +33,7 @@ from allocator_service.enforcement.rendering.names import (
 API_VERSION = "kueue.x-k8s.io/v1beta2"
 MAX_FLAVORS = 64
 MAX_RESOURCES = 64
-MANAGER = {"apiGroup": "allocator", "kind": "Pool"}
+ORCHESTRATOR = {"apiGroup": "allocator", "kind": "Pool"}
 # Names the cohort of the rendering, so that an agent may take a queue out of it.
 COHORT_ANNOTATION = "allocator.cohort"
 
@@ -46,7 +46,8 @@ def kueue_objects(limits: DecisionLimits) -> list[dict[str, Any]]:
     pool is a cohort, in which a queue lends what it does not use and what is not reserved for it, and
     borrows up to the class's capacity, or what limits of its tenant leave; a cohort of a group borrows
     what the group's limits leave.
-    Effective: the spec gives a queue nothing, and its status what was decided.
+    Effective: the spec gives a queue nothing, and its status what was decided. The status of a cohort
+    gives it nothing.
 
     Raises `Conflict` for more classes or resources than Kueue takes, and for values that no node has.
     """
@@ -95,6 +96,18 @@ def _cohort(
         "kind": "Cohort",
         "metadata": metadata(cohorts[group.slug], limits, group=group.slug),
         "spec": spec,
+        # An empty list overrides quota that administrators gave the cohort itself.
+        **_status(limits, []),
+    }
+
+
+def _status(limits: DecisionLimits, groups: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the status with a complete list of quotas, nothing unless these are effective quotas."""
+    if limits.quota != EFFECTIVE:
+        return {}
+    orchestrator = {**ORCHESTRATOR, "name": limits.decided.run.pool.slug}
+    return {
+        "status": {"effectiveQuotas": {"orchestratorRef": orchestrator, "resourceGroups": groups}}
     }
 
 
@@ -129,7 +142,7 @@ def _queue(
     names: Sequence[tuple[str | None, str]],
     cohorts: Mapping[str | None, str],
 ) -> dict[str, Any]:
-    queue, pool = object_name(tenant.slug), limits.decided.run.pool.slug
+    queue = object_name(tenant.slug)
     described = metadata(queue, limits, tenant=tenant.slug)
     spec: dict[str, Any] = {
         "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": queue}}
@@ -142,22 +155,13 @@ def _queue(
         spec["fairSharing"] = {"weight": _weight(tenant)}
     decided = _groups(limits, tenant, names)
     spec["resourceGroups"] = _nothing(decided) if limits.quota == EFFECTIVE else decided
-    document: dict[str, Any] = {
+    return {
         "apiVersion": API_VERSION,
         "kind": "ClusterQueue",
         "metadata": described,
         "spec": spec,
+        **_status(limits, decided),
     }
-    begin = limits.decided.run.effective_from
-    if limits.quota == EFFECTIVE and begin is not None:
-        document["status"] = {
-            "effectiveQuota": {
-                "lastUpdateTime": begin.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-                "managerRef": {**MANAGER, "name": pool},
-                "resourceGroups": decided,
-            }
-        }
-    return document
 
 
 def _weight(node: TenantLimits | GroupLimits) -> str:

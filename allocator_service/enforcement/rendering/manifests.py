@@ -1,5 +1,6 @@
 """What manifests of Kubernetes have in common: who they are from, quantities, and their stream."""
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -11,6 +12,21 @@ from allocator_service.enforcement.rendering.limits import DecisionLimits, Limit
 # Larger quantities are cut to this one (k8s.io/apimachinery, resource.Quantity).
 LARGEST_QUANTITY = 2**63 - 1
 _THOUSANDTHS = "cpu"
+
+
+class _Dumper(yaml.CSafeDumper):
+    """Quotes texts that kubectl would read as numbers or truth values.
+
+    PyYAML quotes by YAML 1.1 alone: it writes a queue named `1e3`, `08` or `n` without quotes.
+    """
+
+
+_Dumper.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile(r"[yYnN]\Z"), list("yYnN"))
+_Dumper.add_implicit_resolver(
+    "tag:yaml.org,2002:float",
+    re.compile(r"[-+]?(?:0[oOxXbB][0-9a-fA-F_]+|[0-9._]+(?:[eE][-+]?[0-9_]+)?)\Z"),
+    list("-+.0123456789"),
+)
 
 
 def metadata(
@@ -72,6 +88,6 @@ def yaml_stream(objects: Iterable[Mapping[str, Any]], *, notes: Iterable[str]) -
     """The manifests as a stream of YAML documents, notes as comments at its head."""
     comments = "".join(f"# {note}\n" for note in notes)
     documents = yaml.dump_all(
-        objects, Dumper=yaml.CSafeDumper, sort_keys=False, explicit_start=True, width=200
+        objects, Dumper=_Dumper, sort_keys=False, explicit_start=True, width=200
     )
     return comments + documents

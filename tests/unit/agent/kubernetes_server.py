@@ -1,12 +1,15 @@
 """A small API server that lists, watches and writes as Kubernetes does, and fails as it does.
 
 Over real HTTP: lists come in pages, whose items have no kind; watches begin after a version, carry
-bookmarks and end; a version that is no longer kept is 410, as an answer or as an event; a PUT with a
-version that is not the latest is 409.
+bookmarks and end; a version that is no longer kept is 410, as an answer or as an event; a PUT or PATCH
+with a version that is not the latest is 409. Kinds with a schema lose what it does not name, and have
+a status apart: a write of the object leaves the status, a write of the status leaves all else.
 """
 
+import copy
 import json
 import re
+import socket
 import threading
 import time
 from collections.abc import Callable
@@ -15,12 +18,57 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+from tests.unit.agent.kueue_crds import ANY, Schema, problem_of, pruned
+
 Object = dict[str, Any]
 _PATH = re.compile(
     r"(?P<root>/api/v1|/apis/[^/]+/[^/]+)(?:/namespaces/(?P<namespace>[^/]+)(?=/))?"
-    r"/(?P<plural>[a-z]+)(?:/(?P<name>[^/]+))?"
+    r"/(?P<plural>[a-z]+)(?:/(?P<name>[^/]+)(?:/(?P<part>status))?)?"
 )
 _NAMESPACED = ("pods", "jobs", "replicasets", "resourcequotas", "workloads", "localqueues")
+MERGE_PATCH = "application/merge-patch+json"
+
+
+class _Listener(ThreadingHTTPServer):
+    """Listens, and can cut every connection that it has."""
+
+    daemon_threads = True
+    allow_reuse_address = True
+    request_queue_size = 128
+
+    def __init__(self, port: int, handler: type[BaseHTTPRequestHandler]) -> None:
+        self._sockets: set[socket.socket] = set()
+        super().__init__(("127.0.0.1", port), handler)
+
+    def get_request(self) -> tuple[socket.socket, Any]:
+        connection, address = super().get_request()
+        self._sockets.add(connection)
+        return connection, address
+
+    def shutdown_request(self, request: Any) -> None:
+        self._sockets.discard(request)
+        super().shutdown_request(request)
+
+    def cut(self) -> None:
+        for connection in [*self._sockets]:
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing: clients are killed, and connections cut."""
+
+
+def merge_patched(target: Any, patch: Any) -> Any:
+    """Return the target with a merge patch (RFC 7386)."""
+    if not isinstance(patch, dict):
+        return patch
+    merged = dict(target) if isinstance(target, dict) else {}
+    for name, value in patch.items():
+        if value is None:
+            merged.pop(name, None)
+        else:
+            merged[name] = merge_patched(merged.get(name), value)
+    return merged
 
 
 class KubernetesServer:
@@ -38,14 +86,21 @@ class KubernetesServer:
         self.bookmark_seconds = 0.1
         self.cuts = 0  # so many of the next events are sent by half and the connection closed
         self.expired_pages = 0  # so many of the next further pages are too old
-        self.before_put: list[Callable[[], None]] = []  # run before a PUT: somebody who is faster
+        # Run before a PUT or PATCH, one for each: somebody who is faster.
+        self.before_put: list[Callable[[], None]] = []
+        self.schemas: dict[str, Schema] = {}  # by plural; a kind without one keeps what it is sent
+        self.after_put: list[Callable[[], None]] = []  # all run after each change, under the lock
+        # Writes of such paths answer with what they keep: "old" answers with it, "new" as if written.
+        self.lies: dict[str, str] = {}
         self.refuse: dict[str, tuple[int, str]] = {}  # path -> status and message of writes
         self.requests: list[tuple[str, str]] = []
         self.writes: list[tuple[str, str, Object]] = []
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
-        self._server.daemon_threads = True
+        self._start(0)
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
+
+    def _start(self, port: int) -> None:
         self._stopped = False
+        self._server = _Listener(port, self._handler())
         threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
 
     def stop(self) -> None:
@@ -55,6 +110,19 @@ class KubernetesServer:
         self._server.shutdown()
         self._server.server_close()
 
+    def restart(self, *, seconds: float = 0.0) -> None:
+        """End with every connection, and come back with the same objects and no past."""
+        port = self._server.server_address[1]
+        self.stop()
+        self._server.cut()
+        time.sleep(seconds)
+        self.forget()
+        self._start(port)
+
+    def cut_watches(self) -> None:
+        """Cut every connection, as a load balancer does."""
+        self._server.cut()
+
     # What tests do
 
     def put(self, collection: str, item: Object) -> Object:
@@ -62,13 +130,34 @@ class KubernetesServer:
         with self.changed:
             metadata = item["metadata"]
             key = (collection, metadata.get("namespace", ""), metadata["name"])
-            kind = "MODIFIED" if key in self.objects else "ADDED"
+            present = self.objects.get(key)
             self.version += 1
             metadata["resourceVersion"] = str(self.version)
+            if collection.rpartition("/")[2] in self.schemas:
+                same = present is not None and present.get("spec") == item.get("spec")
+                former = int(present["metadata"]["generation"]) if present else 0
+                metadata["generation"] = former if same else former + 1
             self.objects[key] = json.loads(json.dumps(item))
+            kind = "ADDED" if present is None else "MODIFIED"
             self.events.append((self.version, collection, kind, self.objects[key]))
+            for look in self.after_put:
+                look()
             self.changed.notify_all()
             return self.objects[key]
+
+    def kept(self, collection: str, present: Object | None, body: Object, part: str) -> Object:
+        """Return an object after a write of its status, or of all but that, as its schema names it."""
+        schema = self.schemas.get(collection.rpartition("/")[2])
+        if schema is None:
+            return body
+        if part == "status":
+            after = {**(present or {}), "status": body.get("status", {})}
+        else:
+            after = {name: value for name, value in body.items() if name != "status"}
+            if present is not None and "status" in present:
+                after["status"] = present["status"]
+        whole = {"apiVersion": ANY, "kind": ANY, "metadata": ANY, **schema["properties"]}
+        return copy.deepcopy(pruned(after, {"properties": whole}))
 
     def delete(self, collection: str, namespace: str, name: str) -> None:
         with self.changed:
@@ -118,6 +207,12 @@ class KubernetesServer:
             def do_PUT(self) -> None:
                 self._write("PUT")
 
+            def do_PATCH(self) -> None:
+                if self.headers["Content-Type"] != MERGE_PATCH:
+                    self._status(415, "UnsupportedMediaType", "only merge patches are accepted")
+                else:
+                    self._write("PATCH")
+
             def do_DELETE(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
                 collection, namespace, name, _ = self._read()
@@ -146,7 +241,7 @@ class KubernetesServer:
                 if path in server.refuse:
                     self._status(server.refuse[path][0], "Forbidden", server.refuse[path][1])
                     return
-                if method == "PUT" and server.before_put:
+                if method != "POST" and server.before_put:
                     server.before_put.pop(0)()
                 with server.changed:
                     key = (collection, namespace, name or body["metadata"]["name"])
@@ -155,13 +250,26 @@ class KubernetesServer:
                         reason = "AlreadyExists" if method == "POST" else "NotFound"
                         self._status(409 if method == "POST" else 404, reason, str(key))
                         return
-                    if present and present["metadata"]["resourceVersion"] != body["metadata"].get(
-                        "resourceVersion"
-                    ):
+                    version = body.get("metadata", {}).get("resourceVersion")
+                    if present and present["metadata"]["resourceVersion"] != version:
                         self._status(409, "Conflict", "the object has been modified")
                         return
+                    wanted = merge_patched(present, body) if method == "PATCH" else body
+                    after = server.kept(collection, present, wanted, self._part(path))
+                    schema = server.schemas.get(collection.rpartition("/")[2])
+                    problem = problem_of(after, schema) if schema else ""
+                    if problem:
+                        self._status(422, "Invalid", problem)
+                        return
                     server.writes.append((method, path, body))
-                    self._json(201 if method == "POST" else 200, server.put(collection, body))
+                    if path in server.lies:
+                        self._json(200, after if server.lies[path] == "new" else present or {})
+                        return
+                    self._json(201 if method == "POST" else 200, server.put(collection, after))
+
+            def _part(self, path: str) -> str:
+                match = _PATH.fullmatch(path)
+                return (match and match["part"]) or ""
 
             def _list(self, collection: str, query: dict[str, str]) -> None:
                 with server.changed:

@@ -370,6 +370,14 @@ def test_the_last_groups_cohort_goes_with_the_queues_that_leave_it(server, tmp_p
     assert cohorts_of(server) == []
 
 
+def test_names_that_read_as_the_same_number_are_two_names(server, tmp_path):
+    server.put(QUEUES, in_cohort("a", "1000"))
+    agent = scheduler(server, tmp_path, "kueue")
+    wanted = decision(cohort("1000"), cohort("1e3"), in_cohort("a", "1e3"))
+    agent.apply(agent.plan(wanted, agent.observe(), NOW))
+    assert server.objects[QUEUES, "", "a"]["spec"]["cohortName"] == "1e3"
+
+
 def test_cohorts_are_not_listed_for_a_flat_pool(server, tmp_path):
     server.put(QUEUES, queue("a", flavor="3"))
     agent = scheduler(server, tmp_path, "kueue")

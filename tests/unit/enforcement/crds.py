@@ -4,8 +4,7 @@ Sources, each the `spec` of the object at the version named:
 
 * Kueue v1beta2, https://github.com/kubernetes-sigs/kueue at 013c8f2,
   apis/kueue/v1beta2/clusterqueue_types.go, and cohort_types.go at 0a8a38c;
-  `status.effectiveQuota` from KEP-12382,
-  https://github.com/kubernetes-sigs/kueue/pull/14104.
+  `status.effectiveQuotas` from KEP-12382 as merged (pull requests 14104, 14389, 15040, 15107).
 * Volcano v1beta1, https://github.com/volcano-sh/volcano at 038b64a,
   config/crd/volcano/bases/scheduling.volcano.sh_queues.yaml; the bounds of `weight` are ours.
 * KAI v2, https://github.com/kai-scheduler/KAI-Scheduler at 431c3a0,
@@ -79,7 +78,18 @@ def _manifest(spec: Any, **more: Any) -> dict[str, Any]:
     )
 
 
-_MANAGER = _object(["apiGroup", "kind", "name"], apiGroup=NAME, kind={"type": "string"}, name=NAME)
+_KIND = {
+    "type": "string",
+    "minLength": 1,
+    "maxLength": 63,
+    "pattern": r"^[A-Za-z]([-A-Za-z0-9]*[A-Za-z0-9])?$",
+}
+_ORCHESTRATOR = _object(["apiGroup", "kind", "name"], apiGroup=NAME, kind=_KIND, name=NAME)
+EFFECTIVE_QUOTAS = _object(
+    ["orchestratorRef", "resourceGroups"],
+    orchestratorRef=_ORCHESTRATOR,
+    resourceGroups=_list(_GROUP, 0, 16),
+)
 SCHEMAS = {
     ("kueue.x-k8s.io/v1beta2", "ClusterQueue"): _manifest(
         _object(
@@ -89,15 +99,7 @@ SCHEMAS = {
             namespaceSelector={"type": "object"},
             fairSharing=_object([], weight=QUANTITY),
         ),
-        status=_object(
-            [],
-            effectiveQuota=_object(
-                ["lastUpdateTime", "managerRef", "resourceGroups"],
-                lastUpdateTime={"type": "string", "pattern": r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$"},
-                managerRef=_MANAGER,
-                resourceGroups=_list(_GROUP, 0, 16),
-            ),
-        ),
+        status=_object([], effectiveQuotas=EFFECTIVE_QUOTAS),
     ),
     ("kueue.x-k8s.io/v1beta2", "Cohort"): _manifest(
         _object(
@@ -105,7 +107,8 @@ SCHEMAS = {
             parentName=NAME,
             resourceGroups=_list(_GROUP, 0, 16),
             fairSharing=_object([], weight=QUANTITY),
-        )
+        ),
+        status=_object([], effectiveQuotas=EFFECTIVE_QUOTAS),
     ),
     ("kueue.x-k8s.io/v1beta2", "ResourceFlavor"): _manifest(
         _object(
@@ -151,7 +154,7 @@ def broken_rules(queue: dict[str, Any]) -> list[str]:
     spec, wrong = queue["spec"], []
     every = [
         *spec["resourceGroups"],
-        *queue.get("status", {}).get("effectiveQuota", {}).get("resourceGroups", []),
+        *queue.get("status", {}).get("effectiveQuotas", {}).get("resourceGroups", []),
     ]
     for group in every:
         for flavor in group["flavors"]:

@@ -130,6 +130,24 @@ def test_kueue_has_a_cohort_per_group_in_which_hard_queues_neither_borrow_nor_le
     }  # fmt: skip
 
 
+def test_effective_quotas_give_cohorts_nothing_of_their_own():
+    objects = render(tree_document(), "kueue", quota="effective").objects
+    cohorts = [each for each in objects if each["kind"] == "Cohort"]
+    assert [each["status"] for each in cohorts] == [
+        {
+            "effectiveQuotas": {
+                "orchestratorRef": {"apiGroup": "allocator", "kind": "Pool", "name": "lab"},
+                "resourceGroups": [],
+            }
+        }
+    ] * 4
+    queue = next(each for each in objects if each["metadata"]["name"] == "a")
+    (group,) = queue["status"]["effectiveQuotas"]["resourceGroups"]
+    assert group["flavors"][0]["resources"][0] == {
+        "name": "cpu", "nominalQuota": "20", "borrowingLimit": "0", "lendingLimit": "0",
+    }  # fmt: skip
+
+
 def test_soft_cohorts_share_by_the_weights_of_siblings():
     objects = render(tree_document(), "kueue", quota="soft").objects
     weights = {

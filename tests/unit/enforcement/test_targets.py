@@ -1,6 +1,9 @@
 """The objects of every target: exact, named, and accepted by the target's own schema and rules."""
 
+import json
 import shlex
+import shutil
+import subprocess
 from fractions import Fraction
 
 import jsonschema
@@ -12,6 +15,7 @@ from hypothesis import strategies as st
 
 from allocator_service.core.errors import Conflict, TooLarge, Unreadable
 from allocator_service.enforcement.rendering import targets
+from allocator_service.enforcement.rendering.manifests import yaml_stream
 from allocator_service.enforcement.rendering.names import account_name, class_name, object_name
 from allocator_service.enforcement.rendering.targets import TARGETS, target_named
 from policies import PolicyError
@@ -172,17 +176,50 @@ def test_soft_quota_is_a_cohort_that_lends_what_is_not_used():
     }
 
 
-def test_effective_quota_stands_in_the_status_and_the_spec_gives_nothing():
+def test_effective_quotas_are_in_the_status_and_the_spec_gives_nothing():
     ada = render(pool_document(), "kueue", quota="effective").objects[2]
-    effective = ada["status"]["effectiveQuota"]
-    assert effective["managerRef"] == {"apiGroup": "allocator", "kind": "Pool", "name": "lab"}
-    assert effective["lastUpdateTime"] == "2026-11-02T08:00:00Z"
+    assert list(ada["status"]) == ["effectiveQuotas"]
+    effective = ada["status"]["effectiveQuotas"]
+    assert effective["orchestratorRef"] == {"apiGroup": "allocator", "kind": "Pool", "name": "lab"}
 
     def quotas(groups):
         return [row["nominalQuota"] for f in groups[0]["flavors"] for row in f["resources"]]
 
     assert quotas(effective["resourceGroups"]) == ["8500m", str(17 * 2**30), "0", "0"]
     assert quotas(ada["spec"]["resourceGroups"]) == ["0", "0", "0", "0"]
+
+
+@pytest.mark.parametrize("quota", ["hard", "soft"])
+def test_only_effective_quotas_are_in_a_status(quota):
+    assert all(
+        "status" not in each for each in render(pool_document(), "kueue", quota=quota).objects
+    )
+
+
+MISREAD = [
+    "y", "n", "1e3", "12e03", "08", "0o7", "0x1f", "0b1", "5", "1.5", "1_0e3", "1e-3", "yes", "null",
+    "true", "off", "2026-11-01",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MISREAD)
+def test_no_name_is_a_number_or_a_truth_value_to_kubectl(name):
+    """kubectl reads scalars by another table than PyYAML; only quotes are texts to both."""
+    text = yaml_stream([{name: name, "list": [name, f"{name}-a"]}], notes=())
+    scalars = [each for each in yaml.scan(text) if isinstance(each, yaml.ScalarToken)]
+    assert [each.value for each in scalars if not each.plain] == [name, name, name]
+    if shutil.which("kubectl"):
+        labels = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": "a"},
+            "data": {name: name},
+        }
+        told = subprocess.run(
+            ["kubectl", "label", "--local", "--filename", "-", "--output", "json", "seen=yes"],
+            input=yaml_stream([labels], notes=()), capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        assert json.loads(told.stdout)["data"] == {name: name}
 
 
 def test_kubernetes_has_a_quota_of_requests_per_namespace():

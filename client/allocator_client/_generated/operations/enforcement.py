@@ -44,7 +44,7 @@ class Enforcement(Transport):
             The server label whose values are the classes of servers.
         quota
             hard: never above the decision; soft (kueue, volcano, kai): what is not used is
-            lent; effective (kueue): in `status.effectiveQuota`.
+            lent; effective (kueue): in `status.effectiveQuotas`.
         """
         return self._read(
             f"/api/v1/pools/{path_part(pool)}/decision/renderings/{path_part(target)}/",
