@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -41,17 +42,34 @@ class FloorPool:
 
 def pools_of(problem: Problem, classes: ServerClasses, *, whole: bool) -> list[FloorPool]:
     """Return the pools of all guarantees, in order, then those of own servers, by tenant."""
-    holds = _Containment()
+    on_servers = _OnServers(problem)
     pools = [
-        _pool_of_guarantee(problem, classes, each, holds, whole=whole)
+        _pool_of_guarantee(problem, classes, each, on_servers(each.rows), whole=whole)
         for each in problem.guaranteed
     ]
     pools += [_own_pool(problem, tenant) for tenant in np.flatnonzero(problem.own_servers).tolist()]
     return pools
 
 
+class _OnServers:
+    """Limits and guarantees by their servers, as few selectors have many of them."""
+
+    def __init__(self, problem: Problem) -> None:
+        self._problem = problem
+        self._known: dict[int, _Nested] = {}
+
+    def __call__(self, rows: BoolArray) -> _Nested:
+        """Return those that may apply in the pool of a guarantee on these servers."""
+        if id(rows) not in self._known:
+            problem, holds = self._problem, _Containment()
+            limits = [each for each in problem.limited if holds(each.rows, rows)]
+            guarantees = [each for each in problem.guaranteed if holds(rows, each.rows)]
+            self._known[id(rows)] = _Nested(problem, limits, guarantees)
+        return self._known[id(rows)]
+
+
 class _Containment:
-    """Lookup of which rows of servers contain others, as few selectors have many entries."""
+    """Lookup of which rows of servers contain others."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[int, int], bool] = {}
@@ -63,11 +81,43 @@ class _Containment:
         return self._known[key]
 
 
+@dataclass(frozen=True, eq=False)
+class _Nested:
+    """Amounts that may apply in the pool of a guarantee.
+
+    Attributes:
+        problem: the problem with the guarantee.
+        limits: on all servers of the guarantee; guarantees: on some of them.
+    """
+
+    problem: Problem
+    limits: list[CountedWorkloads[Limit]]
+    guarantees: list[CountedWorkloads[Guarantee]]
+
+    def limits_of(self, workload: int) -> list[CountedWorkloads[Limit]]:
+        """Return the limits of a workload, its tenant and the groups above it."""
+        tenant = int(self.problem.workload_tenant[workload])
+        found = [*self._by_node.get(("workload", workload), ())]
+        found += self._by_node.get(("tenant", tenant), ())
+        group = int(self.problem.tenant_group[tenant])
+        while group >= 0:
+            found += self._by_node.get(("group", group), ())
+            group = int(self.problem.group_parent[group])
+        return found
+
+    @cached_property
+    def _by_node(self) -> dict[tuple[str, int], list[CountedWorkloads[Limit]]]:
+        found: dict[tuple[str, int], list[CountedWorkloads[Limit]]] = {}
+        for each in self.limits:
+            found.setdefault((each.limit.scope, each.limit.node), []).append(each)
+        return found
+
+
 def _pool_of_guarantee(
     problem: Problem,
     classes: ServerClasses,
     item: CountedWorkloads[Guarantee],
-    holds: _Containment,
+    nested: _Nested,
     *,
     whole: bool,
 ) -> FloorPool:
@@ -79,14 +129,10 @@ def _pool_of_guarantee(
     workloads = item.workloads[classes.allowed[item.workloads][:, here].any(axis=1)]
     named, where = item.limited, dict(item.limit.where)
     inside = _Inside(problem, item, workloads)
-    limited = [limit for limit in problem.limited if holds(limit.rows, item.rows)]
     if len(workloads) == 1:
         only = int(workloads[0])
         bounds = [
-            amount
-            for limit in limited
-            if only in limit.workloads
-            for _, _, amount in inside.amounts(limit)
+            amount for limit in nested.limits_of(only) for _, _, amount in inside.amounts(limit)
         ]
         floor = _floor_alone(problem, item, only, bounds, whole=whole)
         return FloorPool(None, workloads, item.rows, where, np.array([floor]))
@@ -96,13 +142,12 @@ def _pool_of_guarantee(
         capacity=np.minimum(item.limit.amount[named], most)[None, :],
         limits=[
             Limit(scope, node, amount)
-            for limit in limited
+            for limit in nested.limits
             for scope, node, amount in inside.amounts(limit)
         ],
         guarantees=[
             Guarantee("group" if scope == "group" else "tenant", node, amount)
-            for each in problem.guaranteed
-            if holds(item.rows, each.rows)
+            for each in nested.guarantees
             for scope, node, amount in inside.amounts(each)
         ],
         count_guaranteed=problem.count_guaranteed,

@@ -101,7 +101,7 @@ class GroupRounds(Rounds):
         if problem.progressive_filling:
             return upper, LevelSolution(path.shares(upper)[:, None], prices, tau=1.0, steps=0)
         if upper <= path.first + close:
-            return path.first, LevelSolution(x=self.x, prices=prices, tau=0.0, steps=0)
+            return path.first, LevelSolution(x=self._placed(), prices=prices, tau=0.0, steps=0)
         lower, share = path.first, self.now
         for step in range(MOST_PROGRAMS):
             between = path.corners[(path.corners > lower) & (path.corners < upper)]

@@ -14,6 +14,7 @@ import numpy as np
 
 from policies.arrays import BoolArray, FloatArray
 from policies.errors import SolveTimeoutError
+from policies.leximin.first_basis import FirstBasis, first_basis
 from policies.leximin.highs_status import status_of
 from policies.leximin.interior_point.method import NoConvergenceError
 from policies.leximin.level_program import LevelSolution, is_complete
@@ -23,6 +24,11 @@ from policies.proofs.normal_form import LeximinProblem
 # Shares kept from earlier rounds are feasible but for rounding: this much is let go.
 KEPT_WITHIN = 1e-10
 DUAL_SIMPLEX, PRIMAL_SIMPLEX = 1, 4
+_STATUSES = (
+    highspy.HighsBasisStatus.kLower,
+    highspy.HighsBasisStatus.kBasic,
+    highspy.HighsBasisStatus.kUpper,
+)
 
 
 class SimplexLevels:
@@ -34,11 +40,19 @@ class SimplexLevels:
         deadline: float | None,
         *,
         smallest_coefficient: float | None = None,
+        begins_near: bool = False,
+        most: float = np.inf,
     ) -> None:
-        """Build the model. HiGHS drops what is below ``smallest_coefficient``, by default 1e-9."""
+        """Build the model. HiGHS drops what is below ``smallest_coefficient``, by default 1e-9.
+
+        Args:
+            begins_near: begin the first program at a basis near its optimum.
+            most: bound of ``tau`` in all programs.
+        """
         self._problem = problem
         self._smallest = smallest_coefficient
         self._deadline = deadline
+        self._begins_near, self._most = begins_near, most
         self._pairs = np.argwhere(problem.allowed)
         self._limited = np.flatnonzero(problem.needs_limit_row)
         # (r, 2) limit and resource of each row that keeps a limit.
@@ -63,8 +77,15 @@ class SimplexLevels:
         complete = is_complete(self._problem, rise, keep)
         status = SolverStatus.ITERATING
         for let_go in (0.0, 1e-12, KEPT_WITHIN):
-            self._set_rows(rise * t / scale, keep * t, complete, let_go)
-            status = self._run()
+            fixed = self._set_rows(rise * t / scale, keep * t, complete, let_go)
+            if np.isfinite(self._most):
+                self._model.changeColBounds(len(self._pairs), 0.0, self._most * scale)
+            if self._begins_near:
+                self._begins_near = False
+                basis = first_basis(self._problem, rise, keep, self._deadline, most=self._most)
+                status = self._run_near(basis, fixed)
+            if status is not SolverStatus.OPTIMAL:
+                status = self._run()
             if status is not SolverStatus.INFEASIBLE:
                 break
         if status is not SolverStatus.OPTIMAL:
@@ -73,7 +94,8 @@ class SimplexLevels:
 
     def _set_rows(
         self, rise: FloatArray, keep: FloatArray, complete: BoolArray, let_go: float
-    ) -> None:
+    ) -> BoolArray:
+        """Set rises and bounds of the rows of shares, and return which have one value only."""
         problem, infinity = self._problem, highspy.kHighsInf
         limited, owner = self._limited, problem.owner[self._limited]
         own_rows = np.zeros(problem.t, dtype=np.bool_)
@@ -104,14 +126,59 @@ class SimplexLevels:
         self._rises = rises
         rows = np.arange(first, first + len(rises), dtype=np.int32)
         self._model.changeRowsBounds(len(rows), rows, lower, upper)  # type: ignore[attr-defined]
+        fixed: BoolArray = lower == upper
+        return fixed
 
-    def _run(self) -> SolverStatus:
-        model = self._model
+    def _run_near(self, basis: FirstBasis | None, fixed: BoolArray) -> SolverStatus:
+        """Run the program from a basis near its optimum, which HiGHS completes.
+
+        If no optimum is found, the next run begins from nothing.
+
+        Args:
+            fixed: (t + limited,) rows of shares that have one value only.
+        """
+        if basis is None:
+            return SolverStatus.ITERATING
+        lower, inside, upper = _STATUSES
+        placed = basis.placed[self._pairs[:, 0], self._pairs[:, 1]]
+        shares = np.concatenate(
+            [np.ones(self._problem.t, dtype=np.bool_), basis.below_limit[self._limited]]
+        )
+        within = basis.within[self._kept[:, 0], self._kept[:, 1]]
+        stated = highspy.HighsBasis()
+        stated.valid = stated.alien = True
+        stated.col_status = [inside if each else lower for each in placed.tolist()]
+        stated.col_status = [*stated.col_status, inside if basis.rises else upper]
+        stated.row_status = [
+            inside if each else upper
+            for each in [
+                *basis.spare.ravel().tolist(),
+                *(shares & ~fixed).tolist(),
+                *within.tolist(),
+            ]
+        ]
+        self._limit_time()
+        if self._model.setBasis(stated) == highspy.HighsStatus.kError:
+            return SolverStatus.ITERATING
+        self._model.run()
+        status = status_of(self._model)
+        if status is SolverStatus.TIME_LIMIT:
+            raise SolveTimeoutError("solve.timeout", "the time limit passed")
+        if status is not SolverStatus.OPTIMAL:
+            self._model.clearSolver()
+        return status
+
+    def _limit_time(self) -> None:
+        """Set what is left until the deadline as the model's time limit."""
         if self._deadline is not None:
             left = self._deadline - time.monotonic()
             if left <= 0:
                 raise SolveTimeoutError("solve.timeout", "the time limit passed")
-            model.setOptionValue("time_limit", model.getRunTime() + left)
+            self._model.setOptionValue("time_limit", self._model.getRunTime() + left)
+
+    def _run(self) -> SolverStatus:
+        model = self._model
+        self._limit_time()
         status = SolverStatus.ITERATING
         if self._problem.couples and model.getBasis().valid:
             # A basis of an earlier level is nearer to feasible than to optimal where many limits bind.

@@ -38,7 +38,7 @@ def leximin(problem: LeximinProblem, deadline: float | None) -> Leximin:
             programs=0,
         )
     rounds = Rounds if problem.groups is None else GroupRounds
-    if problem.allowed.size > SMALL and not problem.progressive_filling and not problem.couples:
+    if problem.allowed.size > SMALL and not problem.progressive_filling and not problem.has_amounts:
         answer = rounds(problem, deadline, interior=True).run()
         if _realised(problem, answer):
             return answer

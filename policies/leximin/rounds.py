@@ -94,26 +94,26 @@ class Rounds:
         self.share = problem.kept.copy()
         self.frozen_in = np.full(problem.t, -1)
         self.rounds: list[Round] = []
-        self.x = np.zeros((problem.n, problem.K))
+        self.x: FloatArray | None = None
         self.programs = 0
         self.paths: list[GroupPath] = []
         self.simplex: SimplexLevels | None = None
         self.engines: tuple[Maximise, ...] = (self._by_simplex, self._by_interior_point)
-        if problem.couples:
+        if problem.has_amounts:
             # A limit is a constraint over several classes. The interior point's equations have none.
+            # Guaranteed parts may fill servers up, so that there is no interior.
             self.engines = (self._by_simplex,)
         elif interior:
             self.engines = self.engines[::-1]
 
     def run(self) -> Leximin:
-        self._place_kept()
         for stage in (0, 1):
             rising = self.problem.stage == stage
             while rising.any():
                 rising &= ~self._round(stage, rising)
-        x = self.x
-        if not self.problem.couples:
-            # With limits the simplex method is the only engine, and its vertices have few placements.
+        x = self._placed()
+        if not self.problem.has_amounts:
+            # The simplex method is the only engine with amounts, and its vertices have few placements.
             x = few_placements(self.problem, x, self.deadline)
         x = preferred_workloads(self.problem, x, self.deadline)
         x, share, rounds = self._refined(x)
@@ -126,17 +126,17 @@ class Rounds:
             tuple(self.paths),
         )
 
-    def _place_kept(self) -> None:
-        """Place the guaranteed parts, in case that no round places anything."""
+    def _placed(self) -> FloatArray:
+        """Return the shares on classes so far. Before the first round these are guaranteed parts."""
         problem = self.problem
-        if not problem.kept.any():
-            return
-        if problem.progressive_filling:
-            self.x = problem.kept[:, None].copy()
-            return
-        self.x = exact_shares(
-            problem, place_shares(problem, problem.kept, self.deadline), problem.kept
-        )
+        if self.x is None:
+            self.x = np.zeros((problem.n, problem.K))
+            if problem.kept.any() and problem.progressive_filling:
+                self.x = problem.kept[:, None].copy()
+            elif problem.kept.any():
+                placed = place_shares(problem, problem.kept, self.deadline)
+                self.x = exact_shares(problem, placed, problem.kept)
+        return self.x
 
     def _refined(self, x: FloatArray) -> tuple[FloatArray, FloatArray, tuple[Round, ...]]:
         """Return shares on classes, shares and rounds without solver tolerances, where that is cheap."""
@@ -243,7 +243,7 @@ class Rounds:
             share = np.where(rising, np.minimum(problem.cap, trial * problem.weight), self.share)
             return trial, LevelSolution(x=share[:, None], prices=pool_prices, tau=1.0, steps=0)
         if trial <= ARRIVED * level_scale(problem, rising, 0.0):
-            return 0.0, LevelSolution(x=self.x, prices=pool_prices, tau=0.0, steps=0)
+            return 0.0, LevelSolution(x=self._placed(), prices=pool_prices, tau=0.0, steps=0)
         for _ in range(MOST_NEWTON_STEPS):
             rise = np.where(rising, np.minimum(problem.cap, trial * problem.weight), 0.0)
             solution = maximise(rise, np.where(rising, 0.0, self.share))
@@ -299,7 +299,8 @@ class Rounds:
     ) -> tuple[float, FloatArray]:
         """Return the least bound of a few simple prices, and these prices.
 
-        They price one resource, or all, equally on every class; or one amount of a limit.
+        They price one resource, or all, equally on every class; or one amount of a limit: that which the
+        shares at the least bound so far exceed most.
 
         Args:
             level: a known bound.
@@ -314,16 +315,18 @@ class Rounds:
             bound = bound_of(prices, level)
             if bound < level:
                 level, best = bound, prices
-        if problem.couples and problem.progressive_filling:
-            # In other problems the linear programs price the limits.
-            exceeded = problem.limits_used(share_at(level)[:, None]) > 1
-            exceeded[[limit.is_cap for limit in problem.limits]] = False
-            for limit, resource in zip(*np.nonzero(exceeded), strict=True):
-                prices = np.zeros_like(best)
-                prices[problem.K + limit, resource] = 1.0
-                bound = bound_of(prices, level)
-                if bound < level:
-                    level, best = bound, prices
+        bounds = problem.share_limits
+        for _ in bounds.amount:
+            used = bounds.used(share_at(level))
+            worst = int(used.argmax())
+            if used[worst] <= 1:
+                break
+            prices = np.zeros_like(best)
+            prices[problem.K + bounds.limit[worst], bounds.resource[worst]] = 1.0
+            bound = bound_of(prices, level)
+            if bound >= level:
+                break
+            level, best = bound, prices
         return level, best
 
     def _bound(self, prices: FloatArray, rising: BoolArray) -> float:
@@ -336,7 +339,7 @@ class Rounds:
     def _by_interior_point(self, rise: FloatArray, keep: FloatArray) -> LevelSolution:
         program, workloads = level_program(self.problem, rise, keep)
         solution = maximise_level(program, self.deadline)
-        x = np.zeros_like(self.x)
+        x = np.zeros((self.problem.n, self.problem.K))
         x[workloads] = solution.x
         # Limits that are caps are no rows of the program, and have no price.
         prices = np.zeros_like(self.problem.rooms)
@@ -345,7 +348,14 @@ class Rounds:
 
     def _by_simplex(self, rise: FloatArray, keep: FloatArray) -> LevelSolution:
         if self.simplex is None:
-            self.simplex = SimplexLevels(self.problem, self.deadline)
+            problem = self.problem
+            self.simplex = SimplexLevels(
+                problem,
+                self.deadline,
+                begins_near=problem.has_amounts and problem.allowed.size > SMALL,
+                # In groups the position that a program aims at is a bound.
+                most=1.0 if problem.has_amounts and problem.groups is not None else np.inf,
+            )
         return self.simplex.raise_level(rise, keep)
 
 

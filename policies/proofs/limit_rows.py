@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from policies.arrays import BoolArray, FloatArray, IntArray
+from policies.arrays import BoolArray, FloatArray, IntArray, grouped_sum
 from policies.model.limits import CountedWorkloads
 from policies.model.problem import Problem
 from policies.model.problem_fields import Limit
@@ -30,6 +30,82 @@ class LimitRow:
     classes: BoolArray
     amount: FloatArray
     is_cap: bool
+
+
+@dataclass(frozen=True, eq=False)
+class ShareLimits:
+    """Amounts of limits that bound the shares of tenants, wherever their workloads run.
+
+    Attributes:
+        limit, resource: (q,) of each amount; amount: (q,) greatest share of the pool.
+        row: (e,) amount of each entry; tenant: (e,) a tenant that it counts.
+        demand: (e,) of the tenant's only workload.
+    """
+
+    limit: IntArray
+    resource: IntArray
+    amount: FloatArray
+    row: IntArray
+    tenant: IntArray
+    demand: FloatArray
+
+    def sums(self, share: FloatArray) -> FloatArray:
+        """Return what shares (t,) use of each amount (q,)."""
+        return grouped_sum(self.demand * share[self.tenant], self.row, len(self.amount))
+
+    def used(self, share: FloatArray) -> FloatArray:
+        """Return the part of each amount (q,) that shares (t,) use; inf for any use of nothing."""
+        used = self.sums(share)
+        part = np.where(used > 0, np.inf, 0.0)
+        np.divide(used, self.amount, out=part, where=self.amount > 0)
+        return part
+
+    def highest_level(
+        self, rise: FloatArray, keep: FloatArray, level: float, exceeded: float
+    ) -> float:
+        """Return the highest level, at most the given one, of shares ``keep + level * rise``.
+
+        Args:
+            exceeded: part by which amounts may be exceeded.
+        """
+        rises = self.sums(rise)
+        left = np.maximum(self.amount * (1 + exceeded) - self.sums(keep), 0.0)
+        levels = np.divide(left, rises, out=np.full(len(rises), level), where=rises > 0)
+        return float(levels.min(initial=level))
+
+
+def share_limits(
+    limits: Sequence[LimitRow], demand: FloatArray, allowed: BoolArray, owner: IntArray
+) -> ShareLimits:
+    """Return the amounts that count the only workloads of tenants on all servers that these may use.
+
+    Limits that are caps are left out.
+
+    Args:
+        demand: (n, m), allowed: (n, K) and owner: (n,) of the normalised problem.
+    """
+    only = np.bincount(owner)[owner] == 1
+    found: list[tuple[int, int, float]] = []
+    entries: list[IntArray] = []
+    for number, limit in enumerate(limits):
+        mine = limit.workloads
+        everywhere = (limit.classes | ~allowed[mine]).all()
+        if limit.is_cap or not everywhere or not only[mine].all():
+            continue
+        for resource in np.flatnonzero(np.isfinite(limit.amount)).tolist():
+            found.append((number, resource, float(limit.amount[resource])))
+            entries.append(mine)
+    row = np.repeat(np.arange(len(found)), [len(mine) for mine in entries])
+    workload = np.concatenate([np.zeros(0, dtype=np.int64), *entries])
+    resource_of = np.array([resource for _, resource, _ in found], dtype=np.int64)
+    return ShareLimits(
+        limit=np.array([number for number, _, _ in found], dtype=np.int64),
+        resource=resource_of,
+        amount=np.array([amount for _, _, amount in found], dtype=np.float64),
+        row=row.astype(np.int64),
+        tenant=owner[workload],
+        demand=demand[workload, resource_of[row]],
+    )
 
 
 def caps_of_limits(

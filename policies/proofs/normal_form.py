@@ -15,7 +15,14 @@ from policies.model.problem import Problem
 from policies.model.reasons import unserved_reasons
 from policies.model.server_classes import ServerClasses
 from policies.model.share_definition import ShareUnits, share_units
-from policies.proofs.limit_rows import LimitRow, caps_of_limits, limit_rows, number_of_sets
+from policies.proofs.limit_rows import (
+    LimitRow,
+    ShareLimits,
+    caps_of_limits,
+    limit_rows,
+    number_of_sets,
+    share_limits,
+)
 
 DRFH_DIVISIBLE = Choice(catalogue.DRFH, "divisible")
 
@@ -142,6 +149,16 @@ class LeximinProblem:
     def couples(self) -> bool:
         """True if a limit couples workloads or classes, so that its amount is shared or spread."""
         return not all(limit.is_cap for limit in self.limits)
+
+    @property
+    def has_amounts(self) -> bool:
+        """True if limits couple workloads or classes, or parts are guaranteed."""
+        return self.couples or bool((self.stage < 0).any())
+
+    @cached_property
+    def share_limits(self) -> ShareLimits:
+        """Amounts of limits that bound the shares of tenants, wherever their workloads run."""
+        return share_limits(self.limits, self.demand, self.allowed, self.owner)
 
     @cached_property
     def memberships(self) -> IntArray:

@@ -100,11 +100,11 @@ def whole_multiples(values: FloatArray, largest: float) -> FloatArray | None:
 
 
 def _decimals(values: FloatArray, most: float) -> FloatArray | None:
-    found = _short_decimals(values) or _long_decimals(values.tolist())
+    finest = math.floor(math.log10(LARGEST_WHOLE) - math.log10(most))
+    found = _short_decimals(values) or _long_decimals(values.tolist(), finest)
     if found is None:
         return None
     digits, whole = found
-    finest = math.floor(math.log10(LARGEST_WHOLE) - math.log10(most))
     if digits > finest or abs(finest) > _MOST_DIGITS or max(whole) > LARGEST_WHOLE:
         return None
     return np.array([float(number) for number in whole])
@@ -131,11 +131,11 @@ def _short_decimals(values: FloatArray) -> tuple[int, list[int]] | None:
     return None
 
 
-def _long_decimals(values: list[float]) -> tuple[int, list[int]] | None:
-    """The same for decimals of any length."""
+def _long_decimals(values: list[float], finest: int) -> tuple[int, list[int]] | None:
+    """The same for decimals of any length; None for more than ``finest`` digits after the point."""
     written = [Decimal(repr(value)).normalize() for value in values]
     digits = max(-int(number.as_tuple().exponent) for number in written)
-    if abs(digits) > _MOST_DIGITS:
+    if digits > finest or abs(digits) > _MOST_DIGITS:
         return None
     return digits, [int(Fraction(number) * Fraction(10) ** digits) for number in written]
 

@@ -276,6 +276,9 @@ class Fractions:
             ]
             for row in amounts.exact_limits.tolist()
         ]
+        counted_by = np.zeros((len(form.limits), len(form.owner)), dtype=np.bool_)
+        for number, item in enumerate(form.limits):
+            counted_by[number] = item[0]
         return cls(
             rounds=rounds,
             limit=limit,
@@ -284,10 +287,7 @@ class Fractions:
             owner=owners,
             allowed=[np.flatnonzero(row).tolist() for row in form.allowed[form.kind]],
             capacity=[shares(row) for row in of_place + of_limits],
-            limits=[
-                [number for number, item in enumerate(form.limits) if item[0][kind]]
-                for kind in form.kind.tolist()
-            ],
+            limits=[np.flatnonzero(row).tolist() for row in counted_by.T[form.kind]],
             whole=whole,
         )
 

@@ -116,23 +116,27 @@ class Fits:
     def limits_exceeded(self) -> BoolArray:
         """(l,) do the tasks that count in a limit take more of a resource than its amount?"""
         answer, m = self.allocation, self.stated.problem.m
-        exceeded = np.zeros(len(self.limits), dtype=np.bool_)
-        for number, (limit, amounts) in enumerate(
-            zip(self.stated.limits, self.limits, strict=True)
-        ):
-            tasks, piece = answer.tasks, np.arange(len(answer.tasks))
-            counted = limit.counted
+        bounded = self.limits < np.inf
+        tasks, piece = answer.tasks, np.arange(len(answer.tasks))
+        if not self.stated.choice.sees_one_pool:
+            tasks, piece = answer.placement_tasks, answer.placement_piece
+        if answer.whole:
+            tasks = np.round(tasks)
+        workload = self.stated.pieces.owner[piece]
+        rows = [np.zeros(0, dtype=np.int64)]
+        found = [np.zeros(0, dtype=np.int64)]
+        for number, limit in enumerate(self.stated.limits):
+            counted = limit.counted[workload]
             if not self.stated.choice.sees_one_pool:
-                piece, tasks = answer.placement_piece, answer.placement_tasks
-                counted = limit.counted[self.stated.pieces.owner[piece]]
                 counted = counted & limit.rows[self.places.row][answer.placement_class]
-            mine = np.flatnonzero(counted)
-            bounded = amounts < np.inf
-            over = exceeds(
-                np.repeat(np.round(tasks[mine]) if answer.whole else tasks[mine], m),
-                self.demand[piece[mine]].ravel(),
-                np.tile(np.arange(m), len(mine)),
-                np.where(bounded, amounts, 0.0),
-            )
-            exceeded[number] = bool((over & bounded).any())
+            found.append(np.flatnonzero(counted))
+            rows.append(np.full(len(found[-1]), number))
+        mine, row = np.concatenate(found), np.concatenate(rows)
+        over = exceeds(
+            np.repeat(tasks[mine], m),
+            self.demand[piece[mine]].ravel(),
+            (row[:, None] * m + np.arange(m)).ravel(),
+            np.where(bounded, self.limits, 0.0).ravel(),
+        )
+        exceeded: BoolArray = np.logical_or.reduce(over.reshape(bounded.shape) & bounded, axis=1)
         return exceeded

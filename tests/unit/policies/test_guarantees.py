@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 
 from policies import (
     Guarantee,
@@ -205,6 +205,28 @@ def _agrees_with_programs(problem, policy):
     met = raised.tasks[problem.n :] / np.where(wanted > 0, wanted, 1)
     assert met == pytest.approx([float(part) for part in fractions], abs=1e-9)
     assert answer.tenant_share == pytest.approx([float(share) for share in shares], abs=1e-8)
+    assert verify(problem, answer).valid
+
+
+@examples(200)
+@given(problems_with_guarantees(one_workload=True))
+def test_guarantees_that_cannot_be_met_have_the_fractions_of_exact_programs(problem):
+    """Four times the amounts, which are more than most of the pools have."""
+    guarantees = tuple(replace(each, amount=each.amount * 4) for each in problem.guarantees)
+    problem = replace(problem, guarantees=guarantees)
+    fractions, _ = leximin_with_floors(problem, pooled=False)
+    assume(fractions and min(fractions) < 1 - 1e-6)
+    answer = solve(problem, "drfh")
+    least = {}
+    for fraction, pool in zip(fractions, answer.floors.pool_of_part.tolist(), strict=True):
+        least[pool] = min(fraction, least.get(pool, 1))
+    expected = [float(least[pool]) for pool in sorted(least) if least[pool] < 1]
+    stated = [
+        each["met"]
+        for each in guarantees_unmet(answer)
+        if "no_eligible_server" not in each["limited_by"]
+    ]
+    assert stated == pytest.approx(expected, abs=1e-9)
     assert verify(problem, answer).valid
 
 

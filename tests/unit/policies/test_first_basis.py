@@ -1,0 +1,69 @@
+"""Where the simplex method begins: near its optimum, and with the same answer as from nothing."""
+
+import numpy as np
+import pytest
+
+from policies import Limit, Problem, normalise
+from policies.leximin.highs import SimplexLevels
+from policies.model.server_classes import server_classes
+
+TENANTS, KINDS = 200, 8
+
+
+def pool(seed):
+    """A pool whose tenants have limits, half of them on two kinds of servers."""
+    rng = np.random.default_rng(seed)
+    limits = []
+    for tenant in range(0, TENANTS, 4):
+        where = {"kind": ("0", "1")} if tenant % 8 else {}
+        amount = np.array([rng.uniform(2, 12), np.inf])
+        limits.append(Limit("tenant", tenant, amount, where))
+    return Problem.create(
+        resources=["cpu", "memory"], capacity=rng.uniform(100, 300, (KINDS, 2)),
+        server_labels=[{"kind": str(kind)} for kind in range(KINDS)],
+        tenants=[str(tenant) for tenant in range(TENANTS)],
+        demand=rng.uniform(1, 3, (TENANTS, 2)), limits=limits,
+    )  # fmt: skip
+
+
+def solved(problem, **options):
+    """The level, the prices, and how many steps the simplex method took."""
+    program = SimplexLevels(problem, None, **options)
+    answer = program.raise_level(np.full(problem.t, 1 / problem.t), np.zeros(problem.t))
+    return answer, program._model.getInfo().simplex_iteration_count
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_few_steps_lead_from_there_to_the_optimum(seed):
+    problem = pool(seed)
+    form = normalise(problem, server_classes(problem)).leximin
+    nothing, many = solved(form)
+    near, few = solved(form, begins_near=True)
+    assert near.tau == pytest.approx(nothing.tau, rel=1e-9)
+    assert few <= many / 4
+    assert np.isfinite(near.prices).all()
+
+
+def test_a_bounded_level_ends_at_its_bound():
+    problem = pool(0)
+    form = normalise(problem, server_classes(problem)).leximin
+    unbounded, _ = solved(form)
+    bounded, _ = solved(form, begins_near=True, most=unbounded.tau / 2)
+    assert bounded.tau == pytest.approx(unbounded.tau / 2, rel=1e-12)
+
+
+def test_amounts_that_bound_shares_are_those_of_only_workloads_wherever_they_run():
+    problem = pool(0)
+    form = normalise(problem, server_classes(problem)).leximin
+    share = np.full(form.t, 0.01)
+    bounds = form.share_limits
+    # Limits on all servers count one workload alone here: they are caps, and no amounts.
+    assert len(bounds.amount) == 0
+    assert bounds.highest_level(share, share, 7.0, 0.0) == 7.0
+    grouped = Problem.create(
+        resources=["cpu"], capacity=[[10], [20]], tenants=["a", "b", "c"], demand=[[1], [2], [1]],
+        groups=["ml"], tenant_group=[0, 0, -1], limits=[Limit("group", 0, np.array([6.0]))],
+    )  # fmt: skip
+    bounds = normalise(grouped, server_classes(grouped)).leximin.share_limits
+    assert bounds.used(np.array([0.1, 0.05, 0.5])).tolist() == pytest.approx([0.75])
+    assert bounds.highest_level(np.array([0.1, 0.1, 0.1]), np.zeros(3), 5.0, 0.0) == 1.0
