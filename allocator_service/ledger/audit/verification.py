@@ -6,6 +6,7 @@ from decimal import Decimal
 
 from django.db import connection, transaction
 
+from allocator_service.ledger.amounts.open_uses import OPEN_ENTRIES
 from allocator_service.ledger.amounts.totals import CHANGES, COUNTS_AS, bucket_parameters
 from allocator_service.ledger.intake.chain import (
     CONTENT,
@@ -152,11 +153,13 @@ SELECT tenant_id, resource, kind,
 FROM (SELECT e.tenant_id, e.resource, {counts_as} AS kind, e.quantity,
              LEAST(e."end", %(until)s) AS till,
              GREATEST(e.start, COALESCE(%(since)s::timestamptz, e.start)) AS since
-      FROM ledger_entry e
-      WHERE e.pool_id = %(pool)s AND e.start < %(until)s
+      FROM (SELECT * FROM ledger_entry WHERE pool_id = %(pool)s
+            UNION ALL
+            {open_entries}) AS e
+      WHERE e.start < %(until)s
         AND (%(since)s::timestamptz IS NULL OR e."end" > %(since)s)) AS counted
 WHERE since < till GROUP BY 1, 2, 3
-""".replace("{counts_as}", COUNTS_AS)
+""".replace("{counts_as}", COUNTS_AS).replace("{open_entries}", OPEN_ENTRIES)
 
 
 def ledger_verify(*, now: datetime) -> list[LedgerCheck]:

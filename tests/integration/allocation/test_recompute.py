@@ -13,7 +13,6 @@ from allocator_service.allocation.long_term.metering import metering_hold, pool_
 from allocator_service.allocation.models import (
     Allocation,
     Certificate,
-    Meter,
     Run,
     RunStatus,
     Snapshot,
@@ -25,7 +24,7 @@ from allocator_service.allocation.services import run_request
 from allocator_service.core.errors import Missing
 from allocator_service.core.models import Event
 from allocator_service.ledger.audit.verification import LedgerCheck
-from allocator_service.ledger.models import Entry
+from allocator_service.ledger.models import Entry, Meter
 from allocator_service.pools.models import RecomputeJob
 from allocator_service.pools.recompute import decision_wanted
 from allocator_service.pools.server_services import (
