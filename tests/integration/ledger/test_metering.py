@@ -329,3 +329,15 @@ def test_a_decision_far_behind_its_metering_lets_the_worker_go_for_a_moment(pool
     assert later + CATCHING_UP < job.run_after < later + 60 * SECOND
     assert recompute_pool(pool_id=pool.pk, clock=lambda: later + 60 * SECOND) is not None
     assert Meter.objects.get(pool=pool).metered_until > later
+
+
+def test_verify_finds_uses_that_are_open_and_in_entries_at_once(fig2):
+    def wrong():
+        return [check.name for check in ledger_verify(now=NOON) if not check.holds]
+
+    decide(fig2, NOON)
+    pool_meter(pool_id=fig2.pk, now=NOON + 70 * MINUTE)
+    entries_seal(now=NOON)
+    assert wrong() == []
+    OpenUse.objects.filter(tenant__slug="u1").update(start=NOON + 59 * MINUTE)
+    assert wrong() == ["open_uses"]
