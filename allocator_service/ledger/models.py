@@ -246,7 +246,7 @@ class Meter(models.Model):
 
 
 class OpenUse(models.Model):
-    """What a tenant has used unchanged since `start`, and is not appended as entries yet.
+    """Use of a tenant that has been unchanged since `start` and is not appended as entries yet.
 
     The arrays have one element for each entry to be: those that would be written together, in their
     order. An open use lasts through `Meter.metered_until`. When it changes, or an hour ends, it is

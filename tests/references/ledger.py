@@ -1,7 +1,7 @@
 """Sums over the ledger in the plain way: every sealed entry is read, and cut to the intervals."""
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal, localcontext
 from itertools import pairwise
@@ -45,7 +45,7 @@ def plain_amounts(pool, edges):
 
 @dataclass(frozen=True)
 class Metered:
-    """An entry as metering wrote it, or one that is open; `is_open` tells them apart."""
+    """An entry as metering wrote it, or one that is open and has no id."""
 
     tenant: str
     owner: str | None
@@ -56,7 +56,11 @@ class Metered:
     start: datetime
     end: datetime
     run: UUID
-    is_open: bool = False
+    id: UUID | None = field(default=None, compare=False)
+
+    @property
+    def is_open(self):
+        return self.id is None
 
 
 def metered_entries(pool):
@@ -67,6 +71,7 @@ def metered_entries(pool):
         Metered(
             slugs[entry.tenant_id], slugs.get(entry.server_owner_id), entry.workload_id,
             entry.resource, entry.kind, entry.quantity, entry.start, entry.end, entry.run_id,
+            entry.pk,
         )
         for entry in entries
     ]  # fmt: skip
@@ -76,7 +81,7 @@ def metered_entries(pool):
         found += [
             Metered(
                 slugs[row.tenant_id], slugs.get(owner), workload, resource, kind, quantity,
-                row.start, until, row.run_id, is_open=True,
+                row.start, until, row.run_id,
             )
             for owner, workload, resource, kind, quantity in zip(*columns, strict=True)
         ]  # fmt: skip

@@ -12,14 +12,18 @@ an hour writes the same entries later, none twice and none left out.
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
+from typing import Any
 from zoneinfo import ZoneInfo
 
+import structlog
 from django.db import connection, transaction
-from django.db.models import Min, Q
+from django.db.models import Min, Q, QuerySet
+from django.db.models.expressions import RawSQL
 
 from allocator_service.allocation.long_term.metered_uses import Decided, decided_by, metered_uses
 from allocator_service.allocation.models import Run, RunStatus
 from allocator_service.allocation.selectors import SlotInForce, slot_in_force
+from allocator_service.core.locks import Lock, lock_in_transaction, try_lock_in_transaction
 from allocator_service.ledger.intake.open_uses import OpenUses
 from allocator_service.ledger.models import Meter
 from allocator_service.pools.models import Metering, Pool
@@ -35,6 +39,8 @@ URGENT, LATE = timedelta(seconds=30), timedelta(minutes=2)
 # The release before, which works beside this one during an upgrade, does not set it. The trigger of
 # `ledger.0003` then closes all uses.
 _KNOWS_OPEN_USES = "SELECT set_config('allocator.knows_open_uses', 'on', true)"
+
+log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True)
@@ -82,9 +88,9 @@ def pool_meter(*, pool_id: int, now: datetime) -> int:
 def pool_meter_all(
     *, pool_id: int, now: datetime, clock: Callable[[], datetime] | None = None
 ) -> bool:
-    """Write all intervals that are over, and wait for whoever is at it.
+    """Meter all intervals that are over, after another worker that meters the pool.
 
-    With a `clock`, as many as `CATCHING_UP` has time for; returns whether that was all of them.
+    With a `clock`, stop after `CATCHING_UP`. Return whether that was all of them.
     """
     while _meter(pool_id, now, wait=True).more:
         if clock is not None and clock() - now > CATCHING_UP:
@@ -98,27 +104,67 @@ class _Metered:
     more: bool
 
 
-@transaction.atomic
 def _meter(pool_id: int, now: datetime, *, wait: bool) -> _Metered:
+    while True:
+        try:
+            return _meter_once(pool_id, now, wait=wait)
+        except _Overtaken:
+            log.info("metering_starts_again", pool_id=pool_id)
+
+
+class _Overtaken(Exception):
+    """Something that metering read was changed before its transaction could commit."""
+
+
+@transaction.atomic
+def _meter_once(pool_id: int, now: datetime, *, wait: bool) -> _Metered:
+    """Compute and write with the lock of metering, and take that of the meter's row only to commit.
+
+    Publishing a decision takes the row's lock, and would wait as long for it.
+    """
+    if wait:
+        lock_in_transaction(Lock.METERING, str(pool_id))
+    elif not try_lock_in_transaction(Lock.METERING, str(pool_id)):
+        return _Metered(0, more=False)
     pool = Pool.objects.prefetch_related("resource_types").get(pk=pool_id)
-    meter = _locked_meter(pool, wait=wait)
+    meter = _meter_of(pool)
     if meter is None:
         return _Metered(0, more=False)
-    since, more = meter.metered_until, False
     metering: _Uses | None = None
-    for number, interval in enumerate(_intervals(pool, since, now)):
+    last: _Interval | None = None
+    more = False
+    for number, interval in enumerate(_intervals(pool, meter.metered_until, now)):
         metering = metering or _Uses(pool)
         more = metering.opened.entry_count > ENTRIES_AT_ONCE or number > INTERVALS_AT_ONCE
         if more:
             break
         metering.add(interval)
-        meter.metered_until = interval.end
-    if metering is None:
+        last = interval
+    if metering is None or last is None:
         return _Metered(0, more=False)
+    entries = metering.opened.store(now=now)
+    _advance(meter, last)
+    return _Metered(entries, more)
+
+
+def _advance(meter: Any, last: _Interval) -> None:
+    """Move the meter to the end of the last interval. Raises `_Overtaken`."""
     with connection.cursor() as cursor:
+        cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")  # at the commit it would be under the lock
         cursor.execute(_KNOWS_OPEN_USES)
+    present: Any = _versions(Meter.objects.select_for_update(no_key=True)).get(pk=meter.pk)
+    # The release before meters under the row's lock alone, and changes its version even where it meters
+    # nothing. A decision that was published meanwhile must begin where the interval ends, or later.
+    until = Run.objects.values_list("effective_until", flat=True).get(pk=last.run.pk)
+    if present.version != meter.version or (until is not None and until < last.end):
+        raise _Overtaken
+    meter.metered_until = last.end
     meter.save()
-    return _Metered(metering.opened.store(now=now), more)
+
+
+def _versions(meters: QuerySet[Meter]) -> QuerySet[Any]:
+    """Annotate meters with the version of their rows, which every update changes."""
+    return meters.annotate(version=RawSQL("pool_meter.xmin::text", []))
 
 
 class _Uses:
@@ -173,23 +219,24 @@ class _Uses:
         return local.date(), local.hour, local.utcoffset()
 
 
-def _locked_meter(pool: Pool, *, wait: bool) -> Meter | None:
+def _meter_of(pool: Pool) -> Any:
+    """Return the meter of a pool with its version, or None before the first decision."""
     first = _first_decision(pool)
     if first is None:
         return None
     if not Meter.objects.filter(pk=pool.pk).exists():  # to insert it would wait for a lock
         Meter.objects.bulk_create([Meter(pool=pool, metered_until=first)], ignore_conflicts=True)
-    rows = Meter.objects.select_for_update(no_key=True, skip_locked=not wait)
-    return rows.filter(pool=pool).first()
+    return _versions(Meter.objects.all()).get(pool=pool)
 
 
 def metering_hold(pool: Pool) -> datetime | None:
-    """Return through when the pool is metered, and let nothing be metered until the transaction ends.
+    """Return through when the pool is metered, and let nothing more be until the transaction ends.
 
     A decision begins there at the earliest: what is metered is of the decision before it.
     """
-    meter = _locked_meter(pool, wait=True)
-    return None if meter is None else meter.metered_until
+    if _meter_of(pool) is None:
+        return None
+    return Meter.objects.select_for_update(no_key=True).get(pool=pool).metered_until
 
 
 def _first_decision(pool: Pool) -> datetime | None:

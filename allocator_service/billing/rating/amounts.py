@@ -46,14 +46,14 @@ FROM {of} e
 WHERE e.pool_id = %(pool)s AND {when}
   AND (%(tenant)s::bigint IS NULL OR e.tenant_id = %(tenant)s OR e.server_owner_id = %(tenant)s)
   AND (NOT EXISTS (SELECT FROM unnumbered u WHERE u.entry_id = e.id)
-       OR %(upto)s::bigint IS NULL AND {is_metered})
+       OR %(through)s::bigint IS NULL AND {is_metered})
 """.replace("{is_metered}", IS_METERED)
 _SUMS = """
 WITH unnumbered AS MATERIALIZED (
     SELECT entry_id FROM ledger_pending
     UNION ALL
     SELECT entry_id FROM ledger_seal
-    WHERE pool_id = %(pool)s AND %(upto)s::bigint IS NOT NULL AND sequence > %(upto)s)
+    WHERE pool_id = %(pool)s AND %(through)s::bigint IS NOT NULL AND sequence > %(through)s)
 SELECT e.tenant_id, e.server_owner_id, e.resource, {counts_as} AS kind, first, last,
        sum(e.quantity), sum(e.amount),
        COALESCE(sum(e.quantity * extract(epoch FROM e.start)) FILTER (WHERE first <> last), 0),
@@ -69,7 +69,7 @@ _PARTS = {
     "reaching": _ENTRIES.format(of=_LEDGER, when='e.start < %(begin)s AND e."end" > %(begin)s'),
     "open": _ENTRIES.format(
         of=f"({OPEN_ENTRIES})",
-        when='%(upto)s::bigint IS NULL AND e.start < %(end)s AND e."end" > %(begin)s',
+        when='%(through)s::bigint IS NULL AND e.start < %(end)s AND e."end" > %(begin)s',
     ),
 }
 _EXACTLY = _SUMS.format(added="0::numeric", **_PARTS)
@@ -107,12 +107,12 @@ def used_between(
     pool: Pool,
     edges: Sequence[datetime],
     increments: Sequence[str],
-    upto: int | None,
+    through: int | None,
     tenant: int | None = None,
 ) -> Iterator[Use]:
     """Yield sealed and metered uses between edges, per tenant, owner, resource, kind and segment.
 
-    `increments` has one increment per segment. With `upto`, only entries numbered through it count.
+    `increments` has one increment per segment. With `through`, only entries numbered through it count.
     `tenant` limits the uses to those of one tenant or of its servers. A correction has the kind of the
     entry that it corrects.
     """
@@ -126,7 +126,7 @@ def used_between(
                 "begin": edges[0],
                 "end": edges[-1],
                 "increments": list(increments),
-                "upto": upto,
+                "through": through,
                 "tenant": tenant,
             },
         )

@@ -59,7 +59,7 @@ class OpenUses:
 
     @property
     def were_stored(self) -> bool:
-        """Whether any use was open when the transaction began."""
+        """A flag that is set if any use was open when the transaction began."""
         return OpenUse.objects.filter(pool=self._pool).exists()
 
     @property
