@@ -10,8 +10,9 @@ import os
 import time
 from collections import defaultdict
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -90,7 +91,9 @@ def _metered(pool: Pool, meter: Callable[[datetime], Any]) -> tuple[float, int]:
         seconds += _processor_seconds() - begin
         Workload.objects.filter(pk=ids[minute % len(ids)]).update(tasks=5 + minute % 7)
         decision_wanted(pool, now=now)
-        recompute_pool(pool_id=pool.pk, clock=lambda now=now: now, early=True)
+        recompute_pool(
+            pool_id=pool.pk, clock=partial(datetime.fromtimestamp, now.timestamp(), UTC), early=True
+        )
     return seconds, _rows_written() - before
 
 

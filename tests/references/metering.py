@@ -8,12 +8,11 @@ from allocator_service.allocation.models import Run, RunStatus
 from allocator_service.allocation.selectors import slot_in_force
 from allocator_service.ledger.intake.entries import entries_append
 from allocator_service.ledger.models import Meter
-from allocator_service.pools.models import Pool
 from allocator_service.pools.recompute import interval_around
 from allocator_service.pools.selectors import resources_of
 
 
-def meter_by_interval(pool: Pool, now: datetime) -> None:
+def meter_by_interval(pool, now):
     """Append the entries of every interval that is over, unchanged uses again."""
     runs = Run.objects.filter(pool=pool, status=RunStatus.SUCCEEDED).order_by("effective_from")
     meter = Meter.objects.filter(pool=pool).first()

@@ -63,7 +63,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 MINUTE = timedelta(minutes=1)
 TENANTS = ("a", "b", "c")
-_IDS = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}")
+_NAMES = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}|(?<=commitment )[0-9]+")
 
 # By kind of pool: its settings, and whether tenants contribute its servers.
 KINDS = {
@@ -303,10 +303,12 @@ def _content(content, pool):
     def plain(value, name=""):
         if isinstance(value, dict):
             return {key: plain(each, key) for key, each in value.items()
-                    if key not in {"entries", "sequence", "number"}}  # fmt: skip
+                    if key not in {"entries", "sequence", "number", "commitment"}}  # fmt: skip
         if isinstance(value, list):
             return sorted((plain(each) for each in value), key=repr)
-        return _IDS.sub("", value).replace(f"{pool.slug}/", "") if isinstance(value, str) else value
+        return (
+            _NAMES.sub("", value).replace(f"{pool.slug}/", "") if isinstance(value, str) else value
+        )
 
     document.pop("pool")
     return plain(document)
