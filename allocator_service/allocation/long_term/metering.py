@@ -202,14 +202,15 @@ class _Uses:
         """Return whether the uses that are open in the database are those of the interval.
 
         They are those of the interval before, which was the decision's, too, if that began earlier.
+        A decision in whose time the pool's `metering` changed is read again.
         """
-        began = interval.run.effective_from
+        began, changed = interval.run.effective_from, self._pool.metering_changed_at
         return (
             not self._is_begun
             and interval.slot is None
             and began is not None
             and began < interval.start
-            and interval.start != self._pool.metering_changed_at
+            and (changed is None or changed < began)
             and self.opened.were_stored
         )
 
