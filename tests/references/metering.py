@@ -15,10 +15,13 @@ from allocator_service.pools.selectors import resources_of
 def meter_by_interval(pool, now):
     """Append the entries of every interval that is over, unchanged uses again."""
     runs = Run.objects.filter(pool=pool, status=RunStatus.SUCCEEDED).order_by("effective_from")
-    meter = Meter.objects.filter(pool=pool).first()
-    at = None if meter is None else meter.metered_until
+    first = runs.first()
+    if first is None:
+        return
+    begin = {"metered_until": first.effective_from}
+    meter, _ = Meter.objects.get_or_create(pool=pool, defaults=begin)
+    at = meter.metered_until
     for run in runs:
-        at = at or run.effective_from
         if run.effective_until is not None and run.effective_until <= at:
             continue
         decided = decided_by(run)
@@ -40,7 +43,7 @@ def meter_by_interval(pool, now):
                 _entry(pool, run, tenant, use, at, end) for tenant, rows in uses.items() for use in rows
             ])  # fmt: skip
             at = end
-            Meter.objects.update_or_create(pool=pool, defaults={"metered_until": end})
+            Meter.objects.filter(pool=pool).update(metered_until=end)
 
 
 def _entry(pool, run, tenant, use, start, end):

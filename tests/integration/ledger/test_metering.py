@@ -122,7 +122,7 @@ def test_a_use_is_continued_without_the_decision_being_read_again(
 ):
     decide(fig2, NOON)
     pool_meter(pool_id=fig2.pk, now=NOON + MINUTE)
-    with django_assert_max_num_queries(12) as queries:
+    with django_assert_max_num_queries(20) as queries:
         pool_meter(pool_id=fig2.pk, now=NOON + 2 * MINUTE)
     assert [each for each in queries if "run_allocation" in each["sql"]] == []
     assert {key[3:] for key in told(fig2)} == {(0, 120)}
