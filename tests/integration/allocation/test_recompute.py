@@ -34,7 +34,6 @@ from allocator_service.pools.server_services import (
     servers_contribute,
 )
 from allocator_service.pools.services import pool_retire, pool_update
-from allocator_service.tenants.models import Tenant
 from allocator_service.workloads.models import Workload
 from allocator_service.workloads.services import WorkloadDraft, workload_withdraw, workloads_submit
 from policies import policies_available, problem_from_document, solve
@@ -154,7 +153,7 @@ def test_a_decision_is_put_in_force_while_the_pool_is_metered(fig2):
     assert metering_hold_of(fig2) == NOON + timedelta(hours=1)
 
 
-def test_metering_starts_again_if_a_decision_begins_before_its_last_interval_ends(fig2):
+def test_metering_starts_again_if_a_decision_begins_before_its_last_interval_ends(fig2, tenant):
     """The clock of the worker that publishes is behind."""
     first = recomputed(fig2)
     pool_meter(pool_id=fig2.pk, now=NOON + timedelta(minutes=30))
@@ -165,11 +164,8 @@ def test_metering_starts_again_if_a_decision_begins_before_its_last_interval_end
         metering = other.submit(metered_elsewhere, fig2)
         with pytest.raises(TimeoutError):
             metering.result(timeout=1)
-        workloads_submit(
-            pool=fig2,
-            drafts=[WorkloadDraft(Tenant.objects.get(slug="u1"), "x", vector(1, 1))],
-            now=at,
-        )
+        draft = WorkloadDraft(tenant("u3"), "third", vector(1, 1))
+        workloads_submit(pool=fig2, drafts=[draft], now=at)
         second = recomputed(fig2, at)
         blocking.rollback()
         assert metering.result() > 0
