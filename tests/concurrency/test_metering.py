@@ -41,6 +41,12 @@ def database():
     return make_conninfo(**{name: parameters[name] for name in names if parameters.get(name)})
 
 
+def wrongs():
+    """Return what is wrong of the ledger, except that its pool's clock is behind the real one."""
+    found = {each.partition(" ")[2] for each in ledger_wrongs(database(), {}, 0)}
+    return found - {"pools were not metered up to their last boundary but one"}
+
+
 def meter(pool_id, number):
     """Meter minute after minute, and the same minute again after a kill."""
     minute = 0
@@ -82,11 +88,11 @@ def test_sessions_that_are_killed_lose_nothing_and_write_nothing_twice(fig2, ten
     end = NOON + MINUTES * MINUTE
     pool_meter_all(pool_id=fig2.pk, now=end)
     assert OpenUse.objects.exists()
-    assert ledger_wrongs(database(), {}, 0)[1:] == []
+    assert wrongs() == {"entries are not sealed exactly once in order"}
     found = amounts(fig2)
     entries_seal_all(now=end)
     assert [check for check in ledger_verify(now=NOON) if not check.holds] == []
-    assert ledger_wrongs(database(), {}, 0) == []
+    assert wrongs() == set()
     before = Entry.objects.count()
     OpenUse.objects.all().delete()
     fig2.meter.delete()
