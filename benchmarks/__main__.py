@@ -45,6 +45,7 @@ BENCHMARKS: dict[str, Callable[..., list[Row]]] = {
     "fairness": fairness.measure,
     "export": export.measure,
     "usage": ledger.measure_usage,
+    "metering": ledger.measure_metering,
     "windows": ledger.measure_windows,
     "reports": ledger.measure_reports,
     "billing": billing.measure,

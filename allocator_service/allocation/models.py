@@ -9,7 +9,6 @@ from django.db.models import Q
 
 from allocator_service.allocation.documents import stored_document
 from allocator_service.core.constraints import TimeRange
-from allocator_service.core.display import instant_text
 from allocator_service.core.ids import new_id
 from allocator_service.core.jobs import Job
 from allocator_service.pools.models import Pool, Server, vector_field
@@ -295,6 +294,7 @@ class Step(models.Model):
     before it is in the run's input; it was read from the ledger's entries within `[since, begin)`
     (`since` null is ever since, `half_life` in seconds), of those numbered up to `sealed_through` and
     those in `unsealed`, which had no number yet. All five are null in steps of before they were kept.
+    Uses that were open are known until `metered_until`, null in steps from before uses were open.
     """
 
     run = models.OneToOneField(Run, models.PROTECT, primary_key=True, related_name="step")
@@ -306,25 +306,13 @@ class Step(models.Model):
     half_life = models.FloatField(null=True)
     sealed_through = models.BigIntegerField(null=True)
     unsealed = ArrayField(models.UUIDField(), null=True)
+    metered_until = models.DateTimeField(null=True)
 
     class Meta:
         db_table = "run_step"
 
     def __str__(self) -> str:
         return f"step of {self.run_id}"
-
-
-class Meter(models.Model):
-    """Up to when a pool's decisions have been written to the ledger."""
-
-    pool = models.OneToOneField(Pool, models.PROTECT, primary_key=True, related_name="meter")
-    metered_until = models.DateTimeField()
-
-    class Meta:
-        db_table = "pool_meter"
-
-    def __str__(self) -> str:
-        return f"{self.pool_id} until {instant_text(self.metered_until, precision='second')}"
 
 
 class SimulationStatus(models.TextChoices):

@@ -15,6 +15,7 @@ from django.db import connection
 from allocator_service.backtests.errors import MAX_TASKS, too_large
 from allocator_service.core.durations import parse_duration
 from allocator_service.core.errors import Unacceptable
+from allocator_service.ledger.amounts.open_uses import OPEN_ENTRIES
 from allocator_service.pools.models import Contribution, MembershipTerms, Pool, WindowKind
 from allocator_service.pools.selectors import resources_of
 from allocator_service.pools.windows import half_life_of
@@ -31,15 +32,17 @@ _OF_A_TASK = 1e-6
 _USED = """
 SELECT e.tenant_id, e.workload_id, COALESCE(o.source, e.source), COALESCE(o.event_id, e.event_id),
        e.start, e."end", e.resource, sum(e.quantity)
-FROM ledger_entry e
+FROM (SELECT * FROM ledger_entry WHERE pool_id = %(pool)s
+      UNION ALL
+      {open_entries}) AS e
 LEFT JOIN ledger_entry o ON o.id = e.corrects AND o.start = e.start
-WHERE e.pool_id = %(pool)s AND e.start < %(end)s AND e."end" > %(start)s
+WHERE e.start < %(end)s AND e."end" > %(start)s
   AND COALESCE(o.kind, e.kind) = 'usage'
   AND (%(tenant)s::bigint IS NULL OR e.tenant_id = %(tenant)s)
 GROUP BY 1, 2, 3, 4, 5, 6, 7
 HAVING sum(e.quantity) > 0
 ORDER BY 5, 1, 2, 3, 4, 6
-"""
+""".replace("{open_entries}", OPEN_ENTRIES)
 
 
 @dataclass(frozen=True)

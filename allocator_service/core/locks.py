@@ -20,6 +20,7 @@ class Lock(IntEnum):
     API_KEY_NAME = 2
     PERSON = 8
     RECOMPUTE = 3
+    METERING = 13
     SIMULATION = 10
     BACKTEST = 9
     COMPARISON = 11

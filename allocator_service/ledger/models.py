@@ -5,9 +5,11 @@ sealed order are tables of their own, because PostgreSQL cannot keep them unique
 Partitions, triggers and privileges are in the migration, since Django has no words for them.
 """
 
+from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import Q
 
+from allocator_service.core.display import instant_text
 from allocator_service.core.ids import new_id
 from allocator_service.pools.models import Pool
 from allocator_service.tenants.models import Tenant
@@ -228,6 +230,46 @@ class Block(models.Model):
 
     def __str__(self) -> str:
         return f"block {self.number} of {self.pool}"
+
+
+class Meter(models.Model):
+    """The instant through which a pool's decisions are metered, as entries and open uses."""
+
+    pool = models.OneToOneField(Pool, models.PROTECT, primary_key=True, related_name="meter")
+    metered_until = models.DateTimeField()
+
+    class Meta:
+        db_table = "pool_meter"
+
+    def __str__(self) -> str:
+        return f"{self.pool_id} until {instant_text(self.metered_until, precision='second')}"
+
+
+class OpenUse(models.Model):
+    """Use of a tenant that has been unchanged since `start` and is not appended as entries yet.
+
+    The arrays have one element for each entry to be: those that would be written together, in their
+    order. An open use lasts through `Meter.metered_until`. When it changes, or an hour ends, it is
+    closed: its entries are appended, and the row is deleted. `run_id` is the decision at `start`.
+    """
+
+    pk = models.CompositePrimaryKey("pool_id", "tenant_id")
+    pool = models.ForeignKey(Pool, models.PROTECT, related_name="+", db_index=False)
+    tenant = models.ForeignKey(Tenant, models.PROTECT, related_name="+", db_index=False)
+    run_id = models.UUIDField()
+    start = models.DateTimeField()
+    workloads = ArrayField(models.UUIDField(null=True))
+    owners = ArrayField(models.BigIntegerField(null=True))
+    resources = ArrayField(models.CharField(max_length=63))
+    units = ArrayField(models.CharField(max_length=20))
+    kinds = ArrayField(models.CharField(max_length=10, choices=Kind.choices))
+    quantities = ArrayField(models.DecimalField(max_digits=36, decimal_places=12))
+
+    class Meta:
+        db_table = "ledger_open_use"
+
+    def __str__(self) -> str:
+        return f"tenant {self.tenant_id} in pool {self.pool_id} since {self.start}"
 
 
 class Total(models.Model):

@@ -1,8 +1,8 @@
 """The exact use, and use alone, per tenant and resource in a pool's window.
 
-They are read from changes of rates (`ledger.amounts`), unsealed entries included, so that the work
-grows neither with the ledger nor with the window. A decaying window is read in the same way, with a
-weight for each change.
+They are read from changes of rates (`ledger.amounts`), unsealed entries and open uses included, so
+that the work grows neither with the ledger nor with the window. A decaying window is read in the same
+way, with a weight for each change.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -56,17 +56,21 @@ class Known:
     Attributes:
         sealed_through: the last number of the sealed ones.
         unsealed: the ids of those without a number.
+        metered_until: through when decisions were metered. Uses that were open then are known as far,
+        whenever they became entries. None where no use was open.
     """
 
     sealed_through: int
     unsealed: Sequence[UUID]
+    metered_until: datetime | None = None
 
 
 _KNOWN = """
 SELECT (SELECT COALESCE(max(sequence), 0) FROM ledger_seal WHERE pool_id = %(pool)s),
        ARRAY(SELECT p.entry_id FROM ledger_pending p, LATERAL (
                  SELECT pool_id FROM ledger_entry WHERE id = p.entry_id AND start = p.start OFFSET 0
-             ) AS e WHERE e.pool_id = %(pool)s ORDER BY 1)
+             ) AS e WHERE e.pool_id = %(pool)s ORDER BY 1),
+       (SELECT metered_until FROM pool_meter WHERE pool_id = %(pool)s)
 """
 
 
@@ -74,8 +78,8 @@ def known_entries(pool: Pool) -> Known:
     """Return the entries in the snapshot of this statement."""
     with indexes_only(), connection.cursor() as cursor:
         cursor.execute(_KNOWN, {"pool": pool.pk})
-        sealed_through, unsealed = cursor.fetchall()[0]
-    return Known(sealed_through, unsealed)
+        sealed_through, unsealed, metered_until = cursor.fetchall()[0]
+    return Known(sealed_through, unsealed, metered_until)
 
 
 def window_state(pool: Pool, at: datetime, step_end: datetime | None = None) -> WindowState:

@@ -182,7 +182,7 @@ def _by_totals(pool: Pool, month: Month, end: datetime) -> tuple[Timeline, Itera
 
 def _by_entries(pool: Pool, month: Month, end: datetime) -> tuple[Timeline, Iterable[Use]]:
     prices = _prices(pool, month, end)
-    uses = used_between(pool=pool, edges=prices.edges, increments=prices.increments, upto=None)
+    uses = used_between(pool=pool, edges=prices.edges, increments=prices.increments, through=None)
     return prices, uses
 
 

@@ -1,4 +1,4 @@
-"""The ledger: how fast usage is taken, and what windows and reports cost to read."""
+"""The ledger: how fast usage is taken and metered, and what windows and reports cost to read."""
 
 from __future__ import annotations
 
@@ -29,3 +29,11 @@ def measure_reports(*, quick: bool = False) -> list[Row]:
     from benchmarks.ledger import reporting
 
     return reporting.measure(quick=quick)
+
+
+def measure_metering(*, quick: bool = False) -> list[Row]:
+    """Metering of a pool that decides each minute, beside an entry for every interval."""
+    django.setup()
+    from benchmarks.ledger import metering
+
+    return metering.measure(quick=quick)

@@ -115,6 +115,19 @@ def _run_wrongs(connection: psycopg.Connection[Any]) -> Iterable[str]:
             yield f"{count} {wrong}"
 
 
+# What is metered: entries of decisions, and the uses that are open through where a pool is metered.
+METERED = """
+metered AS (
+    SELECT pool_id, tenant_id, workload_id, server_owner_id, resource, kind, quantity, start, "end"
+    FROM ledger_entry WHERE source = 'decisions' AND kind <> 'correction'
+    UNION ALL
+    SELECT o.pool_id, o.tenant_id, use.workload, use.owner, use.resource, use.kind, use.quantity,
+           o.start, m.metered_until
+    FROM ledger_open_use o JOIN pool_meter m ON m.pool_id = o.pool_id
+    CROSS JOIN unnest(o.workloads, o.owners, o.resources, o.kinds, o.quantities)
+        AS use (workload, owner, resource, kind, quantity))
+"""
+
 _POSTED = """
 SELECT i.event_id, (SELECT count(*) FROM ledger_entry e
                     WHERE e.pool_id = i.pool_id AND e.source = i.source AND e.event_id = i.event_id)
@@ -128,17 +141,20 @@ _LEDGER_CHECKS = {
     "entries are not sealed exactly once in order": """
         SELECT (SELECT count(*) FROM ledger_entry) - (SELECT count(*) FROM ledger_seal)
              + (SELECT coalesce(max(sequence), 0) - count(*) FROM ledger_seal)""",
-    "intervals are metered twice, or not at all": """
+    "pools were not metered all the time": """
+        WITH {metered}
         SELECT count(*) FROM (
-            SELECT "end", lead(start) OVER (PARTITION BY pool_id ORDER BY start) AS following
-            FROM (SELECT DISTINCT pool_id, start, "end" FROM ledger_entry
-                  WHERE source = 'decisions') AS intervals) AS metered
-        WHERE "end" <> following""",
-    "entries of one interval are metered twice": """
+            SELECT pool_id, range_agg(tstzrange(start, "end")) AS times FROM metered GROUP BY 1) AS pools
+        JOIN pool_meter m USING (pool_id)
+        WHERE (SELECT count(*) FROM unnest(times)) <> 1 OR upper(times) <> m.metered_until""",
+    "uses are metered twice": """
+        WITH {metered}
         SELECT count(*) FROM (
-            SELECT FROM ledger_entry WHERE source = 'decisions'
-            GROUP BY pool_id, tenant_id, workload_id, server_owner_id, resource, kind, start
-            HAVING count(*) > 1) AS doubled""",
+            SELECT start, lag("end") OVER (
+                PARTITION BY pool_id, tenant_id, workload_id, server_owner_id, resource, kind
+                ORDER BY start, "end") AS before
+            FROM metered) AS timelines
+        WHERE before > start""",
     "pools were not metered up to their last boundary but one": """
         SELECT count(*) FROM pool_meter m
         WHERE metered_until < date_trunc('minute', now()) - interval '1 minute'""",
@@ -161,7 +177,8 @@ def ledger_wrongs(
             if wrong := [id_ for id_, count in posted.items() if count != entries_each]:
                 found.append(f"{pool}: {len(wrong)} events have another number of entries")
         for what, query in _LEDGER_CHECKS.items():
-            (count,) = connection.execute(query).fetchone() or (0,)
+            statement = query.replace("{metered}", METERED)
+            (count,) = connection.execute(statement).fetchone() or (0,)
             if count:
                 found.append(f"{count} {what}")
     return found

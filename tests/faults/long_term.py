@@ -9,6 +9,7 @@ import psycopg
 
 from allocator_service.allocation.runs.publication import TICK
 from launcher.client import Client
+from tests.faults.checker import METERED
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -52,13 +53,14 @@ ORDER BY s.begin, r.effective_from
 """
 # What lies in each step's window, entry by entry.
 _WINDOWS = """
+WITH {metered}
 SELECT s.run_id::text, t.slug, e.kind, e.resource,
        sum(e.quantity * extract(epoch FROM LEAST(e."end", s.begin) - GREATEST(e.start, s.since)))
 FROM run_step s JOIN run r ON r.id = s.run_id JOIN pool p ON p.id = r.pool_id
-JOIN ledger_entry e ON e.pool_id = p.id AND e.start < s.begin AND e."end" > s.since
+JOIN metered e ON e.pool_id = p.id AND e.start < s.begin AND e."end" > s.since
 JOIN tenant t ON t.id = e.tenant_id
 WHERE p.slug = %s AND r.status = 'succeeded' GROUP BY 1, 2, 3, 4
-"""
+""".replace("{metered}", METERED)
 # Of each decision: from when on it was in force, and until when of that it has been metered.
 _IN_FORCE = """
 in_force AS (
@@ -69,26 +71,31 @@ in_force AS (
 """
 _METERED = {
     "timelines have gaps, or intervals twice": """
-        WITH {in_force}
+        WITH {in_force}, {metered}
         SELECT count(*) FROM (
-            SELECT run_id, sum(extract(epoch FROM "end" - start)) AS seconds,
-                   min(start) AS since, max("end") AS until
-            FROM ledger_entry WHERE source = 'decisions' AND pool_id = ANY(
-                SELECT pool_id FROM in_force)
-            GROUP BY run_id, tenant_id, workload_id, server_owner_id, resource, kind) AS metered
-        LEFT JOIN in_force ON in_force.id = metered.run_id
-        WHERE seconds IS DISTINCT FROM extract(epoch FROM in_force.until - in_force.since)
-           OR metered.since <> in_force.since OR metered.until <> in_force.until""",
+            SELECT f.until - f.since AS lasted,
+                   sum(LEAST(e."end", f.until) - GREATEST(e.start, f.since)) AS metered
+            FROM in_force f JOIN metered e
+              ON e.pool_id = f.pool_id AND e.start < f.until AND e."end" > f.since
+            GROUP BY f.id, f.since, f.until, tenant_id, workload_id, server_owner_id, resource, kind
+        ) AS timelines
+        WHERE lasted <> metered""",
+    "entries name a decision that was not in force when they start": """
+        WITH {in_force}
+        SELECT count(*) FROM ledger_entry e JOIN pool p ON p.id = e.pool_id
+        LEFT JOIN in_force f ON f.id = e.run_id
+        WHERE p.slug = %(pool)s AND source = 'decisions'
+          AND (f.id IS NULL OR e.start < f.since OR e.start >= f.until)""",
     "intervals of a timeline overlap": """
+        WITH {metered}
         SELECT count(*) FROM (
             SELECT start, lag("end") OVER (
                 PARTITION BY tenant_id, workload_id, server_owner_id, resource, kind
                 ORDER BY start, "end") AS before
-            FROM ledger_entry e JOIN pool p ON p.id = e.pool_id
-            WHERE p.slug = %(pool)s AND source = 'decisions') AS timelines
+            FROM metered e JOIN pool p ON p.id = e.pool_id WHERE p.slug = %(pool)s) AS timelines
         WHERE before > start""",
     "amounts are not what decisions gave for as long as they were in force": """
-        WITH {in_force},
+        WITH {in_force}, {metered},
         given AS (
             SELECT a.workload_id, t.name AS resource,
                    sum(a.resources[t.position + 1]::numeric
@@ -96,12 +103,12 @@ _METERED = {
             FROM in_force JOIN run_allocation a ON a.run_id = in_force.id
             JOIN pool_resource_type t ON t.pool_id = in_force.pool_id
             WHERE a.tasks > 0 GROUP BY 1, 2),
-        metered AS (
-            SELECT workload_id, resource, sum(amount) AS amount
-            FROM ledger_entry e JOIN pool p ON p.id = e.pool_id
-            WHERE p.slug = %(pool)s AND source = 'decisions' AND kind = 'usage' GROUP BY 1, 2)
-        SELECT count(*) FROM given FULL JOIN metered USING (workload_id, resource)
-        WHERE given.amount IS DISTINCT FROM metered.amount""",
+        used AS (
+            SELECT workload_id, resource, sum(quantity * extract(epoch FROM "end" - start)) AS amount
+            FROM metered e JOIN pool p ON p.id = e.pool_id
+            WHERE p.slug = %(pool)s AND kind = 'usage' GROUP BY 1, 2)
+        SELECT count(*) FROM given FULL JOIN used USING (workload_id, resource)
+        WHERE given.amount IS DISTINCT FROM used.amount""",
 }
 
 
@@ -128,7 +135,7 @@ def long_term_wrongs(
             counts[pool] = boundaries(begins, chosen)
             found += [f"{pool}: {wrong}" for wrong in _boundary_wrongs(begins, chosen, calm, now)]
             for wrong, query in _METERED.items():
-                statement = query.replace("{in_force}", _IN_FORCE)
+                statement = query.replace("{in_force}", _IN_FORCE).replace("{metered}", METERED)
                 (count,) = connection.execute(statement, {"pool": pool}).fetchone() or (0,)
                 if count:
                     found.append(f"{pool}: {count} {wrong}")

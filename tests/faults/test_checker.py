@@ -91,16 +91,31 @@ def test_the_checker_finds_intervals_that_are_missing_double_or_others(decided, 
     amounts = "amounts are not what decisions gave for as long as they were in force"
     windows = "amounts in windows are not the ledger's"
     assert found() == set()
+    pool_meter_all(pool_id=decided.pk, now=START + timedelta(hours=1))  # uses become entries
+    assert found() == set()
     changeable.execute(
-        "CREATE TEMP TABLE kept AS SELECT * FROM ledger_entry WHERE kind = 'usage' AND start = %s"
-        " ORDER BY id LIMIT 1",
-        [START + MISSED * STEP],  # the second half of what the decision before it gave
+        "CREATE TEMP TABLE kept AS SELECT * FROM ledger_entry WHERE kind = 'usage'"
+        " ORDER BY id LIMIT 1"
     )
-    missing = "DELETE FROM ledger_entry e USING kept WHERE e.id = kept.id AND e.start = kept.start"
+    missing = "DELETE FROM ledger_entry e USING kept WHERE e.id = kept.id"
     changeable.execute(missing)
+    assert found() == {amounts, windows}
+    changeable.execute("INSERT INTO ledger_entry SELECT * FROM kept")
+    changeable.execute(
+        "UPDATE ledger_entry e SET start = e.start + interval '1 second', amount = e.amount - e.quantity"
+        " FROM kept WHERE e.id = kept.id"
+    )
     assert found() == {gaps, amounts, windows}
+    changeable.execute(missing)
     changeable.execute("INSERT INTO ledger_entry SELECT * FROM kept")
     assert found() == set()
+    changeable.execute(
+        "UPDATE ledger_entry e SET run_id = run.id FROM run, kept"
+        " WHERE e.id = kept.id AND run.effective_from > kept.start"
+    )
+    assert found() == {"entries name a decision that was not in force when they start"}
+    changeable.execute(missing)
+    changeable.execute("INSERT INTO ledger_entry SELECT * FROM kept")
     changeable.execute("UPDATE kept SET id = gen_random_uuid()")
     changeable.execute("INSERT INTO ledger_entry SELECT * FROM kept")
     assert found() == {gaps, "intervals of a timeline overlap", amounts, windows}

@@ -1,59 +1,56 @@
-"""Metering: what decisions gave is written to the ledger, interval by interval.
+"""Metering, by which what decisions give is written to the ledger.
 
-Time is cut where the decision in force changes, where a schedule's slot ends, and at the boundaries
-of the pool's decision interval. The intervals follow from what is stored and not from when this runs:
-a worker that was away for an hour writes the same entries later, none twice and none left out.
+Time is divided where the decision in force changes, where a schedule's slot ends, and at the boundaries
+of the pool's decision interval. What a tenant uses is open as long as it stays the same from interval to
+interval. When it changes, or an hour of the pool's time zone ends, it is closed and appended as entries.
+Readers count open uses (`ledger.amounts.open_uses`), so that entries may be longer than intervals.
+
+Intervals and entries follow from what is stored and not from when this runs: a worker that was away for
+an hour writes the same entries later, none twice and none left out.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import datetime, timedelta
-from decimal import ROUND_HALF_EVEN, Decimal
-from operator import itemgetter
+from datetime import date, datetime, timedelta
 from typing import Any
+from zoneinfo import ZoneInfo
 
-import numpy as np
-import numpy.typing as npt
 import structlog
-from django.db import transaction
-from django.db.models import Min, Q
+from django.db import connection, transaction
+from django.db.models import Min, Q, QuerySet
+from django.db.models.expressions import RawSQL
 
-import policies
-from allocator_service.allocation.audit.decisions import stored_decision
-from allocator_service.allocation.models import Allocation, Meter, Run, RunStatus
-from allocator_service.allocation.selectors import slot_in_force
-from allocator_service.core.errors import Gone
-from allocator_service.core.quantities import FRACTIONAL_DIGITS, Resource
-from allocator_service.ledger.intake.entries import entries_append
-from allocator_service.ledger.models import Kind
+from allocator_service.allocation.long_term.metered_uses import Decided, decided_by, metered_uses
+from allocator_service.allocation.models import Run, RunStatus
+from allocator_service.allocation.selectors import SlotInForce, slot_in_force
+from allocator_service.core.locks import Lock, lock_in_transaction, try_lock_in_transaction
+from allocator_service.ledger.intake.open_uses import OpenUses
+from allocator_service.ledger.models import Meter
 from allocator_service.pools.models import Metering, Pool
 from allocator_service.pools.recompute import interval_around
 from allocator_service.pools.selectors import resources_of
-from allocator_service.tenants.models import Tenant
-from policies import Allocation as Decision
-from policies import tasks_alone, unserved_reasons
 
-SOURCE = "decisions"
 ENTRIES_AT_ONCE = 20_000
 INTERVALS_AT_ONCE = 500
 # For so long a decision helps with the metering that it needs; the rest is left to metering's tasks.
 CATCHING_UP = timedelta(seconds=5)
 # Later than this, metering is no longer left to when there is nothing to decide; and then it is late.
 URGENT, LATE = timedelta(seconds=30), timedelta(minutes=2)
-_QUANTUM = Decimal(1).scaleb(-FRACTIONAL_DIGITS)
+# The release before, which works beside this one during an upgrade, does not set it. The trigger of
+# `ledger.0003` then closes all uses.
+_KNOWS_OPEN_USES = "SELECT set_config('allocator.knows_open_uses', 'on', true)"
 
 log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True)
-class _Use:
-    """What a decision uses all the while: amounts per tenant, workload and owner of the servers."""
+class _Interval:
+    """An interval in which a decision, or one slot of it, was in force."""
 
-    tenant: int
-    workload: Any
-    owner: int | None
-    amounts: Sequence[float]
-    kind: Kind
+    run: Run
+    start: datetime
+    end: datetime
+    slot: SlotInForce | None
 
 
 @dataclass(frozen=True)
@@ -76,13 +73,14 @@ def metering_due(pool: Pool, *, now: datetime) -> DueMetering | None:
     meter = getattr(pool, "meter", None)
     since = _first_decision(pool) if meter is None else meter.metered_until
     interval = None if since is None else next(_intervals(pool, since, now), None)
-    return None if interval is None else DueMetering(pool, interval[2])
+    return None if interval is None else DueMetering(pool, interval.end)
 
 
 def pool_meter(*, pool_id: int, now: datetime) -> int:
-    """Write the intervals that are over to the ledger; returns how many entries that were.
+    """Meter the intervals that are over, and return the number of entries appended.
 
-    As many as one task should: the next one goes on from there. None while another is at it.
+    A task meters a limited number of intervals, and the next one continues. Nothing is metered while
+    another worker holds the pool's meter.
     """
     return _meter(pool_id, now, wait=False).entries
 
@@ -90,9 +88,9 @@ def pool_meter(*, pool_id: int, now: datetime) -> int:
 def pool_meter_all(
     *, pool_id: int, now: datetime, clock: Callable[[], datetime] | None = None
 ) -> bool:
-    """Write all intervals that are over, and wait for whoever is at it.
+    """Meter all intervals that are over, after another worker that meters the pool.
 
-    With a `clock`, as many as `CATCHING_UP` has time for; returns whether that was all of them.
+    With a `clock`, stop after `CATCHING_UP`. Return whether that was all of them.
     """
     while _meter(pool_id, now, wait=True).more:
         if clock is not None and clock() - now > CATCHING_UP:
@@ -106,45 +104,140 @@ class _Metered:
     more: bool
 
 
-@transaction.atomic
 def _meter(pool_id: int, now: datetime, *, wait: bool) -> _Metered:
+    while True:
+        try:
+            return _meter_once(pool_id, now, wait=wait)
+        except _Overtaken:
+            log.info("metering_starts_again", pool_id=pool_id)
+
+
+class _Overtaken(Exception):
+    """Something that metering read was changed before its transaction could commit."""
+
+
+@transaction.atomic
+def _meter_once(pool_id: int, now: datetime, *, wait: bool) -> _Metered:
+    """Compute and write with the lock of metering, and take that of the meter's row only to commit.
+
+    Publishing a decision takes the row's lock, and would wait as long for it.
+    """
+    if wait:
+        lock_in_transaction(Lock.METERING, str(pool_id))
+    elif not try_lock_in_transaction(Lock.METERING, str(pool_id)):
+        return _Metered(0, more=False)
     pool = Pool.objects.prefetch_related("resource_types").get(pk=pool_id)
-    meter = _locked_meter(pool, wait=wait)
+    meter = _meter_of(pool)
     if meter is None:
         return _Metered(0, more=False)
-    written, more = 0, False
-    decided: _Decided | None = None
-    for number, (run, start, end) in enumerate(_intervals(pool, meter.metered_until, now)):
-        more = written > ENTRIES_AT_ONCE or number > INTERVALS_AT_ONCE
+    metering: _Uses | None = None
+    last: _Interval | None = None
+    more = False
+    for number, interval in enumerate(_intervals(pool, meter.metered_until, now)):
+        metering = metering or _Uses(pool)
+        more = metering.opened.entry_count > ENTRIES_AT_ONCE or number > INTERVALS_AT_ONCE
         if more:
             break
-        if decided is None or decided.run.pk != run.pk:
-            decided = _decided(run)
-        rows = list(_rows(pool, decided, start, end, now))
-        entries_append(rows)
-        written += len(rows)
-        meter.metered_until = end
+        metering.add(interval)
+        last = interval
+    if metering is None or last is None:
+        return _Metered(0, more=False)
+    entries = metering.opened.store(now=now)
+    _advance(meter, last)
+    return _Metered(entries, more)
+
+
+def _advance(meter: Any, last: _Interval) -> None:
+    """Move the meter to the end of the last interval. Raises `_Overtaken`."""
+    with connection.cursor() as cursor:
+        cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")  # at the commit it would be under the lock
+        cursor.execute(_KNOWS_OPEN_USES)
+    present: Any = _versions(Meter.objects.select_for_update(no_key=True)).get(pk=meter.pk)
+    # The release before meters under the row's lock alone, and changes its version even where it meters
+    # nothing. A decision that was published meanwhile must begin where the interval ends, or later.
+    until = Run.objects.values_list("effective_until", flat=True).get(pk=last.run.pk)
+    if present.version != meter.version or (until is not None and until < last.end):
+        raise _Overtaken
+    meter.metered_until = last.end
     meter.save()
-    return _Metered(written, more)
 
 
-def _locked_meter(pool: Pool, *, wait: bool) -> Meter | None:
+def _versions(meters: QuerySet[Meter]) -> QuerySet[Any]:
+    """Annotate meters with the version of their rows, which every update changes."""
+    return meters.annotate(version=RawSQL("pool_meter.xmin::text", []))
+
+
+class _Uses:
+    """The open uses of a pool while intervals are added one after the other."""
+
+    def __init__(self, pool: Pool) -> None:
+        self.opened = OpenUses(pool.pk)
+        self._pool = pool
+        self._zone = ZoneInfo(pool.timezone)
+        self._resources = resources_of(pool)
+        self._decided: Decided | None = None
+        self._metered: tuple[Run, SlotInForce | None, bool] | None = None
+        self._is_begun = False
+
+    def add(self, interval: _Interval) -> None:
+        """Continue the uses that are the same in the interval, and close and open the others."""
+        alone_only = _takes_reports(self._pool, interval.start)
+        metered = (interval.run, interval.slot, alone_only)
+        if self._metered is None and self._is_continued(interval):
+            self._metered = metered
+        if metered != self._metered:
+            if self._decided is None or self._decided.run != interval.run:
+                self._decided = decided_by(interval.run)
+            uses = metered_uses(
+                self._decided, interval.slot, self._resources, alone_only=alone_only
+            )
+            self.opened.change(uses, run_id=interval.run.pk, at=interval.start)
+            self._metered = metered
+        self._is_begun = True
+        if self._hour(interval.start) != self._hour(interval.end):
+            self.opened.close(interval.end)
+            self._metered = None
+
+    def _is_continued(self, interval: _Interval) -> bool:
+        """Return whether the uses that are open in the database are those of the interval.
+
+        They are those of the interval before, which was the decision's, too, if that began earlier.
+        A decision in whose time the pool's `metering` changed is read again.
+        """
+        began, changed = interval.run.effective_from, self._pool.metering_changed_at
+        return (
+            not self._is_begun
+            and interval.slot is None
+            and began is not None
+            and began < interval.start
+            and (changed is None or changed < began)
+            and self.opened.were_stored
+        )
+
+    def _hour(self, at: datetime) -> tuple[date, int, timedelta | None]:
+        """Return the hour of the pool's time zone, at whose ends months end, too."""
+        local = at.astimezone(self._zone)
+        return local.date(), local.hour, local.utcoffset()
+
+
+def _meter_of(pool: Pool) -> Any:
+    """Return the meter of a pool with its version, or None before the first decision."""
     first = _first_decision(pool)
     if first is None:
         return None
     if not Meter.objects.filter(pk=pool.pk).exists():  # to insert it would wait for a lock
         Meter.objects.bulk_create([Meter(pool=pool, metered_until=first)], ignore_conflicts=True)
-    rows = Meter.objects.select_for_update(no_key=True, skip_locked=not wait)
-    return rows.filter(pool=pool).first()
+    return _versions(Meter.objects.all()).get(pool=pool)
 
 
 def metering_hold(pool: Pool) -> datetime | None:
-    """Until when the pool is metered; nobody meters it further until the open transaction ends.
+    """Return through when the pool is metered, and let nothing more be until the transaction ends.
 
-    A decision begins there at the earliest: what is in the ledger is of the decision before it.
+    A decision begins there at the earliest: what is metered is of the decision before it.
     """
-    meter = _locked_meter(pool, wait=True)
-    return None if meter is None else meter.metered_until
+    if _meter_of(pool) is None:
+        return None
+    return Meter.objects.select_for_update(no_key=True).get(pool=pool).metered_until
 
 
 def _first_decision(pool: Pool) -> datetime | None:
@@ -154,7 +247,7 @@ def _first_decision(pool: Pool) -> datetime | None:
 
 
 def _takes_reports(pool: Pool, at: datetime) -> bool:
-    """Was what is used reported at an instant, so that decisions only tell what is used alone?
+    """Return whether use was reported at an instant, so that decisions give only the use alone.
 
     Before the last change of `metering` it was the other way round.
     """
@@ -162,10 +255,8 @@ def _takes_reports(pool: Pool, at: datetime) -> bool:
     return (pool.metering == Metering.REPORTED) == (changed is None or at >= changed)
 
 
-def _intervals(
-    pool: Pool, since: datetime, now: datetime
-) -> Iterator[tuple[Run, datetime, datetime]]:
-    """The intervals of time from `since` on that are over, in their order."""
+def _intervals(pool: Pool, since: datetime, now: datetime) -> Iterator[_Interval]:
+    """Yield the intervals from `since` on that are over, in their order."""
     runs = (
         Run.objects.filter(pool=pool, status=RunStatus.SUCCEEDED)
         .filter(Q(effective_until=None) | Q(effective_until__gt=since))
@@ -187,139 +278,5 @@ def _intervals(
             end = min(ends)
             if end > now:
                 return
-            yield run, start, end
+            yield _Interval(run, start, end, slot)
             start = end
-
-
-@dataclass(frozen=True)
-class _Decided:
-    """A decision as it is stored; `decision` None: it can no longer be read.
-
-    `rows` are the workloads and tenants of its allocations, `keys` those of tenants by slug.
-    """
-
-    run: Run
-    decision: Decision | None
-    rows: Sequence[tuple[Any, int]]
-    keys: dict[str, int]
-
-
-def _decided(run: Run) -> _Decided:
-    try:
-        decision = stored_decision(run).allocation
-    except Gone:
-        log.warning("run_pruned_before_it_was_metered", run=str(run.pk))
-        return _Decided(run, None, [], {})
-    stored = Allocation.objects.filter(run=run).order_by("position")
-    rows = list(stored.values_list("workload_id", "tenant_id"))
-    return _Decided(run, decision, rows, dict(Tenant.objects.values_list("slug", "pk")))
-
-
-def _rows(
-    pool: Pool, decided: _Decided, start: datetime, end: datetime, now: datetime
-) -> Iterator[dict[str, Any]]:
-    resources = resources_of(pool)
-    for use in _uses(pool, decided, start):
-        for resource, amount in zip(resources, use.amounts, strict=False):
-            quantity = Decimal(repr(float(amount))).quantize(_QUANTUM, ROUND_HALF_EVEN)
-            if quantity > 0:
-                yield _row(pool, decided.run, use, resource, quantity, start, end, now)
-
-
-def _row(
-    pool: Pool,
-    run: Run,
-    use: _Use,
-    resource: Resource,
-    quantity: Decimal,
-    start: datetime,
-    end: datetime,
-    now: datetime,
-) -> dict[str, Any]:
-    return {
-        "pool_id": pool.pk,
-        "tenant_id": use.tenant,
-        "server_owner_id": use.owner,
-        "workload_id": use.workload,
-        "resource": resource.name,
-        "unit": resource.unit,
-        "quantity": quantity,
-        "start": start,
-        "end": end,
-        "kind": use.kind.value,
-        "corrects": None,
-        "reason": "",
-        "source": SOURCE,
-        "event_id": None,
-        "run_id": run.pk,
-        "recorded_at": now,
-    }
-
-
-def _uses(pool: Pool, decided: _Decided, at: datetime) -> Iterator[_Use]:
-    """What each tenant uses under a decision at an instant, and would use alone."""
-    if decided.decision is None:
-        return
-    if not _takes_reports(pool, at):
-        yield from _shared(decided.run, decided.decision, decided.rows, decided.keys, at)
-    yield from _alone(decided.decision, decided.keys)
-
-
-def _shared(
-    run: Run,
-    decision: Decision,
-    rows: Sequence[tuple[Any, int]],
-    keys: dict[str, int],
-    at: datetime,
-) -> Iterator[_Use]:
-    """Usage per workload and owner; of the slot in force where time is divided."""
-    problem = decision.problem
-    slot = slot_in_force(run=run, at=at)
-    placed: dict[tuple[int, int], npt.NDArray[np.float64]] = {}
-    if slot is not None:
-        position = {
-            (problem.tenants[problem.workload_tenant[j]], problem.workload_names[j]): j
-            for j in range(problem.n)
-        }
-        for row in slot.allocations:
-            j = position[row["tenant"], row["workload"]]
-            placed[j, -1] = float(row["tasks"]) * problem.demand[j]
-    elif len(decision.placement_tasks):
-        columns = (column.tolist() for column in policies.tasks_by_owner(decision))
-        pieces = problem.pieces
-        for piece, owner, tasks in zip(*columns, strict=True):
-            key = int(pieces.workload[piece]), owner
-            amounts = tasks * pieces.demand[piece]
-            placed[key] = placed[key] + amounts if key in placed else amounts
-    else:
-        placed = {
-            (j, -1): tasks * problem.demand[j]
-            for j, tasks in enumerate(decision.tasks.tolist())
-            if tasks
-        }
-    for (j, owner), amounts in sorted(placed.items(), key=itemgetter(0)):
-        workload, tenant = rows[j]
-        yield _Use(
-            tenant,
-            workload,
-            None if owner < 0 else keys[problem.tenants[owner]],
-            amounts.tolist(),
-            Kind.USAGE,
-        )
-
-
-def _alone(decision: Decision, keys: dict[str, int]) -> Iterator[_Use]:
-    """What each tenant would use in its entitled partition, whole tasks where the pool's are."""
-    problem = decision.problem
-    reasons = (
-        unserved_reasons(problem, decision.classes.allowed)
-        if decision.history is None
-        else policies.reasons_not_to_run(problem, decision.choice)
-    )
-    runnable = reasons == ""
-    tasks = tasks_alone(problem, runnable, whole=decision.mode == "indivisible")
-    amounts = np.zeros((problem.t, problem.m))
-    np.add.at(amounts, problem.workload_tenant, tasks[:, None] * problem.demand)
-    for tenant, row in enumerate(amounts.tolist()):
-        if any(row):
-            yield _Use(keys[problem.tenants[tenant]], None, None, row, Kind.ALONE)

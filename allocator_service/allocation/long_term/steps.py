@@ -51,6 +51,7 @@ def step_keep(run: Run, tenant_ids: Sequence[int], basis: Basis | None, decision
         half_life=basis.past.half_life,
         sealed_through=basis.known.sealed_through,
         unsealed=list(basis.known.unsealed),
+        metered_until=basis.known.metered_until,
     )
 
 
@@ -80,7 +81,7 @@ def step_basis(step: Step) -> Basis | None:
     if step.begin is None or step.sealed_through is None or step.unsealed is None:
         return None
     past = Past(step.since, step.begin, step.half_life)
-    return Basis(past, Known(step.sealed_through, step.unsealed))
+    return Basis(past, Known(step.sealed_through, step.unsealed, step.metered_until))
 
 
 def step_document(step: Step) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Exact amounts of sealed usage per price segment.
+"""Exact amounts of sealed and metered usage per price segment.
 
 The ledger's totals give the exact amount of any interval, at a cost independent of the number of
 entries. They have neither events, whose time may be rounded up by an increment, nor sequence numbers.
@@ -17,6 +17,7 @@ from django.db import connection
 
 from allocator_service.core.planning import hashed
 from allocator_service.core.quantities import EXACT_DIGITS
+from allocator_service.ledger.amounts.open_uses import IS_METERED, OPEN_ENTRIES
 from allocator_service.ledger.amounts.rate_changes import amounts_between, used_of_owners
 from allocator_service.ledger.amounts.totals import COUNTS_AS, EPOCH
 from allocator_service.ledger.models import Kind
@@ -41,29 +42,35 @@ _ENTRIES = """
 SELECT e.*, width_bucket(e.start, %(edges)s::timestamptz[]) AS first,
        width_bucket(e."end" - interval '1 microsecond', %(edges)s::timestamptz[]) AS last,
        extract(epoch FROM e."end" - e.start) AS seconds
-FROM ledger_entry e
+FROM {of} e
 WHERE e.pool_id = %(pool)s AND {when}
   AND (%(tenant)s::bigint IS NULL OR e.tenant_id = %(tenant)s OR e.server_owner_id = %(tenant)s)
-  AND NOT EXISTS (SELECT FROM unnumbered u WHERE u.entry_id = e.id)
-"""
+  AND (NOT EXISTS (SELECT FROM unnumbered u WHERE u.entry_id = e.id)
+       OR %(through)s::bigint IS NULL AND {is_metered})
+""".replace("{is_metered}", IS_METERED)
 _SUMS = """
 WITH unnumbered AS MATERIALIZED (
     SELECT entry_id FROM ledger_pending
     UNION ALL
     SELECT entry_id FROM ledger_seal
-    WHERE pool_id = %(pool)s AND %(upto)s::bigint IS NOT NULL AND sequence > %(upto)s)
+    WHERE pool_id = %(pool)s AND %(through)s::bigint IS NOT NULL AND sequence > %(through)s)
 SELECT e.tenant_id, e.server_owner_id, e.resource, {counts_as} AS kind, first, last,
        sum(e.quantity), sum(e.amount),
        COALESCE(sum(e.quantity * extract(epoch FROM e.start)) FILTER (WHERE first <> last), 0),
        COALESCE(sum(e.quantity * extract(epoch FROM e."end")) FILTER (WHERE first <> last), 0),
        {added}
-FROM ({within} UNION ALL {reaching}) AS e
+FROM ({within} UNION ALL {reaching} UNION ALL {open}) AS e
 GROUP BY 1, 2, 3, 4, 5, 6
 """
+_LEDGER = "ledger_entry"
 _PARTS = {
     "counts_as": COUNTS_AS,
-    "within": _ENTRIES.format(when="e.start >= %(begin)s AND e.start < %(end)s"),
-    "reaching": _ENTRIES.format(when='e.start < %(begin)s AND e."end" > %(begin)s'),
+    "within": _ENTRIES.format(of=_LEDGER, when="e.start >= %(begin)s AND e.start < %(end)s"),
+    "reaching": _ENTRIES.format(of=_LEDGER, when='e.start < %(begin)s AND e."end" > %(begin)s'),
+    "open": _ENTRIES.format(
+        of=f"({OPEN_ENTRIES})",
+        when='%(through)s::bigint IS NULL AND e.start < %(end)s AND e."end" > %(begin)s',
+    ),
 }
 _EXACTLY = _SUMS.format(added="0::numeric", **_PARTS)
 _IN_STEPS = _SUMS.format(added=f"COALESCE(sum({_ADDED}) FILTER (WHERE {OF_EVENT}), 0)", **_PARTS)
@@ -87,7 +94,7 @@ class Use(NamedTuple):
 def used_by_now(
     *, pool: Pool, edges: Sequence[datetime], tenant: int | None = None
 ) -> Iterator[Use]:
-    """Yield the uses of all sealed entries, at exact times, from the ledger's totals."""
+    """Yield all sealed and metered uses, at exact times, from the ledger's totals."""
     limit = None if tenant is None else Tenant(pk=tenant)
     used = used_of_owners(pool=pool, edges=edges, tenant=limit)
     alone = amounts_between(pool=pool, edges=edges, tenant=limit, kinds=[Kind.ALONE])
@@ -100,14 +107,14 @@ def used_between(
     pool: Pool,
     edges: Sequence[datetime],
     increments: Sequence[str],
-    upto: int | None,
+    through: int | None,
     tenant: int | None = None,
 ) -> Iterator[Use]:
-    """Yield the uses of sealed entries between edges, per tenant, owner, resource, kind and segment.
+    """Yield sealed and metered uses between edges, per tenant, owner, resource, kind and segment.
 
-    `increments` has one increment per segment. Entries numbered above `upto` do not count. `tenant`
-    limits the uses to those of one tenant or of its servers. A correction has the kind of the entry that
-    it corrects.
+    `increments` has one increment per segment. With `through`, only entries numbered through it count.
+    `tenant` limits the uses to those of one tenant or of its servers. A correction has the kind of the
+    entry that it corrects.
     """
     exactly = all(increment == "exact" for increment in increments)
     with hashed(), connection.cursor() as cursor:
@@ -119,7 +126,7 @@ def used_between(
                 "begin": edges[0],
                 "end": edges[-1],
                 "increments": list(increments),
-                "upto": upto,
+                "through": through,
                 "tenant": tenant,
             },
         )

@@ -100,5 +100,5 @@ def _uses(pool: Pool, prices: Timeline, through: int | None, tenant: int | None)
     if prices.exact and through is None:
         return used_by_now(pool=pool, edges=prices.edges, tenant=tenant)
     return used_between(
-        pool=pool, edges=prices.edges, increments=prices.increments, upto=through, tenant=tenant
+        pool=pool, edges=prices.edges, increments=prices.increments, through=through, tenant=tenant
     )

@@ -7,7 +7,7 @@ from typing import Any
 from django.db import connection, transaction
 from django.db.models import Max
 
-from allocator_service.allocation.models import Meter, Run, RunStatus
+from allocator_service.allocation.models import Run, RunStatus
 from allocator_service.billing.auditing.digests import closing_digests_record
 from allocator_service.billing.models import Closing, Posting, Statement
 from allocator_service.billing.months import Month
@@ -31,14 +31,17 @@ from allocator_service.core.errors import Conflict, FieldError
 from allocator_service.core.locks import Lock, lock_for_block, lock_in_transaction
 from allocator_service.core.outbox import events_record
 from allocator_service.core.planning import without_time_limit
-from allocator_service.ledger.models import Seal
+from allocator_service.ledger.models import Meter, Seal
 from allocator_service.pools.models import Pool
 from allocator_service.pools.selectors import resources_of
 from allocator_service.tenants.models import Tenant
 
 _PENDING = """
-SELECT count(*) FROM ledger_pending p JOIN ledger_entry e ON e.id = p.entry_id AND e.start = p.start
-WHERE e.pool_id = %(pool)s AND e.start < %(end)s
+SELECT (SELECT count(*) FROM ledger_pending p
+        JOIN ledger_entry e ON e.id = p.entry_id AND e.start = p.start
+        WHERE e.pool_id = %(pool)s AND e.start < %(end)s)
+     + (SELECT COALESCE(sum(cardinality(quantities)), 0) FROM ledger_open_use
+        WHERE pool_id = %(pool)s AND start < %(end)s)
 """
 
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 
-from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.db.models import Exists, Func, OuterRef, Q, QuerySet
 
 from allocator_service.billing.models import Closing, Posting, Statement
 from allocator_service.billing.months import Month, month_named, month_of, months_between
@@ -35,7 +35,7 @@ from allocator_service.core.errors import Missing
 from allocator_service.core.money import exactly
 from allocator_service.core.selecting import missing
 from allocator_service.ledger.amounts.totals import WIDTHS
-from allocator_service.ledger.models import OwnerTotal, Seal, Total
+from allocator_service.ledger.models import OpenUse, OwnerTotal, Seal, Total
 from allocator_service.pools.models import Pool
 from allocator_service.pools.selectors import resources_of
 from allocator_service.tenants.models import Tenant
@@ -114,9 +114,12 @@ def _concerned(pool: Pool, month: Month) -> QuerySet[Tenant]:
     buckets = [int(instant.timestamp()) // width for instant in (month.start, month.end)]
     of_month = {"pool": pool, "level": BY_DAYS, "bucket__range": buckets}
     stored = Posting.objects.filter(pool=pool, month=month.first)
+    opened = OpenUse.objects.filter(pool=pool, start__lt=month.end)
     concerned = (
         Q(pk__in=Total.objects.filter(**of_month).values("tenant"))
         | Q(pk__in=OwnerTotal.objects.filter(**of_month).values("owner"))
+        | Q(pk__in=opened.values("tenant"))
+        | Q(pk__in=opened.annotate(owner=Func("owners", function="unnest")).values("owner"))
         | Q(pk__in=stored.values("tenant"))
         | Q(pk__in=stored.filter(owner__isnull=False).values("owner"))
         | Q(pk__in=[each.tenant_id for each in commitments_of(pool, month.start, month.end)])

@@ -9,6 +9,7 @@ from django.db import connection
 
 from allocator_service.core.planning import indexes_only
 from allocator_service.ledger.amounts.intervals import Use
+from allocator_service.ledger.amounts.open_uses import OPEN_ENTRIES
 from allocator_service.ledger.amounts.totals import (
     COUNTS_AS,
     EPOCH,
@@ -60,12 +61,15 @@ SELECT tenant_id, resource, kind, sum(amount) * %(half_life)s::float8 / ln(2::fl
                ledger_weight(extract(epoch FROM %(until)s - LEAST(e."end", %(until)s)),
                              %(half_life)s::float8)
              - ledger_weight(extract(epoch FROM %(until)s - e.start), %(half_life)s::float8))
-    FROM fresh, LATERAL (
-        SELECT * FROM ledger_entry WHERE id = fresh.id AND start = fresh.start OFFSET 0) AS e
-    WHERE e.pool_id = %(pool)s AND e.start < %(until)s
+    FROM (SELECT e.* FROM fresh, LATERAL (
+              SELECT * FROM ledger_entry WHERE id = fresh.id AND start = fresh.start OFFSET 0) AS e
+          WHERE e.pool_id = %(pool)s
+          UNION ALL
+          {open_entries}) AS e
+    WHERE e.start < %(until)s
 ) AS amounts GROUP BY 1, 2, 3
 UNION ALL SELECT NULL, NULL, NULL, through FROM place
-""".replace("{counts_as}", COUNTS_AS)
+""".replace("{counts_as}", COUNTS_AS).replace("{open_entries}", OPEN_ENTRIES)
 
 
 def decayed_amounts(pool: Pool, until: datetime, half_life: float) -> Iterable[tuple[Use, Decimal]]:

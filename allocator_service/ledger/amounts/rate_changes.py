@@ -1,10 +1,10 @@
 """Changes of rates of use between instants, from which the amounts in any interval follow.
 
-Three parts are read: whole buckets of the totals, the widest that fit between two edges; the
-entries that begin or end in the quarter of an hour that an edge cuts; and the few entries that are
-not in the totals yet. The work grows with edges, tenants and resources, but neither with the ledger
-nor with the time between edges. All edges are read by one statement, so that each entry is seen in
-exactly one of the three parts.
+Four parts are read: whole buckets of the totals, the widest that fit between two edges; the
+entries that begin or end in the quarter of an hour that an edge cuts; the few entries that are
+not in the totals yet; and open uses. The work grows with edges, tenants and resources, but neither
+with the ledger nor with the time between edges. All edges are read by one statement, so that each
+entry is seen in exactly one of the four parts.
 """
 
 from bisect import bisect_right
@@ -16,6 +16,7 @@ from django.db import connection
 
 from allocator_service.core.planning import indexes_only
 from allocator_service.ledger.amounts.intervals import Amounts, Change, Use
+from allocator_service.ledger.amounts.open_uses import IS_METERED, OPEN_ENTRIES
 from allocator_service.ledger.amounts.totals import COUNTS_AS, EPOCH, buckets_between, quarter_of
 from allocator_service.ledger.models import Kind, TotalsCursor
 from allocator_service.pools.models import Pool
@@ -50,8 +51,11 @@ cut_entries AS MATERIALIZED (
     FROM cut, LATERAL (
         SELECT * FROM ledger_entry
         WHERE pool_id = %(pool)s AND "end" >= cut.begin AND "end" < cut.upto OFFSET 0) AS e
-    WHERE NOT EXISTS (SELECT FROM ledger_pending p WHERE p.entry_id = e.id))
-""".replace("{counts_as}", COUNTS_AS)
+    WHERE NOT EXISTS (SELECT FROM ledger_pending p WHERE p.entry_id = e.id)),
+open_entries AS MATERIALIZED (
+    {open_entries}
+    AND (%(tenant)s::bigint IS NULL OR o.tenant_id = %(tenant)s OR %(tenant)s = ANY(o.owners)))
+""".replace("{counts_as}", COUNTS_AS).replace("{open_entries}", OPEN_ENTRIES)
 
 # The changes between edges, from one table of totals and its cursor.
 _CHANGES = """
@@ -59,9 +63,9 @@ _CHANGES = """
     SELECT entry_id AS id, start FROM ledger_seal
     WHERE pool_id = %(pool)s AND sequence > %({through})s),
 {name}_unadded AS (
-    SELECT id, start FROM {name}_fresh
+    SELECT id, start, false AS waits FROM {name}_fresh
     UNION ALL
-    SELECT entry_id, start FROM ledger_pending WHERE %(unsealed)s),
+    SELECT entry_id, start, true FROM ledger_pending),
 {name}_changes AS (
     SELECT part.edge, {owner} AS owner_id, t.tenant_id, {kind} AS kind, t.resource, t.rate, t.moment
     FROM part CROSS JOIN LATERAL ({rows} OFFSET 0) AS t
@@ -77,7 +81,15 @@ _CHANGES = """
     FROM {name}_unadded AS u CROSS JOIN LATERAL (
         SELECT * FROM ledger_entry WHERE id = u.id AND start = u.start OFFSET 0) AS e
     CROSS JOIN LATERAL (VALUES (e.start, 1), (e."end", -1)) AS change (instant, sign)
-    WHERE e.pool_id = %(pool)s AND change.instant < %(last)s)
+    WHERE e.pool_id = %(pool)s AND change.instant < %(last)s
+      AND (NOT u.waits OR %(unsealed)s OR {is_metered})
+    UNION ALL
+    SELECT width_bucket(change.instant, %(edges)s::timestamptz[]), e.server_owner_id, e.tenant_id,
+           e.kind, e.resource, change.sign * e.quantity,
+           change.sign * e.quantity * extract(epoch FROM change.instant)
+    FROM open_entries AS e
+    CROSS JOIN LATERAL (VALUES (e.start, 1), (e."end", -1)) AS change (instant, sign)
+    WHERE change.instant < %(last)s)
 """
 # One tenant's rows have indexes of their own, because the primary key spreads them among all
 # others.
@@ -100,6 +112,7 @@ _TOTAL = {
     "owner": "NULL::bigint",
     "kind": "t.kind",
     "counts_as": COUNTS_AS,
+    "is_metered": IS_METERED,
 }
 _OWNER_TOTAL = {
     "name": "owner",
@@ -108,6 +121,7 @@ _OWNER_TOTAL = {
     "owner": "t.owner_id",
     "kind": "'usage'",
     "counts_as": COUNTS_AS,
+    "is_metered": IS_METERED,
 }
 _SUMS = """
 SELECT edge, owner_id, tenant_id, kind, resource, sum(rate), sum(moment) FROM ({changes}) AS changes
@@ -164,15 +178,15 @@ def amounts_between(
 ) -> Amounts[Use]:
     """Return the amounts used, and used alone, by tenant between ascending edges.
 
-    `tenant` limits them to one tenant, `among` to the tenants with these keys. Entries that are not
-    sealed yet count only with `unsealed`.
+    `tenant` limits them to one tenant, `among` to the tenants with these keys. Metered use counts once
+    it is metered. Other entries that are not sealed yet count only with `unsealed`.
     """
     limits = _limits(kinds, tenant, among, unsealed=unsealed)
     return Amounts(edges, _read(_BY_TENANT, pool, edges, limits, Use))
 
 
 def used_in_all(*, pool: Pool, edges: Sequence[datetime]) -> Amounts[str]:
-    """Return the sealed use of each resource by all tenants together."""
+    """Return the sealed and metered use of each resource by all tenants together."""
     limits = _limits([Kind.USAGE])
     return Amounts(edges, _read(_BY_RESOURCE, pool, edges, limits, lambda *names: names[3]))
 
@@ -180,7 +194,7 @@ def used_in_all(*, pool: Pool, edges: Sequence[datetime]) -> Amounts[str]:
 def used_of_owners(
     *, pool: Pool, edges: Sequence[datetime], tenant: Tenant | None = None
 ) -> Amounts[Use]:
-    """Return the sealed use by owner of the servers and tenant.
+    """Return the sealed and metered use by owner of the servers and tenant.
 
     `tenant` limits it to the use by that tenant and of its servers. `owner` is None for the pool's
     own servers and for unknown ones.

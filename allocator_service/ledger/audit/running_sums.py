@@ -13,6 +13,7 @@ from typing import Any
 from django.db import connection
 
 from allocator_service.core.planning import indexes_only
+from allocator_service.ledger.amounts.open_uses import IS_METERED, OPEN_ENTRIES
 from allocator_service.ledger.amounts.totals import COUNTS_AS, EPOCH
 from allocator_service.ledger.audit.moving_windows import (
     MICROSECOND,
@@ -49,6 +50,20 @@ SELECT entry_id, start FROM ledger_seal WHERE entry_id = ANY(%(ids)s)
 UNION ALL
 SELECT entry_id, start FROM ledger_pending WHERE entry_id = ANY(%(ids)s)
 """
+# Uses that were open: the entries that they have become, and those that still are. A use that was open
+# had begun in the same hour.
+_OPEN = """
+SELECT e.tenant_id, e.resource, e.kind, e.quantity * %(units)s, extract(epoch FROM e.start) * %(second)s,
+       extract(epoch FROM LEAST(e."end", %(metered_until)s)) * %(second)s
+FROM (SELECT * FROM ledger_entry e
+      WHERE e.pool_id = %(pool)s AND e.start >= %(metered_until)s - interval '2 hours'
+        AND e.start < %(metered_until)s AND e."end" >= %(metered_until)s AND {is_metered}
+        AND e.id <> ALL(%(unsealed)s)
+        AND NOT EXISTS (SELECT FROM ledger_seal s
+                        WHERE s.entry_id = e.id AND s.sequence <= %(through)s)
+      UNION ALL
+      {open_entries} AND o.start < %(metered_until)s) AS e
+""".replace("{is_metered}", IS_METERED).replace("{open_entries}", OPEN_ENTRIES)
 _READ = """
 WITH {entries}
 SELECT tenant_id, resource, kind, quantity, start, "end" FROM entries
@@ -112,14 +127,26 @@ class RunningSums:
         self._asked = past, through
         self._window.advance(past)
         unsealed = list(self._entries(_ENTRIES_NAMED, ids=list(known.unsealed)))
+        more = unsealed + self._open(known)
         first = self._first
-        for entry in unsealed:
+        for entry in more:
             first = _earliest(first, entry.start)
         return PastSums(
-            self._window.sums(unsealed),
+            self._window.sums(more),
             None if first is None else EPOCH + first * MICROSECOND,
             len(known.unsealed) - len(unsealed),
         )
+
+    def _open(self, known: Known) -> list[CountedEntry]:
+        """Return the uses that were open, as far as they were metered."""
+        if known.metered_until is None:
+            return []
+        parameters = {
+            "metered_until": known.metered_until,
+            "unsealed": list(known.unsealed),
+            "through": known.sealed_through,
+        }
+        return list(self._entries(_OPEN, **parameters))
 
     def _begin_exact(self, past: Past, through: int) -> None:
         """Sum all changes before the window and read those within it."""

@@ -6,6 +6,7 @@ from decimal import Decimal
 
 from django.db import connection, transaction
 
+from allocator_service.ledger.amounts.open_uses import IS_METERED, OPEN_ENTRIES
 from allocator_service.ledger.amounts.totals import CHANGES, COUNTS_AS, bucket_parameters
 from allocator_service.ledger.intake.chain import (
     CONTENT,
@@ -116,6 +117,13 @@ SELECT min(c.corrects::text) FROM ledger_entry c
 WHERE c.kind = 'correction'
   AND NOT EXISTS (SELECT FROM ledger_entry e WHERE e.id = c.corrects AND e.kind <> 'correction')
 """
+# An open use lasts from the end of its tenant's metered entries through where the pool is metered.
+_OPEN_TWICE = """
+SELECT count(*) FROM ledger_open_use o JOIN pool_meter m ON m.pool_id = o.pool_id
+WHERE o.start >= m.metered_until OR EXISTS (
+    SELECT FROM ledger_entry e
+    WHERE e.pool_id = o.pool_id AND e."end" > o.start AND e.tenant_id = o.tenant_id AND {is_metered})
+""".replace("{is_metered}", IS_METERED)
 _STUCK = """
 SELECT count(*) FROM ledger_pending p
 JOIN ledger_entry e ON e.id = p.entry_id AND e.start = p.start WHERE e.recorded_at < %(before)s
@@ -152,11 +160,13 @@ SELECT tenant_id, resource, kind,
 FROM (SELECT e.tenant_id, e.resource, {counts_as} AS kind, e.quantity,
              LEAST(e."end", %(until)s) AS till,
              GREATEST(e.start, COALESCE(%(since)s::timestamptz, e.start)) AS since
-      FROM ledger_entry e
-      WHERE e.pool_id = %(pool)s AND e.start < %(until)s
+      FROM (SELECT * FROM ledger_entry WHERE pool_id = %(pool)s
+            UNION ALL
+            {open_entries}) AS e
+      WHERE e.start < %(until)s
         AND (%(since)s::timestamptz IS NULL OR e."end" > %(since)s)) AS counted
 WHERE since < till GROUP BY 1, 2, 3
-""".replace("{counts_as}", COUNTS_AS)
+""".replace("{counts_as}", COUNTS_AS).replace("{open_entries}", OPEN_ENTRIES)
 
 
 def ledger_verify(*, now: datetime) -> list[LedgerCheck]:
@@ -178,6 +188,7 @@ def ledger_verify(*, now: datetime) -> list[LedgerCheck]:
             _none("no_entry_is_lost", first(_LOST), "the entry of this number is gone:"),
             _none("amounts", first(_AMOUNTS), "amount is not quantity × seconds:"),
             _none("corrections", first(_OVERCORRECTED), "corrects what is not there:"),
+            _none("open_uses", first(_OPEN_TWICE), "uses are open and in entries at once:"),
             _none("sealed_in_time", first(_STUCK), "entries have waited for a minute"),
             _none(
                 "decisions_sealed", first(_UNSEALED_DECISIONS), "decisions have waited for a minute"

@@ -10,11 +10,11 @@ import pytest
 from allocator_service.allocation.long_term.metering import pool_meter_all
 from allocator_service.allocation.models import Placement
 from allocator_service.core.quantities import Resource
-from allocator_service.ledger.models import Entry
 from allocator_service.workloads.models import Workload
 from tests import factories
 from tests.api.v1.test_simulations import simulated
 from tests.pages.browser import browser_of
+from tests.references.ledger import metered_entries
 
 PATH = "/api/v1/pools/shared"
 RACKS = ("a", "a", "b", "b")
@@ -168,8 +168,8 @@ def test_the_ledger_has_what_the_pieces_use(operator):
     run = factories.decision(pool)
     assert tasks(run) == {"ray": 1}
     pool_meter_all(pool_id=pool.pk, now=run.effective_from + timedelta(minutes=2))
-    entries = Entry.objects.filter(kind="usage")
-    assert {(each.server_owner.slug, each.resource, each.quantity) for each in entries} == {
+    entries = [each for each in metered_entries(pool) if each.kind == "usage"]
+    assert {(each.owner, each.resource, each.quantity) for each in entries} == {
         ("ray", "cpu", 4), ("other", "cpu", 2), ("other", "gpu", 4),
     }  # fmt: skip
 

@@ -14,7 +14,6 @@ from allocator_service.allocation.models import Snapshot
 from allocator_service.allocation.policies import policy_choose
 from allocator_service.allocation.runs.recompute import recompute_pool
 from allocator_service.allocation.runs.snapshots import pool_state, snapshot_document
-from allocator_service.ledger.models import Entry
 from allocator_service.pools.group_services import (
     GroupDraft,
     GroupSettings,
@@ -29,6 +28,7 @@ from allocator_service.pools.server_services import ServerDraft, servers_contrib
 from allocator_service.pools.services import pool_update
 from allocator_service.workloads.services import WorkloadDraft, workloads_submit
 from tests.integration.conftest import NOON, recomputed, settings, vector
+from tests.references.ledger import metered_entries
 
 pytestmark = pytest.mark.django_db(transaction=True)
 LATER = NOON + timedelta(minutes=5)
@@ -102,8 +102,8 @@ def test_every_policy_that_takes_groups_decides_meters_and_verifies(tree, policy
     assert [row["name"] for row in snapshot_of(run)["groups"]] == ["g1", "g2"]
     assert run_verify(run)["valid"] is True
     pool_meter(pool_id=tree.pk, now=LATER + timedelta(minutes=10))
-    alone = Entry.objects.filter(pool=tree, kind="alone", tenant__slug="b", resource="cpu")
-    assert {entry.quantity for entry in alone} == {25}
+    alone = [each for each in metered_entries(tree) if (each.kind, each.tenant) == ("alone", "b")]
+    assert {each.quantity for each in alone if each.resource == "cpu"} == {25}
 
 
 def test_the_overview_in_the_admin_shows_what_the_tree_entitles_to(tree, client):

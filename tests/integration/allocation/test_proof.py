@@ -154,7 +154,8 @@ def change_waiting(run):
 
 
 def change_what_was_known(run):
-    Step.objects.filter(run=run).update(sealed_through=0)
+    """What the first step used is still open."""
+    Step.objects.filter(run=run).update(metered_until=START)
 
 
 def lose_what_was_known(run):

@@ -13,7 +13,6 @@ from allocator_service.allocation.long_term.metering import metering_hold, pool_
 from allocator_service.allocation.models import (
     Allocation,
     Certificate,
-    Meter,
     Run,
     RunStatus,
     Snapshot,
@@ -25,7 +24,7 @@ from allocator_service.allocation.services import run_request
 from allocator_service.core.errors import Missing
 from allocator_service.core.models import Event
 from allocator_service.ledger.audit.verification import LedgerCheck
-from allocator_service.ledger.models import Entry
+from allocator_service.ledger.models import Entry, Meter
 from allocator_service.pools.models import RecomputeJob
 from allocator_service.pools.recompute import decision_wanted
 from allocator_service.pools.server_services import (
@@ -38,7 +37,8 @@ from allocator_service.pools.services import pool_retire, pool_update
 from allocator_service.workloads.models import Workload
 from allocator_service.workloads.services import WorkloadDraft, workload_withdraw, workloads_submit
 from policies import policies_available, problem_from_document, solve
-from tests.integration.conftest import NOON, recomputed, settings, vector
+from tests.integration.conftest import NOON, another_session, recomputed, settings, vector
+from tests.references.ledger import metered_entries
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -119,11 +119,61 @@ def test_a_decision_begins_where_the_one_before_it_is_metered(fig2, behind):
 def test_while_a_decision_is_put_in_force_nobody_meters_the_pool(fig2):
     recomputed(fig2)
     pool_meter(pool_id=fig2.pk, now=NOON + timedelta(minutes=30))
-    with transaction.atomic():
-        metering_hold(fig2)
-        with ThreadPoolExecutor(1) as other:
-            assert other.submit(metered_elsewhere, fig2).result() == 0
-    assert pool_meter(pool_id=fig2.pk, now=NOON + timedelta(hours=1)) > 0
+    with ThreadPoolExecutor(1) as other:
+        with transaction.atomic():
+            assert metering_hold(fig2) == NOON + timedelta(minutes=30)
+            metering = other.submit(metered_elsewhere, fig2)
+            with pytest.raises(TimeoutError):
+                metering.result(timeout=1)
+            assert metering_hold(fig2) == NOON + timedelta(minutes=30)
+        assert metering.result() > 0
+    assert metering_hold_of(fig2) == NOON + timedelta(hours=1)
+
+
+@transaction.atomic
+def metering_hold_of(pool):
+    return metering_hold(pool)
+
+
+def test_a_decision_is_put_in_force_while_the_pool_is_metered(fig2):
+    """Metering reads and writes for as long as it takes, and does not hold what publishing needs."""
+    recomputed(fig2)
+    pool_meter(pool_id=fig2.pk, now=NOON + timedelta(minutes=30))
+    at = NOON + timedelta(minutes=61)
+    run_request(pool=fig2, reason="", now=at)
+    with another_session() as blocking, ThreadPoolExecutor(1) as other:
+        blocking.execute("LOCK TABLE ledger_entry")  # metering cannot append
+        metering = other.submit(metered_elsewhere, fig2)
+        with pytest.raises(TimeoutError):
+            metering.result(timeout=1)
+        run = recomputed(fig2, at)
+        assert (run.status, run.effective_from) == ("succeeded", at)
+        blocking.rollback()
+        assert metering.result() > 0
+    assert metering_hold_of(fig2) == NOON + timedelta(hours=1)
+
+
+def test_metering_starts_again_if_a_decision_begins_before_its_last_interval_ends(fig2, tenant):
+    """The clock of the worker that publishes is behind."""
+    first = recomputed(fig2)
+    pool_meter(pool_id=fig2.pk, now=NOON + timedelta(minutes=30))
+    at = NOON + timedelta(minutes=45)
+    run_request(pool=fig2, reason="", now=at)
+    with another_session() as blocking, ThreadPoolExecutor(1) as other:
+        blocking.execute("LOCK TABLE ledger_entry")
+        metering = other.submit(metered_elsewhere, fig2)
+        with pytest.raises(TimeoutError):
+            metering.result(timeout=1)
+        draft = WorkloadDraft(tenant("u3"), "third", vector(1, 1))
+        workloads_submit(pool=fig2, drafts=[draft], now=at)
+        second = recomputed(fig2, at)
+        blocking.rollback()
+        assert metering.result() > 0
+    uses = metered_entries(fig2)
+    assert {each.start for each in uses if each.run == second.pk} == {at}
+    assert {each.end for each in uses if each.run == first.pk} <= {at, NOON + timedelta(hours=1)}
+    changed = [each for each in uses if each.workload and each.tenant == "u1"]
+    assert {each.end for each in changed if each.run == first.pk} == {at}
 
 
 def metered_elsewhere(pool):

@@ -1,0 +1,153 @@
+"""The use of each tenant under a decision, as its entries state it."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import ROUND_HALF_EVEN, Decimal
+from operator import itemgetter
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import structlog
+
+import policies
+from allocator_service.allocation.audit.decisions import stored_decision
+from allocator_service.allocation.models import Allocation, Run
+from allocator_service.allocation.selectors import SlotInForce
+from allocator_service.core.errors import Gone
+from allocator_service.core.quantities import FRACTIONAL_DIGITS, Resource
+from allocator_service.ledger.intake.open_uses import MeteredUse
+from allocator_service.ledger.models import Kind
+from allocator_service.tenants.models import Tenant
+from policies import Allocation as Decision
+from policies import tasks_alone, unserved_reasons
+
+_QUANTUM = Decimal(1).scaleb(-FRACTIONAL_DIGITS)
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class _Use:
+    """Amounts of one tenant, workload and owner of the servers."""
+
+    tenant: int
+    workload: Any
+    owner: int | None
+    amounts: Sequence[float]
+    kind: Kind
+
+
+@dataclass(frozen=True)
+class Decided:
+    """A decision as it is stored. `decision` is None if it can no longer be read.
+
+    `rows` are the workloads and tenants of its allocations, `keys` those of tenants by slug.
+    """
+
+    run: Run
+    decision: Decision | None
+    rows: Sequence[tuple[Any, int]]
+    keys: dict[str, int]
+
+
+def decided_by(run: Run) -> Decided:
+    """Return the decision of a run."""
+    try:
+        decision = stored_decision(run).allocation
+    except Gone:
+        log.warning("run_pruned_before_it_was_metered", run=str(run.pk))
+        return Decided(run, None, [], {})
+    stored = Allocation.objects.filter(run=run).order_by("position")
+    rows = list(stored.values_list("workload_id", "tenant_id"))
+    return Decided(run, decision, rows, dict(Tenant.objects.values_list("slug", "pk")))
+
+
+def metered_uses(
+    decided: Decided, slot: SlotInForce | None, resources: Sequence[Resource], *, alone_only: bool
+) -> Mapping[int, Sequence[MeteredUse]]:
+    """Return by tenant what it uses in a slot of a decision, and would use alone, in order of entries.
+
+    With `alone_only`, return only what it would use alone: what it uses is reported.
+    """
+    found: dict[int, list[MeteredUse]] = {}
+    for use in _uses(decided, slot, alone_only=alone_only):
+        for resource, amount in zip(resources, use.amounts, strict=False):
+            quantity = Decimal(repr(float(amount))).quantize(_QUANTUM, ROUND_HALF_EVEN)
+            if quantity > 0:
+                row = MeteredUse(
+                    use.workload,
+                    use.owner,
+                    resource.name,
+                    resource.unit,
+                    use.kind.value,
+                    quantity,
+                )
+                found.setdefault(use.tenant, []).append(row)
+    return found
+
+
+def _uses(decided: Decided, slot: SlotInForce | None, *, alone_only: bool) -> Iterator[_Use]:
+    if decided.decision is None:
+        return
+    if not alone_only:
+        yield from _shared(decided.decision, decided.rows, decided.keys, slot)
+    yield from _alone(decided.decision, decided.keys)
+
+
+def _shared(
+    decision: Decision,
+    rows: Sequence[tuple[Any, int]],
+    keys: dict[str, int],
+    slot: SlotInForce | None,
+) -> Iterator[_Use]:
+    """Yield the use per workload and owner, that of the slot where time is divided."""
+    problem = decision.problem
+    placed: dict[tuple[int, int], npt.NDArray[np.float64]] = {}
+    if slot is not None:
+        position = {
+            (problem.tenants[problem.workload_tenant[j]], problem.workload_names[j]): j
+            for j in range(problem.n)
+        }
+        for row in slot.allocations:
+            j = position[row["tenant"], row["workload"]]
+            placed[j, -1] = float(row["tasks"]) * problem.demand[j]
+    elif len(decision.placement_tasks):
+        columns = (column.tolist() for column in policies.tasks_by_owner(decision))
+        pieces = problem.pieces
+        for piece, owner, tasks in zip(*columns, strict=True):
+            key = int(pieces.workload[piece]), owner
+            amounts = tasks * pieces.demand[piece]
+            placed[key] = placed[key] + amounts if key in placed else amounts
+    else:
+        placed = {
+            (j, -1): tasks * problem.demand[j]
+            for j, tasks in enumerate(decision.tasks.tolist())
+            if tasks
+        }
+    for (j, owner), amounts in sorted(placed.items(), key=itemgetter(0)):
+        workload, tenant = rows[j]
+        yield _Use(
+            tenant,
+            workload,
+            None if owner < 0 else keys[problem.tenants[owner]],
+            amounts.tolist(),
+            Kind.USAGE,
+        )
+
+
+def _alone(decision: Decision, keys: dict[str, int]) -> Iterator[_Use]:
+    """Yield what each tenant would use in its entitled partition, whole tasks where the pool's are."""
+    problem = decision.problem
+    reasons = (
+        unserved_reasons(problem, decision.classes.allowed)
+        if decision.history is None
+        else policies.reasons_not_to_run(problem, decision.choice)
+    )
+    runnable = reasons == ""
+    tasks = tasks_alone(problem, runnable, whole=decision.mode == "indivisible")
+    amounts = np.zeros((problem.t, problem.m))
+    np.add.at(amounts, problem.workload_tenant, tasks[:, None] * problem.demand)
+    for tenant, row in enumerate(amounts.tolist()):
+        if any(row):
+            yield _Use(keys[problem.tenants[tenant]], None, None, row, Kind.ALONE)
