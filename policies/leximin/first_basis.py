@@ -26,7 +26,7 @@ FULL = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class FirstBasis:
-    """What is basic.
+    """The basic variables of a program.
 
     Attributes:
         rises: the level, which is at its bound otherwise.

@@ -54,7 +54,7 @@ class ShareLimits:
         return grouped_sum(self.demand * share[self.tenant], self.row, len(self.amount))
 
     def used(self, share: FloatArray) -> FloatArray:
-        """Return the part of each amount (q,) that shares (t,) use; inf for any use of nothing."""
+        """Return the part of each amount (q,) that shares (t,) use, inf for any use of nothing."""
         used = self.sums(share)
         part = np.where(used > 0, np.inf, 0.0)
         np.divide(used, self.amount, out=part, where=self.amount > 0)

@@ -132,7 +132,7 @@ def _short_decimals(values: FloatArray) -> tuple[int, list[int]] | None:
 
 
 def _long_decimals(values: list[float], finest: int) -> tuple[int, list[int]] | None:
-    """The same for decimals of any length; None for more than ``finest`` digits after the point."""
+    """The same for decimals of any length, None for more than ``finest`` digits after the point."""
     written = [Decimal(repr(value)).normalize() for value in values]
     digits = max(-int(number.as_tuple().exponent) for number in written)
     if digits > finest or abs(digits) > _MOST_DIGITS:
