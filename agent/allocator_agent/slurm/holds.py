@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -82,7 +82,8 @@ class HeldCluster:
     """A cluster with its reservations.
 
     `reserved` are the jobs that name each reservation. Names of holds and workloads begin with the
-    prefixes. Each core of a node has the CPUs of `threads`.
+    prefixes. Each core of a node has the CPUs of `threads`. `is_restricted` is true for a job that may
+    run on some of the nodes of its partition only.
     """
 
     nodes: Sequence[Node]
@@ -91,6 +92,7 @@ class HeldCluster:
     threads: Mapping[str, int]
     prefix: str
     workload_prefix: str
+    is_restricted: Callable[[str], bool]
 
 
 class _Planning:
@@ -108,6 +110,10 @@ class _Planning:
         for parts in started_together(jobs):
             self._of_account.setdefault(parts[0].account, []).append(parts)
         self._kept: set[str] = set()
+        self._on_node: dict[str, list[Job]] = {}
+        for job in jobs:
+            for node in job.nodes:
+                self._on_node.setdefault(node, []).append(job)
 
     def plan(self, objects: Sequence[Mapping[str, Any]]) -> HoldPlan:
         plan = HoldPlan()
@@ -137,33 +143,49 @@ class _Planning:
             and sorted(_kinds_of(parts, item)) == sorted(kinds)
         ]
         running = [parts for parts in alike if any(job.running for job in parts)]
-        pending = [parts for parts in alike if parts not in running]
+        pending = [parts for parts in alike if not any(job.running for job in parts)]
         pending.sort(key=lambda parts: self._name(parts) not in self._present)
         left = _Pieces(item, kinds)
         for job in (job for parts in running for job in parts):
             for node in job.nodes:
                 left.take(node)
         for parts in pending[: max(0, item["tasks"] - len(running))]:
-            hold = self._kept_hold(parts, left) or self._new_hold(parts, left, item)
+            hold = self._kept_hold(parts, left)
+            if hold is None and self._may_be_held_for(parts):
+                hold = self._new_hold(parts, left, item)
+                if hold is None:
+                    plan.problems.setdefault(item["tenant"], []).append(
+                        f"{_named([job.id for job in parts])} waits, and its pieces have no servers"
+                        " that can be held"
+                    )
+                    continue
+                plan.made.append(hold)
             if hold is not None:
                 plan.waiting.setdefault(item["tenant"], []).append(hold)
-                if hold.name not in self._present:
-                    plan.made.append(hold)
                 # An agent that was killed may have made a reservation and put no job into it.
                 if any(job.reservation != hold.name for job in parts):
                     plan.entered.append(hold)
-            elif _waits_for_nodes(parts) and self._name(parts) not in self._present:
-                plan.problems.setdefault(item["tenant"], []).append(
-                    f"{_named([job.id for job in parts])} waits, and its pieces have no servers that"
-                    " can be held"
-                )
+
+    def _may_be_held_for(self, parts: list[Job]) -> bool:
+        """Return true if jobs wait for any nodes of their partition.
+
+        A hold whose nodes are gone is deleted in this round, and made again in the next. A job that
+        names another reservation waits there. One that names nodes or features might never start on
+        those of the decision, which knows neither.
+        """
+        return (
+            self._name(parts) not in self._present
+            and all(job.reason.startswith(WAITS_FOR_NODES) for job in parts)
+            and not any(job.reservation or self._cluster.is_restricted(job.id) for job in parts)
+        )
 
     def _kept_hold(self, parts: list[Job], left: _Pieces) -> Hold | None:
         """Return the present hold of a job if its nodes can still run it."""
-        there = self._present.get(self._name(parts))
-        if there is None or any(
-            name not in self._nodes or self._nodes[name].draining for name in there.nodes
-        ):
+        name = self._name(parts)
+        there = self._present.get(name)
+        if there is None or any(job.reservation not in ("", name) for job in parts):
+            return None
+        if any(node not in self._nodes or self._nodes[node].draining for node in there.nodes):
             return None
         self._kept.add(there.name)
         for node in there.nodes:
@@ -171,10 +193,6 @@ class _Planning:
         return self._with_neighbours(parts, dict.fromkeys(there.nodes, 0), there.partition)
 
     def _new_hold(self, parts: list[Job], left: _Pieces, item: Mapping[str, Any]) -> Hold | None:
-        name = self._name(parts)
-        # A hold whose nodes are gone is deleted in this round, and made again in the next.
-        if name in self._present or not _waits_for_nodes(parts):
-            return None
         up = [node for node in self._cluster.nodes if not node.draining]
         for names in _zones(up, item["together"]):
             taken = left.choose(names, item["per_server"] or 0)
@@ -184,8 +202,14 @@ class _Planning:
                     for node in up
                     if node.name in taken
                 }
-                return self._with_neighbours(parts, cores, parts[0].partition.split(",")[0])
+                return self._with_neighbours(parts, cores, self._partition(parts[0], names[0]))
         return None
+
+    def _partition(self, job: Job, node: str) -> str:
+        """Return the partition of a job that a node has, its first one if none is known to have it."""
+        partitions = job.partition.split(",")
+        label = self._nodes[node].labels.get("partition", "")
+        return label if label in partitions else partitions[0]
 
     def _cores(self, node: Node, pieces: Sequence[int], left: _Pieces) -> int:
         """Return the cores of pieces, or all of a node that the decision gives to them alone.
@@ -199,10 +223,8 @@ class _Planning:
         return -(-cpus // threads)
 
     def _with_neighbours(self, parts: list[Job], cores: dict[str, int], partition: str) -> Hold:
-        beside: Counter[str] = Counter()
-        for job in self._jobs:
-            if job.running and not cores.keys().isdisjoint(job.nodes):
-                beside[job.account] += 1
+        found = {job.id: job.account for node in cores for job in self._on_node.get(node, ())}
+        beside = Counter(found.values())
         jobs = tuple(job.id for job in parts)
         account = parts[0].account
         return Hold(
@@ -283,10 +305,6 @@ def _kinds_of(parts: Sequence[Job], item: Mapping[str, Any]) -> list[Kind]:
     for job in parts:
         counts[tuple(sorted((name, units_of(job.demand, name)) for name in names))] += job.tasks
     return [(count, limits) for limits, count in counts.items()]
-
-
-def _waits_for_nodes(parts: Sequence[Job]) -> bool:
-    return all(job.reason.startswith(WAITS_FOR_NODES) for job in parts)
 
 
 def _named(jobs: Sequence[str]) -> str:

@@ -202,6 +202,13 @@ def read_reserved(text: str) -> dict[str, list[str]]:
     return found
 
 
+def is_restricted(text: str) -> bool:
+    """Return true if the job that `scontrol --oneliner show job` prints may run on some nodes only."""
+    job = pairs(text)
+    names = [job.get(name, "") for name in ("ReqNodeList", "ExcNodeList", "Features", "Switches")]
+    return any(name not in ("", "(null)") for name in names) or job.get("Contiguous", "0") != "0"
+
+
 def _queued(text: str) -> Iterator[dict[str, str]]:
     for line in text.splitlines():
         fields, at = {}, 0

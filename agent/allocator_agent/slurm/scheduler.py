@@ -182,6 +182,13 @@ class Slurm:
             self._threads,
             self._hold_prefix,
             self._workload_prefix,
+            self._is_restricted,
+        )
+
+    def _is_restricted(self, job: str) -> bool:
+        """Ask Slurm for what squeue does not print of a job."""
+        return reading.is_restricted(
+            self._commands.run("scontrol", "--oneliner", "show", "job", job)
         )
 
     def apply(self, plan: SlurmPlan) -> list[str]:

@@ -35,8 +35,10 @@ def gang(tasks=1, *, servers="n1 n2 n3 n4", count=4, cpu=2, shared=True, **more)
 NODES = [node(f"n{number}") for number in range(1, 5)]
 
 
-def plan(objects, jobs, *, nodes=NODES, present=(), reserved=None, threads=None):
-    cluster = HeldCluster(nodes, present, reserved or {}, threads or {}, PREFIX, "lab/")
+def plan(objects, jobs, *, nodes=NODES, present=(), reserved=None, threads=None, restricted=()):
+    cluster = HeldCluster(
+        nodes, present, reserved or {}, threads or {}, PREFIX, "lab/", restricted.__contains__
+    )
     return plan_holds(objects, jobs, {"mpi": "mpi", "stream": "stream"}, cluster)
 
 
@@ -73,6 +75,19 @@ def test_nothing_is_held_for_what_waits_for_something_else_or_is_not_decided():
     other = gang(workload="by-hand")  # a workload that is not the agent's
     assert plan([other], [job(1)]).made == []
     assert plan([gang(classes=["big"])], [job(1)]).made == []
+
+
+def test_nothing_is_held_for_a_job_that_chooses_its_nodes():
+    """The decision knows neither features nor reservations: its nodes may never be theirs."""
+    found = plan([gang()], [job(1)], restricted=["1"])
+    assert (found.made, found.problems) == ([], {})
+    assert plan([gang()], [job(1, reservation="maintenance")]).entered == []
+
+
+def test_the_partition_is_one_of_the_jobs_that_has_the_nodes():
+    nodes = [node(f"n{number}", partition="b") for number in range(1, 5)]
+    assert plan([gang()], [job(1, partition="a,b")], nodes=nodes).made[0].partition == "b"
+    assert plan([gang()], [job(1, partition="a,c")], nodes=nodes).made[0].partition == "a"
 
 
 def test_only_as_many_jobs_as_are_decided_and_do_not_run():

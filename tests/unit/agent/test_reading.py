@@ -137,6 +137,23 @@ def test_lists_of_nodes(told, names):
     assert list(reading.node_names(told)) == names
 
 
+SHOWN = (
+    "JobId=17 ReqNodeList={req} ExcNodeList={exc} Features={features} Contiguous={contiguous}"
+    " OverSubscribe=OK Reservation=hold"
+)
+
+
+@pytest.mark.parametrize(
+    ("change", "restricted"),
+    [({}, False), ({"req": "n1"}, True), ({"exc": "n[2-3]"}, True), ({"features": "fast"}, True),
+     ({"contiguous": "1"}, True)],
+)  # fmt: skip
+def test_a_job_that_may_run_on_some_nodes_only(change, restricted):
+    free = {"req": "(null)", "exc": "(null)", "features": "(null)", "contiguous": "0"}
+    assert reading.is_restricted(SHOWN.format(**(free | change))) is restricted
+    assert reading.is_restricted(SHOWN.format(**free) + " Switches=1@00:05:00") is True
+
+
 def test_jobs_that_name_a_reservation_also_those_that_may_not_start():
     told = [
         line(reservation="hold"), line(jobarrayid="8", reservation="hold", reason="JobHeldUser"),
