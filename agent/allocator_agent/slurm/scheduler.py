@@ -186,10 +186,12 @@ class Slurm:
         )
 
     def _is_restricted(self, job: str) -> bool:
-        """Ask Slurm for what squeue does not print of a job."""
-        return reading.is_restricted(
-            self._commands.run("scontrol", "--oneliner", "show", "job", job)
-        )
+        """Ask Slurm for what squeue does not print of a job. One that is gone counts as restricted."""
+        try:
+            shown = self._commands.run("scontrol", "--oneliner", "show", "job", job)
+        except SchedulerAway:
+            return True
+        return reading.is_restricted(shown)
 
     def apply(self, plan: SlurmPlan) -> list[str]:
         """Do what a plan says; what Slurm refuses is returned and the rest is done all the same.

@@ -113,6 +113,12 @@ def test_a_hold_is_kept_until_the_job_starts_whatever_later_decisions_place():
     assert list(found.waiting["mpi"][0].cores) == ["n1", "n2", "n3", "n4"]
 
 
+def test_a_job_that_was_moved_to_another_reservation_stays_there():
+    there = [reservation(1, "n1 n2 n3 n4")]
+    found = plan([gang()], [job(1, reservation="maintenance")], present=there)
+    assert (found.entered, [each.name for each in found.released]) == ([], [there[0].name])
+
+
 def test_a_hold_that_no_job_was_put_into_is_entered():
     """As by an agent that was killed between the two commands."""
     found = plan([gang()], [job(1)], present=[reservation(1, "n1 n2 n3 n4")])
