@@ -144,7 +144,8 @@ class Feed:
         new = [row for row in rows if "pieces" in row and (row["tenant"], row["name"]) not in known]
         if new and (why := self._refusal_of_gangs(new)):
             self.problems.append(
-                f"jobs of several nodes are single tasks, as set by gangs = no: {why}"
+                f"each node of a job is a single task, because the pool cannot run gangs: {why}"
+                " Set gangs = no to stop this message."
             )
             return workload_rows(jobs, *read, places=places, gangs=False)
         return rows

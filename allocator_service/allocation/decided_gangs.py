@@ -30,8 +30,8 @@ class PieceServer:
 class DecidedGang:
     """A workload that runs at least one task of several pieces.
 
-    `kinds` are the number of pieces of each kind in a task and the demand of one, in the order of the
-    pool's resources. `servers` is None if any server of the pieces is no longer as it was.
+    `kinds` has the number of pieces in a task and the demand of one piece, for each kind. `servers` is
+    None if a server of the pieces drains or has changed.
     """
 
     tenant: str

@@ -31,9 +31,9 @@ class PresentServers:
         first: UUID,
         last: UUID,
     ) -> tuple[int, int, int]:
-        """Return the group of a class's servers that are as they were, the first in it, and how many.
+        """Return the group of a class, the offset of its first server in it, and the number of servers.
 
-        The number is 0 if there are none.
+        The number is 0 if no server of the class is present and unchanged.
         """
         position = self._position.get(_kind(capacity, labels, owner))
         if position is None:

@@ -47,7 +47,8 @@ class PiecesField(forms.CharField):
         super().__init__(
             required=False,
             help_text="For a task that starts on several servers at once: one kind of pieces on each"
-            " line, two at most, such as “4 x gpu=8 cpu=2”. The demand is their sum: leave it empty.",
+            " line, two at most, such as “4 x gpu=8 cpu=2”. Leave the demand empty: it is the sum of"
+            " the pieces.",
             widget=forms.Textarea(attrs={"rows": 2, "cols": 60, "spellcheck": "false"}),
         )
 
@@ -61,7 +62,7 @@ class PiecesField(forms.CharField):
         match = _KIND.fullmatch(line.strip())
         if match is None or int(match[1] or 1) not in range(1, MAX_PIECES + 1):
             raise ValidationError(
-                f"“{line}”: write a number from 1 to {MAX_PIECES:,}, x and a demand."
+                f"“{line}”: expected a line such as “4 x gpu=8”, with a number from 1 to {MAX_PIECES:,}."
             )
         demand = QuantitiesField().clean(match[2])
         return {"count": int(match[1] or 1), "demand": demand}
@@ -144,7 +145,7 @@ class WorkloadForm(ServiceForm):
 
 
 class WorkloadAdmin(ServiceAdmin):
-    """Registered by `imports.admin`, which can make many of a file."""
+    """Admin of workloads, which `imports.admin` registers with an import from files."""
 
     form = WorkloadForm
     list_display = [

@@ -1,9 +1,9 @@
 """A basis near the optimum for the first program of the simplex method.
 
-From nothing the simplex method takes more steps than there are tenants. The interior point finds an
-answer to nearly the same program in few: to one without the limits that couple workloads or classes,
-in servers that are a little larger, so that what guarantees fill up has an interior. Where it serves
-tenants is where the simplex method begins. What it ends with is exact wherever it began.
+Without a first basis the simplex method takes more steps than there are tenants. The interior point
+solves a relaxation in few. Limits that couple workloads or classes are dropped, and capacities are
+enlarged by `LARGER`, so that an interior exists. Placements of its answer are basic. The basis changes
+the number of steps, not the answer.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from policies.leximin.interior_point.method import NoConvergenceError, maximise_
 from policies.leximin.level_program import level_program
 from policies.proofs.normal_form import LeximinProblem
 
-# Part by which servers are larger.
+# Fraction by which capacities are enlarged.
 LARGER = 1e-3
-# A row is full up to this.
+# A row is full if less than this fraction of it is free.
 FULL = 1e-9
 
 
@@ -29,7 +29,7 @@ class FirstBasis:
     """The basic variables of a program.
 
     Attributes:
-        rises: the level, which is at its bound otherwise.
+        rises: whether the level is basic. Otherwise it is at its bound.
         placed: (n, K) variables of workloads on classes.
         spare: (K, m) slacks of capacities; below_limit: (n,) of the workloads' own limits.
         within: (l, m) slacks of limits.

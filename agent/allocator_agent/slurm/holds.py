@@ -1,7 +1,8 @@
-"""Nodes that are held for jobs of several nodes until these start.
+"""Reservations of cores for decided jobs of several nodes that wait.
 
 A job that was decided but does not fit yet has a reservation of its own, on the nodes that the decision
-names. What ends there is not handed out again. The job leaves it when it starts.
+names. What ends there is not handed out again. Once the job runs, the agent takes it out and deletes
+the reservation.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ class Hold:
 
     def line(self) -> str:
         """Return what is held, as a person reads it."""
-        where = ", ".join(f"{cores} of {node}" for node, cores in self.cores.items())
+        where = ", ".join(
+            f"{cores} of {node}" if cores else node for node, cores in self.cores.items()
+        )
         return f"cores for {_named(self.jobs)} of {self.account}: {where}{_beside(self.beside)}"
 
 
@@ -81,8 +84,9 @@ def plan_holds(
 class HeldCluster:
     """A cluster with its reservations.
 
-    `reserved` are the jobs that name each reservation. Names of holds and workloads begin with the
-    prefixes. Each core of a node has the CPUs of `threads`. `is_restricted` is true for a job that may
+    `reserved` has the jobs that name each reservation. `prefix` begins the names of holds,
+    `workload_prefix` those of this agent's workloads. `threads` is the number of CPUs of a core, by
+    node. `is_restricted` is true for a job that may
     run on some of the nodes of its partition only.
     """
 
@@ -126,10 +130,10 @@ class _Planning:
         running = {job.id for job in self._jobs if job.running}
         for name in sorted(self._present.keys() - self._kept):
             jobs = tuple(self._cluster.reserved.get(name, ()))
-            reason = "nothing waits for it any more"
+            reason = "no job names it"
             if jobs:
                 started = running.issuperset(jobs)
-                reason = f"{_named(jobs)} {'runs' if started else 'is not held for any more'}"
+                reason = f"{_named(jobs)} {'runs' if started else 'no longer needs it'}"
             plan.released.append(Release(name, jobs, reason))
         return plan
 
@@ -155,8 +159,8 @@ class _Planning:
                 hold = self._new_hold(parts, left, item)
                 if hold is None:
                     plan.problems.setdefault(item["tenant"], []).append(
-                        f"{_named([job.id for job in parts])} waits, and its pieces have no servers"
-                        " that can be held"
+                        f"no nodes are held for {_named([job.id for job in parts])}: the decision names"
+                        " too few that are in service and not taken by its other jobs"
                     )
                     continue
                 plan.made.append(hold)

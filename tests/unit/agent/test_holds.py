@@ -132,10 +132,10 @@ def test_a_hold_ends_when_the_job_runs_is_gone_or_is_decided_no_more():
     (release,) = plan([gang()], [running], present=there, reserved={name: ["1"]}).released
     assert (release.jobs, release.reason) == (("1",), "job 1 runs")
     (release,) = plan([gang()], [], present=there).released
-    assert (release.jobs, release.reason) == ((), "nothing waits for it any more")
+    assert (release.jobs, release.reason) == ((), "no job names it")
     waits = job(1, reservation=name)
     (release,) = plan([], [waits], present=there, reserved={name: ["1"]}).released
-    assert (release.jobs, release.reason) == (("1",), "job 1 is not held for any more")
+    assert (release.jobs, release.reason) == (("1",), "job 1 no longer needs it")
 
 
 def test_a_hold_moves_when_a_node_of_it_drains():
@@ -166,7 +166,7 @@ def test_pieces_that_have_to_be_together_are_on_nodes_of_one_value():
     assert list(hold.cores) == ["n2", "n3", "n4", "n5"]
     found = plan([decided], [job(1)], nodes=nodes[:4])
     assert found.made == []
-    assert "no servers that can be held" in found.problems["mpi"][0]
+    assert "no nodes are held for job 1" in found.problems["mpi"][0]
 
 
 def test_two_kinds_are_held_for_with_the_cores_of_each():
