@@ -16,9 +16,10 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import structlog
-from django.db import connection, transaction
+from django.db import OperationalError, connection, transaction
 from django.db.models import Min, Q, QuerySet
 from django.db.models.expressions import RawSQL
+from psycopg.errors import LockNotAvailable
 
 from allocator_service.allocation.long_term.metered_uses import Decided, decided_by, metered_uses
 from allocator_service.allocation.models import Run, RunStatus
@@ -110,6 +111,11 @@ def _meter(pool_id: int, now: datetime, *, wait: bool) -> _Metered:
             return _meter_once(pool_id, now, wait=wait)
         except _Overtaken:
             log.info("metering_starts_again", pool_id=pool_id)
+        except OperationalError as error:
+            # A decision of a large pool is being published. The next task meters what this one did.
+            if wait or not isinstance(error.__cause__, LockNotAvailable):
+                raise
+            return _Metered(0, more=False)
 
 
 class _Overtaken(Exception):
@@ -134,7 +140,7 @@ def _meter_once(pool_id: int, now: datetime, *, wait: bool) -> _Metered:
     last: _Interval | None = None
     more = False
     for number, interval in enumerate(_intervals(pool, meter.metered_until, now)):
-        metering = metering or _Uses(pool)
+        metering = metering or _Uses(pool, meter.metered_until)
         more = metering.opened.entry_count > ENTRIES_AT_ONCE or number > INTERVALS_AT_ONCE
         if more:
             break
@@ -170,8 +176,9 @@ def _versions(meters: QuerySet[Meter]) -> QuerySet[Any]:
 class _Uses:
     """The open uses of a pool while intervals are added one after the other."""
 
-    def __init__(self, pool: Pool) -> None:
+    def __init__(self, pool: Pool, since: datetime) -> None:
         self.opened = OpenUses(pool.pk)
+        self._until = since
         self._pool = pool
         self._zone = ZoneInfo(pool.timezone)
         self._resources = resources_of(pool)
@@ -181,6 +188,11 @@ class _Uses:
 
     def add(self, interval: _Interval) -> None:
         """Continue the uses that are the same in the interval, and close and open the others."""
+        if interval.start != self._until:  # nothing is used in a gap between decisions
+            self.opened.close(self._until)
+            self._is_begun = True
+            self._metered = None
+        self._until = interval.end
         alone_only = _takes_reports(self._pool, interval.start)
         metered = (interval.run, interval.slot, alone_only)
         if self._metered is None and self._is_continued(interval):

@@ -41,7 +41,7 @@ SELECT (SELECT count(*) FROM ledger_pending p
         JOIN ledger_entry e ON e.id = p.entry_id AND e.start = p.start
         WHERE e.pool_id = %(pool)s AND e.start < %(end)s)
      + (SELECT COALESCE(sum(cardinality(quantities)), 0) FROM ledger_open_use
-        WHERE pool_id = %(pool)s AND start < %(end)s)
+        WHERE pool_id = %(pool)s AND start < %(end)s AND %(is_over)s)
 """
 
 
@@ -66,8 +66,10 @@ def closing_missing(*, pool: Pool, month: Month, now: datetime) -> list[FieldErr
     behind = _metering_behind(pool, month)
     if behind is not None:
         missing.append(_error("statement.metering_behind", behind))
+    # While the month runs, or is not metered to its end, uses that are open are no delay of their own.
+    is_over = now >= month.end and behind is None
     with connection.cursor() as cursor:
-        cursor.execute(_PENDING, {"pool": pool.pk, "end": month.end})
+        cursor.execute(_PENDING, {"pool": pool.pk, "end": month.end, "is_over": is_over})
         count = int(cursor.fetchall()[0][0])
     if count:
         detail = f"{count} entries of the month wait for their number: seconds, while a relay runs."

@@ -36,7 +36,10 @@ CREATE TRIGGER pool_meter_closes_open_uses AFTER UPDATE ON pool_meter
     FOR EACH ROW WHEN (current_setting('allocator.knows_open_uses', true) IS DISTINCT FROM 'on')
     EXECUTE FUNCTION ledger_close_open_uses();
 """
+# The release before would never meter the time of open uses again: they become entries first.
 CLOSE_NO_MORE = """
+UPDATE pool_meter SET metered_until = metered_until;
+SET CONSTRAINTS ALL IMMEDIATE;
 DROP TRIGGER pool_meter_closes_open_uses ON pool_meter;
 DROP FUNCTION ledger_close_open_uses();
 """

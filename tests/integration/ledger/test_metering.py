@@ -4,6 +4,7 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from decimal import Decimal
+from importlib import import_module
 from itertools import count
 
 import pytest
@@ -15,6 +16,7 @@ from allocator_service.allocation.long_term.metering import (
     CATCHING_UP,
     LATE,
     DueMetering,
+    metering_hold,
     meterings_due,
     pool_meter,
 )
@@ -33,6 +35,7 @@ from allocator_service.workloads.services import WorkloadDraft, workloads_submit
 from tests.integration.conftest import NOON, settings, vector
 from tests.references.ledger import metered_entries
 
+MIGRATION = import_module("allocator_service.ledger.migrations.0003_open_uses")
 pytestmark = pytest.mark.django_db(transaction=True)
 
 SECOND = timedelta(seconds=1)
@@ -142,6 +145,38 @@ def test_a_process_of_the_release_before_finds_all_uses_closed(fig2):
     assert {key[3:] for key in told(fig2)} == {(0, 1200), (1500, 1800)}
     entries_seal(now=NOON)
     assert [check for check in ledger_verify(now=NOON) if not check.holds] == []
+
+
+def test_open_uses_become_entries_before_their_table_is_dropped(fig2):
+    """Going back to the release before must not lose what is not appended yet."""
+    decide(fig2, NOON)
+    pool_meter(pool_id=fig2.pk, now=NOON + 20 * MINUTE)
+    open_uses = metered_entries(fig2)
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(MIGRATION.CLOSE_NO_MORE)
+        assert OpenUse.objects.count() == 0
+        assert Entry.objects.count() > 0
+        assert Counter(metered_entries(fig2)) == Counter(open_uses)
+        transaction.set_rollback(True)
+
+
+def test_metering_leaves_a_pool_whose_decision_is_being_published(fig2):
+    decide(fig2, NOON)
+    pool_meter(pool_id=fig2.pk, now=NOON + MINUTE)
+
+    def meter():
+        try:
+            with connection.cursor() as cursor:
+                cursor.execute("SET lock_timeout = '200ms'")
+            return pool_meter(pool_id=fig2.pk, now=NOON + 61 * MINUTE)
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(1) as threads, transaction.atomic():
+        metering_hold(fig2)
+        assert threads.submit(meter).result() == 0
+    assert Meter.objects.get(pool=fig2).metered_until == NOON + MINUTE
+    assert pool_meter(pool_id=fig2.pk, now=NOON + 61 * MINUTE) > 0
 
 
 def test_what_would_have_been_used_alone_is_written_beside_it(fig2):
