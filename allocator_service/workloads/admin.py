@@ -107,7 +107,8 @@ class WorkloadForm(ServiceForm):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.fields["at_least"].required = False
+        if "at_least" in self.fields:  # absent for users who may only look
+            self.fields["at_least"].required = False
         if self.adding:
             self.fields.pop("state", None)
         else:

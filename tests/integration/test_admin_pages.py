@@ -80,7 +80,7 @@ def pages(client, fig2):
     groups = [GroupDraft("ml-group", GroupSettings("Learning", None))]
     groups_create(pool=fig2, drafts=groups, now=NOON)
     recompute_pool(pool_id=fig2.pk, clock=lambda: NOON)
-    pool_meter(pool_id=fig2.pk, now=NOON + timedelta(minutes=1))
+    pool_meter(pool_id=fig2.pk, now=NOON + timedelta(minutes=61))
     entries_seal(now=NOON)
     bill(fig2)
     told = WebhookSettings("https://receiver.example/", [])

@@ -39,7 +39,7 @@ def many(pool):
     ]
     workloads_submit(pool=pool, drafts=drafts, now=NOON)
     recompute_pool(pool_id=pool.pk, clock=lambda: NOON)
-    pool_meter(pool_id=pool.pk, now=NOON + timedelta(minutes=2))
+    pool_meter(pool_id=pool.pk, now=NOON + timedelta(minutes=62))
     entries_seal(now=NOON)
     return pool
 
