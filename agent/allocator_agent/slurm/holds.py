@@ -179,7 +179,11 @@ class _Planning:
         """
         return (
             self._name(parts) not in self._present
-            and all(job.reason.startswith(WAITS_FOR_NODES) for job in parts)
+            # Slurm may state no reason for a heterogeneous job, which backfilling alone starts.
+            and all(
+                job.reason.startswith(WAITS_FOR_NODES) or (job.whole and not job.reason)
+                for job in parts
+            )
             and not any(job.reservation or self._cluster.is_restricted(job.id) for job in parts)
         )
 
