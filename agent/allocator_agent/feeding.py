@@ -139,7 +139,8 @@ class Feed:
     def _workload_rows(self, jobs: list[Job]) -> list[dict[str, str]]:
         """Return jobs as rows, those that need several nodes as gangs where the pool can run these."""
         read, places = (self._configuration, self._units), self._known.places
-        rows = workload_rows(jobs, *read, places=places, gangs=self._known.gangs)
+        gangs = self._configuration.gangs and self._known.gangs
+        rows = workload_rows(jobs, *read, places=places, gangs=gangs)
         known = {(workload["tenant"], workload["name"]) for workload in self._known.workloads}
         new = [row for row in rows if "pieces" in row and (row["tenant"], row["name"]) not in known]
         if new and (why := self._refusal_of_gangs(new)):
@@ -247,29 +248,32 @@ def workload_rows(
     """
     counts: Counter[_Workload] = Counter()
     for parts in started_together(jobs):
-        kinds = _kinds(parts)
+        kinds = _kinds(parts, units)
         is_gang = gangs and len(kinds) <= _MOST_KINDS and sum(kinds.values()) > 1
         if is_gang and len({job.where for job in parts}) == 1:
             counts[_workload(parts[0], kinds, configuration, units, places=places)] += 1
             continue
         for job in parts:
-            if _shape(job.demand, units):
-                one = {_frozen(job.demand): 1}
-                counts[_workload(job, one, configuration, units, places=places)] += job.tasks
+            if one := _counted(job.demand, units):
+                counts[_workload(job, {one: 1}, configuration, units, places=places)] += job.tasks
     return [each.row(tasks, configuration.class_label) for each, tasks in sorted(counts.items())]
 
 
-def _kinds(parts: Sequence[Job]) -> dict[_Demand, int]:
+def _kinds(parts: Sequence[Job], units: Units) -> dict[_Demand, int]:
     """Return the number of pieces that start together, by their demand."""
     kinds: Counter[_Demand] = Counter()
     for job in parts:
-        if not job.splits and any(job.demand.values()):
-            kinds[_frozen(job.demand)] += job.tasks
+        counted = _counted(job.demand, units)
+        if counted and not job.splits:
+            kinds[counted] += job.tasks
     return dict(sorted(kinds.items()))
 
 
-def _frozen(demand: Amounts) -> _Demand:
-    return tuple(sorted(demand.items()))
+def _counted(demand: Amounts, units: Units) -> _Demand:
+    """Return what the pool counts of a demand."""
+    return tuple(
+        (name, demand[name]) for name in sorted(demand) if name in units.names and demand[name]
+    )
 
 
 def _workload(
@@ -334,11 +338,7 @@ def workload_name(
 
 def _shape(demand: Amounts, units: Units) -> str:
     """Return what the pool counts of a demand, an empty text for nothing."""
-    return ",".join(
-        f"{name}={_shown(name, demand[name])}"
-        for name in sorted(demand)
-        if name in units.names and demand[name]
-    )
+    return ",".join(f"{name}={_shown(name, amount)}" for name, amount in _counted(demand, units))
 
 
 def csv_text(rows: list[Mapping[str, str]] | list[dict[str, str]]) -> str:

@@ -75,12 +75,13 @@ class Service:
         """The pool and what is in it."""
         pool = self._request("GET", "").body
         policies = self._request("GET", "/api/v1/policies/?limit=1000").body["results"]
-        policy = next(item for item in policies if item["name"] == pool["policy"]["name"])
+        name, mode = pool["policy"]["name"], pool["policy"]["mode"]
+        policy = next((item for item in policies if item["name"] == name), {})
         return Known(
             pool,
-            policy["places"],
+            policy.get("places", False),
             # A service that is older than gangs does not state them.
-            policy.get("gangs", False) and pool["policy"]["mode"] == "indivisible",
+            policy.get("gangs", False) and mode == "indivisible",
             frozenset(member["tenant"] for member in self.listed("members")),
             self.listed("servers"),
             self.listed("workloads"),

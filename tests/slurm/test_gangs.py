@@ -170,3 +170,15 @@ def test_a_node_that_drains_is_no_more_held(operator, agent, quiet):
         eventually(lambda: state(quiet, gang)[0] == "R", seconds=60)
     finally:
         quiet.run("scontrol", "update", f"NodeName={before[0]}", "State=RESUME")
+
+
+def test_each_node_is_a_task_where_gangs_are_off(operator, agent, quiet, service):
+    agent.configure(url=service.url, gangs="no")
+    pool = pool_for(operator, agent)
+    quiet.add_accounts("mpi")
+    quiet.submit("mpi", "--nodes=2", seconds=60)
+    agent.run("--once")
+    assert decided_tasks(operator, pool) == {"mpi": 2}
+    agent.configure(url=service.url)
+    agent.run("--once")
+    assert decided_tasks(operator, pool) == {"mpi": 1}

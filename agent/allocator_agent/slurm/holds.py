@@ -86,8 +86,7 @@ class HeldCluster:
 
     `reserved` has the jobs that name each reservation. `prefix` begins the names of holds,
     `workload_prefix` those of this agent's workloads. `threads` is the number of CPUs of a core, by
-    node. `is_restricted` is true for a job that may
-    run on some of the nodes of its partition only.
+    node. `is_restricted` is true for a job that may run on some nodes of its partition only.
     """
 
     nodes: Sequence[Node]

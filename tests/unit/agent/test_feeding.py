@@ -69,6 +69,16 @@ def test_what_starts_together_is_one_gang_of_at_most_two_kinds():
     assert len(rows(*apart, gangs=True)) == 2
 
 
+def test_pieces_are_told_apart_by_what_the_pool_counts():
+    """A GPU that the pool does not count makes no kind, and a part that takes nothing else none."""
+    gpu = {"cpu": Fraction(1), "memory": Fraction(512 * MIB), "gpu": Fraction(2)}
+    (told,) = rows(job(1, whole="w"), Job("2", "a", gpu, False, tasks=3, whole="w"), gangs=True)
+    assert (told["pieces"], "second_pieces" in told) == ("4", False)
+    only_gpu = Job("2", "a", {"gpu": Fraction(1)}, False, whole="w")
+    (told,) = rows(job(1, whole="w", tasks=2), only_gpu, gangs=True)
+    assert (told["pieces"], "second_pieces" in told) == ("2", False)
+
+
 def test_what_splits_is_single_tasks():
     (told,) = rows(job(1, tasks=4, splits=True), gangs=True)
     assert (told["tasks"], "pieces" in told) == ("4", False)
