@@ -96,7 +96,7 @@ class Decided:
     has parents before their children. `reserved` is the part of a tenant's amounts, by class, that
     others must not use while the tenant does not: what guarantees and own servers give it, and what it
     does not lend. It is empty unless it was asked for. `gangs` are the workloads whose tasks have
-    several pieces.
+    several pieces, if they were asked for.
     """
 
     run: Run
@@ -127,7 +127,7 @@ class StoredRows:
     tasks or pieces per server. `plan`,
     `intervals` and `period_seconds` are those of a schedule. `floors` are the answers that prove how
     guarantees are met, if what is reserved is read. `names` are those of the servers of the classes
-    that have pieces of gangs.
+    that have pieces of gangs, if these are read.
     """
 
     document: Mapping[str, Any]
@@ -138,16 +138,18 @@ class StoredRows:
     intervals: Sequence[Sequence[int]] = ()
     period_seconds: int = 0
     floors: Mapping[str, Any] | None = None
-    names: Mapping[int, Sequence[str]] = field(default_factory=dict)
+    names: Mapping[int, Sequence[str]] | None = None
 
 
-def decided_by_class(run: Run, *, label: str, reserves: bool = False) -> Decided:
+def decided_by_class(
+    run: Run, *, label: str, reserves: bool = False, gangs: bool = False
+) -> Decided:
     """Return the decision of a succeeded run, in which servers differ by the value of a label.
 
-    With `reserves`, what is reserved is read, too. Raises `Gone` once its input is pruned, which that of
-    a decision in force never is.
+    With `reserves`, what is reserved is read, too, and with `gangs` the servers of pieces. Raises `Gone`
+    once its input is pruned, which that of a decision in force never is.
     """
-    return decided_from(_stored(run, reserves), run=run, label=label, reserves=reserves)
+    return decided_from(_stored(run, reserves, gangs), run=run, label=label, reserves=reserves)
 
 
 def decided_from(rows: StoredRows, *, run: Run, label: str, reserves: bool = False) -> Decided:
@@ -156,7 +158,7 @@ def decided_from(rows: StoredRows, *, run: Run, label: str, reserves: bool = Fal
         return _Reading(rows, run, label).decided(reserves=reserves)
 
 
-def _stored(run: Run, reserves: bool) -> StoredRows:
+def _stored(run: Run, reserves: bool, gangs: bool) -> StoredRows:
     """Read the rows of a run by a statement for each table."""
     allocations = list(
         Allocation.objects.filter(run=run)
@@ -189,7 +191,7 @@ def _stored(run: Run, reserves: bool) -> StoredRows:
         intervals=() if schedule is None else schedule.intervals,
         period_seconds=0 if schedule is None else schedule.period_seconds,
         floors=None if floors is None else stored_document(floors.document),
-        names=server_names(run, document["workloads"], placed),
+        names=server_names(run, document["workloads"], placed) if gangs else None,
     )
 
 
@@ -269,7 +271,9 @@ class _Reading:
             groups=self._groups(stage),
             limits=self._limits(),
             reserved=self._reserved() if reserves else {},
-            gangs=decided_gangs(
+            gangs=[]
+            if self.rows.names is None
+            else decided_gangs(
                 self.problem,
                 self.choice,
                 self.document["workloads"],

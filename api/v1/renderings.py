@@ -156,6 +156,8 @@ class RenderingView(PoolView):
         form = request.accepted_renderer
         parts = [run.pk, chosen.name, label, quota, form.format, boundary, *members, "", *departed]
         parts += ["", *former_groups] if former_groups else []
+        if chosen.names_servers:  # a server that changes before the next decision loses its name
+            parts += ["", of_pool.generation]
         if stops.resources:
             parts += ["", *sorted(stops.resources), *sorted(stops.hours.items())]
         digest = hashlib.sha256("\n".join(map(str, parts)).encode()).hexdigest()
@@ -164,7 +166,9 @@ class RenderingView(PoolView):
         if is_known(request, tag):
             return not_modified(tag)
         rendering = decision_render(
-            decided=decided_by_class(run, label=label, reserves=quota == SOFT),
+            decided=decided_by_class(
+                run, label=label, reserves=quota == SOFT, gangs=chosen.names_servers
+            ),
             target=chosen,
             label=label,
             members=members,

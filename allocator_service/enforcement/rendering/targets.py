@@ -43,7 +43,8 @@ class Target:
 
     `text` writes them in its own language, whose media type is `media_type`. `quotas` are the kinds of
     quota that it has: hard ones, ones that others may borrow, ones in a status. `groups_note` is for
-    operators of pools with groups, `minutes_note` for those of pools with budgets that it counts.
+    operators of pools with groups, `minutes_note` for those of pools with budgets that it counts. With
+    `names_servers` it names the servers of gangs.
     """
 
     name: str
@@ -54,6 +55,7 @@ class Target:
     quotas: Sequence[str] = (HARD,)
     groups_note: str = ""
     minutes_note: str = ""
+    names_servers: bool = False
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,7 @@ TARGETS = {
             " sacctmgr.",
             minutes_note="Slurm counts GrpTRESMins of monthly budgets by itself: set"
             " PriorityDecayHalfLife=0 and PriorityUsageResetPeriod=MONTHLY.",
+            names_servers=True,
         ),
         Target("kueue", kubernetes_units, kueue_objects, YAML, yaml_stream, QUOTAS),
         Target(
