@@ -89,16 +89,16 @@ def read_nodes(text: str, *, owner_feature: str) -> Iterator[Node]:
     for line in text.splitlines():
         if not line.startswith("NodeName="):
             continue
-        told = pairs(line)
-        features = [item for item in _words(told.get("ActiveFeatures", "")) if item]
+        fields = pairs(line)
+        features = [item for item in _words(fields.get("ActiveFeatures", "")) if item]
         labels = {f"feature-{_label(feature)}": "true" for feature in features}
-        partitions = _words(told.get("Partitions", ""))
+        partitions = _words(fields.get("Partitions", ""))
         if partitions:
             labels["partition"] = partitions[0]
-        cpus = int(told.get("CPUEfctv") or told["CPUTot"])
-        memory = int(told["RealMemory"]) - int(told.get("MemSpecLimit", 0))
+        cpus = int(fields.get("CPUEfctv") or fields["CPUTot"])
+        memory = int(fields["RealMemory"]) - int(fields.get("MemSpecLimit", 0))
         capacity: Amounts = {"cpu": Fraction(cpus), "memory": Fraction(memory * MEBIBYTE)}
-        for kind, model, count in _gres(told.get("Gres", "")):
+        for kind, model, count in _gres(fields.get("Gres", "")):
             capacity[kind] = capacity.get(kind, Fraction(0)) + count
             if model:
                 labels[f"gres.{kind}"] = model
@@ -107,9 +107,9 @@ def read_nodes(text: str, *, owner_feature: str) -> Iterator[Node]:
             for feature in features
             if owner_feature and feature.startswith(owner_feature)
         ]
-        state = set(re.findall(r"[A-Z_]+", told.get("State", "").upper()))
+        state = set(re.findall(r"[A-Z_]+", fields.get("State", "").upper()))
         yield Node(
-            told["NodeName"],
+            fields["NodeName"],
             capacity,
             labels,
             draining=not partitions or bool(state & OUT_OF_WORK),
@@ -122,10 +122,10 @@ def read_partitions(text: str) -> dict[str, Partition]:
     classes: dict[str, set[str]] = {}
     least: dict[str, int] = {}
     for line in text.splitlines():
-        told = pairs(line)
-        partitions = _words(told.get("Partitions", ""))
+        fields = pairs(line)
+        partitions = _words(fields.get("Partitions", ""))
         for partition in partitions:
-            cpus = int(told.get("CPUEfctv") or told["CPUTot"])
+            cpus = int(fields.get("CPUEfctv") or fields["CPUTot"])
             classes.setdefault(partition, set()).add(partitions[0])
             least[partition] = min(cpus, least.get(partition, cpus))
     return {name: Partition(tuple(sorted(of)), least[name]) for name, of in classes.items()}
@@ -155,40 +155,40 @@ def read_jobs(text: str, *, partitions: Mapping[str, Partition], now: int) -> It
     A job that may run on all classes of servers selects none. The nodes of a job are its tasks.
     """
     every = {name for partition in partitions.values() for name in partition.classes}
-    for told in _queued(text):
-        running = told["statecompact"] != "PD"
+    for fields in _queued(text):
+        running = fields["statecompact"] != "PD"
         if not running and (
-            told["reason"] in NOT_YET
+            fields["reason"] in NOT_YET
             or (
-                told["reason"] == "BeginTime"
-                and _seconds(told["eligibletime"]) > now + SOON_SECONDS
+                fields["reason"] == "BeginTime"
+                and _seconds(fields["eligibletime"]) > now + SOON_SECONDS
             )
         ):
             continue
-        demand = read_tres(told["tres-alloc"])
-        nodes = max(1, int(re.split(r"[-K]", told["numnodes"])[0] or 1))
-        among = [partitions[item] for item in told["partition"].split(",") if item in partitions]
+        demand = read_tres(fields["tres-alloc"])
+        nodes = max(1, int(re.split(r"[-K]", fields["numnodes"])[0] or 1))
+        among = [partitions[item] for item in fields["partition"].split(",") if item in partitions]
         names = {name for partition in among for name in partition.classes}
-        if not running and told["oversubscribe"] == "NO" and among and "cpu" in demand:
+        if not running and fields["oversubscribe"] == "NO" and among and "cpu" in demand:
             # Slurm states what is asked for, and gives all CPUs of the nodes.
             whole = min(partition.least_cpus for partition in among)
             demand["cpu"] = max(demand["cpu"], Fraction(nodes * whole))
         yield Job(
-            told["jobarrayid"],
-            told["account"],
+            fields["jobarrayid"],
+            fields["account"],
             {name: amount / nodes for name, amount in demand.items()},
             running,
             tasks=nodes,
-            user=told["username"],
-            partition=told["partition"],
+            user=fields["username"],
+            partition=fields["partition"],
             where=() if names == every else tuple(sorted(names)),
-            started=_seconds(told["starttime"]) if running else 0,
-            can_requeue=told["requeue"] not in ("0", "NO", "no"),
-            reservation=_reservation_of(told),
-            association=told["associd"],
-            reason="" if running or told["reason"] in _UNKNOWN else told["reason"],
-            whole="" if told["hetjobid"] in _UNKNOWN else told["hetjobid"],
-            nodes=node_names(told["nodelist"]) if running and not _is_cut(told) else (),
+            started=_seconds(fields["starttime"]) if running else 0,
+            can_requeue=fields["requeue"] not in ("0", "NO", "no"),
+            reservation=_reservation_of(fields),
+            association=fields["associd"],
+            reason="" if running or fields["reason"] in _UNKNOWN else fields["reason"],
+            whole="" if fields["hetjobid"] in _UNKNOWN else fields["hetjobid"],
+            nodes=node_names(fields["nodelist"]) if running and not _is_cut(fields) else (),
             per_server=1,
         )
 
@@ -196,9 +196,9 @@ def read_jobs(text: str, *, partitions: Mapping[str, Partition], now: int) -> It
 def read_reserved(text: str) -> dict[str, list[str]]:
     """Read which jobs name each reservation, of the same lines, those that may not start included."""
     found: dict[str, list[str]] = {}
-    for told in _queued(text):
-        if name := _reservation_of(told):
-            found.setdefault(name, []).append(told["jobarrayid"])
+    for fields in _queued(text):
+        if name := _reservation_of(fields):
+            found.setdefault(name, []).append(fields["jobarrayid"])
     return found
 
 
@@ -218,13 +218,13 @@ def _queued(text: str) -> Iterator[dict[str, str]]:
         yield fields
 
 
-def _is_cut(told: Mapping[str, str]) -> bool:
+def _is_cut(fields: Mapping[str, str]) -> bool:
     """Return true if squeue had no room for all nodes of a job."""
-    return len(told["nodelist"]) >= dict(JOB_FIELDS)["nodelist"]
+    return len(fields["nodelist"]) >= dict(JOB_FIELDS)["nodelist"]
 
 
-def _reservation_of(told: Mapping[str, str]) -> str:
-    name = told["reservation"]
+def _reservation_of(fields: Mapping[str, str]) -> str:
+    name = fields["reservation"]
     return "" if name in _UNKNOWN or name == "(null)" else name
 
 
@@ -285,16 +285,16 @@ def read_tree(text: str) -> dict[str, str]:
 def read_reservations(text: str) -> Iterator[Reservation]:
     """The reservations that `scontrol --oneliner show reservation` prints."""
     for line in text.splitlines():
-        told = pairs(line)
-        if "ReservationName" in told:
+        fields = pairs(line)
+        if "ReservationName" in fields:
             yield Reservation(
-                told["ReservationName"],
-                _seconds(told["StartTime"]),
-                _seconds(told["EndTime"]),
-                told.get("Accounts", "").replace("(null)", ""),
-                told.get("PartitionName", "").replace("(null)", ""),
-                int(told.get("CoreCnt", 0)),
-                node_names(told.get("Nodes", "").replace("(null)", "")),
+                fields["ReservationName"],
+                _seconds(fields["StartTime"]),
+                _seconds(fields["EndTime"]),
+                fields.get("Accounts", "").replace("(null)", ""),
+                fields.get("PartitionName", "").replace("(null)", ""),
+                int(fields.get("CoreCnt", 0)),
+                node_names(fields.get("Nodes", "").replace("(null)", "")),
             )
 
 
