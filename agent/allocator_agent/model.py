@@ -46,6 +46,7 @@ class Job:
     splits: bool = False  # whether its tasks start one by one
     nodes: tuple[str, ...] = ()  # where it runs
     per_server: int = 0  # the most of its tasks on one node; 0: any number
+    eligible: int = 0  # seconds since 1970 from which on it may start; 0: unknown
 
     @property
     def total(self) -> Amounts:

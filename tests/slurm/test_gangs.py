@@ -52,6 +52,11 @@ def state(cluster, job):
     return told.strip().split("|")
 
 
+def rounds_until_held(agent, cluster, job):
+    """Rounds until the nodes of a job are held; Slurm has to look at the job before."""
+    eventually(lambda: agent.run("--once") and f"_hold_{job} " in reservations(cluster), seconds=90)
+
+
 def reservations(cluster):
     return cluster.run("scontrol", "--oneliner", "show", "reservation", check=False)
 
@@ -61,6 +66,8 @@ def test_a_gang_starts_within_two_rounds_and_the_longest_job(operator, agent, qu
     (gang,) = quiet.submit("mpi", *GANG, seconds=60)
     shown = agent.run("--once")
     assert decided_tasks(operator, pool) == {"mpi": 1, "stream": 8}
+    # Slurm looks at the job under its limit; rounds are further apart than that.
+    eventually(lambda: state(quiet, gang)[1] in ("Resources", "Priority"), seconds=60)
     shown += agent.run("--once")
     began = time.monotonic()
     assert f"hold cores for job {gang} of mpi: 2 of n1, 2 of n2, 2 of n3, 2 of n4" in shown
@@ -106,8 +113,7 @@ def test_what_is_held_ends_with_the_job_and_survives_the_agent(operator, agent, 
     """A job is cancelled, put back by hand, and held by its owner; and a part of a round is lost."""
     crowded(operator, agent, quiet, lengths=[600])
     first, second = quiet.submit("mpi", *GANG, seconds=60, count=2)
-    agent.run("--once")
-    agent.run("--once")
+    rounds_until_held(agent, quiet, first)
     assert f"allocator-{agent.pool}_hold_{first}" in reservations(quiet)
     assert f"_hold_{second}" not in reservations(quiet)  # one is decided
 
@@ -120,8 +126,7 @@ def test_what_is_held_ends_with_the_job_and_survives_the_agent(operator, agent, 
     quiet.run("scontrol", "hold", str(first))
     agent.run("--once")
     assert f"_hold_{first}" not in reservations(quiet)
-    agent.run("--once")
-    assert f"allocator-{agent.pool}_hold_{second}" in reservations(quiet)
+    rounds_until_held(agent, quiet, second)
     quiet.run("scancel", str(second))
     agent.run("--once")
     assert reservations(quiet).strip() == "No reservations in the system"
@@ -136,11 +141,12 @@ def test_a_heterogeneous_job_is_held_for_as_one(operator, agent, quiet):
         *(":", *rest, "--account=mpi", "--wrap=sleep 60"),
     )
     job = int(told)
-    shown = agent.run("--once")
+    agent.run("--once")
     assert decided_tasks(operator, pool) == {"mpi": 1, "stream": 9}
-    # Slurm has to look at the job under its new limit before it states that it waits for nodes.
-    named = f"jobs {job}+0, {job}+1 of mpi"
-    eventually(lambda: named in shown or named in agent.run("--once"), seconds=60)
+    rounds_until_held(agent, quiet, job)
+    assert [state(quiet, f"{job}+{part}")[2] for part in (0, 1)] == [
+        f"allocator-{agent.pool}_hold_{job}"
+    ] * 2
     quiet.run("scancel", "--account=stream", "--state=RUNNING")
     eventually(lambda: quiet.jobs("RUNNING").get("mpi") == 2, seconds=60)
     agent.run("--once")
@@ -151,8 +157,7 @@ def test_a_heterogeneous_job_is_held_for_as_one(operator, agent, quiet):
 def test_a_node_that_drains_is_no_more_held(operator, agent, quiet):
     pool = crowded(operator, agent, quiet, lengths=[600])
     (gang,) = quiet.submit("mpi", "--nodes=2", "--ntasks-per-node=3", "--nice=1000000", seconds=60)
-    agent.run("--once")
-    agent.run("--once")
+    rounds_until_held(agent, quiet, gang)
 
     def held():
         rows = operator.get(f"{pool}/enforcement/").body["tenants"]
@@ -162,7 +167,7 @@ def test_a_node_that_drains_is_no_more_held(operator, agent, quiet):
     quiet.run("scontrol", "update", f"NodeName={before[0]}", "State=DRAIN", "Reason=test")
     try:
         agent.run("--once")  # ends the hold
-        agent.run("--once")
+        rounds_until_held(agent, quiet, gang)
         (after,) = held()
         assert len(after) == 2
         assert before[0] not in after

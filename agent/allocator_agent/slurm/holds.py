@@ -18,6 +18,8 @@ from allocator_agent.slurm.reading import Reservation, units_of
 
 # Slurm's reasons of jobs that wait for nodes, not for a limit, a date or a person.
 WAITS_FOR_NODES = ("Resources", "Priority", "ReqNodeNotAvail", "Nodes required for job")
+# A job that waits for so long without a reason is passed over, not new.
+LOOKED_AT_SECONDS = 10
 Kind = tuple[int, tuple[tuple[str, int], ...]]  # the number of pieces, and the limits of one
 
 
@@ -96,6 +98,7 @@ class HeldCluster:
     prefix: str
     workload_prefix: str
     is_restricted: Callable[[str], bool]
+    now: int
 
 
 class _Planning:
@@ -178,13 +181,17 @@ class _Planning:
         """
         return (
             self._name(parts) not in self._present
-            # Slurm may state no reason for a heterogeneous job, which backfilling alone starts.
-            and all(
-                job.reason.startswith(WAITS_FOR_NODES) or (job.whole and not job.reason)
-                for job in parts
-            )
+            and all(job.reason.startswith(WAITS_FOR_NODES) or self._is_passed(job) for job in parts)
             and not any(job.reservation or self._cluster.is_restricted(job.id) for job in parts)
         )
+
+    def _is_passed(self, job: Job) -> bool:
+        """Return true if Slurm has not looked at a job long after it could have started it.
+
+        A busy scheduler looks at jobs of low priority rarely, and at parts of a heterogeneous job
+        only when it backfills.
+        """
+        return not job.reason and 0 < job.eligible <= self._cluster.now - LOOKED_AT_SECONDS
 
     def _kept_hold(self, parts: list[Job], left: _Pieces) -> Hold | None:
         """Return the present hold of a job if its nodes can still run it."""

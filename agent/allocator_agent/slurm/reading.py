@@ -190,6 +190,7 @@ def read_jobs(text: str, *, partitions: Mapping[str, Partition], now: int) -> It
             whole="" if fields["hetjobid"] in _UNKNOWN else fields["hetjobid"],
             nodes=node_names(fields["nodelist"]) if running and not _is_cut(fields) else (),
             per_server=1,
+            eligible=_seconds(fields["eligibletime"]),
         )
 
 

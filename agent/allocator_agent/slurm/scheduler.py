@@ -157,7 +157,7 @@ class Slurm:
             rendering.objects if self._options.hold else [],
             observed.jobs,
             accounts,
-            self._held(observed, present),
+            self._held(observed, present, seconds),
         )
         problems = _joined(problems, holds.problems)
         return SlurmPlan(
@@ -174,7 +174,7 @@ class Slurm:
             holds,
         )
 
-    def _held(self, observed: Observation, present: Sequence[Reservation]) -> HeldCluster:
+    def _held(self, observed: Observation, present: Sequence[Reservation], now: int) -> HeldCluster:
         return HeldCluster(
             observed.nodes,
             present,
@@ -183,6 +183,7 @@ class Slurm:
             self._hold_prefix,
             self._workload_prefix,
             self._is_restricted,
+            now,
         )
 
     def _is_restricted(self, job: str) -> bool:

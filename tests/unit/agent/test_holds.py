@@ -7,7 +7,7 @@ from allocator_agent.slurm.holds import HeldCluster, plan_holds
 from allocator_agent.slurm.reading import Reservation
 
 MIB = 2**20
-PREFIX = "allocator-lab_hold_"
+PREFIX, NOW = "allocator-lab_hold_", 1_000_000
 
 
 def node(name, cpus=4, *, draining=False, **labels):
@@ -37,7 +37,7 @@ NODES = [node(f"n{number}") for number in range(1, 5)]
 
 def plan(objects, jobs, *, nodes=NODES, present=(), reserved=None, threads=None, restricted=()):
     cluster = HeldCluster(
-        nodes, present, reserved or {}, threads or {}, PREFIX, "lab/", restricted.__contains__
+        nodes, present, reserved or {}, threads or {}, PREFIX, "lab/", restricted.__contains__, NOW
     )
     return plan_holds(objects, jobs, {"mpi": "mpi", "stream": "stream"}, cluster)
 
@@ -75,6 +75,12 @@ def test_nothing_is_held_for_what_waits_for_something_else_or_is_not_decided():
     other = gang(workload="by-hand")  # a workload that is not the agent's
     assert plan([other], [job(1)]).made == []
     assert plan([gang(classes=["big"])], [job(1)]).made == []
+
+
+def test_a_job_that_slurm_does_not_look_at_is_held_for_after_a_while():
+    for eligible, held in ((NOW - 10, 1), (NOW - 9, 0), (NOW + 60, 0), (0, 0)):
+        waits = job(1, reason="", eligible=eligible)
+        assert len(plan([gang()], [waits]).made) == held
 
 
 def test_nothing_is_held_for_a_job_that_chooses_its_nodes():
