@@ -71,16 +71,17 @@ class Site:
         self.server.put(QUEUES, {"metadata": metadata, "spec": spec})
 
     def ask(self, namespace: str, tasks: int) -> None:
-        """Let a namespace want so many pods of one CPU, on nodes of any flavor."""
+        """Let a namespace want so many workloads of one pod of one CPU, on nodes of any flavor."""
         requests = {"cpu": "1", "memory": "1Gi"}
         template = {"spec": {"containers": [{"resources": {"requests": requests}}]}}
-        key = (WORKLOADS, namespace, "job")
-        if tasks:
-            pod_set = {"name": "main", "count": tasks, "template": template}
-            metadata = {"name": "job", "namespace": namespace}
+        pod_set = {"name": "main", "count": 1, "template": template}
+        names = {f"job-{number}" for number in range(tasks)}
+        present = {key[2] for key in [*self.server.objects] if key[:2] == (WORKLOADS, namespace)}
+        for name in sorted(names - present):
+            metadata = {"name": name, "namespace": namespace}
             self.server.put(WORKLOADS, {"metadata": metadata, "spec": {"podSets": [pod_set]}})
-        elif key in self.server.objects:
-            self.server.delete(*key)
+        for name in sorted(present - names):
+            self.server.delete(WORKLOADS, namespace, name)
 
     def quotas(self) -> dict[str, dict[Cell, Fraction]]:
         """Return what Kueue obeys, by queue."""
