@@ -127,6 +127,16 @@ metered AS (
     CROSS JOIN unnest(o.workloads, o.owners, o.resources, o.kinds, o.quantities)
         AS use (workload, owner, resource, kind, quantity))
 """
+# Of each decision, of one pool or of all: from when on it was in force, and until when of that it has
+# been metered.
+IN_FORCE = """
+in_force AS (
+    SELECT r.id, r.pool_id, r.effective_from AS since,
+           LEAST(COALESCE(r.effective_until, m.metered_until), m.metered_until) AS until
+    FROM run r JOIN pool_meter m ON m.pool_id = r.pool_id JOIN pool p ON p.id = r.pool_id
+    WHERE (%(pool)s::text IS NULL OR p.slug = %(pool)s)
+      AND r.status = 'succeeded' AND r.effective_from < m.metered_until)
+"""
 
 _POSTED = """
 SELECT i.event_id, (SELECT count(*) FROM ledger_entry e

@@ -19,6 +19,7 @@ from allocator_service.pools.services import pool_create
 from allocator_service.workloads.services import WorkloadDraft, workloads_submit
 from tests import factories
 from tests.faults.long_term import Boundaries, Remembering, boundaries, long_term_wrongs
+from tests.faults.whole import metering_wrongs
 from tests.integration.conftest import settings, tenant, vector
 from tests.superuser import unprotected
 
@@ -73,13 +74,16 @@ def changeable(db):
         yield cursor
 
 
-def found(now=END, calm=CALM):
-    """What is wrong of the pool, without where, how often and an example."""
+def database():
     parameters = connection.get_connection_params()
     names = ("dbname", "user", "password", "host", "port")
-    database = make_conninfo(**{name: parameters[name] for name in names if parameters.get(name)})
+    return make_conninfo(**{name: parameters[name] for name in names if parameters.get(name)})
+
+
+def found(now=END, calm=CALM):
+    """What is wrong of the pool, without where, how often and an example."""
     pools = {SLUG: REMEMBERING}
-    wrong, _ = long_term_wrongs(Caller(), database, pools, calm=calm, now=now)
+    wrong, _ = long_term_wrongs(Caller(), database(), pools, calm=calm, now=now)
     return {
         each.removeprefix(f"{SLUG}: ").partition(": ")[0].lstrip("0123456789 ") for each in wrong
     }
@@ -92,7 +96,7 @@ def test_the_checker_finds_intervals_that_are_missing_double_or_others(decided, 
     windows = "amounts in windows are not the ledger's"
     assert found() == set()
     pool_meter_all(pool_id=decided.pk, now=START + timedelta(hours=1))  # uses become entries
-    assert found() == set()
+    assert (found(), metering_wrongs(database())) == (set(), [])
     changeable.execute(
         "CREATE TEMP TABLE kept AS SELECT * FROM ledger_entry WHERE kind = 'usage'"
         " ORDER BY id LIMIT 1"
@@ -113,12 +117,18 @@ def test_the_checker_finds_intervals_that_are_missing_double_or_others(decided, 
         "UPDATE ledger_entry e SET run_id = run.id FROM run, kept"
         " WHERE e.id = kept.id AND run.effective_from > kept.start"
     )
-    assert found() == {"entries name a decision that was not in force when they start"}
+    (wrong,) = metering_wrongs(database())
+    assert wrong == "1 entries name a decision that was not in force when they start"
     changeable.execute(missing)
     changeable.execute("INSERT INTO ledger_entry SELECT * FROM kept")
     changeable.execute("UPDATE kept SET id = gen_random_uuid()")
     changeable.execute("INSERT INTO ledger_entry SELECT * FROM kept")
     assert found() == {gaps, "intervals of a timeline overlap", amounts, windows}
+    (wrong,) = metering_wrongs(database())
+    assert wrong.endswith("metered amounts are not their decision's")
+    changeable.execute("""UPDATE ledger_entry e SET "end" = e."end" + interval '2 hours'
+                          FROM kept WHERE e.id = kept.id""")
+    assert any("time without a decision" in wrong for wrong in metering_wrongs(database()))
     changeable.execute(missing)
     assert found() == set()
     changeable.execute("DROP TABLE kept")

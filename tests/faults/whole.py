@@ -9,6 +9,7 @@ import psycopg
 
 from launcher.client import Client
 from tests.faults.changers import Accepted, Follower
+from tests.faults.checker import IN_FORCE, METERED
 
 # Members of a document that quantities make: what was sent as 4 is shown as 4 or "4".
 _QUANTITIES = ("demand", "capacity", "weight")
@@ -62,32 +63,45 @@ def decisions_wrongs(client: Client, pools: Iterable[str]) -> list[str]:
     return found
 
 
-_METERED = """
-WITH metered AS (
-    SELECT e.run_id, e.workload_id, e.resource, e.start, sum(e.quantity) AS quantity
-    FROM ledger_entry e WHERE e.source = 'decisions' AND e.kind = 'usage' AND e.workload_id IS NOT NULL
-    GROUP BY 1, 2, 3, 4)
-SELECT count(*) FROM metered m
-JOIN run ON run.id = m.run_id
-JOIN run_allocation a ON a.run_id = m.run_id AND a.workload_id = m.workload_id
-JOIN pool_resource_type r ON r.pool_id = run.pool_id AND r.name = m.resource
-WHERE NOT EXISTS (SELECT FROM run_schedule s WHERE s.run_id = m.run_id)
-  AND abs(m.quantity - a.resources[r.position + 1]::numeric) > 1e-9
-"""
-_OUTSIDE = """
-SELECT count(*) FROM ledger_entry e JOIN run ON run.id = e.run_id
-WHERE e.source = 'decisions'
-  AND (e.start < run.effective_from OR e."end" > COALESCE(run.effective_until, 'infinity'))
-"""
+# Decisions for as long as they were in force and metered. A use that does not change is one interval
+# of several decisions, and names the first of them.
+_METERING_CHECKS = {
+    "metered amounts are not their decision's": """
+        SELECT count(*) FROM (
+            SELECT f.id, e.workload_id, e.resource,
+                   sum(e.quantity * extract(epoch FROM LEAST(e."end", f.until) - GREATEST(e.start, f.since)))
+                       / extract(epoch FROM f.until - f.since) AS quantity
+            FROM in_force f JOIN metered e
+              ON e.pool_id = f.pool_id AND e.start < f.until AND e."end" > f.since
+            WHERE e.kind = 'usage' AND e.workload_id IS NOT NULL
+            GROUP BY f.id, f.since, f.until, 2, 3) AS used
+        JOIN run_allocation a ON a.run_id = used.id AND a.workload_id = used.workload_id
+        JOIN run ON run.id = used.id
+        JOIN pool_resource_type r ON r.pool_id = run.pool_id AND r.name = used.resource
+        WHERE NOT EXISTS (SELECT FROM run_schedule s WHERE s.run_id = used.id)
+          AND abs(used.quantity - a.resources[r.position + 1]::numeric) > 1e-9""",
+    "intervals are of a time without a decision": """
+        SELECT count(*) FROM metered e
+        WHERE "end" - start IS DISTINCT FROM (
+            SELECT sum(LEAST(e."end", f.until) - GREATEST(e.start, f.since)) FROM in_force f
+            WHERE f.pool_id = e.pool_id AND f.since < e."end" AND f.until > e.start)""",
+    "entries name a decision that was not in force when they start": """
+        SELECT count(*) FROM ledger_entry e LEFT JOIN in_force f ON f.id = e.run_id
+        WHERE e.source = 'decisions' AND e.kind <> 'correction'
+          AND (f.id IS NULL OR e.start < f.since OR e.start >= f.until)""",
+}
 
 
 def metering_wrongs(database: str) -> list[str]:
     """Metered amounts that are not those of the decision that was in force, or of another time."""
+    found = []
     with psycopg.connect(database) as connection:
-        (other,) = connection.execute(_METERED).fetchone() or (0,)
-        (outside,) = connection.execute(_OUTSIDE).fetchone() or (0,)
-    found = [f"{other} metered amounts are not their decision's"] if other else []
-    return found + ([f"{outside} entries are of a time without their decision"] if outside else [])
+        for wrong, query in _METERING_CHECKS.items():
+            statement = f"WITH {IN_FORCE}, {METERED} {query}"
+            (count,) = connection.execute(statement, {"pool": None}).fetchone() or (0,)
+            if count:
+                found.append(f"{count} {wrong}")
+    return found
 
 
 def consumer_wrongs(database: str, follower: Follower) -> list[str]:

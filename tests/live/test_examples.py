@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -138,22 +139,15 @@ class Example:
         return list(history["tenants"].values())
 
     def reported(self) -> Any:
-        """The report of the sharing degrees over all steps, a minute apiece."""
-        self.meter()
+        """The report of the sharing degrees over all steps, a minute apiece, the last one metered."""
+        self._world.clock.turn(max(self._world.clock.now, self.end))
         begin, end = (at.isoformat().replace("+00:00", "Z") for at in (self.begin, self.end))
         path = f"{self._pool}/reports/sharing-degree/?from={begin}&to={end}&step=PT1M"
-        return self._world.get(path)["tenants"]
-
-    def meter(self) -> None:
-        """Wait until beat and worker have written the last step to the ledger, sealed by the relay."""
-        self._world.clock.turn(max(self._world.clock.now, self.end))
         patience = time.monotonic() + 60
         while time.monotonic() < patience:
-            entries = self._world.get(
-                f"/ledger-entries/?pool={self._pool.rpartition('/')[2]}&limit=1000"
-            )["results"]
-            if any(datetime.fromisoformat(entry["end"]) == self.end for entry in entries):
-                return
+            rows = self._world.get(path)["tenants"]
+            if any(Decimal(used) for row in rows for used in row["series"][-1]["used"].values()):
+                return rows
             time.sleep(0.1)
         raise AssertionError("the last step was not metered")
 
