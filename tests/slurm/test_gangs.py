@@ -54,7 +54,16 @@ def state(cluster, job):
 
 def rounds_until_held(agent, cluster, job):
     """Rounds until the nodes of a job are held; Slurm has to look at the job before."""
-    eventually(lambda: agent.run("--once") and f"_hold_{job} " in reservations(cluster), seconds=90)
+    shown = []
+
+    def held():
+        shown[:] = agent.run("--once"), state(cluster, job), reservations(cluster)
+        return f"_hold_{job} " in shown[2]
+
+    try:
+        eventually(held, seconds=90)
+    except AssertionError as error:
+        raise AssertionError(f"{error}: {shown}") from error
 
 
 def reservations(cluster):

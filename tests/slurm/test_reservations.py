@@ -42,13 +42,13 @@ def test_a_slots_jobs_start_on_the_second_and_nobody_elses(quiet, monkeypatch):
     assert len(delays) == 6
     assert all(0 <= delay <= 2 for delay in delays)
     with pytest.raises(AssertionError, match="denied"):
-        quiet.submit("biology", "--partition=small", "--reservation=allocator-lab-physics")
+        quiet.submit("biology", "--partition=small", f"--reservation={name_of('physics')}")
     # A decision without it takes back what has not begun only.
     later = Rendering("run", 2, [], [reservation("biology", "small", start + 300, start + 400, 6)])
     assert slurm.apply(slurm.plan(later, slurm.observe(), datetime.now(UTC))) == []
     plan = slurm.plan(Rendering("run", 3, [], []), slurm.observe(), datetime.now(UTC))
     assert [line for line in plan.lines() if "biology" in line] == [
-        "  reservation allocator-lab-biology: delete"
+        f"  reservation {name_of('biology')}: delete"
     ]
 
 
@@ -56,7 +56,7 @@ def reservation(tenant, partition, start, end, cores):
     begin, finish = (datetime.fromtimestamp(second, UTC).isoformat() for second in (start, end))
     return {
         "kind": "reservation",
-        "name": f"allocator-lab-{tenant}",
+        "name": name_of(tenant),
         "tenant": tenant,
         "partition": partition,
         "start": begin,
@@ -64,6 +64,11 @@ def reservation(tenant, partition, start, end, cores):
         "cores": cores,
         "limits": {"cpu": cores},
     }
+
+
+def name_of(tenant):
+    """A name as renderings have them: the pool's, and 12 digits."""
+    return f"allocator-lab-{tenant.encode().hex()[:12]}"
 
 
 def starts(slurm, jobs):
