@@ -349,12 +349,13 @@ class Rounds:
     def _by_simplex(self, rise: FloatArray, keep: FloatArray) -> LevelSolution:
         if self.simplex is None:
             problem = self.problem
+            begins_near = problem.has_amounts and problem.allowed.size > SMALL
             self.simplex = SimplexLevels(
                 problem,
                 self.deadline,
-                begins_near=problem.has_amounts and problem.allowed.size > SMALL,
+                begins_near=begins_near,
                 # In groups the position that a program aims at is a bound.
-                most=1.0 if problem.has_amounts and problem.groups is not None else np.inf,
+                most=1.0 if begins_near and problem.groups is not None else np.inf,
             )
         return self.simplex.raise_level(rise, keep)
 

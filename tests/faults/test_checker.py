@@ -126,8 +126,10 @@ def test_the_checker_finds_intervals_that_are_missing_double_or_others(decided, 
     assert found() == {gaps, "intervals of a timeline overlap", amounts, windows}
     (wrong,) = metering_wrongs(database())
     assert wrong.endswith("metered amounts are not their decision's")
-    changeable.execute("""UPDATE ledger_entry e SET "end" = e."end" + interval '2 hours'
-                          FROM kept WHERE e.id = kept.id""")
+    changeable.execute(
+        'UPDATE ledger_entry e SET "end" = e."end" + interval \'2 hours\','
+        " amount = e.amount + 7200 * e.quantity FROM kept WHERE e.id = kept.id"
+    )
     assert any("time without a decision" in wrong for wrong in metering_wrongs(database()))
     changeable.execute(missing)
     assert found() == set()
