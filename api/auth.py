@@ -45,7 +45,7 @@ class Caller:
 
     `holder_id` is the key's or person's. `tenant` is set for tenant keys and people, `pool` for keys
     that are bound to the pool of this slug, `group` for those bound to the pool's group of this primary
-    key: they limit what is seen. `access` limits what is changed.
+    key: they limit what is seen. `access` limits what is changed, as does the `cluster` of an agent.
     """
 
     holder_id: UUID
@@ -54,6 +54,7 @@ class Caller:
     pool: str = ""
     group: int | None = None
     access: Access = Access.MANAGE
+    cluster: str = ""
     is_authenticated: ClassVar[bool] = True
 
     @property
@@ -126,7 +127,10 @@ def acting(key: ApiKey) -> Caller:
     """The holder of a usable key, who from now on acts in the logs and the audit."""
     api_key_used(key=key, now=utc_now())
     bind_contextvars(actor=f"key {key}")
-    return Caller(key.pk, Scope(key.scope), key.tenant, key.pool, key.group, Access(key.access))
+    access = Access(key.access)
+    return Caller(
+        key.pk, Scope(key.scope), key.tenant, key.pool, key.group, access, cluster=key.cluster
+    )
 
 
 class ScopePermission(BasePermission):

@@ -21,6 +21,7 @@ from api.auth import ApiKeyAuthentication, Caller
 from api.contract.answers import JSON
 from api.contract.bodies import parse_body, read_body
 from api.contract.documents import merge_patch, read_document, refuse_changed
+from api.contract.errors import Forbidden
 from api.contract.fields import is_slug
 from api.contract.idempotency import idempotency_key, serve_once
 from api.contract.operations import Operation
@@ -195,6 +196,15 @@ class PoolView(ContractView):
     of_a_pool = ("GET", "POST", "PUT", "PATCH", "DELETE")
     retired: ClassVar[bool] = False
     _visible: Pool | None = None
+
+    def cluster(self, asked: str | None) -> str:
+        """Return the cluster that is asked for, by default the key's, empty for the whole pool."""
+        bound = self.caller.cluster
+        if bound and asked not in (None, bound):
+            raise Forbidden(
+                f'This key is bound to the cluster "{bound}" of the pool.', code="auth.cluster"
+            )
+        return asked or bound
 
     def get_authenticators(self) -> list[BaseAuthentication]:
         return [ApiKeyAuthentication(self._key_of)]

@@ -90,6 +90,7 @@ def client(
     pool: str = "",
     group: Group | None = None,
     access: str = "manage",
+    cluster: str = "",
 ) -> Client:
     """A caller with a new key of the scope."""
     now = utc_now()
@@ -100,6 +101,7 @@ def client(
         pool=group.pool.slug if group else pool,
         group=group.pk if group else None,
         access=access,
+        cluster=cluster,
         expires_at=now + timedelta(days=1),
         now=now,
     )

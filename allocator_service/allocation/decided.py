@@ -25,7 +25,9 @@ from allocator_service.allocation.models import (
     ServerClass,
 )
 from allocator_service.allocation.selectors import input_of
+from allocator_service.core.errors import Conflict
 from allocator_service.core.quantities import Resource
+from allocator_service.pools.clusters import CLUSTER_LABEL, cluster_of
 from policies import classes_of_decision, floors_from_document, problem_from_document
 
 # Products of a double's 17 digits with 24 of a demand, added up over 10^6 rows, are exact in so many.
@@ -96,7 +98,7 @@ class Decided:
     has parents before their children. `reserved` is the part of a tenant's amounts, by class, that
     others must not use while the tenant does not: what guarantees and own servers give it, and what it
     does not lend. It is empty unless it was asked for. `gangs` are the workloads whose tasks have
-    several pieces, if they were asked for.
+    several pieces, if they were asked for. With a `cluster` all of it is on the servers of that alone.
     """
 
     run: Run
@@ -111,6 +113,7 @@ class Decided:
     limits: Sequence[DecidedLimit] = field(default_factory=tuple)
     reserved: Mapping[tuple[str, ServerClassName], Vector] = field(default_factory=dict)
     gangs: Sequence[DecidedGang] = field(default_factory=tuple)
+    cluster: str = ""
 
     @cached_property
     def parents(self) -> dict[str, str | None]:
@@ -142,20 +145,24 @@ class StoredRows:
 
 
 def decided_by_class(
-    run: Run, *, label: str, reserves: bool = False, gangs: bool = False
+    run: Run, *, label: str, reserves: bool = False, gangs: bool = False, cluster: str = ""
 ) -> Decided:
     """Return the decision of a succeeded run, in which servers differ by the value of a label.
 
-    With `reserves`, what is reserved is read, too, and with `gangs` the servers of pieces. Raises `Gone`
-    once its input is pruned, which that of a decision in force never is.
+    With `reserves`, what is reserved is read, too, and with `gangs` the servers of pieces. A `cluster`
+    leaves out all other servers. Raises `Gone` once its input is pruned, which that of a decision in
+    force never is, and `Conflict` if the policy gives clusters no parts.
     """
-    return decided_from(_stored(run, reserves, gangs), run=run, label=label, reserves=reserves)
+    rows = _stored(run, reserves, gangs)
+    return decided_from(rows, run=run, label=label, reserves=reserves, cluster=cluster)
 
 
-def decided_from(rows: StoredRows, *, run: Run, label: str, reserves: bool = False) -> Decided:
+def decided_from(
+    rows: StoredRows, *, run: Run, label: str, reserves: bool = False, cluster: str = ""
+) -> Decided:
     """Return the decision that is stored as these rows."""
     with localcontext(EXACT):
-        return _Reading(rows, run, label).decided(reserves=reserves)
+        return _Reading(rows, run, label, cluster).decided(reserves=reserves)
 
 
 def _stored(run: Run, reserves: bool, gangs: bool) -> StoredRows:
@@ -198,11 +205,14 @@ def _stored(run: Run, reserves: bool, gangs: bool) -> StoredRows:
 class _Reading:
     """One reading of a decision's rows."""
 
-    def __init__(self, rows: StoredRows, run: Run, label: str) -> None:
+    def __init__(self, rows: StoredRows, run: Run, label: str, cluster: str) -> None:
         self.rows, self.run, self.label = rows, run, label
         self.document = rows.document
         parsed = problem_from_document(self.document)
         self.problem, self.choice = parsed.problem, parsed.choice
+        self.cluster = cluster
+        if cluster and not self._places:
+            self._refuse_parts()
         self.resources = [Resource(**each) for each in self.document["resources"]]
         workloads = self.document["workloads"]
         self.owner = [workload["tenant"] for workload in workloads]
@@ -211,6 +221,19 @@ class _Reading:
         for position in self.problem.placed_by(self.choice).gangs:
             pieces = workloads[position]["pieces"]
             self.placed[position] = [self._vector(each["demand"]) for each in pieces]
+
+    def _refuse_parts(self) -> None:
+        """Raise `Conflict` if the decision gives the cluster a part that nobody knows."""
+        if all(self._is_here(server["labels"]) for server in self.document["servers"]):
+            return
+        raise Conflict(
+            f"The policy {self.choice.policy.name} sees the pool as one server, so that no cluster has"
+            " a part of its own: choose a policy that places tasks.",
+            code="rendering.cluster",
+        )
+
+    def _is_here(self, labels: Mapping[str, str]) -> bool:
+        return not self.cluster or cluster_of(labels, self.run.pool.slug) == self.cluster
 
     def decided(self, *, reserves: bool) -> Decided:
         shares: dict[str, float] = {}
@@ -228,6 +251,9 @@ class _Reading:
             )
             totals = {owner: amounts for (owner, _), amounts in whole.items()}
             by_class = self._added(self._placed()) if self._places else whole
+            if self.cluster and self._places:
+                parts = ((owner, None, amounts) for (owner, _), amounts in by_class.items())
+                totals = {owner: amounts for (owner, _), amounts in self._added(parts).items()}
         classes: dict[str, dict[ServerClassName, Vector]] = defaultdict(dict)
         for (owner, name), amounts in by_class.items():
             classes[owner][name] = amounts
@@ -268,6 +294,7 @@ class _Reading:
             whole_tasks=self.choice.whole_tasks,
             period_seconds=self.rows.period_seconds,
             slots=slots,
+            cluster=self.cluster,
             groups=self._groups(stage),
             limits=self._limits(),
             reserved=self._reserved() if reserves else {},
@@ -277,12 +304,24 @@ class _Reading:
                 self.problem,
                 self.choice,
                 self.document["workloads"],
-                [tasks for tasks, _ in self.rows.tasks],
+                self._tasks_here(),
                 kinds=self.placed,
                 names=self.rows.names,
                 placements=self.rows.placements,
             ),
         )
+
+    def _tasks_here(self) -> list[float]:
+        """Return the tasks of each workload, 0 of one that has any on servers of another cluster."""
+        elsewhere = {
+            workload
+            for workload, _, server_class, _ in self.rows.placements
+            if not self._is_here(self.rows.classes[server_class][1])
+        }
+        return [
+            0 if workload in elsewhere else tasks
+            for workload, (tasks, _) in enumerate(self.rows.tasks)
+        ]
 
     def _reserved(self) -> dict[tuple[str, ServerClassName], Vector]:
         """Return what guarantees give to tenants by class, or more where they do not lend it."""
@@ -303,7 +342,7 @@ class _Reading:
             parts = zip(range(rest.problem.n), repeat(None), rest.tasks.tolist())
         labels = self.problem.server_labels
         for part, row, tasks in parts:
-            if part >= n and tasks > 0:
+            if part >= n and tasks > 0 and (row is None or self._is_here(labels[row])):
                 workload = workload_of[part]
                 name = None if row is None else labels[row].get(self.label)
                 count = round(tasks) if self.choice.whole_tasks else tasks
@@ -314,6 +353,12 @@ class _Reading:
         loans = [item for item in self.problem.limited if item.limit.scope == "lend"]
         if not loans:
             return
+        if self.cluster:
+            raise Conflict(
+                "Members lend on all clusters together: what one cluster may lend is not known. Ask for"
+                " quota=hard.",
+                code="rendering.cluster",
+            )
         counts = np.array([count for count, _ in self.rows.classes], dtype=np.int64)
         first_row = classes_of_decision(self.problem, self.choice, counts).first_row
         servers = self._servers_by_class()
@@ -405,7 +450,7 @@ class _Reading:
         """Of the servers that the decision could use, added up by class."""
         capacity: dict[ServerClassName, Vector] = {}
         for server in self.document["servers"]:
-            if server.get("draining"):
+            if server.get("draining") or not self._is_here(server["labels"]):
                 continue
             name = server["labels"].get(self.label) if self._places else None
             offered = [amount * server["count"] for amount in self._vector(server["capacity"])]
@@ -437,20 +482,26 @@ class _Reading:
     def _servers_by_class(self) -> list[dict[ServerClassName, int]]:
         """How many servers of each value of the label the run's own classes have."""
         labels = [server["labels"] for server in self.document["servers"]]
-        exists = any(self.label in each for each in labels)
-        if not exists or all(self.label in own for _, own in self.rows.classes):
-            return [{own.get(self.label): count} for count, own in self.rows.classes]
+        needed = {self.label, CLUSTER_LABEL} if self.cluster else {self.label}
+        told_apart = {name for name in needed if any(name in each for each in labels)}
+        if all(told_apart <= own.keys() for _, own in self.rows.classes):
+            return [
+                {own.get(self.label): count} if self._is_here(own) else {}
+                for count, own in self.rows.classes
+            ]
         # Identical servers that the run did not tell apart, of several values of the label or none.
         counts = np.array([count for count, _ in self.rows.classes], dtype=np.int64)
         classes = classes_of_decision(self.problem, self.choice, counts)
         found: list[dict[ServerClassName, int]] = []
         for position, (count, own) in enumerate(self.rows.classes):
-            if self.label in own:
-                found.append({own[self.label]: count})
+            if told_apart <= own.keys():
+                found.append({own.get(self.label): count} if self._is_here(own) else {})
                 continue
             members = classes.rows_of(position).tolist()
             sums: dict[ServerClassName, int] = defaultdict(int)
             for row in members:
+                if not self._is_here(labels[row]):
+                    continue
                 of_row = int(self.problem.server_count[row]) if len(members) > 1 else count
                 sums[labels[row].get(self.label)] += of_row
             found.append(dict(sums))
@@ -480,6 +531,8 @@ class _Reading:
         """By the name that a schedule gives to a server."""
         names: dict[str, ServerClassName] = {}
         for server in self.document["servers"] if self._places else ():
+            if not self._is_here(server["labels"]):
+                continue
             value = server["labels"].get(self.label)
             count, name = server["count"], server["name"]
             if count == 1:
@@ -498,7 +551,8 @@ def _where(
         yield None, row["tasks"]
         return
     for item in row["servers"]:
-        yield names[item["server"]], item["tasks"]
+        if item["server"] in names:
+            yield names[item["server"]], item["tasks"]
 
 
 def _most(

@@ -22,8 +22,8 @@ MOST_DECISIONS = 2_000
 MOST_CHANGES = 5_000
 _DIGITS = 9
 _SUBMITTED = "workload.submit"
-KINDS = ("workload", "server", "member", "group", "pool", "limit")
-_AUDITED = KINDS[:5]
+KINDS = ("workload", "server", "member", "group", "pool", "cluster", "limit")
+_AUDITED = KINDS[:6]
 BEGAN, ENDED = "begin", "end"
 
 

@@ -50,6 +50,7 @@ _CHANGED: Mapping[str, str] = {
     "member": "members or their weights changed",
     "group": "groups changed",
     "pool": "the pool's settings changed",
+    "cluster": "a cluster left or returned",
     "limit": "a limit of another member or group began or ended",
 }
 PAUSED = "It is paused, and gets nothing until you activate it."

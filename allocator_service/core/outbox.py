@@ -21,6 +21,8 @@ from allocator_service.core.models import Event, EventSeal, PendingEvent
 EVENT_KINDS = (
     "allocation.changed",
     "budget.reached",
+    "cluster.left",
+    "cluster.returned",
     "credit_note.created",
     "decision.failed",
     "decision.published",

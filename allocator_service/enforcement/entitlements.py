@@ -10,12 +10,18 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal, localcontext
 
-from allocator_service.allocation.decided import EXACT, Decided, Vector, decided_by_class
+from allocator_service.allocation.decided import (
+    EXACT,
+    Decided,
+    DecidedSlot,
+    Vector,
+    decided_by_class,
+)
 from allocator_service.allocation.models import Run
 from allocator_service.allocation.selectors import decision_now
 from allocator_service.core.quantities import FRACTIONAL_DIGITS, Resource
 from allocator_service.enforcement.rendering.rounding import whole_limits
-from allocator_service.enforcement.rendering.targets import CLASS_LABEL
+from allocator_service.pools.clusters import CLUSTER_LABEL
 from allocator_service.pools.models import Group, Pool
 from allocator_service.pools.recompute import interval_around
 from allocator_service.pools.selectors import group_missing
@@ -52,7 +58,8 @@ class Entitlement:
     """A tenant's part of the pool and who has it, in the order of the pool's resources.
 
     `lent_to` and `borrowed_from` are per tenant; `returns` is None where nothing is lent. `next_slot`
-    is when its next slot begins; None where time is not divided or it has none.
+    is when its next slot begins; None where time is not divided or it has none. `clusters` has the parts
+    of `has` by cluster, none in a pool without clusters.
     """
 
     tenant: str
@@ -65,6 +72,7 @@ class Entitlement:
     borrowed_from: Mapping[str, Vector] = field(default_factory=dict)
     returns: Returns | None = None
     next_slot: datetime | None = None
+    clusters: Mapping[str, Vector] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -109,7 +117,7 @@ class Entitlements:
 def pool_entitlements(*, pool: Pool, now: datetime) -> Entitlements:
     """Who has whose part of the pool under the decision in force. Raises `Missing` without any."""
     run = decision_now(pool=pool, now=now)
-    decided = decided_by_class(run, label=CLASS_LABEL)
+    decided = decided_by_class(run, label=CLUSTER_LABEL)
     rows = entitlements(decided, pool, now)
     return Entitlements(pool, run, now, decided.resources, rows, bool(decided.groups))
 
@@ -123,7 +131,7 @@ def group_entitlements(
     for a group that is not `within` another one there.
     """
     run = decision_now(pool=pool, now=now)
-    decided = decided_by_class(run, label=CLASS_LABEL)
+    decided = decided_by_class(run, label=CLUSTER_LABEL)
     # An earlier group may have had the slug of one that the decision does not know yet.
     known = within is None or run.created_at >= within.created_at
     outer = slug if within is None else within.slug
@@ -172,6 +180,7 @@ def entitlements(decided: Decided, pool: Pool, now: datetime) -> list[Entitlemen
     with localcontext(EXACT):
         resources = range(len(decided.resources))
         has = _has_now(decided, now)
+        clusters = _by_cluster(decided, now)
         entitled = _entitled(decided)
         lent_to: dict[str, dict[str, Vector]] = defaultdict(dict)
         borrowed_from: dict[str, dict[str, Vector]] = defaultdict(dict)
@@ -199,6 +208,7 @@ def entitlements(decided: Decided, pool: Pool, now: datetime) -> list[Entitlemen
                     borrowed_from[slug],
                     _returns(decided, pool, next_slot, now) if any(lent) else None,
                     next_slot,
+                    clusters[slug],
                 )
             )
         return rows
@@ -218,15 +228,35 @@ def _entitled(decided: Decided) -> dict[str, Vector]:
 
 
 def _has_now(decided: Decided, now: datetime) -> dict[str, Vector]:
-    nothing = [Decimal(0)] * len(decided.resources)
     if not decided.period_seconds:
         return {tenant.slug: tenant.amounts for tenant in decided.tenants}
-    within = _seconds_within(decided, now)
-    slot = next(slot for slot in decided.slots if within < slot.end)
+    nothing = [Decimal(0)] * len(decided.resources)
     has = {tenant.slug: nothing for tenant in decided.tenants}
-    for (slug, _), amounts in slot.amounts.items():
+    for (slug, _), amounts in _slot_now(decided, now).amounts.items():
         has[slug] = [a + b for a, b in zip(has[slug], amounts, strict=True)]
     return has
+
+
+def _by_cluster(decided: Decided, now: datetime) -> dict[str, dict[str, Vector]]:
+    """Return what each tenant has on the servers of each cluster, if the pool has clusters."""
+    parts: dict[str, dict[str, Vector]] = {tenant.slug: {} for tenant in decided.tenants}
+    if decided.period_seconds:
+        cells = _slot_now(decided, now).amounts
+    else:
+        cells = {
+            (tenant.slug, name): amounts
+            for tenant in decided.tenants
+            for name, amounts in tenant.by_class.items()
+        }
+    for (slug, cluster), amounts in cells.items():
+        if cluster is not None:
+            parts[slug][cluster] = amounts
+    return parts
+
+
+def _slot_now(decided: Decided, now: datetime) -> DecidedSlot:
+    within = _seconds_within(decided, now)
+    return next(slot for slot in decided.slots if within < slot.end)
 
 
 def _seconds_within(decided: Decided, now: datetime) -> float:

@@ -19,6 +19,7 @@ SILENT_INTERVALS = 3
 class Agent(models.Model):
     """A program beside a scheduler that applies a pool's decisions; known by its first report.
 
+    `cluster` is the one that it applies decisions to, empty for all of the pool.
     `reported_at` is by its clock, `received_at` by the service's. It reports every `interval_seconds`.
     `silent_event_at` is the time of the event about its present silence.
     """
@@ -27,6 +28,7 @@ class Agent(models.Model):
     name = models.CharField(max_length=63)
     target = models.CharField(max_length=20)
     class_label = models.CharField(max_length=253)
+    cluster = models.CharField(max_length=253, blank=True, default="", db_default="")
     interval_seconds = models.PositiveIntegerField()
     run = models.ForeignKey(Run, models.PROTECT, null=True, related_name="+")
     generation = models.PositiveBigIntegerField(null=True)

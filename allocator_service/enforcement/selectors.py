@@ -1,5 +1,6 @@
 """Reads around the enforcement of decisions: what was decided, is enforced and is used, per tenant."""
 
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -19,9 +20,10 @@ from allocator_service.enforcement.rendering.limits import TenantLimits
 from allocator_service.enforcement.rendering.rounding import NOISE
 from allocator_service.enforcement.rendering.targets import TARGETS, limits_for
 from allocator_service.enforcement.rendering.units import TargetUnit
-from allocator_service.pools.models import Group, Membership, Pool
+from allocator_service.pools.clusters import cluster_of
+from allocator_service.pools.models import Cluster, Group, Membership, Pool
 from allocator_service.pools.recompute import interval_around
-from allocator_service.pools.selectors import members_of, resources_of
+from allocator_service.pools.selectors import members_of, resources_of, server_groups
 from allocator_service.tenants.models import Tenant
 
 _HALF = Decimal("0.5")
@@ -151,7 +153,7 @@ class TenantEnforcement:
     pool's units with 12 fractional digits. `over`: it uses more than both. `pending_demand` and
     `pending_reason` are of the first job that waits, by the scheduler; the former is None where time is
     divided, because jobs wait for their slots there. `blocked_since` is None until the state has lasted
-    three intervals.
+    three intervals. Where agents are of clusters, the numbers are sums of those of `clusters`.
     """
 
     tenant: str
@@ -167,12 +169,16 @@ class TenantEnforcement:
     pending_demand: Vector | None = None
     blocked_since: datetime | None = None
     holds: Sequence["ServersHeld"] = ()
+    cluster: str = ""
+    clusters: Sequence["TenantEnforcement"] = ()
 
     @property
     def blocked(self) -> bool:
         """Whether the first job that waits fits into what was decided, and nothing keeps it but the
         scheduler.
         """
+        if self.clusters:
+            return any(part.blocked for part in self.clusters)
         if not self.pending_tasks or not self.pending_demand or self.used is None:
             return False
         return any(self.pending_demand) and all(
@@ -183,6 +189,8 @@ class TenantEnforcement:
     @property
     def over(self) -> bool:
         """Whether more is used than was decided and told."""
+        if self.clusters:
+            return any(part.over for part in self.clusters)
         return self.used is not None and any(
             used > max(decided, rendered) * (1 + NOISE)
             for used, decided, rendered in zip(self.used, self.decided, self.rendered, strict=True)
@@ -191,6 +199,8 @@ class TenantEnforcement:
     @property
     def drifts(self) -> bool:
         """Whether the scheduler does not have what was decided, or lets more run."""
+        if self.clusters:
+            return any(part.drifts for part in self.clusters)
         if self.drift is None:
             return any(self.rendered)
         return self.over or any(self.drift)
@@ -213,6 +223,48 @@ class EnforcementState:
         return any(state.stale for state in self.agents)
 
 
+@dataclass(frozen=True)
+class ClusterState:
+    """A cluster of a pool with its servers, their capacity that decisions use, and its agents."""
+
+    cluster: str
+    servers: int
+    capacity: Vector
+    agents: Sequence[str]
+    stale: bool
+    left_at: datetime | None
+
+
+def clusters_of(*, pool: Pool, now: datetime) -> list[ClusterState]:
+    """Return the clusters of a pool by name, none if one scheduler has all of its servers."""
+    left = dict(Cluster.objects.filter(pool=pool).values_list("name", "left_at"))
+    if not left:
+        return []
+    zeros = [Decimal(0)] * len(resources_of(pool))
+    servers, capacity = Counter[str](), dict.fromkeys(left, zeros)
+    for group in server_groups(pool):
+        name = cluster_of(group.labels, pool.slug)
+        servers[name] += group.count
+        held = capacity.setdefault(name, zeros)
+        if not group.draining:
+            more = [*group.capacity, *zeros[len(group.capacity) :]]
+            capacity[name] = [a + b * group.count for a, b in zip(held, more, strict=True)]
+    agents: dict[str, list[Agent]] = defaultdict(list)
+    for agent in Agent.objects.filter(pool=pool):
+        agents[agent.cluster].append(agent)
+    return [
+        ClusterState(
+            name,
+            servers[name],
+            amounts,
+            [agent.name for agent in agents[name]],
+            bool(agents[name]) and all(agent.is_stale(now) for agent in agents[name]),
+            left.get(name),
+        )
+        for name, amounts in sorted(capacity.items())
+    ]
+
+
 def agents_of_open_pools() -> list[Agent]:
     """The agents of all pools that are not retired."""
     return list(Agent.objects.filter(pool__retired_at=None))
@@ -232,41 +284,113 @@ def enforcement_state(*, pool: Pool, now: datetime) -> EnforcementState:
         )
         for agent in agents
     ]
-    reported = {row["tenant"]: row for agent in agents for row in reports[agent.pk]["tenants"]}
     if run is None or not agents:
         return EnforcementState(pool, run, resources, states)
-    target = agents[-1]
+    places = _places(agents, reports)
+    since = _blocked_since(pool)
     try:
-        limits = limits_for(
-            TARGETS[target.target],
-            decided_by_class(run, label=target.class_label),
-            label=target.class_label,
-            members=member_slugs(pool=pool),
-            departed=departed_slugs(pool=pool),
-            at=now,
-        )
+        with localcontext(EXACT):
+            parts = {name: _rows_of(place, run, resources, now) for name, place in places.items()}
+            rows = [
+                replace(row, blocked_since=since.get(row.tenant)) for row in _rows_of_all(parts)
+            ]
     except DomainError as error:
         return EnforcementState(pool, run, resources, states, refused=error.detail)
-    with localcontext(EXACT):
-        since = _blocked_since(pool)
-        timed = limits.decided.period_seconds > 0
-        rows = [
-            replace(
-                row,
-                pending_demand=None if timed else row.pending_demand,
-                blocked_since=since.get(row.tenant),
-            )
-            for row in (
-                _row(tenant, reported.get(tenant.slug), resources, limits.units)
-                for tenant in limits.tenants
-            )
-        ]
     return EnforcementState(pool, run, resources, states, rows)
 
 
 @dataclass(frozen=True)
+class _Place:
+    """A cluster, or all of a pool, with the newest agent and the newest report of each tenant."""
+
+    cluster: str
+    agent: Agent
+    reported: Mapping[str, tuple[Agent, Mapping[str, Any]]]
+
+
+def _places(agents: Sequence[Agent], reports: Mapping[int, Mapping[str, Any]]) -> dict[str, _Place]:
+    """Return the places of a pool by cluster, given its agents, the newest last.
+
+    An agent of the whole pool is left out once any is of a cluster.
+    """
+    clusters = sorted({agent.cluster for agent in agents if agent.cluster}) or [""]
+    found = {}
+    for cluster in clusters:
+        here = [agent for agent in agents if agent.cluster == cluster]
+        reported = {
+            row["tenant"]: (agent, row) for agent in here for row in reports[agent.pk]["tenants"]
+        }
+        found[cluster] = _Place(cluster, here[-1], reported)
+    return found
+
+
+def _rows_of(
+    place: _Place, run: Run, resources: Sequence[Resource], now: datetime
+) -> list[TenantEnforcement]:
+    """Return the rows of a place. Raises `DomainError` if it cannot be told its part."""
+    label, pool = place.agent.class_label, run.pool
+    limits = limits_for(
+        TARGETS[place.agent.target],
+        decided_by_class(run, label=label, cluster=place.cluster),
+        label=label,
+        members=member_slugs(pool=pool),
+        departed=departed_slugs(pool=pool),
+        at=now,
+    )
+    rows = []
+    for tenant in limits.tenants:
+        _, reported = place.reported.get(tenant.slug, (None, None))
+        row = _row(tenant, reported, resources, limits.units)
+        timed = limits.decided.period_seconds > 0
+        rows.append(replace(row, pending_demand=None if timed else row.pending_demand))
+    return rows
+
+
+def _rows_of_all(parts: Mapping[str, Sequence[TenantEnforcement]]) -> list[TenantEnforcement]:
+    """Return the sums of the rows of all places by tenant."""
+    if "" in parts:
+        return list(parts[""])
+    by_tenant: dict[str, list[TenantEnforcement]] = {}
+    for cluster, rows in parts.items():
+        for row in rows:
+            by_tenant.setdefault(row.tenant, []).append(replace(row, cluster=cluster))
+    return [_sum(rows) for rows in by_tenant.values()]
+
+
+def _sum(rows: Sequence[TenantEnforcement]) -> TenantEnforcement:
+    """Return the sum of a tenant's rows in all clusters."""
+    waiting = next((row for row in rows if row.pending_reason), rows[0])
+    return TenantEnforcement(
+        rows[0].tenant,
+        decided=_added([row.decided for row in rows]) or [],
+        rendered=_added([row.rendered for row in rows]) or [],
+        enforced=_added([row.enforced for row in rows]),
+        used=_added([row.used for row in rows]),
+        drift=_added([row.drift for row in rows]),
+        pending_tasks=_counted([row.pending_tasks for row in rows]),
+        running_tasks=_counted([row.running_tasks for row in rows]),
+        problems=[problem for row in rows for problem in row.problems],
+        pending_reason=waiting.pending_reason,
+        pending_demand=waiting.pending_demand,
+        holds=[held for row in rows for held in row.holds],
+        clusters=rows,
+    )
+
+
+def _added(vectors: Sequence[Vector | None]) -> Vector | None:
+    """Return the sum of the vectors that are known, None if none is."""
+    known = [vector for vector in vectors if vector is not None]
+    return [sum(column, Decimal(0)) for column in zip(*known, strict=True)] if known else None
+
+
+def _counted(counts: Sequence[int | None]) -> int | None:
+    known = [count for count in counts if count is not None]
+    return sum(known) if known else None
+
+
+@dataclass(frozen=True)
 class TenantUse:
-    """What an agent last said that a tenant runs, in the pool's units and order.
+    """What agents last said that a tenant runs, in the pool's units and order.
 
     `stale`: the agent has been silent for too long since. `blocked_since` is set when its jobs have
     waited for three intervals although more was decided than it uses.
@@ -283,24 +407,26 @@ class TenantUse:
 
 
 def tenant_use(*, pool: Pool, tenant: Tenant, now: datetime) -> TenantUse | None:
-    """What the tenant runs, by the agent that reported it last; None where no agent did."""
-    agents, reports = _newest_reports(pool)
-    found = None
-    for agent in agents:
-        for row in reports[agent.pk]["tenants"]:
-            if row["tenant"] == tenant.slug:
-                found = TenantUse(
-                    _vector(row["used"], resources_of(pool)),
-                    row["running_tasks"],
-                    row["pending_tasks"],
-                    agent.received_at,
-                    agent.is_stale(now),
-                    row.get("pending_reason"),
-                    holds=_holds(row),
-                )
-    if found is None:
+    """What the tenant runs, by the agents that reported it last; None where no agent did."""
+    resources = resources_of(pool)
+    rows = [
+        place.reported[tenant.slug]
+        for place in _places(*_newest_reports(pool)).values()
+        if tenant.slug in place.reported
+    ]
+    if not rows:
         return None
-    return replace(found, blocked_since=_blocked_since(pool).get(tenant.slug))
+    waiting = next((row for _, row in rows if row.get("pending_reason")), rows[0][1])
+    return TenantUse(
+        _added([_vector(row["used"], resources) for _, row in rows]) or [],
+        _counted([row["running_tasks"] for _, row in rows]),
+        _counted([row["pending_tasks"] for _, row in rows]),
+        min(agent.received_at for agent, _ in rows),
+        any(agent.is_stale(now) for agent, _ in rows),
+        waiting.get("pending_reason"),
+        blocked_since=_blocked_since(pool).get(tenant.slug),
+        holds=[held for _, row in rows for held in _holds(row)],
+    )
 
 
 def _blocked_since(pool: Pool) -> dict[str, datetime]:

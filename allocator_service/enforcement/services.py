@@ -15,6 +15,7 @@ from allocator_service.core.durations import parse_duration
 from allocator_service.core.errors import Conflict, FieldError, Unacceptable
 from allocator_service.core.quantities import decimal_text, vector_from
 from allocator_service.enforcement.models import Agent, Report, Watch
+from allocator_service.pools.clusters import cluster_return
 from allocator_service.pools.locking import pool_lock
 from allocator_service.pools.models import Membership, Pool
 from allocator_service.pools.selectors import resources_of
@@ -50,7 +51,8 @@ class TenantReport:
 class ReportDraft:
     """A report as an agent sends it; `run` is the decision that it applied, None without any.
 
-    `interval` is the ISO 8601 duration between two reports.
+    `interval` is the ISO 8601 duration between two reports. `cluster` is empty for an agent of all of
+    the pool's servers.
     """
 
     agent: str
@@ -62,6 +64,7 @@ class ReportDraft:
     reported_at: datetime
     tenants: Sequence[TenantReport]
     problems: Sequence[str]
+    cluster: str = ""
 
 
 @transaction.atomic
@@ -103,9 +106,14 @@ def report_put(*, pool: Pool, draft: ReportDraft, now: datetime) -> Report:
             " only a newer one replaces it.",
             code="enforcement.older",
         )
+    if agent is not None and agent.cluster != draft.cluster:
+        _refuse_other_cluster(agent, draft, now)
     if agent is None:
         agent = Agent(pool=pool, name=draft.agent)
         Watch.objects.get_or_create(pool=pool)
+    if draft.cluster:
+        cluster_return(pool=pool, name=draft.cluster, now=now)
+    agent.cluster = draft.cluster
     agent.target, agent.class_label = draft.target, draft.class_label
     agent.interval_seconds = interval
     agent.run, agent.generation = run, None if run is None else run.generation
@@ -124,6 +132,22 @@ def report_put(*, pool: Pool, draft: ReportDraft, now: datetime) -> Report:
         repeated_at=draft.reported_at,
         content=packed,
     )
+
+
+def _refuse_other_cluster(agent: Agent, draft: ReportDraft, now: datetime) -> None:
+    """Raise `Conflict` if an agent of this name is at work in another cluster."""
+    if agent.is_stale(now):
+        return
+    raise Conflict(
+        f"An agent {agent.name} reports from {_cluster_text(agent.cluster)}: name the agent of"
+        f" {_cluster_text(draft.cluster)} otherwise.",
+        code="enforcement.cluster",
+        pointer="/agent",
+    )
+
+
+def _cluster_text(cluster: str) -> str:
+    return f'the cluster "{cluster}"' if cluster else "the whole pool"
 
 
 def _run(pool: Pool, draft: ReportDraft) -> Run | None:

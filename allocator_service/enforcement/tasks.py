@@ -4,7 +4,7 @@ from celery import shared_task
 
 from allocator_service.core.clock import utc_now
 from allocator_service.enforcement.services import reports_prune
-from allocator_service.enforcement.watching import enforcement_watch, pools_enforced
+from allocator_service.enforcement.watching import clusters_watch, enforcement_watch, pools_enforced
 from allocator_service.pools.models import Pool
 
 # Redis keeps one list per priority; workers empty the list of decisions (0) first.
@@ -21,8 +21,9 @@ def watch() -> None:
 
 @shared_task(name="enforcement.watch_pool", priority=AFTER_DECISIONS)
 def watch_pool(pool_id: int) -> None:
-    """Record events for states of enforcement that last, and for their ends."""
+    """Take silent clusters out of decisions, and record events for states that last and their ends."""
     pool = Pool.objects.prefetch_related("resource_types").get(pk=pool_id)
+    clusters_watch(pool=pool, now=utc_now())
     enforcement_watch(pool=pool, now=utc_now())
 
 

@@ -1,12 +1,13 @@
 """States of enforcement that last and their events: drift, blockage, a silent agent."""
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any, TypeVar
 
 from django.db import transaction
 
+from allocator_service.core.durations import parse_duration
 from allocator_service.core.outbox import event_record, events_record
 from allocator_service.core.quantities import decimal_text
 from allocator_service.enforcement.models import Agent, Blockage, Drift, Watch
@@ -16,7 +17,9 @@ from allocator_service.enforcement.selectors import (
     decision_in_force,
     enforcement_state,
 )
-from allocator_service.pools.models import Pool
+from allocator_service.pools.clusters import cluster_leave
+from allocator_service.pools.locking import pool_lock
+from allocator_service.pools.models import Cluster, Pool
 from allocator_service.tenants.models import Tenant
 
 Payloads = Mapping[str, dict[str, Any]]  # by the tenant's slug
@@ -27,6 +30,27 @@ def pools_enforced() -> list[Pool]:
     """Return the open pools that have an agent."""
     pools = Pool.objects.filter(retired_at=None, agents__isnull=False).distinct()
     return list(pools.prefetch_related("resource_types"))
+
+
+def clusters_watch(*, pool: Pool, now: datetime) -> None:
+    """Take the clusters out of the next decisions whose agents are silent beyond the pool's grace."""
+    for cluster in _silent_clusters(pool, now):
+        with transaction.atomic():
+            pool_lock(pool)
+            if cluster in _silent_clusters(pool, now):  # no agent reported meanwhile
+                cluster_leave(pool=pool, name=cluster, now=now)
+
+
+def _silent_clusters(pool: Pool, now: datetime) -> list[str]:
+    """Return the clusters of the capacity whose agents have all been silent for too long."""
+    grace = timedelta(seconds=parse_duration(pool.cluster_grace).nominal_seconds)
+    agents = Agent.objects.filter(pool=pool).exclude(cluster="")
+    heard = {
+        agent.cluster for agent in agents if now - agent.received_at <= max(grace, agent.patience)
+    }
+    left = Cluster.objects.filter(pool=pool, left_at__isnull=False)
+    known = {agent.cluster for agent in agents}
+    return sorted(known - heard - set(left.values_list("name", flat=True)))
 
 
 @transaction.atomic

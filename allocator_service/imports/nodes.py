@@ -6,6 +6,7 @@ from datetime import datetime
 from django.db import transaction
 
 from allocator_service.core.errors import FieldError, TooLarge
+from allocator_service.imports.clusters import nodes_in_cluster
 from allocator_service.imports.importing import (
     NAMES_PER_QUERY,
     Owners,
@@ -18,6 +19,7 @@ from allocator_service.imports.importing import (
     same_vector,
 )
 from allocator_service.imports.rows import ImportChoice, ImportReport, NodeFile, NodeRow, Outcome
+from allocator_service.pools.clusters import CLUSTER_LABEL, other_cluster
 from allocator_service.pools.locking import pool_lock
 from allocator_service.pools.models import Pool, Server, ServerState
 from allocator_service.pools.server_services import (
@@ -52,12 +54,13 @@ def nodes_import(
     # Locked before the rows are compared, so that the comparison holds when they are written.
     if not choice.dry_run:
         pool = pool_lock(pool)
+    file = nodes_in_cluster(file, choice.cluster)
     rows = rows_of(file, NodeRow)
     if sum(row.count for row in rows) > MAX_SERVERS:
         raise TooLarge(
             f"The file names more than {MAX_SERVERS} servers: split it.", code="import.too_many"
         )
-    work = _Nodes(pool, _present(pool, rows))
+    work = _Nodes(pool, _present(pool, rows), choice.cluster)
     return rows_import(pool=pool, file=file, work=work, choice=choice, now=now, progress=progress)
 
 
@@ -66,8 +69,8 @@ class _Nodes(Work[NodeRow]):
 
     row_type = NodeRow
 
-    def __init__(self, pool: Pool, present: Present) -> None:
-        self._pool, self._present = pool, present
+    def __init__(self, pool: Pool, present: Present, cluster: str) -> None:
+        self._pool, self._present, self._cluster = pool, present, cluster
         self._added: list[tuple[NodeRow, str]] = []
         self._changed: list[tuple[NodeRow, Server]] = []
 
@@ -75,7 +78,14 @@ class _Nodes(Work[NodeRow]):
         return _names(row)
 
     def errors(self, row: NodeRow) -> list[FieldError | None]:
-        return [_empty(row)]
+        return [_empty(row), self._elsewhere(row)]
+
+    def _elsewhere(self, row: NodeRow) -> FieldError | None:
+        """Return the error of a server that is in another cluster than the caller's."""
+        servers = [self._present.get((row.owner, name)) for name in _names(row)]
+        named = [each.labels.get(CLUSTER_LABEL, self._cluster) for each in servers if each]
+        others = [cluster for cluster in named if self._cluster not in ("", cluster)]
+        return other_cluster(others[0], self._cluster, "/name") if others else None
 
     def classify(self, row: NodeRow) -> Outcome:
         names = _names(row)

@@ -171,12 +171,13 @@ class ImportChoice:
     """Options of an import.
 
     `dry_run` writes nothing, `skip_refused` writes the other rows, `register_tenants` registers
-    unknown ones.
+    unknown ones. `cluster` is that of the caller, empty for callers of all clusters.
     """
 
     dry_run: bool = False
     skip_refused: bool = False
     register_tenants: bool = False
+    cluster: str = ""
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from datetime import datetime
 from django.db import transaction
 
 from allocator_service.core.errors import FieldError
+from allocator_service.imports.clusters import workloads_in_cluster
 from allocator_service.imports.importing import (
     NAMES_PER_QUERY,
     Owners,
@@ -58,6 +59,7 @@ def workloads_import(
     # Locked before the rows are compared, so that the comparison holds when they are written.
     if not choice.dry_run:
         pool = pool_lock(pool)
+    file = workloads_in_cluster(file, choice.cluster, pool)
     work = _Workloads(pool, _present(pool, rows_of(file, WorkloadRow)), now)
     return rows_import(pool=pool, file=file, work=work, choice=choice, now=now, progress=progress)
 

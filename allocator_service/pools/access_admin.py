@@ -68,9 +68,10 @@ class ApiKeyForm(ServiceForm):
 
     class Meta:
         model = ApiKey
-        fields = ["name", "scope", "tenant", "pool", "group", "access", "expires_at"]
+        fields = ["name", "scope", "tenant", "pool", "group", "access", "cluster", "expires_at"]
         help_texts: ClassVar = {
-            "access": "Of scope group: whether it changes weights, tiers and limits below the group."
+            "cluster": "Of an agent: the cluster of its servers, if the pool has several.",
+            "access": "Of scope group: whether it changes weights, tiers and limits below the group.",
         }
 
     def clean_group(self) -> int | None:

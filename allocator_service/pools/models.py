@@ -109,6 +109,7 @@ class Pool(models.Model):
         max_length=5, choices=Count.choices, default=Count.TOTAL, db_default=Count.TOTAL
     )
     decision_interval = models.CharField(max_length=40, default="PT1M")
+    cluster_grace = models.CharField(max_length=40, default="PT15M", db_default="PT15M")
     metering = models.CharField(max_length=10, choices=Metering.choices, default="allocation")
     metering_changed_at = models.DateTimeField(null=True, editable=False)
     currency = models.CharField(max_length=3, default="EUR")
@@ -184,6 +185,27 @@ class ResourceType(models.Model):
 
     def as_resource(self) -> Resource:
         return Resource(self.name, self.unit)
+
+
+class Cluster(models.Model):
+    """Servers of a pool under one scheduler, which carry its name in the label `cluster`.
+
+    A pool of one cluster needs none. In others a server without the label is in the cluster that has
+    the pool's slug. `left_at` is since when the servers give no capacity, because the agents of the
+    cluster are silent.
+    """
+
+    pool = models.ForeignKey(Pool, models.PROTECT, related_name="clusters")
+    name = models.CharField(max_length=253)
+    left_at = models.DateTimeField(null=True)
+
+    class Meta:
+        db_table = "pool_cluster"
+        ordering = ["name"]
+        constraints = [models.UniqueConstraint(fields=["pool", "name"], name="cluster_name_unique")]
+
+    def __str__(self) -> str:
+        return self.name
 
 
 class RecomputeJob(ScheduledJob):

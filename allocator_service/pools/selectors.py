@@ -286,20 +286,28 @@ def server_kinds(*, pool: Pool, tenant: Tenant, limit: int) -> list[ServerKind]:
         ]
 
 
+# Where a pool has clusters, all servers carry the name of theirs, and one that left drains.
 _GROUPS = """
-SELECT capacity, labels, tenant.slug, state = 'draining',
-       array_agg(server.name ORDER BY server.id), array_agg(server.id::text ORDER BY server.id)
-FROM server LEFT JOIN tenant ON tenant.id = server.contributed_by_id
-WHERE server.pool_id = %s AND state <> 'retired'
-GROUP BY capacity, labels, tenant.slug, state
-ORDER BY min(server.id::text)
+WITH clusters AS MATERIALIZED (SELECT name, left_at FROM pool_cluster WHERE pool_id = %(pool)s),
+present AS (
+    SELECT server.id, server.name, capacity, contributed_by_id, state = 'draining' AS draining,
+           CASE WHEN EXISTS (SELECT FROM clusters)
+                THEN jsonb_build_object('cluster', %(slug)s::text) || labels ELSE labels END AS labels
+    FROM server WHERE pool_id = %(pool)s AND state <> 'retired')
+SELECT capacity, labels, tenant.slug,
+       draining OR labels ->> 'cluster' = ANY (
+           ARRAY(SELECT name FROM clusters WHERE left_at IS NOT NULL)) IS TRUE AS draining,
+       array_agg(present.name ORDER BY present.id), array_agg(present.id::text ORDER BY present.id)
+FROM present LEFT JOIN tenant ON tenant.id = present.contributed_by_id
+GROUP BY 1, 2, 3, 4
+ORDER BY min(present.id::text)
 """
 
 
 def server_groups(pool: Pool) -> list[ServerGroup]:
     """The pool's present servers, identical ones of one contributor together, oldest group first."""
     with connection.cursor() as cursor:
-        cursor.execute(_GROUPS, [pool.pk])
+        cursor.execute(_GROUPS, {"pool": pool.pk, "slug": pool.slug})
         return [
             ServerGroup(capacity, json.loads(labels), *rest)  # raw cursors leave jsonb as text
             for capacity, labels, *rest in cursor.fetchall()

@@ -57,6 +57,7 @@ class PoolSettings:
     currency: str
     timezone: str
     transparent: bool
+    cluster_grace: str = "PT15M"
 
     def check(self) -> "PoolSettings":
         """The settings with defaults filled in. Raises `Unacceptable` naming what is wrong."""
@@ -99,6 +100,7 @@ class PoolSettings:
                 code="decision_interval.too_short",
                 pointer="/decision_interval",
             )
+        parse_duration(self.cluster_grace, pointer="/cluster_grace")
         return PoolSettings(**{**self.__dict__, "window": window})
 
 
@@ -210,6 +212,7 @@ def _apply(pool: Pool, settings: PoolSettings) -> None:
     pool.own_servers = settings.own_servers
     pool.count = settings.count
     pool.decision_interval = settings.decision_interval
+    pool.cluster_grace = settings.cluster_grace
     pool.metering = settings.metering
     pool.currency = settings.currency
     pool.timezone = settings.timezone

@@ -73,6 +73,7 @@ BINDING = (
     " and group; operator and billing keys may name a pool, and nothing else."
 )
 ACCESS_OF_GROUPS = "Only keys of scope group can have access read."
+CLUSTER_OF_AGENTS = "Only keys of scope agent are bound to a cluster of their pool."
 
 
 class ApiKeyQuerySet(models.QuerySet["ApiKey"]):
@@ -86,7 +87,7 @@ class ApiKey(models.Model):
     `pool` is the slug of the pool that the key is bound to: there and nowhere else it does what its
     scope may. Empty is none, which an agent's key cannot be. Slugs of pools never change. `group` is
     the primary key of the pool's group that a key of scope group is bound to, and `access` its
-    permission there.
+    permission there. `cluster` is the pool's cluster that an agent's key is bound to, empty for all.
     `last_used_at` is kept to the minute.
     """
 
@@ -96,6 +97,7 @@ class ApiKey(models.Model):
     tenant = models.ForeignKey(Tenant, models.PROTECT, null=True, blank=True, related_name="keys")
     pool = models.CharField(max_length=63, blank=True, db_default="", default="")
     group = models.BigIntegerField(null=True, blank=True)
+    cluster = models.CharField(max_length=253, blank=True, db_default="", default="")
     access = models.CharField(
         max_length=10, choices=Access.choices, default=Access.MANAGE, db_default=Access.MANAGE
     )
@@ -128,6 +130,12 @@ class ApiKey(models.Model):
                 name="api_key_access_of_group",
                 violation_error_code="api_key.access",
                 violation_error_message=ACCESS_OF_GROUPS,
+            ),
+            models.CheckConstraint(
+                condition=Q(scope=Scope.AGENT) | Q(cluster=""),
+                name="api_key_cluster_of_agent",
+                violation_error_code="api_key.cluster",
+                violation_error_message=CLUSTER_OF_AGENTS,
             ),
         ]
 

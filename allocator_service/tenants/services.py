@@ -23,6 +23,7 @@ from allocator_service.core.versions import check_version
 from allocator_service.tenants.models import (
     ACCESS_OF_GROUPS,
     BINDING,
+    CLUSTER_OF_AGENTS,
     SLUG_TAKEN,
     Access,
     ApiKey,
@@ -147,11 +148,12 @@ def api_key_create(
     pool: str = "",
     group: int | None = None,
     access: str = Access.MANAGE,
+    cluster: str = "",
 ) -> IssuedKey:
     """Issue a key under a name that no live key has; `api_key_rotate` issues the second.
 
     `pool` is the slug of the pool that the key is bound to, `group` the primary key of the pool's
-    group, `access` the permission there. Raises `Unacceptable` for a tenant, a pool or an access that
+    group, `access` the permission there, `cluster` the pool's cluster. Raises `Unacceptable` for what
     does not go with the scope, or an expiry in the past; `Conflict` when a live key has the name.
     """
     unbound = scope in (Scope.AGENT, Scope.GROUP) and not pool
@@ -161,6 +163,8 @@ def api_key_create(
         raise Unacceptable(BINDING, code="api_key.binding")
     if access != Access.MANAGE and scope != Scope.GROUP:
         raise Unacceptable(ACCESS_OF_GROUPS, code="api_key.access")
+    if cluster and scope != Scope.AGENT:
+        raise Unacceptable(CLUSTER_OF_AGENTS, code="api_key.cluster")
     if expires_at <= now:
         raise Unacceptable("The expiry lies in the past.", code="api_key.expiry")
     lock_in_transaction(Lock.API_KEY_NAME, name)
@@ -176,6 +180,7 @@ def api_key_create(
         pool=pool,
         group=group,
         access=access,
+        cluster=cluster,
         expires_at=expires_at,
         now=now,
     )
@@ -204,6 +209,7 @@ def api_key_rotate(*, name: str, expires_at: datetime, now: datetime) -> IssuedK
         pool=old.pool,
         group=old.group,
         access=old.access,
+        cluster=old.cluster,
         expires_at=expires_at,
         now=now,
     )
@@ -261,6 +267,7 @@ def _issue(
     pool: str,
     group: int | None,
     access: str,
+    cluster: str,
     expires_at: datetime,
     now: datetime,
 ) -> IssuedKey:
@@ -272,6 +279,7 @@ def _issue(
         pool=pool,
         group=group,
         access=access,
+        cluster=cluster,
         digest=api_key_digest(text),
         prefix=text[: len(KEY_PREFIX) + 6],
         created_at=now,

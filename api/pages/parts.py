@@ -59,7 +59,10 @@ class Decision:
 
 @dataclass(frozen=True)
 class Part:
-    """A resource of the pool, and the tenant's part of it; None where it is not known."""
+    """A resource of the pool, and the tenant's part of it; None where it is not known.
+
+    `clusters` has what it has in each cluster, none in a pool without clusters.
+    """
 
     resource: Resource
     entitled: Decimal | None
@@ -68,6 +71,7 @@ class Part:
     lent: Decimal | None
     borrowed: Decimal | None
     unused: Decimal | None
+    clusters: Sequence[tuple[str, Decimal]] = ()
 
     @property
     def bar(self) -> Bar | None:
@@ -154,7 +158,13 @@ def share_of(*, found: Entitlements, tenant: Tenant, now: datetime) -> Share | N
     def part(position: int, resource: Resource) -> Part:
         names = ("entitled", "has", "lent", "borrowed", "unused")
         amounts = {name: Decimal(row[name][resource.name]) for name in names}
-        return Part(resource=resource, used=use.used[position] if use else None, **amounts)
+        clusters = [
+            (each["cluster"], amount)
+            for each in row["clusters"]
+            if (amount := Decimal(each["has"][resource.name]))
+        ]
+        used = use.used[position] if use else None
+        return Part(resource=resource, used=used, clusters=clusters, **amounts)
 
     return Share(
         parts=[part(position, each) for position, each in enumerate(found.resources)],

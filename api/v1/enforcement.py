@@ -99,6 +99,13 @@ class TenantEnforcementReportRequest(documents.Document):
 
 class EnforcementReportRequest(documents.Document):
     agent = documents.SlugField(description="The agent's name, unique in the pool.")
+    cluster = documents.TextField(
+        max_length=MAX_NAME,
+        allow_null=True,
+        default=None,
+        description="The cluster that it applies decisions to: by default the key's, else the whole"
+        " pool.",
+    )
     target = documents.ChoiceField(choices=list(TARGETS))
     class_label = documents.TextField(max_length=253, default=CLASS_LABEL)
     run = documents.IdField(
@@ -152,6 +159,11 @@ class EnforcementReader:
 
 class AgentDocument(documents.Document):
     agent = documents.SlugField(source="agent.name")
+    cluster = documents.StringField(
+        source=lambda state, _: state.agent.cluster or None,
+        allow_null=True,
+        description="Null: the whole pool.",
+    )
     target = documents.ChoiceField(choices=list(TARGETS), source="agent.target")
     run = documents.IdField(source="agent.run_id", allow_null=True)
     generation = documents.GenerationField(source="agent.generation", allow_null=True)
@@ -210,6 +222,19 @@ class ServersHeldDocument(documents.Document):
     )
 
 
+class ClusterEnforcementDocument(documents.Document):
+    """The numbers of a tenant in one cluster."""
+
+    cluster = documents.StringField()
+    decided = AmountsField()
+    rendered = AmountsField()
+    enforced = AmountsField(allow_null=True)
+    used = AmountsField(allow_null=True)
+    over = documents.BooleanField()
+    pending_tasks = documents.IntegerField(minimum=0, maximum=MAX_ROWS, allow_null=True)
+    running_tasks = documents.IntegerField(minimum=0, maximum=MAX_ROWS, allow_null=True)
+
+
 class TenantEnforcementDocument(documents.Document):
     tenant = documents.SlugField()
     decided = AmountsField()
@@ -233,6 +258,11 @@ class TenantEnforcementDocument(documents.Document):
         ServersHeldDocument,
         min_items=0,
         description="Servers held for jobs which start together, until all have room.",
+    )
+    clusters = documents.ListField(
+        ClusterEnforcementDocument,
+        min_items=0,
+        description="The same by cluster, where agents report from clusters.",
     )
 
 
@@ -259,10 +289,10 @@ class EnforcementDocument(documents.Document):
     )
 
 
-def report_draft(fields: dict[str, Any]) -> ReportDraft:
-    """Return the report in a body."""
+def report_draft(fields: dict[str, Any], *, cluster: str) -> ReportDraft:
+    """Return the report in a body, of the cluster that the caller has chosen."""
     tenants = [TenantReport(**row) for row in fields["tenants"]]
-    return ReportDraft(**{**fields, "tenants": tenants})
+    return ReportDraft(**{**fields, "tenants": tenants, "cluster": cluster})
 
 
 def report_document(report: Report) -> dict[str, Any]:
@@ -272,6 +302,7 @@ def report_document(report: Report) -> dict[str, Any]:
         "agent": agent.name,
         "target": agent.target,
         "class_label": agent.class_label,
+        "cluster": agent.cluster or None,
         "run": report.run_id,
         "generation": agent.generation,
         "interval": f"PT{agent.interval_seconds}S",
@@ -314,9 +345,13 @@ class EnforcementView(PoolView):
         Operators and the pool's agents. Repeating the stored report changes nothing; any other
         report that is not newer by its `reported_at` is refused with 409 `enforcement.older`. The
         service also refuses a report dated more than 5 minutes ahead of its clock (422
-        `enforcement.clock`), and tenants, resources or runs that the pool does not have.
+        `enforcement.clock`), and tenants, resources or runs that the pool does not have. A key that
+        is bound to a cluster reports from no other (403 `auth.cluster`), and two agents of one name
+        cannot be at work in two clusters (409 `enforcement.cluster`).
         """
         of_pool = self.pool
         fields = self.read(EnforcementReportRequest)
-        report = report_put(pool=of_pool, draft=report_draft(fields), now=utc_now())
+        cluster = self.cluster(fields["cluster"])
+        draft = report_draft(fields, cluster=cluster)
+        report = report_put(pool=of_pool, draft=draft, now=utc_now())
         return Response(report_document(report))

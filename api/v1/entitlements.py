@@ -30,6 +30,7 @@ from api.contract.operations import shows
 from api.contract.parameters import Parameters
 from api.pseudonyms import tenant_name
 from api.v1.budgets import balance_document, balances_field
+from api.v1.clusters import MAX_CLUSTERS
 from api.v1.reports.documents import MAX_TENANTS, AmountsField, amounts_document
 from api.views import PoolView
 
@@ -51,6 +52,11 @@ class ReturnsDocument(documents.Document):
     at = documents.TimestampField(allow_null=True, description="Null: at once, or in no slot.")
 
 
+class ClusterPartDocument(documents.Document):
+    cluster = documents.StringField()
+    has = AmountsField()
+
+
 class EntitlementDocument(documents.Document):
     tenant = documents.TextField(max_length=63)
     entitled = AmountsField()
@@ -59,6 +65,12 @@ class EntitlementDocument(documents.Document):
     borrowed = AmountsField()
     unused = AmountsField()
     budgets = balances_field()
+    clusters = documents.ListField(
+        ClusterPartDocument,
+        min_items=0,
+        max_items=MAX_CLUSTERS,
+        description="The parts of `has` by cluster; empty in a pool without clusters.",
+    )
     lent_to = documents.ListField(LoanDocument, min_items=0, max_items=MAX_TENANTS)
     borrowed_from = documents.ListField(LoanDocument, min_items=0, max_items=MAX_TENANTS)
     returns = documents.DocumentField(
@@ -198,6 +210,10 @@ def _row(
         "borrowed": amounts(row.borrowed),
         "unused": amounts(row.unused),
         "budgets": _balances(balances, "tenant", row.tenant),
+        "clusters": [
+            {"cluster": cluster, "has": amounts(vector)}
+            for cluster, vector in sorted(row.clusters.items())
+        ],
         "lent_to": loans(row.lent_to),
         "borrowed_from": loans(row.borrowed_from),
         "returns": None if returns is None else {"when": returns.when, "at": returns.at},

@@ -193,7 +193,8 @@ class ImportsView(PoolView):
         kind, content, file_format = self.kind, fields.pop("content"), fields.pop("format")
         owner = _owner(fields, kind.slug, kind.label)
         choice = ImportChoice(
-            *(fields.pop(name) for name in ("dry_run", "skip_refused", "register_tenants"))
+            *(fields.pop(name) for name in ("dry_run", "skip_refused", "register_tenants")),
+            cluster=self.caller.cluster,
         )
         try:
             file = kind.read(content, file_format, resources_of(self.pool), owner, **fields)

@@ -100,6 +100,10 @@ class PoolDocument(documents.Document):
         writable={"default": "total"},
     )
     decision_interval = documents.DurationField(writable={"default": "PT1M"})
+    cluster_grace = documents.DurationField(
+        description="For how long the servers of a cluster whose agents are silent stay in decisions.",
+        writable={"default": "PT15M"},
+    )
     metering = documents.ChoiceField(choices=Metering.values, writable={"default": "allocation"})
     currency = documents.PatternField(
         pattern="^[A-Z]{3}$", code="currency.syntax", writable={"default": "EUR"}

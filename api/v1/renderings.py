@@ -28,6 +28,7 @@ from allocator_service.enforcement.selectors import (
     next_boundary,
 )
 from allocator_service.pools.budgets import MonthlyStops, monthly_stops
+from allocator_service.pools.clusters import cluster_known
 from api.auth import OPERATOR_BILLING_AND_AGENT
 from api.contract import documents
 from api.contract.conditional import is_known, not_modified
@@ -53,6 +54,12 @@ class RenderingParameters(Parameters):
         " lent; effective (kueue): in `status.effectiveQuotas`.",
     )
 
+    cluster = documents.TextField(
+        max_length=253,
+        required=False,
+        description="Only what is decided on the servers of this cluster: by default of the key's.",
+    )
+
 
 class RenderedTenantDocument(documents.Document):
     tenant = documents.SlugField()
@@ -70,6 +77,7 @@ class RenderingDocument(documents.Document):
     mode = documents.TextField(max_length=63)
     target = documents.ChoiceField(choices=list(TARGETS))
     class_label = documents.TextField(max_length=253)
+    cluster = documents.StringField(allow_null=True, description="Null: the whole pool.")
     rendered_from = documents.TimestampField()
     next_boundary = documents.TimestampField(
         allow_null=True,
@@ -87,7 +95,7 @@ class RenderingDocument(documents.Document):
     )
 
 
-def rendering_document(rendering: Rendering, *, next_boundary: Any) -> dict[str, Any]:
+def rendering_document(rendering: Rendering, *, cluster: str, next_boundary: Any) -> dict[str, Any]:
     """The rendering with what was decided, rendered and lost per tenant."""
     run, limits = rendering.run, rendering.limits
     return {
@@ -98,6 +106,7 @@ def rendering_document(rendering: Rendering, *, next_boundary: Any) -> dict[str,
         "mode": run.policy["mode"],
         "target": rendering.target.name,
         "class_label": limits.label,
+        "cluster": cluster or None,
         "rendered_from": run.effective_from,
         "next_boundary": next_boundary,
         "units": {unit.resource.name: unit.text for unit in limits.units},
@@ -142,8 +151,9 @@ class RenderingView(PoolView):
         For operator and billing keys, because it names all tenants. JSON says per tenant what was
         decided, rendered and lost to rounding; `text/plain` (Slurm) and `application/yaml` (the
         others) are ready to be applied. Send the `ETag` as `If-None-Match` to get 304 while nothing
-        has changed. What the target cannot express is refused with 409, such as
-        `rendering.unsupported` or `rendering.unit`.
+        has changed. With `cluster`, or a key that is bound to one, it is the part of that cluster.
+        What the target cannot express is refused with 409, such as `rendering.unsupported` or
+        `rendering.unit`.
         """
         now, of_pool = utc_now(), self.pool
         chosen = target_named(target)
@@ -152,10 +162,16 @@ class RenderingView(PoolView):
         members, departed = member_slugs(pool=of_pool), departed_slugs(pool=of_pool)
         former_groups = former_group_slugs(pool=of_pool)
         boundary = next_boundary(pool=of_pool, run=run, now=now)
-        stops = monthly_stops(of_pool, at=now) if chosen.minutes_note else MonthlyStops()
+        cluster = self.cluster(self.query["cluster"])
+        if cluster:
+            cluster_known(pool=of_pool, name=cluster)
+        # Each cluster would count the hours of a budget by itself.
+        counts = chosen.minutes_note and not cluster
+        stops = monthly_stops(of_pool, at=now) if counts else MonthlyStops()
         form = request.accepted_renderer
         parts = [run.pk, chosen.name, label, quota, form.format, boundary, *members, "", *departed]
         parts += ["", *former_groups] if former_groups else []
+        parts += ["", "cluster", cluster] if cluster else []
         if chosen.names_servers:  # a server that changes before the next decision loses its name
             parts += ["", of_pool.generation]
         if stops.resources:
@@ -167,7 +183,11 @@ class RenderingView(PoolView):
             return not_modified(tag)
         rendering = decision_render(
             decided=decided_by_class(
-                run, label=label, reserves=quota == SOFT, gangs=chosen.names_servers
+                run,
+                label=label,
+                reserves=quota == SOFT,
+                gangs=chosen.names_servers,
+                cluster=cluster,
             ),
             target=chosen,
             label=label,
@@ -179,6 +199,6 @@ class RenderingView(PoolView):
             stops=stops,
         )
         if form.format == OrjsonRenderer.format:
-            document = rendering_document(rendering, next_boundary=boundary)
+            document = rendering_document(rendering, cluster=cluster, next_boundary=boundary)
             return Response(document, headers={"ETag": tag})
         return Response(rendering.text, headers={"ETag": tag})

@@ -11,6 +11,7 @@ from rest_framework.response import Response
 from allocator_service.core.clock import utc_now
 from allocator_service.core.quantities import vector_from
 from allocator_service.core.selecting import missing
+from allocator_service.pools.clusters import cluster_of
 from allocator_service.pools.models import Server, ServerState
 from allocator_service.pools.selectors import key_pool_and_server, servers_for
 from allocator_service.pools.server_services import (
@@ -36,6 +37,13 @@ from api.versions import conditional, of_pool
 from api.views import writes
 
 
+class ClusterField(documents.StringField):
+    """The cluster of a server by its labels."""
+
+    def write(self, value: Any, context: Any) -> str:
+        return cluster_of(value, context.pool.slug)
+
+
 class ServerDocument(documents.Document):
     id = documents.IdField()
     pool = documents.pool_field()
@@ -45,6 +53,7 @@ class ServerDocument(documents.Document):
     )
     capacity = documents.VectorField(writable=True)
     labels = documents.LabelsField(writable={"default": dict})
+    cluster = ClusterField(source="labels", description="The label `cluster`, or the pool's slug.")
     state = documents.ChoiceField(choices=ServerState.values)
     version = documents.VersionField()
     created_at = documents.TimestampField()
@@ -238,7 +247,12 @@ class DrainView(OneServerResource):
         Draining a draining server changes nothing; a retired one is refused with 409
         `server.retired`. `If-Match` is optional.
         """
+        self._refuse_other_cluster(self.find(server))
         return self.answer_action(server, server_drain)
+
+    def _refuse_other_cluster(self, found: Server) -> None:
+        """Raise `Forbidden` if the caller's key is bound to another cluster."""
+        self.cluster(cluster_of(found.labels, self.pool.slug))
 
 
 class ActivateView(OneServerResource):

@@ -6,6 +6,7 @@ from api.v1 import (
     allocation_history,
     backtests,
     budgets,
+    clusters,
     comparisons,
     corrections,
     credit_notes,
@@ -105,6 +106,7 @@ urlpatterns = [
     path(f"{POOL}/allocations/", decisions.PoolAllocationsView.as_view(), name="allocations"),
     path(f"{POOL}/placements/", decisions.PoolPlacementsView.as_view(), name="placements"),
     path(f"{POOL}/enforcement/", enforcement.EnforcementView.as_view(), name="enforcement"),
+    path(f"{POOL}/clusters/", clusters.ClustersView.as_view(), name="clusters"),
     path(f"{POOL}/entitlements/", entitlements.EntitlementsView.as_view(), name="entitlements"),
     path(
         f"{POOL}/decision/renderings/<str:target>/",

@@ -21,6 +21,7 @@ from allocator_service.allocation.time_sharing.deficits import deficits_at, defi
 from allocator_service.core.errors import Gone
 from allocator_service.core.quantities import Resource, decimal_text, json_number
 from allocator_service.pools.budgets import BudgetState, budget_states
+from allocator_service.pools.clusters import CLUSTER_LABEL
 from allocator_service.pools.limits import limits_from
 from allocator_service.pools.models import Count, MembershipTerms, OwnServers, Pool
 from allocator_service.pools.selectors import (
@@ -99,6 +100,7 @@ def _read(pool: Pool, now: datetime, *, begins: bool) -> PoolState:
         )
     )  # fmt: skip
     servers = _servers(groups, resources)
+    has_clusters = any(CLUSTER_LABEL in group.labels for group in groups)
     own = _OwnServers(pool, {server["contributed_by"] for server in servers})
     document: dict[str, Any] = {
         "resources": [{"name": resource.name, "unit": resource.unit} for resource in resources],
@@ -115,7 +117,9 @@ def _read(pool: Pool, now: datetime, *, begins: bool) -> PoolState:
                 "tenant": slug,
                 "name": name,
                 "demand": document_quantities(demand, resources),
-                **document_gang(document_quantities(demand, resources), *gang),
+                **_in_one_cluster(
+                    document_gang(document_quantities(demand, resources), *gang), has_clusters
+                ),
                 "tasks": tasks,
                 "priority": priority,
                 "server_selector": selector,
@@ -303,6 +307,13 @@ def document_gang(
         "together": together or None,
         "at_least": at_least,
     }
+
+
+def _in_one_cluster(gang: dict[str, Any], has_clusters: bool) -> dict[str, Any]:
+    """Return the fields of a gang, whose pieces no scheduler can start in another one's cluster."""
+    if not gang or gang["together"] or not has_clusters:
+        return gang
+    return {**gang, "together": CLUSTER_LABEL}
 
 
 def _servers(groups: Sequence[ServerGroup], resources: Sequence[Resource]) -> list[dict[str, Any]]:

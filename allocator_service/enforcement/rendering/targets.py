@@ -7,7 +7,7 @@ from typing import Any
 
 from allocator_service.allocation.decided import Decided
 from allocator_service.allocation.models import Run
-from allocator_service.core.errors import Missing, TooLarge, Unreadable
+from allocator_service.core.errors import Conflict, Missing, TooLarge, Unreadable
 from allocator_service.core.quantities import Resource
 from allocator_service.enforcement.rendering.kubernetes import kubernetes_objects
 from allocator_service.enforcement.rendering.kueue import kueue_objects
@@ -164,6 +164,12 @@ def decision_render(
             f'"quota" of {target.name} is one of: {", ".join(target.quotas)}.',
             code="parameter.value",
             extra={"parameter": "quota"},
+        )
+    if quota == SOFT and decided.cluster and decided.limits:
+        raise Conflict(
+            "Limits are of all clusters together: how much of a limit one cluster leaves is not known."
+            " Ask for quota=hard.",
+            code="rendering.cluster",
         )
     limits = limits_for(
         target,

@@ -39,6 +39,7 @@ _OTHERS = {
     "member": "members or weights",
     "group": "groups",
     "pool": "settings of the pool",
+    "cluster": "a cluster left or returned",
     "limit": "a limit of another member or group",
 }
 yes_option = click.option("--yes", is_flag=True, help="Change it without a question.")

@@ -139,6 +139,9 @@ def share(session: Session, pool: str | None, everyone: bool, tenant: str | None
     for row in shares["tenants"]:
         for balance in row.get("budgets", ()):
             say(_balance_text(row["tenant"], balance))
+        for part in row.get("clusters", ()):
+            has = quantities(part["has"], unit)
+            say(f"{row['tenant']} has in the cluster {part['cluster']}: {has}.")
         back = row["returns"]
         if back and len(shares["tenants"]) == 1:
             when = {"at_once": "at once", "next_boundary": "at the next boundary",

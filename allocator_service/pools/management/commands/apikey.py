@@ -40,6 +40,9 @@ class Command(BaseCommand):
             default=Access.MANAGE.value,
             help="of scope group: change weights below the group, or only read",
         )
+        create.add_argument(
+            "--cluster", metavar="NAME", default="", help="the pool's cluster: scope agent"
+        )
         create.add_argument("--expires", default="P1Y", metavar="P90D")
         actions.add_parser("list", help="list the keys")
         revoke = actions.add_parser("revoke", help="revoke the keys of a name or a prefix")
@@ -67,6 +70,7 @@ class Command(BaseCommand):
             pool=pool.slug if pool else "",
             group=_group(pool, options["group"]),
             access=options["access"],
+            cluster=options["cluster"],
             expires_at=_expiry(options, now),
             now=now,
         )
@@ -90,6 +94,7 @@ class Command(BaseCommand):
             if key.group is not None:
                 bound = f"{bound}/{groups.get(key.group, '?')}"
                 bound += " (read)" * (key.access == Access.READ)
+            bound += f" (cluster {key.cluster})" if key.cluster else ""
             used = f"used {key.last_used_at:{_TIME}}" if key.last_used_at else "never used"
             self.stdout.write(
                 f"{key.prefix}…\t{key.name}\t{key.scope}\t{bound}\t{state}"

@@ -26,6 +26,8 @@ class RenderingDocument(TypedDict):
     mode: str
     target: Literal["slurm", "kueue", "kubernetes", "volcano", "kai"]
     class_label: str
+    # Null: the whole pool.
+    cluster: str | None
     rendered_from: str
     # When what it gives changes next without a change: the next slot or interval.
     next_boundary: str | None
@@ -39,6 +41,8 @@ class RenderingDocument(TypedDict):
 
 class EnforcementAgent(TypedDict):
     agent: str
+    # Null: the whole pool.
+    cluster: str | None
     target: Literal["slurm", "kueue", "kubernetes", "volcano", "kai"]
     run: str | None
     generation: int | None
@@ -69,6 +73,17 @@ class EnforcementTenantHold(TypedDict):
     beside: list[EnforcementTenantHoldBeside]
 
 
+class EnforcementTenantCluster(TypedDict):
+    cluster: str
+    decided: dict[str, str]
+    rendered: dict[str, str]
+    enforced: dict[str, str] | None
+    used: dict[str, str] | None
+    over: bool
+    pending_tasks: int | None
+    running_tasks: int | None
+
+
 class EnforcementTenant(TypedDict):
     tenant: str
     decided: dict[str, str]
@@ -91,6 +106,8 @@ class EnforcementTenant(TypedDict):
     problems: list[str]
     # Servers held for jobs which start together, until all have room.
     holds: list[EnforcementTenantHold]
+    # The same by cluster, where agents report from clusters.
+    clusters: list[EnforcementTenantCluster]
 
 
 class EnforcementDocument(TypedDict):
@@ -134,6 +151,8 @@ class EnforcementReportRequestTenant(TypedDict):
 class EnforcementReportRequest(TypedDict):
     # The agent's name, unique in the pool.
     agent: str
+    # The cluster that it applies decisions to: by default the key's, else the whole pool.
+    cluster: NotRequired[str | None]
     target: Literal["slurm", "kueue", "kubernetes", "volcano", "kai"]
     class_label: NotRequired[str]
     # The decision that it applied; null without any.
@@ -162,6 +181,8 @@ class EnforcementReportTenant(TypedDict):
 class EnforcementReport(TypedDict):
     # The agent's name, unique in the pool.
     agent: str
+    # The cluster that it applies decisions to: by default the key's, else the whole pool.
+    cluster: NotRequired[str | None]
     target: Literal["slurm", "kueue", "kubernetes", "volcano", "kai"]
     class_label: NotRequired[str]
     # The decision that it applied; null without any.
@@ -213,6 +234,11 @@ class EntitlementsGroup(TypedDict):
     budgets: list[EntitlementsGroupBudget]
 
 
+class EntitlementsTenantCluster(TypedDict):
+    cluster: str
+    has: dict[str, str]
+
+
 class EntitlementsTenantLentTo(TypedDict):
     # A pseudonym for the keys of other tenants.
     tenant: str
@@ -235,6 +261,8 @@ class EntitlementsTenant(TypedDict):
     unused: dict[str, str]
     # Budgets of the node in their present periods, in hours or in the pool's currency.
     budgets: list[EntitlementsGroupBudget]
+    # The parts of `has` by cluster; empty in a pool without clusters.
+    clusters: list[EntitlementsTenantCluster]
     lent_to: list[EntitlementsTenantLentTo]
     borrowed_from: list[EntitlementsTenantLentTo]
     # Null where nothing is lent.

@@ -26,6 +26,8 @@ class WebhookDocument(TypedDict):
             Literal[
                 "allocation.changed",
                 "budget.reached",
+                "cluster.left",
+                "cluster.returned",
                 "credit_note.created",
                 "decision.failed",
                 "decision.published",
@@ -64,6 +66,8 @@ class WebhookRequest(TypedDict):
             Literal[
                 "allocation.changed",
                 "budget.reached",
+                "cluster.left",
+                "cluster.returned",
                 "credit_note.created",
                 "decision.failed",
                 "decision.published",
@@ -103,6 +107,8 @@ class WebhookSecretDocument(TypedDict):
             Literal[
                 "allocation.changed",
                 "budget.reached",
+                "cluster.left",
+                "cluster.returned",
                 "credit_note.created",
                 "decision.failed",
                 "decision.published",
@@ -141,6 +147,8 @@ class WebhookRequestPatch(TypedDict):
             Literal[
                 "allocation.changed",
                 "budget.reached",
+                "cluster.left",
+                "cluster.returned",
                 "credit_note.created",
                 "decision.failed",
                 "decision.published",
@@ -186,6 +194,8 @@ class DeliveryDocument(TypedDict):
     kind: Literal[
         "allocation.changed",
         "budget.reached",
+        "cluster.left",
+        "cluster.returned",
         "credit_note.created",
         "decision.failed",
         "decision.published",

@@ -37,6 +37,8 @@ class PoolDocument(TypedDict):
     # Whether levels count everything that is allocated, or what is above guarantees.
     count: Literal["total", "above"]
     decision_interval: str
+    # For how long the servers of a cluster whose agents are silent stay in decisions.
+    cluster_grace: str
     metering: Literal["allocation", "reported"]
     currency: str
     timezone: str
@@ -72,6 +74,8 @@ class PoolRequest(TypedDict):
     # Whether levels count everything that is allocated, or what is above guarantees.
     count: NotRequired[Literal["total", "above"]]
     decision_interval: NotRequired[str]
+    # For how long the servers of a cluster whose agents are silent stay in decisions.
+    cluster_grace: NotRequired[str]
     metering: NotRequired[Literal["allocation", "reported"]]
     currency: NotRequired[str]
     timezone: NotRequired[str]
@@ -101,6 +105,7 @@ class PoolRequestPatch(TypedDict):
     own_servers: NotRequired[bool | None]
     count: NotRequired[Literal["total", "above"] | None]
     decision_interval: NotRequired[str | None]
+    cluster_grace: NotRequired[str | None]
     metering: NotRequired[Literal["allocation", "reported"] | None]
     currency: NotRequired[str | None]
     timezone: NotRequired[str | None]
@@ -157,6 +162,8 @@ class ChangedPoolDocument(TypedDict):
     # Whether levels count everything that is allocated, or what is above guarantees.
     count: Literal["total", "above"]
     decision_interval: str
+    # For how long the servers of a cluster whose agents are silent stay in decisions.
+    cluster_grace: str
     metering: Literal["allocation", "reported"]
     currency: str
     timezone: str
@@ -176,6 +183,25 @@ class BudgetTermsDocument(TypedDict):
     start: str
     # null: in force.
     end: str | None
+
+
+class ClustersCluster(TypedDict):
+    cluster: str
+    servers: int
+    # Of the servers that decisions use.
+    capacity: dict[str, str]
+    agents: list[str]
+    # All of its agents are silent.
+    stale: bool
+    # Since when its servers give no capacity, because its agents were silent for longer than the
+    # pool's `cluster_grace`.
+    left_at: str | None
+
+
+class ClustersDocument(TypedDict):
+    pool: str
+    cluster_grace: str
+    clusters: list[ClustersCluster]
 
 
 GroupGuarantee = TypedDict(
@@ -436,7 +462,7 @@ class AllocationHistoryStepTask(TypedDict):
 
 
 class AllocationHistoryStepCause(TypedDict):
-    kind: Literal["workload", "server", "member", "group", "pool", "limit"]
+    kind: Literal["workload", "server", "member", "group", "pool", "cluster", "limit"]
     # Of the member's own workloads, such as submit; begin or end of a limit of the member, its
     # workloads and the groups above it.
     action: str | None

@@ -43,6 +43,8 @@ class ServerDocument(TypedDict):
     contributed_by: str | None
     capacity: dict[str, float | str]
     labels: dict[str, str]
+    # The label `cluster`, or the pool's slug.
+    cluster: str
     state: Literal["active", "draining", "retired"]
     version: int
     created_at: str

@@ -26,6 +26,7 @@ class Enforcement(Transport):
         *,
         class_label: str | None = None,
         quota: Literal["hard", "soft", "effective"] | None = None,
+        cluster: str | None = None,
     ) -> Answer[RenderingDocument]:
         """Render the decision in force as the limits of a scheduler: `slurm`, `kueue`,
         `kubernetes`, `volcano` or `kai`.
@@ -33,8 +34,9 @@ class Enforcement(Transport):
         For operator and billing keys, because it names all tenants. JSON says per tenant what was
         decided, rendered and lost to rounding; `text/plain` (Slurm) and `application/yaml` (the
         others) are ready to be applied. Send the `ETag` as `If-None-Match` to get 304 while nothing
-        has changed. What the target cannot express is refused with 409, such as
-        `rendering.unsupported` or `rendering.unit`.
+        has changed. With `cluster`, or a key that is bound to one, it is the part of that cluster.
+        What the target cannot express is refused with 409, such as `rendering.unsupported` or
+        `rendering.unit`.
 
         Parameters
         ----------
@@ -45,10 +47,12 @@ class Enforcement(Transport):
         quota
             hard: never above the decision; soft (kueue, volcano, kai): what is not used is
             lent; effective (kueue): in `status.effectiveQuotas`.
+        cluster
+            Only what is decided on the servers of this cluster: by default of the key's.
         """
         return self._read(
             f"/api/v1/pools/{path_part(pool)}/decision/renderings/{path_part(target)}/",
-            {"class_label": class_label, "quota": quota},
+            {"class_label": class_label, "quota": quota, "cluster": cluster},
         )
 
     def pools_decision_renderings_show_as(
@@ -59,11 +63,12 @@ class Enforcement(Transport):
         format: Literal["txt", "yaml"],
         class_label: str | None = None,
         quota: Literal["hard", "soft", "effective"] | None = None,
+        cluster: str | None = None,
     ) -> Download:
         """`pools_decision_renderings_show` as a file."""
         return self._file(
             f"/api/v1/pools/{path_part(pool)}/decision/renderings/{path_part(target)}/",
-            {"class_label": class_label, "quota": quota, "format": format},
+            {"class_label": class_label, "quota": quota, "cluster": cluster, "format": format},
         )
 
     def pools_enforcement_show(self, pool: str) -> Answer[EnforcementDocument]:
@@ -86,7 +91,9 @@ class Enforcement(Transport):
         Operators and the pool's agents. Repeating the stored report changes nothing; any other
         report that is not newer by its `reported_at` is refused with 409 `enforcement.older`. The
         service also refuses a report dated more than 5 minutes ahead of its clock (422
-        `enforcement.clock`), and tenants, resources or runs that the pool does not have.
+        `enforcement.clock`), and tenants, resources or runs that the pool does not have. A key that
+        is bound to a cluster reports from no other (403 `auth.cluster`), and two agents of one name
+        cannot be at work in two clusters (409 `enforcement.cluster`).
         """
         return self._put(f"/api/v1/pools/{path_part(pool)}/enforcement/", body)
 

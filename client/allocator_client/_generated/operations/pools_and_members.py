@@ -9,6 +9,7 @@ from allocator_client._generated.documents.pools_and_members import (
     ChangedGroupDocument,
     ChangedMemberDocument,
     ChangedPoolDocument,
+    ClustersDocument,
     GroupDocument,
     GroupImportRequest,
     GroupRequest,
@@ -100,6 +101,15 @@ class PoolsAndMembers(Transport):
             {"limit": limit, "cursor": cursor},
             "cursor",
         )
+
+    def pools_clusters_show(self, pool: str) -> Answer[ClustersDocument]:
+        """Show the clusters of a pool with their servers, capacity and agents.
+
+        A server is in the cluster that its label `cluster` names, or in that of the pool's slug.
+        Without any such label and without an agent of a cluster the list is empty: one scheduler has
+        all servers.
+        """
+        return self._read(f"/api/v1/pools/{path_part(pool)}/clusters/")
 
     def pools_groups_list(
         self, pool: str, *, limit: int = 1000, cursor: str | None = None, parent: str | None = None

@@ -1,0 +1,290 @@
+"""One pool with several clusters: agents with a part of the decision each, and clusters that leave."""
+
+from datetime import timedelta
+from decimal import Decimal
+
+import pytest
+
+from allocator_service.core.clock import utc_now
+from allocator_service.core.models import Event
+from allocator_service.enforcement.models import Agent
+from allocator_service.enforcement.watching import clusters_watch, enforcement_watch
+from allocator_service.pools.models import Cluster
+from tests import factories
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+PATH = "/api/v1/pools/lab"
+SLURM = f"{PATH}/decision/renderings/slurm/"
+
+
+@pytest.fixture(params=["divisible", "indivisible"])
+def pool(request, operator):
+    """12 CPUs in the cluster east, 4 in west and 8 in that of the pool, for two tenants alike."""
+    return opened(operator, request.param)
+
+
+def opened(operator, mode, **changes):
+    pool = factories.pool(mode=mode, **changes)
+    pool.tenants = {slug: factories.tenant(slug) for slug in ("ada", "bob")}
+    for name, cluster, cpu, count in (("e", "east", 4, 3), ("w", "west", 4, 1), ("l", None, 4, 2)):
+        labels = {"cluster": cluster} if cluster else {}
+        body = {"name": name, "capacity": {"cpu": cpu}, "labels": labels, "count": count}
+        assert operator.post(f"{PATH}/servers/", body).status_code == 201
+    for slug in ("ada", "bob"):
+        submit(operator, slug)
+    return pool
+
+
+def submit(operator, tenant, name="work", **changes):
+    body = {"tenant": tenant, "name": name, "demand": {"cpu": 1}, **changes}
+    answer = operator.post(f"{PATH}/workloads/", body)
+    assert answer.status_code == 201, answer.content
+    return answer.json()
+
+
+def limits(client, **query):
+    """What a rendering gives to each tenant, in CPUs."""
+    parts = "&".join(f"{name}={value}" for name, value in query.items())
+    answer = client.get(f"{SLURM}?{parts}")
+    assert answer.status_code == 200, answer.content
+    return {row["tenant"]: row["rendered"]["cpu"] for row in answer.json()["tenants"]}
+
+
+def agent(cluster):
+    return factories.client("agent", pool="lab", cluster=cluster)
+
+
+def report(client, run, name, applied, *, used=0, **changes):
+    rows = [
+        {"tenant": tenant, "applied": {"cpu": cpu}, "used": {"cpu": used}}
+        for tenant, cpu in applied.items()
+    ]
+    body = {
+        "agent": name, "target": "slurm", "run": str(run.pk), "interval": "PT15S",
+        "reported_at": utc_now().isoformat(), "tenants": rows,
+    }  # fmt: skip
+    return client.put(f"{PATH}/enforcement/", body | changes)
+
+
+def silent_for(pool, seconds, cluster):
+    Agent.objects.filter(cluster=cluster).update(received_at=utc_now() - timedelta(seconds=seconds))
+    clusters_watch(pool=pool, now=utc_now())
+
+
+def test_each_cluster_gets_its_part_of_the_decision_and_together_they_are_all_of_it(pool, operator):
+    factories.decision(pool)
+    whole = limits(operator)
+    assert sum(whole.values()) == 24
+    parts = {name: limits(operator, cluster=name) for name in ("east", "west", "lab")}
+    assert {name: sum(part.values()) for name, part in parts.items()} == {
+        "east": 12, "west": 4, "lab": 8,
+    }  # fmt: skip
+    for tenant, cpu in whole.items():
+        assert sum(part[tenant] for part in parts.values()) == cpu
+
+
+def test_a_part_is_for_the_classes_of_its_own_servers(pool, operator):
+    """Servers that the policy does not tell apart, of two clusters and two partitions."""
+    for number, cluster in enumerate(("east", "west")):
+        labels = {"cluster": cluster, "partition": "big"}
+        body = {"name": f"big{number}", "capacity": {"cpu": 4}, "labels": labels}
+        assert operator.post(f"{PATH}/servers/", body).status_code == 201
+    factories.decision(pool)
+    for cluster, cpus in (("east", 16), ("west", 8), ("lab", 8)):
+        document = operator.get(f"{SLURM}?cluster={cluster}").json()
+        assert document["cluster"] == cluster
+        assert sum(row["rendered"]["cpu"] for row in document["tenants"]) == cpus
+        of_big = [each for each in document["objects"] if each.get("partition") == "big"]
+        assert sum(each["limits"]["cpu"] for each in of_big) == (0 if cluster == "lab" else 4)
+
+
+def test_a_workload_of_a_cluster_has_servers_of_it_only(pool, operator):
+    submit(operator, "ada", "there", server_selector={"cluster": "west"})
+    home = submit(operator, "bob", "home", server_selector={"cluster": ["lab"]}, tasks=3)
+    run = factories.decision(pool)
+    placed = operator.get(f"/api/v1/runs/{run.pk}/placements/").json()["results"]
+    found = {(row["workload"]["name"], row["servers"]["labels"]["cluster"]): row for row in placed}
+    assert {cluster for name, cluster in found if name == "there"} <= {"west"}
+    assert {cluster for name, cluster in found if name == "home"} == {"lab"}
+    assert home["conditions"] == []
+
+
+def test_pieces_of_a_gang_are_in_one_cluster(operator):
+    """5 pieces of 4 CPUs fit into the pool, and into no cluster."""
+    pool = opened(operator, "indivisible")
+    gang = {"pieces": [{"count": 5, "demand": {"cpu": 4}}], "demand": None, "priority": 1}
+    wide = {key: value for key, value in gang.items() if value is not None}
+    answer = operator.post(f"{PATH}/workloads/", {"tenant": "ada", "name": "wide", **wide})
+    assert answer.status_code == 201, answer.content
+    fits = {"pieces": [{"count": 3, "demand": {"cpu": 4}}], "priority": 1, "tasks": 1}
+    answer = operator.post(f"{PATH}/workloads/", {"tenant": "ada", "name": "fits", **fits})
+    assert answer.status_code == 201, answer.content
+    run = factories.decision(pool)
+    tasks = {row.workload.name: row.tasks for row in run.allocations.select_related("workload")}
+    assert (tasks["wide"], tasks["fits"]) == (0, 1)
+    gangs = {
+        cluster: [
+            each["workload"]
+            for each in operator.get(f"{SLURM}?cluster={cluster}").json()["objects"]
+            if each["kind"] == "gang"
+        ]
+        for cluster in ("east", "west", "lab")
+    }
+    assert gangs == {"east": ["fits"], "west": [], "lab": []}
+
+
+def test_a_policy_that_sees_one_pool_gives_clusters_no_part(operator):
+    pool = opened(operator, "divisible", policy="drf")
+    factories.decision(pool)
+    answer = operator.get(f"{SLURM}?cluster=east")
+    assert (answer.status_code, answer.json()["code"]) == (409, "rendering.cluster")
+    answer = operator.get(f"{SLURM}?cluster=north")
+    assert (answer.status_code, answer.json()["code"]) == (400, "cluster.unknown")
+
+
+def test_the_cluster_of_the_pool_is_all_of_it_without_others(operator):
+    pool = factories.pool(policy="drf")
+    factories.server(pool, "n", 4, 4)
+    factories.workload(pool, "work", 1, 1, factories.tenant("ada"))
+    factories.decision(pool)
+    assert limits(operator, cluster="lab") == limits(operator) == {"ada": 4}
+    (server,) = operator.get(f"{PATH}/servers/").json()["results"]
+    assert (server["cluster"], server["labels"]) == ("lab", {})
+    assert operator.get(f"{PATH}/clusters/").json()["clusters"] == []
+
+
+def test_an_agent_feeds_its_own_cluster(pool, operator):
+    east = agent("east")
+    rows = "name,capacity.cpu,label.cluster\nnew,2,\nown,2,east\nother,2,west\nw,8,\n"
+    body = {"content": rows, "skip_refused": True}
+    report = east.post(f"{PATH}/imports/nodes/", body).json()
+    outcomes = {row["name"]: (row["outcome"], row["errors"]) for row in report["rows"]}
+    assert outcomes["new"] == outcomes["own"] == ("added", [])
+    for name in ("other", "w"):
+        outcome, (error,) = outcomes[name]
+        assert (outcome, error["code"]) == ("refused", "cluster.other")
+    servers = operator.get(f"{PATH}/servers/").json()["results"]
+    clusters = {row["name"]: row["cluster"] for row in servers}
+    assert (clusters["new"], clusters["own"], clusters["w"]) == ("east", "east", "west")
+    again = east.post(f"{PATH}/imports/nodes/", body).json()
+    assert again["counts"]["added"] == again["counts"]["changed"] == 0
+
+    rows = "tenant,name,demand.cpu,tasks,selector.cluster\nada,here,1,3,\nada,both,1,3,east|west\n"
+    assert east.post(f"{PATH}/imports/workloads/", {"content": rows}).status_code == 200
+    found = {row["name"]: row for row in operator.get(f"{PATH}/workloads/").json()["results"]}
+    assert found["here"]["server_selector"] == {"cluster": "east"}
+    assert found["both"]["server_selector"] == {"cluster": ["east", "west"]}
+
+    ids = {row["name"]: row["id"] for row in servers}
+    for name, status in (("e-0001", 200), ("w", 403), ("l-0001", 403)):
+        answer = east.post(f"{PATH}/servers/{ids[name]}/drain/", {})
+        assert answer.status_code == status, name
+    for name, status in (("here", 204), ("both", 204)):
+        path = f"{PATH}/workloads/{found[name]['id']}/"
+        assert east.delete(path, If_Match='"v1"').status_code == status
+    elsewhere = submit(operator, "ada", "elsewhere", server_selector={"cluster": "west"})
+    refused = east.delete(f"{PATH}/workloads/{elsewhere['id']}/", If_Match='"v1"')
+    assert (refused.status_code, refused.json()["code"]) == (403, "auth.cluster")
+
+
+def test_an_agent_reads_and_reports_its_own_cluster(pool, operator):
+    run = factories.decision(pool)
+    east = agent("east")
+    assert limits(east) == limits(east, cluster="east") == limits(operator, cluster="east")
+    refused = east.get(f"{SLURM}?cluster=west")
+    assert (refused.status_code, refused.json()["code"]) == (403, "auth.cluster")
+    stored = report(east, run, "slurm-east", limits(east))
+    assert (stored.status_code, stored.json()["cluster"]) == (200, "east")
+    refused = report(east, run, "slurm-east", {}, cluster="west")
+    assert (refused.status_code, refused.json()["code"]) == (403, "auth.cluster")
+    refused = report(agent("west"), run, "slurm-east", {})
+    assert (refused.status_code, refused.json()["code"]) == (409, "enforcement.cluster")
+
+
+def test_other_keys_are_not_bound_to_a_cluster():
+    from allocator_service.core.errors import Unacceptable
+
+    with pytest.raises(Unacceptable, match="scope agent"):
+        factories.client("operator", cluster="east")
+
+
+def test_enforcement_is_the_sum_of_the_clusters_and_hides_none(pool, operator):
+    """More runs in west than was decided there, and less in east than was."""
+    run = factories.decision(pool)
+    clusters = ("east", "west", "lab")
+    told = {name: limits(operator, cluster=name) for name in clusters}
+    for name in clusters:
+        used = 4 if name == "west" else 1
+        assert report(agent(name), run, f"slurm-{name}", told[name], used=used).status_code == 200
+    document = operator.get(f"{PATH}/enforcement/").json()
+    assert [each["cluster"] for each in document["agents"]] == sorted(clusters, key=clusters.index)
+    for row in document["tenants"]:
+        assert Decimal(row["rendered"]["cpu"]) == limits(operator)[row["tenant"]]
+        assert (row["used"]["cpu"], row["drift"]) == ("6", {})
+        parts = {part["cluster"]: part for part in row["clusters"]}
+        assert {name: int(part["rendered"]["cpu"]) for name, part in parts.items()} == {
+            name: told[name][row["tenant"]] for name in clusters
+        }
+        assert [name for name, part in parts.items() if part["over"]] == ["west"]
+        assert row["over"] is True
+    # An agent that tells nothing of a tenant is not made up for by the others.
+    assert report(agent("east"), run, "slurm-east", {"ada": told["east"]["ada"]}).status_code == 200
+    bob = {row["tenant"]: row for row in operator.get(f"{PATH}/enforcement/").json()["tenants"]}[
+        "bob"
+    ]
+    assert [part["enforced"] is None for part in bob["clusters"]] == [True, False, False]
+
+
+def test_a_cluster_leaves_after_its_grace_and_comes_back(pool, operator):
+    run = factories.decision(pool)
+    for name in ("east", "west", "lab"):
+        told = limits(operator, cluster=name)
+        assert report(agent(name), run, f"slurm-{name}", told).status_code == 200
+    silent_for(pool, 899, "west")
+    assert not Cluster.objects.exclude(left_at=None).exists()
+    silent_for(pool, 901, "west")
+    clusters = {row["cluster"]: row for row in operator.get(f"{PATH}/clusters/").json()["clusters"]}
+    assert clusters["west"]["left_at"] is not None
+    assert (clusters["west"]["capacity"]["cpu"], clusters["east"]["capacity"]["cpu"]) == ("0", "12")
+    assert (clusters["west"]["servers"], clusters["west"]["stale"]) == (1, True)
+    pool.refresh_from_db()
+    later = factories.decision(pool)
+    assert sum(limits(operator).values()) == 20
+    # Its scheduler keeps the limits that it has: nobody took them back.
+    enforcement_watch(pool=pool, now=utc_now())
+    rows = operator.get(f"{PATH}/enforcement/").json()["tenants"]
+    enforced = [part["enforced"] for row in rows for part in row["clusters"]]
+    assert sum(int(each["cpu"]) for each in enforced) == 24
+
+    silent_for(pool, 902, "west")  # nothing happens twice
+    assert report(agent("west"), later, "slurm-west", {"ada": 0, "bob": 0}).status_code == 200
+    assert not Cluster.objects.exclude(left_at=None).exists()
+    pool.refresh_from_db()
+    factories.decision(pool)
+    assert sum(limits(operator).values()) == 24
+    kinds = Event.objects.filter(kind__startswith="cluster.").order_by("pk")
+    assert [(event.kind, event.payload["cluster"]) for event in kinds] == [
+        ("cluster.left", "west"), ("cluster.returned", "west"),
+    ]  # fmt: skip
+
+
+def test_an_agent_that_reports_rarely_is_not_silent_before_it_had_to_report(pool, operator):
+    answer = operator.get(f"{PATH}/")
+    body = {"cluster_grace": "PT1M"}
+    assert operator.patch(f"{PATH}/", body, If_Match=answer["ETag"]).status_code == 200
+    run = factories.decision(pool)
+    report(agent("west"), run, "slurm-west", {}, interval="PT10M")
+    pool.refresh_from_db()
+    silent_for(pool, 1799, "west")
+    assert not Cluster.objects.exclude(left_at=None).exists()
+    silent_for(pool, 1801, "west")
+    assert Cluster.objects.exclude(left_at=None).get().name == "west"
+
+
+def test_a_grace_is_a_duration(operator):
+    factories.pool()
+    answer = operator.get(f"{PATH}/")
+    for wrong in ("15 minutes", "", 900, None):
+        refused = operator.patch(f"{PATH}/", {"cluster_grace": wrong}, If_Match=answer["ETag"])
+        assert refused.status_code == 422, wrong
