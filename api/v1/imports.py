@@ -192,10 +192,10 @@ class ImportsView(PoolView):
         fields = self.read(request)
         kind, content, file_format = self.kind, fields.pop("content"), fields.pop("format")
         owner = _owner(fields, kind.slug, kind.label)
-        choice = ImportChoice(
-            *(fields.pop(name) for name in ("dry_run", "skip_refused", "register_tenants")),
-            cluster=self.caller.cluster,
-        )
+        chosen = {
+            name: fields.pop(name) for name in ("dry_run", "skip_refused", "register_tenants")
+        }
+        choice = ImportChoice(**chosen, cluster=self.caller.cluster)
         try:
             file = kind.read(content, file_format, resources_of(self.pool), owner, **fields)
         except DomainError as error:
