@@ -163,7 +163,8 @@ class RenderingView(PoolView):
         former_groups = former_group_slugs(pool=of_pool)
         boundary = next_boundary(pool=of_pool, run=run, now=now)
         cluster = self.cluster(self.query["cluster"])
-        if cluster:
+        if self.query["cluster"] and not self.caller.cluster:
+            # An agent may ask before the first server of its cluster is there.
             cluster_known(pool=of_pool, name=cluster)
         # Each cluster would count the hours of a budget by itself.
         counts = chosen.minutes_note and not cluster

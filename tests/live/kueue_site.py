@@ -134,7 +134,9 @@ class Site:
 class KueueAgent:
     """The agent of a pool as a process."""
 
-    def __init__(self, folder: Path, site: Site, service: LiveService, pool: str) -> None:
+    def __init__(
+        self, folder: Path, site: Site, service: LiveService, pool: str, *, cluster: str = ""
+    ) -> None:
         self.log = folder / f"{pool}.log"
         self.kills = 0
         token = folder / "token"
@@ -146,7 +148,8 @@ class KueueAgent:
             f"[kubernetes]\napi = {site.server.url}\ntoken_file = {token}\nquotas = effective\n"
         )
         key = service.manage(
-            "apikey", "create", "--scope", "agent", "--pool", pool, "--name", f"agent-of-{pool}"
+            *("apikey", "create", "--scope", "agent", "--pool", pool, "--cluster", cluster),
+            *("--name", f"kueue-agent-of-{pool}"),
         )
         self._environment = {
             **os.environ,

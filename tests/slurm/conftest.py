@@ -92,11 +92,11 @@ class Agent:
         }
         self.configure(url=service.url)
 
-    def authorize(self) -> None:
-        """Give it the key that the guides give it: of an agent, for its pool alone."""
+    def authorize(self, *, cluster: str = "") -> None:
+        """Give it the key that the guides give it: of an agent, for its pool or cluster alone."""
         self._environment["ALLOCATOR_KEY"] = self._service.manage(
-            *("apikey", "create", "--scope", "agent"),
-            *("--pool", self.pool, "--name", f"agent-of-{self.pool}"),
+            *("apikey", "create", "--scope", "agent", "--pool", self.pool),
+            *("--cluster", cluster, "--name", f"agent-of-{cluster}-{self.pool}"),
         )
 
     def configure(self, *, url: str, service: str = "", slurm: str = "", **agent: str) -> None:

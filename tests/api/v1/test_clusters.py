@@ -1,16 +1,20 @@
 """One pool with several clusters: agents with a part of the decision each, and clusters that leave."""
 
+import re
 from datetime import timedelta
 from decimal import Decimal
 
 import pytest
 
+from allocator_service.allocation.models import Placement
 from allocator_service.core.clock import utc_now
+from allocator_service.core.errors import Unacceptable
 from allocator_service.core.models import Event
 from allocator_service.enforcement.models import Agent
 from allocator_service.enforcement.watching import clusters_watch, enforcement_watch
-from allocator_service.pools.models import Cluster
+from allocator_service.pools.models import Cluster, Server
 from tests import factories
+from tests.pages.browser import browser_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -100,12 +104,17 @@ def test_a_part_is_for_the_classes_of_its_own_servers(pool, operator):
 
 
 def test_a_workload_of_a_cluster_has_servers_of_it_only(pool, operator):
-    submit(operator, "ada", "there", server_selector={"cluster": "west"})
-    home = submit(operator, "bob", "home", server_selector={"cluster": ["lab"]}, tasks=3)
+    submit(operator, "ada", "there", server_selector={"cluster": "west"}, priority=1)
+    home = submit(
+        operator, "bob", "home", server_selector={"cluster": ["lab"]}, tasks=3, priority=1
+    )
     run = factories.decision(pool)
-    placed = operator.get(f"/api/v1/runs/{run.pk}/placements/").json()["results"]
-    found = {(row["workload"]["name"], row["servers"]["labels"]["cluster"]): row for row in placed}
-    assert {cluster for name, cluster in found if name == "there"} <= {"west"}
+    rows = Placement.objects.filter(run=run).values_list(
+        "workload__name", "server_class__first_server"
+    )
+    cluster_of = {each.pk: each.labels.get("cluster", "lab") for each in Server.objects.all()}
+    found = {(name, cluster_of[first]) for name, first in rows}
+    assert {cluster for name, cluster in found if name == "there"} == {"west"}
     assert {cluster for name, cluster in found if name == "home"} == {"lab"}
     assert home["conditions"] == []
 
@@ -145,7 +154,7 @@ def test_a_policy_that_sees_one_pool_gives_clusters_no_part(operator):
 
 def test_the_cluster_of_the_pool_is_all_of_it_without_others(operator):
     pool = factories.pool(policy="drf")
-    factories.server(pool, "n", 4, 4)
+    factories.server(pool, "n", 4, 4, None)
     factories.workload(pool, "work", 1, 1, factories.tenant("ada"))
     factories.decision(pool)
     assert limits(operator, cluster="lab") == limits(operator) == {"ada": 4}
@@ -156,7 +165,7 @@ def test_the_cluster_of_the_pool_is_all_of_it_without_others(operator):
 
 def test_an_agent_feeds_its_own_cluster(pool, operator):
     east = agent("east")
-    rows = "name,capacity.cpu,label.cluster\nnew,2,\nown,2,east\nother,2,west\nw,8,\n"
+    rows = "name,capacity.cpu,labels.cluster\nnew,2,\nown,2,east\nother,2,west\nw,8,\n"
     body = {"content": rows, "skip_refused": True}
     report = east.post(f"{PATH}/imports/nodes/", body).json()
     outcomes = {row["name"]: (row["outcome"], row["errors"]) for row in report["rows"]}
@@ -194,6 +203,7 @@ def test_an_agent_reads_and_reports_its_own_cluster(pool, operator):
     assert limits(east) == limits(east, cluster="east") == limits(operator, cluster="east")
     refused = east.get(f"{SLURM}?cluster=west")
     assert (refused.status_code, refused.json()["code"]) == (403, "auth.cluster")
+    assert set(limits(agent("new")).values()) == {0}  # before its first server is there
     stored = report(east, run, "slurm-east", limits(east))
     assert (stored.status_code, stored.json()["cluster"]) == (200, "east")
     refused = report(east, run, "slurm-east", {}, cluster="west")
@@ -203,8 +213,6 @@ def test_an_agent_reads_and_reports_its_own_cluster(pool, operator):
 
 
 def test_other_keys_are_not_bound_to_a_cluster():
-    from allocator_service.core.errors import Unacceptable
-
     with pytest.raises(Unacceptable, match="scope agent"):
         factories.client("operator", cluster="east")
 
@@ -263,6 +271,10 @@ def test_a_cluster_leaves_after_its_grace_and_comes_back(pool, operator):
     pool.refresh_from_db()
     factories.decision(pool)
     assert sum(limits(operator).values()) == 24
+    path = f"{PATH}/members/ada/allocation-history/"
+    steps = operator.get(path).json()["steps"]
+    causes = [cause["kind"] for step in steps for cause in step["causes"]]
+    assert causes.count("cluster") == 2
     kinds = Event.objects.filter(kind__startswith="cluster.").order_by("pk")
     assert [(event.kind, event.payload["cluster"]) for event in kinds] == [
         ("cluster.left", "west"), ("cluster.returned", "west"),
@@ -285,6 +297,44 @@ def test_an_agent_that_reports_rarely_is_not_silent_before_it_had_to_report(pool
 def test_a_grace_is_a_duration(operator):
     factories.pool()
     answer = operator.get(f"{PATH}/")
-    for wrong in ("15 minutes", "", 900, None):
+    for wrong in ("15 minutes", "", 900):
         refused = operator.patch(f"{PATH}/", {"cluster_grace": wrong}, If_Match=answer["ETag"])
         assert refused.status_code == 422, wrong
+
+
+def test_tasks_that_may_run_anywhere_are_as_many_as_in_one_cluster(operator):
+    """Within one task per tenant of the same pool without clusters."""
+    pool = opened(operator, "indivisible")
+    for number in range(3):
+        submit(operator, "ada", f"odd-{number}", demand={"cpu": 1.5 + number / 2, "memory": 0})
+    with_clusters = tasks_of(factories.decision(pool))
+    assert {part["cluster"] for row in entitled(operator) for part in row["clusters"]} == {
+        "east", "west", "lab",
+    }  # fmt: skip
+    for row in entitled(operator):
+        parts = sum(Decimal(part["has"]["cpu"]) for part in row["clusters"])
+        assert parts == Decimal(row["has"]["cpu"])
+    Server.objects.update(labels={})
+    Cluster.objects.all().delete()
+    pool.refresh_from_db()
+    without = tasks_of(factories.decision(pool))
+    assert all(abs(with_clusters[key] - count) <= 1 for key, count in without.items())
+    assert all(row["clusters"] == [] for row in entitled(operator))
+
+
+def tasks_of(run):
+    rows = run.allocations.select_related("workload", "tenant")
+    return {(row.tenant.slug, row.workload.name): row.tasks for row in rows}
+
+
+def entitled(operator):
+    return operator.get(f"{PATH}/entitlements/").json()["tenants"]
+
+
+def test_a_tenant_sees_its_part_by_cluster_on_its_page(pool, operator):
+    factories.decision(pool)
+    browser = browser_of(factories.client("tenant", pool.tenants["ada"]))
+    page = browser.get("/my/pools/lab/").content.decode()
+    assert re.search(
+        r"By cluster: east [0-9.]+ cores?; lab [0-9.]+ cores?; west [0-9.]+ core", page
+    )

@@ -74,6 +74,7 @@ def test_a_report_shows_the_three_numbers_of_each_tenant(decided, operator):
     assert answer.status_code == 200
     assert answer.json() == body | {
         "class_label": "partition",
+        "cluster": None,
         "problems": [],
         "reported_at": body["reported_at"].replace("+00:00", "Z"),
         "tenants": [
@@ -103,7 +104,7 @@ def test_a_report_shows_the_three_numbers_of_each_tenant(decided, operator):
         "enforced": {"cpu": "1", "memory": "10"}, "used": {"cpu": "1", "memory": "0"},
         "drift": {"cpu": "-1"}, "over": False, "pending_tasks": 3, "running_tasks": 8,
         "problems": ["a job above"], "pending_reason": None, "blocked_since": None,
-        "holds": [],
+        "holds": [], "clusters": [],
     }  # fmt: skip
     assert float(ada["decided"]["cpu"]) == pytest.approx(2)
     assert bob["drift"] == {"memory": "0.0009765625"}

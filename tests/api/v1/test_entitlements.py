@@ -32,6 +32,7 @@ def test_an_operator_sees_who_lends_to_whom(lending, operator):
         "borrowed": {"cpu": "0", "memory": "0"},
         "unused": {"cpu": "1", "memory": "6"},
         "budgets": [],
+        "clusters": [],
         "lent_to": [{"tenant": "bob", "resources": {"cpu": "3", "memory": "0"}}],
         "borrowed_from": [],
         "returns": {"when": "at_once", "at": None},

@@ -39,6 +39,7 @@ def test_what_is_left_out_has_the_defaults_of_the_contract(operator):
         "own_servers": False,
         "count": "total",
         "decision_interval": "PT1M",
+        "cluster_grace": "PT15M",
         "metering": "allocation",
         "currency": "EUR",
         "timezone": "UTC",

@@ -1,0 +1,135 @@
+"""A real Slurm and a Kubernetes with Kueue that share one pool, each with an agent of its own.
+
+`ALLOCATOR_ROUNDS` is the number of rounds; without it 100 with `--thorough`, else 5.
+"""
+
+import os
+import random
+import signal
+import time
+from functools import partial
+
+import pytest
+
+from launcher.processes import stop
+from tests.examples import thorough
+from tests.live.kueue_site import KueueAgent, Site, until
+from tests.slurm.conftest import pool_for
+
+ROUNDS = int(os.environ.get("ALLOCATOR_ROUNDS", 100 if thorough() else 5))
+FROZEN_SECONDS = 60 if thorough() else 5
+HPC, K8S = "hpc", "k8s"
+CPUS = {HPC: 16, K8S: 12}
+
+
+@pytest.fixture
+def site():
+    running = Site()
+    yield running
+    running.server.stop()
+
+
+class Clusters:
+    """Both clusters, and what is decided for each."""
+
+    def __init__(self, operator, agent, slurm, site):
+        self.operator, self.agent, self.slurm, self.site = operator, agent, slurm, site
+        self._path = f"/api/v1/pools/{agent.pool}"
+        self.seen = ()
+        self.most_used = dict.fromkeys(CPUS, 0)
+
+    def ask(self, in_slurm, in_kueue):
+        """Let accounts and namespaces want so many jobs of one CPU, in place of all others."""
+        for account, jobs in in_slurm.items():
+            self.slurm.run("scancel", f"--account={account}")
+            if jobs:
+                self.slurm.submit(account, f"--array=1-{jobs}", "--partition=big,small")
+        for namespace, tasks in in_kueue.items():
+            self.site.ask(namespace, tasks)
+
+    def decided(self, cluster):
+        """CPUs of each tenant that has any, on all servers or on those of a cluster."""
+        query = f"?cluster={cluster}" if cluster else ""
+        document = self.operator.get(f"{self._path}/decision/renderings/slurm/{query}").body
+        cpus = {row["tenant"]: row["rendered"]["cpu"] for row in document["tenants"]}
+        return {tenant: amount for tenant, amount in cpus.items() if amount}
+
+    def obeyed(self, wanted):
+        """Return whether both clusters run and admit what was decided, which is what is wanted."""
+        self.agent.run("--once")
+        running = self.slurm.jobs("RUNNING")
+        admitted = {name: cpus for name, cpus in self.site.cpus().items() if cpus}
+        for cluster, used in ((HPC, running), (K8S, admitted)):
+            self.most_used[cluster] = max(self.most_used[cluster], sum(used.values()))
+        whole, parts = self.decided(""), {name: self.decided(name) for name in CPUS}
+        together = {tenant: sum(part.get(tenant, 0) for part in parts.values()) for tenant in whole}
+        assert together == whole
+        self.seen = (wanted, parts, running, admitted)
+        return (
+            {name: sum(part.values()) for name, part in parts.items()} == wanted
+            and running == parts[HPC]
+            and admitted == parts[K8S]
+        )
+
+
+def test_a_slurm_and_a_kueue_share_one_pool(service, operator, agent, quiet, site, tmp_path):
+    """One of the agents is frozen for a while, and the other cluster goes on."""
+    chance = random.Random(20261126)
+    pool_for(operator, agent)
+    agent.configure(url=service.url, reclaim="requeue")
+    agent.authorize(cluster=HPC)
+    site.add_node("k1", K8S, CPUS[K8S])
+    for name in ("shared", "kueue-only"):
+        site.add_queue(name, {K8S: CPUS[K8S] // 2})
+    quiet.add_accounts("shared", "slurm-only")
+    clusters = Clusters(operator, agent, quiet, site)
+    (tmp_path / "kueue").mkdir()
+    kueue = KueueAgent(tmp_path / "kueue", site, service, agent.pool, cluster=K8S)
+    kueue.start("0.3s")
+    try:
+        until(site.is_orchestrated, seconds=60)
+        for number in range(ROUNDS):
+            asked = [chance.choice([0, chance.randint(1, 8), 30]) for _ in range(4)]
+            if number == ROUNDS // 2:
+                freeze(kueue.process, clusters)
+            clusters.ask(
+                {"shared": asked[0], "slurm-only": asked[1]},
+                {"shared": asked[2], "kueue-only": asked[3]},
+            )
+            wanted = {
+                HPC: min(sum(asked[:2]), CPUS[HPC]),
+                K8S: min(sum(asked[2:]), CPUS[K8S]),
+            }
+            try:
+                until(partial(clusters.obeyed, wanted), seconds=120)
+            except AssertionError as error:
+                raise AssertionError(f"round {number}: {clusters.seen}") from error
+        print(f"{ROUNDS} rounds; at most {clusters.most_used} CPUs in use of {CPUS}")
+        assert site.excess == []
+        assert all(clusters.most_used[name] <= CPUS[name] for name in CPUS)
+        entitled = operator.get(f"/api/v1/pools/{agent.pool}/clusters/").body["clusters"]
+        assert [(row["cluster"], row["capacity"]["cpu"]) for row in entitled] == [
+            (HPC, "16"), (K8S, "12"),
+        ]  # fmt: skip
+        agents = operator.get(f"/api/v1/pools/{agent.pool}/enforcement/").body["agents"]
+        assert {row["cluster"] for row in agents} == {HPC, K8S}
+    finally:
+        stop(kueue.process, patience_seconds=10)
+
+
+def freeze(process, clusters):
+    """Stop the agent of one cluster for a while: its limits stay, and the other gets what it wants."""
+    before = clusters.site.cpus()
+    process.send_signal(signal.SIGSTOP)
+    try:
+        thawed = time.monotonic() + FROZEN_SECONDS
+        clusters.ask({"shared": 2, "slurm-only": 30}, {"shared": 12, "kueue-only": 0})
+        until(lambda: clusters.obeyed({}) or running(clusters) == CPUS[HPC], seconds=60)
+        time.sleep(max(0.0, thawed - time.monotonic()))
+        assert clusters.site.cpus() == before
+    finally:
+        process.send_signal(signal.SIGCONT)
+
+
+def running(clusters):
+    return sum(clusters.slurm.jobs("RUNNING").values())
