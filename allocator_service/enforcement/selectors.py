@@ -313,9 +313,9 @@ def _places(agents: Sequence[Agent], reports: Mapping[int, Mapping[str, Any]]) -
 
     An agent of the whole pool is left out once any is of a cluster.
     """
-    clusters = sorted({agent.cluster for agent in agents if agent.cluster}) or [""]
+    clusters = {agent.cluster for agent in agents}
     found = {}
-    for cluster in clusters:
+    for cluster in sorted(clusters - {""} or clusters):
         here = [agent for agent in agents if agent.cluster == cluster]
         reported = {
             row["tenant"]: (agent, row) for agent in here for row in reports[agent.pk]["tenants"]

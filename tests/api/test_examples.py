@@ -238,6 +238,7 @@ def a_decision(story: Story) -> None:
     })  # fmt: skip
     story.call("pools_enforcement_show", "pools/lab/enforcement/")
     story.call("pools_entitlements_show", "pools/lab/entitlements/")
+    story.call("pools_clusters_show", "pools/lab/clusters/")
 
 
 def time_sharing(story: Story) -> None:

@@ -36,6 +36,7 @@ def test_a_server_is_contributed_with_exact_quantities(lab, operator):
         "contributed_by": "ada",
         "capacity": {"cpu": 0.25, "memory": 0.5},
         "labels": {"zone": "a"},
+        "cluster": "lab",
         "state": "active",
         "version": 1,
         "created_at": document["created_at"],
