@@ -19,8 +19,10 @@ from allocator_service.core.templatetags.shown import age
 from allocator_service.core.visible import VisiblePools
 from allocator_service.enforcement.models import Agent, Blockage, Drift, Report
 from allocator_service.enforcement.selectors import (
+    ClusterState,
     EnforcementState,
     TenantEnforcement,
+    clusters_of,
     enforcement_state,
 )
 from allocator_service.pools.models import Pool
@@ -45,7 +47,7 @@ class Row:
 class EnforcementTable:
     """The tenants that drift or are blocked first, then those that use most.
 
-    `found` were searched for.
+    `found` were searched for. `clusters` have what the servers of each offer, by resource.
     """
 
     state: EnforcementState
@@ -53,6 +55,7 @@ class EnforcementTable:
     tenants: int
     found: int
     drifting: int
+    clusters: Sequence[tuple[ClusterState, Sequence[str]]] = ()
 
 
 def enforcement_table(pool: Pool, *, search: str = "", now: datetime) -> EnforcementTable:
@@ -72,6 +75,7 @@ def enforcement_table(pool: Pool, *, search: str = "", now: datetime) -> Enforce
         len(state.tenants),
         len(found),
         sum(row.drifts for row in state.tenants),
+        [(each, [_shown(a) for a in each.capacity]) for each in clusters_of(pool=pool, now=now)],
     )
 
 
@@ -88,18 +92,23 @@ def _row(row: TenantEnforcement, state: EnforcementState) -> Row:
         for count in (row.running_tasks, row.pending_tasks)
     ]
     wrong = list(row.problems)
-    if row.enforced is None:
-        wrong.append("No agent reported it.")
-    wrong += [
-        f"{resource.name}: {_shown(abs(amount))} {'more' if amount > 0 else 'less'} than it was told."
-        for resource, amount in zip(state.resources, row.drift or [], strict=False)
-        if amount
-    ]
+    for part in row.clusters or [row]:
+        where = f"{part.cluster}: " if part.cluster else ""
+        wrong += [where + sentence for sentence in _wrongs(part, state)]
     if row.blocked_since:
         wrong.append(f"Its jobs wait although more was decided: {row.pending_reason or NO_REASON}.")
-    if row.over:
-        wrong.append("More runs than was decided.")
     return Row(row.tenant, numbers, ", ".join(tasks), " ".join(wrong))
+
+
+def _wrongs(part: TenantEnforcement, state: EnforcementState) -> list[str]:
+    """Return what a scheduler has of a tenant other than it was told."""
+    wrong = ["No agent reported it."] if part.enforced is None else []
+    wrong += [
+        f"{resource.name}: {_shown(abs(amount))} {'more' if amount > 0 else 'less'} than it was told."
+        for resource, amount in zip(state.resources, part.drift or [], strict=False)
+        if amount
+    ]
+    return [*wrong, "More runs than was decided."] if part.over else wrong
 
 
 def _shown(amount: Decimal | None) -> str:

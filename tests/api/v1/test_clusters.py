@@ -5,6 +5,9 @@ from datetime import timedelta
 from decimal import Decimal
 
 import pytest
+from django.contrib.auth import get_user_model
+from django.test import Client as DjangoClient
+from django.urls import reverse
 
 from allocator_service.allocation.models import Placement
 from allocator_service.core.clock import utc_now
@@ -261,6 +264,12 @@ def test_a_cluster_leaves_after_its_grace_and_comes_back(pool, operator):
     assert sum(limits(operator).values()) == 20
     # Its scheduler keeps the limits that it has: nobody took them back.
     enforcement_watch(pool=pool, now=utc_now())
+    browser = DjangoClient()
+    browser.force_login(get_user_model().objects.create_superuser("operator"))
+    page = browser.get(reverse("admin:pools_pool_tab_enforcement", args=[pool.pk]))
+    text = " ".join(re.sub("<[^>]+>", " ", page.content.decode()).split())
+    assert re.search(r"west 1 0 0 slurm-west left at .* its servers give no capacity", text)
+    assert re.search(r"ada .* west: cpu: \d+ more than it was told", text)
     rows = operator.get(f"{PATH}/enforcement/").json()["tenants"]
     enforced = [part["enforced"] for row in rows for part in row["clusters"]]
     assert sum(int(each["cpu"]) for each in enforced) == 24
@@ -336,6 +345,6 @@ def test_a_tenant_sees_its_part_by_cluster_on_its_page(pool, operator):
     browser = browser_of(factories.client("tenant", pool.tenants["ada"]))
     page = browser.get("/my/pools/lab/").content.decode()
     (line,) = re.findall(r"By cluster: (.+?)\.</p>", page)
-    cores = dict(re.findall(r"(east|lab|west) ([0-9.]+) cores?", line))
+    cores = dict(re.findall(r"(east|lab|west) <data value=\"([0-9.]+)", line))
     assert sum(map(Decimal, cores.values())) == 12
     assert len(cores) == line.count(";") + 1 > 1
