@@ -223,7 +223,7 @@ class _Reading:
             self.placed[position] = [self._vector(each["demand"]) for each in pieces]
 
     def _refuse_parts(self) -> None:
-        """Raise `Conflict` if the decision gives the cluster a part that nobody knows."""
+        """Raise `Conflict` if the decision gives the cluster no part of its own."""
         if all(self._is_here(server["labels"]) for server in self.document["servers"]):
             return
         raise Conflict(
@@ -483,8 +483,8 @@ class _Reading:
         """How many servers of each value of the label the run's own classes have."""
         labels = [server["labels"] for server in self.document["servers"]]
         needed = {self.label, CLUSTER_LABEL} if self.cluster else {self.label}
-        told_apart = {name for name in needed if any(name in each for each in labels)}
-        if all(told_apart <= own.keys() for _, own in self.rows.classes):
+        distinguished = {name for name in needed if any(name in each for each in labels)}
+        if all(distinguished <= own.keys() for _, own in self.rows.classes):
             return [
                 {own.get(self.label): count} if self._is_here(own) else {}
                 for count, own in self.rows.classes
@@ -494,7 +494,7 @@ class _Reading:
         classes = classes_of_decision(self.problem, self.choice, counts)
         found: list[dict[ServerClassName, int]] = []
         for position, (count, own) in enumerate(self.rows.classes):
-            if told_apart <= own.keys():
+            if distinguished <= own.keys():
                 found.append({own.get(self.label): count} if self._is_here(own) else {})
                 continue
             members = classes.rows_of(position).tolist()

@@ -101,7 +101,7 @@ def _row(row: TenantEnforcement, state: EnforcementState) -> Row:
 
 
 def _wrongs(part: TenantEnforcement, state: EnforcementState) -> list[str]:
-    """Return what a scheduler has of a tenant other than it was told."""
+    """Return how a scheduler differs from the decision about a tenant."""
     wrong = ["No agent reported it."] if part.enforced is None else []
     wrong += [
         f"{resource.name}: {_shown(abs(amount))} {'more' if amount > 0 else 'less'} than it was told."

@@ -327,7 +327,7 @@ def _places(agents: Sequence[Agent], reports: Mapping[int, Mapping[str, Any]]) -
 def _rows_of(
     place: _Place, run: Run, resources: Sequence[Resource], now: datetime
 ) -> list[TenantEnforcement]:
-    """Return the rows of a place. Raises `DomainError` if it cannot be told its part."""
+    """Return the rows of a place. Raises `DomainError` if it has no part of its own."""
     label, pool = place.agent.class_label, run.pool
     limits = limits_for(
         TARGETS[place.agent.target],

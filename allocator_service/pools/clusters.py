@@ -1,4 +1,4 @@
-"""Clusters of a pool: the servers of each scheduler, by the label `cluster`."""
+"""Clusters of a pool, whose servers have the label `cluster` in common."""
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
