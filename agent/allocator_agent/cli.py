@@ -13,14 +13,18 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from allocator_agent import __version__
+from allocator_agent.checking import SchedulerCheck, check
 from allocator_agent.configuration import QUOTAS, RECLAIM, Configuration, read_configuration
 from allocator_agent.errors import AgentError, Misconfigured
+from allocator_agent.findings import exit_code, summary
 from allocator_agent.kubernetes.api import Api
+from allocator_agent.kubernetes.checking import KubernetesCheck
 from allocator_agent.kubernetes.orchestrating import EffectiveKueue
 from allocator_agent.kubernetes.scheduler import Kubernetes
 from allocator_agent.notify import notify
 from allocator_agent.rounds import Outcome, Rounds, Scheduler
 from allocator_agent.service import Service
+from allocator_agent.slurm.checking import SlurmCheck
 from allocator_agent.slurm.commands import Commands
 from allocator_agent.slurm.scheduler import Slurm
 
@@ -31,14 +35,20 @@ _SHORTEST_INTERVAL_SECONDS = 1.0
 _GLANCE_SECONDS = 0.1
 _MOST_LINES = 100  # of a round, in the log
 _EPILOG = """\
-exit codes of --once and --dry-run: 0 all is applied; 1 something could not be done (it says what);
+check writes nothing, and lists what holds and what is missing before the first round.
+
+exit codes of --once and --dry-run: 0 all is applied; 1 something could not be done (it is listed);
 2 the configuration is wrong; 3 the service does not answer; 4 the scheduler does not.
+check ends with 1 if something is missing, else with the same codes.
 """
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; the exit code."""
-    options = _parser().parse_args(arguments)
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if options.command and (options.once or options.every or options.dry_run):
+        parser.error(f"{options.command} is not a round: leave out --once, --every and --dry-run")
     logging.basicConfig(
         level=logging.DEBUG if options.verbose else logging.INFO,
         format="%(levelname)s %(message)s",
@@ -51,6 +61,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             configuration = configuration.with_reclaim(options.reclaim)
         if options.quotas:
             configuration = configuration.with_quotas(options.quotas)
+        if options.command == "check":
+            return _check(configuration, options.config)
         scheduler = scheduler_of(configuration)
         rounds = Rounds(
             configuration,
@@ -80,6 +92,24 @@ def scheduler_of(configuration: Configuration) -> Scheduler:
     return Kubernetes(configuration, Api(configuration.kubernetes))
 
 
+def _check(configuration: Configuration, path: Path) -> int:
+    """Print what holds and what is missing before the first round."""
+    sections = []
+    for section in check(configuration, path, Service(configuration), check_of(configuration)):
+        sections.append(section)
+        sys.stdout.write("\n".join(section.lines()) + "\n")
+        sys.stdout.flush()
+    sys.stdout.write(summary(sections) + "\n")
+    return exit_code(sections)
+
+
+def check_of(configuration: Configuration) -> SchedulerCheck:
+    """Return the checks of the scheduler that the configuration names."""
+    if configuration.scheduler == "slurm":
+        return SlurmCheck(configuration, Commands(configuration.slurm.bin))
+    return KubernetesCheck(configuration, Api(configuration.kubernetes))
+
+
 def seconds(text: str) -> float:
     """A time such as `15s`, `2m` or `15`."""
     match = re.fullmatch(r"([0-9]{1,6}(?:\.[0-9]{1,3})?)(s|m|)", text)
@@ -94,6 +124,12 @@ def _parser() -> argparse.ArgumentParser:
         description="Feeds the allocation service and makes a scheduler obey its decisions.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "command",
+        nargs="?",
+        choices=("check",),
+        help="list what is missing before the first write, and write nothing",
     )
     parser.add_argument("--config", type=Path, default=DEFAULT_CONFIGURATION, metavar="FILE")
     mode = parser.add_mutually_exclusive_group()

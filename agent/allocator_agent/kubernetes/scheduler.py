@@ -239,7 +239,8 @@ class Kubernetes:
     def _objects(self, path: str) -> list[Manifest]:
         return self._objects_at(path).objects()
 
-    def _listed(self, path: str) -> Sequence[Manifest]:
+    def listed(self, path: str) -> Sequence[Manifest]:
+        """Read all objects of a path anew."""
         return self._objects_at(path).list()
 
     def _objects_at(self, path: str) -> Watched:

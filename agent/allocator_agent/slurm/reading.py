@@ -84,6 +84,18 @@ def pairs(line: str) -> dict[str, str]:
     return dict(reversed(_PAIR.findall(line)))
 
 
+def read_settings(text: str) -> dict[str, str]:
+    """Return the settings that `scontrol show config` prints, by name."""
+    lines = (line.partition("=") for line in text.splitlines())
+    return {name.strip(): value.strip() for name, separator, value in lines if separator}
+
+
+def read_time_of_settings(text: str) -> int:
+    """Return the time of slurmctld at which it printed its settings, 0 for none."""
+    found = re.search(r"^Configuration data as of (\S+)", text, re.MULTILINE)
+    return _seconds(found[1]) if found else 0
+
+
 def read_nodes(text: str, *, owner_feature: str) -> Iterator[Node]:
     """The nodes that `scontrol --oneliner show node` prints, labelled with their first partition."""
     for line in text.splitlines():
@@ -329,6 +341,11 @@ def read_tres(text: str) -> Amounts:
 def resource_of(tres: str) -> str:
     """The pool's resource that a TRES is."""
     return "memory" if tres == "mem" else tres.rpartition("/")[2]
+
+
+def tres_of(resource: str) -> str:
+    """Return the TRES that a pool's resource is limited by."""
+    return {"cpu": "cpu", "memory": "mem"}.get(resource, f"gres/{resource}")
 
 
 def units_of(amounts: Amounts, tres: str) -> int:

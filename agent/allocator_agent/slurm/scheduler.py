@@ -64,10 +64,8 @@ class Slurm:
     def source(self) -> str:
         """Whose job numbers they are: the cluster's."""
         if not self._cluster:
-            told = self._commands.run("scontrol", "show", "config")
-            lines = (line.partition("=") for line in told.splitlines())
-            names = {name.strip(): value.strip() for name, _, value in lines}
-            self._cluster = names.get("ClusterName", "")
+            settings = reading.read_settings(self._commands.run("scontrol", "show", "config"))
+            self._cluster = settings.get("ClusterName", "")
             if not self._cluster:
                 raise SchedulerAway("scontrol show config names no cluster: set [slurm] cluster")
         return self._cluster
