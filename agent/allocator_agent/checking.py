@@ -66,6 +66,7 @@ def check(
     third = Section(scheduler.title)
     observed = scheduler.run(third, known)
     yield third
+    # Without one side every member or account would seem to be missing.
     if known is not None and observed is not None:
         yield _tenants(configuration, known, observed)
 
@@ -84,6 +85,7 @@ def compare_seconds(
     section: Section, name: str, seconds: float, before: float, after: float
 ) -> None:
     """Compare a clock that states whole seconds with this machine's."""
+    # The other clock may be anywhere within its second, and have been read at any time in between.
     behind, ahead = before - (seconds + 1), seconds - after
     difference = max(behind, ahead, 0.0)
     direction = "behind" if behind > ahead else "ahead of"
@@ -105,6 +107,7 @@ def _service(
         f" manage.py apikey create --scope agent --pool {pool} --name {configuration.name}"
     )
     try:
+        # A request of its own, because a long list would blur the time of its answer.
         before = clock()
         date = service.date()
         after = clock()

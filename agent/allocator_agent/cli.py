@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from allocator_agent import __version__
+from allocator_agent.changes import counts_text
 from allocator_agent.checking import SchedulerCheck, check
 from allocator_agent.configuration import QUOTAS, RECLAIM, Configuration, read_configuration
 from allocator_agent.errors import AgentError, Misconfigured
@@ -77,9 +78,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         logger.error("%s", error)  # noqa: TRY400 - a person reads it
         return error.exit_code
     if options.dry_run:
-        sys.stdout.write("\n".join(_told(configuration, outcome)) + "\n")
+        sys.stdout.write("\n".join(_plan(configuration, outcome)) + "\n")
     else:
-        _log(outcome)
+        _log(outcome, configuration.scheduler)
     return 1 if outcome.problems else 0
 
 
@@ -98,6 +99,7 @@ def _check(configuration: Configuration, path: Path) -> int:
     for section in check(configuration, path, Service(configuration), check_of(configuration)):
         sections.append(section)
         sys.stdout.write("\n".join(section.lines()) + "\n")
+        # A scheduler that hangs must not hide what the service lacks.
         sys.stdout.flush()
     sys.stdout.write(summary(sections) + "\n")
     return exit_code(sections)
@@ -167,7 +169,7 @@ def _forever(rounds: Rounds, scheduler: Scheduler, interval: float) -> int:
     while not stopped.is_set():
         began = time.monotonic()
         try:
-            _log(rounds.once())
+            _log(rounds.once(), scheduler.target)
             last = ""
         except Misconfigured:
             raise
@@ -189,22 +191,27 @@ def _pause(until: float, *events: threading.Event) -> None:
         time.sleep(max(0.0, min(_GLANCE_SECONDS, until - time.monotonic())))
 
 
-def _log(outcome: Outcome) -> None:
+def _log(outcome: Outcome, scheduler: str) -> None:
     took = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in outcome.seconds.items())
-    level = logging.INFO if outcome.changes or outcome.lines else logging.DEBUG
-    logger.log(level, "generation %s: %d changes (%s)", outcome.generation, outcome.changes, took)
-    for line in outcome.lines[:_MOST_LINES]:
+    lines = outcome.lines(scheduler)
+    level = logging.INFO if lines else logging.DEBUG
+    counts = counts_text(outcome.changes)
+    logger.log(level, "generation %s: %s (%s)", outcome.generation, counts, took)
+    for line in lines[:_MOST_LINES]:
         logger.info("%s", line)
-    if len(outcome.lines) > _MOST_LINES:
-        logger.info("... and %d more", len(outcome.lines) - _MOST_LINES)
+    if len(lines) > _MOST_LINES:
+        logger.info("... and %d more", len(lines) - _MOST_LINES)
     for problem in outcome.problems:
         logger.warning("%s", problem)
 
 
-def _told(configuration: Configuration, outcome: Outcome) -> list[str]:
-    """A dry run, as a person reads it."""
+def _plan(configuration: Configuration, outcome: Outcome) -> list[str]:
+    """Return a dry run as a person reads it."""
     decided = "no decision" if outcome.generation is None else f"generation {outcome.generation}"
-    lines = [f"pool {configuration.pool}, {decided}: {outcome.changes} changes", *outcome.lines]
-    if not outcome.changes and not outcome.lines:
-        lines.append("nothing would change")
-    return lines + [f"cannot: {problem}" for problem in outcome.problems]
+    return [
+        f"pool {configuration.pool}, {decided}",
+        *outcome.lines(configuration.scheduler),
+        *(f"cannot: {problem}" for problem in outcome.problems),
+        f"To the service: {counts_text(outcome.sent)}.",
+        f"Plan: {counts_text(outcome.changes)}.",
+    ]

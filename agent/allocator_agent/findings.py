@@ -70,6 +70,7 @@ def exit_code(sections: Sequence[Section]) -> int:
 
     A wrong configuration comes before a service that is away, and that before a scheduler that is.
     """
+    # A later failure often follows from an earlier one.
     codes = {finding.exit_code for section in sections for finding in section.findings} - {0}
     return next((code for code in (2, 3, 4, 1) if code in codes), 0)
 

@@ -95,6 +95,7 @@ class Service:
 
     def write_problem(self) -> str:
         """Return why the key may not import into the pool, empty if it may. Writes nothing."""
+        # The service looks at the key before the rows, and a dry run of none stores none.
         body = {"format": "kubernetes", "content": {"items": []}, "dry_run": True}
         try:
             self._request("POST", "imports/nodes/", body)

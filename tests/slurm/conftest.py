@@ -29,6 +29,8 @@ NODES = (
     Node("cpu-1", cpus=6, memory=3072, partition="small", features=("fast",)),
     Node("cpu-2", cpus=6, memory=3072, partition="small"),
 )
+NOTHING = "0 to add, 0 to change, 0 to remove."
+UNCHANGED = f"Plan: {NOTHING}"  # the last line of a dry run
 RESOURCES = [{"name": "cpu", "unit": "CPU"}, {"name": "memory", "unit": "MiB"}]
 
 

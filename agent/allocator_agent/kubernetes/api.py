@@ -70,6 +70,7 @@ class Api:
 
     def version(self) -> tuple[str, str]:
         """Return the version of the API server, and the `Date` header of its answer."""
+        # Every account may read it, also one without any role.
         with self._opened("GET", "/version", None, {}, self._timeout) as response:
             try:
                 version = json.loads(response.read()).get("gitVersion", "")

@@ -65,6 +65,7 @@ class KubernetesCheck:
                 has_groups=has_groups,
             )
         ]
+        # The first refused list would end the section with an error that the lines above explain.
         if not all(allowed):
             return None
         if self._is_effective:
@@ -202,6 +203,7 @@ class KubernetesCheck:
 
 def _has_field(schemas: Mapping[str, Any], kind: str) -> bool:
     """Return true if the status of a kind names the field."""
+    # Kubernetes derives the names of schemas from packages, so the kind identifies one.
     return any(
         FIELD in (schema.get("properties") or {}).get("status", {}).get("properties", {})
         for schema in schemas.values()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 READ = ("list", "watch")
+# An object is read again right before it is written, at the version that the write names.
 _WRITE = ("get", "list", "watch", "create", "update")
 _KUEUE = "kueue.x-k8s.io"
 

@@ -68,6 +68,7 @@ class SlurmCheck:
 
     def _observe(self, section: Section, known: Known | None) -> Observation:
         """Read all that a round reads, jobs that ended included where they are usage."""
+        # The commands of a round themselves, with all options that an older Slurm may lack.
         observed = self._slurm.observe()
         commands = ["scontrol", "squeue", "sacctmgr"]
         if known is not None and known.pool["metering"] == "reported":
@@ -110,6 +111,7 @@ class SlurmCheck:
     def _check_rights(self, section: Section, settings: Mapping[str, str]) -> None:
         """Check the right to change accounts, reservations and jobs of others."""
         name = pwd.getpwuid(os.geteuid()).pw_name
+        # Slurm itself asks neither of these for a level.
         if os.geteuid() == 0 or name == settings.get("SlurmUser", "").partition("(")[0]:
             section.ok(f"user {name} may change accounts, reservations and jobs")
             return

@@ -372,6 +372,11 @@ def _seconds(text: str) -> int:
     return int(datetime.fromisoformat(text).replace(tzinfo=timezone.utc).timestamp())
 
 
+def utc_text(seconds: int) -> str:
+    """Return a time as Slurm's commands take it where TZ is UTC."""
+    return datetime.fromtimestamp(seconds, timezone.utc).strftime("%Y-%m-%dT%H:%M:%S")
+
+
 def _words(text: str) -> list[str]:
     return [word for word in text.split(",") if word and word != "(null)"]
 
