@@ -68,15 +68,13 @@ def run_guide(
     *,
     service: LiveService,
     folder: Path,
-    changes: dict[str, str] | None = None,
     **env: str,
 ) -> str:
     """What the guide's `sh` blocks print, run one after the other in `folder`.
 
-    `allocator-agent` is the one of this tree, `manage.py` that of the service; `changes` are
-    addresses that a reader has elsewhere.
+    `allocator-agent` is the one of this tree, `manage.py` that of the service.
     """
-    return run_pages([GUIDES / name], service=service, folder=folder, changes=changes, **env)
+    return run_pages([GUIDES / name], service=service, folder=folder, **env)
 
 
 def run_pages(
@@ -84,7 +82,6 @@ def run_pages(
     *,
     service: LiveService,
     folder: Path,
-    changes: dict[str, str] | None = None,
     **env: str,
 ) -> str:
     """What the sessions of pages print, in one shell and in the order in which they are read.
@@ -92,8 +89,6 @@ def run_pages(
     `./dev serve` finds the service running, `./dev manage` is a management command on it.
     """
     lines = "".join(map(session, pages)).replace("http://localhost:8000", service.url)
-    for old, new in (changes or {}).items():
-        lines = lines.replace(old, new)
     done = _bash(
         *("-euo", "pipefail", "-c", lines),
         service=service, folder=folder, stderr=subprocess.PIPE, env=env,
@@ -112,7 +107,8 @@ def run_steps(
 ) -> list[str]:
     """Run the page's `sh` blocks in one shell; return what each printed.
 
-    A `text` block right below one is what it prints, where `...` is anything, and is compared.
+    A `text` block right below one is what it prints, where `...` is anything, and is compared. `changes`
+    are addresses that a reader has elsewhere.
     """
     mark = "\x1e"
     text = page.read_text().replace("http://localhost:8000", service.url)
