@@ -20,6 +20,11 @@ _BLOCK = re.compile(
     r"(?:^<!-- (not run|run by): ([^\n]+) -->\n)?^```(sh|console)\n(.*?)^```", re.M | re.S
 )
 
+_STEP = re.compile(
+    r"(?:^<!-- (not run|run by): [^\n]+ -->\n)?^```sh\n(.*?)^```\n(?:\n^```text\n(.*?)^```)?",
+    re.M | re.S,
+)
+
 
 @dataclass(frozen=True)
 class Block:
@@ -63,15 +68,13 @@ def run_guide(
     *,
     service: LiveService,
     folder: Path,
-    changes: dict[str, str] | None = None,
     **env: str,
 ) -> str:
     """What the guide's `sh` blocks print, run one after the other in `folder`.
 
-    `allocator-agent` is the one of this tree, `manage.py` that of the service; `changes` are
-    addresses that a reader has elsewhere.
+    `allocator-agent` is the one of this tree, `manage.py` that of the service.
     """
-    return run_pages([GUIDES / name], service=service, folder=folder, changes=changes, **env)
+    return run_pages([GUIDES / name], service=service, folder=folder, **env)
 
 
 def run_pages(
@@ -79,7 +82,6 @@ def run_pages(
     *,
     service: LiveService,
     folder: Path,
-    changes: dict[str, str] | None = None,
     **env: str,
 ) -> str:
     """What the sessions of pages print, in one shell and in the order in which they are read.
@@ -87,8 +89,6 @@ def run_pages(
     `./dev serve` finds the service running, `./dev manage` is a management command on it.
     """
     lines = "".join(map(session, pages)).replace("http://localhost:8000", service.url)
-    for old, new in (changes or {}).items():
-        lines = lines.replace(old, new)
     done = _bash(
         *("-euo", "pipefail", "-c", lines),
         service=service, folder=folder, stderr=subprocess.PIPE, env=env,
@@ -97,20 +97,36 @@ def run_pages(
     return done.stdout.strip()
 
 
-def run_steps(page: Path, *, service: LiveService, folder: Path) -> list[str]:
-    """Run the page's `sh` blocks in one shell; return what each printed."""
+def run_steps(
+    page: Path,
+    *,
+    service: LiveService,
+    folder: Path,
+    changes: dict[str, str] | None = None,
+    **env: str,
+) -> list[str]:
+    """Run the page's `sh` blocks in one shell; return what each printed.
+
+    A `text` block right below one is what it prints, where `...` is anything, and is compared. `changes`
+    are addresses that a reader has elsewhere.
+    """
     mark = "\x1e"
-    blocks = [
-        block.text for block in blocks_of(page.read_text())
-        if block.language == "sh" and not block.note
-    ]  # fmt: skip
-    script = f"printf '{mark}'\n".join(blocks).replace("http://localhost:8000", service.url)
+    text = page.read_text().replace("http://localhost:8000", service.url)
+    steps = [(found[2], found[3]) for found in _STEP.finditer(text) if not found[1]]
+    script = f"printf '{mark}'\n".join(commands for commands, _ in steps)
+    for old, new in (changes or {}).items():
+        script = script.replace(old, new)
     done = _bash(
         *("-euo", "pipefail", "-c", script),
-        service=service, folder=folder, stderr=subprocess.PIPE, env={},
+        service=service, folder=folder, stderr=subprocess.PIPE, env=env,
     )  # fmt: skip
     assert done.returncode == 0, (done.stdout[-3000:], done.stderr[-3000:])
-    return done.stdout.split(mark)
+    printed = done.stdout.split(mark)
+    for (commands, wanted), given in zip(steps, printed, strict=True):
+        assert wanted is None or _CHECKER.check_output(wanted, given, _LIKE), (
+            f"{commands}\n{given}\nand not\n{wanted}"
+        )
+    return printed
 
 
 def run_session(name: str, *, service: LiveService, folder: Path, **env: str) -> None:

@@ -13,14 +13,19 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from allocator_agent import __version__
+from allocator_agent.changes import counts_text
+from allocator_agent.checking import SchedulerCheck, check
 from allocator_agent.configuration import QUOTAS, RECLAIM, Configuration, read_configuration
 from allocator_agent.errors import AgentError, Misconfigured
+from allocator_agent.findings import exit_code, summary
 from allocator_agent.kubernetes.api import Api
+from allocator_agent.kubernetes.checking import KubernetesCheck
 from allocator_agent.kubernetes.orchestrating import EffectiveKueue
 from allocator_agent.kubernetes.scheduler import Kubernetes
 from allocator_agent.notify import notify
 from allocator_agent.rounds import Outcome, Rounds, Scheduler
 from allocator_agent.service import Service
+from allocator_agent.slurm.checking import SlurmCheck
 from allocator_agent.slurm.commands import Commands
 from allocator_agent.slurm.scheduler import Slurm
 
@@ -31,14 +36,20 @@ _SHORTEST_INTERVAL_SECONDS = 1.0
 _GLANCE_SECONDS = 0.1
 _MOST_LINES = 100  # of a round, in the log
 _EPILOG = """\
-exit codes of --once and --dry-run: 0 all is applied; 1 something could not be done (it says what);
+check writes nothing, and lists what holds and what is missing before the first round.
+
+exit codes of --once and --dry-run: 0 all is applied; 1 something could not be done (it is listed);
 2 the configuration is wrong; 3 the service does not answer; 4 the scheduler does not.
+check ends with 1 if something is missing, else with the same codes.
 """
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; the exit code."""
-    options = _parser().parse_args(arguments)
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if options.command and (options.once or options.every or options.dry_run):
+        parser.error(f"{options.command} is not a round: leave out --once, --every and --dry-run")
     logging.basicConfig(
         level=logging.DEBUG if options.verbose else logging.INFO,
         format="%(levelname)s %(message)s",
@@ -51,6 +62,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             configuration = configuration.with_reclaim(options.reclaim)
         if options.quotas:
             configuration = configuration.with_quotas(options.quotas)
+        if options.command == "check":
+            return _check(configuration, options.config)
         scheduler = scheduler_of(configuration)
         rounds = Rounds(
             configuration,
@@ -65,9 +78,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         logger.error("%s", error)  # noqa: TRY400 - a person reads it
         return error.exit_code
     if options.dry_run:
-        sys.stdout.write("\n".join(_told(configuration, outcome)) + "\n")
+        sys.stdout.write("\n".join(_plan(configuration, outcome)) + "\n")
     else:
-        _log(outcome)
+        _log(outcome, configuration.scheduler)
     return 1 if outcome.problems else 0
 
 
@@ -78,6 +91,25 @@ def scheduler_of(configuration: Configuration) -> Scheduler:
     if configuration.quota == "effective":
         return EffectiveKueue(configuration, Api(configuration.kubernetes))
     return Kubernetes(configuration, Api(configuration.kubernetes))
+
+
+def _check(configuration: Configuration, path: Path) -> int:
+    """Print what holds and what is missing before the first round."""
+    sections = []
+    for section in check(configuration, path, Service(configuration), check_of(configuration)):
+        sections.append(section)
+        sys.stdout.write("\n".join(section.lines()) + "\n")
+        # A scheduler that hangs must not hide what the service lacks.
+        sys.stdout.flush()
+    sys.stdout.write(summary(sections) + "\n")
+    return exit_code(sections)
+
+
+def check_of(configuration: Configuration) -> SchedulerCheck:
+    """Return the checks of the scheduler that the configuration names."""
+    if configuration.scheduler == "slurm":
+        return SlurmCheck(configuration, Commands(configuration.slurm.bin))
+    return KubernetesCheck(configuration, Api(configuration.kubernetes))
 
 
 def seconds(text: str) -> float:
@@ -94,6 +126,12 @@ def _parser() -> argparse.ArgumentParser:
         description="Feeds the allocation service and makes a scheduler obey its decisions.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "command",
+        nargs="?",
+        choices=("check",),
+        help="list what is missing before the first write, and write nothing",
     )
     parser.add_argument("--config", type=Path, default=DEFAULT_CONFIGURATION, metavar="FILE")
     mode = parser.add_mutually_exclusive_group()
@@ -131,7 +169,7 @@ def _forever(rounds: Rounds, scheduler: Scheduler, interval: float) -> int:
     while not stopped.is_set():
         began = time.monotonic()
         try:
-            _log(rounds.once())
+            _log(rounds.once(), scheduler.target)
             last = ""
         except Misconfigured:
             raise
@@ -153,22 +191,27 @@ def _pause(until: float, *events: threading.Event) -> None:
         time.sleep(max(0.0, min(_GLANCE_SECONDS, until - time.monotonic())))
 
 
-def _log(outcome: Outcome) -> None:
+def _log(outcome: Outcome, scheduler: str) -> None:
     took = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in outcome.seconds.items())
-    level = logging.INFO if outcome.changes or outcome.lines else logging.DEBUG
-    logger.log(level, "generation %s: %d changes (%s)", outcome.generation, outcome.changes, took)
-    for line in outcome.lines[:_MOST_LINES]:
+    lines = outcome.lines(scheduler)
+    level = logging.INFO if lines else logging.DEBUG
+    counts = counts_text(outcome.changes)
+    logger.log(level, "generation %s: %s (%s)", outcome.generation, counts, took)
+    for line in lines[:_MOST_LINES]:
         logger.info("%s", line)
-    if len(outcome.lines) > _MOST_LINES:
-        logger.info("... and %d more", len(outcome.lines) - _MOST_LINES)
+    if len(lines) > _MOST_LINES:
+        logger.info("... and %d more", len(lines) - _MOST_LINES)
     for problem in outcome.problems:
         logger.warning("%s", problem)
 
 
-def _told(configuration: Configuration, outcome: Outcome) -> list[str]:
-    """A dry run, as a person reads it."""
+def _plan(configuration: Configuration, outcome: Outcome) -> list[str]:
+    """Return a dry run as a person reads it."""
     decided = "no decision" if outcome.generation is None else f"generation {outcome.generation}"
-    lines = [f"pool {configuration.pool}, {decided}: {outcome.changes} changes", *outcome.lines]
-    if not outcome.changes and not outcome.lines:
-        lines.append("nothing would change")
-    return lines + [f"cannot: {problem}" for problem in outcome.problems]
+    return [
+        f"pool {configuration.pool}, {decided}",
+        *outcome.lines(configuration.scheduler),
+        *(f"cannot: {problem}" for problem in outcome.problems),
+        f"To the service: {counts_text(outcome.sent)}.",
+        f"Plan: {counts_text(outcome.changes)}.",
+    ]

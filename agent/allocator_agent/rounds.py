@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any, Protocol
 
+from allocator_agent.changes import ObjectChange, plan_lines
 from allocator_agent.configuration import Configuration
 from allocator_agent.feeding import Feed
 from allocator_agent.model import Job, Observation, Rendering, Usage, Waiting
@@ -40,7 +41,7 @@ class Plan(Protocol):
 
     def __len__(self) -> int: ...
 
-    def lines(self) -> list[str]: ...
+    def shown(self) -> list[ObjectChange]: ...
 
 
 class Scheduler(Protocol):
@@ -67,10 +68,19 @@ class Outcome:
     """What a round did, for people and for the exit code."""
 
     generation: int | None = None
-    changes: int = 0
-    lines: list[str] = field(default_factory=list)
+    changes: list[ObjectChange] = field(default_factory=list)  # of the scheduler
+    sent: list[ObjectChange] = field(default_factory=list)  # to the service
+    notes: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)  # by step, in order
+
+    def lines(self, scheduler: str) -> list[str]:
+        """Return what is sent and what changes, object by object."""
+        return [
+            *plan_lines("service", self.sent),
+            *plan_lines(scheduler, self.changes),
+            *self.notes,
+        ]
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
@@ -113,8 +123,7 @@ class Rounds:
             else:
                 feed.send(observed)
         outcome.problems += feed.problems
-        if feed.lines:
-            outcome.lines += ["to the service:", *feed.lines]
+        outcome.sent = [_sent(line) for line in feed.lines]
         with outcome.step("decide"):
             if not dry_run:
                 self._wait(feed.generation)
@@ -122,14 +131,13 @@ class Rounds:
             quota = self._configuration.quota
             rendering = self._service.rendering(self._scheduler.target, label, quota)
         if rendering is None:
-            told = outcome.lines if dry_run else outcome.problems
+            told = outcome.notes if dry_run else outcome.problems
             told.append("the pool has no decision yet: nothing is changed")
             return outcome
         outcome.generation = rendering.generation
         with outcome.step("plan"):
             plan = self._scheduler.plan(rendering, observed, self._now())
-        outcome.changes = len(plan)
-        outcome.lines += plan.lines()
+        outcome.changes = plan.shown()
         if not dry_run:
             with outcome.step("apply"):
                 outcome.problems += self._scheduler.apply(plan) if len(plan) else []
@@ -240,6 +248,13 @@ class Rounds:
 
     def _now(self) -> datetime:
         return datetime.fromtimestamp(self._clock(), timezone.utc)
+
+
+def _sent(line: str) -> ObjectChange:
+    """Return a line of the feed, which begins with a sign, as the change of an object."""
+    sign, _, rest = line.strip().partition(" ")
+    name, _, note = rest.partition(": ")
+    return ObjectChange(sign, name, notes=(note,) if note else ())
 
 
 def _few(problems: Sequence[str]) -> list[str]:

@@ -88,6 +88,30 @@ class Service:
             self._groups(),
         )
 
+    def date(self) -> str:
+        """Return the `Date` header of an answer about the pool, empty without one."""
+        return self._request("GET", "").headers.get("Date", "")
+
+    def write_problem(self) -> str:
+        """Return why the key may not import into the pool, empty if it may. Writes nothing."""
+        # The service looks at the key before the rows, and a dry run of none stores none.
+        body = {"format": "kubernetes", "content": {"items": []}, "dry_run": True}
+        try:
+            self._request("POST", "imports/nodes/", body)
+        except Refused as refusal:
+            if refusal.status in (401, 403):
+                return refusal.detail
+            raise
+        return ""
+
+    def may_read(self, path: str) -> bool:
+        """Return true if the key may read a path."""
+        try:
+            self._request("GET", path)
+        except Refused:
+            return False
+        return True
+
     def _groups(self) -> frozenset[str]:
         """Return the slugs of the pool's groups, or none if the service is older than groups."""
         try:

@@ -149,6 +149,35 @@ def test_the_agent_is_python_and_nothing_else(wheels, tmp_path):
     assert installed("allocator-agent", "--version") == "allocator-agent 0.1.0\n"
 
 
+def test_the_agents_wheel_checks_a_cluster_before_anything_else_is_there(wheels, tmp_path):
+    """Without a service and an API server `check` lists both, and ends with the service's code."""
+    installed = Installed(tmp_path / "agent")
+    installed.install(wheels["allocator_agent"])
+    file = installed.elsewhere / "agent.ini"
+    settings = (
+        "[service]\nurl = http://127.0.0.1:1\npool = lab\n[agent]\nname = a\nscheduler = {}\n"
+        "[kubernetes]\napi = http://127.0.0.1:1\n[slurm]\nbin = /nowhere\n"
+    )
+    command = [installed.bin / "allocator-agent", "check", "--config", file]
+    env = {**without_project(), "ALLOCATOR_KEY": "alloc_x"}
+    for scheduler, missing in (
+        ("slurm", "there is no /nowhere/scontrol: set [slurm] bin"),
+        ("kueue", "http://127.0.0.1:1 does not answer"),
+    ):
+        file.write_text(settings.format(scheduler))
+        done = subprocess.run(command, cwd=file.parent, env=env, capture_output=True, text=True)
+        assert (done.returncode, done.stderr) == (3, "")
+        lines = done.stdout.splitlines()
+        assert lines[0] == f"configuration {file}"
+        assert f"  ok       agent a of pool lab for {scheduler}" in lines
+        assert f"  missing  {missing}" in done.stdout
+        assert lines[-1] == "2 missing, 1 ok."
+    file.write_text(settings.format("torque"))
+    done = subprocess.run(command, env=env, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "[agent] scheduler is one of slurm, kueue, kubernetes" in done.stderr
+
+
 def test_the_client_asks_without_the_service_and_verifies_with_the_library(wheels, tmp_path):
     """`pip install allocator-client` has no NumPy, `allocator-client[verify]` has no solver."""
     installed = Installed(tmp_path / "client")

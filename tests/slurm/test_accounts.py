@@ -1,6 +1,6 @@
 """Accounts below accounts, and limits that were written under another configuration."""
 
-from tests.slurm.conftest import decided_by_partition, eventually, pool_for
+from tests.slurm.conftest import UNCHANGED, decided_by_partition, eventually, pool_for
 
 SMALL = ("--partition=small",)
 
@@ -41,9 +41,8 @@ def test_a_limit_on_an_account_that_gets_children_is_removed(operator, agent, qu
     quiet.submit("physics", *SMALL, count=3)
     quiet.submit("biology", *SMALL, count=2)
     shown = agent.run("--once", expect=1)  # it says that a parent is still a member
-    assert (
-        "account faculty: cpu 0 -> unlimited, mem 0 -> unlimited: it has accounts below it" in shown
-    )
+    for text in ("~ account faculty", "cpu 0 -> unlimited", "it has accounts below it"):
+        assert text in shown
     assert quiet.limits()["faculty"] == ""
     eventually(lambda: quiet.jobs("RUNNING") == {"physics": 3, "biology": 2})
     state = operator.get(f"{pool}/enforcement/").body
@@ -51,7 +50,7 @@ def test_a_limit_on_an_account_that_gets_children_is_removed(operator, agent, qu
     assert problems["faculty"] == [
         "account faculty has accounts below it: it is not limited; end its membership of the pool"
     ]
-    assert "0 changes" in agent.run("--dry-run", expect=1)
+    assert UNCHANGED in agent.run("--dry-run", expect=1)
 
 
 def test_jobs_queued_before_classes_come_under_their_limits(operator, service, agent, quiet):
@@ -72,7 +71,7 @@ def test_jobs_queued_before_classes_come_under_their_limits(operator, service, a
     shown = agent.run("--once")
     assert "limits by partition are off" in shown
     assert class_limits(quiet) == {}
-    assert "0 changes" in agent.run("--dry-run")
+    assert UNCHANGED in agent.run("--dry-run")
     quiet.settled(seconds=12)
     assert sum(ran(quiet).values()) == sum(decided.values())
 

@@ -1,6 +1,6 @@
 """A monthly budget in a real Slurm: GrpTRESMins of the group's account, and what it does to jobs."""
 
-from tests.slurm.conftest import eventually
+from tests.slurm.conftest import UNCHANGED, eventually
 from tests.slurm.test_groups import ANYWHERE, three_levels
 
 
@@ -28,11 +28,11 @@ def test_a_budget_of_a_group_holds_jobs_that_would_exceed_it(operator, agent, qu
     quiet.submit("speech", *ANYWHERE, "--time=20", count=1)
     quiet.submit("genomics", *ANYWHERE, "--time=20", count=1)
     shown = agent.run("--once")
-    assert "minutes of account labs: cpu unlimited -> 30" in shown
+    assert "cpu minutes unlimited -> 30" in shown
     assert minutes(quiet) == {"labs": "cpu=30", "genes": "mem=900000M"}
     eventually(lambda: sum(quiet.jobs("RUNNING").values()) == 2)
     eventually(lambda: waiting(quiet) == {"AssocGrpCPUMinutesLimit"})
-    assert "0 changes" in agent.run("--dry-run")
+    assert UNCHANGED in agent.run("--dry-run")
 
     budget = f"{pool}/budgets/{made.body['id']}/"
     operator.patch(budget, {"amount": "1"})

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from launcher.processes import stop
 from tests.examples import thorough
-from tests.slurm.conftest import decided_tasks, eventually, pool_for
+from tests.slurm.conftest import NOTHING, UNCHANGED, decided_tasks, eventually, pool_for
 from tests.slurm.demand import ACCOUNTS, Demand
 from tests.slurm.sampling import Sampler
 from tests.slurm.test_rounds import CAPACITY
@@ -34,7 +34,8 @@ def test_an_agent_killed_at_any_moment_is_mended_by_its_next_round(
             stop(victim, first=signal.SIGKILL)
             agent.run("--once")
             assert enforced(operator, pool) == rendered(operator, pool)
-            assert "nothing would change" in agent.run("--dry-run")
+            shown = agent.run("--dry-run").splitlines()
+            assert shown[-2:] == [f"To the service: {NOTHING}", UNCHANGED]
     assert all(sampler.most[name] <= most for name, most in CAPACITY.items()), sampler.most
 
 

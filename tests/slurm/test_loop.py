@@ -68,7 +68,7 @@ def test_requeue_takes_the_youngest_back_and_both_runs_are_usage(operator, agent
     assert decided_tasks(operator, pool) == {"physics": 2, "biology": 2}
 
     shown = agent.run("--dry-run", "--reclaim", "requeue")
-    stopped = [int(job) for job in re.findall(r"requeue job (\d+) of physics", shown)]
+    stopped = [int(job) for job in re.findall(r"~ job (\d+) of physics\n +requeued", shown)]
     stay = [job for job in jobs if job not in stopped]
     assert len(stopped) == 2
     assert min(started(quiet, job) for job in stopped) >= max(started(quiet, job) for job in stay)
@@ -95,12 +95,16 @@ def test_a_dry_run_shows_what_a_person_wants_to_read(operator, agent, quiet):
     quiet.submit("biology", "--partition=big,small", count=2)
     before = quiet.limits()
     shown = agent.run("--dry-run").splitlines()
-    assert re.fullmatch(rf"pool {agent.pool}, generation \d+: 1 changes", shown[0])
+    assert re.fullmatch(rf"pool {agent.pool}, generation \d+", shown[0])
     assert shown[1:] == [
-        "to the service:",
+        "service:",
         "  + workload slurm-lab/any/cpu=1,memory=256Mi of biology",
-        "lowered first:",
-        "  - account physics: cpu 7 -> 0, mem unlimited -> 0",
+        "slurm:",
+        "  ~ account physics",
+        "      cpu 7 -> 0",
+        "      mem unlimited -> 0",
+        "To the service: 1 to add, 0 to change, 0 to remove.",
+        "Plan: 0 to add, 1 to change, 0 to remove.",
     ]
     assert quiet.limits() == before
     workloads = operator.pages(f"/api/v1/pools/{agent.pool}/workloads/")

@@ -34,7 +34,7 @@ def test_a_slots_jobs_start_on_the_second_and_nobody_elses(quiet, monkeypatch):
     plan = slurm.plan(decision, slurm.observe(), datetime.now(UTC))
     assert slurm.apply(plan) == []
     again = slurm.plan(decision, slurm.observe(), datetime.now(UTC))
-    assert len(again) == 0, again.lines()
+    assert len(again) == 0, again.shown()
     assert quiet.jobs("RUNNING") == {}
     eventually(lambda: quiet.jobs("RUNNING") == {"physics": 6})
     delays = [begun - start for begun in starts(quiet, jobs)]
@@ -47,9 +47,10 @@ def test_a_slots_jobs_start_on_the_second_and_nobody_elses(quiet, monkeypatch):
     later = Rendering("run", 2, [], [reservation("biology", "small", start + 300, start + 400, 6)])
     assert slurm.apply(slurm.plan(later, slurm.observe(), datetime.now(UTC))) == []
     plan = slurm.plan(Rendering("run", 3, [], []), slurm.observe(), datetime.now(UTC))
-    assert [line for line in plan.lines() if "biology" in line] == [
-        f"  reservation {name_of('biology')}: delete"
-    ]
+    (change,) = [each for each in plan.shown() if each.name.startswith("reservation")]
+    assert (change.sign, change.name) == ("-", f"reservation {name_of('biology')}")
+    values = {value.name: (value.before, value.after) for value in change.values}
+    assert values["cores"] == ("6", "")
 
 
 def reservation(tenant, partition, start, end, cores):

@@ -68,6 +68,16 @@ class Api:
                 raise SchedulerAway(f"{self._url} broke off: {error}") from error
             return document
 
+    def version(self) -> tuple[str, str]:
+        """Return the version of the API server, and the `Date` header of its answer."""
+        # Every account may read it, also one without any role.
+        with self._opened("GET", "/version", None, {}, self._timeout) as response:
+            try:
+                version = json.loads(response.read()).get("gitVersion", "")
+            except (OSError, HTTPException, ValueError, AttributeError) as error:
+                raise SchedulerAway(f"{self._url} broke off: {error}") from error
+            return str(version), response.headers.get("Date", "")
+
     def watch(self, path: str, version: str, *, seconds: int) -> Iterator[Manifest]:
         """The events after a version, until the server ends the watch or the connection is cut."""
         query = {

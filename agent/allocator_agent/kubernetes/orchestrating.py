@@ -58,7 +58,7 @@ class EffectiveKueue(Kubernetes):
         """The objects whose effective quotas are not as decided."""
         plan = self._planned(rendering, self._objects)
         # What the watch knows may be older than this agent's own last writes.
-        return self._planned(rendering, self._listed) if len(plan) else plan
+        return self._planned(rendering, self.listed) if len(plan) else plan
 
     def apply(self, plan: KubernetesPlan) -> list[str]:
         """Lower what falls, read it back, then write the rest.
@@ -84,7 +84,7 @@ class EffectiveKueue(Kubernetes):
 
     def applied(self, observed: Observation, *, fresh: bool) -> dict[str, Amounts]:
         """The quotas that Kueue obeys, by queue."""
-        queues = (self._listed if fresh else self._objects)(QUEUES.path())
+        queues = (self.listed if fresh else self._objects)(QUEUES.path())
         return {
             item["metadata"]["name"]: amounts_of(effective.in_force(item, _QUEUE))
             for item in queues
@@ -194,7 +194,7 @@ class EffectiveKueue(Kubernetes):
         for name, kind in _KINDS.items():
             if not any(each["kind"] == name for each in known.values()):
                 continue
-            for item in self._listed(kind.path()):
+            for item in self.listed(kind.path()):
                 now = effective.in_force(item, name)
                 label = _label(now)
                 if label not in known:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from allocator_agent.changes import ADD, CHANGE, ObjectChange, Value
 from allocator_agent.kubernetes.api import Manifest
 from allocator_agent.quantities import Amounts, quantity
 
 _COHORT = "allocator.cohort"  # annotation of a queue: the cohort of its rendering
 _QUANTITIES = ("nominalQuota", "borrowingLimit", "lendingLimit", "weight", "hard")
+_QUOTA_FIELDS = ("resourceGroups", "hard")
 Place = tuple[str, ...]  # where in a manifest a number stands, in words that outlast reordering
 
 
@@ -83,19 +86,37 @@ class Change:
             if place in after or len(place) > 1
         }
 
-    def line(self) -> str:
-        """The change as a person reads it."""
+    def shown(self) -> ObjectChange:
+        """Return the change as a plan shows it."""
         metadata = self.after["metadata"]
-        name = f"{self.after['kind']} {metadata.get('namespace', '')}/{metadata['name']}"
-        name = name.replace(" /", " ")
-        before, after = texts_of(self.before or {}), texts_of(self.after)
-        parts = [
-            f"{' '.join(place)} {before.get(place, 'none')} -> {after.get(place, 'none')}"
+        namespace = f"{metadata['namespace']}/" if metadata.get("namespace") else ""
+        name = f"{self.after['kind']} {namespace}{metadata['name']}"
+        if self.before is None:
+            values = [Value(" ".join(at), "", text) for at, text in texts_of(self.after).items()]
+            return ObjectChange(ADD, name, (*values, *_other_values({}, self.after)))
+        before, after = texts_of(self.before), texts_of(self.after)
+        values = [
+            Value(" ".join(place), before.get(place, "none"), after.get(place, "none"))
             for place in {**before, **after}
             if before.get(place) != after.get(place)
         ]
-        verb = "make" if self.before is None else "change"
-        return f"{verb} {name}" + (f": {', '.join(parts)}" if parts else "")
+        whole = merged(self.before, self.after)
+        return ObjectChange(CHANGE, name, (*values, *_other_values(self.before, whole)))
+
+
+def _other_values(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Value]:
+    """Yield the fields of a spec that are no quotas and differ."""
+    former, present = before.get("spec") or {}, after.get("spec") or {}
+    for name in {**former, **present}:
+        if name not in _QUOTA_FIELDS and former.get(name) != present.get(name):
+            yield Value(name, *(_text_of(each.get(name), before) for each in (former, present)))
+
+
+def _text_of(value: Any, before: Mapping[str, Any]) -> str:
+    """Return a field of a spec as a text, empty where a new object has none before."""
+    if value is None:
+        return "none" if before else ""
+    return value if isinstance(value, str) else json.dumps(value, sort_keys=True)
 
 
 def limits_of(manifest: Mapping[str, Any]) -> dict[Place, Fraction]:

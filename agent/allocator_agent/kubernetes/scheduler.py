@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 
+from allocator_agent.changes import REMOVE, ObjectChange
 from allocator_agent.configuration import Configuration
 from allocator_agent.errors import Misconfigured, SchedulerAway
 from allocator_agent.kubernetes import reading
@@ -55,13 +56,13 @@ class KubernetesPlan:
     def __len__(self) -> int:
         return len(self.changes) + len(self.removed)
 
-    def lines(self) -> list[str]:
-        lowered = [f"  - {change.line()}" for change in self.changes if change.lowers]
-        raised = [f"  + {change.line()}" for change in self.changes if not change.lowers]
-        lines = ["lowered first:", *lowered] if lowered else []
-        lines += ["then raised:" if lowered else "raised:", *raised] if raised else []
-        gone = [f"  - remove Cohort {each['metadata']['name']}" for each in self.removed]
-        return lines + (["then removed:" if lines else "removed:", *gone] if gone else [])
+    def shown(self) -> list[ObjectChange]:
+        """Return what has to change, as plans show it."""
+        gone = (f"Cohort {each['metadata']['name']}" for each in self.removed)
+        return [
+            *(change.shown() for change in self.changes),
+            *(ObjectChange(REMOVE, name) for name in gone),
+        ]
 
 
 class Kubernetes:
@@ -239,7 +240,8 @@ class Kubernetes:
     def _objects(self, path: str) -> list[Manifest]:
         return self._objects_at(path).objects()
 
-    def _listed(self, path: str) -> Sequence[Manifest]:
+    def listed(self, path: str) -> Sequence[Manifest]:
+        """Read all objects of a path anew."""
         return self._objects_at(path).list()
 
     def _objects_at(self, path: str) -> Watched:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from allocator_agent.changes import ADD, CHANGE, REMOVE, ObjectChange, Value
 from allocator_agent.model import Job, Node, started_together
 from allocator_agent.slurm.reading import Reservation, units_of
 
@@ -34,12 +35,18 @@ class Hold:
     cores: dict[str, int]
     beside: dict[str, int] = field(default_factory=dict)  # account -> its running jobs on the nodes
 
-    def line(self) -> str:
-        """Return what is held, as a person reads it."""
+    def shown(self, *, is_new: bool) -> ObjectChange:
+        """Return the reservation as a plan shows it."""
         where = ", ".join(
             f"{cores} of {node}" if cores else node for node, cores in self.cores.items()
         )
-        return f"cores for {_named(self.jobs)} of {self.account}: {where}{_beside(self.beside)}"
+        values = (
+            Value("account", "", self.account),
+            Value("cores", "", where),
+            Value("held for", "", _named(self.jobs)),
+        )
+        name = f"reservation {self.name}"
+        return ObjectChange(ADD if is_new else CHANGE, name, values, _beside(self.beside))
 
 
 @dataclass(frozen=True)
@@ -50,9 +57,9 @@ class Release:
     jobs: tuple[str, ...]
     reason: str
 
-    def line(self) -> str:
-        """Return what is released and the reason, as a person reads it."""
-        return f"reservation {self.name}: delete, {self.reason}"
+    def shown(self) -> ObjectChange:
+        """Return the deletion as a plan shows it."""
+        return ObjectChange(REMOVE, f"reservation {self.name}", notes=(self.reason,))
 
 
 @dataclass(frozen=True)
@@ -325,6 +332,6 @@ def _named(jobs: Sequence[str]) -> str:
     return f"job{'s' if len(jobs) > 1 else ''} {', '.join(jobs)}"
 
 
-def _beside(accounts: Mapping[str, int]) -> str:
+def _beside(accounts: Mapping[str, int]) -> tuple[str, ...]:
     counts = [f"{count} of {account}" for account, count in accounts.items()]
-    return f"; jobs that run there: {', '.join(counts)}" if counts else ""
+    return (f"jobs that run there: {', '.join(counts)}",) if counts else ()

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
+from allocator_agent.changes import ADD, CHANGE, ObjectChange, Value
 from allocator_agent.model import Job, Waiting
 from allocator_agent.quantities import MEBIBYTE, Amounts
 from allocator_agent.reclaim import to_stop
@@ -16,6 +17,8 @@ from allocator_agent.slurm.reading import Association, resource_of, units_of
 from allocator_agent.slurm.reservations import ReservationChange
 
 WRITABLE = re.compile(r"[^\s'\",:]+")  # what sacctmgr can be told
+_REASSIGNED = "moved to the limits of its partition"
+_REQUEUED = "requeued, as one of the youngest above the decision"
 Limits = dict[str, int]
 Key = tuple[str, str, str]  # account, user, partition
 
@@ -49,16 +52,16 @@ class LimitChange:
         """Whether the fair share changes; that is no limit, so the first command takes it along."""
         return self.fairshare[0] != self.fairshare[1]
 
-    def line(self) -> str:
-        """The change as a person reads it."""
-        parts = [
-            f"{name} {_shown(self.before[name])} -> {_shown(most)}"
+    def shown(self) -> ObjectChange:
+        """Return the change as a plan shows it."""
+        values = [
+            Value(name, _shown(self.before[name]), _shown(most))
             for name, most in self.after.items()
             if self.before[name] != most
         ]
         if self.shares:
-            parts.append(f"fairshare {self.fairshare[0]} -> {self.fairshare[1]}")
-        return f"{'new ' if self.new else ''}{_name_of(self.key)}: {', '.join(parts)}"
+            values.append(Value("fairshare", *self.fairshare))
+        return ObjectChange(ADD if self.new else CHANGE, _name_of(self.key), tuple(values))
 
 
 @dataclass(frozen=True)
@@ -69,10 +72,10 @@ class LimitRemoval:
     before: Limits
     reason: str
 
-    def line(self) -> str:
-        """Return the removal as a person reads it."""
-        parts = [f"{name} {most} -> unlimited" for name, most in self.before.items()]
-        return f"{_name_of(self.key)}: {', '.join(parts)}: {self.reason}"
+    def shown(self) -> ObjectChange:
+        """Return the removal as a plan shows it."""
+        values = [Value(name, str(most), _shown(None)) for name, most in self.before.items()]
+        return ObjectChange(CHANGE, _name_of(self.key), tuple(values), (self.reason,))
 
 
 @dataclass(frozen=True)
@@ -86,14 +89,14 @@ class MinutesChange:
     before: dict[str, int]
     after: dict[str, int]
 
-    def line(self) -> str:
-        """Return the change as a person reads it."""
-        parts = [
-            f"{name} {_minutes_text(self.before[name])} -> {_minutes_text(most)}"
+    def shown(self) -> ObjectChange:
+        """Return the change as a plan shows it."""
+        values = [
+            Value(f"{name} minutes", _minutes_text(self.before[name]), _minutes_text(most))
             for name, most in self.after.items()
             if self.before[name] != most
         ]
-        return f"minutes of account {self.account}: {', '.join(parts)}"
+        return ObjectChange(CHANGE, _name_of((self.account, "", "")), tuple(values))
 
 
 @dataclass(frozen=True)
@@ -126,33 +129,31 @@ class SlurmPlan:
             for tenant, holds in self.holds.waiting.items()
         }
 
-    def lines(self) -> list[str]:
-        """The plan as a person reads it."""
-        lowered = [f"  - {change.line()}" for change in self.limits if change.lowers]
-        raised = [f"  + {change.line()}" for change in self.limits if not change.lowers]
-        lines = []
-        if lowered:
-            lines += ["lowered first:", *lowered]
-        if raised:
-            lines += ["then raised:" if lowered else "raised:", *raised]
-        if self.removals:
-            lines += ["removed:", *(f"  - {removal.line()}" for removal in self.removals)]
-        lines += [f"  {change.line()}" for change in self.minutes]
-        lines += [
-            f"  jobs {', '.join(jobs)} of {account}: moved to the limits of their partition"
-            for account, jobs in self.reassigned.items()
+    def shown(self) -> list[ObjectChange]:
+        """Return what has to change, as plans show it."""
+        made = {hold.name for hold in self.holds.made}
+        return [
+            *(change.shown() for change in self.limits),
+            *(removal.shown() for removal in self.removals),
+            *(change.shown() for change in self.minutes),
+            *(change.shown() for change in self.reservations),
+            *(release.shown() for release in self.holds.released),
+            *(hold.shown(is_new=hold.name in made) for hold in self.holds.entered),
+            *(
+                ObjectChange(CHANGE, f"job {job} of {account}", notes=(_REASSIGNED,))
+                for account, jobs in self.reassigned.items()
+                for job in jobs
+            ),
+            *(
+                ObjectChange(CHANGE, f"job {job}", (Value("reservation", "", name),))
+                for name, jobs in self.moves
+                for job in jobs
+            ),
+            *(
+                ObjectChange(CHANGE, f"job {job.id} of {job.account}", notes=(_REQUEUED,))
+                for job in self.stops
+            ),
         ]
-        lines += [f"  {change.line()}" for change in self.reservations]
-        lines += [f"  {release.line()}" for release in self.holds.released]
-        lines += [f"  hold {hold.line()}" for hold in self.holds.entered]
-        lines += [
-            f"  jobs {', '.join(jobs)}: wait for reservation {name}" for name, jobs in self.moves
-        ]
-        lines += [
-            f"  requeue job {job.id} of {job.account}: it is the youngest above the decision"
-            for job in self.stops
-        ]
-        return lines
 
 
 def plan_limits(
@@ -380,7 +381,8 @@ def _change(
 
 def _name_of(key: Key) -> str:
     account, user, partition = key
-    return f"user {user} of {account} in partition {partition}" if user else f"account {account}"
+    in_partition = f" in partition {partition}" if partition else ""
+    return f"user {user} of account {account}{in_partition}" if user else f"account {account}"
 
 
 def _is_outside(job: Job, present: Mapping[Key, Association]) -> bool:

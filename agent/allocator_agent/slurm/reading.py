@@ -84,6 +84,18 @@ def pairs(line: str) -> dict[str, str]:
     return dict(reversed(_PAIR.findall(line)))
 
 
+def read_settings(text: str) -> dict[str, str]:
+    """Return the settings that `scontrol show config` prints, by name."""
+    lines = (line.partition("=") for line in text.splitlines())
+    return {name.strip(): value.strip() for name, separator, value in lines if separator}
+
+
+def read_time_of_settings(text: str) -> int:
+    """Return the time of slurmctld at which it printed its settings, 0 for none."""
+    found = re.search(r"^Configuration data as of (\S+)", text, re.MULTILINE)
+    return _seconds(found[1]) if found else 0
+
+
 def read_nodes(text: str, *, owner_feature: str) -> Iterator[Node]:
     """The nodes that `scontrol --oneliner show node` prints, labelled with their first partition."""
     for line in text.splitlines():
@@ -331,6 +343,11 @@ def resource_of(tres: str) -> str:
     return "memory" if tres == "mem" else tres.rpartition("/")[2]
 
 
+def tres_of(resource: str) -> str:
+    """Return the TRES that a pool's resource is limited by."""
+    return {"cpu": "cpu", "memory": "mem"}.get(resource, f"gres/{resource}")
+
+
 def units_of(amounts: Amounts, tres: str) -> int:
     """An amount in whole units of a TRES, rounded up."""
     amount = amounts.get(resource_of(tres), Fraction(0)) / (MEBIBYTE if tres == "mem" else 1)
@@ -353,6 +370,11 @@ def _seconds(text: str) -> int:
     if text in _UNKNOWN:
         return 0
     return int(datetime.fromisoformat(text).replace(tzinfo=timezone.utc).timestamp())
+
+
+def utc_text(seconds: int) -> str:
+    """Return a time as Slurm's commands take it where TZ is UTC."""
+    return datetime.fromtimestamp(seconds, timezone.utc).strftime("%Y-%m-%dT%H:%M:%S")
 
 
 def _words(text: str) -> list[str]:

@@ -6,8 +6,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from allocator_agent.changes import ADD, CHANGE, REMOVE, ObjectChange, Value
 from allocator_agent.model import Job
-from allocator_agent.slurm.reading import Reservation
+from allocator_agent.slurm.reading import Reservation, utc_text
 
 
 @dataclass(frozen=True)
@@ -18,15 +19,29 @@ class ReservationChange:
     before: Reservation | None
     after: Reservation | None
 
-    def line(self) -> str:
-        if self.after is None:
-            return f"reservation {self.name}: delete"
-        what = "make" if self.before is None else "change"
-        where = f" in {self.after.partition}" if self.after.partition else ""
-        return (
-            f"reservation {self.name}: {what}, {self.after.cores} cores{where} for"
-            f" {self.after.account}, {self.after.end - self.after.start} s from {self.after.start}"
-        )
+    def shown(self) -> ObjectChange:
+        """Return the change as a plan shows it."""
+        before, after = (_texts(each) for each in (self.before, self.after))
+        values = [
+            Value(name, before.get(name, ""), after.get(name, ""))
+            for name in {**before, **after}
+            if before.get(name) != after.get(name)
+        ]
+        sign = ADD if self.before is None else REMOVE if self.after is None else CHANGE
+        return ObjectChange(sign, f"reservation {self.name}", tuple(values))
+
+
+def _texts(reservation: Reservation | None) -> dict[str, str]:
+    """Return the fields of a reservation that the agent sets."""
+    if reservation is None:
+        return {}
+    return {
+        "account": reservation.account,
+        "cores": str(reservation.cores),
+        "partition": reservation.partition,
+        "start": utc_text(reservation.start),
+        "end": utc_text(reservation.end),
+    }
 
 
 def plan_reservations(

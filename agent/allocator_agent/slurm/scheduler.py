@@ -64,10 +64,8 @@ class Slurm:
     def source(self) -> str:
         """Whose job numbers they are: the cluster's."""
         if not self._cluster:
-            told = self._commands.run("scontrol", "show", "config")
-            lines = (line.partition("=") for line in told.splitlines())
-            names = {name.strip(): value.strip() for name, _, value in lines}
-            self._cluster = names.get("ClusterName", "")
+            settings = reading.read_settings(self._commands.run("scontrol", "show", "config"))
+            self._cluster = settings.get("ClusterName", "")
             if not self._cluster:
                 raise SchedulerAway("scontrol show config names no cluster: set [slurm] cluster")
         return self._cluster
@@ -405,8 +403,8 @@ def _command(change: ReservationChange) -> list[str]:
         "create" if change.before is None else "update",
         *(["reservation"] if change.before is None else []),
         f"ReservationName={change.name}",
-        f"StartTime={_time(after.start)}",
-        f"EndTime={_time(after.end)}",
+        f"StartTime={reading.utc_text(after.start)}",
+        f"EndTime={reading.utc_text(after.end)}",
         f"Accounts={after.account}",
         f"CoreCnt={after.cores}",
         *([f"PartitionName={after.partition}"] if after.partition else []),
@@ -423,10 +421,6 @@ def _hold_command(hold: Hold) -> list[str]:
         f"CoreCnt={','.join(map(str, hold.cores.values()))}",
         "Flags=IGNORE_JOBS,PURGE_COMP=00:05:00",
     ]
-
-
-def _time(seconds: int) -> str:
-    return datetime.fromtimestamp(seconds, timezone.utc).strftime("%Y-%m-%dT%H:%M:%S")
 
 
 def _batches(items: Sequence[str]) -> list[list[str]]:

@@ -25,6 +25,9 @@ _PATH = re.compile(
     r"(?P<root>/api/v1|/apis/[^/]+/[^/]+)(?:/namespaces/(?P<namespace>[^/]+)(?=/))?"
     r"/(?P<plural>[a-z]+)(?:/(?P<name>[^/]+)(?:/(?P<part>status))?)?"
 )
+REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+KUEUE = "kueue.x-k8s.io"
+_KINDS = {"clusterqueues": "ClusterQueue", "cohorts": "Cohort"}
 _NAMESPACED = ("pods", "jobs", "replicasets", "resourcequotas", "workloads", "localqueues")
 MERGE_PATCH = "application/merge-patch+json"
 
@@ -92,6 +95,8 @@ class KubernetesServer:
         self.after_put: list[Callable[[], None]] = []  # all run after each change, under the lock
         # Writes of such paths answer with what they keep: "old" answers with it, "new" as if written.
         self.lies: dict[str, str] = {}
+        self.versions = ["v1beta1", "v1beta2"]  # of Kueue; none: it is not installed
+        self.forbidden: set[tuple[str, str]] = set()  # verb and resource.group of reviews
         self.refuse: dict[str, tuple[int, str]] = {}  # path -> status and message of writes
         self.requests: list[tuple[str, str]] = []
         self.writes: list[tuple[str, str, Object]] = []
@@ -145,6 +150,26 @@ class KubernetesServer:
             self.changed.notify_all()
             return self.objects[key]
 
+    def discovery(self) -> dict[str, Object]:
+        """Return what every account may read, by path: versions, groups and schemas."""
+        documents: dict[str, Object] = {"/version": {"gitVersion": "v1.34.0"}}
+        if self.versions:
+            versions = [{"version": name} for name in self.versions]
+            documents[f"/apis/{KUEUE}"] = {"kind": "APIGroup", "name": KUEUE, "versions": versions}
+        for name in self.versions:
+            schemas = {
+                f"io.x-k8s.kueue.{name}.{_KINDS[plural]}": {
+                    **schema,
+                    "x-kubernetes-group-version-kind": [
+                        {"group": KUEUE, "version": name, "kind": _KINDS[plural]}
+                    ],
+                }
+                for plural, schema in self.schemas.items()
+                if plural in _KINDS
+            }
+            documents[f"/openapi/v3/apis/{KUEUE}/{name}"] = {"components": {"schemas": schemas}}
+        return documents
+
     def kept(self, collection: str, present: Object | None, body: Object, part: str) -> Object:
         """Return an object after a write of its status, or of all but that, as its schema names it."""
         schema = self.schemas.get(collection.rpartition("/")[2])
@@ -182,6 +207,10 @@ class KubernetesServer:
     def _handler(server) -> type[BaseHTTPRequestHandler]:  # noqa: N805 - `self` is the request's
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
+                known = server.discovery().get(urlsplit(self.path).path)
+                if known and self.headers["Authorization"] == f"Bearer {server.TOKEN}":
+                    self._json(200, known)
+                    return
                 collection, namespace, name, query = self._read()
                 if not collection:
                     return
@@ -202,7 +231,18 @@ class KubernetesServer:
                     self._list(collection, query)
 
             def do_POST(self) -> None:
-                self._write("POST")
+                if self.path == REVIEWS:
+                    self._review()
+                else:
+                    self._write("POST")
+
+            def _review(self) -> None:
+                review = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                asked = review["spec"]["resourceAttributes"]
+                part = f"/{asked['subresource']}" if asked.get("subresource") else ""
+                group = f".{asked['group']}" if asked["group"] else ""
+                refused = (asked["verb"], f"{asked['resource']}{part}{group}") in server.forbidden
+                self._json(201, {**review, "status": {"allowed": not refused}})
 
             def do_PUT(self) -> None:
                 self._write("PUT")

@@ -12,6 +12,7 @@ from allocator_agent.configuration import Configuration, read_configuration
 from allocator_agent.errors import AgentError, Misconfigured, SchedulerAway
 from tests.unit.agent.kubernetes_server import KubernetesServer
 from tests.unit.agent.kueue_crds import kueue_schemas
+from tests.unit.agent.shown import shown_plan
 from tests.unit.agent.test_kubernetes import (
     COHORTS,
     NODES,
@@ -105,10 +106,13 @@ def test_quotas_are_in_the_status_and_the_spec_is_as_it_was(server, agent):
     before = {name: copy.deepcopy(server.objects[QUEUES, "", name]) for name in ("a", "b")}
     objects = [rendered("a", big="2", small="3"), rendered("b", big="2", small="4")]
     plan = agent.plan(decision(*objects), agent.observe(), NOW)
-    assert plan.lines() == [
-        "lowered first:",
-        "  - change ClusterQueue a: big cpu 4 -> 2, small cpu 1 -> 3",
-        "  - change ClusterQueue b: big cpu 0 -> 2, small cpu 6 -> 4",
+    assert shown_plan(plan) == [
+        "~ ClusterQueue a",
+        "big cpu 4 -> 2",
+        "small cpu 1 -> 3",
+        "~ ClusterQueue b",
+        "big cpu 0 -> 2",
+        "small cpu 6 -> 4",
     ]
     assert agent.apply(plan) == []
     assert {(method, path.rpartition("/")[2]) for method, path, _ in server.writes} == {

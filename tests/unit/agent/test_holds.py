@@ -54,9 +54,13 @@ def test_nodes_of_the_decision_are_held_for_a_job_that_waits_for_nodes():
     assert hold.cores == {"n1": 2, "n2": 2, "n3": 2, "n4": 2}
     assert hold.beside == {"stream": 1}
     assert found.entered == found.waiting["mpi"] == [hold]
-    assert hold.line() == (
-        "cores for job 1 of mpi: 2 of n1, 2 of n2, 2 of n3, 2 of n4; jobs that run there: 1 of stream"
-    )
+    assert [line.strip() for line in hold.shown(is_new=True).lines()] == [
+        f"+ reservation {PREFIX}1",
+        "account mpi",
+        "cores 2 of n1, 2 of n2, 2 of n3, 2 of n4",
+        "held for job 1",
+        "jobs that run there: 1 of stream",
+    ]
 
 
 def test_a_node_that_the_decision_gives_to_the_job_alone_is_held_as_a_whole():

@@ -13,6 +13,7 @@ from allocator_agent.kubernetes.scheduler import Kubernetes
 from allocator_agent.kubernetes.watching import Watched
 from allocator_agent.model import Rendering
 from tests.unit.agent.kubernetes_server import KubernetesServer
+from tests.unit.agent.shown import shown_plan
 
 NOW = datetime(2026, 11, 1, tzinfo=UTC)
 PODS, NODES, QUOTAS = "/api/v1/pods", "/api/v1/nodes", "/api/v1/resourcequotas"
@@ -197,10 +198,13 @@ def test_quotas_are_made_changed_and_left(server, tmp_path):
     observed = agent.observe()
     assert observed.accounts == {"a", "b"}
     plan = agent.plan(decision(quota("a", "2"), quota("b", "3")), observed, NOW)
-    assert plan.lines() == [
-        "raised:",
-        "  + make ResourceQuota a/allocator-lab: requests.cpu none -> 2, requests.memory none -> 1Gi",
-        "  + make ResourceQuota b/allocator-lab: requests.cpu none -> 3, requests.memory none -> 1Gi",
+    assert shown_plan(plan) == [
+        "+ ResourceQuota a/allocator-lab",
+        "requests.cpu 2",
+        "requests.memory 1Gi",
+        "+ ResourceQuota b/allocator-lab",
+        "requests.cpu 3",
+        "requests.memory 1Gi",
     ]
     assert agent.apply(plan) == []
     server.writes.clear()
@@ -273,10 +277,13 @@ def test_kueues_queues_are_lowered_flavor_by_flavor(server, tmp_path):
     agent = scheduler(server, tmp_path, "kueue")
     wanted = decision(queue("a", big="2", small="3"), queue("b", big="2", small="4"))
     plan = agent.plan(wanted, agent.observe(), NOW)
-    assert plan.lines() == [
-        "lowered first:",
-        "  - change ClusterQueue a: big cpu 4 -> 2, small cpu 1 -> 3",
-        "  - change ClusterQueue b: big cpu 0 -> 2, small cpu 6 -> 4",
+    assert shown_plan(plan) == [
+        "~ ClusterQueue a",
+        "big cpu 4 -> 2",
+        "small cpu 1 -> 3",
+        "~ ClusterQueue b",
+        "big cpu 0 -> 2",
+        "small cpu 6 -> 4",
     ]
     assert agent.apply(plan) == []
     told = [
@@ -303,7 +310,7 @@ def test_a_queue_leaves_the_cohort_of_a_former_group_and_no_other(server, tmp_pa
     plan = agent.plan(
         decision(queue("a", flavor="3"), queue("b", flavor="3")), agent.observe(), NOW
     )
-    assert [change.after["metadata"]["name"] for change in plan.changes] == ["a"]
+    assert shown_plan(plan) == ["~ ClusterQueue a", "cohortName labs -> none"]
     assert agent.apply(plan) == []
     (_, _, body) = server.writes[-1]
     assert "cohortName" not in body["spec"]
@@ -347,10 +354,11 @@ def test_cohorts_of_former_groups_are_removed_and_no_others(server, tmp_path):
     agent = scheduler(server, tmp_path, "kueue")
     wanted = decision(cohort("labs"), in_cohort("a", "labs"))
     plan = agent.plan(wanted, agent.observe(), NOW)
-    assert plan.lines()[-3:] == [
-        "then removed:",
-        "  - remove Cohort old",
-        "  - remove Cohort older",
+    assert shown_plan(plan) == [
+        "~ ClusterQueue a",
+        "cohortName old -> labs",
+        "- Cohort old",
+        "- Cohort older",
     ]
     assert len(plan) == 3
     assert agent.apply(plan) == []

@@ -22,6 +22,7 @@ from allocator_agent.slurm.reading import Association, Reservation
 from allocator_agent.slurm.reservations import plan_moves, plan_reservations
 from allocator_agent.slurm.scheduler import load_file, modifications
 from tests.examples import examples
+from tests.unit.agent.shown import shown, shown_plan
 
 MIB = 2**20
 
@@ -54,7 +55,7 @@ def test_only_what_differs_is_planned():
         [account("a", cpu=4, mem=100), account("b", cpu=6, mem=50), account("d", cpu=1, mem=1)],
         rows,
     )
-    assert [change.line() for change in planned] == ["account b: cpu 4 -> 6, mem 100 -> 50"]
+    assert shown(*planned) == ["~ account b", "cpu 4 -> 6", "mem 100 -> 50"]
     assert planned[0].lowered == {"cpu": 4, "mem": 50}
     assert (planned[0].lowers, planned[0].raises) == (True, True)
     assert problems == {"d": ["Slurm has no account for it"]}
@@ -70,7 +71,7 @@ def test_names_that_sacctmgr_would_take_for_others_are_refused(name):
 def test_an_account_without_a_limit_is_lowered_first():
     planned, _ = changes([account("a", cpu=4)], [row("a")])
     assert (planned[0].lowers, planned[0].raises) == (True, False)
-    assert SlurmPlan(planned).lines() == ["lowered first:", "  - account a: cpu unlimited -> 4"]
+    assert shown_plan(SlurmPlan(planned)) == ["~ account a", "cpu unlimited -> 4"]
 
 
 def test_limits_that_the_decision_does_not_name_are_left():
@@ -80,7 +81,7 @@ def test_limits_that_the_decision_does_not_name_are_left():
 
 def test_a_fair_share_that_differs_is_written_with_the_raises():
     planned, _ = changes([account("a", fairshare=2000, cpu=4)], [row("a", cpu=4)])
-    assert planned[0].line() == "account a: fairshare 1 -> 2000"
+    assert shown(planned[0]) == ["~ account a", "fairshare 1 -> 2000"]
     assert (planned[0].lowers, planned[0].raises) == (False, True)
 
 
@@ -106,9 +107,11 @@ def test_new_users_of_a_partition_are_loaded_below_their_accounts():
     )
     assert modifications(rows) == []
     assert [change.raises for change in planned] == [False] * 3
-    assert planned[0].line() == (
-        "new user ann of a in partition big: cpu unlimited -> 1, mem unlimited -> 5"
-    )
+    assert shown(planned[0]) == [
+        "+ user ann of account a in partition big",
+        "cpu unlimited -> 1",
+        "mem unlimited -> 5",
+    ]
 
 
 def test_accounts_that_get_the_same_are_set_by_one_command():
@@ -310,7 +313,7 @@ def test_a_change_of_nothing_is_no_change():
 
 def parent_of(objects, rows, accounts, parents, *, classes=False):
     removals, problems = plan_removals(objects, rows, accounts, parents, classes=classes)
-    return [removal.line() for removal in removals], problems
+    return shown(*removals), problems
 
 
 def test_limits_of_a_parent_that_is_a_member_are_removed_and_no_others():
@@ -325,7 +328,10 @@ def test_limits_of_a_parent_that_is_a_member_are_removed_and_no_others():
         objects, rows, {"physics": "physics"}, {"faculty": "faculty", "site": "site"}
     )
     assert lines == [
-        "account faculty: cpu 0 -> unlimited, mem 0 -> unlimited: it has accounts below it"
+        "~ account faculty",
+        "cpu 0 -> unlimited",
+        "mem 0 -> unlimited",
+        "it has accounts below it",
     ]
     assert problems == {
         "faculty": [
@@ -341,17 +347,19 @@ def test_limits_by_partition_are_removed_once_they_are_off():
         row("a", "ann", "small", cpu=1),  # fewer resources than the agent writes: the site's own
     ]
     objects = [account("a", cpu=2, mem=9), of_class("a", "big", cpu=1, mem=5)]
+    removed = [
+        "~ user ann of account a in partition big",
+        "cpu 1 -> unlimited",
+        "mem 5 -> unlimited",
+    ]
     assert parent_of(objects, rows, {"a": "a"}, {}) == (
-        [
-            "user ann of a in partition big: cpu 1 -> unlimited, mem 5 -> unlimited:"
-            " limits by partition are off"
-        ],
+        [*removed, "limits by partition are off"],
         {},
     )
     assert parent_of(objects, rows, {"a": "a"}, {}, classes=True) == ([], {})
     assert parent_of(objects[:1], rows, {"a": "a"}, {}, classes=True)[0] == [
-        "user ann of a in partition big: cpu 1 -> unlimited, mem 5 -> unlimited:"
-        " nothing is decided for big"
+        *removed,
+        "nothing is decided for big",
     ]
 
 
@@ -412,10 +420,10 @@ def test_minutes_are_planned_where_the_rendering_has_them():
         {"kind": "account", "tenant": "elsewhere", "minutes": {"cpu": 1}},
     ]
     names = {row.account: row.account for row in rows}
-    assert [change.line() for change in plan_minutes(objects, rows, names)] == [
-        "minutes of account labs: cpu unlimited -> 600",
-        "minutes of account old: cpu 7 -> unlimited",
-        "minutes of account a: cpu 60 -> unlimited",
-    ]
+    assert shown(*plan_minutes(objects, rows, names)) == [
+        "~ account labs", "cpu minutes unlimited -> 600",
+        "~ account old", "cpu minutes 7 -> unlimited",
+        "~ account a", "cpu minutes 60 -> unlimited",
+    ]  # fmt: skip
     after = [Association("a", "", "", {}, "1", "1", {"gres/gpu": 5})]
     assert plan_minutes(objects[2:3], after, names) == []

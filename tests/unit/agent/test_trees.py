@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from allocator_agent.slurm.trees import plan_groups
 from tests.examples import examples
+from tests.unit.agent.shown import shown
 from tests.unit.agent.test_planning import job, row
 
 RESOURCES = ("cpu", "mem")
@@ -86,8 +87,10 @@ def test_a_parent_has_no_limit_where_something_below_has_none():
     rows[1] = row("labs", cpu=1, mem=1)
     planned = plan(rows=rows, tree=tree)
     assert after(planned) == {"science": {"cpu": 12}, "labs": {"cpu": 9}}
-    assert [removal.line() for removal in planned.removals] == [
-        "account labs: mem 1 -> unlimited: an account below it has no limit"
+    assert shown(*planned.removals) == [
+        "~ account labs",
+        "mem 1 -> unlimited",
+        "an account below it has no limit",
     ]
 
 
@@ -112,8 +115,11 @@ def test_a_group_that_is_removed_is_freed_once(objects):
     full = {"cpu": 4, "mem": 40}
     rows = [row(name, **full) for name in tree if name != "new"] + [row("new", cpu=4)]
     planned = plan(objects, rows, tree=tree)
-    assert [removal.line() for removal in planned.removals] == [
-        "account old: cpu 4 -> unlimited, mem 40 -> unlimited: the pool has no such group any more"
+    assert shown(*planned.removals) == [
+        "~ account old",
+        "cpu 4 -> unlimited",
+        "mem 40 -> unlimited",
+        "the pool has no such group any more",
     ]
     assert not {"old", "new", "kept"} & after(planned).keys()
 
@@ -122,8 +128,11 @@ def test_a_group_whose_accounts_have_left_is_freed():
     tree = {**TREE, "a": "science", "b": "science"}
     rows = [row(name, cpu=1, mem=1) for name in tree]
     planned = plan(rows=rows, tree=tree)
-    assert [removal.line() for removal in planned.removals] == [
-        "account labs: cpu 1 -> unlimited, mem 1 -> unlimited: it has no accounts below it"
+    assert shown(*planned.removals) == [
+        "~ account labs",
+        "cpu 1 -> unlimited",
+        "mem 1 -> unlimited",
+        "it has no accounts below it",
     ]
     assert planned.problems == {
         name: [

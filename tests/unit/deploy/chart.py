@@ -15,6 +15,7 @@ import yaml
 from tests.unit.deploy.environment import ROOT
 
 CHART = ROOT / "deploy" / "chart"
+AGENT_CHART = ROOT / "deploy" / "agent-chart"
 Thing = dict[str, Any]
 # There is a wheel for these machines only; where there is one, a missing helm is a failure.
 HAS_HELM = (sys.platform, platform.machine()) == ("linux", "x86_64")
@@ -48,21 +49,23 @@ def helm(*arguments: str | Path, values: Thing | None = None) -> subprocess.Comp
         )
 
 
-def rendered(values: Thing | None = None, *, release: str = "allocator") -> list[Thing]:
+def rendered(
+    values: Thing | None = None, *, release: str = "allocator", chart: Path = CHART
+) -> list[Thing]:
     """The objects of the chart with these values over its own."""
-    return _rendered(json.dumps(values or {}), release)
+    return _rendered(json.dumps(values or {}), release, chart)
 
 
 @functools.cache
-def _rendered(values: str, release: str) -> list[Thing]:
-    done = helm("template", release, CHART, values=json.loads(values))
+def _rendered(values: str, release: str, chart: Path) -> list[Thing]:
+    done = helm("template", release, chart, values=json.loads(values))
     assert (done.returncode, done.stderr) == (0, "")
     return [thing for thing in yaml.load_all(done.stdout, _Once) if thing]
 
 
-def refused(values: Thing, *, release: str = "allocator") -> str:
+def refused(values: Thing, *, release: str = "allocator", chart: Path = CHART) -> str:
     """What helm says against these values."""
-    done = helm("template", release, CHART, values=values)
+    done = helm("template", release, chart, values=values)
     assert (done.returncode, done.stdout) == (1, "")
     return done.stderr
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from allocator_agent.configuration import read_configuration
 from tests.unit.deploy.environment import (
     COMPONENTS,
     READ_BY_LIBRARIES,
@@ -17,6 +18,7 @@ from tests.unit.deploy.environment import (
 )
 
 FOLDER = ROOT / "deploy" / "systemd"
+AGENT = ROOT / "agent" / "allocator-agent.service"
 UNITS = sorted(path.name for path in FOLDER.glob("*.service"))
 PROCESSES = {
     "web": "allocator-web.service",
@@ -92,16 +94,52 @@ def test_only_the_unit_that_prepares_knows_the_owner_of_the_tables():
 
 @pytest.mark.parametrize("unit", UNITS)
 def test_systemd_takes_the_unit(unit, tmp_path):
+    verify([*FOLDER.iterdir()], unit.replace("@.", "@1."), tmp_path)
+
+
+def verify(units: list[Path], name: str, folder: Path) -> None:
+    """Have systemd read a unit among others, whose programs are not installed here."""
     if shutil.which("systemd-analyze") is None:
         pytest.skip("there is no systemd-analyze here")
-    for path in FOLDER.iterdir():
-        text = re.sub(r"/opt/allocator/venv/bin/\w+", "/bin/true", path.read_text())
-        (tmp_path / path.name).write_text(text)
-    named = tmp_path / unit.replace("@.", "@1.")
+    for path in units:
+        text = re.sub(r"/opt/allocator(/venv|-agent)/bin/[\w-]+", "/bin/true", path.read_text())
+        (folder / path.name).write_text(text)
     done = subprocess.run(
-        ["systemd-analyze", "verify", "--man=no", named],
-        env={"SYSTEMD_UNIT_PATH": f"{tmp_path}:/usr/lib/systemd/system:/lib/systemd/system"},
+        ["systemd-analyze", "verify", "--man=no", folder / name],
+        env={"SYSTEMD_UNIT_PATH": f"{folder}:/usr/lib/systemd/system:/lib/systemd/system"},
         capture_output=True,
         text=True,
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_systemd_takes_the_agents_unit(tmp_path):
+    verify([AGENT], AGENT.name, tmp_path)
+
+
+def test_the_agents_unit_runs_as_its_own_user_with_few_rights(tmp_path):
+    """The exposure that systemd computes is 1.4 of 10. Most services have above 9."""
+    lines = AGENT.read_text().splitlines()
+    assert "User=allocator-agent" in lines
+    assert "CapabilityBoundingSet=" in lines
+    assert "LoadCredential=key:/etc/allocator-agent.key" in lines
+    assert any("adminlevel=Operator" in line for line in lines)
+    analyze = ["systemd-analyze", "security", "--offline=true", "--threshold=15", AGENT]
+    if shutil.which(analyze[0]) is None:
+        pytest.skip("there is no systemd-analyze here")
+    done = subprocess.run(analyze, capture_output=True, text=True)
+    if "unrecognized option" in done.stderr:
+        pytest.skip("this systemd-analyze is older than 250")
+    assert done.returncode == 0, done.stdout[-200:] + done.stderr
+
+
+def test_the_agents_unit_has_options_that_the_agent_takes(tmp_path, monkeypatch):
+    """The key is where systemd puts it, and the configuration lacks nothing else."""
+    (command,) = re.findall(r"^ExecStart=(.*)$", AGENT.read_text(), re.MULTILINE)
+    program, *words = command.split()
+    assert program == "/opt/allocator-agent/bin/allocator-agent"
+    assert words == ["--config", "/etc/allocator-agent.ini", "--every", "15s"]
+    (tmp_path / "key").write_text("alloc_x\n")
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path))
+    read = read_configuration(AGENT.with_name("agent.ini.example"))
+    assert (read.key, read.scheduler) == ("alloc_x", "slurm")

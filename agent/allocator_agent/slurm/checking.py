@@ -1,0 +1,168 @@
+"""Checks of Slurm before the agent's first write."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timezone
+
+from allocator_agent.checking import compare_seconds
+from allocator_agent.configuration import Configuration
+from allocator_agent.findings import Section
+from allocator_agent.model import Observation
+from allocator_agent.service import Known
+from allocator_agent.slurm import reading
+from allocator_agent.slurm.commands import Commands
+from allocator_agent.slurm.scheduler import Slurm
+
+OLDEST = (21, 8)
+_ENFORCED = ("associations", "limits")
+# A round works without these, but not all that it writes holds.
+_ADVISED = {
+    "qos": "jobs may name any QOS, also one that their account does not have",
+    "safe": "a job may start that exceeds the minutes of a budget before it ends",
+}
+_ENFORCE = "set AccountingStorageEnforce=limits,qos,safe in slurm.conf, and restart slurmctld"
+# Associations of users in partitions are loaded from a file, which Slurm lets administrators do only.
+_LEVELS = {False: ("Operator", "Administrator"), True: ("Administrator",)}
+
+
+class SlurmCheck:
+    """Checks of one cluster of Slurm."""
+
+    title = "Slurm"
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        commands: Commands,
+        *,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._configuration, self._commands, self._clock = configuration, commands, clock
+        self._slurm = Slurm(configuration, commands)
+
+    def run(self, section: Section, known: Known | None) -> Observation | None:
+        """Add findings about commands, settings, rights and nodes."""
+        settings: Mapping[str, str] = {}
+        resources = [item["name"] for item in known.pool["resources"]] if known else []
+        with section.attempt("install Slurm's commands here, and start slurmctld"):
+            before = self._clock()
+            text = self._commands.run("scontrol", "show", "config")
+            after = self._clock()
+            settings = reading.read_settings(text)
+            check_settings(section, settings, resources)
+            seconds = reading.read_time_of_settings(text)
+            compare_seconds(section, "slurmctld", seconds, before, after)
+        if not settings:
+            return None
+        with section.attempt("start slurmdbd, and set AccountingStorageType to it"):
+            self._check_rights(section, settings)
+            self._check_qualities(section, resources)
+        with section.attempt("see the logs of slurmctld and slurmdbd"):
+            return self._observe(section, known)
+        return None
+
+    def _observe(self, section: Section, known: Known | None) -> Observation:
+        """Read all that a round reads, jobs that ended included where they are usage."""
+        # The commands of a round themselves, with all options that an older Slurm may lack.
+        observed = self._slurm.observe()
+        commands = ["scontrol", "squeue", "sacctmgr"]
+        if known is not None and known.pool["metering"] == "reported":
+            now = datetime.fromtimestamp(self._clock(), timezone.utc)
+            self._slurm.finished(self._configuration.usage_hours, now)
+            commands.append("sacct")
+        section.ok(f"{', '.join(commands)} answer")
+        drained = sum(node.draining for node in observed.nodes)
+        section.require(
+            observed.nodes,
+            f"{len(observed.nodes)} nodes, {drained} of them out of service",
+            "there is no node",
+            "add nodes to slurm.conf",
+        )
+        for problem in observed.problems:
+            section.missing(problem, "give each node one partition, or set [slurm] classes = no")
+        return observed
+
+    def _check_qualities(self, section: Section, resources: Sequence[str]) -> None:
+        """Check that no QOS has limits that replace those of accounts."""
+        shown = self._commands.run(
+            *("sacctmgr", "--noheader", "--parsable2", "show", "qos", "format=name,grptres")
+        )
+        counted = {reading.tres_of(name) for name in resources}
+        clear = True
+        for line in shown.splitlines():
+            name, _, limits = line.partition("|")
+            # Slurm looks for each resource's limit in the QOS first, and at accounts without one only.
+            own = [tres for tres in reading.read_limits(limits) if tres in counted]
+            if own:
+                clear = False
+                section.missing(
+                    f"QOS {name} limits {', '.join(own)}, so its jobs ignore that limit of accounts",
+                    f"sacctmgr -i modify qos {name} set"
+                    f" GrpTRES={','.join(f'{tres}=-1' for tres in own)}",
+                )
+        if clear:
+            section.ok("no QOS has limits that replace those of accounts")
+
+    def _check_rights(self, section: Section, settings: Mapping[str, str]) -> None:
+        """Check the right to change accounts, reservations and jobs of others."""
+        name = pwd.getpwuid(os.geteuid()).pw_name
+        # Slurm itself asks neither of these for a level.
+        if os.geteuid() == 0 or name == settings.get("SlurmUser", "").partition("(")[0]:
+            section.ok(f"user {name} may change accounts, reservations and jobs")
+            return
+        shown = self._commands.run(
+            *("sacctmgr", "--noheader", "--parsable2", "show", "user"),
+            *(f"name={name}", "format=user,adminlevel"),
+        )
+        level = dict(line.split("|", 1) for line in shown.splitlines() if "|" in line).get(name)
+        enough = _LEVELS[self._configuration.slurm.classes]
+        section.require(
+            level in enough,
+            f"user {name} may change accounts, reservations and jobs, as {level}",
+            f"user {name} may not change accounts, reservations and jobs:"
+            f" its administrator level is {level or 'None'}",
+            f"sacctmgr -i add user {name} account=root adminlevel={enough[0]}"
+            if level is None
+            else f"sacctmgr -i modify user {name} set adminlevel={enough[0]}",
+        )
+
+
+def check_settings(section: Section, settings: Mapping[str, str], resources: Sequence[str]) -> None:
+    """Check what `scontrol show config` prints."""
+    version = settings.get("SLURM_VERSION", "")
+    section.require(
+        _is_recent(version),
+        f"version {version}, cluster {settings.get('ClusterName', '')}",
+        f"version {version or 'unknown'} is too old",
+        f"upgrade Slurm to {OLDEST[0]}.{OLDEST[1]:02} or newer",
+    )
+    enforced = set(settings.get("AccountingStorageEnforce", "").lower().split(","))
+    lacking = [word for word in _ENFORCED if word not in enforced]
+    section.require(
+        not lacking,
+        f"AccountingStorageEnforce has {', '.join(_ENFORCED)}",
+        f"AccountingStorageEnforce lacks {' and '.join(lacking)}: Slurm ignores limits of accounts",
+        _ENFORCE,
+    )
+    for word, consequence in _ADVISED.items():
+        if word not in enforced and not lacking:
+            section.note(f"AccountingStorageEnforce lacks {word}: {consequence}", _ENFORCE)
+    tracked = set(settings.get("AccountingStorageTRES", "").split(","))
+    absent = [name for name in resources if reading.tres_of(name) not in tracked]
+    section.require(
+        not absent,
+        f"accounting counts {', '.join(resources)}" if resources else "accounting counts resources",
+        f"accounting does not count {', '.join(absent)}, so Slurm has no limit for it",
+        f"add {','.join(map(reading.tres_of, absent))} to AccountingStorageTRES in slurm.conf,"
+        " and restart slurmctld",
+    )
+
+
+def _is_recent(version: str) -> bool:
+    numbers = re.match(r"(\d+)\.(\d+)", version)
+    return numbers is not None and (int(numbers[1]), int(numbers[2])) >= OLDEST
