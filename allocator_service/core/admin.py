@@ -25,6 +25,7 @@ from allocator_service.core.history import Difference, history_page
 from allocator_service.core.models import AuditEntry, Event
 from allocator_service.core.paging import EstimatingPaginator
 from allocator_service.core.quantities import Resource, decimal_text, vector_from
+from allocator_service.core.saved_filters import SavedFiltersAdmin
 from allocator_service.core.visible import visible_pools
 from policies.fields import Field, Mistakes, is_one_line
 
@@ -228,7 +229,7 @@ class Found:
     url: str
 
 
-class AuditedAdmin(admin.ModelAdmin):
+class AuditedAdmin(SavedFiltersAdmin):
     """A model whose history is that of the audit: with reasons, and with what became different.
 
     `pool_path` leads from an object to its pool's slug: an operator who is limited to some pools sees
