@@ -209,7 +209,7 @@ def tab(pages, pool, name, query=""):
 
 def test_the_tabs_show_who_brought_and_got_what_and_why_no_newer_decision_is(pages, fig2):
     shown = {
-        "members": (2, ["What the window remembers", "contributed, entitled and allocated", "u2"]),
+        "members": (2, ["What the window remembers", "allocated, entitled and contributed", "u2"]),
         "servers": (2, ["used and free", "high-memory", "Classes of identical servers"]),
         "demand": (0, ["analysis", "simulation", "holds it back."]),
         "decisions": (2, ["Seconds in the solver, 1 runs", "Least weighted share", "Succeeded"]),
