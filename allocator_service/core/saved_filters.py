@@ -61,7 +61,7 @@ class SavedFiltersAdmin(admin.ModelAdmin):
             self.message_user(request, mistake, messages.ERROR)
         else:
             SavedFilter.objects.update_or_create(
-                user_id=request.user.pk,
+                user=_user_of(request),
                 list_name=self._list_name,
                 name=name,
                 defaults={"query": query},
@@ -95,7 +95,7 @@ class SavedFiltersAdmin(admin.ModelAdmin):
 
     def _filters(self, request: HttpRequest) -> Any:
         """Return the filters of this list that belong to the user, and no others."""
-        return SavedFilter.objects.filter(user_id=request.user.pk, list_name=self._list_name)
+        return SavedFilter.objects.filter(user=_user_of(request), list_name=self._list_name)
 
     def _check_view(self, request: HttpRequest) -> None:
         if not self.has_view_or_change_permission(request):
@@ -108,6 +108,10 @@ class SavedFiltersAdmin(admin.ModelAdmin):
     def _list_url(self, query: str) -> str:
         route = f"admin:{self.opts.app_label}_{self.opts.model_name}_changelist"
         return reverse(route) + (f"?{query}" if query else "")
+
+
+def _user_of(request: HttpRequest) -> Any:
+    return request.user  # signed in, as `admin_view` requires it
 
 
 def _filter_of(asked: QueryDict) -> str:
