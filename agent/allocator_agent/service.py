@@ -76,7 +76,7 @@ class Service:
         pool = self._request("GET", "").body
         policies = self._request("GET", "/api/v1/policies/?limit=1000").body["results"]
         name, mode = pool["policy"]["name"], pool["policy"]["mode"]
-        policy = next((item for item in policies if item["name"] == name), {})
+        policy: dict[str, Any] = next((item for item in policies if item["name"] == name), {})
         return Known(
             pool,
             policy.get("places", False),

@@ -69,7 +69,8 @@ _METERING_CHECKS = {
     "metered amounts are not their decision's": """
         SELECT count(*) FROM (
             SELECT f.id, e.workload_id, e.resource,
-                   sum(e.quantity * extract(epoch FROM LEAST(e."end", f.until) - GREATEST(e.start, f.since)))
+                   sum(e.quantity
+                       * extract(epoch FROM LEAST(e."end", f.until) - GREATEST(e.start, f.since)))
                        / extract(epoch FROM f.until - f.since) AS quantity
             FROM in_force f JOIN metered e
               ON e.pool_id = f.pool_id AND e.start < f.until AND e."end" > f.since
