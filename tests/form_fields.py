@@ -11,9 +11,9 @@ def untouched(form: forms.BaseForm) -> dict[str, str]:
 
 
 def _of_field(bound: Any) -> list[tuple[str, str]]:
-    value = bound.value()
+    value: Any = bound.value()
     if isinstance(bound.field.widget, forms.MultiWidget):
-        parts = value if isinstance(value, list) else bound.field.widget.decompress(value)
+        parts: Any = value if isinstance(value, list) else bound.field.widget.decompress(value)
         return [(f"{bound.html_name}_{n}", str(part or "")) for n, part in enumerate(parts)]
     if isinstance(bound.field, forms.BooleanField):
         return [(bound.html_name, "on")] if value else []

@@ -111,7 +111,7 @@ class ServiceForm(forms.ModelForm):
 
 def form_differences(form: ServiceForm) -> list[Difference]:
     """Return the fields that a valid form changes, before and after, as people read them."""
-    return [
+    found = [
         Difference(
             str(form[name].label)[:1].upper() + str(form[name].label)[1:],
             _field_text(form.fields[name], form.get_initial_for_field(form.fields[name], name)),
@@ -122,6 +122,12 @@ def form_differences(form: ServiceForm) -> list[Difference]:
         for name in form.changed_data
         if name != "reason" and is_shown(form.fields[name], form.cleaned_data)
     ]
+    # Browsers end the lines of a text in another way than it is stored.
+    return [each for each in found if _lines(each.before) != _lines(each.after)]
+
+
+def _lines(text: str | None) -> list[str]:
+    return (text or "").splitlines()
 
 
 def _field_text(field: forms.Field, value: Any) -> str:

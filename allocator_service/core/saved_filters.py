@@ -12,7 +12,6 @@ from django.urls import URLPattern, path, reverse
 from django.views.decorators.http import require_POST
 
 from allocator_service.core.models import SavedFilter
-from policies.fields import is_one_line
 
 MAX_FILTERS = 30
 NAME_LENGTH, QUERY_LENGTH = 80, 2_000
@@ -78,7 +77,7 @@ class SavedFiltersAdmin(admin.ModelAdmin):
         return redirect(self._list_url(""))
 
     def _mistake(self, request: HttpRequest, name: str, query: str) -> str:
-        if not 1 <= len(name) <= NAME_LENGTH or not is_one_line(name):
+        if not 1 <= len(name) <= NAME_LENGTH or not name.isprintable():
             return f"Expected a name of one line with 1 to {NAME_LENGTH} characters."
         if not 1 <= len(query) <= QUERY_LENGTH:
             return (

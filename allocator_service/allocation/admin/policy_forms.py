@@ -7,10 +7,10 @@ from typing import Any
 from django import forms
 from django.core.exceptions import ValidationError
 
-from allocator_service.allocation.policies import PolicyOption, options_offered
+from allocator_service.allocation.policies import PolicyOption, options_offered, policy_choose
 from allocator_service.core.conditional_fields import show_with
 from allocator_service.core.duration_fields import SecondsField
-from policies.model.options import mismatch
+from allocator_service.core.errors import DomainError
 
 SECONDS = "_seconds"
 
@@ -45,7 +45,7 @@ def _field_of(option: PolicyOption) -> forms.Field:
         "required": False,
         "label": option.name.removesuffix(SECONDS).replace("_", " ").capitalize(),
         "help_text": _help_of(option),
-        "validators": [partial(_refuse_unfit, schema)],
+        "validators": [partial(_refuse_unfit, option)],
     }
     field: forms.Field
     if "enum" in schema or schema.get("type") == "boolean":
@@ -99,9 +99,9 @@ def _value_text(value: Any) -> str:
     return "" if value is None else str(value)
 
 
-def _refuse_unfit(schema: Mapping[str, Any], value: Any) -> None:
+def _refuse_unfit(option: PolicyOption, value: Any) -> None:
     """Raise a form's `ValidationError` for a value outside the schema of an option."""
-    wrong = mismatch(schema, value)
-    if wrong is not None:
-        pointer, sentence = wrong
-        raise ValidationError(f"{pointer}: {sentence}".removeprefix(": ") + ".")
+    try:
+        policy_choose(option.policies[0], None, {option.name: value})
+    except DomainError as error:
+        raise ValidationError(error.detail) from error
