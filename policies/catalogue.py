@@ -88,6 +88,7 @@ DRFH = Policy(
     "over real servers and placement constraints",
     servers={"divisible": Servers.CLASSES, "indivisible": Servers.RANGES},
     options_schema=DRFH_OPTIONS,
+    option_modes={"placement": "indivisible", "seed": "indivisible"},
     complexity="divisible: a few linear programs of tenants × server classes, each linear "
     "in tenants; indivisible: linear in tasks, each O(log tenants) and a few servers",
     source="Wang, Liang, Li, TPDS 2015, §4, §5.1 (divisible) and §5.2 (indivisible); Wang, Li, Liang, "

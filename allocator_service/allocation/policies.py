@@ -1,6 +1,7 @@
 """The policies as the service offers them: choosing one for a pool, listing them all."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
@@ -77,6 +78,57 @@ def _with_doubles(value: Any) -> Any:
 def policy_documents() -> list[dict[str, Any]]:
     """Every policy: name, description, modes, JSON Schema of options, complexity, source."""
     return [_document(policy) for policy in policies.policies_available()]
+
+
+@dataclass(frozen=True, eq=False)
+class PolicyOption:
+    """Option of one policy, or of several that describe it in the same way."""
+
+    policies: tuple[str, ...]
+    name: str
+    schema: Mapping[str, Any]
+    mode: str  # empty: every mode reads it
+
+    @property
+    def field_name(self) -> str:
+        """Name of the option's field in a form."""
+        return f"option_{self.policies[0]}_{self.name}"
+
+    @property
+    def shown_with(self) -> dict[str, set[str]]:
+        """Values of a form's fields with which the option is used."""
+        conditions = {"policy_name": set(self.policies)}
+        if self.mode:
+            default = policies.policy_named(self.policies[0]).modes[0]
+            conditions["policy_mode"] = {self.mode, *([""] if default == self.mode else [])}
+        return conditions
+
+
+def options_offered() -> list[PolicyOption]:
+    """List the options of all policies. Policies with the same schema of options share them."""
+    sharing: list[list[policies.Policy]] = []
+    for policy in policies.policies_available():
+        found = next((each for each in sharing if _same_options(each[0], policy)), None)
+        if found is None:
+            sharing.append([policy])
+        else:
+            found.append(policy)
+    return [
+        PolicyOption(
+            tuple(policy.name for policy in group),
+            name,
+            schema,
+            group[0].option_modes.get(name, ""),
+        )
+        for group in sharing
+        for name, schema in group[0].options_schema.get("properties", {}).items()
+    ]
+
+
+def _same_options(one: policies.Policy, other: policies.Policy) -> bool:
+    return (one.options_schema, one.option_modes, one.modes) == (
+        other.options_schema, other.option_modes, other.modes,
+    )  # fmt: skip
 
 
 def policy_title(name: str) -> str:

@@ -17,12 +17,15 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 
+from allocator_service.core.conditional_fields import is_shown
 from allocator_service.core.constraints import domain_error_for
-from allocator_service.core.errors import DomainError
+from allocator_service.core.duration_fields import DurationField
+from allocator_service.core.errors import DomainError, FieldError
 from allocator_service.core.history import Difference, history_page
 from allocator_service.core.models import AuditEntry, Event
 from allocator_service.core.paging import EstimatingPaginator
 from allocator_service.core.quantities import Resource, decimal_text, vector_from
+from allocator_service.core.saved_filters import SavedFiltersAdmin
 from allocator_service.core.visible import visible_pools
 from policies.fields import Field, Mistakes, is_one_line
 
@@ -33,7 +36,7 @@ class ServiceForm(forms.ModelForm):
     """A form that writes through a service.
 
     `perform` makes the service call as the last step of validation, inside the admin's transaction:
-    what the domain refuses appears on the form like any other mistake.
+    what the domain refuses appears at the field that the error points to, like any other mistake.
     """
 
     performed: models.Model
@@ -58,6 +61,13 @@ class ServiceForm(forms.ModelForm):
         """Make the service call and return the object it wrote."""
         raise NotImplementedError
 
+    def check(self, cleaned: dict[str, Any]) -> None:
+        """Raise a `DomainError` for what the service would refuse.
+
+        It is called for forms with other mistakes too, whose fields `cleaned` lacks, so that all
+        mistakes are shown at once.
+        """
+
     def changes(self) -> dict[str, Any]:
         """What a valid form would change, as a simulation's `changes`; empty: nothing to show first."""
         return {}
@@ -69,17 +79,25 @@ class ServiceForm(forms.ModelForm):
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or self.cleaned_data
         cleaned.pop("reason", None)  # the audit has it from the request
-        if self.performs and not self.errors:
-            try:
+        try:
+            self.check(cleaned)
+            if self.performs and not self.errors:
                 self.performed = self.perform(cleaned)
-            except DomainError as error:
-                details = [item.detail for item in error.errors] or [error.detail]
-                raise ValidationError(list(dict.fromkeys(details))) from error
-            except IntegrityError as error:
-                raise ValidationError(_constraint_detail(error)) from error
-            except DataError as error:
-                raise ValidationError(f"The database refused a value: {error}") from error
+        except DomainError as error:
+            places = error.errors or (FieldError("", error.code, error.detail),)
+            for name, detail in dict.fromkeys((self.field_at(e.pointer), e.detail) for e in places):
+                self.add_error(name, detail)
+        except IntegrityError as error:
+            self.add_error(*_constraint_mistake(error, self))
+        except DataError as error:
+            raise ValidationError(f"The database refused a value: {error}") from error
         return cleaned
+
+    def field_at(self, pointer: str) -> str | None:
+        """Return the field that a JSON pointer leads to or into, None for a place without a field."""
+        parts = [part for part in pointer.split("/") if part and not part.isdigit()]
+        names = ("_".join(parts[:count]) for count in range(len(parts), 0, -1))
+        return next((name for name in names if name in self.fields), None)
 
     def _post_clean(self) -> None:
         """Leave the instance alone: the service has validated and written."""
@@ -93,17 +111,23 @@ class ServiceForm(forms.ModelForm):
 
 def form_differences(form: ServiceForm) -> list[Difference]:
     """Return the fields that a valid form changes, before and after, as people read them."""
-    return [
+    found = [
         Difference(
             str(form[name].label)[:1].upper() + str(form[name].label)[1:],
             _field_text(form.fields[name], form.get_initial_for_field(form.fields[name], name)),
             _field_text(form.fields[name], form.fields[name].clean(form[name].data))
-            if isinstance(form.fields[name], forms.BooleanField | forms.SplitDateTimeField)
+            if isinstance(form.fields[name], forms.BooleanField | forms.MultiValueField)
             else _field_text(form.fields[name], form[name].value()),
         )
         for name in form.changed_data
-        if name != "reason"
+        if name != "reason" and is_shown(form.fields[name], form.cleaned_data)
     ]
+    # Browsers end the lines of a text in another way than it is stored.
+    return [each for each in found if _lines(each.before) != _lines(each.after)]
+
+
+def _lines(text: str | None) -> list[str]:
+    return (text or "").splitlines()
 
 
 def _field_text(field: forms.Field, value: Any) -> str:
@@ -111,7 +135,9 @@ def _field_text(field: forms.Field, value: Any) -> str:
         return "yes" if value else "no"
     if isinstance(value, models.Model):
         return str(value)
-    if isinstance(field, forms.ChoiceField):
+    if isinstance(field, DurationField):
+        value = field.text_of(value)
+    elif isinstance(field, forms.ChoiceField):
         value = dict(field.choices).get(value, value)  # type: ignore[arg-type]
     elif isinstance(field, forms.JSONField) and not isinstance(value, str):
         value = field.prepare_value(value)
@@ -141,17 +167,37 @@ def refuse_unread(field: Field, value: object) -> None:
 
 
 def _name_parts(widget: forms.MultiWidget, label: str) -> None:
-    """Name the boxes of a date and time, which share one label on the page."""
-    for part, of in zip(widget.widgets, ("date", "time"), strict=True):
+    """Name the boxes of a date and time, or of a duration, which share one label on the page."""
+    for part, of in zip(
+        widget.widgets, getattr(widget, "part_names", ("date", "time")), strict=True
+    ):
         part.attrs["aria-label"] = f"{label}: {of}"
 
 
-def _constraint_detail(error: IntegrityError) -> str:
-    diagnostics = getattr(error.__cause__, "diag", None)
-    refused = domain_error_for(getattr(diagnostics, "constraint_name", None))
+def _constraint_mistake(error: IntegrityError, form: forms.ModelForm) -> tuple[str | None, str]:
+    """Return the field and the sentence of a violated constraint. Raises the error of an unknown one.
+
+    The field is None for a constraint on several fields of the form, or on none.
+    """
+    name = getattr(getattr(error.__cause__, "diag", None), "constraint_name", None)
+    refused = domain_error_for(name)
     if refused is None:
         raise error
-    return refused.detail
+    constraints = form._meta.model._meta.constraints
+    named = [
+        field
+        for each in constraints
+        if each.name == name
+        for field in _constrained_fields(each)
+        if field in form.fields
+    ]
+    return (named[0] if len(named) == 1 else None), refused.detail
+
+
+def _constrained_fields(constraint: models.BaseConstraint) -> Collection[str]:
+    if isinstance(constraint, models.CheckConstraint) and isinstance(constraint.condition, Q):
+        return constraint.condition.referenced_base_fields
+    return constraint.fields if isinstance(constraint, models.UniqueConstraint) else ()
 
 
 class ReasonForm(ActionForm):
@@ -189,7 +235,7 @@ class Found:
     url: str
 
 
-class AuditedAdmin(admin.ModelAdmin):
+class AuditedAdmin(SavedFiltersAdmin):
     """A model whose history is that of the audit: with reasons, and with what became different.
 
     `pool_path` leads from an object to its pool's slug: an operator who is limited to some pools sees
@@ -418,9 +464,11 @@ def quantities_shown(vector: Sequence[Any], resources: Sequence[Resource]) -> st
     return ", ".join(parts) or "nothing"
 
 
-def quantities_vector(quantities: dict[str, str], resources: list[Resource]) -> list[Any]:
+def quantities_vector(
+    quantities: dict[str, str], resources: list[Resource], pointer: str
+) -> list[Any]:
     """The vector that `QuantitiesField` has read, by the pool's resources."""
-    return vector_from(quantities, resources, pointer="")
+    return vector_from(quantities, resources, pointer=pointer)
 
 
 @admin.register(AuditEntry)

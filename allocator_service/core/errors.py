@@ -1,6 +1,7 @@
 """The one family of errors that the domain raises and every interface renders."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
@@ -116,6 +117,32 @@ class Unavailable(DomainError):
     status = HTTPStatus.SERVICE_UNAVAILABLE
     code = "unavailable"
     title = "Not available at the moment"
+
+
+class Refusals:
+    """Collector of errors, so that one answer reports all of them."""
+
+    def __init__(self) -> None:
+        self._found: list[DomainError] = []
+
+    @contextmanager
+    def collect(self) -> Iterator[None]:
+        """Keep a domain error that the block raises, and continue after the block."""
+        try:
+            yield
+        except DomainError as error:
+            self._found.append(error)
+
+    def raise_any(self) -> None:
+        """Raise the first error that was collected, with the places of all."""
+        if self._found:
+            first = self._found[0]
+            first.errors = tuple(
+                place
+                for error in self._found
+                for place in error.errors or (FieldError("", error.code, error.detail),)
+            )[:MAX_ERRORS]
+            raise first
 
 
 def refusal(found: Iterable[Any], pointer: str = "") -> DomainError:

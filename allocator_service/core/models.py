@@ -133,3 +133,28 @@ class PoolLimit(models.Model):
 
     def __str__(self) -> str:
         return f"{self.user}: {', '.join(self.pools) or 'no pool'}"
+
+
+class SavedFilter(models.Model):
+    """Filter of a list of the admin that a user keeps under a name.
+
+    Only this user sees it. `list_name` is the label of the model that the list is of.
+    """
+
+    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="saved_filters")
+    list_name = models.CharField(max_length=100)
+    name = models.CharField(max_length=80)
+    query = models.CharField(max_length=2_000)
+
+    class Meta:
+        db_table = "core_saved_filter"
+        ordering = ["name"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["user", "list_name", "name"], name="saved_filter_name_unique"
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.list_name}: {self.name}"

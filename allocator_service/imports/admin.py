@@ -16,22 +16,25 @@ from django.core.exceptions import PermissionDenied, ValidationError
 from django.core.files.uploadedfile import UploadedFile
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import redirect, render
+from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import URLPattern, path
 
 from allocator_service.core.admin import ServiceAdmin
 from allocator_service.core.clock import utc_now
 from allocator_service.core.display import counted
 from allocator_service.core.errors import DomainError
+from allocator_service.core.quantities import Resource
 from allocator_service.core.visible import visible_pools
+from allocator_service.imports import columns
 from allocator_service.imports.checks import check_slug
+from allocator_service.imports.columns import FORMATS, Column, sample_csv
 from allocator_service.imports.kinds import NODES, TREE, WORKLOADS, ImportKind
 from allocator_service.imports.reading import utf8_text
 from allocator_service.imports.rows import ImportChoice, ImportReport, Outcome, Owner, RowReport
 from allocator_service.imports.slurm_tree import TENANT_COLUMNS
 from allocator_service.imports.tenants import TENANT_FORMATS, read_tenants, tenants_import
 from allocator_service.pools.models import Pool
-from allocator_service.pools.selectors import resources_of
+from allocator_service.pools.selectors import members_of, resources_of
 from allocator_service.tenants.admin import TenantAdmin
 from allocator_service.tenants.models import Tenant
 from allocator_service.workloads.admin import WorkloadAdmin
@@ -40,6 +43,7 @@ from allocator_service.workloads.models import Workload
 MAX_MIB = 8
 MAX_BYTES = MAX_MIB * 2**20
 ROWS_SHOWN = 500
+UNKNOWN_TENANT = "sample-tenant"  # in samples for pools without members
 _NOT_REPEATED = {"csrfmiddlewaretoken", "content", "apply", "reason", "generation"}
 
 
@@ -53,12 +57,16 @@ class FileForm(forms.Form):
         required=False, help_text="Write the other rows if some are refused, instead of none."
     )
     formats: ClassVar[Sequence[str]]
+    columns: ClassVar[Sequence[Column]]
+    objects: ClassVar[str] = "nodes"  # of Kubernetes
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        cast("forms.ChoiceField", self.fields["format"]).choices = [
-            (name, name) for name in self.formats
-        ]
+        chosen = cast("forms.ChoiceField", self.fields["format"])
+        chosen.choices = [(name, name) for name in self.formats]
+        chosen.help_text = " ".join(
+            f"{name}: {FORMATS[name].format(objects=self.objects)}" for name in self.formats
+        )
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or self.cleaned_data
@@ -97,7 +105,7 @@ class FileForm(forms.Form):
 class TenantFileForm(FileForm):
     """Tenants from a CSV with slug and name, or from the API's JSON array."""
 
-    formats = TENANT_FORMATS
+    formats, columns = TENANT_FORMATS, columns.TENANTS
     field_order = ["format", "file"]
 
     def report(self, *, dry_run: bool) -> ImportReport:
@@ -161,13 +169,13 @@ class OwnedFileForm(PoolFileForm):
 class ServerFileForm(OwnedFileForm):
     """Servers from CSV, `kubectl get nodes -o json` or `scontrol show node --json`."""
 
-    kind, formats = NODES, NODES.formats
+    kind, formats, columns = NODES, NODES.formats, columns.NODES
 
 
 class TreeFileForm(PoolFileForm):
     """Groups and members from CSV or `sacctmgr --parsable2 show association tree`."""
 
-    kind, formats = TREE, TREE.formats
+    kind, formats, columns = TREE, TREE.formats, columns.TREE
     tenant_label = forms.ChoiceField(
         choices=[(name, name) for name in TENANT_COLUMNS],
         required=False,
@@ -179,7 +187,8 @@ class TreeFileForm(PoolFileForm):
 class WorkloadFileForm(OwnedFileForm):
     """Workloads from CSV or `kubectl get pods -o json`."""
 
-    kind, formats = WORKLOADS, WORKLOADS.formats
+    kind, formats, columns = WORKLOADS, WORKLOADS.formats, columns.WORKLOADS
+    objects = "pods"
 
 
 class FileImportAdmin(ServiceAdmin):
@@ -190,13 +199,39 @@ class FileImportAdmin(ServiceAdmin):
 
     def get_urls(self) -> list[URLPattern]:
         name = f"{self.opts.app_label}_{self.opts.model_name}_import"
-        imported = path("import/", self.admin_site.admin_view(self.import_file), name=name)
-        return [imported, *super().get_urls()]
+        view = self.admin_site.admin_view
+        return [
+            path("import/", view(self.import_file), name=name),
+            path("import/sample/", view(self.sample_file), name=f"{name}_sample"),
+            *super().get_urls(),
+        ]
+
+    def sample_file(self, request: HttpRequest) -> HttpResponse:
+        """Return a sample of a CSV file, with the resources and a member of the pool that is named."""
+        self._check_import(request)
+        resources: Sequence[Resource] = ()
+        tenant = UNKNOWN_TENANT
+        if issubclass(self.file_form, PoolFileForm):
+            pools = visible_pools(request.user).of(open_pools(), "slug")
+            pool = get_object_or_404(pools, slug=request.GET.get("pool", ""))
+            resources = resources_of(pool)
+            slugs = members_of(pool=pool).values_list("membership__tenant__slug", flat=True)
+            tenant = slugs.order_by("membership__tenant__slug").first() or UNKNOWN_TENANT
+        content = sample_csv(self.file_form.columns, resources, tenant)
+        name = f"sample-{self.opts.verbose_name_plural}.csv".replace(" ", "-")
+        return HttpResponse(
+            content,
+            content_type="text/csv; charset=utf-8",
+            headers={"Content-Disposition": f'attachment; filename="{name}"'},
+        )
+
+    def _check_import(self, request: HttpRequest) -> None:
+        if not (self.has_add_permission(request) and self.has_change_permission(request)):
+            raise PermissionDenied
 
     def import_file(self, request: HttpRequest) -> HttpResponse:
         """Show the form, then the preview of a file, then write the file that was previewed."""
-        if not (self.has_add_permission(request) and self.has_change_permission(request)):
-            raise PermissionDenied
+        self._check_import(request)
         form = self.file_form(request.POST or None, request.FILES or None)
         seen = visible_pools(request.user)
         if seen.limited or not request.user.has_perm("tenants.add_tenant"):
@@ -227,6 +262,8 @@ class FileImportAdmin(ServiceAdmin):
             "title": f"Import {self.opts.verbose_name_plural}",
             "opts": self.opts,
             "form": form,
+            "columns": [(column.title(), column.note) for column in form.columns],
+            "unknown_tenant": UNKNOWN_TENANT,
             **({} if report is None else self._shown(request, form, report)),
         }
         return render(request, "admin/imports/import.html", context)

@@ -12,6 +12,7 @@ from django.core.exceptions import ValidationError
 
 from allocator_service.core.errors import FieldError, Unacceptable
 from allocator_service.core.quantities import Resource, vector_from
+from allocator_service.imports import columns
 from allocator_service.imports.checks import (
     check_instant,
     check_labels,
@@ -23,6 +24,7 @@ from allocator_service.imports.checks import (
     check_whole_number,
     check_width,
 )
+from allocator_service.imports.columns import column_names
 from allocator_service.imports.reading import check_row_count, errors_of
 from allocator_service.imports.rows import (
     NodeFile,
@@ -50,15 +52,11 @@ from allocator_service.workloads.models import MAX_PRIORITY, MAX_TASKS
 Cells = dict[str, str]
 MAX_COLUMNS = 1_000
 
-NODE_COLUMNS = ("name", "contributed_by", "count", "capacity.", "labels.")
+NODE_COLUMNS = column_names(columns.NODES)
 GANG_COLUMNS = ("pieces", "second_pieces", "second_demand.", "per_server", "together", "at_least")
-WORKLOAD_COLUMNS = (
-    "tenant", "name", "tasks", "priority", "demand.", "selector.", *GANG_COLUMNS,
-)  # fmt: skip
-TENANT_COLUMNS = ("slug", "name")
-TREE_COLUMNS = (
-    "kind", "slug", "name", "parent", "weight", "tier", "limit", "guarantee", "own_servers", "lend",
-)  # fmt: skip
+WORKLOAD_COLUMNS = column_names(columns.WORKLOADS)
+TENANT_COLUMNS = column_names(columns.TENANTS)
+TREE_COLUMNS = column_names(columns.TREE)
 NO_LIMIT = "none"
 TREE_KINDS = ("group", "member")
 USAGE_COLUMNS = ("id", "source", "tenant", "start", "end", "resources.")
@@ -275,7 +273,7 @@ def _own_servers(cell: str) -> str | None:
 
 def _rows(
     content: str,
-    columns: Sequence[str],
+    known: Sequence[str],
     quantities: str,
     resources: Sequence[Resource],
     read: Callable[[Place, Cells], Row],
@@ -284,7 +282,7 @@ def _rows(
 ) -> list[Row | RefusedRow]:
     lines = _lines(content)
     _, header = next(lines, (Place("line", 1), []))
-    _check_header(header, columns, quantities, resources, key)
+    _check_header(header, known, quantities, resources, key)
     rows: list[Row | RefusedRow] = []
     for place, values in lines:
         check_row_count(len(rows) + 1)
@@ -318,7 +316,7 @@ def _lines(content: str) -> Iterator[tuple[Place, list[str]]]:
 
 def _check_header(
     header: Sequence[str],
-    columns: Sequence[str],
+    known: Sequence[str],
     quantities: str,
     resources: Sequence[Resource],
     key: str,
@@ -336,9 +334,9 @@ def _check_header(
         family, dot, rest = name.partition(".")
         if name in seen:
             errors.append(_header_error(name, "import.column", "occurs twice"))
-        elif f"{family}{dot}" not in columns or (dot and not rest):
-            known = ", ".join(f"{column}*" if column[-1] == "." else column for column in columns)
-            errors.append(_header_error(name, "import.column", f"is unknown; there are: {known}"))
+        elif f"{family}{dot}" not in known or (dot and not rest):
+            there = ", ".join(f"{column}*" if column[-1] == "." else column for column in known)
+            errors.append(_header_error(name, "import.column", f"is unknown; there are: {there}"))
         elif f"{family}{dot}" == quantities and rest not in counted_names:
             counted = ", ".join(item.name for item in resources)
             errors.append(

@@ -73,7 +73,7 @@ class ServerForm(ServiceForm):
 
     def perform(self, cleaned: dict[str, Any]) -> Server:
         pool = cleaned["pool"] if self.adding else self.instance.pool
-        capacity = quantities_vector(cleaned["capacity"], resources_of(pool))
+        capacity = quantities_vector(cleaned["capacity"], resources_of(pool), "/capacity")
         labels = cleaned["labels"] or {}
         if not self.adding:
             settings = ServerSettings(cleaned["name"], capacity, labels)

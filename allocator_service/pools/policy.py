@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from allocator_service.core.durations import parse_duration
-from allocator_service.core.errors import Unacceptable
+from allocator_service.core.errors import Refusals, Unacceptable
 from allocator_service.pools.models import WindowKind
 
 DEFAULT_HALF_LIFE = "P7D"
@@ -14,6 +14,11 @@ DEFAULT_ANCHOR = datetime(2026, 1, 5, tzinfo=UTC)  # a Monday
 # Far enough from the ends of the calendar for a step of the longest duration in any time zone.
 EARLIEST_ANCHOR = datetime(1900, 1, 1, tzinfo=UTC)
 LATEST_ANCHOR = datetime(2200, 1, 1, tzinfo=UTC)
+
+
+def is_anchor(instant: datetime) -> bool:
+    """Return whether windows and intervals may be counted from an instant."""
+    return EARLIEST_ANCHOR <= instant < LATEST_ANCHOR
 
 
 @dataclass(frozen=True)
@@ -45,13 +50,24 @@ class Window:
 
         Returns the window with the default half-life filled in. Raises `Unacceptable`.
         """
-        if not EARLIEST_ANCHOR <= self.anchor < LATEST_ANCHOR:
+        refusals = Refusals()
+        with refusals.collect():
+            self._check_anchor()
+        with refusals.collect():
+            checked = self._check_length(policy)
+        refusals.raise_any()
+        return checked
+
+    def _check_anchor(self) -> None:
+        if not is_anchor(self.anchor):
             raise Unacceptable(
                 f"An anchor lies between {EARLIEST_ANCHOR:%Y} and {LATEST_ANCHOR:%Y}: windows and"
                 " intervals are counted from it.",
                 code="window.anchor",
                 pointer="/window/anchor",
             )
+
+    def _check_length(self, policy: PolicyChoice) -> "Window":
         if self.kind == WindowKind.NONE and policy.long_term:
             raise Unacceptable(
                 f"The policy {policy.name} keeps a history: choose tumbling, sliding, decay or"

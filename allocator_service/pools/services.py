@@ -11,7 +11,7 @@ from django.db import transaction
 
 from allocator_service.core.audit import audit_record, stated_fields
 from allocator_service.core.durations import parse_duration
-from allocator_service.core.errors import Conflict, Unacceptable
+from allocator_service.core.errors import Conflict, Refusals, Unacceptable
 from allocator_service.core.money import MINOR_DIGITS
 from allocator_service.core.quantities import Resource
 from allocator_service.core.versions import check_version
@@ -28,7 +28,7 @@ from allocator_service.pools.models import (
     ResourceType,
     Server,
 )
-from allocator_service.pools.policy import PolicyChoice, Window, refuse_groups
+from allocator_service.pools.policy import PolicyChoice, Window, is_anchor, refuse_groups
 from allocator_service.pools.recompute import pool_changed
 from allocator_service.pools.selectors import groups_of, members_of
 
@@ -60,7 +60,26 @@ class PoolSettings:
     cluster_grace: str = "PT15M"
 
     def check(self) -> "PoolSettings":
-        """The settings with defaults filled in. Raises `Unacceptable` naming what is wrong."""
+        """The settings with defaults filled in. Raises `Unacceptable` with all that is wrong."""
+        refusals, window = Refusals(), None
+        for check in (self._check_resources, self._check_timezone, self._check_currency):
+            with refusals.collect():
+                check()
+        with refusals.collect():
+            if self.own_servers:
+                refuse_limits(
+                    self.policy.name, self.policy.options, pointer="/own_servers", kind="guarantee"
+                )
+        with refusals.collect():
+            window = self.window.check(self.policy)
+        with refusals.collect():
+            self._check_interval()
+        with refusals.collect():
+            parse_duration(self.cluster_grace, pointer="/cluster_grace")
+        refusals.raise_any()
+        return PoolSettings(**{**self.__dict__, "window": window})
+
+    def _check_resources(self) -> None:
         if not 1 <= len(self.resources) <= MAX_RESOURCES:
             raise Unacceptable(
                 f"A pool counts 1 to {MAX_RESOURCES} resources.",
@@ -75,33 +94,34 @@ class PoolSettings:
                     code="resource.duplicate",
                     pointer=f"/resources/{index}/name",
                 )
+
+    def _check_timezone(self) -> None:
         if self.timezone not in _timezones():
             raise Unacceptable(
                 "The time zone is not in the IANA database; write it as Europe/Berlin.",
                 code="timezone.unknown",
                 pointer="/timezone",
             )
+
+    def _check_currency(self) -> None:
         if self.currency not in MINOR_DIGITS:
             raise Unacceptable(
-                f'"{self.currency}" is no currency of ISO 4217: write it as EUR.',
+                f'"{self.currency}" is not an ISO 4217 currency code, such as EUR.',
                 code="currency.unknown",
                 pointer="/currency",
             )
-        if self.own_servers:
-            refuse_limits(
-                self.policy.name, self.policy.options, pointer="/own_servers", kind="guarantee"
-            )
-        window = self.window.check(self.policy)
+
+    def _check_interval(self) -> None:
         interval = parse_duration(self.decision_interval, pointer="/decision_interval")
-        epoch = window.anchor
+        epoch = self.window.anchor
+        if not is_anchor(epoch) or self.timezone not in _timezones():
+            return  # refused, and the length of an interval depends on both
         if (interval.after(epoch, ZoneInfo(self.timezone)) - epoch).total_seconds() < 1:
             raise Unacceptable(
                 "A decision interval must be at least PT1S.",
                 code="decision_interval.too_short",
                 pointer="/decision_interval",
             )
-        parse_duration(self.cluster_grace, pointer="/cluster_grace")
-        return PoolSettings(**{**self.__dict__, "window": window})
 
 
 @transaction.atomic
@@ -130,22 +150,14 @@ def pool_update(*, pool: Pool, settings: PoolSettings, version: int | None, now:
     pool = pool_lock(pool)
     check_version(pool.version, version)
     settings = settings.check()
-    _refuse_other_money(pool, settings)
-    _extend_resources(pool, settings.resources)
-    if not settings.policy.places:
-        _refuse_selectors(pool, settings.policy)
-        _refuse_limits_of_servers(pool, settings.policy, now)
-    if groups_of(pool=pool).exists() or members_of(pool=pool).exclude(tier=0).exists():
-        refuse_groups(settings.policy.name, settings.policy.options, pointer="/policy/name")
-    if has_limits(pool, now=now):
-        refuse_limits(settings.policy.name, settings.policy.options, pointer="/policy/name")
-    if has_own_servers(pool):
-        refuse_limits(
-            settings.policy.name,
-            settings.policy.options,
-            pointer="/policy/name",
-            kind="guarantee",
-        )
+    refusals = Refusals()
+    with refusals.collect():
+        _refuse_other_money(pool, settings)
+    with refusals.collect():
+        _extend_resources(pool, settings.resources)
+    with refusals.collect():
+        _refuse_policy(pool, settings.policy, now)
+    refusals.raise_any()
     if settings.metering != pool.metering:
         pool.metering_changed_at = now
     before = stated_fields(pool)
@@ -217,6 +229,19 @@ def _apply(pool: Pool, settings: PoolSettings) -> None:
     pool.currency = settings.currency
     pool.timezone = settings.timezone
     pool.transparent = settings.transparent
+
+
+def _refuse_policy(pool: Pool, policy: PolicyChoice, now: datetime) -> None:
+    """Raise `Unacceptable` for a policy that does not keep what the pool has."""
+    if not policy.places:
+        _refuse_selectors(pool, policy)
+        _refuse_limits_of_servers(pool, policy, now)
+    if groups_of(pool=pool).exists() or members_of(pool=pool).exclude(tier=0).exists():
+        refuse_groups(policy.name, policy.options, pointer="/policy/name")
+    if has_limits(pool, now=now):
+        refuse_limits(policy.name, policy.options, pointer="/policy/name")
+    if has_own_servers(pool):
+        refuse_limits(policy.name, policy.options, pointer="/policy/name", kind="guarantee")
 
 
 def _refuse_selectors(pool: Pool, policy: PolicyChoice) -> None:

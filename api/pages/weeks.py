@@ -112,7 +112,9 @@ def _resource_week(
         reference=None
         if entitled is None
         else Reference(
-            float(entitled), f"straight line: entitled now, {number_text(entitled)} {unit}"
+            float(entitled),
+            f"entitled now: {number_text(entitled)} {unit}",
+            is_included=False,
         ),
     )
     return ResourceWeek(resource, chart, days)

@@ -121,6 +121,8 @@ class Policy:
     options_schema : mapping
         JSON Schema of ``options``. Unknown options never fit; an option that is left out has the
         ``default`` of its property, if there is one.
+    option_modes : mapping of str to str
+        Options that one mode alone reads, with that mode.
     complexity : str
         Running time in words.
     source : str
@@ -163,6 +165,7 @@ class Policy:
     title: str = ""
     servers: Mapping[str, Servers]
     options_schema: Mapping[str, Any] = field(default_factory=lambda: NO_OPTIONS)
+    option_modes: Mapping[str, str] = field(default_factory=dict)
     complexity: str
     source: str
     share: ShareDefinition = ShareDefinition.DOMINANT

@@ -10,6 +10,7 @@ from allocator_service.core.models import AuditEntry
 from allocator_service.pools.group_services import GroupDraft, GroupSettings, groups_create
 from allocator_service.pools.member_services import member_put
 from allocator_service.pools.models import Group, Membership, Pool, Server
+from tests.form_fields import untouched
 from tests.integration.conftest import NOON
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -23,9 +24,7 @@ def operator(client):
 
 def form_of(response):
     """The fields of a change page as a browser would send them back."""
-    form = response.context["adminform"].form
-    values = {name: form[name].value() for name in form.fields}
-    return {name: value for name, value in values.items() if value not in (None, False)}
+    return untouched(response.context["adminform"].form)
 
 
 def hidden(response):
@@ -136,13 +135,14 @@ def test_a_member_is_moved_in_the_admin_and_the_effect_is_shown(groups, fig2, op
 def test_another_policy_is_shown_before_it_is_saved(fig2, operator):
     url = reverse("admin:pools_pool_change", args=[fig2.pk])
     sent = form_of(operator.get(url)) | {"policy_name": "drf", "policy_mode": ""}
-    sent |= {"window_anchor_0": "2026-11-20", "window_anchor_1": "12:00:00"}
+    sent["resources"] = sent["resources"].replace("\n", "\r\n")  # as browsers send it
     asked = operator.post(url, sent)
     (impact,) = asked.context["impacts"]
     assert impact.subject == "policy"
     titles = ("Fair shares on real servers (DRFH)", "Fair shares of one big server (DRF)")
     policy = next(each for each in asked.context["differences"] if each.field == "Policy")
     assert (policy.before, policy.after) == titles
+    assert "Resources" not in [each.field for each in asked.context["differences"]]
     assert (impact.hit, impact.gain) == (0, 2)
     assert Pool.objects.get(pk=fig2.pk).policy_name == "drfh"
     operator.post(url, hidden(asked) | {"confirmed": "yes", "reason": "trial"})
@@ -152,7 +152,6 @@ def test_another_policy_is_shown_before_it_is_saved(fig2, operator):
 def test_what_changes_no_decision_is_saved_at_once(fig2, operator):
     url = reverse("admin:pools_pool_change", args=[fig2.pk])
     sent = form_of(operator.get(url)) | {"name": "Another name"}
-    sent |= {"window_anchor_0": "2026-11-20", "window_anchor_1": "12:00:00"}
     assert operator.post(url, sent).status_code == 302
     assert Pool.objects.get(pk=fig2.pk).name == "Another name"
 
@@ -160,7 +159,6 @@ def test_what_changes_no_decision_is_saved_at_once(fig2, operator):
 def test_a_form_with_a_mistake_shows_the_mistake_and_no_impact(fig2, operator):
     url = reverse("admin:pools_pool_change", args=[fig2.pk])
     sent = form_of(operator.get(url)) | {"policy_name": "ceei", "policy_mode": "indivisible"}
-    sent |= {"window_anchor_0": "2026-11-20", "window_anchor_1": "12:00:00"}
     page = operator.post(url, sent)
     assert "has no mode" in page.content.decode()
     assert "impacts" not in page.context

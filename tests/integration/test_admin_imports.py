@@ -9,11 +9,16 @@ from django.contrib.auth.models import Permission
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.urls import reverse
 
-from allocator_service.core.models import AuditEntry
+from allocator_service.core.models import AuditEntry, PoolLimit
 from allocator_service.imports import admin as imports_admin
-from allocator_service.pools.models import Server
+from allocator_service.imports import csv_files
+from allocator_service.imports.columns import NODES, TREE
+from allocator_service.imports.columns import TENANTS as TENANTS_OF_FILE
+from allocator_service.imports.columns import WORKLOADS as WORKLOADS_OF_FILE
+from allocator_service.pools.models import Group, Server
 from allocator_service.tenants.models import Tenant
 from allocator_service.workloads.models import Workload
+from tests import factories
 from tests.integration.conftest import NOON
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -233,3 +238,56 @@ def test_a_tree_is_shown_then_written(operator, fig2, tenant):
         ("line 4", "vision", "added"),
         ("line 5", "ann", "added"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("url", "model", "added"),
+    [(SERVERS, Server, 4), (GROUPS, Group, 2), (WORKLOADS, Workload, 2), (TENANTS, Tenant, 2)],
+)
+def test_the_sample_of_every_import_is_imported(operator, fig2, url, model, added):
+    page = operator.get(url)
+    sample = operator.get(f"{url}sample/", {"pool": "lab"})
+    assert sample.headers["Content-Disposition"].startswith('attachment; filename="sample-')
+    header = sample.content.decode().splitlines()[0].split(",")
+    titles = {title for title, _ in page.context["columns"]}
+    families = {name.replace("cpu", "RESOURCE").replace("memory", "RESOURCE") for name in header}
+    assert {name.replace(".zone", ".KEY") for name in families} <= titles
+    text = page.content.decode()
+    assert all(f"<code>{title}</code>" in text for title in titles)
+    before = model.objects.count()
+    shown = sent(operator, url, sample.content, **({} if url == TENANTS else {"pool": "lab"}))
+    rows = outcomes(shown)
+    assert {outcome for _, _, outcome, _ in rows} <= {"added", "changed"}, rows
+    assert len(rows) == len(sample.content.decode().splitlines()) - 1
+    confirmed(operator, url, shown)
+    assert model.objects.count() == before + added
+
+
+def test_a_sample_for_a_pool_without_members_names_a_tenant_to_register(operator):
+    factories.pool("empty")
+    sample = operator.get(f"{WORKLOADS}sample/", {"pool": "empty"}).content
+    assert b"sample-tenant" in sample
+    page = sent(operator, WORKLOADS, sample, pool="empty", register_tenants="on")
+    confirmed(operator, WORKLOADS, page)
+    assert Workload.objects.filter(tenant__slug="sample-tenant").count() == 2
+
+
+def test_samples_are_for_those_who_may_import_and_of_pools_that_they_see(operator, client, fig2):
+    assert operator.get(f"{SERVERS}sample/").status_code == 404
+    assert operator.get(f"{SERVERS}sample/", {"pool": "nowhere"}).status_code == 404
+    factories.pool("other")
+    user = get_user_model().objects.create_user("vera", is_staff=True)
+    client.force_login(user)
+    assert client.get(f"{SERVERS}sample/", {"pool": "lab"}).status_code == 403
+    rights = Permission.objects.filter(codename__in=["add_server", "change_server", "view_server"])
+    user.user_permissions.set(rights)
+    PoolLimit.objects.create(user=user, pools=["other"])
+    assert client.get(f"{SERVERS}sample/", {"pool": "lab"}).status_code == 404
+    assert client.get(f"{SERVERS}sample/", {"pool": "other"}).status_code == 200
+
+
+def test_every_column_that_a_reader_knows_has_a_description():
+    for columns in (NODES, WORKLOADS_OF_FILE, TENANTS_OF_FILE, TREE):
+        assert all(column.note.endswith(".") for column in columns)
+    assert csv_files.NODE_COLUMNS == ("name", "contributed_by", "count", "capacity.", "labels.")
+    assert set(csv_files.GANG_COLUMNS) < set(csv_files.WORKLOAD_COLUMNS)

@@ -1,13 +1,11 @@
 """Every page of the admin opens, and history offers neither adding nor changing."""
 
-import json
 import re
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
 import pytest
 import time_machine
-from django import forms
 from django.contrib import admin
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Permission
@@ -62,6 +60,7 @@ from api.contract.documents import read_document
 from api.v1.backtest_documents import BacktestRequest, asked_of
 from tests.backtests import asked as trace_asked
 from tests.backtests import work
+from tests.form_fields import untouched
 from tests.integration.conftest import NOON, settings, vector
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -187,10 +186,7 @@ def test_the_index_names_what_operators_look_for(pages):
 
 def test_a_pool_is_made_by_the_form_as_it_opens(pages):
     form = pages.get("/admin/pools/pool/add/").context["adminform"].form
-    sent = {"slug": "new", "name": "New"}
-    for bound in form:
-        for widget, value in _sent(bound):
-            sent.setdefault(widget, value)
+    sent = untouched(form) | {"slug": "new", "name": "New"}
     made = pages.post("/admin/pools/pool/add/", sent)
     assert made.status_code == 302, made.context["adminform"].form.errors
     pool = Pool.objects.get(slug="new")
@@ -206,43 +202,6 @@ def test_a_pool_is_made_by_the_form_as_it_opens(pages):
     )
 
 
-@pytest.mark.parametrize("share", ["alone", "dominant", "tasks"])
-def test_what_shares_count_is_set_by_the_form(pages, share):
-    page = pages.get("/admin/pools/pool/add/")
-    assert "drfh: share (dominant, alone), placement (best-fit," in page.content.decode()
-    form = page.context["adminform"].form
-    sent = {widget: value for bound in form for widget, value in _sent(bound)}
-    options = json.dumps({"share": share})
-    sent |= {"slug": "new", "name": "New", "policy_options": options}
-    page = pages.post("/admin/pools/pool/add/", sent)
-    if share == "tasks":
-        assert "is not one of" in page.content.decode()
-        assert not Pool.objects.filter(slug="new").exists()
-    else:
-        assert Pool.objects.get(slug="new").policy_options == {"share": share}
-
-
-@pytest.mark.parametrize("options", ['"placement"', "[1]", "3"])
-def test_options_that_are_no_object_are_a_mistake_in_the_form(pages, options):
-    form = pages.get("/admin/pools/pool/add/").context["adminform"].form
-    sent = {widget: value for bound in form for widget, value in _sent(bound)}
-    sent |= {"slug": "new", "name": "New", "policy_options": options}
-    page = pages.post("/admin/pools/pool/add/", sent)
-    assert page.status_code == 200
-    assert "Expected a JSON object" in page.content.decode()
-
-
-def _sent(bound):
-    """What a browser sends of a field that nobody touched."""
-    value = bound.value()
-    if isinstance(bound.field, forms.SplitDateTimeField):
-        parts = bound.field.widget.decompress(value)
-        return [(f"{bound.html_name}_{n}", str(part or "")) for n, part in enumerate(parts)]
-    if isinstance(bound.field, forms.BooleanField):
-        return [(bound.html_name, "on")] if value else []
-    return [(bound.html_name, "" if value is None else str(value))]
-
-
 def tab(pages, pool, name, query=""):
     """The text of one of the pool's tabs."""
     return pages.get(reverse(f"admin:pools_pool_tab_{name}", args=[pool.pk]) + query)
@@ -250,7 +209,7 @@ def tab(pages, pool, name, query=""):
 
 def test_the_tabs_show_who_brought_and_got_what_and_why_no_newer_decision_is(pages, fig2):
     shown = {
-        "members": (2, ["What the window remembers", "contributed, entitled and allocated", "u2"]),
+        "members": (2, ["What the window remembers", "allocated, entitled and contributed", "u2"]),
         "servers": (2, ["used and free", "high-memory", "Classes of identical servers"]),
         "demand": (0, ["analysis", "simulation", "holds it back."]),
         "decisions": (2, ["Seconds in the solver, 1 runs", "Least weighted share", "Succeeded"]),

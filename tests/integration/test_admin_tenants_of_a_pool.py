@@ -65,7 +65,7 @@ def test_the_pages_of_tenants_have_each_once_and_those_with_most_first(pages, ma
     assert shown[1:31] == [f"t{n:02d}" for n in range(1, 31)]
     page = " ".join(overview(pages, many).content.decode().split())
     assert "1 to 25 of 60 tenants" in page
-    assert "cpu: contributed, entitled and allocated by tenants 1 to 25" in page
+    assert "cpu: allocated, entitled and contributed by tenants 1 to 25" in page
 
 
 @pytest.mark.parametrize(

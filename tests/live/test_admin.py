@@ -1,10 +1,13 @@
 """Operators run a pool from the admin, in a real browser; the service decides what they save."""
 
+import re
+
 import psycopg
 import pytest
 from playwright.sync_api import Page, expect
 
 from launcher.client import Client
+from tests.live.conftest import opened
 
 
 @pytest.fixture
@@ -36,12 +39,15 @@ def chosen(page: Page, field: str, text: str) -> None:
 def test_an_operator_opens_a_pool_contributes_servers_and_sees_a_decision(page, service, decided):
     filled(page, "/admin/tenants/tenant/add/", slug="chemistry", name="Chemistry")
     saved(page)
-    filled(page, "/admin/pools/pool/add/", slug="bench", name="Bench", window_length="a week",
-           window_anchor_0="2026-01-05", window_anchor_1="00:00:00")  # fmt: skip
+    filled(page, "/admin/pools/pool/add/", slug="bench", name="Bench", decision_interval_0="soon",
+           currency="XXY", window_anchor_0="2026-01-05", window_anchor_1="00:00:00")  # fmt: skip
     page.select_option("#id_policy_name", "drfh")
     page.click("input[name=_save]")
-    expect(page.locator(".errorlist")).to_contain_text("A duration is written as in ISO 8601")
-    page.fill("#id_window_length", "P7D")
+    expect(page.locator(".field-decision_interval .errorlist")).to_contain_text("a whole number")
+    expect(page.locator(".field-currency .errorlist")).to_contain_text("ISO 4217")
+    expect(page.locator(".errorlist")).to_have_count(2)
+    page.fill("#id_decision_interval_0", "1")
+    page.fill("#id_currency", "EUR")
     saved(page)
 
     filled(page, "/admin/pools/server/add/", name="node", capacity="cpu=4 memory=16Gi gpu=1")
@@ -64,6 +70,39 @@ def test_an_operator_opens_a_pool_contributes_servers_and_sees_a_decision(page, 
     assert decided("bench", 3)["run"]["summary"]["servers"] == 3
     page.goto("/admin/allocation/allocation/?q=titration")
     expect(page.locator("#result_list tbody tr").first).to_contain_text("12.0")
+
+
+def test_the_form_of_a_pool_shows_what_the_chosen_policy_uses(page):
+    page.goto("/admin/pools/pool/add/")
+    shown = page.locator(".form-row:visible [name^=option_]")
+    names = "all => all.map(field => field.name)"
+    assert shown.evaluate_all(names) == ["option_drfh_share"]
+    expect(page.locator(".field-window_kind")).to_be_hidden()
+    page.select_option("#id_policy_mode", "indivisible")
+    assert shown.evaluate_all(names) == [
+        "option_drfh_share", "option_drfh_placement", "option_drfh_seed",
+    ]  # fmt: skip
+    page.select_option("#id_policy_mode", "divisible")
+    page.select_option("#id_policy_name", "h-mrf")
+    expect(page.locator(".field-policy_mode")).to_be_hidden()
+    assert page.locator("#id_policy_mode").input_value() == ""  # h-mrf has no other
+    expect(page.locator(".field-window_length")).to_be_visible()
+    expect(page.locator(".field-window_half_life")).to_be_hidden()
+    page.select_option("#id_window_kind", "decay")
+    expect(page.locator(".field-window_length")).to_be_hidden()
+    expect(page.locator(".field-window_half_life")).to_be_visible()
+    headings = page.locator("fieldset:visible h2:has-text('Options of')")
+    expect(headings).to_have_text([re.compile(r"\(H-MRF\).*\(LT-DRF\)")])
+
+
+def test_without_scripts_the_form_of_a_pool_shows_every_field(chromium, page, service):
+    state = page.context.storage_state()
+    with opened(
+        chromium, base_url=service.url, storage_state=state, java_script_enabled=False
+    ) as plain:
+        plain.goto("/admin/pools/pool/add/")
+        for name in ("option_drfh_seed", "option_tda_pack", "window_half_life_0", "policy_mode"):
+            expect(plain.locator(f"[name={name}]")).to_be_visible()
 
 
 def test_actions_drain_servers_and_the_next_decision_follows(page, operator, decided):

@@ -253,6 +253,45 @@ def test_names_are_text_and_a_chart_tells_its_values(page):
     assert any("cores, mean of the day" in text for text in titles.all_text_contents())
 
 
+def test_the_lines_of_a_statement_are_not_cut_off_on_a_phone(page):
+    page.set_viewport_size({"width": NARROW, "height": 900})
+    deadline = time.monotonic() + 60
+    while True:
+        page.goto(f"{POOL}statements/{datetime.now(UTC):%Y-%m}/")
+        if page.locator(".lines").count() or time.monotonic() > deadline:
+            break
+        time.sleep(1)
+    region = page.locator(".wide", has=page.locator(".lines")).first
+    assert region.evaluate("e => e.scrollWidth - e.clientWidth") == 0
+    for cell in region.locator("td:last-child").all():
+        box = cell.bounding_box()
+        assert box is not None
+        assert box["x"] + box["width"] <= NARROW
+    assert findings(page) == []
+
+
+@pytest.mark.parametrize("part", ["statements/", ""])
+def test_the_amounts_of_months_are_not_cut_off_on_a_phone(page, part):
+    page.set_viewport_size({"width": NARROW, "height": 900})
+    page.goto(f"{POOL}{part}")
+    months = page.locator(".months")
+    months.evaluate(
+        "table => { for (const e of document.querySelectorAll('details')) e.open = true; }"
+    )
+    expect(months.locator("tbody tr").first).to_be_visible()
+    # A long amount in place of the one of this month, which is open.
+    cells = months.locator("td:last-child")
+    cells.first.evaluate("cell => { cell.textContent = '12,345,678.90 EUR'; }")
+    for cell in [*cells.all(), *months.locator("th, td").all()]:
+        box = cell.bounding_box()
+        assert box is not None
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= NARROW
+    region = page.locator(".wide", has=months)
+    assert region.evaluate("e => e.scrollWidth - e.clientWidth") == 0
+    assert findings(page) == []
+
+
 def test_a_picture_shows_its_values_under_the_pointer_and_by_the_arrow_keys(page):
     page.set_viewport_size({"width": NARROW, "height": 900})
     page.goto(f"{POOL}history/?days=1")

@@ -54,6 +54,7 @@ INTERNAL = {
     "run_one_pending_per_pool": "claimed under the lock of the pool's decisions",
     "run_one_running_per_pool": "claimed under the lock of the pool's decisions",
     "run_succeeded_is_complete": "publication writes all of these fields",
+    "saved_filter_name_unique": "saving under a name in use replaces the filter",
     "server_class_position_unique": "publication numbers the rows of its run",
     "server_state_known": "the service's own states",
     "simulation_finished_has_outcome": "written by the job",

@@ -121,19 +121,24 @@ def members_tab(asked: TabRequest) -> Mapping[str, Any]:
     }
 
 
+def _known(value: float | None) -> list[float]:
+    return [] if value is None else [value]
+
+
 def _tenant_charts(shares: SharePage, resources: Sequence[Resource]) -> list[Chart]:
     which = "per tenant"
     if shares.page.has_other_pages():
         which = f"by tenants {shares.page.start_index()} to {shares.page.end_index()}"
     return [
         bar_chart(
-            title=f"{resource.name}: contributed, entitled and allocated {which}",
+            title=f"{resource.name}: allocated, entitled and contributed {which}",
             unit=resource.unit or "units",
-            series=["contributed", "entitled", "allocated"],
+            series=["allocated", "contributed"],
             rows=[
-                BarRow(row.slug, [row.contributed[r], row.entitled[r], row.allocated[r]])
+                BarRow(row.slug, [row.allocated[r], row.contributed[r]], _known(row.entitled[r]))
                 for row in shares.rows
             ],
+            marked="entitled",
         )
         for r, resource in enumerate(resources)
         if shares.rows

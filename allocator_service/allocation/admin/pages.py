@@ -4,7 +4,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, cast
 
-from django import forms
 from django.contrib import admin
 from django.core.exceptions import PermissionDenied
 from django.db.models import Q, QuerySet, prefetch_related_objects
@@ -14,158 +13,28 @@ from django.urls import URLPattern, path, reverse
 from django.utils.html import format_html
 from django.utils.safestring import mark_safe
 
+from allocator_service.allocation.admin.pool_form import PoolForm
 from allocator_service.allocation.admin.tabs import Tab, TabRequest, all_tabs, tabs_for
-from allocator_service.allocation.policies import policy_choose, policy_documents, policy_title
+from allocator_service.allocation.policies import policy_title
 from allocator_service.allocation.services import run_request
 from allocator_service.allocation.what_if.impact import changes_impact, servers_impact
 from allocator_service.core.admin import (
     ServiceAdmin,
     ServiceForm,
     form_differences,
-    refuse_unread,
 )
 from allocator_service.core.clock import utc_now
 from allocator_service.core.errors import DomainError
 from allocator_service.core.history import Difference
-from allocator_service.core.quantities import Resource
 from allocator_service.imports.admin import FileImportAdmin, ServerFileForm, TreeFileForm
 from allocator_service.pools.admin import MembershipAdmin, ServerAdmin
 from allocator_service.pools.group_admin import GroupAdmin
 from allocator_service.pools.models import Group, Membership, Pool, Server, ServerState
-from allocator_service.pools.policy import DEFAULT_ANCHOR, PolicyChoice, Window
-from allocator_service.pools.selectors import resources_of
-from allocator_service.pools.services import PoolSettings, pool_create, pool_retire, pool_update
-from policies.fields import TextField
+from allocator_service.pools.services import pool_retire
 
 MAX_SHOWN_FIRST = 1_000
 SERVERS_NAMED = 20
 SETTINGS = "settings"
-
-
-def _options_help() -> str:
-    """Return the options that each policy takes, with the values of those that have a list."""
-    of_policies = []
-    for policy in policy_documents():
-        options = [
-            f"{name} ({', '.join(option['enum'])})" if "enum" in option else name
-            for name, option in policy["options"].get("properties", {}).items()
-        ]
-        if options:
-            of_policies.append(f"{policy['name']}: {', '.join(options)}.")
-    return " ".join(["A JSON object. Options by policy:", *of_policies])
-
-
-class PoolForm(ServiceForm):
-    resources = forms.CharField(
-        widget=forms.Textarea(attrs={"rows": 3}),
-        initial="cpu core\nmemory GiB",
-        help_text="One a line: name and unit. Resources can be added later, not removed.",
-    )
-    policy_name = forms.ChoiceField(
-        label="policy",
-        choices=lambda: [(policy["name"], policy["title"]) for policy in policy_documents()],
-        initial="drfh",
-        help_text="drfh is fair on servers of every shape. Which one: docs/policies/choosing.md.",
-    )
-    policy_mode = forms.ChoiceField(
-        label="mode",
-        choices=[("", "the policy's default"), ("divisible",) * 2, ("indivisible",) * 2],
-        required=False,
-        help_text="Whether tasks may be handed out in parts.",
-    )
-
-    class Meta:
-        model = Pool
-        fields = [
-            "slug",
-            "name",
-            "resources",
-            "policy_name",
-            "policy_mode",
-            "policy_options",
-            "weights",
-            "own_servers",
-            "count",
-            "window_kind",
-            "window_length",
-            "window_half_life",
-            "window_anchor",
-            "decision_interval",
-            "cluster_grace",
-            "metering",
-            "currency",
-            "timezone",
-            "transparent",
-        ]
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        if "policy_options" in self.fields:
-            self.fields["policy_options"].help_text = _options_help()
-        if self.adding:
-            self.initial.setdefault("window_anchor", DEFAULT_ANCHOR)
-        else:
-            self.initial["resources"] = "\n".join(
-                f"{resource.name} {resource.unit}".strip()
-                for resource in resources_of(self.instance)
-            )
-
-    def clean_resources(self) -> list[Resource]:
-        lines = [line.split(maxsplit=1) for line in self.cleaned_data["resources"].splitlines()]
-        for name, *unit in filter(None, lines):
-            refuse_unread(TextField(max_length=63), name)
-            refuse_unread(TextField(max_length=20, blank=True), unit[0].strip() if unit else "")
-        return [Resource(*parts) for parts in lines if parts]
-
-    def changes(self) -> dict[str, Any]:
-        cleaned, pool = self.cleaned_data, self.instance
-        policy = self._policy(cleaned)
-        now = (pool.policy_name, pool.policy_mode, pool.policy_options)
-        changes: dict[str, Any] = {}
-        if (policy.name, policy.mode, policy.options) != now:
-            changes["policy"] = {
-                "name": policy.name,
-                "mode": policy.mode,
-                "options": policy.options,
-            }
-        if cleaned["weights"] != pool.weights:
-            changes["weights"] = cleaned["weights"]
-        changes |= {
-            name: cleaned[name]
-            for name in ("own_servers", "count")
-            if cleaned[name] != getattr(pool, name)
-        }
-        return changes
-
-    def _policy(self, cleaned: dict[str, Any]) -> PolicyChoice:
-        return policy_choose(
-            cleaned["policy_name"], cleaned["policy_mode"] or None, cleaned["policy_options"]
-        )
-
-    def perform(self, cleaned: dict[str, Any]) -> Pool:
-        settings = PoolSettings(
-            name=cleaned["name"],
-            resources=cleaned["resources"],
-            policy=self._policy(cleaned),
-            window=Window(
-                cleaned["window_kind"],
-                cleaned["window_anchor"],
-                cleaned["window_length"],
-                cleaned["window_half_life"],
-            ),
-            weights=cleaned["weights"],
-            own_servers=cleaned["own_servers"],
-            count=cleaned["count"],
-            decision_interval=cleaned["decision_interval"],
-            cluster_grace=cleaned["cluster_grace"],
-            metering=cleaned["metering"],
-            currency=cleaned["currency"],
-            timezone=cleaned["timezone"],
-            transparent=cleaned["transparent"],
-        )
-        if self.adding:
-            return pool_create(slug=cleaned["slug"], settings=settings, now=utc_now())
-        return pool_update(pool=self.instance, settings=settings, version=None, now=utc_now())
 
 
 class ImpactFormAdmin(ServiceAdmin):
@@ -251,6 +120,33 @@ class PoolAdmin(ImpactFormAdmin):
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
         return ["slug", "generation", "created_at", "retired_at"] if obj else []
+
+    def get_form(
+        self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any
+    ) -> Any:
+        """The form, which adds the fields of options by itself."""
+        return super().get_form(
+            request, obj, change, **{**kwargs, "fields": list(PoolForm.Meta.fields)}
+        )
+
+    def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
+        if obj is not None and not self.has_change_permission(request, obj):
+            names = [
+                *PoolForm.Meta.fields,
+                "policy_options",
+                *self.get_readonly_fields(request, obj),
+            ]
+            return [(None, {"fields": list(dict.fromkeys(names))})]
+        form = self.form(instance=obj)
+        shown = [
+            (title, [name for name in names if name in form.fields])
+            for title, names in form.sections()
+        ]
+        readonly = self.get_readonly_fields(request, obj)
+        return [
+            *((title or None, {"fields": names}) for title, names in shown),
+            (None, {"fields": ["reason", *readonly]}),
+        ]
 
     def get_urls(self) -> list[URLPattern]:
         view = self.admin_site.admin_view

@@ -21,6 +21,7 @@ _TIME_STEPS = [
     for seconds in (1, 5, 15, 30, 60, 300, 900, 1800, 3600, 10_800, 21_600, 43_200)
 ] + [timedelta(days=days) for days in (1, 2, 7, 14, 30, 90, 365, 1825, 7300)]
 _MAX_TIME_TICKS = 7
+_FLAT = 1e-6  # differences below this part of a value are rounding
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -45,10 +46,15 @@ class Chart:
 
 @dataclass(frozen=True)
 class Reference:
-    """A value to compare with, drawn across the picture."""
+    """A value to compare with, drawn across the picture.
+
+    `is_included`: the axis of a picture over time includes it. Without this, a value that is far from
+    the others is a mark at the edge, so that the axis fits the others.
+    """
 
     value: float
     label: str
+    is_included: bool = True
 
 
 def column(title: str, charts: Sequence[Chart]) -> Chart:
@@ -123,6 +129,24 @@ def ticks(highest: float) -> list[float]:
         if count <= 7:
             return [step * index for index in range(count + 1)]
     return [0.0, highest]
+
+
+def fitted_ticks(lowest: float, highest: float) -> list[float]:
+    """Round numbers that enclose an interval, from 0 unless that is far from the values."""
+    span = highest - lowest
+    if lowest < highest / 2 or span <= highest * _FLAT:
+        return ticks(highest)
+    step = ticks(span)[1]
+    first, last = floor(lowest / step), -floor(-highest / step)
+    return [step * index for index in range(first, last + 1)]
+
+
+def tick_texts(marks: Sequence[float]) -> list[str]:
+    """Return the numbers of an axis with as many digits as distinguish them."""
+    if not marks or marks[0] <= 0:
+        return [number(mark) for mark in marks]
+    digits = max(0, -floor(log10(marks[1] - marks[0]) + 1e-9))
+    return [f"{mark:,.{digits}f}" for mark in marks]
 
 
 def number(value: float) -> str:

@@ -1,6 +1,7 @@
 """Quantities over time: at instants, or constant over intervals."""
 
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -12,18 +13,22 @@ from allocator_service.core.charts.drawing import (
     Reference,
     TimeAxis,
     colour,
+    fitted_ticks,
     heading,
     legend,
     line,
     number,
     stroke,
     text,
-    ticks,
+    tick_texts,
     tip,
 )
 from allocator_service.core.display import instant_text
 
 _LEFT, _PLOT = 60.0, 130.0
+_DASH = 6  # pixels
+_APART = 1.5  # pixels; lines of two pixels that are closer cover each other
+Style = tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -43,9 +48,9 @@ def history_chart(
     if not known:
         return _empty(title, top)
     axis = TimeAxis(known[0][0], known[-1][0], _LEFT)
-    scale, grid = _values(top, unit, max(value for _, value in known))
+    values, grid = _values(top, unit, [value for _, value in known])
     bottom = top + _PLOT
-    place = [(axis.x(at), bottom - value * scale) for at, value in known]
+    place = [(axis.x(at), values.y(value)) for at, value in known]
     path = " ".join(f"{x:.1f},{y:.1f}" for x, y in place)
     parts = [heading(title), grid, axis.drawn(top, bottom)]
     parts.append(f"<polyline points='{path}' {stroke(ink)}/>")
@@ -64,36 +69,52 @@ def steps_chart(
     keys, below = legend([each.label for each in lines], left=_LEFT, dashed=True)
     top = below + 10  # the unit stands between
     spans = [interval for each in lines for interval in each.intervals]
-    values = [value for _, _, value in spans if value is not None]
-    if not values:
+    drawn = [value for _, _, value in spans if value is not None]
+    if not drawn:
         return _empty(title, top)
     axis = TimeAxis(min(start for start, _, _ in spans), max(end for _, end, _ in spans), _LEFT)
-    highest = max([*values, *([reference.value] if reference else [])])
-    scale, grid = _values(top, unit, highest)
+    if reference is not None and (reference.is_included or _is_near(reference.value, drawn)):
+        drawn.append(reference.value)
+    values, grid = _values(top, unit, drawn)
     bottom = top + _PLOT
     parts = [heading(title), keys, grid, axis.drawn(top, bottom)]
+    places = _grid(lines, axis, values)
     for index, each in enumerate(lines):
-        parts += _steps(index, each, axis, bottom, scale, unit)
+        parts += _marks(each, axis, values, unit)
+        parts += [_drawn(path, index, here) for path, here in _paths(index, places)]
     if reference is not None:
-        y = bottom - reference.value * scale
-        parts.append(line(_LEFT, y, WIDTH - MARGIN, y, "#222"))
-        parts.append(text(_LEFT, bottom + 34, reference.label))
+        parts += _reference(reference, values, bottom)
     return Chart(title, bottom + 46, "".join(parts))
 
 
-def _steps(
-    index: int, each: StepLine, axis: TimeAxis, bottom: float, scale: float, unit: str
-) -> list[str]:
-    """Runs of intervals that follow each other are one line; a tooltip shows the value of each."""
+def _is_near(value: float, drawn: Sequence[float]) -> bool:
+    return min(drawn) / 2 <= value <= 2 * max(drawn)
+
+
+def _reference(reference: Reference, values: "_Values", bottom: float) -> list[str]:
+    """Draw a line at a value, or a mark at the edge if the axis ends before it."""
+    label = reference.label
+    right, top = WIDTH - MARGIN, bottom - _PLOT
+    if values.low <= reference.value <= values.high:
+        y = values.y(reference.value)
+        shape = line(_LEFT, y, right, y, "#222")
+    else:
+        is_above = reference.value > values.high
+        y, tail = (top, 8) if is_above else (bottom, -8)
+        shape = (
+            f"<path class='mark' d='M{right:.0f},{y:.1f} l-5,{tail} l10,0 z' fill='currentColor'/>"
+        )
+        label += f" ({'above' if is_above else 'below'} the axis)"
+    return [shape, text(_LEFT, bottom + 34, label)]
+
+
+def _marks(each: StepLine, axis: TimeAxis, values: "_Values", unit: str) -> list[str]:
+    """Draw an invisible area over each interval, whose tooltip shows its value."""
     parts: list[str] = []
-    path: list[str] = []
     for start, end, value in each.intervals:
         if value is None:
-            parts += _drawn(path, index)
-            path = []
             continue
-        left, right, y = axis.x(start), axis.x(end), bottom - value * scale
-        path += [f"{left:.1f},{y:.1f}", f"{right:.1f},{y:.1f}"]
+        left, right, y = axis.x(start), axis.x(end), values.y(value)
         tooltip = tip(  # pages read it: api/static/pages/chart.js
             f"{each.label}, {instant_text(start, precision='second')}: {number(value)} {unit}"
         )
@@ -101,25 +122,103 @@ def _steps(
             f"<rect x='{left:.1f}' y='{y - 4:.1f}' width='{max(right - left, 1):.1f}' height='8'"
             f" fill='#fff' fill-opacity='0'>{tooltip}</rect>"
         )
-    return parts + _drawn(path, index)
+    return parts
 
 
-def _drawn(path: Sequence[str], index: int) -> list[str]:
-    return [f"<polyline points='{' '.join(path)}' {stroke(index)}/>"] if path else []
+@dataclass(frozen=True)
+class _Grid:
+    """Places of all lines, cut where any of them changes: `heights` has a row for each line."""
+
+    edges: Sequence[float]
+    heights: Sequence[Sequence[float | None]]
+
+    def beside(self, index: int, place: int) -> Style:
+        """Return the lines that coincide with one in an interval, itself included."""
+        y = self.heights[index][place]
+        if y is None:
+            return ()
+        column = (row[place] for row in self.heights)
+        return tuple(n for n, at in enumerate(column) if at is not None and abs(at - y) < _APART)
 
 
-def _values(top: float, unit: str, highest: float) -> tuple[float, str]:
-    """Pixels per unit, and the grid of the axis of values."""
-    marks = ticks(highest)
-    bottom = top + _PLOT
-    scale = _PLOT / (marks[-1] or 1)
+def _grid(lines: Sequence[StepLine], axis: TimeAxis, values: "_Values") -> _Grid:
+    edges = sorted(
+        {at for each in lines for start, end, _ in each.intervals for at in (start, end)}
+    )
+    heights = []
+    for each in lines:
+        starts = [start for start, _, _ in each.intervals]
+        row: list[float | None] = []
+        for at in edges[:-1]:
+            place = bisect_right(starts, at) - 1
+            _, end, value = each.intervals[place] if place >= 0 else (at, at, None)
+            row.append(None if value is None or at >= end else values.y(value))
+        heights.append(row)
+    return _Grid([axis.x(at) for at in edges], heights)
+
+
+def _paths(index: int, grid: _Grid) -> Iterator[tuple[list[str], Style]]:
+    """Yield the pieces of a line, each with the lines that coincide with it there.
+
+    Intervals that follow each other are one piece as long as these lines stay the same. A piece begins
+    where all of them begin, so that their dashes alternate.
+    """
+    path: list[str] = []
+    style: Style = ()
+    level = None
+    for place, y in enumerate(grid.heights[index]):
+        here = grid.beside(index, place)
+        left, right = grid.edges[place], grid.edges[place + 1]
+        if path and here != style:
+            # The step to another height belongs to the piece before it.
+            yield ([*path, f"{left:.1f},{y:.1f}"] if y is not None else path), style
+            path = []
+        if y is not None:
+            if path and y == level:
+                path.pop()
+            else:
+                path.append(f"{left:.1f},{y:.1f}")
+            path.append(f"{right:.1f},{y:.1f}")
+        style, level = here, y
+    if path:
+        yield path, style
+
+
+def _drawn(path: Sequence[str], index: int, here: Style) -> str:
+    """Draw a piece of a line, in dashes between those of the lines that coincide with it."""
+    look = stroke(index)
+    if len(here) > 1:
+        gap, offset = _DASH * (len(here) - 1), -_DASH * here.index(index)
+        look = (
+            f"fill='none' stroke='{colour(index)}' stroke-width='2'"
+            f" stroke-dasharray='{_DASH} {gap}' stroke-dashoffset='{offset}'"
+        )
+    return f"<polyline points='{' '.join(path)}' {look}/>"
+
+
+@dataclass(frozen=True)
+class _Values:
+    """Axis of values, from the lowest to the highest of its numbers."""
+
+    low: float
+    high: float
+    bottom: float
+
+    def y(self, value: float) -> float:
+        return self.bottom - (value - self.low) * _PLOT / ((self.high - self.low) or 1)
+
+
+def _values(top: float, unit: str, drawn: Sequence[float]) -> tuple[_Values, str]:
+    """Return an axis that fits the values, and its grid."""
+    marks = fitted_ticks(min(drawn), max(drawn))
+    values = _Values(marks[0], marks[-1], top + _PLOT)
     parts = []
-    for mark in marks:
-        y = bottom - mark * scale
+    for mark, shown in zip(marks, tick_texts(marks), strict=True):
+        y = values.y(mark)
         parts.append(line(_LEFT, y, WIDTH - MARGIN, y, GRID))
-        parts.append(text(_LEFT - 6, y + 4, number(mark), anchor="end"))
+        parts.append(text(_LEFT - 6, y + 4, shown, anchor="end"))
     parts.append(text(MARGIN / 2, top - 12, unit))
-    return scale, "".join(parts)
+    return values, "".join(parts)
 
 
 def _empty(title: str, top: float) -> Chart:

@@ -6,7 +6,7 @@ reach: tests/unit/policies/test_adding_a_policy.py has them.
 
 import pytest
 
-from allocator_service.allocation.admin.pages import PoolForm
+from allocator_service.allocation.admin.pool_form import PoolForm
 from allocator_service.allocation.audit.decisions import run_verify
 from allocator_service.allocation.what_if.simulations import simulation_run
 from allocator_service.core.clock import utc_now
@@ -51,7 +51,11 @@ def test_a_pool_is_opened_with_it_decided_and_verified(operator):
 
 
 def test_the_form_of_the_admin_offers_it():
-    assert ("head-count", "head-count") in PoolForm().fields["policy_name"].choices
+    fields = PoolForm().fields
+    assert ("head-count", "head-count") in fields["policy_name"].choices
+    assert (
+        fields["option_head-count_most"].help_text == "Tasks of each workload at most. Empty: 1000."
+    )
 
 
 def test_a_simulation_answers_what_a_pool_would_decide_under_it(world, operator):

@@ -5,8 +5,17 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from allocator_service.core.charts import BarRow, Curve, bar_chart, growth_chart, history_chart
-from allocator_service.core.charts.drawing import LABEL_WIDTH, WIDTH
+from allocator_service.core.charts import (
+    BarRow,
+    Curve,
+    Reference,
+    StepLine,
+    bar_chart,
+    growth_chart,
+    history_chart,
+    steps_chart,
+)
+from allocator_service.core.charts.drawing import COLOURS, LABEL_WIDTH, WIDTH
 
 SVG = "{http://www.w3.org/2000/svg}"
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -99,3 +108,97 @@ def test_marks_are_to_scale_and_stay_on_the_paper():
     assert second - LABEL_WIDTH == pytest.approx(4 * (first - LABEL_WIDTH), rel=1e-2)
     assert LABEL_WIDTH < legend < WIDTH
     assert second <= WIDTH
+
+
+def lines_of(chart):
+    return [
+        (each.get("stroke"), each.get("stroke-dasharray"), each.get("stroke-dashoffset"))
+        for each in ET.fromstring(chart.svg).iter(f"{SVG}polyline")
+    ]
+
+
+def points_of(chart):
+    return [
+        [tuple(map(float, point.split(","))) for point in each.get("points").split()]
+        for each in ET.fromstring(chart.svg).iter(f"{SVG}polyline")
+    ]
+
+
+def steps(*lines, reference=None):
+    named = [
+        StepLine(
+            str(number),
+            [
+                (NOON + timedelta(hours=hour), NOON + timedelta(hours=hour + 1), value)
+                for hour, value in enumerate(values)
+            ],
+        )
+        for number, values in enumerate(lines)
+    ]
+    return steps_chart(title="t", unit="u", lines=named, reference=reference)
+
+
+def test_lines_that_coincide_alternate_in_dashes_and_are_both_visible():
+    first, second = COLOURS[:2]
+    chart = steps([4, 4], [4, 4])
+    assert lines_of(chart) == [(first, "6 6", "0"), (second, "6 6", "-6")]
+    assert points_of(chart)[0] == points_of(chart)[1]
+    three = lines_of(steps([4], [4], [4]))
+    assert [(dash, offset) for _, dash, offset in three] == [
+        ("6 12", "0"), ("6 12", "-6"), ("6 12", "-12"),
+    ]  # fmt: skip
+
+
+def test_lines_are_dashed_only_where_they_coincide():
+    chart = steps([4, 4, 8], [2, 4, 4])
+    first, second = COLOURS[:2]
+    assert lines_of(chart) == [
+        (first, None, None), (first, "6 6", "0"), (first, None, None),
+        (second, None, None), (second, "6 6", "-6"), (second, None, None),
+    ]  # fmt: skip
+    places = points_of(chart)
+    # Both pieces begin at one point, so that the dashes of one fill the gaps of the other.
+    assert places[1][0] == places[4][0]
+    # Steps are drawn: each piece begins where the one before it ends.
+    assert [places[n][-1] for n in (0, 1, 3, 4)] == [places[n][0] for n in (1, 2, 4, 5)]
+
+
+def test_lines_apart_or_with_gaps_stay_whole():
+    assert [dash for _, dash, _ in lines_of(steps([4, 6, 4], [1, 2, 3]))] == [None, None]
+    assert len(lines_of(steps([4, None, 4]))) == 2
+    assert len(points_of(steps([4, 4, 4, 5]))[0]) == 4
+
+
+@pytest.mark.parametrize(
+    ("values", "marks"),
+    [
+        ([980, 1000], ["980", "985", "990", "995", "1,000"]),
+        ([1000.2, 1001], ["1,000.2", "1,000.4", "1,000.6", "1,000.8", "1,001.0"]),
+        ([1, 10], ["0", "2", "4", "6", "8", "10"]),
+        ([10, 10], ["0", "2", "4", "6", "8", "10"]),
+        ([0, 0], ["0", "1"]),
+    ],
+)
+def test_the_axis_of_values_fits_them(values, marks):
+    chart = steps(values)
+    ends = [
+        each.text
+        for each in ET.fromstring(chart.svg).iter(f"{SVG}text")
+        if each.get("text-anchor") == "end" and "to" not in each.text
+    ]
+    assert ends == marks
+    heights = [y for path in points_of(chart) for _, y in path]
+    assert 54 <= min(heights) <= max(heights) <= chart.height - 46 + 0.1
+
+
+def test_an_entitlement_far_above_the_values_is_a_mark_and_does_not_flatten_them():
+    far = Reference(500, "entitled: 500 u", is_included=False)
+    chart = steps([10, 4], reference=far)
+    assert points_of(chart) == points_of(steps([10, 4]))
+    assert "entitled: 500 u (above the axis)" in texts(chart)
+    assert chart.svg.count("class='mark'") == 1
+    near = steps([10, 4], reference=Reference(12, "entitled: 12 u", is_included=False))
+    assert "entitled: 12 u" in texts(near)
+    assert "class='mark'" not in near.svg
+    low = steps([1000, 990], reference=Reference(1, "entitled: 1 u", is_included=False))
+    assert "entitled: 1 u (below the axis)" in texts(low)

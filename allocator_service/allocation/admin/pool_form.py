@@ -1,0 +1,256 @@
+"""Form of a pool in the admin, with the fields that the chosen policy uses."""
+
+from typing import Any, ClassVar
+
+from django import forms
+
+from allocator_service.allocation.admin.policy_forms import option_fields, options_read
+from allocator_service.allocation.policies import (
+    PolicyOption,
+    limits_refusal,
+    policy_choose,
+    policy_documents,
+    policy_title,
+)
+from allocator_service.core.admin import ServiceForm, refuse_unread
+from allocator_service.core.clock import utc_now
+from allocator_service.core.conditional_fields import Conditions, offer_with, show_with
+from allocator_service.core.duration_fields import DurationField
+from allocator_service.core.errors import Refusals
+from allocator_service.core.quantities import Resource
+from allocator_service.pools.models import Pool, WindowKind
+from allocator_service.pools.policy import DEFAULT_ANCHOR, PolicyChoice, Window
+from allocator_service.pools.selectors import resources_of
+from allocator_service.pools.services import PoolSettings, pool_create, pool_update
+from allocator_service.tenants.models import validate_slug
+from policies.fields import TextField
+
+DEFAULT_POLICY = "drfh"
+
+
+class PoolForm(ServiceForm):
+    resources = forms.CharField(
+        widget=forms.Textarea(attrs={"rows": 3}),
+        initial="cpu core\nmemory GiB",
+        help_text="One a line: name and unit. Resources can be added later, not removed.",
+    )
+    policy_name = forms.ChoiceField(
+        label="Policy",
+        choices=lambda: [(policy["name"], policy["title"]) for policy in policy_documents()],
+        initial=DEFAULT_POLICY,
+        help_text="drfh is fair on servers of every shape. Which one: docs/policies/choosing.md.",
+    )
+    policy_mode = forms.ChoiceField(
+        label="Mode",
+        choices=[("", "the policy's default"), ("divisible",) * 2, ("indivisible",) * 2],
+        required=False,
+        help_text="divisible: tasks may be allocated in parts.",
+    )
+    window_length = DurationField(
+        initial=Pool._meta.get_field("window_length").get_default(),
+        required=False,
+        help_text="Length of tumbling and sliding windows.",
+    )
+    window_half_life = DurationField(
+        required=False, help_text="Time after which the past counts half. Empty: 7 days."
+    )
+    decision_interval = DurationField(
+        initial=Pool._meta.get_field("decision_interval").get_default(),
+        default="minutes",
+        help_text="How far metering and budgets go at once; policies that remember decide as often.",
+    )
+
+    cluster_grace = DurationField(
+        initial=Pool._meta.get_field("cluster_grace").get_default(),
+        default="minutes",
+        help_text="How long the servers of a cluster stay in decisions whose agents are silent.",
+    )
+
+    class Meta:
+        model = Pool
+        fields = [
+            "slug",
+            "name",
+            "resources",
+            "policy_name",
+            "policy_mode",
+            "weights",
+            "own_servers",
+            "count",
+            "window_kind",
+            "window_length",
+            "window_half_life",
+            "decision_interval",
+            "cluster_grace",
+            "window_anchor",
+            "metering",
+            "currency",
+            "timezone",
+            "transparent",
+        ]
+        labels: ClassVar = {"window_anchor": "Counted from"}
+        help_texts: ClassVar = {
+            "weights": "contribution: weights of members are factors on what they contributed.",
+            "own_servers": "Workloads always get what they would get alone on their tenant's servers.",
+            "count": "total: levels count all that is allocated; above: what exceeds guarantees.",
+            "window_kind": "How far back a policy that remembers looks.",
+            "window_anchor": "An instant at which a decision interval and a window begin.",
+            "metering": "Source of the entries of usage: decisions, or reports of agents.",
+            "currency": "Code of ISO 4217, such as EUR.",
+            "timezone": "Name in the IANA database, such as Europe/Berlin.",
+            "transparent": "Members see each other's allocations.",
+        }
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.options: dict[PolicyOption, forms.Field] = {}
+        if "window_kind" in self.fields:  # absent for users who may only look
+            self.options = option_fields()
+            self.fields.update({option.field_name: field for option, field in self.options.items()})
+            self.order_fields([name for _, names in self.sections() for name in names])
+            self._add_conditions()
+        if self.adding:
+            self.initial.setdefault("window_anchor", DEFAULT_ANCHOR)
+        else:
+            present, options = self.instance.policy_name, self.instance.policy_options
+            self.initial.update(
+                {
+                    option.field_name: options.get(option.name)
+                    for option in self.options
+                    if present in option.policies
+                }
+            )
+            self.initial["resources"] = "\n".join(
+                f"{resource.name} {resource.unit}".strip()
+                for resource in resources_of(self.instance)
+            )
+
+    def sections(self) -> list[tuple[str, list[str]]]:
+        """Return titles and names of the fields as they are shown."""
+        offered: dict[tuple[str, ...], list[str]] = {}
+        for option in self.options:
+            offered.setdefault(option.policies, []).append(option.field_name)
+        return [
+            ("", ["slug", "name", "resources"]),
+            ("Policy", ["policy_name", "policy_mode", "weights", "own_servers", "count"]),
+            *(
+                (f"Options of {', '.join(map(policy_title, names))}", fields)
+                for names, fields in offered.items()
+            ),
+            ("Window", ["window_kind", "window_length", "window_half_life"]),
+            (
+                "Intervals and metering",
+                ["decision_interval", "window_anchor", "cluster_grace", "metering"],
+            ),
+            ("Money and secrecy", ["currency", "timezone", "transparent"]),
+        ]
+
+    def _add_conditions(self) -> None:
+        """State which fields each policy, mode and kind of window uses."""
+        documents = policy_documents()
+        remembering = [each["name"] for each in documents if each["long_term"]]
+        guaranteeing = [each["name"] for each in documents if not limits_refusal(each["name"], {})]
+        windows: dict[str, Conditions] = {
+            "window_kind": {},
+            "window_length": {"window_kind": [WindowKind.TUMBLING, WindowKind.SLIDING]},
+            "window_half_life": {"window_kind": [WindowKind.DECAY]},
+        }
+        for name, conditions in windows.items():
+            show_with(self.fields[name], {"policy_name": remembering, **conditions})
+        for name in ("own_servers", "count"):
+            show_with(self.fields[name], {"policy_name": guaranteeing})
+        choosable = {each["name"]: each["modes"] for each in documents if len(each["modes"]) > 1}
+        show_with(self.fields["policy_mode"], {"policy_name": choosable})
+        modes = {each["name"]: ["", *each["modes"]] for each in documents}
+        offer_with(self.fields["policy_mode"], "policy_name", modes)
+
+    def field_at(self, pointer: str) -> str | None:
+        head = "/policy/options"
+        if not pointer.startswith(head):
+            return super().field_at(pointer)
+        policy, name = self.data.get("policy_name", ""), pointer.removeprefix(head).strip("/")
+        fields = [
+            option.field_name
+            for option in self.options
+            if policy in option.policies and (not name or name.split("/")[0] == option.name)
+        ]
+        return fields[0] if fields else "policy_name"
+
+    def clean_slug(self) -> str:
+        slug: str = self.cleaned_data["slug"]
+        validate_slug(slug)
+        return slug
+
+    def clean_resources(self) -> list[Resource]:
+        lines = [line.split(maxsplit=1) for line in self.cleaned_data["resources"].splitlines()]
+        for name, *unit in filter(None, lines):
+            refuse_unread(TextField(max_length=63), name)
+            refuse_unread(TextField(max_length=20, blank=True), unit[0].strip() if unit else "")
+        return [Resource(*parts) for parts in lines if parts]
+
+    def changes(self) -> dict[str, Any]:
+        cleaned, pool = self.cleaned_data, self.instance
+        policy = self._policy(cleaned)
+        now = (pool.policy_name, pool.policy_mode, pool.policy_options)
+        changes: dict[str, Any] = {}
+        if (policy.name, policy.mode, policy.options) != now:
+            changes["policy"] = {
+                "name": policy.name,
+                "mode": policy.mode,
+                "options": policy.options,
+            }
+        if cleaned["weights"] != pool.weights:
+            changes["weights"] = cleaned["weights"]
+        changes |= {
+            name: cleaned[name]
+            for name in ("own_servers", "count")
+            if cleaned[name] != getattr(pool, name)
+        }
+        return changes
+
+    def _policy(self, cleaned: dict[str, Any]) -> PolicyChoice:
+        name = cleaned["policy_name"]
+        options = options_read(self.options, cleaned, name)
+        return policy_choose(name, cleaned["policy_mode"] or None, options)
+
+    def check(self, cleaned: dict[str, Any]) -> None:
+        refusals, policy = Refusals(), policy_choose(DEFAULT_POLICY, None, None)
+        with refusals.collect():
+            if "policy_name" in cleaned and "policy_mode" in cleaned:
+                policy = self._policy(cleaned)
+        # The field of a value that is absent has a mistake already: a correct value stands in for it.
+        defaults = {
+            field.name: field.get_default() for field in Pool._meta.fields if field.has_default()
+        }
+        stand_ins = {"resources": [Resource("cpu")], "window_anchor": DEFAULT_ANCHOR, "name": ""}
+        with refusals.collect():
+            self._settings({**defaults, **stand_ins, **cleaned}, policy).check()
+        refusals.raise_any()
+
+    def perform(self, cleaned: dict[str, Any]) -> Pool:
+        settings = self._settings(cleaned, self._policy(cleaned))
+        if self.adding:
+            return pool_create(slug=cleaned["slug"], settings=settings, now=utc_now())
+        return pool_update(pool=self.instance, settings=settings, version=None, now=utc_now())
+
+    def _settings(self, cleaned: dict[str, Any], policy: PolicyChoice) -> PoolSettings:
+        return PoolSettings(
+            name=cleaned["name"],
+            resources=cleaned["resources"],
+            policy=policy,
+            window=Window(
+                cleaned["window_kind"],
+                cleaned["window_anchor"],
+                cleaned["window_length"],
+                cleaned["window_half_life"],
+            ),
+            weights=cleaned["weights"],
+            own_servers=cleaned["own_servers"],
+            count=cleaned["count"],
+            decision_interval=cleaned["decision_interval"],
+            cluster_grace=cleaned["cluster_grace"],
+            metering=cleaned["metering"],
+            currency=cleaned["currency"],
+            timezone=cleaned["timezone"],
+            transparent=cleaned["transparent"],
+        )
