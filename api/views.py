@@ -14,6 +14,7 @@ from rest_framework.views import APIView
 
 from allocator_service.core.quantities import Resource
 from allocator_service.core.selecting import missing
+from allocator_service.pools.clusters import labelled_clusters
 from allocator_service.pools.models import Pool
 from allocator_service.pools.selectors import key_and_pool, resources_of
 from allocator_service.tenants.models import ApiKey, Scope, Tenant
@@ -198,8 +199,14 @@ class PoolView(ContractView):
     _visible: Pool | None = None
 
     def cluster(self, asked: str | None) -> str:
-        """Return the cluster that is asked for, by default the key's, empty for the whole pool."""
+        """Return the cluster that is asked for, by default the key's, empty for the whole pool.
+
+        An agent whose key names none has the cluster of the pool's slug in a pool with clusters. To
+        apply the decision for all of them would give its scheduler what runs on others.
+        """
         bound = self.caller.cluster
+        if not bound and self.caller.scope == Scope.AGENT and labelled_clusters(self.pool):
+            bound = self.pool.slug
         if bound and asked not in (None, bound):
             raise Forbidden(
                 f'This key is bound to the cluster "{bound}" of the pool.', code="auth.cluster"

@@ -6,10 +6,11 @@ import csv
 import hashlib
 import io
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 from allocator_agent.configuration import Configuration
@@ -111,7 +112,7 @@ class Feed:
                     f"  - server {server['name']}: drained: the cluster no longer has this node"
                 )
                 if not self._dry_run:
-                    self._service.drain(server)
+                    self._tried(partial(self._service.drain, server))
 
     def _workloads(self, jobs: list[Job]) -> None:
         """All that changes in one import, so that it is decided at once.
@@ -134,7 +135,16 @@ class Feed:
             self._imported("workloads", {"format": "csv", "content": csv_text(rows)})
         if not self._dry_run:
             for workload in [each for each in gone if not each["tasks"]][:_WITHDRAWN]:
-                self.generation = max(self.generation, self._service.withdraw(workload))
+                withdrawn = self._tried(partial(self._service.withdraw, workload))
+                self.generation = max(self.generation, withdrawn or 0)
+
+    def _tried(self, change: Callable[[], int | None]) -> int | None:
+        """Return what a change returns, None if the service refuses it, as for another cluster's."""
+        try:
+            return change()
+        except Refused as refusal:
+            self.problems.append(str(refusal))
+            return None
 
     def _workload_rows(self, jobs: list[Job]) -> list[dict[str, str]]:
         """Return jobs as rows, those that need several nodes as gangs where the pool can run these."""

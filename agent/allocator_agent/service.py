@@ -188,7 +188,7 @@ class Service:
         try:
             self._request("PUT", "enforcement/", body)
         except Refused as refusal:
-            if refusal.status != 409:
+            if refusal.code != "enforcement.older":
                 raise
 
     def _request(self, method: str, path: str, body: object = None, *, tag: str = "") -> Answer:

@@ -211,8 +211,8 @@ class _Reading:
         parsed = problem_from_document(self.document)
         self.problem, self.choice = parsed.problem, parsed.choice
         self.cluster = cluster
-        if cluster and not self._places:
-            self._refuse_parts()
+        if cluster:
+            self._refuse_unknown_part()
         self.resources = [Resource(**each) for each in self.document["resources"]]
         workloads = self.document["workloads"]
         self.owner = [workload["tenant"] for workload in workloads]
@@ -222,15 +222,21 @@ class _Reading:
             pieces = workloads[position]["pieces"]
             self.placed[position] = [self._vector(each["demand"]) for each in pieces]
 
-    def _refuse_parts(self) -> None:
+    def _refuse_unknown_part(self) -> None:
         """Raise `Conflict` if the decision gives the cluster no part of its own."""
-        if all(self._is_here(server["labels"]) for server in self.document["servers"]):
-            return
-        raise Conflict(
-            f"The policy {self.choice.policy.name} sees the pool as one server, so that no cluster has"
-            " a part of its own: choose a policy that places tasks.",
-            code="rendering.cluster",
-        )
+        here = [self._is_here(server["labels"]) for server in self.document["servers"]]
+        if here and not any(here):
+            raise Conflict(
+                f'The decision in force has no servers of the cluster "{self.cluster}": limits there'
+                " stay as they are.",
+                code="rendering.cluster",
+            )
+        if not self._places and not all(here):
+            raise Conflict(
+                f"The policy {self.choice.policy.name} sees the pool as one server, so that no cluster"
+                " has a part of its own: choose a policy that places tasks.",
+                code="rendering.cluster",
+            )
 
     def _is_here(self, labels: Mapping[str, str]) -> bool:
         return not self.cluster or cluster_of(labels, self.run.pool.slug) == self.cluster

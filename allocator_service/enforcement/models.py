@@ -94,12 +94,15 @@ class Report(models.Model):
 class Watch(models.Model):
     """What was in force in a pool, and the newest report, when its drift was last looked at.
 
-    `received_at` is null before the first look.
+    `received_at` is null before the first look. `looked_at` is the time of the last look at clusters,
+    and `watched_since` that of the first without a longer interruption before it.
     """
 
     pool = models.OneToOneField(Pool, models.PROTECT, primary_key=True, related_name="watch")
     run = models.ForeignKey(Run, models.PROTECT, null=True, related_name="+")
     received_at = models.DateTimeField(null=True)
+    looked_at = models.DateTimeField(null=True)
+    watched_since = models.DateTimeField(null=True)
 
     class Meta:
         db_table = "enforcement_watch"

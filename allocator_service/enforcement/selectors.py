@@ -20,7 +20,7 @@ from allocator_service.enforcement.rendering.limits import TenantLimits
 from allocator_service.enforcement.rendering.rounding import NOISE
 from allocator_service.enforcement.rendering.targets import TARGETS, limits_for
 from allocator_service.enforcement.rendering.units import TargetUnit
-from allocator_service.pools.clusters import cluster_of
+from allocator_service.pools.clusters import cluster_of, labelled_clusters
 from allocator_service.pools.models import Cluster, Group, Membership, Pool
 from allocator_service.pools.recompute import interval_around
 from allocator_service.pools.selectors import members_of, resources_of, server_groups
@@ -153,7 +153,8 @@ class TenantEnforcement:
     pool's units with 12 fractional digits. `over`: it uses more than both. `pending_demand` and
     `pending_reason` are of the first job that waits, by the scheduler; the former is None where time is
     divided, because jobs wait for their slots there. `blocked_since` is None until the state has lasted
-    three intervals. Where agents are of clusters, the numbers are sums of those of `clusters`.
+    three intervals. Where agents are of clusters, the numbers are sums of those of `clusters`. One that
+    left the capacity `is_away`: its scheduler keeps earlier limits, which is no drift.
     """
 
     tenant: str
@@ -171,6 +172,7 @@ class TenantEnforcement:
     holds: Sequence["ServersHeld"] = ()
     cluster: str = ""
     clusters: Sequence["TenantEnforcement"] = ()
+    is_away: bool = False
 
     @property
     def blocked(self) -> bool:
@@ -200,7 +202,7 @@ class TenantEnforcement:
     def drifts(self) -> bool:
         """Whether the scheduler does not have what was decided, or lets more run."""
         if self.clusters:
-            return any(part.drifts for part in self.clusters)
+            return any(part.drifts for part in self.clusters if not part.is_away)
         if self.drift is None:
             return any(self.rendered)
         return self.over or any(self.drift)
@@ -237,11 +239,8 @@ class ClusterState:
 
 def clusters_of(*, pool: Pool, now: datetime) -> list[ClusterState]:
     """Return the clusters of a pool by name, none if one scheduler has all of its servers."""
-    left = dict(Cluster.objects.filter(pool=pool).values_list("name", "left_at"))
-    if not left:
-        return []
     zeros = [Decimal(0)] * len(resources_of(pool))
-    servers, capacity = Counter[str](), dict.fromkeys(left, zeros)
+    servers, capacity = Counter[str](), dict[str, Vector]()
     for group in server_groups(pool):
         name = cluster_of(group.labels, pool.slug)
         servers[name] += group.count
@@ -250,18 +249,21 @@ def clusters_of(*, pool: Pool, now: datetime) -> list[ClusterState]:
             more = [*group.capacity, *zeros[len(group.capacity) :]]
             capacity[name] = [a + b * group.count for a, b in zip(held, more, strict=True)]
     agents: dict[str, list[Agent]] = defaultdict(list)
-    for agent in Agent.objects.filter(pool=pool):
+    for agent in Agent.objects.filter(pool=pool).exclude(cluster=""):
         agents[agent.cluster].append(agent)
+    if not agents and not labelled_clusters(pool):
+        return []
+    left = dict(Cluster.objects.filter(pool=pool).values_list("name", "left_at"))
     return [
         ClusterState(
             name,
             servers[name],
-            amounts,
+            capacity.get(name, zeros),
             [agent.name for agent in agents[name]],
             bool(agents[name]) and all(agent.is_stale(now) for agent in agents[name]),
             left.get(name),
         )
-        for name, amounts in sorted(capacity.items())
+        for name in sorted(capacity.keys() | agents.keys())
     ]
 
 
@@ -286,17 +288,21 @@ def enforcement_state(*, pool: Pool, now: datetime) -> EnforcementState:
     ]
     if run is None or not agents:
         return EnforcementState(pool, run, resources, states)
-    places = _places(agents, reports)
     since = _blocked_since(pool)
-    try:
-        with localcontext(EXACT):
-            parts = {name: _rows_of(place, run, resources, now) for name, place in places.items()}
-            rows = [
-                replace(row, blocked_since=since.get(row.tenant)) for row in _rows_of_all(parts)
-            ]
-    except DomainError as error:
-        return EnforcementState(pool, run, resources, states, refused=error.detail)
-    return EnforcementState(pool, run, resources, states, rows)
+    left = Cluster.objects.filter(pool=pool, left_at__isnull=False)
+    away = set(left.values_list("name", flat=True))
+    parts: dict[str, list[TenantEnforcement]] = {}
+    refused = []
+    with localcontext(EXACT):
+        for name, place in _places(pool, agents, reports, now).items():
+            try:
+                rows = _rows_of(place, run, resources, now)
+            except DomainError as error:
+                refused.append(f"{name}: {error.detail}" if name else error.detail)
+                continue
+            parts[name] = [replace(row, cluster=name, is_away=name in away) for row in rows]
+        rows = [replace(row, blocked_since=since.get(row.tenant)) for row in _rows_of_all(parts)]
+    return EnforcementState(pool, run, resources, states, rows, refused=" ".join(refused))
 
 
 @dataclass(frozen=True)
@@ -308,14 +314,21 @@ class _Place:
     reported: Mapping[str, tuple[Agent, Mapping[str, Any]]]
 
 
-def _places(agents: Sequence[Agent], reports: Mapping[int, Mapping[str, Any]]) -> dict[str, _Place]:
+def _places(
+    pool: Pool, agents: Sequence[Agent], reports: Mapping[int, Mapping[str, Any]], now: datetime
+) -> dict[str, _Place]:
     """Return the places of a pool by cluster, given its agents, the newest last.
 
-    An agent of the whole pool is left out once any is of a cluster.
+    An agent of the whole pool is left out once any is of a cluster, and so are silent agents of
+    clusters without servers.
     """
     clusters = {agent.cluster for agent in agents}
+    if clusters - {""}:
+        heard = {agent.cluster for agent in agents if not agent.is_stale(now)}
+        clusters &= {pool.slug, *labelled_clusters(pool), *heard}
+        clusters -= {""}
     found = {}
-    for cluster in sorted(clusters - {""} or clusters):
+    for cluster in sorted(clusters):
         here = [agent for agent in agents if agent.cluster == cluster]
         reported = {
             row["tenant"]: (agent, row) for agent in here for row in reports[agent.pk]["tenants"]
@@ -351,9 +364,9 @@ def _rows_of_all(parts: Mapping[str, Sequence[TenantEnforcement]]) -> list[Tenan
     if "" in parts:
         return list(parts[""])
     by_tenant: dict[str, list[TenantEnforcement]] = {}
-    for cluster, rows in parts.items():
+    for rows in parts.values():
         for row in rows:
-            by_tenant.setdefault(row.tenant, []).append(replace(row, cluster=cluster))
+            by_tenant.setdefault(row.tenant, []).append(row)
     return [_sum(rows) for rows in by_tenant.values()]
 
 
@@ -411,7 +424,7 @@ def tenant_use(*, pool: Pool, tenant: Tenant, now: datetime) -> TenantUse | None
     resources = resources_of(pool)
     rows = [
         place.reported[tenant.slug]
-        for place in _places(*_newest_reports(pool)).values()
+        for place in _places(pool, *_newest_reports(pool), now).values()
         if tenant.slug in place.reported
     ]
     if not rows:

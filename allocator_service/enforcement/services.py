@@ -107,7 +107,7 @@ def report_put(*, pool: Pool, draft: ReportDraft, now: datetime) -> Report:
             code="enforcement.older",
         )
     if agent is not None and agent.cluster != draft.cluster:
-        _refuse_other_cluster(agent, draft, now)
+        _refuse_other_cluster(agent, draft)
     if agent is None:
         agent = Agent(pool=pool, name=draft.agent)
         Watch.objects.get_or_create(pool=pool)
@@ -134,9 +134,12 @@ def report_put(*, pool: Pool, draft: ReportDraft, now: datetime) -> Report:
     )
 
 
-def _refuse_other_cluster(agent: Agent, draft: ReportDraft, now: datetime) -> None:
-    """Raise `Conflict` if an agent of this name is at work in another cluster."""
-    if agent.is_stale(now):
+def _refuse_other_cluster(agent: Agent, draft: ReportDraft) -> None:
+    """Raise `Conflict` if an agent of this name is in another cluster.
+
+    One of the whole pool can become one of a cluster.
+    """
+    if not agent.cluster:
         return
     raise Conflict(
         f"An agent {agent.name} reports from {_cluster_text(agent.cluster)}: name the agent of"

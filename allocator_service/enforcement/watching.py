@@ -23,6 +23,8 @@ from allocator_service.pools.models import Cluster, Pool
 from allocator_service.tenants.models import Tenant
 
 Payloads = Mapping[str, dict[str, Any]]  # by the tenant's slug
+# After a longer one nobody was heard.
+INTERRUPTION = timedelta(minutes=1)
 State = TypeVar("State", Drift, Blockage)
 
 
@@ -34,23 +36,41 @@ def pools_enforced() -> list[Pool]:
 
 def clusters_watch(*, pool: Pool, now: datetime) -> None:
     """Take the clusters out of the next decisions whose agents are silent beyond the pool's grace."""
-    for cluster in _silent_clusters(pool, now):
+    since = _watched_since(pool, now)
+    if since is None:
+        return  # another worker looks at them
+    for cluster in _silent_clusters(pool, since, now):
         with transaction.atomic():
-            pool_lock(pool)
-            if cluster in _silent_clusters(pool, now):  # no agent reported meanwhile
-                cluster_leave(pool=pool, name=cluster, now=now)
+            locked = pool_lock(pool)
+            if cluster in _silent_clusters(locked, since, now):  # no agent reported meanwhile
+                cluster_leave(pool=locked, name=cluster, now=now)
 
 
-def _silent_clusters(pool: Pool, now: datetime) -> list[str]:
+@transaction.atomic
+def _watched_since(pool: Pool, now: datetime) -> datetime | None:
+    """Return since when agents could be heard: after an interruption the grace begins anew."""
+    watch = Watch.objects.select_for_update(skip_locked=True).filter(pool=pool).first()
+    if watch is None:
+        return None
+    if watch.looked_at is None or now - watch.looked_at > INTERRUPTION:
+        watch.watched_since = now
+    watch.looked_at = now
+    watch.save(update_fields=["looked_at", "watched_since"])
+    return watch.watched_since
+
+
+def _silent_clusters(pool: Pool, since: datetime, now: datetime) -> list[str]:
     """Return the clusters of the capacity whose agents have all been silent for too long."""
     grace = timedelta(seconds=parse_duration(pool.cluster_grace).nominal_seconds)
-    agents = Agent.objects.filter(pool=pool).exclude(cluster="")
-    heard = {
-        agent.cluster for agent in agents if now - agent.received_at <= max(grace, agent.patience)
-    }
+    returned = dict(Cluster.objects.filter(pool=pool).values_list("name", "returned_at"))
     left = Cluster.objects.filter(pool=pool, left_at__isnull=False)
-    known = {agent.cluster for agent in agents}
-    return sorted(known - heard - set(left.values_list("name", flat=True)))
+    known, heard = set[str](), set(left.values_list("name", flat=True))
+    for agent in Agent.objects.filter(pool=pool).exclude(cluster=""):
+        known.add(agent.cluster)
+        last = max(agent.received_at, since, returned.get(agent.cluster) or since)
+        if now - last <= max(grace, agent.patience):
+            heard.add(agent.cluster)
+    return sorted(known - heard)
 
 
 @transaction.atomic
@@ -107,6 +127,8 @@ def _watch_silence(pool: Pool, now: datetime) -> None:
 def _evaluate(pool: Pool, now: datetime) -> None:
     """Store which tenants drift or are blocked, and record the ends of those with an event."""
     state = enforcement_state(pool=pool, now=now)
+    if state.refused:
+        return  # the rows of a scheduler are missing, which ends no drift
     drifting = {row.tenant: _numbers(state, row) for row in state.tenants if row.drifts}
     blocked = {row.tenant: _waiting(state, row) for row in state.tenants if row.blocked}
     for each in Blockage.objects.filter(pool=pool, told_at=None).select_related("tenant"):

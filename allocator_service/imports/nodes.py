@@ -6,7 +6,7 @@ from datetime import datetime
 from django.db import transaction
 
 from allocator_service.core.errors import FieldError, TooLarge
-from allocator_service.imports.clusters import nodes_in_cluster
+from allocator_service.imports.clusters import node_elsewhere, nodes_in_cluster
 from allocator_service.imports.importing import (
     NAMES_PER_QUERY,
     Owners,
@@ -19,7 +19,7 @@ from allocator_service.imports.importing import (
     same_vector,
 )
 from allocator_service.imports.rows import ImportChoice, ImportReport, NodeFile, NodeRow, Outcome
-from allocator_service.pools.clusters import CLUSTER_LABEL, other_cluster
+from allocator_service.pools.clusters import labelled_clusters
 from allocator_service.pools.locking import pool_lock
 from allocator_service.pools.models import Pool, Server, ServerState
 from allocator_service.pools.server_services import (
@@ -71,6 +71,7 @@ class _Nodes(Work[NodeRow]):
 
     def __init__(self, pool: Pool, present: Present, cluster: str) -> None:
         self._pool, self._present, self._cluster = pool, present, cluster
+        self._has_clusters = bool(cluster and labelled_clusters(pool))
         self._added: list[tuple[NodeRow, str]] = []
         self._changed: list[tuple[NodeRow, Server]] = []
 
@@ -81,11 +82,14 @@ class _Nodes(Work[NodeRow]):
         return [_empty(row), self._elsewhere(row)]
 
     def _elsewhere(self, row: NodeRow) -> FieldError | None:
-        """Return the error of a server that is in another cluster than the caller's."""
         servers = [self._present.get((row.owner, name)) for name in _names(row)]
-        named = [each.labels.get(CLUSTER_LABEL, self._cluster) for each in servers if each]
-        others = [cluster for cluster in named if self._cluster not in ("", cluster)]
-        return other_cluster(others[0], self._cluster, "/name") if others else None
+        return node_elsewhere(
+            row,
+            [server for server in servers if server is not None],
+            self._cluster,
+            self._pool,
+            has_clusters=self._has_clusters,
+        )
 
     def classify(self, row: NodeRow) -> Outcome:
         names = _names(row)

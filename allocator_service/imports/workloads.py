@@ -6,7 +6,7 @@ from datetime import datetime
 from django.db import transaction
 
 from allocator_service.core.errors import FieldError
-from allocator_service.imports.clusters import workloads_in_cluster
+from allocator_service.imports.clusters import workload_elsewhere, workloads_in_cluster
 from allocator_service.imports.importing import (
     NAMES_PER_QUERY,
     Owners,
@@ -60,7 +60,8 @@ def workloads_import(
     if not choice.dry_run:
         pool = pool_lock(pool)
     file = workloads_in_cluster(file, choice.cluster, pool)
-    work = _Workloads(pool, _present(pool, rows_of(file, WorkloadRow)), now)
+    present = _present(pool, rows_of(file, WorkloadRow))
+    work = _Workloads(pool, present, choice.cluster, now)
     return rows_import(pool=pool, file=file, work=work, choice=choice, now=now, progress=progress)
 
 
@@ -69,8 +70,8 @@ class _Workloads(Work[WorkloadRow]):
 
     row_type = WorkloadRow
 
-    def __init__(self, pool: Pool, present: Present, now: datetime) -> None:
-        self._pool, self._present, self._now = pool, present, now
+    def __init__(self, pool: Pool, present: Present, cluster: str, now: datetime) -> None:
+        self._pool, self._present, self._cluster, self._now = pool, present, cluster, now
         self._refusals: dict[bool, str] = {}
         self._added: list[WorkloadRow] = []
         self._changed: list[tuple[WorkloadRow, Workload]] = []
@@ -81,6 +82,7 @@ class _Workloads(Work[WorkloadRow]):
             _empty(row),
             _unplaced(self._pool, row),
             _not_the_sum(present, row),
+            workload_elsewhere(row, present, self._cluster),
             self._not_for_gangs(row),
         ]
 

@@ -1,15 +1,19 @@
-"""Clusters of a pool, whose servers have the label `cluster` in common."""
+"""Clusters of a pool, whose servers have the label `cluster` in common.
 
-from collections.abc import Iterable, Mapping
+In a pool where any server has the label, one without it is in the cluster that has the pool's slug.
+"""
+
+from collections.abc import Mapping
 from datetime import datetime
+from typing import Any
 
 from django.db import transaction
 
 from allocator_service.core.audit import audit_record, stated_fields
-from allocator_service.core.errors import FieldError, Unreadable
+from allocator_service.core.errors import Conflict, FieldError, Unreadable
 from allocator_service.core.outbox import event_record
 from allocator_service.pools.locking import pool_lock
-from allocator_service.pools.models import Cluster, Pool
+from allocator_service.pools.models import Cluster, Pool, Server
 from allocator_service.pools.recompute import pool_changed
 
 CLUSTER_LABEL = "cluster"
@@ -17,26 +21,30 @@ CLUSTER_LABEL = "cluster"
 
 def cluster_of(labels: Mapping[str, str], pool: str) -> str:
     """Return the cluster of a server of the pool with this slug."""
-    return labels.get(CLUSTER_LABEL, pool)
+    return labels.get(CLUSTER_LABEL) or pool
 
 
-def clusters_named(pool: Pool, labels: Iterable[Mapping[str, str]]) -> None:
-    """Store the clusters that labels of servers name for the first time."""
-    names = {each[CLUSTER_LABEL] for each in labels if CLUSTER_LABEL in each}
-    if names:
-        clusters = [Cluster(pool=pool, name=name) for name in sorted(names)]
-        Cluster.objects.bulk_create(clusters, ignore_conflicts=True)
+def clusters_selected(selector: Mapping[str, Any]) -> list[str] | None:
+    """Return the clusters that a workload selects, None for all."""
+    named = selector.get(CLUSTER_LABEL)
+    return [named] if isinstance(named, str) else named
+
+
+def labelled_clusters(pool: Pool) -> set[str]:
+    """Return the clusters that labels of the pool's servers name, none in a pool of one scheduler."""
+    servers = Server.objects.filter(pool=pool, labels__has_key=CLUSTER_LABEL).present()
+    return set(servers.values_list(f"labels__{CLUSTER_LABEL}", flat=True).distinct()) - {""}
 
 
 def other_cluster(named: str, cluster: str, pointer: str) -> FieldError:
-    """Return the error of what is of another cluster than the caller's."""
+    """Return the error of a row that is not of the cluster of the caller's key."""
     detail = f'The key is bound to the cluster "{cluster}", and this is of "{named}".'
     return FieldError(pointer, "cluster.other", detail)
 
 
 def cluster_known(*, pool: Pool, name: str) -> None:
     """Raise `Unreadable` unless the pool has the cluster."""
-    known = {pool.slug, *Cluster.objects.filter(pool=pool).values_list("name", flat=True)}
+    known = {pool.slug, *labelled_clusters(pool)}
     if name not in known:
         raise Unreadable(
             f'The pool has no cluster "{name[:40]}"; it has {", ".join(sorted(known)[:20])}.',
@@ -45,34 +53,57 @@ def cluster_known(*, pool: Pool, name: str) -> None:
         )
 
 
+def cluster_decided(*, pool: Pool, name: str, generation: int | None) -> None:
+    """Raise `Conflict` if a decision of this generation is of a time when the cluster was away.
+
+    Its scheduler keeps the limits that it has until a decision counts its servers again.
+    """
+    cluster = Cluster.objects.filter(pool=pool, name=name).first()
+    if cluster is None or (cluster.left_at is None and (generation or 0) >= cluster.generation):
+        return
+    raise Conflict(
+        f'The decision in force leaves out the cluster "{name}", whose agents were silent. Limits stay'
+        " as they are until the next decision with its servers.",
+        code="rendering.cluster",
+    )
+
+
 @transaction.atomic
 def cluster_leave(*, pool: Pool, name: str, now: datetime) -> None:
     """Take the capacity of a cluster out of the next decisions, because its agents are silent."""
-    generation = _set_left(pool, name, left_at=now, action="cluster.leave", now=now)
-    if generation is not None:
-        payload = {"cluster": name, "generation": generation}
-        event_record(kind="cluster.left", pool=pool.slug, payload=payload, now=now)
+    pool = pool_lock(pool)
+    cluster = Cluster.objects.filter(pool=pool, name=name).first()
+    if cluster is not None and cluster.left_at is not None:
+        return
+    before = None if cluster is None else stated_fields(cluster)
+    cluster = cluster or Cluster(pool=pool, name=name)
+    cluster.left_at = now
+    generation = _stored(cluster, "cluster.leave", before, now)
+    payload = {"cluster": name, "generation": generation}
+    event_record(kind="cluster.left", pool=pool.slug, payload=payload, now=now)
 
 
 @transaction.atomic
 def cluster_return(*, pool: Pool, name: str, now: datetime) -> None:
-    """Count the capacity of a cluster, whose agent reports. Nothing changes if it counts already."""
-    generation = _set_left(pool, name, left_at=None, action="cluster.return", now=now)
-    if generation is not None:
-        payload = {"cluster": name, "generation": generation}
-        event_record(kind="cluster.returned", pool=pool.slug, payload=payload, now=now)
-
-
-def _set_left(
-    pool: Pool, name: str, *, left_at: datetime | None, action: str, now: datetime
-) -> int | None:
-    """Return the generation of the change, None if there is none."""
+    """Count the capacity of a cluster, whose agent is heard. Nothing changes if it counts already."""
+    left = Cluster.objects.filter(pool=pool, name=name, left_at__isnull=False)
+    if not left.exists():
+        return
     pool = pool_lock(pool)
-    cluster, _ = Cluster.objects.get_or_create(pool=pool, name=name)
-    if (cluster.left_at is None) == (left_at is None):
-        return None
+    cluster = left.first()
+    if cluster is None:
+        return
     before = stated_fields(cluster)
-    cluster.left_at = left_at
-    cluster.save(update_fields=["left_at"])
-    audit_record(action=action, instance=cluster, before=before, now=now, pool=pool.slug)
-    return pool_changed(pool, now=now)
+    cluster.left_at, cluster.returned_at = None, now
+    generation = _stored(cluster, "cluster.return", before, now)
+    payload = {"cluster": name, "generation": generation}
+    event_record(kind="cluster.returned", pool=pool.slug, payload=payload, now=now)
+
+
+def _stored(cluster: Cluster, action: str, before: Mapping[str, Any] | None, now: datetime) -> int:
+    """Store a cluster of the locked pool and return the generation of the change."""
+    cluster.generation = pool_changed(cluster.pool, now=now)
+    cluster.save()
+    slug = cluster.pool.slug
+    audit_record(action=action, instance=cluster, before=before, now=now, pool=slug)
+    return cluster.generation

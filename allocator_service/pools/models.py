@@ -188,16 +188,17 @@ class ResourceType(models.Model):
 
 
 class Cluster(models.Model):
-    """Servers of a pool under one scheduler, which carry its name in the label `cluster`.
+    """A cluster whose agents were silent for too long, now or earlier.
 
-    A pool of one cluster needs none. In others a server without the label is in the cluster that has
-    the pool's slug. `left_at` is since when the servers give no capacity, because the agents of the
-    cluster are silent.
+    `left_at` is since when its servers give no capacity, None after its return. `generation` is that of
+    the pool's change by which it left or returned.
     """
 
     pool = models.ForeignKey(Pool, models.PROTECT, related_name="clusters")
     name = models.CharField(max_length=253)
     left_at = models.DateTimeField(null=True)
+    returned_at = models.DateTimeField(null=True)
+    generation = models.PositiveBigIntegerField()
 
     class Meta:
         db_table = "pool_cluster"

@@ -286,17 +286,18 @@ def server_kinds(*, pool: Pool, tenant: Tenant, limit: int) -> list[ServerKind]:
         ]
 
 
-# Where a pool has clusters, all servers carry the name of theirs, and one that left drains.
+# Where any server has a cluster, all of them carry the name of theirs, and those of one that left drain.
 _GROUPS = """
-WITH clusters AS MATERIALIZED (SELECT name, left_at FROM pool_cluster WHERE pool_id = %(pool)s),
-present AS (
-    SELECT server.id, server.name, capacity, contributed_by_id, state = 'draining' AS draining,
-           CASE WHEN EXISTS (SELECT FROM clusters)
-                THEN jsonb_build_object('cluster', %(slug)s::text) || labels ELSE labels END AS labels
+WITH present AS (
+    SELECT server.id, server.name, capacity, contributed_by_id, state = 'draining' AS draining, labels,
+           COALESCE(NULLIF(labels ->> 'cluster', ''), %(slug)s) AS cluster,
+           bool_or(labels ->> 'cluster' <> '') OVER () IS TRUE AS has_clusters
     FROM server WHERE pool_id = %(pool)s AND state <> 'retired')
-SELECT capacity, labels, tenant.slug,
-       draining OR labels ->> 'cluster' = ANY (
-           ARRAY(SELECT name FROM clusters WHERE left_at IS NOT NULL)) IS TRUE AS draining,
+SELECT capacity,
+       CASE WHEN has_clusters THEN labels || jsonb_build_object('cluster', cluster) ELSE labels END,
+       tenant.slug,
+       draining OR cluster = ANY (ARRAY(
+           SELECT name FROM pool_cluster WHERE pool_id = %(pool)s AND left_at IS NOT NULL)),
        array_agg(present.name ORDER BY present.id), array_agg(present.id::text ORDER BY present.id)
 FROM present LEFT JOIN tenant ON tenant.id = present.contributed_by_id
 GROUP BY 1, 2, 3, 4

@@ -16,7 +16,6 @@ from allocator_service.core.copying import copy_rows
 from allocator_service.core.errors import Conflict, TooLarge, Unacceptable
 from allocator_service.core.ids import new_ids
 from allocator_service.core.versions import check_version
-from allocator_service.pools.clusters import clusters_named
 from allocator_service.pools.locking import pool_lock, server_lock
 from allocator_service.pools.member_services import members_join
 from allocator_service.pools.models import Contribution, Pool, Server, ServerState
@@ -82,7 +81,6 @@ def servers_contribute(*, pool: Pool, drafts: Sequence[ServerDraft], now: dateti
     _refuse_taken_names(pool, named)
     contributors = {d.contributed_by.pk: d.contributed_by for d in drafts if d.contributed_by}
     members_join(pool=pool, tenants=list(contributors.values()), now=now)
-    clusters_named(pool, (draft.labels for draft in drafts))
     ids = new_ids(total)
     copy_rows(
         Server,
@@ -163,7 +161,6 @@ def server_update(
     server.name = settings.name
     server.capacity = list(settings.capacity)
     server.labels = settings.labels
-    clusters_named(server.pool, [server.labels])
     return _saved("server.update", server, before, ["name", "capacity", "labels"], now)
 
 

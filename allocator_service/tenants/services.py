@@ -165,6 +165,10 @@ def api_key_create(
         raise Unacceptable(ACCESS_OF_GROUPS, code="api_key.access")
     if cluster and scope != Scope.AGENT:
         raise Unacceptable(CLUSTER_OF_AGENTS, code="api_key.cluster")
+    if cluster != cluster.strip() or "|" in cluster:
+        raise Unacceptable(
+            "The name of a cluster has no | and no space at an end.", code="api_key.cluster"
+        )
     if expires_at <= now:
         raise Unacceptable("The expiry lies in the past.", code="api_key.expiry")
     lock_in_transaction(Lock.API_KEY_NAME, name)

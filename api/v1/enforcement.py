@@ -13,8 +13,9 @@ from allocator_service.enforcement.models import Report
 from allocator_service.enforcement.rendering.targets import CLASS_LABEL, TARGETS
 from allocator_service.enforcement.selectors import enforcement_state
 from allocator_service.enforcement.services import ReportDraft, TenantReport, report_put
+from allocator_service.pools.clusters import cluster_known
 from allocator_service.pools.models import Pool
-from allocator_service.tenants.models import Tenant
+from allocator_service.tenants.models import Scope, Tenant
 from api.auth import EVERY_SCOPE_AND_AGENT, OPERATOR_AND_AGENT
 from api.contract import documents
 from api.contract.fields import MAX_GENERATION
@@ -230,6 +231,7 @@ class ClusterEnforcementDocument(documents.Document):
     rendered = AmountsField()
     enforced = AmountsField(allow_null=True)
     used = AmountsField(allow_null=True)
+    drift = NonZeroAmountsField()
     over = documents.BooleanField()
     pending_tasks = documents.IntegerField(minimum=0, maximum=MAX_ROWS, allow_null=True)
     running_tasks = documents.IntegerField(minimum=0, maximum=MAX_ROWS, allow_null=True)
@@ -352,6 +354,8 @@ class EnforcementView(PoolView):
         of_pool = self.pool
         fields = self.read(EnforcementReportRequest)
         cluster = self.cluster(fields["cluster"])
+        if cluster and self.caller.scope != Scope.AGENT:
+            cluster_known(pool=of_pool, name=cluster)
         draft = report_draft(fields, cluster=cluster)
         report = report_put(pool=of_pool, draft=draft, now=utc_now())
         return Response(report_document(report))

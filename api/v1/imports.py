@@ -11,6 +11,7 @@ from allocator_service.core.errors import MAX_ERRORS, DomainError, FieldError, U
 from allocator_service.imports.kinds import NODES, TREE, USAGE, WORKLOADS, ImportKind
 from allocator_service.imports.reading import MAX_ROWS
 from allocator_service.imports.rows import ImportChoice, ImportReport, Outcome, Owner, RowReport
+from allocator_service.pools.clusters import cluster_return
 from allocator_service.pools.selectors import resources_of
 from api.auth import OPERATOR, OPERATOR_AND_AGENT
 from api.contract import documents
@@ -195,11 +196,15 @@ class ImportsView(PoolView):
         chosen = {
             name: fields.pop(name) for name in ("dry_run", "skip_refused", "register_tenants")
         }
-        choice = ImportChoice(**chosen, cluster=self.caller.cluster)
+        choice = ImportChoice(**chosen, cluster=self.cluster(None))
         try:
             file = kind.read(content, file_format, resources_of(self.pool), owner, **fields)
         except DomainError as error:
             raise _within_content(error) from error
+        if choice.cluster and not choice.dry_run:
+            # The agent is back. A decision with its servers is made before it reads one.
+            cluster_return(pool=self.pool, name=choice.cluster, now=utc_now())
+            self.pool.refresh_from_db(fields=["generation"])
         report = kind.write(pool=self.pool, file=file, choice=choice, now=utc_now())
         if report.refused and not choice.dry_run and not choice.skip_refused:
             raise _nothing_written(report)

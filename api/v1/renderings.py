@@ -28,7 +28,8 @@ from allocator_service.enforcement.selectors import (
     next_boundary,
 )
 from allocator_service.pools.budgets import MonthlyStops, monthly_stops
-from allocator_service.pools.clusters import cluster_known
+from allocator_service.pools.clusters import cluster_decided, cluster_known
+from allocator_service.tenants.models import Scope
 from api.auth import OPERATOR_BILLING_AND_AGENT
 from api.contract import documents
 from api.contract.conditional import is_known, not_modified
@@ -163,12 +164,13 @@ class RenderingView(PoolView):
         former_groups = former_group_slugs(pool=of_pool)
         boundary = next_boundary(pool=of_pool, run=run, now=now)
         cluster = self.cluster(self.query["cluster"])
-        if self.query["cluster"] and not self.caller.cluster:
-            # An agent may ask before the first server of its cluster is there.
+        if cluster and self.caller.scope == Scope.AGENT:
+            cluster_decided(pool=of_pool, name=cluster, generation=run.generation)
+        elif cluster:
             cluster_known(pool=of_pool, name=cluster)
-        # Each cluster would count the hours of a budget by itself.
-        counts = chosen.minutes_note and not cluster
-        stops = monthly_stops(of_pool, at=now) if counts else MonthlyStops()
+        stops = monthly_stops(of_pool, at=now) if chosen.minutes_note else MonthlyStops()
+        if cluster:  # each would count the hours of a budget by itself
+            stops = MonthlyStops(stops.resources)
         form = request.accepted_renderer
         parts = [run.pk, chosen.name, label, quota, form.format, boundary, *members, "", *departed]
         parts += ["", *former_groups] if former_groups else []

@@ -11,7 +11,7 @@ from rest_framework.response import Response
 from allocator_service.core.clock import utc_now
 from allocator_service.core.quantities import vector_from
 from allocator_service.core.selecting import missing
-from allocator_service.pools.clusters import cluster_of
+from allocator_service.pools.clusters import CLUSTER_LABEL, cluster_of
 from allocator_service.pools.models import Server, ServerState
 from allocator_service.pools.selectors import key_pool_and_server, servers_for
 from allocator_service.pools.server_services import (
@@ -28,6 +28,7 @@ from allocator_service.tenants.models import ApiKey
 from api.auth import EVERY_SCOPE_AND_AGENT, OPERATOR_AND_TENANT, OPERATOR_TENANT_AND_AGENT
 from api.contract import documents
 from api.contract.bulk import Items, tenants_named
+from api.contract.errors import Forbidden
 from api.contract.fields import uuid_or_none
 from api.contract.operations import acts, creates, lists, retires, shows, updates
 from api.contract.pagination import by_id
@@ -102,7 +103,17 @@ class ServerResource(PoolResource):
     def queryset(self) -> QuerySet[Server]:
         return servers_for(pool=self.pool, tenant=self.tenant)
 
+    def refuse_cluster(self, labels: Mapping[str, str], before: Mapping[str, str]) -> None:
+        """Raise `Forbidden` if a tenant puts a server under the scheduler of a cluster."""
+        if self.tenant is not None and labels.get(CLUSTER_LABEL) != before.get(CLUSTER_LABEL):
+            raise Forbidden(
+                "The label cluster names the scheduler of a server, which its agent or an operator"
+                " states.",
+                code="auth.cluster",
+            )
+
     def update(self, found: Server, fields: Mapping[str, Any], version: int) -> Server:
+        self.refuse_cluster(fields["labels"], found.labels)
         settings = ServerSettings(
             name=fields["name"],
             capacity=vector_from(fields["capacity"], self.resources, pointer="/capacity"),
@@ -147,6 +158,8 @@ class ServersView(ServerResource):
         return self.answer_many_created(ServerRequest, self._create)
 
     def _create(self, items: Items) -> Sequence[UUID]:
+        for fields in items.fields:
+            self.refuse_cluster(fields["labels"], {})
         contributors = tenants_named(items, "contributed_by", caller=self.tenant, required=False)
         drafts = [
             ServerDraft(

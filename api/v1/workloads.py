@@ -10,7 +10,7 @@ from rest_framework.response import Response
 
 from allocator_service.core.clock import utc_now
 from allocator_service.core.quantities import vector_from
-from allocator_service.pools.clusters import CLUSTER_LABEL
+from allocator_service.pools.clusters import clusters_selected
 from allocator_service.tenants.models import Tenant
 from allocator_service.workloads.gangs import GANG, Gang, demand_read, gang_read
 from allocator_service.workloads.models import MAX_PRIORITY, MAX_TASKS, Workload, WorkloadState
@@ -248,7 +248,7 @@ class WorkloadView(WorkloadResource):
         history stays, and `GET` still shows it as `withdrawn`. Withdrawing a withdrawn workload
         changes nothing.
         """
-        named = self.find(workload).server_selector.get(CLUSTER_LABEL)
-        if named is not None and self.caller.cluster not in named:
-            self.cluster(named if isinstance(named, str) else named[0])
+        named = clusters_selected(self.find(workload).server_selector)
+        if named is not None and self.cluster(None) not in ("", *named):
+            self.cluster(named[0])
         return self.answer_retire(workload)

@@ -62,6 +62,8 @@ class Clusters:
         for cluster, used in ((HPC, running), (K8S, admitted)):
             self.most_used[cluster] = max(self.most_used[cluster], sum(used.values()))
         whole, parts = self.decided(""), {name: self.decided(name) for name in CPUS}
+        if whole != self.decided(""):
+            return False  # another decision was published meanwhile
         together = {tenant: sum(part.get(tenant, 0) for part in parts.values()) for tenant in whole}
         assert together == whole
         self.seen = (wanted, parts, running, admitted)
@@ -124,7 +126,7 @@ def freeze(process, clusters):
     try:
         thawed = time.monotonic() + FROZEN_SECONDS
         clusters.ask({"shared": 2, "slurm-only": 30}, {"shared": 12, "kueue-only": 0})
-        until(lambda: clusters.obeyed({}) or running(clusters) == CPUS[HPC], seconds=60)
+        until(lambda: clusters.agent.run("--once") and running(clusters) == CPUS[HPC], seconds=60)
         time.sleep(max(0.0, thawed - time.monotonic()))
         assert clusters.site.cpus() == before
     finally:

@@ -182,7 +182,8 @@ def decision_render(
         quota=quota,
     )
     if stops.resources:
-        limits = replace(limits, stops=stops, notes=[*limits.notes, target.minutes_note])
+        notes = [] if decided.cluster else [target.minutes_note]
+        limits = replace(limits, stops=stops, notes=[*limits.notes, *notes])
     if limits.groups and target.groups_note:
         limits = replace(limits, notes=[*limits.notes, target.groups_note])
     return Rendering(target, decided.run, limits, target.objects(limits))

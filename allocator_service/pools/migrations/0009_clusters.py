@@ -2,19 +2,7 @@ import django.db.models.deletion
 from django.db import migrations, models
 
 
-# Labels that are there already count, as those that are written from now on.
-_NAMED = """
-INSERT INTO pool_cluster (pool_id, name)
-SELECT DISTINCT pool_id, labels ->> 'cluster' FROM server
-WHERE labels ->> 'cluster' IS NOT NULL AND state <> 'retired'
-"""
-
-
 class Migration(migrations.Migration):
-    safe_while_used = (
-        "The release before does not know clusters: it neither reads nor writes the new table, and its"
-        " pools have the default of the new column. Servers are read once."
-    )
 
     dependencies = [
         ('pools', '0008_guarantees'),
@@ -32,6 +20,8 @@ class Migration(migrations.Migration):
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                 ('name', models.CharField(max_length=253)),
                 ('left_at', models.DateTimeField(null=True)),
+                ('returned_at', models.DateTimeField(null=True)),
+                ('generation', models.PositiveBigIntegerField()),
                 ('pool', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='clusters', to='pools.pool')),
             ],
             options={
@@ -40,5 +30,4 @@ class Migration(migrations.Migration):
                 'constraints': [models.UniqueConstraint(fields=('pool', 'name'), name='cluster_name_unique')],
             },
         ),
-        migrations.RunSQL(_NAMED, migrations.RunSQL.noop),
     ]

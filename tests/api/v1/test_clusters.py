@@ -13,7 +13,7 @@ from allocator_service.allocation.models import Placement
 from allocator_service.core.clock import utc_now
 from allocator_service.core.errors import Unacceptable
 from allocator_service.core.models import Event
-from allocator_service.enforcement.models import Agent
+from allocator_service.enforcement.models import Agent, Drift, Watch
 from allocator_service.enforcement.watching import clusters_watch, enforcement_watch
 from allocator_service.pools.models import Cluster, Server
 from tests import factories
@@ -75,6 +75,10 @@ def report(client, run, name, applied, *, used=0, **changes):
 
 
 def silent_for(pool, seconds, cluster):
+    """Look at clusters, as every few seconds until now, after so long a silence."""
+    now = utc_now()
+    looks = {"looked_at": now - timedelta(seconds=5), "watched_since": now - timedelta(days=1)}
+    Watch.objects.filter(pool=pool).update(**looks)
     Agent.objects.filter(cluster=cluster).update(received_at=utc_now() - timedelta(seconds=seconds))
     clusters_watch(pool=pool, now=utc_now())
 
@@ -168,12 +172,12 @@ def test_the_cluster_of_the_pool_is_all_of_it_without_others(operator):
 
 def test_an_agent_feeds_its_own_cluster(pool, operator):
     east = agent("east")
-    rows = "name,capacity.cpu,labels.cluster\nnew,2,\nown,2,east\nother,2,west\nw,8,\n"
+    rows = "name,capacity.cpu,labels.cluster\nnew,2,\nown,2,east\nother,2,west\nw,8,\nl-0001,8,\n"
     body = {"content": rows, "skip_refused": True}
     report = east.post(f"{PATH}/imports/nodes/", body).json()
     outcomes = {row["name"]: (row["outcome"], row["errors"]) for row in report["rows"]}
     assert outcomes["new"] == outcomes["own"] == ("added", [])
-    for name in ("other", "w"):
+    for name in ("other", "w", "l-0001"):
         outcome, (error,) = outcomes[name]
         assert (outcome, error["code"]) == ("refused", "cluster.other")
     servers = operator.get(f"{PATH}/servers/").json()["results"]
@@ -198,6 +202,13 @@ def test_an_agent_feeds_its_own_cluster(pool, operator):
     elsewhere = submit(operator, "ada", "elsewhere", server_selector={"cluster": "west"})
     refused = east.delete(f"{PATH}/workloads/{elsewhere['id']}/", If_Match='"v1"')
     assert (refused.status_code, refused.json()["code"]) == (403, "auth.cluster")
+    north = submit(operator, "ada", "north", server_selector={"cluster": "northeast"})
+    assert east.delete(f"{PATH}/workloads/{north['id']}/", If_Match='"v1"').status_code == 403
+    for row in ("ada,elsewhere,1,0,", "ada,elsewhere,1,0,west", "ada,third,1,0,west"):
+        body = {"content": f"tenant,name,demand.cpu,tasks,selector.cluster\n{row}\n"}
+        refused = east.post(f"{PATH}/imports/workloads/", body)
+        assert refused.status_code == 422, row
+        assert refused.json()["errors"][0]["code"] == "cluster.other", row
 
 
 def test_an_agent_reads_and_reports_its_own_cluster(pool, operator):
@@ -206,7 +217,8 @@ def test_an_agent_reads_and_reports_its_own_cluster(pool, operator):
     assert limits(east) == limits(east, cluster="east") == limits(operator, cluster="east")
     refused = east.get(f"{SLURM}?cluster=west")
     assert (refused.status_code, refused.json()["code"]) == (403, "auth.cluster")
-    assert set(limits(agent("new")).values()) == {0}  # before its first server is there
+    refused = agent("new").get(SLURM)  # before its first server is there: limits stay
+    assert (refused.status_code, refused.json()["code"]) == (409, "rendering.cluster")
     stored = report(east, run, "slurm-east", limits(east))
     assert (stored.status_code, stored.json()["cluster"]) == (200, "east")
     refused = report(east, run, "slurm-east", {}, cluster="west")
@@ -229,7 +241,7 @@ def test_enforcement_is_the_sum_of_the_clusters_and_hides_none(pool, operator):
         used = 4 if name == "west" else 1
         assert report(agent(name), run, f"slurm-{name}", told[name], used=used).status_code == 200
     document = operator.get(f"{PATH}/enforcement/").json()
-    assert [each["cluster"] for each in document["agents"]] == sorted(clusters, key=clusters.index)
+    assert [each["cluster"] for each in document["agents"]] == list(clusters)
     for row in document["tenants"]:
         assert Decimal(row["rendered"]["cpu"]) == limits(operator)[row["tenant"]]
         assert (row["used"]["cpu"], row["drift"]) == ("6", {})
@@ -275,10 +287,20 @@ def test_a_cluster_leaves_after_its_grace_and_comes_back(pool, operator):
     assert sum(int(each["cpu"]) for each in enforced) == 24
 
     silent_for(pool, 902, "west")  # nothing happens twice
-    assert report(agent("west"), later, "slurm-west", {"ada": 0, "bob": 0}).status_code == 200
+    west = agent("west")
+    refused = west.get(SLURM)
+    assert (refused.status_code, refused.json()["code"]) == (409, "rendering.cluster")
+    nodes = {"content": "name,capacity.cpu\nw,4\n"}
+    assert west.post(f"{PATH}/imports/nodes/", nodes | {"dry_run": True}).status_code == 200
+    assert Cluster.objects.exclude(left_at=None).exists()
+    heard = west.post(f"{PATH}/imports/nodes/", nodes)  # as each round of an agent begins
+    assert int(heard["Pool-Generation"]) > later.generation
     assert not Cluster.objects.exclude(left_at=None).exists()
-    pool.refresh_from_db()
+    assert west.get(SLURM).status_code == 409  # the decision in force is from when it was away
+    silent_for(pool, 903, "west")  # it has a grace again until its report
+    assert not Cluster.objects.exclude(left_at=None).exists()
     factories.decision(pool)
+    assert sum(limits(west).values()) == 4
     assert sum(limits(operator).values()) == 24
     path = f"{PATH}/members/ada/allocation-history/"
     steps = operator.get(path).json()["steps"]
@@ -303,6 +325,92 @@ def test_an_agent_that_reports_rarely_is_not_silent_before_it_had_to_report(pool
     assert Cluster.objects.exclude(left_at=None).get().name == "west"
 
 
+def test_an_outage_of_the_service_is_no_silence_of_agents(pool, operator):
+    run = factories.decision(pool)
+    report(agent("west"), run, "slurm-west", {})
+    Agent.objects.update(received_at=utc_now() - timedelta(hours=2))
+    Watch.objects.update(looked_at=utc_now() - timedelta(hours=2), watched_since=None)
+    clusters_watch(pool=pool, now=utc_now())
+    assert not Cluster.objects.exists()
+    for seconds in range(0, 1_020, 60):
+        clusters_watch(pool=pool, now=utc_now() + timedelta(seconds=seconds))
+    assert Cluster.objects.get().name == "west"
+
+
+def test_an_agent_of_no_cluster_has_the_pools_own_in_a_pool_with_clusters(pool, operator):
+    run = factories.decision(pool)
+    old = agent("")
+    assert limits(old) == limits(operator, cluster="lab")
+    stored = report(old, run, "slurm-lab", limits(old))
+    assert stored.json()["cluster"] == "lab"
+    assert old.get(f"{SLURM}?cluster=east").status_code == 403
+    row = {"content": "name,capacity.cpu\nmine,4\n"}
+    assert old.post(f"{PATH}/imports/nodes/", row).status_code == 200
+    assert Server.objects.get(name="mine").labels == {"cluster": "lab"}
+
+
+def test_the_first_agent_that_is_bound_adopts_servers_without_a_cluster(operator):
+    pool = factories.pool(mode="indivisible")
+    factories.server(pool, "n", 4, 4, None)
+    row = {"content": "name,capacity.cpu,capacity.memory\nn,4,4\n"}
+    assert agent("east").post(f"{PATH}/imports/nodes/", row).status_code == 200
+    assert Server.objects.get(name="n").labels == {"cluster": "east"}
+
+
+def test_drifts_that_cancel_are_drifts(pool, operator):
+    run = factories.decision(pool)
+    for name, more in (("east", 1), ("west", -1)):
+        told = {tenant: cpu + more for tenant, cpu in limits(operator, cluster=name).items()}
+        assert report(agent(name), run, f"slurm-{name}", told).status_code == 200
+    enforcement_watch(pool=pool, now=utc_now())
+    row = operator.get(f"{PATH}/enforcement/").json()["tenants"][0]
+    assert row["drift"] == {}
+    assert [part["drift"] for part in row["clusters"]] == [{"cpu": "1"}, {"cpu": "-1"}]
+    assert set(Drift.objects.values_list("tenant__slug", flat=True)) == {"ada", "bob"}
+
+
+def test_one_cluster_that_cannot_be_told_hides_no_other(pool, operator):
+    run = factories.decision(pool)
+    assert report(agent("east"), run, "slurm-east", {"ada": 1}).status_code == 200
+    stored = report(agent("new"), run, "slurm-new", {})  # it has no servers yet
+    assert stored.status_code == 200
+    document = operator.get(f"{PATH}/enforcement/").json()
+    assert document["refused"].startswith("new: ")
+    assert [row["enforced"] for row in document["tenants"]] == [{"cpu": "1", "memory": "0"}, None]
+
+
+def test_a_tenant_puts_no_server_under_the_scheduler_of_a_cluster(pool, operator):
+    ada = factories.client("tenant", pool.tenants["ada"])
+    body = {"name": "mine", "capacity": {"cpu": 1}}
+    refused = ada.post(f"{PATH}/servers/", body | {"labels": {"cluster": "east"}})
+    assert (refused.status_code, refused.json()["code"]) == (403, "auth.cluster")
+    made = ada.post(f"{PATH}/servers/", body | {"labels": {"rack": "r1"}})
+    path = f"{PATH}/servers/{made.json()['id']}/"
+    refused = ada.patch(path, {"labels": {"cluster": "east"}}, If_Match=made["ETag"])
+    assert (refused.status_code, refused.json()["code"]) == (403, "auth.cluster")
+    assert ada.patch(path, {"labels": {"rack": "r2"}}, If_Match=made["ETag"]).status_code == 200
+
+
+def test_an_empty_label_is_none(operator):
+    pool = factories.pool(mode="indivisible")
+    for name, labels in (("a", {"cluster": ""}), ("b", {})):
+        factories.server(pool, name, 4, 4, None, labels=labels)
+    factories.workload(pool, "work", 1, 1, factories.tenant("ada"))
+    factories.decision(pool)
+    assert operator.get(f"{PATH}/clusters/").json()["clusters"] == []
+    assert limits(operator, cluster="lab") == {"ada": 8}
+    factories.server(pool, "c", 4, 4, None, labels={"cluster": "east"})
+    factories.decision(pool)
+    assert limits(operator, cluster="lab") == {"ada": 8}
+    assert limits(operator, cluster="east") == {"ada": 4}
+
+
+def test_an_operator_reports_for_clusters_that_exist(pool, operator):
+    run = factories.decision(pool)
+    refused = report(operator, run, "slurm-typing", {}, cluster="wset")
+    assert (refused.status_code, refused.json()["code"]) == (400, "cluster.unknown")
+
+
 def test_a_grace_is_a_duration(operator):
     factories.pool()
     answer = operator.get(f"{PATH}/")
@@ -311,29 +419,18 @@ def test_a_grace_is_a_duration(operator):
         assert refused.status_code == 422, wrong
 
 
-def test_tasks_that_may_run_anywhere_are_as_many_as_in_one_cluster(operator):
-    """Within one task per tenant of the same pool without clusters."""
-    pool = opened(operator, "indivisible")
+@pytest.mark.parametrize("mode", ["divisible", "indivisible"])
+def test_the_parts_by_cluster_are_all_that_a_tenant_has(operator, mode):
+    """Of tasks that may run anywhere and fit no number of times into a server."""
+    pool = opened(operator, mode)
     for number in range(3):
-        submit(operator, "ada", f"odd-{number}", demand={"cpu": 1.5 + number / 2, "memory": 0})
-    with_clusters = tasks_of(factories.decision(pool))
-    assert {part["cluster"] for row in entitled(operator) for part in row["clusters"]} == {
-        "east", "west", "lab",
-    }  # fmt: skip
-    for row in entitled(operator):
-        parts = sum(Decimal(part["has"]["cpu"]) for part in row["clusters"])
-        assert parts == Decimal(row["has"]["cpu"])
-    Server.objects.update(labels={})
-    Cluster.objects.all().delete()
-    assert operator.post(f"{PATH}/runs/", {"reason": "no clusters"}).status_code < 300
-    without = tasks_of(factories.decision(pool))
-    assert all(abs(with_clusters[key] - count) <= 1 for key, count in without.items())
-    assert all(row["clusters"] == [] for row in entitled(operator))
-
-
-def tasks_of(run):
-    rows = run.allocations.select_related("workload", "tenant")
-    return {(row.tenant.slug, row.workload.name): row.tasks for row in rows}
+        submit(operator, "ada", f"odd-{number}", demand={"cpu": 1.5 + number / 2}, tasks=2)
+    factories.decision(pool)
+    rows = entitled(operator)
+    assert {part["cluster"] for row in rows for part in row["clusters"]} == {"east", "west", "lab"}
+    for row in rows:
+        parts = sum(float(part["has"]["cpu"]) for part in row["clusters"])
+        assert parts == pytest.approx(float(row["has"]["cpu"]), abs=1e-9)
 
 
 def entitled(operator):
