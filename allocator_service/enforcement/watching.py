@@ -23,7 +23,7 @@ from allocator_service.pools.models import Cluster, Pool
 from allocator_service.tenants.models import Tenant
 
 Payloads = Mapping[str, dict[str, Any]]  # by the tenant's slug
-# After a longer one nobody was heard.
+# In a longer one agents could not be heard.
 INTERRUPTION = timedelta(minutes=1)
 State = TypeVar("State", Drift, Blockage)
 
@@ -48,7 +48,7 @@ def clusters_watch(*, pool: Pool, now: datetime) -> None:
 
 @transaction.atomic
 def _watched_since(pool: Pool, now: datetime) -> datetime | None:
-    """Return since when agents could be heard: after an interruption the grace begins anew."""
+    """Return since when agents can be heard, None while another worker looks."""
     watch = Watch.objects.select_for_update(skip_locked=True).filter(pool=pool).first()
     if watch is None:
         return None

@@ -79,6 +79,7 @@ class EnforcementTenantCluster(TypedDict):
     rendered: dict[str, str]
     enforced: dict[str, str] | None
     used: dict[str, str] | None
+    drift: dict[str, str]
     over: bool
     pending_tasks: int | None
     running_tasks: int | None
