@@ -332,7 +332,7 @@ def test_an_outage_of_the_service_is_no_silence_of_agents(pool, operator):
     Watch.objects.update(looked_at=utc_now() - timedelta(hours=2), watched_since=None)
     clusters_watch(pool=pool, now=utc_now())
     assert not Cluster.objects.exists()
-    for seconds in range(0, 1_020, 60):
+    for seconds in range(0, 1_020, 30):
         clusters_watch(pool=pool, now=utc_now() + timedelta(seconds=seconds))
     assert Cluster.objects.get().name == "west"
 
