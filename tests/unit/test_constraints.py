@@ -19,6 +19,7 @@ INTERNAL = {
     "backtest_status_has_its_parts": "written by the job",
     "blockage_one_per_tenant": "written under the lock of the pool's watch",
     "budget_reached_once": "get_or_create by these fields",
+    "cluster_name_unique": "written under the pool's lock",
     "contribution_disjoint": "written under the pool's lock, never before the present one starts",
     "contribution_one_present": "written under the pool's lock",
     "delivery_once": "created by INSERT ... ON CONFLICT DO NOTHING",
