@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Protocol
@@ -113,11 +113,11 @@ def _service(
         after = clock()
         section.ok(f"it answers, and the key sees pool {pool}")
         compare_clocks(section, "the service", date, before, after)
-        known = service.known()
+        known = replace(service.known(), has_clusters=service.has_clusters())
         problem = service.write_problem()
         section.require(
             not problem,
-            f"the key may import into pool {pool} and report its limits",
+            f"the key may import into pool {pool}",
             f"the key may not write to pool {pool}: {problem}",
             own_key,
         )
@@ -142,13 +142,19 @@ def _tenants(configuration: Configuration, known: Known, observed: Observation) 
     parents = configuration.by_tenant(observed.parents)
     members = known.members
     absent = sorted(members - accounts.keys() - parents.keys())
-    section.require(
-        not absent,
-        f"each of {len(members)} members has its {words.one}" if members else "no members yet",
-        f"members without {words.one}: {_few(absent)}",
+    remedy = (
         f"{words.create.format(names=','.join(absent[:_NAMES]), name=(absent or [''])[0])},"
-        " or name theirs under [accounts]",
+        " or name theirs under [accounts]"
     )
+    if absent and known.has_clusters:
+        section.note(f"members of other clusters, or without {words.one}: {_few(absent)}", remedy)
+    else:
+        section.require(
+            not absent,
+            f"each of {len(members)} members has its {words.one}" if members else "no members yet",
+            f"members without {words.one}: {_few(absent)}",
+            remedy,
+        )
     for tenant in sorted(members & parents.keys()):
         section.missing(
             f"{words.one} {parents[tenant]} has others below it, so it cannot be a member",

@@ -40,7 +40,7 @@ check writes nothing, and lists what holds and what is missing before the first 
 
 exit codes of --once and --dry-run: 0 all is applied; 1 something could not be done (it is listed);
 2 the configuration is wrong; 3 the service does not answer; 4 the scheduler does not.
-check ends with 1 if something is missing, else with the same codes.
+check ends with 2, 3 or 4 in the same cases, else with 1 if something is missing.
 """
 
 

@@ -109,7 +109,7 @@ class Feed:
             gone = (server["contributed_by"], server["name"]) not in present
             if server["labels"].get(MARK) == name and gone and server["state"] == "active":
                 self.lines.append(
-                    f"  - server {server['name']}: drained: the cluster no longer has this node"
+                    f"  ~ server {server['name']}: drained: the cluster no longer has this node"
                 )
                 if not self._dry_run:
                     self._tried(partial(self._service.drain, server))
@@ -133,8 +133,9 @@ class Feed:
         rows += [emptied(workload) for workload in gone if workload["tasks"]]
         if rows:
             self._imported("workloads", {"format": "csv", "content": csv_text(rows)})
-        if not self._dry_run:
-            for workload in [each for each in gone if not each["tasks"]][:_WITHDRAWN]:
+        for workload in [each for each in gone if not each["tasks"]][:_WITHDRAWN]:
+            self.lines.append(f"  - workload {workload['name']} of {workload['tenant']}")
+            if not self._dry_run:
                 withdrawn = self._tried(partial(self._service.withdraw, workload))
                 self.generation = max(self.generation, withdrawn or 0)
 

@@ -49,6 +49,7 @@ class Known:
     servers: list[dict[str, Any]]
     workloads: list[dict[str, Any]]
     groups: frozenset[str] = frozenset()
+    has_clusters: bool = False  # members may be on other clusters only
 
 
 class Service:
@@ -99,10 +100,15 @@ class Service:
         try:
             self._request("POST", "imports/nodes/", body)
         except Refused as refusal:
-            if refusal.status in (401, 403):
-                return refusal.detail
-            raise
+            return refusal.detail
         return ""
+
+    def has_clusters(self) -> bool:
+        """Return true if the pool has other clusters; a service of before does not know any."""
+        try:
+            return bool(self._request("GET", "clusters/").body["clusters"])
+        except Refused:
+            return False
 
     def may_read(self, path: str) -> bool:
         """Return true if the key may read a path."""
@@ -231,7 +237,8 @@ class Service:
         if body is not None:
             request.data = json.dumps(body).encode()
             request.add_header("Content-Type", "application/json")
-        if method == "POST":
+        # The service stores the answer for a key, and a dry run writes nothing.
+        if method == "POST" and not (isinstance(body, dict) and body.get("dry_run")):
             request.add_header("Idempotency-Key", key)
         if tag:
             request.add_header("If-None-Match" if method == "GET" else "If-Match", tag)

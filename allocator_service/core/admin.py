@@ -47,7 +47,11 @@ class ServiceForm(forms.ModelForm):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        for name, field in self.fields.items():
+        self.prepare(self.fields)
+
+    def prepare(self, fields: Mapping[str, forms.Field]) -> None:
+        """Name the parts of fields, and let them refuse what the API does not read."""
+        for name, field in fields.items():
             if isinstance(field.widget, forms.MultiWidget):
                 _name_parts(field.widget, str(field.label or name.replace("_", " ")))
             if isinstance(field, forms.JSONField):

@@ -58,7 +58,7 @@ NODES = (
 WORKLOADS = (
     Column("tenant", "Slug of the tenant. Empty: as set above.", ("{tenant}", "{tenant}")),
     Column("name", "Name of the workload. Required.", ("sample-batch", "sample-service")),
-    Column("tasks", "Number of tasks. Empty: no limit.", ("", "4")),
+    Column("tasks", "Number of tasks. Empty: no limit.", ("2", "4")),
     Column("priority", "Whole number, higher first. Empty: 0.", ("", "1")),
     Column(
         "demand.",
@@ -87,7 +87,8 @@ TREE = (
     Column(
         "slug",
         "Slug of the group, or of the member's tenant. Required.",
-        ("sample-science", "sample-physics", "{tenant}"),
+        # No present member, whose place and weight the sample would change.
+        ("sample-science", "sample-physics", "sample-tenant"),
     ),
     Column("name", "Name of a group. Empty: as it is, otherwise the slug.", ("Science", "", "")),
     Column(

@@ -182,12 +182,17 @@ class KubernetesCheck:
                 )
             return
         absent = sorted(known.members - queues.keys())
-        section.require(
-            not absent,
-            f"each of {len(known.members)} members has its ClusterQueue",
-            f"members without a ClusterQueue of their name: {', '.join(absent)}",
-            "create them: the agent writes no spec (docs/guides/kueue.md has a start)",
-        )
+        without = f"without a ClusterQueue of their name: {', '.join(absent)}"
+        remedy = "create them: the agent writes no spec (docs/guides/kueue.md has a start)"
+        if absent and known.has_clusters:
+            section.note(f"members of other clusters, or {without}", remedy)
+        else:
+            section.require(
+                not absent,
+                f"each of {len(known.members)} members has its ClusterQueue",
+                f"members {without}",
+                remedy,
+            )
         cohorts = self._cluster.listed(COHORTS.path()) if known.groups else []
         reference = orchestrator(self._configuration.pool)
         for kind, items in (("ClusterQueue", [queues[name] for name in mine]), ("Cohort", cohorts)):

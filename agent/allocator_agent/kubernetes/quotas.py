@@ -94,13 +94,13 @@ class Change:
         if self.before is None:
             values = [Value(" ".join(at), "", text) for at, text in texts_of(self.after).items()]
             return ObjectChange(ADD, name, (*values, *_other_values({}, self.after)))
-        before, after = texts_of(self.before), texts_of(self.after)
+        whole = merged(self.before, self.after)
+        before, after = texts_of(self.before), texts_of(whole)
         values = [
             Value(" ".join(place), before.get(place, "none"), after.get(place, "none"))
             for place in {**before, **after}
             if before.get(place) != after.get(place)
         ]
-        whole = merged(self.before, self.after)
         return ObjectChange(CHANGE, name, (*values, *_other_values(self.before, whole)))
 
 

@@ -55,8 +55,10 @@ class SlurmCheck:
             after = self._clock()
             settings = reading.read_settings(text)
             check_settings(section, settings, resources)
-            seconds = reading.read_time_of_settings(text)
-            compare_seconds(section, "slurmctld", seconds, before, after)
+            if seconds := reading.read_time_of_settings(text):
+                compare_seconds(section, "slurmctld", seconds, before, after)
+            else:
+                section.note("the clock of slurmctld is unknown, because it shows no time")
         if not settings:
             return None
         with section.attempt("start slurmdbd, and set AccountingStorageType to it"):
@@ -102,15 +104,15 @@ class SlurmCheck:
                 clear = False
                 section.missing(
                     f"QOS {name} limits {', '.join(own)}, so its jobs ignore that limit of accounts",
-                    f"sacctmgr -i modify qos {name} set"
-                    f" GrpTRES={','.join(f'{tres}=-1' for tres in own)}",
+                    "give the accounts of the pool QOS without such a limit, or set it by other means:"
+                    " MaxTRESPerUser of the QOS replaces no limit of accounts",
                 )
         if clear:
             section.ok("no QOS has limits that replace those of accounts")
 
     def _check_rights(self, section: Section, settings: Mapping[str, str]) -> None:
         """Check the right to change accounts, reservations and jobs of others."""
-        name = pwd.getpwuid(os.geteuid()).pw_name
+        name = _user_name()
         # Slurm itself asks neither of these for a level.
         if os.geteuid() == 0 or name == settings.get("SlurmUser", "").partition("(")[0]:
             section.ok(f"user {name} may change accounts, reservations and jobs")
@@ -130,6 +132,14 @@ class SlurmCheck:
             if level is None
             else f"sacctmgr -i modify user {name} set adminlevel={enough[0]}",
         )
+
+
+def _user_name() -> str:
+    """Return the name of this process's user, its number if the machine knows no name."""
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return str(os.geteuid())
 
 
 def check_settings(section: Section, settings: Mapping[str, str], resources: Sequence[str]) -> None:

@@ -138,11 +138,11 @@ class PoolAdmin(ImpactFormAdmin):
             ]
             return [(None, {"fields": list(dict.fromkeys(names))})]
         form = self.form(instance=obj)
+        readonly = self.get_readonly_fields(request, obj)
         shown = [
-            (title, [name for name in names if name in form.fields])
+            (title, [name for name in names if name in form.fields and name not in readonly])
             for title, names in form.sections()
         ]
-        readonly = self.get_readonly_fields(request, obj)
         return [
             *((title or None, {"fields": names}) for title, names in shown),
             (None, {"fields": ["reason", *readonly]}),

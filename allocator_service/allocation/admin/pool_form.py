@@ -106,7 +106,9 @@ class PoolForm(ServiceForm):
         self.options: dict[PolicyOption, forms.Field] = {}
         if "window_kind" in self.fields:  # absent for users who may only look
             self.options = option_fields()
-            self.fields.update({option.field_name: field for option, field in self.options.items()})
+            added = {option.field_name: field for option, field in self.options.items()}
+            self.prepare(added)
+            self.fields.update(added)
             self.order_fields([name for _, names in self.sections() for name in names])
             self._add_conditions()
         if self.adding:

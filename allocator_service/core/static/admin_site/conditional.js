@@ -2,6 +2,7 @@
 "use strict";
 {
   const form = document.querySelector("form:has([data-shown-with], [data-offered-with])");
+  const displaced = new Map(); // choices that another choice made impossible, to be restored with it
   const valueOf = name => form.elements[name]?.value ?? "";
 
   function offer(select) {
@@ -11,7 +12,15 @@
     for (const option of select.options) {
       option.hidden = option.disabled = !offered.includes(option.value);
     }
-    if (select.selectedOptions[0]?.disabled) select.value = offered[0];
+    const before = displaced.get(select);
+    if (before !== undefined && offered.includes(before)) {
+      select.value = before;
+      displaced.delete(select);
+    }
+    if (select.selectedOptions[0]?.disabled) {
+      displaced.set(select, before ?? select.value);
+      select.value = offered[0];
+    }
   }
 
   function show(field) {
@@ -31,7 +40,10 @@
   }
 
   if (form) {
-    form.addEventListener("change", refresh);
+    form.addEventListener("change", event => {
+      displaced.delete(event.target);
+      refresh();
+    });
     refresh();
   }
 }
