@@ -28,7 +28,7 @@ class SavedFiltersAdmin(admin.ModelAdmin):
         return [
             path("filters/", view(require_POST(self.save_filter)), name=f"{name}_save"),
             path(
-                "filters/<uuid:pk>/delete/",
+                "filters/<uuid:saved>/delete/",
                 view(require_POST(self.delete_filter)),
                 name=f"{name}_delete",
             ),
@@ -68,10 +68,10 @@ class SavedFiltersAdmin(admin.ModelAdmin):
             self.message_user(request, f"Filter “{name}” saved.", messages.SUCCESS)
         return redirect(self._list_url(query))
 
-    def delete_filter(self, request: HttpRequest, pk: UUID) -> HttpResponse:
+    def delete_filter(self, request: HttpRequest, saved: UUID) -> HttpResponse:
         """Delete a filter of the user."""
         self._check_view(request)
-        found = get_object_or_404(self._filters(request), pk=pk)
+        found = get_object_or_404(self._filters(request), pk=saved)
         found.delete()
         self.message_user(request, f"Filter “{found.name}” deleted.", messages.SUCCESS)
         return redirect(self._list_url(""))

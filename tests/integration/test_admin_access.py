@@ -1,6 +1,7 @@
 """Who may do what in the admin: auditors see all of it and change nothing; others see nothing."""
 
 import re
+from uuid import UUID
 
 import pytest
 from django.contrib import admin
@@ -41,6 +42,9 @@ def people(pages, client):  # noqa: F811
     return sign_in
 
 
+NO_FILTER = UUID(int=0)  # of this id; that of another user is as absent
+
+
 def routes():
     """Every address of the models' pages, with a row of each for those that are about one."""
     for model in sorted(OURS, key=str):
@@ -51,6 +55,7 @@ def routes():
             "id": row and row.pk,
             "run": Run.objects.first().pk,
             "pool": Pool.objects.first().pk,
+            "saved": NO_FILTER,
             "tenant": "u1" if model._meta.model_name == "run" else Tenant.objects.first().pk,
         }
         for pattern in admin.site._registry[model].get_urls():
