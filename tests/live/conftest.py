@@ -79,6 +79,11 @@ def operator(service: LiveService) -> Client:
 @pytest.fixture(scope="session")
 def superuser(service: LiveService) -> tuple[str, str]:
     """Name and password of somebody who may do everything in the admin."""
+    return superuser_of(service)
+
+
+def superuser_of(service: LiveService) -> tuple[str, str]:
+    """Make a superuser of a service; return the name and the password."""
     name, password = "operator", "correct horse battery staple"
     subprocess.run(
         [sys.executable, "manage.py", "createsuperuser", "--noinput", "--username", name,

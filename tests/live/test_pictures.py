@@ -15,7 +15,8 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from launcher.client import Client
-from tests.live.conftest import decision_of, opened
+from tests.live.conftest import decision_of, launched, opened, superuser_of
+from tests.live.service import LiveService
 
 DOCS = Path(__file__).parents[2] / "docs" / "pictures"
 WIDTH = 1280
@@ -25,6 +26,23 @@ RESOURCES = [
     {"name": "memory", "unit": "GiB"},
     {"name": "gpu", "unit": "GPU"},
 ]
+
+
+# A service of its own: other tests of the shared one make pools and tenants of these names, too.
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Iterator[LiveService]:
+    with launched("pictures", worker_id, tmp_path_factory.mktemp("service")) as live:
+        yield live
+
+
+@pytest.fixture(scope="module")
+def operator(service: LiveService) -> Client:
+    return service.client("operator", "pictures")
+
+
+@pytest.fixture(scope="module")
+def superuser(service: LiveService) -> tuple[str, str]:
+    return superuser_of(service)
 
 
 @pytest.fixture(scope="module")
