@@ -24,7 +24,8 @@ from tests.services import AT_ONCE, redis_database
 CHROMIUM = Path("/usr/bin/chromium")
 expect.set_options(timeout=10_000)  # as long as a page's actions may take, see `opened`
 # Services that may run side by side on one of the tests' workers, each with a database of Redis there.
-NAMES = ("live", "clocked", "slurm", "kept")
+# The last one's is that of the worker's own tests, which run before or after it.
+NAMES = ("live", "clocked", "slurm", "kept", "pictures")
 
 
 @pytest.fixture(scope="session")
