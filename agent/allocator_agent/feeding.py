@@ -134,7 +134,8 @@ class Feed:
         if rows:
             self._imported("workloads", {"format": "csv", "content": csv_text(rows)})
         for workload in [each for each in gone if not each["tasks"]][:_WITHDRAWN]:
-            self.lines.append(f"  - workload {workload['name']} of {workload['tenant']}")
+            if not workload["name"].endswith(_ADMISSION):
+                self.lines.append(f"  - workload {workload['name']} of {workload['tenant']}")
             if not self._dry_run:
                 withdrawn = self._tried(partial(self._service.withdraw, workload))
                 self.generation = max(self.generation, withdrawn or 0)

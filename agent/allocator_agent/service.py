@@ -104,7 +104,7 @@ class Service:
         return ""
 
     def has_clusters(self) -> bool:
-        """Return true if the pool has other clusters; a service of before does not know any."""
+        """Return true if the pool has several clusters, which an older service does not know."""
         try:
             return bool(self._request("GET", "clusters/").body["clusters"])
         except Refused:
