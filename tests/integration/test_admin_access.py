@@ -90,7 +90,8 @@ def test_auditors_see_what_there_is_and_change_nothing(people):
                 address, {"post": "yes", "apply": "yes", "slug": "changed", "_save": "Save"}
             )
         assert shown.status_code in (200, 302, 403, 405), (address, shown.status_code)
-        assert posted.status_code in (200, 302, 403, 405), (address, posted.status_code)
+        absent = {404} if str(NO_FILTER) in address else set()
+        assert posted.status_code in {200, 302, 403, 405} | absent, (address, posted.status_code)
         wrong += [(address, written) for written in writes(asked.captured_queries)]
         seen += shown.status_code == 200
     assert wrong == []
