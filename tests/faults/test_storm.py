@@ -183,7 +183,8 @@ def test_whatever_breaks_nothing_accepted_is_lost_and_the_service_comes_back(
     assert (found, refused) == ([], [])
     assert len(storm.hits) >= SECONDS / 6
     assert decided_after < PATIENCE_SECONDS
-    assert sum(changer.changes for changer in changers) >= SECONDS
+    # Enough to break something. How many a machine makes of them between faults depends on its speed.
+    assert sum(changer.changes for changer in changers) >= SECONDS / 2
     assert len(events) >= 5 * SECONDS
     assert len(closer.closed) >= 2
     assert late_entries(database) > len(closer.closed)
