@@ -286,29 +286,39 @@ def server_kinds(*, pool: Pool, tenant: Tenant, limit: int) -> list[ServerKind]:
         ]
 
 
-# Where any server has a cluster, all of them carry the name of theirs, and those of one that left drain.
 _GROUPS = """
-WITH present AS (
-    SELECT server.id, server.name, capacity, contributed_by_id, state = 'draining' AS draining, labels,
-           COALESCE(NULLIF(labels ->> 'cluster', ''), %(slug)s) AS cluster,
-           bool_or(labels ->> 'cluster' <> '') OVER () IS TRUE AS has_clusters
-    FROM server WHERE pool_id = %(pool)s AND state <> 'retired')
-SELECT capacity,
-       CASE WHEN has_clusters THEN labels || jsonb_build_object('cluster', cluster) ELSE labels END,
-       tenant.slug,
-       draining OR cluster = ANY (ARRAY(
-           SELECT name FROM pool_cluster WHERE pool_id = %(pool)s AND left_at IS NOT NULL)),
-       array_agg(present.name ORDER BY present.id), array_agg(present.id::text ORDER BY present.id)
-FROM present LEFT JOIN tenant ON tenant.id = present.contributed_by_id
+SELECT capacity, {labels}, tenant.slug, {draining},
+       array_agg(server.name ORDER BY server.id), array_agg(server.id::text ORDER BY server.id)
+FROM server LEFT JOIN tenant ON tenant.id = server.contributed_by_id
+WHERE server.pool_id = %(pool)s AND state <> 'retired'
 GROUP BY 1, 2, 3, 4
-ORDER BY min(present.id::text)
+ORDER BY min(server.id::text)
 """
+_PLAIN = _GROUPS.format(labels="labels", draining="state = 'draining'")
+_CLUSTER = "COALESCE(NULLIF(labels ->> 'cluster', ''), %(slug)s)"
+_AWAY = "ARRAY(SELECT name FROM pool_cluster WHERE pool_id = %(pool)s AND left_at IS NOT NULL)"
+_BY_CLUSTER = _GROUPS.format(
+    labels=f"labels || jsonb_build_object('cluster', {_CLUSTER})",
+    draining=f"state = 'draining' OR {_CLUSTER} = ANY ({_AWAY})",
+)
 
 
 def server_groups(pool: Pool) -> list[ServerGroup]:
-    """The pool's present servers, identical ones of one contributor together, oldest group first."""
+    """The pool's present servers, identical ones of one contributor together, oldest group first.
+
+    Where any server has a cluster, all of them carry the name of theirs, and those of one that left
+    drain.
+    """
+    found = _groups(_PLAIN, pool)
+    if not any(group.labels.get("cluster") for group in found):
+        return found
+    # Few pools have clusters. With their names, servers of several groups can be identical.
+    return _groups(_BY_CLUSTER, pool)
+
+
+def _groups(statement: str, pool: Pool) -> list[ServerGroup]:
     with connection.cursor() as cursor:
-        cursor.execute(_GROUPS, {"pool": pool.pk, "slug": pool.slug})
+        cursor.execute(statement, {"pool": pool.pk, "slug": pool.slug})
         return [
             ServerGroup(capacity, json.loads(labels), *rest)  # raw cursors leave jsonb as text
             for capacity, labels, *rest in cursor.fetchall()

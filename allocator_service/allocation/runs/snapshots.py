@@ -100,7 +100,7 @@ def _read(pool: Pool, now: datetime, *, begins: bool) -> PoolState:
         )
     )  # fmt: skip
     servers = _servers(groups, resources)
-    has_clusters = any(CLUSTER_LABEL in group.labels for group in groups)
+    has_clusters = any(group.labels.get(CLUSTER_LABEL) for group in groups)
     own = _OwnServers(pool, {server["contributed_by"] for server in servers})
     document: dict[str, Any] = {
         "resources": [{"name": resource.name, "unit": resource.unit} for resource in resources],

@@ -399,6 +399,10 @@ def test_an_empty_label_is_none(operator):
     factories.decision(pool)
     assert operator.get(f"{PATH}/clusters/").json()["clusters"] == []
     assert limits(operator, cluster="lab") == {"ada": 8}
+    gang = {"tenant": "ada", "name": "gang", "pieces": [{"count": 2, "demand": {"cpu": 4}}]}
+    assert operator.post(f"{PATH}/workloads/", gang | {"priority": 1}).status_code == 201
+    run = factories.decision(pool)
+    assert run.allocations.get(workload__name="gang").tasks == 1  # a piece on each of both servers
     factories.server(pool, "c", 4, 4, None, labels={"cluster": "east"})
     factories.decision(pool)
     assert limits(operator, cluster="lab") == {"ada": 8}
