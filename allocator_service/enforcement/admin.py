@@ -17,12 +17,11 @@ from allocator_service.core.display import counted
 from allocator_service.core.quantities import decimal_text
 from allocator_service.core.templatetags.shown import age
 from allocator_service.core.visible import VisiblePools
+from allocator_service.enforcement.clusters import ClusterState, clusters_of
 from allocator_service.enforcement.models import Agent, Blockage, Drift, Report
 from allocator_service.enforcement.selectors import (
-    ClusterState,
     EnforcementState,
     TenantEnforcement,
-    clusters_of,
     enforcement_state,
 )
 from allocator_service.pools.models import Pool

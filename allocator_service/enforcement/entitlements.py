@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal, localcontext
 
-from allocator_service.allocation.decided import (
+from allocator_service.allocation.decided import decided_by_class
+from allocator_service.allocation.decided_parts import (
     EXACT,
     Decided,
     DecidedSlot,
     Vector,
-    decided_by_class,
 )
 from allocator_service.allocation.models import Run
 from allocator_service.allocation.selectors import decision_now

@@ -1,6 +1,5 @@
 """Reads around the enforcement of decisions: what was decided, is enforced and is used, per tenant."""
 
-from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -10,7 +9,11 @@ from uuid import UUID
 
 from django.db.models import Exists, OuterRef, Q, Subquery
 
-from allocator_service.allocation.decided import EXACT, Vector, decided_by_class
+from allocator_service.allocation.decided import decided_by_class
+from allocator_service.allocation.decided_parts import (
+    EXACT,
+    Vector,
+)
 from allocator_service.allocation.models import Run, RunStatus, Schedule
 from allocator_service.allocation.selectors import decision_now, slot_in_force
 from allocator_service.core.errors import DomainError, Missing
@@ -20,10 +23,10 @@ from allocator_service.enforcement.rendering.limits import TenantLimits
 from allocator_service.enforcement.rendering.rounding import NOISE
 from allocator_service.enforcement.rendering.targets import TARGETS, limits_for
 from allocator_service.enforcement.rendering.units import TargetUnit
-from allocator_service.pools.clusters import cluster_of, labelled_clusters
+from allocator_service.pools.clusters import labelled_clusters
 from allocator_service.pools.models import Cluster, Group, Membership, Pool
 from allocator_service.pools.recompute import interval_around
-from allocator_service.pools.selectors import members_of, resources_of, server_groups
+from allocator_service.pools.selectors import members_of, resources_of
 from allocator_service.tenants.models import Tenant
 
 _HALF = Decimal("0.5")
@@ -225,48 +228,6 @@ class EnforcementState:
         return any(state.stale for state in self.agents)
 
 
-@dataclass(frozen=True)
-class ClusterState:
-    """A cluster of a pool with its servers, their capacity that decisions use, and its agents."""
-
-    cluster: str
-    servers: int
-    capacity: Vector
-    agents: Sequence[str]
-    stale: bool
-    left_at: datetime | None
-
-
-def clusters_of(*, pool: Pool, now: datetime) -> list[ClusterState]:
-    """Return the clusters of a pool by name, none if one scheduler has all of its servers."""
-    zeros = [Decimal(0)] * len(resources_of(pool))
-    servers, capacity = Counter[str](), dict[str, Vector]()
-    for group in server_groups(pool):
-        name = cluster_of(group.labels, pool.slug)
-        servers[name] += group.count
-        held = capacity.setdefault(name, zeros)
-        if not group.draining:
-            more = [*group.capacity, *zeros[len(group.capacity) :]]
-            capacity[name] = [a + b * group.count for a, b in zip(held, more, strict=True)]
-    agents: dict[str, list[Agent]] = defaultdict(list)
-    for agent in Agent.objects.filter(pool=pool).exclude(cluster=""):
-        agents[agent.cluster].append(agent)
-    if not agents and not labelled_clusters(pool):
-        return []
-    left = dict(Cluster.objects.filter(pool=pool).values_list("name", "left_at"))
-    return [
-        ClusterState(
-            name,
-            servers[name],
-            capacity.get(name, zeros),
-            [agent.name for agent in agents[name]],
-            bool(agents[name]) and all(agent.is_stale(now) for agent in agents[name]),
-            left.get(name),
-        )
-        for name in sorted(capacity.keys() | agents.keys())
-    ]
-
-
 def agents_of_open_pools() -> list[Agent]:
     """The agents of all pools that are not retired."""
     return list(Agent.objects.filter(pool__retired_at=None))
@@ -403,7 +364,7 @@ def _counted(counts: Sequence[int | None]) -> int | None:
 
 @dataclass(frozen=True)
 class TenantUse:
-    """What agents last said that a tenant runs, in the pool's units and order.
+    """Use of a tenant by the last reports of agents, in the pool's units and order.
 
     `stale`: the agent has been silent for too long since. `blocked_since` is set when its jobs have
     waited for three intervals although more was decided than it uses.
@@ -420,7 +381,7 @@ class TenantUse:
 
 
 def tenant_use(*, pool: Pool, tenant: Tenant, now: datetime) -> TenantUse | None:
-    """What the tenant runs, by the agents that reported it last; None where no agent did."""
+    """Return the use of a tenant by the agents that reported it last, None if none did."""
     resources = resources_of(pool)
     rows = [
         place.reported[tenant.slug]

@@ -6,7 +6,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from allocator_service.core.clock import utc_now
-from allocator_service.enforcement.selectors import clusters_of
+from allocator_service.enforcement.clusters import clusters_of
 from api.auth import OPERATOR_BILLING_AND_AGENT
 from api.contract import documents
 from api.contract.operations import shows

@@ -6,7 +6,7 @@ from datetime import datetime
 from decimal import ROUND_CEILING, ROUND_HALF_EVEN, Decimal, localcontext
 from functools import cached_property
 
-from allocator_service.allocation.decided import (
+from allocator_service.allocation.decided_parts import (
     EXACT,
     GROUP,
     TENANT,

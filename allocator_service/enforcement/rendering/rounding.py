@@ -7,7 +7,9 @@ remainders, in the policy's own order where they are equal. Whole amounts stay a
 from collections.abc import Sequence
 from decimal import Decimal, localcontext
 
-from allocator_service.allocation.decided import EXACT
+from allocator_service.allocation.decided_parts import (
+    EXACT,
+)
 
 # Divisible tasks are doubles: what they say of a sum is so far off at most, as a part of it.
 NOISE = Decimal("1e-9")

@@ -5,7 +5,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from allocator_service.allocation.decided import Decided
+from allocator_service.allocation.decided_parts import (
+    Decided,
+)
 from allocator_service.allocation.models import Run
 from allocator_service.core.errors import Conflict, Missing, TooLarge, Unreadable
 from allocator_service.core.quantities import Resource

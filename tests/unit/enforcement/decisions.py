@@ -6,7 +6,10 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from allocator_service.allocation.decided import Decided, StoredRows, decided_from
+from allocator_service.allocation.decided import StoredRows, decided_from
+from allocator_service.allocation.decided_parts import (
+    Decided,
+)
 from allocator_service.allocation.models import Run
 from allocator_service.pools.models import Pool
 from policies import (
