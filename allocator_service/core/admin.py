@@ -117,7 +117,7 @@ def form_differences(form: ServiceForm) -> list[Difference]:
     """Return the fields that a valid form changes, before and after, as people read them."""
     found = [
         Difference(
-            str(form[name].label)[:1].upper() + str(form[name].label)[1:],
+            _label(form, name),
             _field_text(form.fields[name], form.get_initial_for_field(form.fields[name], name)),
             _field_text(form.fields[name], form.fields[name].clean(form[name].data))
             if isinstance(form.fields[name], forms.BooleanField | forms.MultiValueField)
@@ -126,8 +126,19 @@ def form_differences(form: ServiceForm) -> list[Difference]:
         for name in form.changed_data
         if name != "reason" and is_shown(form.fields[name], form.cleaned_data)
     ]
+    found += [
+        Difference(_label(form, name), _field_text(field, before), "not used")
+        for name, field in form.fields.items()
+        if not is_shown(field, form.cleaned_data) and is_shown(field, form.initial)
+        if (before := form.get_initial_for_field(field, name)) not in (None, "", {}, False)
+    ]
     # Browsers end the lines of a text in another way than it is stored.
     return [each for each in found if _lines(each.before) != _lines(each.after)]
+
+
+def _label(form: ServiceForm, name: str) -> str:
+    label = str(form[name].label)
+    return label[:1].upper() + label[1:]
 
 
 def _lines(text: str | None) -> list[str]:

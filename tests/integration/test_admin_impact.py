@@ -149,6 +149,17 @@ def test_another_policy_is_shown_before_it_is_saved(fig2, operator):
     assert Pool.objects.get(pk=fig2.pk).policy_name == "drf"
 
 
+def test_what_another_policy_does_not_use_is_shown_before_it_is_dropped(fig2, operator):
+    options = {"placement": "first-fit"}
+    Pool.objects.filter(pk=fig2.pk).update(policy_mode="indivisible", policy_options=options)
+    url = reverse("admin:pools_pool_change", args=[fig2.pk])
+    sent = form_of(operator.get(url)) | {"policy_name": "ceei", "policy_mode": ""}
+    asked = operator.post(url, sent)
+    shown = [(each.field, each.before, each.after) for each in asked.context["differences"]]
+    assert ("Mode", "indivisible", "not used") in shown
+    assert ("Placement", "first-fit", "not used") in shown
+
+
 def test_what_changes_no_decision_is_saved_at_once(fig2, operator):
     url = reverse("admin:pools_pool_change", args=[fig2.pk])
     sent = form_of(operator.get(url)) | {"name": "Another name"}

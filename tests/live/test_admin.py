@@ -86,6 +86,9 @@ def test_the_form_of_a_pool_shows_what_the_chosen_policy_uses(page):
     page.select_option("#id_policy_name", "h-mrf")
     expect(page.locator(".field-policy_mode")).to_be_hidden()
     assert page.locator("#id_policy_mode").input_value() == ""  # h-mrf has no other
+    page.select_option("#id_policy_name", "drfh")
+    assert page.locator("#id_policy_mode").input_value() == "divisible"  # as it was
+    page.select_option("#id_policy_name", "h-mrf")
     expect(page.locator(".field-window_length")).to_be_visible()
     expect(page.locator(".field-window_half_life")).to_be_hidden()
     page.select_option("#id_window_kind", "decay")
