@@ -127,7 +127,7 @@ def _marks(each: StepLine, axis: TimeAxis, values: "_Values", unit: str) -> list
 
 @dataclass(frozen=True)
 class _Grid:
-    """Places of all lines, cut where any of them changes: `heights` has a row for each line."""
+    """Heights of all lines, a row for each, between the places where any of them changes."""
 
     edges: Sequence[float]
     heights: Sequence[Sequence[float | None]]

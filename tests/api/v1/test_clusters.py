@@ -1,4 +1,4 @@
-"""One pool with several clusters: agents with a part of the decision each, and clusters that leave."""
+"""One pool with several clusters, whose agents have a part of the decision each."""
 
 import re
 from datetime import timedelta
@@ -51,7 +51,7 @@ def submit(operator, tenant, name="work", **changes):
 
 
 def limits(client, **query):
-    """What a rendering gives to each tenant, in CPUs."""
+    """Return the CPUs that a rendering gives to each tenant."""
     parts = "&".join(f"{name}={value}" for name, value in query.items())
     answer = client.get(f"{SLURM}?{parts}")
     assert answer.status_code == 200, answer.content
