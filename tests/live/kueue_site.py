@@ -197,13 +197,16 @@ def pool_for(operator: Client, slug: str, weights: Mapping[str, int]) -> None:
         assert operator.request("PUT", path, {"weight": weight}).status < 400
 
 
-def pending_tasks(operator: Client, pool: str) -> dict[str, int]:
-    """Return the tasks that the agent's last report has, by tenant that has any."""
-    answer = operator.request("GET", f"/api/v1/pools/{pool}/enforcement/")
-    if answer.status != 200:
-        return {}
-    rows: list[dict[str, Any]] = answer.body["tenants"]
-    return {row["tenant"]: row["pending_tasks"] for row in rows if row["pending_tasks"]}
+def wanted_tasks(operator: Client, pool: str) -> dict[str, int]:
+    """Return the tasks of the workloads that the service has, by tenant that has any.
+
+    The agent's report may be of jobs that came after what it imported in the same round.
+    """
+    rows: list[dict[str, Any]] = operator.get(f"/api/v1/pools/{pool}/workloads/").body["results"]
+    tasks: Counter[str] = Counter()
+    for row in rows:
+        tasks[row["tenant"]] += row["tasks"] or 0
+    return dict(+tasks)
 
 
 def until(holds: Any, *, seconds: float) -> float:

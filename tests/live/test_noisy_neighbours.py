@@ -4,11 +4,10 @@ import random
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-from allocator_service.allocation.what_if.evaluations import SECONDS
+from allocator_service.allocation.what_if.evaluations import SECONDS, STARTING_SECONDS
 
 NOISY = 12
 TENANTS, CLASSES = 700, 300
-PATIENCE_SECONDS = 3.0
 
 
 def long_evaluation() -> dict[str, object]:
@@ -41,20 +40,22 @@ def test_twelve_evaluations_of_one_key_at_once_delay_nobody(service):
         code = "" if answer.status == 200 else answer.body["code"]
         return answer.status, code, time.perf_counter() - began
 
-    slowest = 0.0
+    reads: list[float] = []
     with ThreadPoolExecutor(NOISY) as threads:
         asked = [threads.submit(evaluate, number) for number in range(NOISY)]
         while not all(each.done() for each in asked):
             began = time.perf_counter()
             assert other.get("/api/v1/pools/").status == 200
-            slowest = max(slowest, time.perf_counter() - began)
+            reads.append(time.perf_counter() - began)
             time.sleep(0.05)
         answers = [each.result() for each in asked]
-    assert slowest < PATIENCE_SECONDS
     refused = [
         answer for answer in answers if answer[1] in ("evaluation.too_many", "evaluation.busy")
     ]
     assert len(refused) >= NOISY // 2
-    assert all(code in ("", "evaluation.timeout", "evaluation.too_many", "evaluation.busy")
-               for _, code, _ in answers)  # fmt: skip
-    assert max(seconds for *_, seconds in answers) < SECONDS + 2 * PATIENCE_SECONDS
+    computed = [answer for answer in answers if answer not in refused]
+    assert computed
+    assert {code for _, code, _ in computed} <= {"", "evaluation.timeout"}
+    # A read that waited for an evaluation would take as long as it: a slow machine is slow at both.
+    assert max(reads) < min(seconds for *_, seconds in computed)
+    assert max(seconds for *_, seconds in answers) < STARTING_SECONDS + SECONDS

@@ -160,7 +160,7 @@ def test_other_formats_are_paged_by_headers(wanted, lab, operator):
 
 def test_an_empty_csv_has_its_header(lab, operator):
     assert operator.get(f"{SERVERS}?format=csv").content == (
-        b"id,pool,name,contributed_by,capacity.cpu,capacity.memory,labels,state,version,"
+        b"id,pool,name,contributed_by,capacity.cpu,capacity.memory,labels,cluster,state,version,"
         b"created_at,retired_at\r\n"
     )
 

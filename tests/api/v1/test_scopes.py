@@ -64,6 +64,7 @@ MATRIX = {
     "/api/v1/pools/<str:pool>/decision/renderings/<str:target>/": {
         "GET": {OPERATOR, BILLING, AGENT}
     },
+    "/api/v1/pools/<str:pool>/clusters/": {"GET": {OPERATOR, BILLING, AGENT}},
     "/api/v1/pools/<str:pool>/enforcement/": {"GET": ALL | {AGENT}, "PUT": ONE | {AGENT}},
     "/api/v1/pools/<str:pool>/entitlements/": {"GET": ALL | {AGENT, GROUP}},
     "/api/v1/runs/<str:run>/": {"GET": ALL | {GROUP}},
