@@ -21,7 +21,7 @@ _SECTIONS = {
         *("name", "scheduler", "reclaim", "register_tenants", "gangs"),
         *("decision_wait", "usage_hours"),
     },
-    "slurm": {"cluster", "bin", "classes", "owner_feature", "hold"},
+    "slurm": {"cluster", "bin", "classes", "owner_feature", "hold", "notice_signal"},
     "kubernetes": {"api", "token_file", "ca_file", "owner_label", "class_label", "quotas"},
     "accounts": None,  # any account, any tenant
 }
@@ -34,6 +34,7 @@ class SlurmOptions:
     classes: bool = False
     owner_feature: str = ""
     hold: bool = True
+    notice_signal: str = "CONT"  # which ends nothing that does not handle it; empty: none
 
 
 @dataclass(frozen=True)
@@ -181,6 +182,7 @@ def _checked(read: _Reader) -> Configuration:
             classes=read.yes("slurm", "classes"),
             owner_feature=read.text("slurm", "owner_feature"),
             hold=read.yes("slurm", "hold", default=True),
+            notice_signal=_signal(read),
         ),
         kubernetes=KubernetesOptions(
             api=read.text("kubernetes", "api"),
@@ -192,6 +194,16 @@ def _checked(read: _Reader) -> Configuration:
         accounts=read.accounts(),
     )
     return configuration.with_quotas(read.choice("kubernetes", "quotas", QUOTAS, default.quotas))
+
+
+def _signal(read: _Reader) -> str:
+    """Return the signal of jobs that get notice, empty for none."""
+    name = read.text("slurm", "notice_signal", "CONT").upper()
+    if not re.fullmatch(r"(SIG)?[A-Z]{3,6}[0-9]?", name) or name.endswith(("KILL", "STOP")):
+        raise Misconfigured(
+            f"{read.path}: [slurm] notice_signal is a signal that jobs can handle, such as USR1, or none"
+        )
+    return "" if name == "NONE" else name
 
 
 def _key(read: _Reader) -> str:

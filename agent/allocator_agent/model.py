@@ -107,6 +107,20 @@ class Waiting:
 
 
 @dataclass(frozen=True)
+class Terms:
+    """Terms of a pool under which running jobs above the decision end.
+
+    No job ends before it has run for `minimum_run_seconds`, and none without `notice_seconds` of
+    notice. At most `churn` tasks end in each interval; None is any number.
+    """
+
+    minimum_run_seconds: int = 0
+    notice_seconds: int = 0
+    churn: int | None = None
+    interval_seconds: int = 60
+
+
+@dataclass(frozen=True)
 class Rendering:
     """A decision as the service renders it for one kind of scheduler."""
 
@@ -114,4 +128,6 @@ class Rendering:
     generation: int
     tenants: list[dict[str, Any]]
     objects: list[dict[str, Any]]
+    terms: Terms = field(default_factory=Terms)
+    reports_ends: bool = False  # whether the service takes reports of jobs that end
     next_boundary: datetime | None = None

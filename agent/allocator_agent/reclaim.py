@@ -1,42 +1,257 @@
-"""Which running jobs have to stop so that an account is back within its decision: pure."""
+"""Running jobs to end so that accounts are back within their decision: pure.
+
+What starts together ends together. An account that is within its decision loses nothing.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
 from fractions import Fraction
 
-from allocator_agent.model import Job
+from allocator_agent.changes import CHANGE, ObjectChange
+from allocator_agent.model import Job, Terms, started_together
 from allocator_agent.quantities import Amounts
 
+Jobs = tuple[Job, ...]  # they start and end together
+Counted = Callable[[Job], bool]
 
-def to_stop(jobs: Iterable[Job], limit: Mapping[str, Fraction]) -> list[Job]:
-    """The youngest running jobs that are too many, and none that could have stayed.
 
-    Youngest first, as they lose least. What would have fitted after all once older ones were
-    chosen stays: an account that is within its limit loses nothing.
+@dataclass(frozen=True)
+class Victim:
+    """Jobs that end together so that the jobs of an heir can start.
+
+    `heir` is an account, empty if no job waits for what they release. They end at `ends_at` at the
+    earliest, in seconds since 1970.
     """
-    running = sorted((job for job in jobs if job.running), key=lambda job: (job.started, job.id))
+
+    jobs: Jobs
+    heir: str
+    ends_at: int
+
+    @property
+    def key(self) -> str:
+        """Return the name under which their notice is remembered."""
+        return key_of(self.jobs)
+
+    @property
+    def tasks(self) -> int:
+        """Return the number of their tasks."""
+        return sum(job.tasks for job in self.jobs)
+
+    def shown(self, verb: str) -> ObjectChange:
+        """Return what happens to them, as plans show it."""
+        names = ", ".join(job.id for job in self.jobs)
+        when = f" {utc_text(self.ends_at)}" if verb.endswith("after") else ""
+        heir = f" for {self.heir}" if self.heir else ""
+        note = f"{verb}{when}, above the decision{heir}"
+        noun = "job" if len(self.jobs) == 1 else "jobs"
+        return ObjectChange(CHANGE, f"{noun} {names} of {self.jobs[0].account}", notes=(note,))
+
+
+@dataclass(frozen=True)
+class ReclaimPlan:
+    """Jobs that end now, and jobs that have notice; `warned` are those of them that get it now."""
+
+    ended: list[Victim] = field(default_factory=list)
+    waiting: list[Victim] = field(default_factory=list)
+    warned: list[Victim] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.ended) + len(self.warned)
+
+    def shown(self) -> list[ObjectChange]:
+        """Return what has to change, as plans show it."""
+        return [
+            *(victim.shown("gets notice, ends after") for victim in self.warned),
+            *(victim.shown("requeued") for victim in self.ended),
+        ]
+
+
+def key_of(jobs: Sequence[Job]) -> str:
+    """Return the name of jobs that end together."""
+    return jobs[0].whole or jobs[0].id
+
+
+def to_stop(
+    jobs: Iterable[Job],
+    limit: Mapping[str, Fraction],
+    *,
+    terms: Terms = Terms(),  # noqa: B008 - it cannot change
+    noticed: Iterable[str] = (),
+    now: int = 0,
+    counted: Counted = lambda _: True,
+) -> list[Jobs]:
+    """Return the running jobs of an account that are too many, and none that could have stayed.
+
+    Those with notice come first, then the youngest, as they lose least. A job that has run for less
+    than the terms' minimum stays. `counted` are the jobs that the limit is for.
+    """
+    running = [job for job in jobs if job.running]
+    together = sorted(map(tuple, started_together(running)), key=_age, reverse=True)
     used: Amounts = {}
-    for job in running:
-        for name, amount in job.total.items():
-            used[name] = used.get(name, Fraction(0)) + amount
-    chosen: list[Job] = []
-    for job in reversed(running):
+    for each in together:
+        _add(used, each, 1, counted)
+    known = frozenset(noticed)
+    chosen: list[Jobs] = []
+    # A notice that was given is kept, or each younger job would put off the end of all.
+    for each in sorted(together, key=lambda each: key_of(each) not in known):
         over = [name for name, most in limit.items() if used.get(name, Fraction(0)) > most]
         if not over:
             break
-        if job.can_requeue and any(job.total.get(name) for name in over):
-            chosen.append(job)
-            _take(used, job, -1)
-    for job in reversed(chosen):  # the oldest of them first
-        _take(used, job, 1)
+        takes = _total(each, counted)
+        if may_end(each, terms, now) and any(takes.get(name) for name in over):
+            chosen.append(each)
+            _add(used, each, -1, counted)
+    for each in reversed(chosen):
+        _add(used, each, 1, counted)
         if any(used.get(name, Fraction(0)) > most for name, most in limit.items()):
-            _take(used, job, -1)
+            _add(used, each, -1, counted)
         else:
-            chosen.remove(job)
+            chosen.remove(each)
     return chosen
 
 
-def _take(used: Amounts, job: Job, sign: int) -> None:
-    for name, amount in job.total.items():
-        used[name] = used.get(name, Fraction(0)) + sign * amount
+def may_end(jobs: Sequence[Job], terms: Terms, now: int) -> bool:
+    """Return true if jobs can start again and have run for their minimum."""
+    # Without a minimum the clocks of the scheduler and of the agent may differ.
+    least = terms.minimum_run_seconds
+    return all(job.can_requeue and (not least or now - job.started >= least) for job in jobs)
+
+
+def plan_reclaim(
+    chosen: Sequence[Jobs],
+    *,
+    jobs: Sequence[Job],
+    limits: Mapping[str, Amounts],
+    ranks: Mapping[str, int],
+    terms: Terms,
+    memory: Memory,
+    now: int,
+) -> ReclaimPlan:
+    """Return which of the chosen jobs end now, and which have notice.
+
+    Args:
+        chosen: jobs above the limits of their accounts.
+        jobs: all jobs of the scheduler.
+        limits: of each account.
+        ranks: of each account; the lowest loses first.
+    """
+    left, notices = memory.left(terms, now), memory.notices
+    order = sorted(chosen, key=lambda each: (ranks.get(each[0].account, 0), _newest_first(each)))
+    plan = ReclaimPlan()
+    heirs = _Heirs(jobs, limits)
+    ended = 0
+    for each in order:
+        # A shorter notice than before holds for those that have one already.
+        ends_at = min(
+            notices.get(key_of(each), now + terms.notice_seconds), now + terms.notice_seconds
+        )
+        victim = Victim(each, heirs.next(each), ends_at)
+        # A gang of more tasks than the limit ends alone in its interval.
+        has_room = (
+            left is None or ended + victim.tasks <= left or (ended == 0 and left == terms.churn)
+        )
+        if ends_at <= now and has_room:
+            plan.ended.append(victim)
+            ended += victim.tasks
+            continue
+        plan.waiting.append(victim)
+        if victim.key not in notices:
+            plan.warned.append(victim)
+    return plan
+
+
+class Memory:
+    """Notices that an agent gave, and tasks that it ended in this interval.
+
+    The service has the notices, too: an agent that starts again reads them there.
+    """
+
+    def __init__(self, notices: Mapping[str, int] | None = None) -> None:
+        self.notices = dict(notices or {})
+        self._ended: list[tuple[int, int]] = []  # time, tasks
+
+    def left(self, terms: Terms, now: int) -> int | None:
+        """Return how many tasks may still end in this interval, None for any number."""
+        if terms.churn is None:
+            return None
+        # A clock that is set back must not stop the end of jobs until it is where it was.
+        begin = now - terms.interval_seconds
+        self._ended = [each for each in self._ended if begin < each[0] <= now]
+        return max(0, terms.churn - sum(tasks for _, tasks in self._ended))
+
+    def keep(self, plan: ReclaimPlan, now: int) -> None:
+        """Remember a plan that was carried out. Notices of jobs that it does not name are forgotten."""
+        # A job that the scheduler refused to end has no new notice.
+        self.notices = {each.key: each.ends_at for each in [*plan.waiting, *plan.ended]}
+        self._ended += [(now, each.tasks) for each in plan.ended]
+
+
+class _Heirs:
+    """Accounts whose jobs wait although more is decided for them than they use."""
+
+    def __init__(self, jobs: Sequence[Job], limits: Mapping[str, Amounts]) -> None:
+        used: dict[str, Amounts] = {}
+        waits: dict[str, Amounts] = {}
+        for job in jobs:
+            _add((used if job.running else waits).setdefault(job.account, {}), (job,), 1)
+        self._limits = limits
+        self._unmet: dict[str, Amounts] = {}
+        for account, wanted in waits.items():
+            limit, has = limits.get(account, {}), used.get(account, {})
+            self._unmet[account] = {
+                name: min(amount, limit[name] - has.get(name, Fraction(0)))
+                for name, amount in wanted.items()
+                if name in limit
+            }
+
+    def next(self, jobs: Jobs) -> str:
+        """Return the account that lacks most of its limit of what the jobs hold, empty if none does.
+
+        What they hold is its own from then on.
+        """
+        held = _total(jobs)
+        found, most = "", Fraction(0)
+        for account in sorted(self._unmet):
+            unmet, limit = self._unmet[account], self._limits[account]
+            part = max(
+                (unmet[name] / limit[name] for name in unmet if held.get(name) and unmet[name] > 0),
+                default=Fraction(0),
+            )
+            if part > most:
+                found, most = account, part
+        if found:
+            unmet = self._unmet[found]
+            for name, amount in held.items():
+                if name in unmet:
+                    unmet[name] -= amount
+        return found
+
+
+def utc_text(seconds: int) -> str:
+    """Return a time as the service writes it."""
+    moment = datetime.fromtimestamp(seconds, timezone.utc)
+    return moment.isoformat().replace("+00:00", "Z")
+
+
+def _age(jobs: Sequence[Job]) -> tuple[int, str]:
+    return (max(job.started for job in jobs), jobs[0].id)
+
+
+def _newest_first(jobs: Sequence[Job]) -> int:
+    return -max(job.started for job in jobs)
+
+
+def _total(jobs: Sequence[Job], counted: Counted = lambda _: True) -> Amounts:
+    total: Amounts = {}
+    _add(total, jobs, 1, counted)
+    return total
+
+
+def _add(used: Amounts, jobs: Sequence[Job], sign: int, counted: Counted = lambda _: True) -> None:
+    for job in jobs:
+        if counted(job):
+            for name, amount in job.total.items():
+                used[name] = used.get(name, Fraction(0)) + sign * amount

@@ -19,6 +19,7 @@ from allocator_agent.configuration import Configuration
 from allocator_agent.feeding import Feed
 from allocator_agent.model import Job, Observation, Rendering, Usage, Waiting
 from allocator_agent.quantities import Amounts, Units, added
+from allocator_agent.reclaim import Memory, ReclaimPlan, utc_text
 from allocator_agent.service import Known, Service
 
 logger = logging.getLogger("allocator_agent")
@@ -39,6 +40,9 @@ class Plan(Protocol):
     @property
     def waiting(self) -> Mapping[str, Sequence[Waiting]]: ...
 
+    @property
+    def reclaim(self) -> ReclaimPlan: ...
+
     def __len__(self) -> int: ...
 
     def shown(self) -> list[ObjectChange]: ...
@@ -48,6 +52,7 @@ class Scheduler(Protocol):
     """What the agent asks of a scheduler. Every method may raise `SchedulerAway`."""
 
     target: str
+    memory: Memory
 
     @property
     def source(self) -> str: ...
@@ -108,6 +113,7 @@ class Rounds:
         self._configuration, self._service, self._scheduler = configuration, service, scheduler
         self._interval_seconds, self._clock, self._sleep = interval_seconds, clock, sleep
         self._uploaded: float | None = None  # when usage was last sent with success
+        self._remembers = False  # whether the notices of an earlier process are read
 
     def once(self, *, dry_run: bool = False) -> Outcome:
         """One round. Raises an `AgentError` when the service or the scheduler is away."""
@@ -136,17 +142,28 @@ class Rounds:
             return outcome
         outcome.generation = rendering.generation
         with outcome.step("plan"):
+            self._remember(rendering)
             plan = self._scheduler.plan(rendering, observed, self._now())
         outcome.changes = plan.shown()
         if not dry_run:
             with outcome.step("apply"):
                 outcome.problems += self._scheduler.apply(plan) if len(plan) else []
+                self._scheduler.memory.keep(plan.reclaim, int(self._clock()))
             with outcome.step("report"):
                 if len(plan):
                     observed = self._scheduler.observe()
                 self._report(rendering, observed, plan, units, outcome.problems)
         outcome.problems += _said(plan.problems)
         return outcome
+
+    def _remember(self, rendering: Rendering) -> None:
+        """Read the notices that this agent gave before it was started again."""
+        if self._remembers:
+            return
+        if self._configuration.reclaim != "none" and rendering.reports_ends:
+            known = self._service.notices(self._configuration.name)
+            self._scheduler.memory = Memory(known)
+        self._remembers = True
 
     def _look(self) -> tuple[Observation, Known]:
         """What the scheduler and the service have, read side by side."""
@@ -214,6 +231,8 @@ class Rounds:
                     "problems": _few(plan.problems.get(tenant, [])),
                 }
             )
+        if rendering.reports_ends:
+            _add_ends(tenants, plan.reclaim, accounts)
         said = [*problems, *plan.problems.get("", [])]
         now = self._now().isoformat().replace("+00:00", "Z")
         self._service.report(
@@ -294,3 +313,26 @@ def _said(problems: dict[str, list[str]]) -> list[str]:
         for tenant, found in sorted(problems.items())
         for problem in found
     ]
+
+
+def _add_ends(
+    tenants: Sequence[dict[str, Any]], plan: ReclaimPlan, accounts: Mapping[str, str]
+) -> None:
+    """Add jobs that end to the rows of their tenants."""
+    tenant_of = {account: tenant for tenant, account in accounts.items()}
+    rows: dict[str, list[dict[str, Any]]] = {}
+    ended = {each.key for each in plan.ended}
+    for each in [*plan.ended, *plan.waiting]:
+        rows.setdefault(tenant_of.get(each.jobs[0].account, ""), []).append(
+            {
+                "name": each.key,
+                "jobs": [job.id for job in each.jobs][:_MOST_HELD],
+                "tasks": each.tasks,
+                "ends_at": utc_text(each.ends_at),
+                "heir": tenant_of.get(each.heir),
+                "ended": each.key in ended,
+            }
+        )
+    for row in tenants:
+        if ends := rows.get(row["tenant"]):
+            row["ending"] = ends[:_MOST_HELD]

@@ -11,6 +11,7 @@ import urllib.request
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from http.client import HTTPException
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -18,7 +19,7 @@ from urllib.parse import quote, urlencode
 from allocator_agent import __version__
 from allocator_agent.configuration import Configuration
 from allocator_agent.errors import Misconfigured, Refused, ServiceAway
-from allocator_agent.model import Rendering
+from allocator_agent.model import Rendering, Terms
 
 _ATTEMPTS = 4
 _FIRST_PAUSE_SECONDS = 0.25
@@ -27,6 +28,7 @@ _PAGE = 1000
 # Not now, but perhaps soon: a twin of the same request is at work, too many requests, an overload.
 _AGAIN = (429, 502, 503, 504)
 _IN_FLIGHT = "idempotency.in_flight"
+_TERMS = ("minimum_run_seconds", "notice_seconds", "churn", "interval_seconds")
 
 
 @dataclass(frozen=True)
@@ -184,10 +186,29 @@ class Service:
         if answer.status == 304 and known:
             return known[1]
         body = answer.body
-        rendering = Rendering(body["run"], body["generation"], body["tenants"], body["objects"])
+        # A service that is older than these terms does not state them.
+        terms = body.get("reclaim")
+        rendering = Rendering(
+            body["run"],
+            body["generation"],
+            body["tenants"],
+            body["objects"],
+            Terms(*(terms[name] for name in _TERMS)) if terms else Terms(),
+            reports_ends=terms is not None,
+        )
         if "ETag" in answer.headers:
             self._rendered[target] = (answer.headers["ETag"], rendering)
         return rendering
+
+    def notices(self, agent: str) -> dict[str, int]:
+        """Return when jobs end that the agent gave notice of, in seconds since 1970."""
+        found: dict[str, int] = {}
+        for row in self._request("GET", "enforcement/").body["tenants"]:
+            for each in row.get("ending", ()):
+                if each["agent"] == agent and not each["ended"]:
+                    moment = datetime.fromisoformat(each["ends_at"].replace("Z", "+00:00"))
+                    found[each["name"]] = int(moment.timestamp())
+        return found
 
     def report(self, body: dict[str, Any]) -> None:
         """Say what is applied. A newer report than this one may be there: that is fine."""

@@ -148,6 +148,22 @@ class ServersHeld:
 
 
 @dataclass(frozen=True)
+class JobsEnding:
+    """Jobs above the decision that end together, or have just ended, by the report of an agent.
+
+    `heir` is the tenant whose jobs wait for what they hold, None if no job does.
+    """
+
+    agent: str
+    name: str
+    jobs: Sequence[str]
+    tasks: int
+    ends_at: datetime
+    heir: str | None
+    ended: bool
+
+
+@dataclass(frozen=True)
 class TenantEnforcement:
     """The three numbers of a tenant, in the pool's units and order; None: nobody reported it.
 
@@ -173,6 +189,7 @@ class TenantEnforcement:
     pending_demand: Vector | None = None
     blocked_since: datetime | None = None
     holds: Sequence["ServersHeld"] = ()
+    ending: Sequence[JobsEnding] = ()
     cluster: str = ""
     clusters: Sequence["TenantEnforcement"] = ()
     is_away: bool = False
@@ -313,8 +330,10 @@ def _rows_of(
     )
     rows = []
     for tenant in limits.tenants:
-        _, reported = place.reported.get(tenant.slug, (None, None))
+        agent, reported = place.reported.get(tenant.slug, (None, None))
         row = _row(tenant, reported, resources, limits.units)
+        if agent is not None and reported is not None:
+            row = replace(row, ending=_ending(agent, reported))
         timed = limits.decided.period_seconds > 0
         rows.append(replace(row, pending_demand=None if timed else row.pending_demand))
     return rows
@@ -347,6 +366,7 @@ def _sum(rows: Sequence[TenantEnforcement]) -> TenantEnforcement:
         pending_reason=waiting.pending_reason,
         pending_demand=waiting.pending_demand,
         holds=[held for row in rows for held in row.holds],
+        ending=[each for row in rows for each in row.ending],
         clusters=rows,
     )
 
@@ -378,6 +398,7 @@ class TenantUse:
     pending_reason: str | None = None
     blocked_since: datetime | None = None
     holds: Sequence[ServersHeld] = ()
+    ending: Sequence[JobsEnding] = ()
 
 
 def tenant_use(*, pool: Pool, tenant: Tenant, now: datetime) -> TenantUse | None:
@@ -400,6 +421,7 @@ def tenant_use(*, pool: Pool, tenant: Tenant, now: datetime) -> TenantUse | None
         waiting.get("pending_reason"),
         blocked_since=_blocked_since(pool).get(tenant.slug),
         holds=[held for _, row in rows for held in _holds(row)],
+        ending=[each for agent, row in rows for each in _ending(agent, row)],
     )
 
 
@@ -458,6 +480,21 @@ def _holds(reported: Mapping[str, Any]) -> list[ServersHeld]:
             {row["tenant"]: row["jobs"] for row in each["beside"]},
         )
         for each in reported.get("holds", ())
+    ]
+
+
+def _ending(agent: Agent, reported: Mapping[str, Any]) -> list[JobsEnding]:
+    return [
+        JobsEnding(
+            agent.name,
+            each["name"],
+            each["jobs"],
+            each["tasks"],
+            datetime.fromisoformat(each["ends_at"]),
+            each["heir"],
+            each["ended"],
+        )
+        for each in reported.get("ending", ())
     ]
 
 

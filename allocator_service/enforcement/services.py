@@ -13,6 +13,7 @@ from django.db.models import Max
 from allocator_service.allocation.models import Run
 from allocator_service.core.durations import parse_duration
 from allocator_service.core.errors import Conflict, FieldError, Unacceptable
+from allocator_service.core.outbox import events_record
 from allocator_service.core.quantities import decimal_text, vector_from
 from allocator_service.enforcement.models import Agent, Report, Watch
 from allocator_service.pools.clusters import cluster_return
@@ -27,6 +28,7 @@ HISTORY_STEP = timedelta(minutes=5)
 CLOCK_TOLERANCE = timedelta(minutes=5)
 LONGEST_INTERVAL_SECONDS = 86_400
 MAX_MISTAKES = 20
+MAX_JOBS_OF_EVENT = 20
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,7 @@ class TenantReport:
     pending_reason: str | None = None
     pending_demand: Any = None
     holds: Sequence[Mapping[str, Any]] = ()
+    ending: Sequence[Mapping[str, Any]] = ()
 
 
 @dataclass(frozen=True)
@@ -119,6 +122,7 @@ def report_put(*, pool: Pool, draft: ReportDraft, now: datetime) -> Report:
     agent.run, agent.generation = run, None if run is None else run.generation
     agent.reported_at, agent.received_at = draft.reported_at, now
     agent.save()
+    _record_ends(pool, draft, latest, now)
     packed = zlib.compress(content, 1)
     if latest is not None and (same or draft.reported_at - latest.reported_at < HISTORY_STEP):
         latest.agent, latest.run, latest.content = agent, run, packed
@@ -132,6 +136,31 @@ def report_put(*, pool: Pool, draft: ReportDraft, now: datetime) -> Report:
         repeated_at=draft.reported_at,
         content=packed,
     )
+
+
+def _record_ends(pool: Pool, draft: ReportDraft, latest: Report | None, now: datetime) -> None:
+    """Record an event for each tenant whose jobs got notice or ended since the last report."""
+    before = () if latest is None else latest.document["tenants"]
+    known = {
+        (row["tenant"], each["name"], each["ended"])
+        for row in before
+        for each in row.get("ending", ())
+    }
+    for kind, ended in (("enforcement.notice", False), ("enforcement.taken_back", True)):
+        payloads = {}
+        for report in draft.tenants:
+            jobs = [
+                {
+                    "name": each["name"],
+                    "tasks": each["tasks"],
+                    "ends_at": each["ends_at"].isoformat().replace("+00:00", "Z"),
+                }
+                for each in report.ending
+                if each["ended"] == ended and (report.tenant, each["name"], ended) not in known
+            ]
+            if jobs:
+                payloads[report.tenant] = {"agent": draft.agent, "jobs": jobs[:MAX_JOBS_OF_EVENT]}
+        events_record(kind=kind, pool=pool.slug, payloads=payloads, now=now)
 
 
 def _refuse_other_cluster(agent: Agent, draft: ReportDraft) -> None:
@@ -193,7 +222,20 @@ def _content(pool: Pool, draft: ReportDraft) -> dict[str, Any]:
             "pending_demand": None,
             "problems": list(each.problems),
             "holds": list(each.holds),
+            "ending": [
+                {**row, "ends_at": row["ends_at"].isoformat().replace("+00:00", "Z")}
+                for row in each.ending
+            ],
         }
+        found += [
+            FieldError(
+                f"{where}/ending/{number}/heir",
+                "tenant.unknown",
+                f'The pool has no member "{row["heir"]}".',
+            )
+            for number, row in enumerate(each.ending)
+            if row["heir"] is not None and row["heir"] not in members
+        ]
         for name in ("applied", "used", "pending_demand"):
             if getattr(each, name) is None:
                 continue

@@ -3,14 +3,16 @@
 A line is made from an event of the tenant alone, whose payload has nothing about other tenants.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
 from allocator_service.allocation.words import reason_text
 from allocator_service.core.display import (
     counted,
+    instant_text,
     money_text,
     month_text,
     number_text,
@@ -70,6 +72,25 @@ def _blocked(payload: Mapping[str, Any]) -> str:
     return f"{waiting} of yours wait in the scheduler although the decision lets them run.{reason}"
 
 
+def _notice(payload: Mapping[str, Any]) -> str:
+    jobs = payload["jobs"]
+    first = min(datetime.fromisoformat(each["ends_at"]) for each in jobs)
+    return (
+        f"Above your part, to end from {instant_text(first, precision='minute')} on: {_jobs(jobs)}."
+        " What ends queues again."
+    )
+
+
+def _taken_back(payload: Mapping[str, Any]) -> str:
+    return f"Ended, as above your part: {_jobs(payload['jobs'])}. What ended queues again."
+
+
+def _jobs(jobs: Sequence[Mapping[str, Any]]) -> str:
+    named = ", ".join(each["name"] for each in jobs[:NAMED])
+    more = f" and {len(jobs) - NAMED} more" if len(jobs) > NAMED else ""
+    return f"job{'' if len(jobs) == 1 else 's'} {named}{more}"
+
+
 def _budget(payload: Mapping[str, Any]) -> str:
     resource = payload["resource"]
     # Events of earlier versions have no currency.
@@ -117,6 +138,8 @@ _LINES: Mapping[str, tuple[MailKind, Callable[[Mapping[str, Any]], str]]] = {
     "workload.unsatisfiable": (MailKind.UNSATISFIABLE, _unsatisfiable),
     "tenant.starved": (MailKind.UNSATISFIABLE, _starved),
     "enforcement.blocked": (MailKind.BLOCKED, _blocked),
+    "enforcement.notice": (MailKind.TAKEN_BACK, _notice),
+    "enforcement.taken_back": (MailKind.TAKEN_BACK, _taken_back),
     "budget.reached": (MailKind.BUDGET, _budget),
     "service_units.exhausted": (MailKind.BUDGET, _units),
     "statement.closed": (MailKind.STATEMENT, _statement),

@@ -14,6 +14,7 @@ class MailKind(models.TextChoices):
     ALLOCATION = "allocation", "My allocation fell"
     UNSATISFIABLE = "unsatisfiable", "A workload of mine cannot run"
     BLOCKED = "blocked", "My tasks are blocked in the scheduler"
+    TAKEN_BACK = "taken_back", "My jobs get notice, or end for others"
     BUDGET = "budget", "A budget of mine reached a threshold"
     STATEMENT = "statement", "A statement or credit note was issued"
     WEEKLY = "weekly", "A summary every Monday"

@@ -33,6 +33,8 @@ from allocator_service.pools.recompute import pool_changed
 from allocator_service.pools.selectors import groups_of, members_of
 
 MAX_RESOURCES = 64
+MAX_CHURN = 1_000_000
+MOST_RECLAIM_SECONDS = 30 * 86_400
 
 
 @cache
@@ -58,6 +60,9 @@ class PoolSettings:
     timezone: str
     transparent: bool
     cluster_grace: str = "PT15M"
+    minimum_run: str = ""
+    notice: str = ""
+    churn: int | None = None
 
     def check(self) -> "PoolSettings":
         """The settings with defaults filled in. Raises `Unacceptable` with all that is wrong."""
@@ -76,6 +81,9 @@ class PoolSettings:
             self._check_interval()
         with refusals.collect():
             parse_duration(self.cluster_grace, pointer="/cluster_grace")
+        for name in ("minimum_run", "notice"):
+            with refusals.collect():
+                _check_reclaim_time(getattr(self, name), pointer=f"/{name}")
         refusals.raise_any()
         return PoolSettings(**{**self.__dict__, "window": window})
 
@@ -225,10 +233,23 @@ def _apply(pool: Pool, settings: PoolSettings) -> None:
     pool.count = settings.count
     pool.decision_interval = settings.decision_interval
     pool.cluster_grace = settings.cluster_grace
+    pool.minimum_run, pool.notice = settings.minimum_run, settings.notice
+    pool.churn = settings.churn
     pool.metering = settings.metering
     pool.currency = settings.currency
     pool.timezone = settings.timezone
     pool.transparent = settings.transparent
+
+
+def _check_reclaim_time(duration: str, *, pointer: str) -> None:
+    """Raise `Unacceptable` for a duration after which nothing would be taken back."""
+    if (
+        duration
+        and parse_duration(duration, pointer=pointer).nominal_seconds > MOST_RECLAIM_SECONDS
+    ):
+        raise Unacceptable(
+            "The duration must be at most 30 days.", code="duration.too_long", pointer=pointer
+        )
 
 
 def _refuse_policy(pool: Pool, policy: PolicyChoice, now: datetime) -> None:

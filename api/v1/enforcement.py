@@ -74,6 +74,27 @@ def holds_field(document: type[documents.Document]) -> documents.ListField:
     )
 
 
+class JobsEndingRequest(documents.Document):
+    """Jobs above the decision that an agent ends together."""
+
+    name = documents.TextField(
+        max_length=MAX_NAME, description="The agent's name of what starts and ends together."
+    )
+    jobs = documents.ListField(
+        documents.TextField(max_length=MAX_NAME),
+        max_items=MAX_HELD,
+        description="The scheduler's names of the jobs.",
+    )
+    tasks = documents.IntegerField(minimum=1, maximum=MAX_ROWS)
+    ends_at = documents.TimestampField(description="The earliest time of their end.")
+    heir = documents.SlugField(
+        allow_null=True,
+        default=None,
+        description="The tenant whose jobs wait for what they hold; null if no job does.",
+    )
+    ended = documents.BooleanField(default=False, description="Ended in this round.")
+
+
 class TenantEnforcementReportRequest(documents.Document):
     tenant = documents.SlugField()
     applied = documents.PoolQuantitiesField(description="The limits that the scheduler has.")
@@ -96,6 +117,13 @@ class TenantEnforcementReportRequest(documents.Document):
     )
     problems = problems_field()
     holds = holds_field(ServersHeldRequest)
+    ending = documents.ListField(
+        JobsEndingRequest,
+        min_items=0,
+        max_items=MAX_HELD,
+        default=list,
+        description="Jobs above the decision that have notice, or that have just ended.",
+    )
 
 
 class EnforcementReportRequest(documents.Document):
@@ -133,6 +161,7 @@ class TenantEnforcementReport(documents.Document):
     pending_demand = AmountsField(allow_null=True)
     problems = documents.ListField(documents.StringField(), min_items=0)
     holds = documents.ListField(ServersHeldRequest, min_items=0)
+    ending = documents.ListField(JobsEndingRequest, min_items=0)
 
 
 class EnforcementReport(EnforcementReportRequest):
@@ -223,6 +252,23 @@ class ServersHeldDocument(documents.Document):
     )
 
 
+class JobsEndingDocument(documents.Document):
+    """Jobs above the decision that end together, as the caller may see them."""
+
+    agent = documents.SlugField()
+    name = documents.StringField()
+    jobs = documents.ListField(documents.StringField(), min_items=0)
+    tasks = documents.IntegerField(minimum=1, maximum=MAX_ROWS)
+    ends_at = documents.TimestampField(description="The earliest time of their end.")
+    heir = documents.SlugField(
+        source=lambda each, reader: None if each.heir is None else reader.name(each.heir),
+        allow_null=True,
+        description="The tenant whose jobs wait for what they hold, by its pseudonym where the pool is"
+        " not transparent; null if no job does.",
+    )
+    ended = documents.BooleanField(description="Ended in the agent's last round.")
+
+
 class ClusterEnforcementDocument(documents.Document):
     """The numbers of a tenant in one cluster."""
 
@@ -260,6 +306,11 @@ class TenantEnforcementDocument(documents.Document):
         ServersHeldDocument,
         min_items=0,
         description="Servers held for jobs which start together, until all have room.",
+    )
+    ending = documents.ListField(
+        JobsEndingDocument,
+        min_items=0,
+        description="Jobs above the decision that have notice, or that have just ended.",
     )
     clusters = documents.ListField(
         ClusterEnforcementDocument,

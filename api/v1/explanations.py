@@ -23,7 +23,7 @@ from api.contract.fields import is_slug
 from api.contract.operations import shows
 from api.pseudonyms import reason_known
 from api.v1.budgets import EFFECTS, MAX_BALANCES
-from api.v1.enforcement import EnforcementReader, ServersHeldDocument
+from api.v1.enforcement import EnforcementReader, JobsEndingDocument, ServersHeldDocument
 from api.v1.evaluations import admitted_evaluation
 from api.v1.run_documents import MAX_ROWS
 from api.v1.runs import OneRunView
@@ -121,6 +121,12 @@ class ExplanationDocument(documents.Document):
         description="Jobs that wait in the scheduler although more was decided than is used; null for a"
         " decision that is not in force.",
     )
+    ending = documents.ListField(
+        JobsEndingDocument,
+        min_items=0,
+        description="Its jobs above the decision that have notice, or that have just ended; none for a"
+        " decision that is not in force.",
+    )
     holds = documents.ListField(
         ServersHeldDocument,
         min_items=0,
@@ -196,6 +202,9 @@ def explanation_document(
         "budgets": [_exhausted(each) for each in explanation.budgets],
         "sentence": explanation.sentence,
         "blocked": None if use is None else _blocked(use),
+        "ending": []
+        if use is None
+        else [JobsEndingDocument.write(each, reader) for each in use.ending],
         "holds": []
         if use is None
         else [ServersHeldDocument.write(held, reader) for held in use.holds],

@@ -24,6 +24,7 @@ from allocator_service.pools.models import (
 from allocator_service.pools.policy import DEFAULT_ANCHOR, Window
 from allocator_service.pools.selectors import pools_for, resources_of
 from allocator_service.pools.services import (
+    MAX_CHURN,
     MAX_RESOURCES,
     PoolSettings,
     pool_create,
@@ -103,6 +104,25 @@ class PoolDocument(documents.Document):
     cluster_grace = documents.DurationField(
         description="For how long the servers of a cluster whose agents are silent stay in decisions.",
         writable={"default": "PT15M"},
+    )
+    minimum_run = documents.DurationField(
+        source=lambda pool, _: pool.minimum_run or None,
+        allow_null=True,
+        description="For how long agents let a job run before they take back what it holds.",
+        writable={"default": None},
+    )
+    notice = documents.DurationField(
+        source=lambda pool, _: pool.notice or None,
+        allow_null=True,
+        description="Time between the notice of a job and its end, when agents take back what it holds.",
+        writable={"default": None},
+    )
+    churn = documents.IntegerField(
+        minimum=1,
+        maximum=MAX_CHURN,
+        allow_null=True,
+        description="Most tasks that an agent ends in one decision interval; null is any number.",
+        writable={"default": None},
     )
     metering = documents.ChoiceField(choices=Metering.values, writable={"default": "allocation"})
     currency = documents.PatternField(
@@ -247,6 +267,8 @@ def pool_settings(fields: Mapping[str, Any]) -> PoolSettings:
         **{
             **others,
             "resources": [ResourceUnit(item["name"], item["unit"]) for item in fields["resources"]],
+            "minimum_run": fields["minimum_run"] or "",
+            "notice": fields["notice"] or "",
         },
         policy=policy_choose(policy["name"], policy["mode"], policy["options"]),
         window=Window(window["kind"], anchor, window["length"] or "P7D", window["half_life"] or ""),

@@ -1,6 +1,7 @@
 """Decisions as the limits of a scheduler."""
 
 import hashlib
+from dataclasses import asdict, astuple
 from typing import Any, ClassVar
 
 from django.http import HttpResponse
@@ -12,6 +13,7 @@ from allocator_service.allocation.decided import decided_by_class
 from allocator_service.allocation.selectors import decision_now
 from allocator_service.core.clock import utc_now
 from allocator_service.core.quantities import decimal_text
+from allocator_service.enforcement.reclaim import reclaim_terms
 from allocator_service.enforcement.rendering.limits import HARD, SOFT, TenantLimits
 from allocator_service.enforcement.rendering.targets import (
     CLASS_LABEL,
@@ -29,10 +31,12 @@ from allocator_service.enforcement.selectors import (
 )
 from allocator_service.pools.budgets import MonthlyStops, monthly_stops
 from allocator_service.pools.clusters import cluster_decided, cluster_known
+from allocator_service.pools.services import MAX_CHURN, MOST_RECLAIM_SECONDS
 from allocator_service.tenants.models import Scope
 from api.auth import OPERATOR_BILLING_AND_AGENT
 from api.contract import documents
 from api.contract.conditional import is_known, not_modified
+from api.contract.fields import MAX_GENERATION
 from api.contract.operations import renders
 from api.contract.parameters import Parameters
 from api.contract.renderers import OrjsonRenderer, PlainTextRenderer, YAMLRenderer
@@ -62,12 +66,35 @@ class RenderingParameters(Parameters):
     )
 
 
+class ReclaimDocument(documents.Document):
+    """Terms under which agents end running jobs above the decision."""
+
+    minimum_run_seconds = documents.IntegerField(
+        minimum=0, maximum=MOST_RECLAIM_SECONDS, description="How long a job runs at least."
+    )
+    notice_seconds = documents.IntegerField(
+        minimum=0, maximum=MOST_RECLAIM_SECONDS, description="Between notice and end."
+    )
+    churn = documents.IntegerField(
+        minimum=1,
+        maximum=MAX_CHURN,
+        allow_null=True,
+        description="Most tasks that an agent ends in one interval; null is any number.",
+    )
+    interval_seconds = documents.IntegerField(minimum=1, maximum=MAX_GENERATION)
+
+
 class RenderedTenantDocument(documents.Document):
     tenant = documents.SlugField()
     decided = AmountsField(description="In the pool's units.")
     rendered = documents.SchemaField(schema=_WHOLE, description="In the target's units.")
     lost = AmountsField(description="To rounding, in the pool's units; below 0: gained.")
     notes = documents.texts_field(description="What cannot be enforced.")
+    reclaim_rank = documents.IntegerField(
+        minimum=0,
+        maximum=MAX_TENANTS,
+        description="Position among tenants whose jobs above the decision end; 0 is the first.",
+    )
 
 
 class RenderingDocument(documents.Document):
@@ -88,6 +115,7 @@ class RenderingDocument(documents.Document):
         documents.StringField(), description="What 1 means to the target, by resource."
     )
     notes = documents.texts_field()
+    reclaim = documents.DocumentField(ReclaimDocument)
     tenants = documents.ListField(RenderedTenantDocument, min_items=0, max_items=MAX_TENANTS)
     objects = documents.ListField(
         documents.SchemaField(schema={"type": "object", "additionalProperties": True}),
@@ -112,9 +140,20 @@ def rendering_document(rendering: Rendering, *, cluster: str, next_boundary: Any
         "next_boundary": next_boundary,
         "units": {unit.resource.name: unit.text for unit in limits.units},
         "notes": limits.notes,
-        "tenants": [_tenant(tenant, rendering) for tenant in limits.tenants],
+        "reclaim": asdict(reclaim_terms(run.pool)),
+        "tenants": _tenants(rendering),
         "objects": rendering.objects,
     }
+
+
+def _tenants(rendering: Rendering) -> list[dict[str, Any]]:
+    # The greatest weighted share loses first, and a tenant without a part of the decision before it.
+    decided = sorted(rendering.limits.decided.tenants, key=lambda each: each.rank, reverse=True)
+    ranks = {tenant.slug: number for number, tenant in enumerate(decided, 1)}
+    return [
+        {**_tenant(tenant, rendering), "reclaim_rank": ranks.get(tenant.slug, 0)}
+        for tenant in rendering.limits.tenants
+    ]
 
 
 def _tenant(tenant: TenantLimits, rendering: Rendering) -> dict[str, Any]:
@@ -175,6 +214,7 @@ class RenderingView(PoolView):
         parts = [run.pk, chosen.name, label, quota, form.format, boundary, *members, "", *departed]
         parts += ["", *former_groups] if former_groups else []
         parts += ["", "cluster", cluster] if cluster else []
+        parts += ["", "reclaim", *astuple(reclaim_terms(of_pool))]
         if chosen.names_servers:  # a server that changes before the next decision loses its name
             parts += ["", of_pool.generation]
         if stops.resources:

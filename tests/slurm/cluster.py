@@ -65,12 +65,17 @@ class Cluster:
         return str(done.stdout)
 
     def submit(
-        self, account: str, *options: str, seconds: float = 3600, count: int = 1
+        self,
+        account: str,
+        *options: str,
+        seconds: float = 3600,
+        count: int = 1,
+        script: str = "",
     ) -> list[int]:
         """Submit jobs that sleep, one CPU and 256 MiB each unless the options say otherwise."""
         command = (
             *("sbatch", "--parsable", f"--account={account}", "--output=/dev/null", "--chdir=/"),
-            *("--mem=256", *options, f"--wrap=sleep {seconds}"),
+            *("--mem=256", *options, f"--wrap={script or f'sleep {seconds}'}"),
         )
         return [int(self.run(*command)) for _ in range(count)]
 

@@ -63,6 +63,7 @@ class KubernetesCheck:
                 self._configuration.scheduler,
                 effective=self._is_effective,
                 has_groups=has_groups,
+                reclaims=self._configuration.reclaim != "none",
             )
         ]
         # The first refused list would end the section with an error that the lines above explain.

@@ -52,13 +52,14 @@ class EffectiveKueue(Kubernetes):
     def plan(
         self,
         rendering: Rendering,
-        observed: Observation,  # noqa: ARG002 - a queue need not be named after a namespace
-        now: datetime,  # noqa: ARG002 - quotas have no times
+        observed: Observation,
+        now: datetime,
     ) -> KubernetesPlan:
         """The objects whose effective quotas are not as decided."""
         plan = self._planned(rendering, self._objects)
         # What the watch knows may be older than this agent's own last writes.
-        return self._planned(rendering, self.listed) if len(plan) else plan
+        plan = self._planned(rendering, self.listed) if len(plan) else plan
+        return self._with_ends(plan, rendering, observed, now)
 
     def apply(self, plan: KubernetesPlan) -> list[str]:
         """Lower what falls, read it back, then write the rest.
@@ -78,7 +79,8 @@ class EffectiveKueue(Kubernetes):
             for change in plan.changes:
                 problems += self._tried_to(change, known[_label(change.after)])
                 known[_label(change.after)] = change.after
-            return problems or self._not_kept(plan, known, written=True)
+            problems = problems or self._not_kept(plan, known, written=True)
+            return problems or self._requeued(plan)
         except FieldDropped as error:
             return [str(error)]
 

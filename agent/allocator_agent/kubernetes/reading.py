@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from fractions import Fraction
 from typing import Any
 
@@ -10,6 +11,8 @@ from allocator_agent.model import Job, Node, Usage
 from allocator_agent.quantities import Amounts, added, quantity
 
 FINISHED = ("Succeeded", "Failed")
+# Mark of workloads that the agent deactivated. One that somebody else deactivated stays as it is.
+REQUEUED = "allocator.requeued"
 
 
 def read_nodes(items: Iterable[Mapping[str, Any]], *, owner_label: str) -> Iterator[Node]:
@@ -79,16 +82,20 @@ def read_workloads(items: Iterable[Mapping[str, Any]], *, class_label: str) -> I
     """Kueue's workloads that wait for admission or hold quota, each of their pod sets for itself."""
     for item in items:
         spec, status = item.get("spec") or {}, item.get("status") or {}
-        if spec.get("active") is False or _is(status, "Finished"):
-            continue
         metadata = item["metadata"]
+        is_off = spec.get("active") is False
+        # What the agent deactivated queues again soon: without it the demand would fall for a round.
+        is_requeued = REQUEUED in (metadata.get("annotations") or {})
+        if (is_off and not is_requeued) or _is(status, "Finished"):
+            continue
         for pods in spec.get("podSets") or []:
             template = (pods.get("template") or {}).get("spec") or {}
             yield Job(
                 f"{metadata['namespace']}/{metadata['name']}/{pods['name']}",
                 metadata["namespace"],
                 pod_demand(template),
-                running=_is(status, "Admitted"),
+                running=_is(status, "Admitted") and not is_off,
+                started=_seconds(status, "Admitted"),
                 tasks=int(pods.get("count", 1)),
                 where=where(template, class_label),
                 reason=_message(status, "QuotaReserved", "False"),
@@ -170,6 +177,15 @@ def _is(status: Mapping[str, Any], condition: str) -> bool:
         item.get("type") == condition and item.get("status") == "True"
         for item in status.get("conditions") or []
     )
+
+
+def _seconds(status: Mapping[str, Any], condition: str) -> int:
+    """Return since when a condition holds, in seconds since 1970; 0 if it does not."""
+    for item in status.get("conditions") or []:
+        if item.get("type") == condition and item.get("status") == "True":
+            text = str(item.get("lastTransitionTime") or "1970-01-01T00:00:00Z")
+            return int(datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp())
+    return 0
 
 
 def _message(status: Mapping[str, Any], condition: str, value: str) -> str:

@@ -26,16 +26,19 @@ class Right:
         return f"{self.resource}{part}.{self.group}" if self.group else f"{self.resource}{part}"
 
 
-def rights_of(scheduler: str, *, effective: bool, has_groups: bool) -> list[Right]:
+def rights_of(
+    scheduler: str, *, effective: bool, has_groups: bool, reclaims: bool = False
+) -> list[Right]:
     """Return the rights for a kind of scheduler.
 
-    Cohorts are those of the pool's groups. A pool without groups needs no right on them.
+    Cohorts are those of the pool's groups. A pool without groups needs no right on them. An agent that
+    `reclaims` deactivates workloads.
     """
     rights = [Right("", name, READ) for name in ("nodes", "pods", "namespaces")]
     if scheduler == "kubernetes":
         rights += [Right("batch", "jobs", READ), Right("apps", "replicasets", READ)]
         return [*rights, Right("", "resourcequotas", _WRITE)]
-    rights.append(Right(_KUEUE, "workloads", READ))
+    rights.append(Right(_KUEUE, "workloads", (*READ, "patch") if reclaims else READ))
     kinds = ["clusterqueues", *(["cohorts"] if has_groups else [])]
     if effective:
         for name in kinds:

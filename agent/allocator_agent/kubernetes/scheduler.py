@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 
 from allocator_agent.changes import REMOVE, ObjectChange
@@ -22,9 +22,11 @@ from allocator_agent.kubernetes.quotas import (
     merged,
     with_limits,
 )
+from allocator_agent.kubernetes.requeueing import ResumedWorkload, limits_by_tenant, requeue_patch
 from allocator_agent.kubernetes.watching import Changed, Watched
 from allocator_agent.model import Job, Observation, Rendering, Usage, Waiting
 from allocator_agent.quantities import Amounts, added
+from allocator_agent.reclaim import Memory, ReclaimPlan, plan_reclaim, to_stop
 
 _ATTEMPTS = 5
 NODES, PODS, NAMESPACES = "/api/v1/nodes", "/api/v1/pods", "/api/v1/namespaces"
@@ -38,15 +40,18 @@ QUOTAS = {
 
 @dataclass(frozen=True)
 class KubernetesPlan:
-    """The objects to make or to change, and the cohorts to remove.
+    """The objects to make or to change, the cohorts to remove, and the workloads that end.
 
     `known` are all objects of the decision with the quotas in force, where the plan writes statuses.
+    `resumed` are workloads that ended by an earlier plan, and queue again.
     """
 
     changes: list[Change] = field(default_factory=list)
     problems: dict[str, list[str]] = field(default_factory=dict)
     removed: list[Manifest] = field(default_factory=list)
     known: list[Manifest] = field(default_factory=list)
+    reclaim: ReclaimPlan = field(default_factory=ReclaimPlan)
+    resumed: list[ResumedWorkload] = field(default_factory=list)
 
     @property
     def waiting(self) -> dict[str, list[Waiting]]:
@@ -54,7 +59,7 @@ class KubernetesPlan:
         return {}
 
     def __len__(self) -> int:
-        return len(self.changes) + len(self.removed)
+        return len(self.changes) + len(self.removed) + len(self.reclaim) + len(self.resumed)
 
     def shown(self) -> list[ObjectChange]:
         """Return what has to change, as plans show it."""
@@ -62,6 +67,8 @@ class KubernetesPlan:
         return [
             *(change.shown() for change in self.changes),
             *(ObjectChange(REMOVE, name) for name in gone),
+            *self.reclaim.shown(),
+            *(each.shown() for each in self.resumed),
         ]
 
 
@@ -69,11 +76,11 @@ class Kubernetes:
     """One cluster, by its API."""
 
     def __init__(self, configuration: Configuration, api: Api) -> None:
-        if configuration.reclaim != "none":
+        self.target, self.memory = configuration.scheduler, Memory()
+        if configuration.reclaim != "none" and self.target != "kueue":
             raise Misconfigured(
-                "[agent] reclaim = none: pods that run are not stopped, neither here nor by Kueue"
+                "[agent] reclaim = none: nothing would start pods again that are stopped here"
             )
-        self.target = configuration.scheduler
         self._configuration, self._options, self._api = configuration, configuration.kubernetes, api
         demand = (WORKLOADS,) if self.target == "kueue" else (JOBS, REPLICA_SETS)
         self._stopped: threading.Event | None = None
@@ -124,7 +131,7 @@ class Kubernetes:
         self,
         rendering: Rendering,
         observed: Observation,
-        now: datetime,  # noqa: ARG002 - quotas have no times
+        now: datetime,
     ) -> KubernetesPlan:
         """The objects that are not as they are decided."""
         namespaces = self._configuration.by_tenant(observed.accounts)
@@ -153,7 +160,52 @@ class Kubernetes:
             if before is None or differs(before, manifest):
                 changes.append(Change(kind, manifest, before))
         removed = self._former_cohorts(rendering.objects) if self.target == "kueue" else []
-        return KubernetesPlan(changes, problems, removed)
+        plan = KubernetesPlan(changes, problems, removed)
+        return self._with_ends(plan, rendering, observed, now)
+
+    def _with_ends(
+        self,
+        plan: KubernetesPlan,
+        rendering: Rendering,
+        observed: Observation,
+        now: datetime,
+    ) -> KubernetesPlan:
+        """Return a plan with the workloads that end, and those that queue again."""
+        if self.target != "kueue":
+            return plan
+        resumed = [
+            ResumedWorkload(item)
+            for item in self._objects(WORKLOADS)
+            if ResumedWorkload.may_be(item)
+        ]
+        if self._configuration.reclaim == "none":
+            return replace(plan, resumed=resumed)
+        namespaces = self._configuration.by_tenant(observed.accounts)
+        by_tenant = limits_by_tenant(rendering.objects)
+        rows = [row for row in rendering.tenants if row["tenant"] in namespaces]
+        ranks = {namespaces[row["tenant"]]: row.get("reclaim_rank", 0) for row in rows}
+        limits = {namespaces[row["tenant"]]: by_tenant.get(row["tenant"], {}) for row in rows}
+        chosen = [
+            jobs
+            for namespace, limit in limits.items()
+            for jobs in to_stop(
+                [job for job in observed.jobs if job.account == namespace],
+                limit,
+                terms=rendering.terms,
+                noticed=self.memory.notices,
+                now=int(now.timestamp()),
+            )
+        ]
+        ends = plan_reclaim(
+            chosen,
+            jobs=observed.jobs,
+            limits=limits,
+            ranks=ranks,
+            terms=rendering.terms,
+            memory=self.memory,
+            now=int(now.timestamp()),
+        )
+        return replace(plan, reclaim=ends, resumed=resumed)
 
     def apply(self, plan: KubernetesPlan) -> list[str]:
         """Lower what falls, then write the rest; what is refused is returned, the others are done."""
@@ -168,6 +220,28 @@ class Kubernetes:
         if not problems:  # a queue that could not leave its cohort keeps it
             for cohort in plan.removed:
                 problems += self._removed(cohort)
+        return problems + self._requeued(plan)
+
+    def _requeued(self, plan: KubernetesPlan) -> list[str]:
+        """End workloads, and let those queue again that have ended. Returns what was refused.
+
+        Quotas are lowered by then, or Kueue would admit the same workload again.
+        """
+        patches = [each.patch() for each in plan.resumed]
+        if plan.reclaim.ended:
+            ended = {victim.key for victim in plan.reclaim.ended}
+            patches += [
+                requeue_patch(item) for item in self._objects(WORKLOADS) if _key(item) in ended
+            ]
+        problems = []
+        for namespace, name, body in patches:
+            path = WORKLOADS.replace("workloads", f"namespaces/{namespace}/workloads/{name}")
+            try:
+                self._api.request("PATCH", path, body)
+            except (Absent, Conflict):
+                continue  # ended, or changed by others: the next round reads it again
+            except ApiRefused as refusal:
+                problems.append(f"Workload {namespace}/{name}: {refusal}")
         return problems
 
     def applied(self, observed: Observation, *, fresh: bool) -> dict[str, Amounts]:
@@ -278,6 +352,10 @@ class Kubernetes:
             return self._api.request("GET", path)
         except Absent:
             return None
+
+
+def _key(workload: Manifest) -> str:
+    return f"{workload['metadata']['namespace']}/{workload['metadata']['name']}"
 
 
 def _identity(item: Mapping[str, Manifest]) -> tuple[str, str]:

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
 from allocator_agent.changes import ADD, CHANGE, ObjectChange, Value
-from allocator_agent.model import Job, Waiting
+from allocator_agent.model import Job, Rendering, Waiting
 from allocator_agent.quantities import MEBIBYTE, Amounts
-from allocator_agent.reclaim import to_stop
+from allocator_agent.reclaim import Jobs, Memory, ReclaimPlan, plan_reclaim, to_stop
 from allocator_agent.slurm.holds import HoldPlan
 from allocator_agent.slurm.reading import Association, resource_of, units_of
 from allocator_agent.slurm.reservations import ReservationChange
 
 WRITABLE = re.compile(r"[^\s'\",:]+")  # what sacctmgr can be told
 _REASSIGNED = "moved to the limits of its partition"
-_REQUEUED = "requeued, as one of the youngest above the decision"
 Limits = dict[str, int]
 Key = tuple[str, str, str]  # account, user, partition
 
@@ -106,7 +105,7 @@ class SlurmPlan:
     limits: list[LimitChange] = field(default_factory=list)
     reservations: list[ReservationChange] = field(default_factory=list)
     moves: list[tuple[str, list[str]]] = field(default_factory=list)  # reservation, its new jobs
-    stops: list[Job] = field(default_factory=list)
+    reclaim: ReclaimPlan = field(default_factory=ReclaimPlan)
     problems: dict[str, list[str]] = field(default_factory=dict)  # of an account, "": of all
     removals: list[LimitRemoval] = field(default_factory=list)
     # Account -> its waiting jobs that are to come under the limits of their partition.
@@ -117,7 +116,7 @@ class SlurmPlan:
     def __len__(self) -> int:
         changes = (
             *(self.limits, self.removals, self.reassigned, self.minutes),
-            *(self.reservations, self.moves, self.stops, self.holds.released, self.holds.entered),
+            *(self.reservations, self.moves, self.reclaim, self.holds.released, self.holds.entered),
         )
         return sum(len(each) for each in changes)
 
@@ -149,10 +148,7 @@ class SlurmPlan:
                 for name, jobs in self.moves
                 for job in jobs
             ),
-            *(
-                ObjectChange(CHANGE, f"job {job.id} of {job.account}", notes=(_REQUEUED,))
-                for job in self.stops
-            ),
+            *self.reclaim.shown(),
         ]
 
 
@@ -335,27 +331,51 @@ def handed_out(limits: Limits, jobs: Sequence[Job], users: Sequence[str]) -> dic
     return told
 
 
-def plan_stops(
-    objects: Sequence[Mapping[str, Any]],
+def plan_ends(
+    rendering: Rendering,
     jobs: Sequence[Job],
     accounts: Mapping[str, str],
+    memory: Memory,
     *,
     classes: bool,
-) -> list[Job]:
-    """The jobs to requeue so that no account runs more than is decided, in a class or in all."""
-    stops: list[Job] = []
-    for item in sorted(objects, key=lambda item: item["kind"] == "account"):  # classes first
-        if item["kind"] == "account" or (classes and item["kind"] == "class"):
-            partition = item.get("partition")
-            mine = [
-                job
-                for job in jobs
-                if job.account == accounts.get(item["tenant"])
-                and (partition is None or job.partition == partition)
-                and job not in stops
-            ]
-            stops += to_stop(mine, amounts_of(item["limits"]))
-    return stops
+    now: int,
+) -> ReclaimPlan:
+    """Return the jobs that end, so that no account runs more than is decided, in a class or in all."""
+    chosen: list[Jobs] = []
+    limits: dict[str, Amounts] = {}
+    ranks: dict[str, int] = {}
+    rank_of = {row["tenant"]: row.get("reclaim_rank", 0) for row in rendering.tenants}
+    for item in sorted(rendering.objects, key=lambda item: item["kind"] == "account"):
+        if item["kind"] != "account" and not (classes and item["kind"] == "class"):
+            continue  # classes come first
+        account, partition = accounts.get(item["tenant"]), item.get("partition")
+        if account is None:
+            continue
+        limit = amounts_of(item["limits"])
+        if partition is None:
+            limits[account], ranks[account] = limit, rank_of.get(item["tenant"], 0)
+        gone = {job.id for each in chosen for job in each}
+        chosen += to_stop(
+            [job for job in jobs if job.account == account and job.id not in gone],
+            limit,
+            terms=rendering.terms,
+            noticed=memory.notices,
+            now=now,
+            counted=_counts_in(partition),
+        )
+    return plan_reclaim(
+        chosen,
+        jobs=jobs,
+        limits=limits,
+        ranks=ranks,
+        terms=rendering.terms,
+        memory=memory,
+        now=now,
+    )
+
+
+def _counts_in(partition: str | None) -> Callable[[Job], bool]:
+    return lambda job: partition is None or job.partition == partition
 
 
 def amounts_of(limits: Mapping[str, int]) -> Amounts:

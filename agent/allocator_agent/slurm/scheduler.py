@@ -13,6 +13,7 @@ from allocator_agent.configuration import Configuration
 from allocator_agent.errors import SchedulerAway
 from allocator_agent.model import Observation, Rendering, Usage
 from allocator_agent.quantities import Amounts
+from allocator_agent.reclaim import Memory, ReclaimPlan, Victim
 from allocator_agent.slurm import reading
 from allocator_agent.slurm.commands import Commands
 from allocator_agent.slurm.holds import HeldCluster, Hold, HoldPlan, plan_holds
@@ -23,11 +24,11 @@ from allocator_agent.slurm.planning import (
     MinutesChange,
     SlurmPlan,
     amounts_of,
+    plan_ends,
     plan_limits,
     plan_minutes,
     plan_reassignments,
     plan_removals,
-    plan_stops,
 )
 from allocator_agent.slurm.reading import Association, Reservation
 from allocator_agent.slurm.reservations import ReservationChange, plan_moves, plan_reservations
@@ -49,6 +50,7 @@ class Slurm:
         self._options, self._commands = configuration.slurm, commands
         self._by_tenant = configuration.by_tenant
         self._reclaim = configuration.reclaim == "requeue"
+        self.memory = Memory()
         # Slugs have no underscore: no other pool's names begin like those of holds.
         self._prefix = f"allocator-{configuration.pool}-"
         self._hold_prefix = f"allocator-{configuration.pool}_hold_"
@@ -162,9 +164,9 @@ class Slurm:
             limits + parents.limits,
             plan_reservations(wanted, present, self._prefix, now=seconds),
             plan_moves(wanted, observed.jobs, now=seconds),
-            plan_stops(rendering.objects, observed.jobs, accounts, classes=classes)
+            plan_ends(rendering, observed.jobs, accounts, self.memory, classes=classes, now=seconds)
             if self._reclaim
-            else [],
+            else ReclaimPlan(),
             problems,
             removals,
             reassigned,
@@ -224,7 +226,10 @@ class Slurm:
                     "scontrol", "update", f"JobId={','.join(batch)}", f"ReservationName={name}"
                 )
         self._write([(change, change.after) for change in plan.limits if change.raises])
-        for batch in _batches([job.id for job in plan.stops]):
+        signal = self._options.notice_signal
+        for batch in _batches(_leaders(plan.reclaim.warned)) if signal else []:
+            problems += self._tried("scancel", "--full", f"--signal={signal}", *batch)
+        for batch in _batches(_leaders(plan.reclaim.ended)):
             problems += self._tried("scontrol", "requeue", ",".join(batch))
         return problems
 
@@ -421,6 +426,11 @@ def _hold_command(hold: Hold) -> list[str]:
         f"CoreCnt={','.join(map(str, hold.cores.values()))}",
         "Flags=IGNORE_JOBS,PURGE_COMP=00:05:00",
     ]
+
+
+def _leaders(victims: Sequence[Victim]) -> list[str]:
+    """Return the jobs to name: that of a heterogeneous job stands for all of its parts."""
+    return [victim.key for victim in victims]
 
 
 def _batches(items: Sequence[str]) -> list[list[str]]:

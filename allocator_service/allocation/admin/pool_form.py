@@ -65,6 +65,16 @@ class PoolForm(ServiceForm):
         default="minutes",
         help_text="How long the servers of a cluster stay in decisions whose agents are silent.",
     )
+    minimum_run = DurationField(
+        required=False,
+        default="minutes",
+        help_text="How long a job runs before an agent may take back what it holds. Empty: no minimum.",
+    )
+    notice = DurationField(
+        required=False,
+        default="minutes",
+        help_text="Time between the notice of a job and its end. Empty: jobs end without notice.",
+    )
 
     class Meta:
         model = Pool
@@ -82,6 +92,9 @@ class PoolForm(ServiceForm):
             "window_half_life",
             "decision_interval",
             "cluster_grace",
+            "minimum_run",
+            "notice",
+            "churn",
             "window_anchor",
             "metering",
             "currency",
@@ -144,6 +157,7 @@ class PoolForm(ServiceForm):
                 "Intervals and metering",
                 ["decision_interval", "window_anchor", "cluster_grace", "metering"],
             ),
+            ("Taking back what jobs hold", ["minimum_run", "notice", "churn"]),
             ("Money and secrecy", ["currency", "timezone", "transparent"]),
         ]
 
@@ -251,6 +265,9 @@ class PoolForm(ServiceForm):
             count=cleaned["count"],
             decision_interval=cleaned["decision_interval"],
             cluster_grace=cleaned["cluster_grace"],
+            minimum_run=cleaned["minimum_run"],
+            notice=cleaned["notice"],
+            churn=cleaned["churn"],
             metering=cleaned["metering"],
             currency=cleaned["currency"],
             timezone=cleaned["timezone"],

@@ -40,6 +40,7 @@ name = {{ .Values.agent.name | default .Release.Name }}
 scheduler = {{ .Values.agent.scheduler }}
 register_tenants = {{ .Values.agent.registerTenants | ternary "yes" "no" }}
 gangs = {{ .Values.agent.gangs | ternary "yes" "no" }}
+reclaim = {{ .Values.agent.reclaim }}
 [kubernetes]
 class_label = {{ .Values.kubernetes.classLabel }}
 owner_label = {{ .Values.kubernetes.ownerLabel }}

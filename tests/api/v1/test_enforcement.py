@@ -80,7 +80,7 @@ def test_a_report_shows_the_three_numbers_of_each_tenant(decided, operator):
         "tenants": [
             body["tenants"][0]
             | {"applied": {"cpu": "1", "memory": "10"}, "used": {"cpu": "1", "memory": "0"}}
-            | {"pending_reason": None, "pending_demand": None, "holds": []},
+            | {"pending_reason": None, "pending_demand": None, "holds": [], "ending": []},
             {
                 "tenant": "bob",
                 "applied": {"cpu": "10", "memory": "2.0009765625"},
@@ -91,6 +91,7 @@ def test_a_report_shows_the_three_numbers_of_each_tenant(decided, operator):
                 "pending_demand": None,
                 "problems": [],
                 "holds": [],
+                "ending": [],
             },
         ],
     }
@@ -104,7 +105,7 @@ def test_a_report_shows_the_three_numbers_of_each_tenant(decided, operator):
         "enforced": {"cpu": "1", "memory": "10"}, "used": {"cpu": "1", "memory": "0"},
         "drift": {"cpu": "-1"}, "over": False, "pending_tasks": 3, "running_tasks": 8,
         "problems": ["a job above"], "pending_reason": None, "blocked_since": None,
-        "holds": [], "clusters": [],
+        "holds": [], "ending": [], "clusters": [],
     }  # fmt: skip
     assert float(ada["decided"]["cpu"]) == pytest.approx(2)
     assert bob["drift"] == {"memory": "0.0009765625"}

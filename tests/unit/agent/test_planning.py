@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from allocator_agent.model import Job
-from allocator_agent.reclaim import to_stop
 from allocator_agent.slurm.planning import (
     LimitChange,
     SlurmPlan,
@@ -16,7 +15,6 @@ from allocator_agent.slurm.planning import (
     plan_minutes,
     plan_reassignments,
     plan_removals,
-    plan_stops,
 )
 from allocator_agent.slurm.reading import Association, Reservation
 from allocator_agent.slurm.reservations import plan_moves, plan_reservations
@@ -216,46 +214,6 @@ def test_at_no_moment_limits_sum_to_more_than_before_or_after(pairs, random):
             state[change.key[0]].update(limits)
             assert all(total(name) <= most[name] for name in most)
     assert state == {f"a{n}": pair[1] for n, pair in enumerate(pairs)}
-
-
-@examples(500)
-@given(jobs_of_users, st.integers(0, 20), st.integers(0, 2000))
-def test_reclaim_stops_the_youngest_and_none_that_could_stay(jobs, cpu, memory):
-    jobs = list({each.id: each for each in jobs}.values())
-    limit = {"cpu": Fraction(cpu), "memory": Fraction(memory * MIB)}
-    stopped = to_stop(jobs, limit)
-    stay = [each for each in jobs if each.running and each not in stopped]
-    assert all(each.running for each in stopped)
-    assert within(stay, limit)
-    for each in stopped:
-        assert not within([*stay, each], limit)  # never below the decision
-
-
-def within(jobs, limit):
-    return all(sum(each.total[name] for each in jobs) <= most for name, most in limit.items())
-
-
-def test_reclaim_takes_the_youngest_of_equal_jobs():
-    jobs = [job(number, started=number) for number in range(1, 9)]
-    assert [each.id for each in to_stop(jobs, {"cpu": Fraction(5)})] == ["8", "7", "6"]
-    assert to_stop(jobs, {"cpu": Fraction(8)}) == []
-
-
-def test_a_job_that_must_not_be_requeued_stays():
-    jobs = [job(1, started=1), job(2, started=2, can_requeue=False)]
-    assert [each.id for each in to_stop(jobs, {"cpu": Fraction(1)})] == ["1"]
-
-
-def test_classes_are_reclaimed_first_and_not_twice():
-    jobs = [
-        job(1, started=1, partition="big"),
-        job(2, started=2, partition="big"),
-        job(3, started=3, partition="small"),
-    ]
-    objects = [account("a", cpu=2), of_class("a", "big", cpu=1), of_class("a", "small", cpu=1)]
-    stops = plan_stops(objects, jobs, {"a": "a"}, classes=True)
-    assert [each.id for each in stops] == ["2"]
-    assert [each.id for each in plan_stops(objects, jobs, {"a": "a"}, classes=False)] == ["3"]
 
 
 def slot(name, start, end, cores=4, who="a", partition=""):

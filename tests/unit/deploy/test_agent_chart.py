@@ -58,17 +58,19 @@ def test_helm_takes_the_chart_and_every_object_is_one_of_kubernetes(way):
 
 
 @pytest.mark.parametrize(
-    ("scheduler", "quotas", "groups"),
+    ("scheduler", "quotas", "groups", "reclaim"),
     [
-        *itertools.product(["kueue"], ["spec", "effective"], [False, True]),
-        ("kubernetes", "spec", False),
+        *itertools.product(["kueue"], ["spec", "effective"], [False, True], ["none", "requeue"]),
+        ("kubernetes", "spec", False, "none"),
     ],
 )
-def test_the_role_has_exactly_the_verbs_that_the_agent_uses(scheduler, quotas, groups):
+def test_the_role_has_exactly_the_verbs_that_the_agent_uses(scheduler, quotas, groups, reclaim):
     """`tests/unit/agent/test_rights.py` compares the agent's table with its requests."""
     values = {
-        "agent": {"scheduler": scheduler}, "kubernetes": {"quotas": quotas}, "groups": groups
-    }  # fmt: skip
+        "agent": {"scheduler": scheduler, "reclaim": reclaim},
+        "kubernetes": {"quotas": quotas},
+        "groups": groups,
+    }
     role = the(rendered(values, release="agent", chart=AGENT_CHART), "ClusterRole")
     granted = [
         (group, resource, verb)
@@ -79,7 +81,12 @@ def test_the_role_has_exactly_the_verbs_that_the_agent_uses(scheduler, quotas, g
     ]
     used = {
         (right.group, f"{right.resource}/{right.part}" if right.part else right.resource, verb)
-        for right in rights_of(scheduler, effective=quotas == "effective", has_groups=groups)
+        for right in rights_of(
+            scheduler,
+            effective=quotas == "effective",
+            has_groups=groups,
+            reclaims=reclaim == "requeue",
+        )
         for verb in right.verbs
     }
     assert len(granted) == len(set(granted))

@@ -311,6 +311,20 @@ class ExplanationBlocked(TypedDict):
     reason: str
 
 
+class ExplanationEnding(TypedDict):
+    agent: str
+    name: str
+    jobs: list[str]
+    tasks: int
+    # The earliest time of their end.
+    ends_at: str
+    # The tenant whose jobs wait for what they hold, by its pseudonym where the pool is not
+    # transparent; null if no job does.
+    heir: str | None
+    # Ended in the agent's last round.
+    ended: bool
+
+
 class ExplanationHoldBeside(TypedDict):
     tenant: str
     jobs: int
@@ -349,6 +363,9 @@ class ExplanationDocument(TypedDict):
     # Jobs that wait in the scheduler although more was decided than is used; null for a decision
     # that is not in force.
     blocked: ExplanationBlocked | None
+    # Its jobs above the decision that have notice, or that have just ended; none for a decision
+    # that is not in force.
+    ending: list[ExplanationEnding]
     # Servers held for its jobs which start together, until all have room; none for a decision
     # that is not in force.
     holds: list[ExplanationHold]

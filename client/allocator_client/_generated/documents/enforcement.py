@@ -6,6 +6,16 @@ Made from docs/openapi.yaml by client/generate.py: change those.
 from typing import Any, Literal, NotRequired, TypedDict
 
 
+class RenderingReclaim(TypedDict):
+    # How long a job runs at least.
+    minimum_run_seconds: int
+    # Between notice and end.
+    notice_seconds: int
+    # Most tasks that an agent ends in one interval; null is any number.
+    churn: int | None
+    interval_seconds: int
+
+
 class RenderingTenant(TypedDict):
     tenant: str
     # In the pool's units.
@@ -16,6 +26,8 @@ class RenderingTenant(TypedDict):
     lost: dict[str, str]
     # What cannot be enforced.
     notes: list[str]
+    # Position among tenants whose jobs above the decision end; 0 is the first.
+    reclaim_rank: int
 
 
 class RenderingDocument(TypedDict):
@@ -34,6 +46,7 @@ class RenderingDocument(TypedDict):
     # What 1 means to the target, by resource.
     units: dict[str, str]
     notes: list[str]
+    reclaim: RenderingReclaim
     tenants: list[RenderingTenant]
     # The target's objects: docs/enforcement.md has their shapes.
     objects: list[dict[str, Any]]
@@ -73,6 +86,20 @@ class EnforcementTenantHold(TypedDict):
     beside: list[EnforcementTenantHoldBeside]
 
 
+class EnforcementTenantEnding(TypedDict):
+    agent: str
+    name: str
+    jobs: list[str]
+    tasks: int
+    # The earliest time of their end.
+    ends_at: str
+    # The tenant whose jobs wait for what they hold, by its pseudonym where the pool is not
+    # transparent; null if no job does.
+    heir: str | None
+    # Ended in the agent's last round.
+    ended: bool
+
+
 class EnforcementTenantCluster(TypedDict):
     cluster: str
     decided: dict[str, str]
@@ -107,6 +134,8 @@ class EnforcementTenant(TypedDict):
     problems: list[str]
     # Servers held for jobs which start together, until all have room.
     holds: list[EnforcementTenantHold]
+    # Jobs above the decision that have notice, or that have just ended.
+    ending: list[EnforcementTenantEnding]
     # The same by cluster, where agents report from clusters.
     clusters: list[EnforcementTenantCluster]
 
@@ -132,6 +161,20 @@ class EnforcementReportRequestTenantHold(TypedDict):
     beside: list[EnforcementTenantHoldBeside]
 
 
+class EnforcementReportRequestTenantEnding(TypedDict):
+    # The agent's name of what starts and ends together.
+    name: str
+    # The scheduler's names of the jobs.
+    jobs: list[str]
+    tasks: int
+    # The earliest time of their end.
+    ends_at: str
+    # The tenant whose jobs wait for what they hold; null if no job does.
+    heir: NotRequired[str | None]
+    # Ended in this round.
+    ended: NotRequired[bool]
+
+
 class EnforcementReportRequestTenant(TypedDict):
     tenant: str
     # The limits that the scheduler has.
@@ -147,6 +190,8 @@ class EnforcementReportRequestTenant(TypedDict):
     problems: NotRequired[list[str]]
     # Servers held for jobs which start together, until all have room.
     holds: NotRequired[list[EnforcementReportRequestTenantHold]]
+    # Jobs above the decision that have notice, or that have just ended.
+    ending: NotRequired[list[EnforcementReportRequestTenantEnding]]
 
 
 class EnforcementReportRequest(TypedDict):
@@ -177,6 +222,7 @@ class EnforcementReportTenant(TypedDict):
     pending_demand: dict[str, str] | None
     problems: list[str]
     holds: list[EnforcementReportRequestTenantHold]
+    ending: list[EnforcementReportRequestTenantEnding]
 
 
 class EnforcementReport(TypedDict):

@@ -39,6 +39,12 @@ class PoolDocument(TypedDict):
     decision_interval: str
     # For how long the servers of a cluster whose agents are silent stay in decisions.
     cluster_grace: str
+    # For how long agents let a job run before they take back what it holds.
+    minimum_run: str | None
+    # Time between the notice of a job and its end, when agents take back what it holds.
+    notice: str | None
+    # Most tasks that an agent ends in one decision interval; null is any number.
+    churn: int | None
     metering: Literal["allocation", "reported"]
     currency: str
     timezone: str
@@ -76,6 +82,12 @@ class PoolRequest(TypedDict):
     decision_interval: NotRequired[str]
     # For how long the servers of a cluster whose agents are silent stay in decisions.
     cluster_grace: NotRequired[str]
+    # For how long agents let a job run before they take back what it holds.
+    minimum_run: NotRequired[str | None]
+    # Time between the notice of a job and its end, when agents take back what it holds.
+    notice: NotRequired[str | None]
+    # Most tasks that an agent ends in one decision interval; null is any number.
+    churn: NotRequired[int | None]
     metering: NotRequired[Literal["allocation", "reported"]]
     currency: NotRequired[str]
     timezone: NotRequired[str]
@@ -106,6 +118,9 @@ class PoolRequestPatch(TypedDict):
     count: NotRequired[Literal["total", "above"] | None]
     decision_interval: NotRequired[str | None]
     cluster_grace: NotRequired[str | None]
+    minimum_run: NotRequired[str | None | None]
+    notice: NotRequired[str | None | None]
+    churn: NotRequired[int | None | None]
     metering: NotRequired[Literal["allocation", "reported"] | None]
     currency: NotRequired[str | None]
     timezone: NotRequired[str | None]
@@ -164,6 +179,12 @@ class ChangedPoolDocument(TypedDict):
     decision_interval: str
     # For how long the servers of a cluster whose agents are silent stay in decisions.
     cluster_grace: str
+    # For how long agents let a job run before they take back what it holds.
+    minimum_run: str | None
+    # Time between the notice of a job and its end, when agents take back what it holds.
+    notice: str | None
+    # Most tasks that an agent ends in one decision interval; null is any number.
+    churn: int | None
     metering: Literal["allocation", "reported"]
     currency: str
     timezone: str
