@@ -94,11 +94,9 @@ def _row(row: TenantEnforcement, state: EnforcementState) -> Row:
     for part in row.clusters or [row]:
         where = f"{part.cluster}: " if part.cluster else ""
         wrong += [where + sentence for sentence in _wrongs(part, state)]
-    if row.ending:
-        tasks = sum(each.tasks for each in row.ending if not each.ended)
-        ended = sum(each.tasks for each in row.ending if each.ended)
-        wrong += [f"Notice given above the decision: {counted(tasks, 'task')}."] if tasks else []
-        wrong += [f"Ended above the decision: {counted(ended, 'task')}."] if ended else []
+    for text, has_ended in (("Notice given", False), ("Ended", True)):
+        if tasks := sum(each.tasks for each in row.ending if each.ended == has_ended):
+            wrong.append(f"{text} above the decision: {counted(tasks, 'task')}.")
     if row.blocked_since:
         wrong.append(f"Its jobs wait although more was decided: {row.pending_reason or NO_REASON}.")
     return Row(row.tenant, numbers, ", ".join(tasks), " ".join(wrong))

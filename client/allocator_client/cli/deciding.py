@@ -254,13 +254,13 @@ def why(session: Session, pool: str | None, workload: str | None, tenant: str | 
         where = ", ".join(held["servers"]) or f"{held['count']} servers"
         others = sum(each["jobs"] for each in held["beside"])
         say(f"{where} are held for job {jobs}. Jobs that still run there: {others}.\n")
-    for each in explanation.get("ending", ()):
-        jobs = ", ".join(each["jobs"])
-        heir = f" for {each['heir']}" if each["heir"] else ""
-        if each["ended"]:
+    for end in explanation.get("ending", ()):
+        jobs = ", ".join(end["jobs"])
+        heir = f" for {end['heir']}" if end["heir"] else ""
+        if end["ended"]:
             say(f"Job {jobs} above the decision was ended{heir}. It queues again.\n")
         else:
-            say(f"Job {jobs} above the decision ends after {instant(each['ends_at'])}{heir}.\n")
+            say(f"Job {jobs} above the decision ends after {instant(end['ends_at'])}{heir}.\n")
     if blocked := explanation["blocked"]:
         reason = blocked["reason"] or "none stated"
         say(
