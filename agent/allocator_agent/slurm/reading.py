@@ -73,10 +73,12 @@ class Reservation:
 
 @dataclass(frozen=True)
 class Partition:
-    """The classes of nodes in a partition, and the CPUs of its smallest node."""
+    """The nodes of a partition and their classes, the CPUs of its smallest node and of all."""
 
     classes: tuple[str, ...]
     least_cpus: int
+    cpus: int = 0
+    nodes: frozenset[str] = frozenset()
 
 
 def pairs(line: str) -> dict[str, str]:
@@ -132,15 +134,20 @@ def read_nodes(text: str, *, owner_feature: str) -> Iterator[Node]:
 def read_partitions(text: str) -> dict[str, Partition]:
     """Read the partitions of nodes. A class is named after the first partition of its nodes."""
     classes: dict[str, set[str]] = {}
-    least: dict[str, int] = {}
+    sizes: dict[str, dict[str, int]] = {}  # the CPUs of the nodes of each partition
     for line in text.splitlines():
         fields = pairs(line)
         partitions = _words(fields.get("Partitions", ""))
         for partition in partitions:
-            cpus = int(fields.get("CPUEfctv") or fields["CPUTot"])
             classes.setdefault(partition, set()).add(partitions[0])
-            least[partition] = min(cpus, least.get(partition, cpus))
-    return {name: Partition(tuple(sorted(of)), least[name]) for name, of in classes.items()}
+            cpus = int(fields.get("CPUEfctv") or fields["CPUTot"])
+            sizes.setdefault(partition, {})[fields["NodeName"]] = cpus
+    return {
+        name: Partition(
+            tuple(sorted(classes[name])), min(of.values()), sum(of.values()), frozenset(of)
+        )
+        for name, of in sizes.items()
+    }
 
 
 def read_threads(text: str) -> dict[str, int]:
@@ -151,14 +158,10 @@ def read_threads(text: str) -> dict[str, int]:
     }
 
 
-def partition_of_all(text: str) -> str:
-    """A partition that has every node, for what is reserved anywhere; empty when there is none."""
-    shared: set[str] | None = None
-    for line in text.splitlines():
-        partitions = _words(pairs(line).get("Partitions", ""))
-        if partitions:
-            shared = set(partitions) if shared is None else shared & set(partitions)
-    return min(shared or {""})
+def partition_of_all(partitions: Mapping[str, Partition]) -> str:
+    """Return a partition that has every node, or an empty name if none has."""
+    nodes = {node for partition in partitions.values() for node in partition.nodes}
+    return min((name for name, each in partitions.items() if each.nodes == nodes), default="")
 
 
 def read_jobs(text: str, *, partitions: Mapping[str, Partition], now: int) -> Iterator[Job]:

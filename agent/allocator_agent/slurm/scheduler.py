@@ -29,8 +29,13 @@ from allocator_agent.slurm.planning import (
     plan_removals,
     plan_stops,
 )
-from allocator_agent.slurm.reading import Association, Reservation
-from allocator_agent.slurm.reservations import ReservationChange, plan_moves, plan_reservations
+from allocator_agent.slurm.reading import Association, Partition, Reservation
+from allocator_agent.slurm.reservations import (
+    ReservationChange,
+    in_partitions,
+    plan_moves,
+    plan_reservations,
+)
 from allocator_agent.slurm.trees import plan_groups
 
 _ASSOCIATION = "account,user,partition,grptres,fairshare,id,grptresmins"
@@ -58,7 +63,7 @@ class Slurm:
         self._cluster = configuration.slurm.cluster
         self._associations: list[Association] = []
         self._tree: dict[str, str] = {}  # the parent of each account
-        self._everywhere = ""  # a partition that has every node
+        self._partitions: dict[str, Partition] = {}
 
     @property
     def source(self) -> str:
@@ -83,8 +88,7 @@ class Slurm:
             queued, self._associations = queue.result(), rows.result()
             self._tree = tree.result()
         nodes = list(reading.read_nodes(told, owner_feature=self._options.owner_feature))
-        partitions = reading.read_partitions(told)
-        self._everywhere = reading.partition_of_all(told)
+        self._partitions = partitions = reading.read_partitions(told)
         self._threads, self._reserved = reading.read_threads(told), reading.read_reserved(queued)
         problems = []
         overlap = any(each.classes != (name,) for name, each in partitions.items())
@@ -145,12 +149,22 @@ class Slurm:
                 rendering.objects, self._associations, observed.jobs, accounts
             )
             problems = _joined(problems, found)
-        wanted = [
-            _reservation(item, accounts[item["tenant"]], self._everywhere)
-            for item in rendering.objects
-            if item["kind"] == "reservation" and item["tenant"] in accounts
-        ]
         present = self._reservations()
+        wanted = in_partitions(
+            [
+                _reservation(item, accounts[item["tenant"]])
+                for item in rendering.objects
+                if item["kind"] == "reservation" and item["tenant"] in accounts
+            ],
+            *(present, observed.jobs, self._partitions, self._prefix),
+            now=seconds,
+        )
+        slots = plan_reservations(
+            *(wanted, present, self._prefix),
+            now=seconds,
+            reserved=self._reserved,
+            running={job.id for job in observed.jobs if job.running},
+        )
         holds = plan_holds(
             rendering.objects if self._options.hold else [],
             observed.jobs,
@@ -160,8 +174,8 @@ class Slurm:
         problems = _joined(problems, holds.problems)
         return SlurmPlan(
             limits + parents.limits,
-            plan_reservations(wanted, present, self._prefix, now=seconds),
-            plan_moves(wanted, observed.jobs, now=seconds),
+            slots.changes,
+            plan_moves(slots.slots, observed.jobs, self._partitions, self._prefix, now=seconds),
             plan_stops(rendering.objects, observed.jobs, accounts, classes=classes)
             if self._reclaim
             else [],
@@ -210,19 +224,14 @@ class Slurm:
         self._write_minutes(plan.minutes)
         for release in plan.holds.released:
             # Slurm deletes no reservation that a job names.
-            for batch in _batches(release.jobs):
-                problems += self._tried(
-                    "scontrol", "update", f"JobId={','.join(batch)}", "ReservationName="
-                )
+            problems += self._put_into("", release.jobs)
             problems += self._tried("scontrol", "delete", f"ReservationName={release.name}")
         for change in plan.reservations:
+            problems += self._put_into("", change.jobs)
             problems += self._tried("scontrol", *_command(change))
         problems += self._make_holds(plan.holds)
         for name, waiting in plan.moves:  # before limits rise, or they would not wait for it
-            for batch in _batches(waiting):
-                problems += self._tried(
-                    "scontrol", "update", f"JobId={','.join(batch)}", f"ReservationName={name}"
-                )
+            problems += self._put_into(name, waiting)
         self._write([(change, change.after) for change in plan.limits if change.raises])
         for batch in _batches([job.id for job in plan.stops]):
             problems += self._tried("scontrol", "requeue", ",".join(batch))
@@ -316,6 +325,15 @@ class Slurm:
                 problems += self._tried("scontrol", "update", jobs, f"ReservationName={hold.name}")
         return problems
 
+    def _put_into(self, reservation: str, jobs: Sequence[str]) -> list[str]:
+        """Put jobs into a reservation, or out of any if the name is empty."""
+        problems: list[str] = []
+        for batch in _batches(jobs):
+            problems += self._tried(
+                "scontrol", "update", f"JobId={','.join(batch)}", f"ReservationName={reservation}"
+            )
+        return problems
+
     def _tried(self, program: str, *arguments: str) -> list[str]:
         try:
             self._commands.run(program, *arguments)
@@ -385,30 +403,29 @@ def load_file(cluster: str, rows: Rows) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _reservation(item: Mapping[str, Any], account: str, everywhere: str) -> Reservation:
+def _reservation(item: Mapping[str, Any], account: str) -> Reservation:
     start, end = (
         int(datetime.fromisoformat(item[name].replace("Z", "+00:00")).timestamp())
         for name in ("start", "end")
     )
-    return Reservation(
-        item["name"], start, end, account, item["partition"] or everywhere, item["cores"]
-    )
+    return Reservation(item["name"], start, end, account, item["partition"] or "", item["cores"])
 
 
 def _command(change: ReservationChange) -> list[str]:
     if change.after is None:
         return ["delete", f"ReservationName={change.name}"]
     after = change.after
+    name = f"ReservationName={change.name}"
+    start = f"StartTime={reading.utc_text(after.start)}"
+    end = f"EndTime={reading.utc_text(after.end)}"
+    if change.before is not None:
+        # Slurm refuses a start for a reservation that has begun, and cores for any.
+        return ["update", name, *([start] if change.before.start != after.start else []), end]
     return [
-        "create" if change.before is None else "update",
-        *(["reservation"] if change.before is None else []),
-        f"ReservationName={change.name}",
-        f"StartTime={reading.utc_text(after.start)}",
-        f"EndTime={reading.utc_text(after.end)}",
-        f"Accounts={after.account}",
-        f"CoreCnt={after.cores}",
+        *("create", "reservation", name, start, end),
+        *(f"Accounts={after.account}", f"CoreCnt={after.cores}"),
         *([f"PartitionName={after.partition}"] if after.partition else []),
-        *(["Flags=IGNORE_JOBS"] if change.before is None else []),
+        "Flags=IGNORE_JOBS",
     ]
 
 

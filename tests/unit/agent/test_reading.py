@@ -37,12 +37,14 @@ def test_nodes_with_what_jobs_may_use_of_them():
     assert first.owner == "physics"
     draining = {name: node.draining for name, node in nodes.items()}
     assert draining == {"cpu-1": False, "cpu-2": True, "cpu-3": True, "cpu-4": True}
-    assert reading.partition_of_all(NODES) == ""
-    assert reading.partition_of_all("\n".join(NODES.splitlines()[:2])) == "all"
-    assert reading.read_partitions(NODES) == {
-        "small": Partition(("small",), 8),
-        "all": Partition(("all", "small"), 8),
+    partitions = reading.read_partitions(NODES)
+    assert partitions == {
+        "small": Partition(("small",), 8, 20, frozenset({"cpu-1", "cpu-3"})),
+        "all": Partition(("all", "small"), 8, 20, frozenset({"cpu-1", "cpu-2"})),
     }
+    assert reading.partition_of_all(partitions) == ""
+    of_two = reading.read_partitions("\n".join(NODES.splitlines()[:2]))
+    assert reading.partition_of_all(of_two) == "all"
     assert reading.read_threads(NODES) == {"cpu-1": 1, "cpu-2": 1, "cpu-3": 1, "cpu-4": 1}
     two = NODES.splitlines()[0].replace("ThreadsPerCore=1", "ThreadsPerCore=2")
     assert reading.read_threads(two) == {"cpu-1": 2}
