@@ -41,6 +41,7 @@ _GRES = re.compile(
     r"([A-Za-z][\w-]*)(?::((?=[0-9]*[A-Za-z_.-])[\w.-]+))?(?::([0-9]{1,12}))?", re.ASCII
 )
 _NUMBER = re.compile(r"([0-9]+(?:\.[0-9]+)?)([KMGTPE]?)[nc]?")
+_CORES = re.compile(r"^\s+NodeName=(\S+) CoreIDs=(\S+)", re.MULTILINE)
 _UNKNOWN = ("", "Unknown", "None", "N/A")
 _BETWEEN_NODES = re.compile(r",(?![^\[]*\])")  # a comma outside of brackets
 _NODE_PART = re.compile(r"([^\[\]]+)|\[([^\]]*)\]")
@@ -69,6 +70,8 @@ class Reservation:
     partition: str
     cores: int
     nodes: tuple[str, ...] = field(default=(), compare=False)  # Slurm chose those of a slot
+    is_active: bool = field(default=False, compare=False)
+    cores_of: dict[str, int] = field(default_factory=dict, compare=False)  # of nodes in part
 
 
 @dataclass(frozen=True)
@@ -105,7 +108,7 @@ def read_nodes(text: str, *, owner_feature: str) -> Iterator[Node]:
             continue
         fields = pairs(line)
         features = [item for item in _words(fields.get("ActiveFeatures", "")) if item]
-        labels = {f"feature-{_label(feature)}": "true" for feature in features}
+        labels = {f"feature-{label_text(feature)}": "true" for feature in features}
         partitions = _words(fields.get("Partitions", ""))
         if partitions:
             labels["partition"] = partitions[0]
@@ -299,9 +302,9 @@ def read_tree(text: str) -> dict[str, str]:
 
 
 def read_reservations(text: str) -> Iterator[Reservation]:
-    """The reservations that `scontrol --oneliner show reservation` prints."""
-    for line in text.splitlines():
-        fields = pairs(line)
+    """Read the reservations that `scontrol show reservation` prints, with the cores of each node."""
+    for block in text.split("\n\n"):
+        fields = pairs(block)
         if "ReservationName" in fields:
             yield Reservation(
                 fields["ReservationName"],
@@ -311,6 +314,8 @@ def read_reservations(text: str) -> Iterator[Reservation]:
                 fields.get("PartitionName", "").replace("(null)", ""),
                 int(fields.get("CoreCnt", 0)),
                 node_names(fields.get("Nodes", "").replace("(null)", "")),
+                fields.get("State") == "ACTIVE",
+                {node: len(list(_numbers(cores))) for node, cores in _CORES.findall(block)},
             )
 
 
@@ -384,7 +389,8 @@ def _words(text: str) -> list[str]:
     return [word for word in text.split(",") if word and word != "(null)"]
 
 
-def _label(text: str) -> str:
+def label_text(text: str) -> str:
+    """Return a text as a value of labels takes it."""
     return re.sub(r"[^A-Za-z0-9._-]", "-", text)
 
 

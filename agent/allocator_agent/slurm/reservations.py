@@ -8,13 +8,18 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 
 from allocator_agent.changes import ADD, CHANGE, REMOVE, ObjectChange, Value
-from allocator_agent.model import Job
+from allocator_agent.model import Job, Node
 from allocator_agent.slurm.reading import (
     Partition,
     Reservation,
+    label_text,
     partition_of_all,
     units_of,
     utc_text,
+)
+
+RESERVED = (
+    "reservation"  # the label of servers that a reservation of others holds, whole or in part
 )
 
 
@@ -251,3 +256,39 @@ def _is_own(item: Reservation, prefix: str) -> bool:
 
 def _is_in_force(item: Reservation, now: int) -> bool:
     return item.start <= now < item.end
+
+
+def without_reserved(
+    nodes: Sequence[Node],
+    present: Sequence[Reservation],
+    threads: Mapping[str, int],
+    own: tuple[str, ...],
+) -> list[Node]:
+    """Return nodes without the capacity that reservations of others hold now.
+
+    `own` begins the names of reservations that serve the decision. A node that is reserved as a whole
+    takes no jobs of the decision. Slurm reserves no memory or GPUs with single cores.
+    """
+    others = [item for item in present if item.is_active and not item.name.startswith(own)]
+    found = []
+    for node in nodes:
+        here = [item for item in others if node.name in item.nodes]
+        if not here:
+            found.append(node)
+            continue
+        cpus = int(node.capacity["cpu"])
+        per_core = threads.get(node.name, 1)
+        # Reservations may overlap: the sum is the most that they hold.
+        held = sum(item.cores_of.get(node.name, cpus) * per_core for item in here)
+        labels = {**node.labels, RESERVED: label_text(min(item.name for item in here))}
+        if held < cpus:
+            found.append(
+                replace(
+                    node,
+                    capacity={**node.capacity, "cpu": node.capacity["cpu"] - held},
+                    labels=labels,
+                )
+            )
+        else:
+            found.append(replace(node, labels=labels, draining=True))
+    return found

@@ -35,6 +35,7 @@ from allocator_agent.slurm.reservations import (
     in_partitions,
     plan_moves,
     plan_reservations,
+    without_reserved,
 )
 from allocator_agent.slurm.trees import plan_groups
 
@@ -84,12 +85,15 @@ class Slurm:
         with ThreadPoolExecutor() as others:
             queue, rows = others.submit(self._queue), others.submit(self._read_associations)
             tree = others.submit(self._read_tree)
+            reservations = others.submit(self._reservations)
             told = self._commands.run("scontrol", "--oneliner", "show", "node")
             queued, self._associations = queue.result(), rows.result()
             self._tree = tree.result()
         nodes = list(reading.read_nodes(told, owner_feature=self._options.owner_feature))
         self._partitions = partitions = reading.read_partitions(told)
         self._threads, self._reserved = reading.read_threads(told), reading.read_reserved(queued)
+        own = (self._prefix, self._hold_prefix)
+        nodes = without_reserved(nodes, reservations.result(), self._threads, own)
         problems = []
         overlap = any(each.classes != (name,) for name, each in partitions.items())
         if self._options.classes and overlap:
@@ -273,7 +277,7 @@ class Slurm:
         return reading.read_tree(text)
 
     def _reservations(self) -> list[Reservation]:
-        told = self._commands.run("scontrol", "--oneliner", "show", "reservation")
+        told = self._commands.run("scontrol", "show", "reservation")
         return list(reading.read_reservations(told))
 
     def _write(self, rows: Rows) -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from allocator_agent.model import Job
+from allocator_agent.model import Job, Node
 from allocator_agent.reclaim import to_stop
 from allocator_agent.slurm.planning import (
     LimitChange,
@@ -24,6 +24,7 @@ from allocator_agent.slurm.reservations import (
     in_partitions,
     plan_moves,
     plan_reservations,
+    without_reserved,
 )
 from allocator_agent.slurm.scheduler import load_file, modifications
 from tests.examples import examples
@@ -448,6 +449,47 @@ def test_jobs_go_where_they_may_run_on_every_node(partition, fits):
     waiting = [job(1, running=False, partition=partition)]
     moves = plan_moves(in_big, waiting, everywhere, PREFIX, now=60)
     assert moves == ([("allocator-lab-x", ["1"])] if fits else [])
+
+
+def node(name, cpus=4):
+    return Node(
+        name, {"cpu": Fraction(cpus), "gpu": Fraction(2)}, {"partition": "big"}, draining=False
+    )
+
+
+def of_the_site(name, *nodes, is_active=True, **cores_of):
+    return Reservation(name, 0, 10, "", "", 4, nodes, is_active, cores_of)
+
+
+def test_reservations_of_others_in_force_are_lost_capacity():
+    nodes = [node("whole"), node("part"), node("twice"), node("free"), node("ours")]
+    present = [
+        of_the_site("upgrade", "whole"),
+        of_the_site("course", "part", "twice", part=1, twice=2),
+        of_the_site("talk", "twice", twice=2),
+        of_the_site("later", "free", is_active=False),
+        of_the_site("allocator-lab-0123456789ab", "ours"),
+        of_the_site("allocator-lab_hold_7", "ours"),
+        of_the_site("allocator-other-0123456789ab", "part", part=1),
+    ]
+    own = ("allocator-lab-", "allocator-lab_hold_")
+    found = {each.name: each for each in without_reserved(nodes, present, {}, own)}
+    assert {name: each.draining for name, each in found.items()} == {
+        "whole": True,
+        "part": False,
+        "twice": True,
+        "free": False,
+        "ours": False,
+    }
+    assert found["part"].capacity == {"cpu": 2, "gpu": 2}
+    assert found["part"].labels == {
+        "partition": "big",
+        "reservation": "allocator-other-0123456789ab",
+    }
+    assert [found[name] for name in ("free", "ours")] == nodes[3:]
+    # Slurm reserves cores, of two threads here.
+    (only,) = without_reserved([node("n", 8)], [of_the_site("course", "n", n=3)], {"n": 2}, own)
+    assert only.capacity["cpu"] == 2
 
 
 def test_a_change_of_nothing_is_no_change():

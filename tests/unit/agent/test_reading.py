@@ -210,15 +210,31 @@ def test_models_of_a_generic_resource_count_once():
     assert reading.read_tres("gres/gpu:a100=1,gres/gpu:h100=2") == {"gpu": 3}
 
 
+RESERVATIONS = """\
+ReservationName=allocator-lab-1 StartTime=2026-11-22T13:54:45 EndTime=2026-11-22T13:55:55
+   Nodes=cpu-[1-2] NodeCnt=2 CoreCnt=10 Features=(null) PartitionName=cpu Flags=IGNORE_JOBS,SPEC_NODES
+     NodeName=cpu-1 CoreIDs=0-2,4
+     NodeName=cpu-2 CoreIDs=0-5
+   TRES=cpu=10
+   Users=(null) Groups=(null) Accounts=a Licenses=(null) State=INACTIVE BurstBuffer=(null) Watts=n/a
+   MaxStartDelay=(null)
+
+ReservationName=upgrade StartTime=2026-11-22T13:54:45 EndTime=2026-11-22T13:55:55
+   Nodes=mem-1 NodeCnt=1 CoreCnt=4 Features=(null) PartitionName=(null) Flags=MAINT,IGNORE_JOBS,SPEC_NODES
+   TRES=cpu=4
+   Users=root Groups=(null) Accounts=(null) Licenses=(null) State=ACTIVE BurstBuffer=(null) Watts=n/a
+   MaxStartDelay=(null)
+
+"""
+
+
 def test_reservations():
-    told = (
-        "ReservationName=allocator-lab-1 StartTime=2026-11-22T13:54:45 EndTime=2026-11-22T13:55:55 "
-        "Duration=00:01:10 Nodes=cpu-1 NodeCnt=1 CoreCnt=10 Features=(null) PartitionName=cpu "
-        "Flags=IGNORE_JOBS TRES=cpu=10 Users=(null) Groups=(null) Accounts=a Licenses=(null)\n"
-    )
-    (item,) = reading.read_reservations(told)
+    item, upgrade = reading.read_reservations(RESERVATIONS)
     assert (item.account, item.partition, item.cores, item.end - item.start) == ("a", "cpu", 10, 70)
-    assert item.nodes == ("cpu-1",)
+    assert (item.nodes, item.cores_of) == (("cpu-1", "cpu-2"), {"cpu-1": 4, "cpu-2": 6})
+    assert (upgrade.name, upgrade.account, upgrade.partition) == ("upgrade", "", "")
+    assert (upgrade.nodes, upgrade.cores_of) == (("mem-1",), {})
+    assert (item.is_active, upgrade.is_active) == (False, True)
     assert list(reading.read_reservations("No reservations in the system")) == []
 
 
