@@ -19,7 +19,7 @@ def test_reserved_nodes_and_cores_leave_the_decision_until_the_reservation_ends(
     begin = ("StartTime=now", "EndTime=now+60", "Flags=MAINT,IGNORE_JOBS")
     reserve(quiet, "upgrade", *begin, "Nodes=cpu-2")
     reserve(
-        *(quiet, "course", "StartTime=now", "Duration=60", "Flags=IGNORE_JOBS"),
+        *(quiet, "course", "StartTime=now", "Duration=5", "Flags=IGNORE_JOBS"),
         *("Nodes=cpu-1", "CoreCnt=2", "PartitionName=small"),
     )
     shown = agent.run("--once")

@@ -220,7 +220,7 @@ ReservationName=allocator-lab-1 StartTime=2026-11-22T13:54:45 EndTime=2026-11-22
    MaxStartDelay=(null)
 
 ReservationName=upgrade StartTime=2026-11-22T13:54:45 EndTime=2026-11-22T13:55:55
-   Nodes=mem-1 NodeCnt=1 CoreCnt=4 Features=(null) PartitionName=(null) Flags=MAINT,IGNORE_JOBS,SPEC_NODES
+   Nodes=mem-1 NodeCnt=1 CoreCnt=4 Features=(null) PartitionName=(null) Flags=MAINT,SPEC_NODES
    TRES=cpu=4
    Users=root Groups=(null) Accounts=(null) Licenses=(null) State=ACTIVE BurstBuffer=(null) Watts=n/a
    MaxStartDelay=(null)
