@@ -32,7 +32,7 @@ def test_reserved_nodes_and_cores_leave_the_decision_until_the_reservation_ends(
         "cpu-1": "active",
         "cpu-2": "draining",
     }
-    assert servers["cpu-1"]["capacity"]["cpu"] == "4"
+    assert servers["cpu-1"]["capacity"]["cpu"] == 4
     assert [servers[name]["labels"].get("reservation") for name in sorted(servers)] == [
         "course",
         "upgrade",

@@ -258,6 +258,11 @@ def _is_in_force(item: Reservation, now: int) -> bool:
     return item.start <= now < item.end
 
 
+def _cores_on(node: str, item: Reservation, most: int) -> int:
+    """Return the cores of a reservation on one of its nodes, all where Slurm prints none."""
+    return item.cores_of.get(node, item.cores if len(item.nodes) == 1 else most)
+
+
 def without_reserved(
     nodes: Sequence[Node],
     present: Sequence[Reservation],
@@ -279,7 +284,7 @@ def without_reserved(
         cpus = int(node.capacity["cpu"])
         per_core = threads.get(node.name, 1)
         # Reservations may overlap: the sum is the most that they hold.
-        held = sum(item.cores_of.get(node.name, cpus) * per_core for item in here)
+        held = sum(_cores_on(node.name, item, cpus) * per_core for item in here)
         labels = {**node.labels, RESERVED: label_text(min(item.name for item in here))}
         if held < cpus:
             found.append(

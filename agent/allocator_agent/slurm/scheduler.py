@@ -100,7 +100,10 @@ class Slurm:
             problems.append(
                 "partitions overlap: limits of a partition hold for the jobs that were sent to it only"
             )
-        jobs = list(reading.read_jobs(queued, partitions=partitions, now=int(time.time())))
+        types = reading.read_types(told)
+        jobs = list(
+            reading.read_jobs(queued, partitions=partitions, types=types, now=int(time.time()))
+        )
         parents = frozenset(self._tree.values()) - {"root"}
         accounts = {item.account for item in self._associations if not item.user} - {"root"}
         return Observation(nodes, jobs, frozenset(accounts - parents), problems, parents)

@@ -464,7 +464,7 @@ def of_the_site(name, *nodes, is_active=True, **cores_of):
 def test_reservations_of_others_in_force_are_lost_capacity():
     nodes = [node("whole"), node("part"), node("twice"), node("free"), node("ours")]
     present = [
-        of_the_site("upgrade", "whole"),
+        of_the_site("upgrade", "whole", "twice"),
         of_the_site("course", "part", "twice", part=1, twice=2),
         of_the_site("talk", "twice", twice=2),
         of_the_site("later", "free", is_active=False),
@@ -487,6 +487,9 @@ def test_reservations_of_others_in_force_are_lost_capacity():
         "reservation": "allocator-other-0123456789ab",
     }
     assert [found[name] for name in ("free", "ours")] == nodes[3:]
+    # Without a line for each node, the cores of the only one are known.
+    (only,) = without_reserved([node("n", 8)], [of_the_site("course", "n")], {}, own)
+    assert only.capacity["cpu"] == 4
     # Slurm reserves cores, of two threads here.
     (only,) = without_reserved([node("n", 8)], [of_the_site("course", "n", n=3)], {"n": 2}, own)
     assert only.capacity["cpu"] == 2
