@@ -16,7 +16,7 @@ def test_reserved_nodes_and_cores_leave_the_decision_until_the_reservation_ends(
     assert decided_tasks(operator, pool) == {"physics": 12}
     eventually(lambda: quiet.jobs("RUNNING") == {"physics": 12})
 
-    begin = ("StartTime=now", "EndTime=now+60", "Flags=MAINT,IGNORE_JOBS")
+    begin = ("StartTime=now", "Duration=5", "Flags=MAINT,IGNORE_JOBS")
     reserve(quiet, "upgrade", *begin, "Nodes=cpu-2")
     reserve(
         *(quiet, "course", "StartTime=now", "Duration=5", "Flags=IGNORE_JOBS"),

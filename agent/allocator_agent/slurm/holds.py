@@ -336,7 +336,7 @@ def _asks_for_types(job: Job, item: Mapping[str, Any]) -> bool:
     """
     if any(":" in name for name in item["pieces"][0]["limits"]):
         return True
-    stated = item["workload"].split("/")[1].split(",")[1:]
+    stated: list[str] = item["workload"].split("/")[1].split(",")[1:]
     return stated == [f"{label}={'+'.join(values)}" for label, values in job.selects]
 
 
