@@ -15,7 +15,7 @@ from typing import Any
 
 from allocator_agent.configuration import Configuration
 from allocator_agent.errors import Refused
-from allocator_agent.model import Job, Node, Observation, Usage, started_together
+from allocator_agent.model import TYPES, Job, Node, Observation, Usage, started_together
 from allocator_agent.quantities import MEBIBYTE, Amounts, Units, decimal_text
 from allocator_agent.service import Known, Service
 
@@ -225,6 +225,7 @@ class _Workload:
 
     tenant: str
     where: tuple[str, ...]
+    selects: tuple[tuple[str, tuple[str, ...]], ...]
     kinds: tuple[tuple[int, tuple[tuple[str, str], ...]], ...]
     per_server: int
     name: str
@@ -235,6 +236,7 @@ class _Workload:
         row = {"tenant": self.tenant, "name": self.name, "tasks": str(tasks)}
         if self.where:
             row[f"selector.{class_label}"] = "|".join(self.where)
+        row |= {f"selector.{label}": "|".join(values) for label, values in self.selects}
         row |= {f"demand.{resource}": amount for resource, amount in demand}
         if count > 1 or others:
             row["pieces"] = str(count)
@@ -262,7 +264,7 @@ def workload_rows(
     for parts in started_together(jobs):
         kinds = _kinds(parts, units)
         is_gang = gangs and len(kinds) <= _MOST_KINDS and sum(kinds.values()) > 1
-        if is_gang and len({job.where for job in parts}) == 1:
+        if is_gang and len({(job.where, job.selects) for job in parts}) == 1:
             counts[_workload(parts[0], kinds, configuration, units, places=places)] += 1
             continue
         for job in parts:
@@ -298,17 +300,28 @@ def _workload(
 ) -> _Workload:
     """Return the workload of a job, or of all that start together with it."""
     where = job.where if places else ()
+    selects = job.selects if places else ()
+    # A type that the pool counts as a resource needs no label.
+    selects = tuple(each for each in selects if not _counts_types(each[0], job, units))
     pieces = [(count, dict(demand)) for demand, count in kinds.items()]
     return _Workload(
         configuration.tenant_of(job.account),
         where,
+        selects,
         tuple(
             (count, tuple(sorted(units.to_pool(demand, up=True).items())))
             for count, demand in pieces
         ),
         job.per_server,
-        workload_name(configuration.name, where, pieces, units),
+        workload_name(configuration.name, where, pieces, units, selects=selects),
     )
+
+
+def _counts_types(label: str, job: Job, units: Units) -> bool:
+    """Return true if the pool has a resource for each type that a job has of a generic resource."""
+    prefix = f"{label.removeprefix(TYPES)}_"
+    names = [name for name in job.demand if name.startswith(prefix)]
+    return bool(names) and set(names) <= set(units.names)
 
 
 def emptied(workload: Mapping[str, Any]) -> dict[str, str]:
@@ -331,17 +344,24 @@ def emptied(workload: Mapping[str, Any]) -> dict[str, str]:
 
 
 def workload_name(
-    agent: str, where: tuple[str, ...], pieces: Sequence[tuple[int, Amounts]], units: Units
+    agent: str,
+    where: tuple[str, ...],
+    pieces: Sequence[tuple[int, Amounts]],
+    units: Units,
+    *,
+    selects: Sequence[tuple[str, tuple[str, ...]]] = (),
 ) -> str:
-    """A name that says the place and the shape: `slurm-lab/big/cpu=1,memory=256Mi`.
+    """Return a name that states the place and the shape: `slurm-lab/big/cpu=1,memory=256Mi`.
 
-    Several pieces are as in `slurm-lab/any/4 x cpu=2`.
+    Several pieces are as in `slurm-lab/any/4 x cpu=2`, types as in `slurm-lab/any,gres.gpu=a100/gpu=1`.
     """
     shape = " and ".join(
         (f"{count} x " if sum(count for count, _ in pieces) > 1 else "") + _shape(demand, units)
         for count, demand in pieces
     )
-    name = f"{agent}/{'+'.join(where) or 'any'}/{shape}"
+    labels = (f"{label}={'+'.join(values)}" for label, values in selects)
+    place = ",".join(["+".join(where) or "any", *labels])
+    name = f"{agent}/{place}/{shape}"
     if len(name) > _LONGEST_NAME:
         digest = hashlib.sha256(name.encode()).hexdigest()[:12]
         name = f"{name[: _LONGEST_NAME - 13]}-{digest}"

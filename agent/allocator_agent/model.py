@@ -9,6 +9,8 @@ from typing import Any
 
 from allocator_agent.quantities import Amounts
 
+TYPES = "gres."  # begins the labels of servers that name the types of a generic resource
+
 
 @dataclass(frozen=True)
 class Node:
@@ -47,6 +49,7 @@ class Job:
     nodes: tuple[str, ...] = ()  # where it runs
     per_server: int = 0  # the most of its tasks on one node; 0: any number
     eligible: int = 0  # seconds since 1970 from which on it may start; 0: unknown
+    selects: tuple[tuple[str, tuple[str, ...]], ...] = ()  # a label of servers, and its values
 
     @property
     def total(self) -> Amounts:

@@ -28,7 +28,7 @@ class Node:
     cpus: int
     memory: int
     partition: str
-    gpus: int = 0
+    gpus: tuple[tuple[str, int], ...] = ()  # types and counts
     features: tuple[str, ...] = ()
 
 
@@ -133,6 +133,7 @@ class Cluster:
         (self.state / "munge").chmod(0o700)
         (self.state / "run").chmod(0o711)
         self._configure()
+        self._configure_gpus()
         self._start_munge()
         self._start_database()
         self._start(
@@ -301,7 +302,7 @@ AccountingStorageHost=127.0.0.1
 AccountingStoragePort={self.ports["dbd"]}
 AccountingStoragePass={self._socket}
 AccountingStorageEnforce=limits,qos,safe
-AccountingStorageTRES=gres/gpu
+AccountingStorageTRES={",".join(["gres/gpu", *(f"gres/gpu:{kind}" for kind in self._types())])}
 GresTypes=gpu
 MinJobAge=2
 MessageTimeout=3
@@ -320,12 +321,27 @@ MaxJobCount=20000
     def _node(self, node: Node) -> str:
         extra = f" Feature={','.join(node.features)}" if node.features else ""
         if node.gpus:
-            extra += f" Gres=gpu:{node.gpus}"
+            extra += " Gres=" + ",".join(f"gpu:{kind}:{count}" for kind, count in node.gpus)
         return (
             f"NodeName={node.name} NodeAddr=127.0.0.1 NodeHostname={socket.gethostname()}"
             f" Port={self.ports[node.name]} CPUs={node.cpus} RealMemory={node.memory}{extra}"
             " State=UNKNOWN\n"
         )
+
+    def _types(self) -> list[str]:
+        return sorted({kind for node in self.nodes for kind, _ in node.gpus})
+
+    def _configure_gpus(self) -> None:
+        """Write the devices of each node; slurmd warns that these are plain files, and counts them."""
+        lines = []
+        for node in self.nodes:
+            for kind, count in node.gpus:
+                for number in range(count):
+                    (self.state / f"{node.name}-{kind}-{number}").touch()
+                files = self.state / f"{node.name}-{kind}-[0-{count - 1}]"
+                lines.append(f"NodeName={node.name} Name=gpu Type={kind} File={files}\n")
+        if lines:
+            (self.state / "gres.conf").write_text("".join(lines))
 
     def _partitions(self) -> dict[str, list[str]]:
         partitions: dict[str, list[str]] = {}

@@ -153,6 +153,7 @@ class _Planning:
             parts
             for parts in self._of_account.get(account, [])
             if tuple(item["classes"]) == parts[0].where
+            and _asks_for_types(parts[0], item)
             and sorted(_kinds_of(parts, item)) == sorted(kinds)
         ]
         running = [parts for parts in alike if any(job.running for job in parts)]
@@ -326,6 +327,17 @@ def _kinds_of(parts: Sequence[Job], item: Mapping[str, Any]) -> list[Kind]:
     for job in parts:
         counts[tuple(sorted((name, units_of(job.demand, name)) for name in names))] += job.tasks
     return [(count, limits) for limits, count in counts.items()]
+
+
+def _asks_for_types(job: Job, item: Mapping[str, Any]) -> bool:
+    """Return true if a job asks for the types of generic resources in a workload's name.
+
+    Where the pool counts types as resources, the kinds of pieces have them, and the name has none.
+    """
+    if any(":" in name for name in item["pieces"][0]["limits"]):
+        return True
+    stated: list[str] = item["workload"].split("/")[1].split(",")[1:]
+    return stated == [f"{label}={'+'.join(values)}" for label, values in job.selects]
 
 
 def _named(jobs: Sequence[str]) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from fractions import Fraction
 
-from allocator_agent.model import Job, Node, Usage
+from allocator_agent.model import TYPES, Job, Node, Usage
 from allocator_agent.quantities import MEBIBYTE, Amounts
 
 # A node that does not answer for a moment (`IDLE*`) still has its jobs: Slurm calls it DOWN in time.
@@ -30,7 +30,8 @@ JOB_FIELDS = (
     ("jobarrayid", 48), ("account", 96), ("username", 96), ("partition", 256), ("statecompact", 8),
     ("reason", 64), ("numnodes", 12), ("tres-alloc", 256), ("starttime", 24), ("eligibletime", 24),
     ("requeue", 8), ("reservation", 128), ("associd", 16), ("hetjobid", 16), ("oversubscribe", 12),
-    ("nodelist", 1024),
+    ("nodelist", 1024), ("tres-per-job", 128), ("tres-per-node", 128), ("tres-per-socket", 128),
+    ("tres-per-task", 128),
 )  # fmt: skip
 JOB_FORMAT = ",".join(f"{name}:{width}" for name, width in JOB_FIELDS)
 JOB_STATES = "PENDING,RUNNING,SUSPENDED,STOPPED,CONFIGURING"
@@ -41,10 +42,14 @@ _GRES = re.compile(
     r"([A-Za-z][\w-]*)(?::((?=[0-9]*[A-Za-z_.-])[\w.-]+))?(?::([0-9]{1,12}))?", re.ASCII
 )
 _NUMBER = re.compile(r"([0-9]+(?:\.[0-9]+)?)([KMGTPE]?)[nc]?")
+_GPU_OF_TYPE = "gpu_"  # begins a pool's resource that is GPUs of one type
+_CORES = re.compile(r"^\s+NodeName=(\S+) CoreIDs=(\S+)", re.MULTILINE)
 _UNKNOWN = ("", "Unknown", "None", "N/A")
 _BETWEEN_NODES = re.compile(r",(?![^\[]*\])")  # a comma outside of brackets
 _NODE_PART = re.compile(r"([^\[\]]+)|\[([^\]]*)\]")
 _MOST_NODES = 65_533  # of a cluster of Slurm
+
+Types = Mapping[str, Mapping[str, frozenset[str]]]  # label of servers -> its value -> types
 
 
 @dataclass(frozen=True)
@@ -69,14 +74,18 @@ class Reservation:
     partition: str
     cores: int
     nodes: tuple[str, ...] = field(default=(), compare=False)  # Slurm chose those of a slot
+    is_active: bool = field(default=False, compare=False)
+    cores_of: dict[str, int] = field(default_factory=dict, compare=False)  # of nodes in part
 
 
 @dataclass(frozen=True)
 class Partition:
-    """The classes of nodes in a partition, and the CPUs of its smallest node."""
+    """The nodes of a partition and their classes, the CPUs of its smallest node and of all."""
 
     classes: tuple[str, ...]
     least_cpus: int
+    cpus: int = 0
+    nodes: frozenset[str] = frozenset()
 
 
 def pairs(line: str) -> dict[str, str]:
@@ -103,7 +112,7 @@ def read_nodes(text: str, *, owner_feature: str) -> Iterator[Node]:
             continue
         fields = pairs(line)
         features = [item for item in _words(fields.get("ActiveFeatures", "")) if item]
-        labels = {f"feature-{_label(feature)}": "true" for feature in features}
+        labels = {f"feature-{label_text(feature)}": "true" for feature in features}
         partitions = _words(fields.get("Partitions", ""))
         if partitions:
             labels["partition"] = partitions[0]
@@ -111,9 +120,12 @@ def read_nodes(text: str, *, owner_feature: str) -> Iterator[Node]:
         memory = int(fields["RealMemory"]) - int(fields.get("MemSpecLimit", 0))
         capacity: Amounts = {"cpu": Fraction(cpus), "memory": Fraction(memory * MEBIBYTE)}
         for kind, model, count in _gres(fields.get("Gres", "")):
-            capacity[kind] = capacity.get(kind, Fraction(0)) + count
-            if model:
-                labels[f"gres.{kind}"] = model
+            of_type = [f"{_GPU_OF_TYPE}{model.lower()}"] if model and kind == "gpu" else []
+            names = [kind, *of_type]
+            for name in names:
+                capacity[name] = capacity.get(name, Fraction(0)) + count
+        for kind, models in _models(fields.get("Gres", "")).items():
+            labels[f"{TYPES}{kind}"] = label_text(".".join(sorted(models)))
         owners = [
             feature[len(owner_feature) :]
             for feature in features
@@ -132,15 +144,30 @@ def read_nodes(text: str, *, owner_feature: str) -> Iterator[Node]:
 def read_partitions(text: str) -> dict[str, Partition]:
     """Read the partitions of nodes. A class is named after the first partition of its nodes."""
     classes: dict[str, set[str]] = {}
-    least: dict[str, int] = {}
+    sizes: dict[str, dict[str, int]] = {}  # the CPUs of the nodes of each partition
     for line in text.splitlines():
         fields = pairs(line)
         partitions = _words(fields.get("Partitions", ""))
         for partition in partitions:
-            cpus = int(fields.get("CPUEfctv") or fields["CPUTot"])
             classes.setdefault(partition, set()).add(partitions[0])
-            least[partition] = min(cpus, least.get(partition, cpus))
-    return {name: Partition(tuple(sorted(of)), least[name]) for name, of in classes.items()}
+            cpus = int(fields.get("CPUEfctv") or fields["CPUTot"])
+            sizes.setdefault(partition, {})[fields["NodeName"]] = cpus
+    return {
+        name: Partition(
+            tuple(sorted(classes[name])), min(of.values()), sum(of.values()), frozenset(of)
+        )
+        for name, of in sizes.items()
+    }
+
+
+def read_types(text: str) -> Types:
+    """Read the types of each generic resource, by the label of the nodes that have them."""
+    found: dict[str, dict[str, frozenset[str]]] = {}
+    for line in text.splitlines():
+        for kind, models in _models(pairs(line).get("Gres", "")).items():
+            values = found.setdefault(f"{TYPES}{kind}", {})
+            values[label_text(".".join(sorted(models)))] = frozenset(models)
+    return found
 
 
 def read_threads(text: str) -> dict[str, int]:
@@ -151,17 +178,15 @@ def read_threads(text: str) -> dict[str, int]:
     }
 
 
-def partition_of_all(text: str) -> str:
-    """A partition that has every node, for what is reserved anywhere; empty when there is none."""
-    shared: set[str] | None = None
-    for line in text.splitlines():
-        partitions = _words(pairs(line).get("Partitions", ""))
-        if partitions:
-            shared = set(partitions) if shared is None else shared & set(partitions)
-    return min(shared or {""})
+def partition_of_all(partitions: Mapping[str, Partition]) -> str:
+    """Return a partition that has every node, or an empty name if none has."""
+    nodes = {node for partition in partitions.values() for node in partition.nodes}
+    return min((name for name, each in partitions.items() if each.nodes == nodes), default="")
 
 
-def read_jobs(text: str, *, partitions: Mapping[str, Partition], now: int) -> Iterator[Job]:
+def read_jobs(
+    text: str, *, partitions: Mapping[str, Partition], types: Types, now: int
+) -> Iterator[Job]:
     """The jobs of `squeue --array --Format=JOB_FORMAT` that wait for resources or hold some.
 
     A job that may run on all classes of servers selects none. The nodes of a job are its tasks.
@@ -203,7 +228,26 @@ def read_jobs(text: str, *, partitions: Mapping[str, Partition], now: int) -> It
             nodes=node_names(fields["nodelist"]) if running and not _is_cut(fields) else (),
             per_server=1,
             eligible=_seconds(fields["eligibletime"]),
+            selects=_selects(fields, types),
         )
+
+
+def _selects(fields: Mapping[str, str], types: Types) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Return the labels of nodes that have the types which a job asks for.
+
+    What Slurm gave a job that asks for any type selects nothing: it could also run elsewhere.
+    """
+    asked: dict[str, set[str]] = {}
+    for name in ("tres-per-job", "tres-per-node", "tres-per-socket", "tres-per-task"):
+        for item in fields[name].split(","):
+            match = _GRES.fullmatch(re.sub(r"^gres[:/]", "", item))
+            if match is not None and match[2]:
+                asked.setdefault(f"{TYPES}{match[1]}", set()).add(match[2])
+    return tuple(
+        (label, values)
+        for label, models in sorted(asked.items())
+        if (values := tuple(sorted(v for v, of in types.get(label, {}).items() if models <= of)))
+    )
 
 
 def read_reserved(text: str) -> dict[str, list[str]]:
@@ -296,9 +340,9 @@ def read_tree(text: str) -> dict[str, str]:
 
 
 def read_reservations(text: str) -> Iterator[Reservation]:
-    """The reservations that `scontrol --oneliner show reservation` prints."""
-    for line in text.splitlines():
-        fields = pairs(line)
+    """Read the reservations that `scontrol show reservation` prints, with the cores of each node."""
+    for block in text.split("\n\n"):
+        fields = pairs(block)
         if "ReservationName" in fields:
             yield Reservation(
                 fields["ReservationName"],
@@ -308,6 +352,8 @@ def read_reservations(text: str) -> Iterator[Reservation]:
                 fields.get("PartitionName", "").replace("(null)", ""),
                 int(fields.get("CoreCnt", 0)),
                 node_names(fields.get("Nodes", "").replace("(null)", "")),
+                fields.get("State") == "ACTIVE",
+                {node: len(list(_numbers(cores))) for node, cores in _CORES.findall(block)},
             )
 
 
@@ -317,7 +363,7 @@ def read_limits(text: str) -> dict[str, int]:
     for item in filter(None, text.split(",")):
         name, _, amount = item.partition("=")
         value = _amount(name, amount)
-        limits[name] = int(value / MEBIBYTE) if name == "mem" else int(value)
+        limits[name.lower()] = int(value / MEBIBYTE) if name == "mem" else int(value)
     return limits
 
 
@@ -333,18 +379,20 @@ def read_tres(text: str) -> Amounts:
         resource = resource_of(name.partition(":")[0])
         if ":" in name:
             models[resource] = models.get(resource, Fraction(0)) + value
-        else:
-            amounts[resource] = value
+        if ":" not in name or resource == "gpu":
+            amounts[resource_of(name)] = value
     return {**models, **amounts}
 
 
 def resource_of(tres: str) -> str:
     """The pool's resource that a TRES is."""
-    return "memory" if tres == "mem" else tres.rpartition("/")[2]
+    return "memory" if tres == "mem" else tres.rpartition("/")[2].lower().replace(":", "_")
 
 
 def tres_of(resource: str) -> str:
     """Return the TRES that a pool's resource is limited by."""
+    if resource.startswith(_GPU_OF_TYPE):
+        return f"gres/gpu:{resource[len(_GPU_OF_TYPE) :]}"
     return {"cpu": "cpu", "memory": "mem"}.get(resource, f"gres/{resource}")
 
 
@@ -381,8 +429,18 @@ def _words(text: str) -> list[str]:
     return [word for word in text.split(",") if word and word != "(null)"]
 
 
-def _label(text: str) -> str:
+def label_text(text: str) -> str:
+    """Return a text as a value of labels takes it."""
     return re.sub(r"[^A-Za-z0-9._-]", "-", text)
+
+
+def _models(text: str) -> dict[str, set[str]]:
+    """Return the types of each generic resource of a node."""
+    found: dict[str, set[str]] = {}
+    for kind, model, _ in _gres(text):
+        if model:
+            found.setdefault(kind, set()).add(model)
+    return found
 
 
 def _gres(text: str) -> Iterator[tuple[str, str, int]]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from allocator_agent.configuration import Configuration
 from allocator_agent.errors import SchedulerAway
-from allocator_agent.model import Observation, Rendering, Usage
+from allocator_agent.model import Job, Observation, Rendering, Usage
 from allocator_agent.quantities import Amounts
 from allocator_agent.reclaim import Memory, ReclaimPlan, Victim
 from allocator_agent.slurm import reading
@@ -30,8 +30,14 @@ from allocator_agent.slurm.planning import (
     plan_reassignments,
     plan_removals,
 )
-from allocator_agent.slurm.reading import Association, Reservation
-from allocator_agent.slurm.reservations import ReservationChange, plan_moves, plan_reservations
+from allocator_agent.slurm.reading import Association, Partition, Reservation
+from allocator_agent.slurm.reservations import (
+    ReservationChange,
+    in_partitions,
+    plan_moves,
+    plan_reservations,
+    without_reserved,
+)
 from allocator_agent.slurm.trees import plan_groups
 
 _ASSOCIATION = "account,user,partition,grptres,fairshare,id,grptresmins"
@@ -60,7 +66,7 @@ class Slurm:
         self._cluster = configuration.slurm.cluster
         self._associations: list[Association] = []
         self._tree: dict[str, str] = {}  # the parent of each account
-        self._everywhere = ""  # a partition that has every node
+        self._partitions: dict[str, Partition] = {}
 
     @property
     def source(self) -> str:
@@ -81,20 +87,25 @@ class Slurm:
         with ThreadPoolExecutor() as others:
             queue, rows = others.submit(self._queue), others.submit(self._read_associations)
             tree = others.submit(self._read_tree)
+            reservations = others.submit(self._reservations)
             told = self._commands.run("scontrol", "--oneliner", "show", "node")
             queued, self._associations = queue.result(), rows.result()
             self._tree = tree.result()
         nodes = list(reading.read_nodes(told, owner_feature=self._options.owner_feature))
-        partitions = reading.read_partitions(told)
-        self._everywhere = reading.partition_of_all(told)
+        self._partitions = partitions = reading.read_partitions(told)
         self._threads, self._reserved = reading.read_threads(told), reading.read_reserved(queued)
+        own = (self._prefix, self._hold_prefix)
+        nodes = without_reserved(nodes, reservations.result(), self._threads, own)
         problems = []
         overlap = any(each.classes != (name,) for name, each in partitions.items())
         if self._options.classes and overlap:
             problems.append(
                 "partitions overlap: limits of a partition hold for the jobs that were sent to it only"
             )
-        jobs = list(reading.read_jobs(queued, partitions=partitions, now=int(time.time())))
+        types = reading.read_types(told)
+        jobs = list(
+            reading.read_jobs(queued, partitions=partitions, types=types, now=int(time.time()))
+        )
         parents = frozenset(self._tree.values()) - {"root"}
         accounts = {item.account for item in self._associations if not item.user} - {"root"}
         return Observation(nodes, jobs, frozenset(accounts - parents), problems, parents)
@@ -147,12 +158,22 @@ class Slurm:
                 rendering.objects, self._associations, observed.jobs, accounts
             )
             problems = _joined(problems, found)
-        wanted = [
-            _reservation(item, accounts[item["tenant"]], self._everywhere)
-            for item in rendering.objects
-            if item["kind"] == "reservation" and item["tenant"] in accounts
-        ]
         present = self._reservations()
+        wanted = in_partitions(
+            [
+                _reservation(item, accounts[item["tenant"]])
+                for item in rendering.objects
+                if item["kind"] == "reservation" and item["tenant"] in accounts
+            ],
+            *(present, observed.jobs, self._partitions, self._prefix),
+            now=seconds,
+        )
+        slots = plan_reservations(
+            *(wanted, present, self._prefix),
+            now=seconds,
+            reserved=self._reserved,
+            running={job.id for job in observed.jobs if job.running},
+        )
         holds = plan_holds(
             rendering.objects if self._options.hold else [],
             observed.jobs,
@@ -162,9 +183,16 @@ class Slurm:
         problems = _joined(problems, holds.problems)
         return SlurmPlan(
             limits + parents.limits,
-            plan_reservations(wanted, present, self._prefix, now=seconds),
-            plan_moves(wanted, observed.jobs, now=seconds),
-            plan_ends(rendering, observed.jobs, accounts, self.memory, classes=classes, now=seconds)
+            slots.changes,
+            plan_moves(slots.slots, observed.jobs, self._partitions, self._prefix, now=seconds),
+            plan_ends(
+                rendering,
+                [job for job in observed.jobs if not _is_in_foreign_reservation(job)],
+                accounts,
+                self.memory,
+                classes=classes,
+                now=seconds,
+            )
             if self._reclaim
             else ReclaimPlan(),
             problems,
@@ -212,19 +240,14 @@ class Slurm:
         self._write_minutes(plan.minutes)
         for release in plan.holds.released:
             # Slurm deletes no reservation that a job names.
-            for batch in _batches(release.jobs):
-                problems += self._tried(
-                    "scontrol", "update", f"JobId={','.join(batch)}", "ReservationName="
-                )
+            problems += self._put_into("", release.jobs)
             problems += self._tried("scontrol", "delete", f"ReservationName={release.name}")
         for change in plan.reservations:
+            problems += self._put_into("", change.jobs)
             problems += self._tried("scontrol", *_command(change))
         problems += self._make_holds(plan.holds)
         for name, waiting in plan.moves:  # before limits rise, or they would not wait for it
-            for batch in _batches(waiting):
-                problems += self._tried(
-                    "scontrol", "update", f"JobId={','.join(batch)}", f"ReservationName={name}"
-                )
+            problems += self._put_into(name, waiting)
         self._write([(change, change.after) for change in plan.limits if change.raises])
         signal = self._options.notice_signal
         for batch in _batches(_leaders(plan.reclaim.warned)) if signal else []:
@@ -269,7 +292,7 @@ class Slurm:
         return reading.read_tree(text)
 
     def _reservations(self) -> list[Reservation]:
-        told = self._commands.run("scontrol", "--oneliner", "show", "reservation")
+        told = self._commands.run("scontrol", "show", "reservation")
         return list(reading.read_reservations(told))
 
     def _write(self, rows: Rows) -> None:
@@ -319,6 +342,15 @@ class Slurm:
             if hold.name not in refused:
                 jobs = f"JobId={','.join(hold.jobs)}"
                 problems += self._tried("scontrol", "update", jobs, f"ReservationName={hold.name}")
+        return problems
+
+    def _put_into(self, reservation: str, jobs: Sequence[str]) -> list[str]:
+        """Put jobs into a reservation, or out of any if the name is empty."""
+        problems: list[str] = []
+        for batch in _batches(jobs):
+            problems += self._tried(
+                "scontrol", "update", f"JobId={','.join(batch)}", f"ReservationName={reservation}"
+            )
         return problems
 
     def _tried(self, program: str, *arguments: str) -> list[str]:
@@ -390,30 +422,29 @@ def load_file(cluster: str, rows: Rows) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _reservation(item: Mapping[str, Any], account: str, everywhere: str) -> Reservation:
+def _reservation(item: Mapping[str, Any], account: str) -> Reservation:
     start, end = (
         int(datetime.fromisoformat(item[name].replace("Z", "+00:00")).timestamp())
         for name in ("start", "end")
     )
-    return Reservation(
-        item["name"], start, end, account, item["partition"] or everywhere, item["cores"]
-    )
+    return Reservation(item["name"], start, end, account, item["partition"] or "", item["cores"])
 
 
 def _command(change: ReservationChange) -> list[str]:
     if change.after is None:
         return ["delete", f"ReservationName={change.name}"]
     after = change.after
+    name = f"ReservationName={change.name}"
+    start = f"StartTime={reading.utc_text(after.start)}"
+    end = f"EndTime={reading.utc_text(after.end)}"
+    if change.before is not None:
+        # Slurm refuses a start for a reservation that has begun, and cores for any.
+        return ["update", name, *([start] if change.before.start != after.start else []), end]
     return [
-        "create" if change.before is None else "update",
-        *(["reservation"] if change.before is None else []),
-        f"ReservationName={change.name}",
-        f"StartTime={reading.utc_text(after.start)}",
-        f"EndTime={reading.utc_text(after.end)}",
-        f"Accounts={after.account}",
-        f"CoreCnt={after.cores}",
+        *("create", "reservation", name, start, end),
+        *(f"Accounts={after.account}", f"CoreCnt={after.cores}"),
         *([f"PartitionName={after.partition}"] if after.partition else []),
-        *(["Flags=IGNORE_JOBS"] if change.before is None else []),
+        "Flags=IGNORE_JOBS",
     ]
 
 
@@ -426,6 +457,11 @@ def _hold_command(hold: Hold) -> list[str]:
         f"CoreCnt={','.join(map(str, hold.cores.values()))}",
         "Flags=IGNORE_JOBS,PURGE_COMP=00:05:00",
     ]
+
+
+def _is_in_foreign_reservation(job: Job) -> bool:
+    """Return true for a job in a reservation of the site, whose cores are not in the decision."""
+    return bool(job.reservation) and not job.reservation.startswith("allocator-")
 
 
 def _leaders(victims: Sequence[Victim]) -> list[str]:

@@ -32,7 +32,7 @@ class TargetUnit:
 
 
 def slurm_units(resources: Sequence[Resource]) -> list[TargetUnit]:
-    """TRES: whole CPUs, MiB of memory, whole generic resources."""
+    """Return TRES: whole CPUs, MiB of memory, whole generic resources."""
     return [_SLURM.get(each.name, _generic_resource)(each) for each in resources]
 
 
@@ -80,6 +80,9 @@ def _device(name: str, text: str) -> Callable[[Resource], TargetUnit]:
 
 
 def _generic_resource(resource: Resource) -> TargetUnit:
+    if resource.name.startswith(_GPU_OF_TYPE):
+        kind = resource.name.removeprefix(_GPU_OF_TYPE)
+        return _device(f"gres/gpu:{kind}", f"1 GPU of type {kind}")(resource)
     name = f"gres/{resource.name}"
     text = f"1 {resource.unit or name}"
     return TargetUnit(resource, name, text, Decimal(1), True, _counted(resource))
@@ -104,6 +107,8 @@ def _unit_refused(resource: Resource, known: str) -> Conflict:
     )
 
 
+# A type of GPU is a resource of its own: gpu_a100 is gres/gpu:a100.
+_GPU_OF_TYPE = "gpu_"
 _Units = Mapping[str, Callable[[Resource], TargetUnit]]
 _SLURM: _Units = {
     "cpu": _cpu("cpu", 1, "1 CPU"),

@@ -36,6 +36,24 @@ def test_jobs_of_one_account_place_and_shape_are_one_workload():
     assert told[1]["selector.partition"] == "big"
 
 
+def test_jobs_that_ask_for_a_type_select_its_servers_unless_the_type_is_a_resource():
+    typed = {"cpu": Fraction(1), "gpu": Fraction(2), "gpu_a100": Fraction(2)}
+    asks = Job("1", "a", typed, False, selects=(("gres.gpu", ("a100", "a100.v100")),))
+    (row,) = rows(asks)
+    assert row["name"] == "lab/any,gres.gpu=a100+a100.v100/cpu=1"
+    assert row["selector.gres.gpu"] == "a100|a100.v100"
+    assert [each["name"] for each in rows(asks, places=False)] == ["lab/any/cpu=1"]
+    units = Units([{"name": "gpu"}, {"name": "gpu_a100"}])
+    (row,) = workload_rows([asks], CONFIGURATION, units, places=True, gangs=True)
+    assert row["name"] == "lab/any/gpu=2,gpu_a100=2"
+    assert "selector.gres.gpu" not in row
+    # Slurm counts no type without its TRES, and a pool may count another type only.
+    for demand in ({"gpu": Fraction(1)}, {"gpu": Fraction(1), "gpu_v100": Fraction(1)}):
+        other = Job("1", "a", demand, False, selects=(("gres.gpu", ("a100",)),))
+        (row,) = workload_rows([other], CONFIGURATION, units, places=True, gangs=True)
+        assert row["selector.gres.gpu"] == "a100"
+
+
 def test_jobs_of_several_nodes_are_gangs_where_the_policy_places_them():
     told = rows(
         job(1, tasks=4, per_server=1), job(2, tasks=4, per_server=1, running=True), job(3),

@@ -1,5 +1,6 @@
 """Which nodes are held for jobs of several nodes, and when no more."""
 
+from dataclasses import replace
 from fractions import Fraction
 
 from allocator_agent.model import Job, Node
@@ -92,6 +93,19 @@ def test_nothing_is_held_for_a_job_that_chooses_its_nodes():
     found = plan([gang()], [job(1)], restricted=["1"])
     assert (found.made, found.problems) == ([], {})
     assert plan([gang()], [job(1, reservation="maintenance")]).entered == []
+
+
+def test_nodes_are_held_for_jobs_of_the_types_of_the_workload_alone():
+    a100 = (("gres.gpu", ("a100",)),)
+    typed = gang(workload="lab/any,gres.gpu=a100/x")
+    assert plan([typed], [job(1, selects=a100)]).made[0].jobs == ("1",)
+    assert plan([typed], [job(1)]).made == plan([gang()], [job(1, selects=a100)]).made == []
+    # A pool that counts types has them in the pieces, and no label in the name.
+    counted = gang(pieces=[{"count": 4, "limits": {"cpu": 2, "gres/gpu:a100": 1}}])
+    demand = {"cpu": Fraction(2), "gpu_a100": Fraction(1)}
+    waits = replace(job(1, selects=a100), demand=demand)
+    assert plan([counted], [waits]).made[0].jobs == ("1",)
+    assert plan([counted], [job(1, selects=a100)]).made == []
 
 
 def test_the_partition_is_one_of_the_jobs_that_has_the_nodes():

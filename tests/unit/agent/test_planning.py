@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from allocator_agent.model import Job
+from allocator_agent.model import Job, Node
 from allocator_agent.slurm.planning import (
     LimitChange,
     SlurmPlan,
@@ -16,8 +16,14 @@ from allocator_agent.slurm.planning import (
     plan_reassignments,
     plan_removals,
 )
-from allocator_agent.slurm.reading import Association, Reservation
-from allocator_agent.slurm.reservations import plan_moves, plan_reservations
+from allocator_agent.slurm.reading import Association, Partition, Reservation
+from allocator_agent.slurm.reservations import (
+    ReservationChange,
+    in_partitions,
+    plan_moves,
+    plan_reservations,
+    without_reserved,
+)
 from allocator_agent.slurm.scheduler import load_file, modifications
 from tests.examples import examples
 from tests.unit.agent.shown import shown, shown_plan
@@ -220,33 +226,158 @@ def slot(name, start, end, cores=4, who="a", partition=""):
     return Reservation(f"allocator-lab-{name}", start, end, who, partition, cores)
 
 
-def test_reservations_are_made_changed_and_deleted_but_not_while_they_run():
+PREFIX = "allocator-lab-"
+NAMES = [f"{number:012x}" for number in range(10)]
+
+
+def plan_slots(wanted, present, *, reserved=(), running=(), now=100):
+    return plan_reservations(
+        wanted, present, PREFIX, now=now, reserved=dict(reserved), running=set(running)
+    )
+
+
+def test_reservations_are_made_changed_and_deleted_and_those_of_others_left():
+    same, moved, cores, old, new, over, runs, other = NAMES[:8]
     present = [
-        slot("same", 200, 300),
-        slot("moved", 300, 400),
-        slot("runs", 50, 150, cores=3),
-        slot("0123456789ab", 400, 500),
+        slot(same, 200, 300),
+        slot(moved, 300, 400),
+        slot(cores, 400, 450),
+        slot(old, 400, 500, who="b"),
+        slot(runs, 50, 150, cores=3),
+        slot(other, 20, 100),  # over
         Reservation("allocator-other-0123456789ab", 400, 500, "z", "", 1),
         Reservation("allocator-lab-2-0123456789ab", 400, 500, "z", "", 1),  # of the pool lab-2
         Reservation("maintenance", 400, 500, "", "", 1),
     ]
     wanted = [
-        slot("same", 200, 300),
-        slot("moved", 310, 400),
-        slot("runs", 50, 150, cores=4),
-        slot("new", 500, 600),
-        slot("over", 10, 90),
+        slot(same, 200, 300),
+        slot(moved, 310, 400),
+        slot(cores, 400, 450, cores=5),
+        slot(runs, 50, 150, cores=4),
+        slot(new, 500, 600),
+        slot(over, 10, 90),
     ]
-    planned = plan_reservations(wanted, present, "allocator-lab-", now=100)
-    assert [(each.name, each.before is None, each.after is None) for each in planned] == [
-        ("allocator-lab-0123456789ab", False, True),
-        ("allocator-lab-moved", False, False),
-        ("allocator-lab-new", True, False),
+    # Slurm changes the cores of no reservation: a new one of the same name takes its place.
+    planned = plan_slots(wanted, present, reserved={PREFIX + runs: ["7", "8"]}, running=["7"])
+    assert [
+        (each.name.removeprefix(PREFIX), each.before is None, each.after is None, each.jobs)
+        for each in planned.changes
+    ] == [
+        (cores, False, True, ()),
+        (old, False, True, ()),
+        (runs, False, True, ("7", "8")),
+        (moved, False, False, ()),
+        (runs, True, False, ()),
+        (cores, True, False, ()),
+        (new, True, False, ()),
     ]
+    # Slurm makes none that began long ago.
+    assert [each.after.start for each in planned.changes if each.before is None] == [100, 400, 500]
+
+
+def test_a_reservation_in_force_that_states_the_same_is_kept_whatever_its_name():
+    held = slot(NAMES[0], 0, 150)
+    again = slot(NAMES[1], 60, 210)
+    planned = plan_slots([again], [held], reserved={held.name: ["7"]}, running=["7"])
+    kept = slot(NAMES[0], 0, 210)
+    assert planned.changes == [ReservationChange(held.name, held, kept)]
+    assert planned.slots == [kept]
+    assert plan_slots([again], [kept]).changes == []
+    # Slurm kills what runs in a reservation when it ends, so that it leaves before an earlier end.
+    sooner = slot(NAMES[1], 60, 120)
+    (change,) = plan_slots(
+        [sooner], [held], reserved={held.name: ["7", "8"]}, running=["7"]
+    ).changes
+    assert (change.after.end, change.jobs) == (120, ("7",))
+    waiting = [job(1, running=False), job(2, running=False, reservation=held.name)]
+    moves = plan_moves(planned.slots, waiting, {}, PREFIX, now=100)
+    assert moves == [(held.name, ["1"])]
+
+
+def test_a_slot_in_force_stays_until_another_timetable_has_begun():
+    held = slot(NAMES[0], 0, 110)
+    assert plan_slots([slot(NAMES[1], 110, 200, who="b")], [held]).changes[0].before is None
+    (made, deleted) = plan_slots([slot(NAMES[1], 90, 200, who="b")], [held]).changes[::-1]
+    assert (made.name, deleted.name) == (PREFIX + NAMES[1], PREFIX + NAMES[0])
+    assert [change.after for change in plan_slots([], [held]).changes] == [None]
+
+
+PARTITIONS = {
+    "big": Partition(("big",), 4, 8, frozenset({"b1", "b2"})),
+    "small": Partition(("small",), 4, 8, frozenset({"s1", "s2"})),
+    "fast": Partition(("small",), 4, 4, frozenset({"s1"})),
+}
+
+
+def parts_of(item, jobs, present=()):
+    found = in_partitions([item], present, jobs, PARTITIONS, PREFIX, now=100)
+    assert len({part.name for part in found}) == len(found)
+    return {part.partition: part.cores for part in found}
+
+
+def in_partition(number, name, cpu, **more):
+    return job(number, cpu=cpu, partition=name, **more)
+
+
+def test_slots_are_in_the_partitions_where_jobs_wait():
+    item = slot(NAMES[0], 50, 150, cores=6)
+    small = in_partition(1, "small", 6, running=False)
+    assert parts_of(item, []) == {"": 6}  # no partition has every node
+    assert parts_of(item, [small]) == {"small": 6}
+    assert parts_of(item, [in_partition(1, "small", 2)]) == {"small": 6}
+    both = [in_partition(1, "small", 4), in_partition(2, "big", 4, running=False)]
+    assert parts_of(item, [*both, in_partition(3, "big", 2, running=False)]) == {
+        "small": 4,
+        "big": 2,
+    }
+    assert parts_of(item, [in_partition(1, "big", 9, account="b")]) == {"": 6}
+    # The slot of a class is in partitions of no other class.
+    of_class = slot(NAMES[0], 50, 150, cores=4, partition="small")
+    assert parts_of(of_class, [in_partition(1, "fast", 4, running=False)]) == {"fast": 4}
+    assert parts_of(of_class, [in_partition(1, "big", 4, running=False)]) == {"small": 4}
+    # Slurm reserves no more than a partition has.
+    large = slot(NAMES[0], 50, 150, cores=9)
+    assert parts_of(large, [small]) == {"small": 8}
+
+
+def test_a_division_stays_while_no_core_of_it_could_serve_elsewhere():
+    item = slot(NAMES[0], 50, 150, cores=6)
+    present = [
+        slot(NAMES[1], 20, 120, cores=4, partition="small"),
+        slot(NAMES[2], 20, 120, cores=2, partition="big"),
+    ]
+    ended = [in_partition(1, "small", 2), in_partition(2, "big", 2, running=False)]
+    assert parts_of(item, ended, present) == {"small": 4, "big": 2}
+    more = [*ended, in_partition(3, "big", 2, running=False)]
+    assert parts_of(item, more, present) == {"small": 2, "big": 4}
+    full = [in_partition(1, "small", 4), in_partition(2, "big", 8, running=False)]
+    assert parts_of(item, full, present) == {"small": 4, "big": 2}
+
+
+@given(
+    st.integers(1, 20),
+    st.lists(st.tuples(st.sampled_from(sorted(PARTITIONS)), st.integers(1, 6)), max_size=8),
+)
+@examples(200)
+def test_divided_cores_are_those_of_the_slot_and_fit_their_partitions(cores, asked):
+    jobs = [
+        in_partition(number, name, cpu, running=False) for number, (name, cpu) in enumerate(asked)
+    ]
+    item = slot(NAMES[0], 50, 150, cores=cores)
+    parts = parts_of(item, jobs)
+    if asked:
+        room = sum(PARTITIONS[name].cpus for name in {name for name, _ in asked})
+        assert sum(parts.values()) == min(cores, room)
+        assert all(count <= PARTITIONS[name].cpus for name, count in parts.items())
+    present = [
+        slot(NAMES[number], 50, 150, cores=count, partition=name)
+        for number, (name, count) in enumerate(parts.items())
+    ]
+    assert parts_of(item, jobs, present) == parts
 
 
 def test_waiting_jobs_go_to_their_accounts_next_reservation():
-    wanted = [
+    slots = [
         slot("2", 200, 300),
         slot("1", 100, 200),
         slot("b", 0, 300, who="b"),
@@ -258,10 +389,68 @@ def test_waiting_jobs_go_to_their_accounts_next_reservation():
         job(3, running=True),
         job(4, running=False, reservation="allocator-lab-0"),
         job(5, running=False, account="c"),
+        job(6, running=False, reservation="course"),  # of the site
     ]
-    assert plan_moves(wanted, jobs, now=60) == [("allocator-lab-1", ["1", "4"])]
+    moves = plan_moves(slots, jobs, PARTITIONS, PREFIX, now=60)
+    assert moves == [("allocator-lab-1", ["1", "4"])]
+
+
+@pytest.mark.parametrize(
+    ("partition", "fits"), [("big", True), ("small,big", True), ("small", False), ("all", True)]
+)
+def test_jobs_go_where_they_may_run_on_every_node(partition, fits):
+    everywhere = {
+        **PARTITIONS,
+        "all": Partition(("big", "small"), 4, 16, frozenset(["b1", "b2", "s1"])),
+    }
     in_big = [slot("x", 0, 300, partition="big")]
-    assert plan_moves(in_big, [job(1, running=False, partition="small")], now=60) == []
+    waiting = [job(1, running=False, partition=partition)]
+    moves = plan_moves(in_big, waiting, everywhere, PREFIX, now=60)
+    assert moves == ([("allocator-lab-x", ["1"])] if fits else [])
+
+
+def node(name, cpus=4):
+    return Node(
+        name, {"cpu": Fraction(cpus), "gpu": Fraction(2)}, {"partition": "big"}, draining=False
+    )
+
+
+def of_the_site(name, *nodes, is_active=True, **cores_of):
+    return Reservation(name, 0, 10, "", "", 4, nodes, is_active, cores_of)
+
+
+def test_reservations_of_others_in_force_are_lost_capacity():
+    nodes = [node("whole"), node("part"), node("twice"), node("free"), node("ours")]
+    present = [
+        of_the_site("upgrade", "whole", "twice"),
+        of_the_site("course", "part", "twice", part=1, twice=2),
+        of_the_site("talk", "twice", twice=2),
+        of_the_site("later", "free", is_active=False),
+        of_the_site("allocator-lab-0123456789ab", "ours"),
+        of_the_site("allocator-lab_hold_7", "ours"),
+        of_the_site("allocator-other-0123456789ab", "part", part=1),
+    ]
+    own = ("allocator-lab-", "allocator-lab_hold_")
+    found = {each.name: each for each in without_reserved(nodes, present, {}, own)}
+    assert {name: each.draining for name, each in found.items()} == {
+        "whole": True,
+        "part": False,
+        "twice": True,
+        "free": False,
+        "ours": False,
+    }
+    assert found["part"].capacity == {"cpu": 2, "gpu": 2}
+    assert found["part"].labels == {
+        "partition": "big",
+        "reservation": "allocator-other-0123456789ab",
+    }
+    assert [found[name] for name in ("free", "ours")] == nodes[3:]
+    # Without a line for each node, the cores of the only one are known.
+    (only,) = without_reserved([node("n", 8)], [of_the_site("course", "n")], {}, own)
+    assert only.capacity["cpu"] == 4
+    # Slurm reserves cores, of two threads here.
+    (only,) = without_reserved([node("n", 8)], [of_the_site("course", "n", n=3)], {"n": 2}, own)
+    assert only.capacity["cpu"] == 2
 
 
 def test_a_change_of_nothing_is_no_change():

@@ -14,7 +14,7 @@ from tests.examples import examples
 MIB = 2**20
 NODES = """\
 NodeName=cpu-1 Arch=x86_64 CoresPerSocket=1  CPUAlloc=0 CPUEfctv=12 CPUTot=12 CPULoad=0.79 \
-AvailableFeatures=fast,owner-physics ActiveFeatures=fast,owner-physics Gres=gpu:a100:4(S:0-1),nic:2 \
+AvailableFeatures=fast,owner-physics ActiveFeatures=fast,owner-physics Gres=gpu:A100:4(S:0-1),nic:2 \
 NodeAddr=127.0.0.1 OS=Linux 6.18.44-fc-v657 #1 SMP PREEMPT_DYNAMIC @0  RealMemory=4096 AllocMem=0 \
 State=IDLE ThreadsPerCore=1 MemSpecLimit=96 Partitions=small,all  BootTime=2026-11-22T10:12:32 \
 CfgTRES=cpu=12,mem=4G,billing=12 AllocTRES= Reason=it is= State=odd
@@ -27,22 +27,24 @@ NodeName=cpu-4 CPUTot=8 RealMemory=1024 State=IDLE Gres=(null)
 def test_nodes_with_what_jobs_may_use_of_them():
     nodes = {node.name: node for node in reading.read_nodes(NODES, owner_feature="owner-")}
     first = nodes["cpu-1"]
-    assert first.capacity == {"cpu": 12, "memory": 4000 * MIB, "gpu": 4, "nic": 2}
+    assert first.capacity == {"cpu": 12, "memory": 4000 * MIB, "gpu": 4, "gpu_a100": 4, "nic": 2}
     assert first.labels == {
         "partition": "small",
         "feature-fast": "true",
         "feature-owner-physics": "true",
-        "gres.gpu": "a100",
+        "gres.gpu": "A100",
     }
     assert first.owner == "physics"
     draining = {name: node.draining for name, node in nodes.items()}
     assert draining == {"cpu-1": False, "cpu-2": True, "cpu-3": True, "cpu-4": True}
-    assert reading.partition_of_all(NODES) == ""
-    assert reading.partition_of_all("\n".join(NODES.splitlines()[:2])) == "all"
-    assert reading.read_partitions(NODES) == {
-        "small": Partition(("small",), 8),
-        "all": Partition(("all", "small"), 8),
+    partitions = reading.read_partitions(NODES)
+    assert partitions == {
+        "small": Partition(("small",), 8, 20, frozenset({"cpu-1", "cpu-3"})),
+        "all": Partition(("all", "small"), 8, 20, frozenset({"cpu-1", "cpu-2"})),
     }
+    assert reading.partition_of_all(partitions) == ""
+    of_two = reading.read_partitions("\n".join(NODES.splitlines()[:2]))
+    assert reading.partition_of_all(of_two) == "all"
     assert reading.read_threads(NODES) == {"cpu-1": 1, "cpu-2": 1, "cpu-3": 1, "cpu-4": 1}
     two = NODES.splitlines()[0].replace("ThreadsPerCore=1", "ThreadsPerCore=2")
     assert reading.read_threads(two) == {"cpu-1": 2}
@@ -58,6 +60,28 @@ def test_a_node_is_out_of_work_when_slurm_says_so_and_not_before(state, draining
     assert [node.draining for node in reading.read_nodes(told, owner_feature="")] == [draining]
 
 
+TYPED = """\
+NodeName=g1 CPUTot=8 RealMemory=1024 State=IDLE Gres=gpu:a100:4(S:0) Partitions=small
+NodeName=g2 CPUTot=8 RealMemory=1024 State=IDLE Gres=gpu:a100:2,gpu:v100:2 Partitions=small
+NodeName=g3 CPUTot=8 RealMemory=1024 State=IDLE Gres=gpu:2,nic:mlx:1 Partitions=small
+"""
+
+
+def test_nodes_count_gpus_in_total_and_by_type():
+    nodes = {node.name: node for node in reading.read_nodes(TYPED, owner_feature="")}
+    counts = {
+        name: {key: int(v) for key, v in each.capacity.items() if key not in ("cpu", "memory")}
+        for name, each in nodes.items()
+    }
+    assert counts == {
+        "g1": {"gpu": 4, "gpu_a100": 4},
+        "g2": {"gpu": 4, "gpu_a100": 2, "gpu_v100": 2},
+        "g3": {"gpu": 2, "nic": 1},
+    }
+    labels = {name: each.labels.get("gres.gpu") for name, each in nodes.items()}
+    assert labels == {"g1": "a100", "g2": "a100.v100", "g3": None}
+
+
 def line(**told):
     fields = {
         "jobarrayid": "7", "account": "a", "username": "ann", "partition": "small",
@@ -65,7 +89,8 @@ def line(**told):
         "tres-alloc": "cpu=4,mem=6G,node=1,billing=4,gres/gpu=1,gres/gpu:a100=1",
         "starttime": "N/A", "eligibletime": "2026-11-22T13:51:50", "requeue": "1",
         "reservation": "(null)", "associd": "7", "hetjobid": "N/A", "oversubscribe": "OK",
-        "nodelist": "",
+        "nodelist": "", "tres-per-job": "N/A", "tres-per-node": "N/A", "tres-per-socket": "N/A",
+        "tres-per-task": "N/A",
     } | {name.replace("_", "-"): value for name, value in told.items()}  # fmt: skip
     return "".join(f"{fields[name]:<{width}}" for name, width in reading.JOB_FIELDS)
 
@@ -76,14 +101,16 @@ def jobs(*lines, now=0):
         "big": Partition(("big",), 16),
         "all": Partition(("big", "small"), 8),
     }
-    return list(reading.read_jobs("\n".join(lines), partitions=partitions, now=now))
+    types = reading.read_types(TYPED)
+    text = "\n".join(lines)
+    return list(reading.read_jobs(text, partitions=partitions, types=types, now=now))
 
 
 def test_jobs_that_wait_and_run():
     waits, runs = jobs(
         line(), line(jobarrayid="5_2", statecompact="R", starttime="2026-11-22T13:51:51")
     )
-    assert waits.demand == {"cpu": 4, "memory": 6 * 1024 * MIB, "gpu": 1}
+    assert waits.demand == {"cpu": 4, "memory": 6 * 1024 * MIB, "gpu": 1, "gpu_a100": 1}
     assert (waits.running, waits.where, waits.reservation) == (False, ("small",), "")
     assert (runs.running, runs.id, runs.started) == (True, "5_2", 1795355511)
 
@@ -203,20 +230,59 @@ def test_usage_of_jobs_that_ran():
     assert (usage.start, usage.end) == ("2026-11-22T13:44:38Z", "2026-11-22T13:45:47Z")
 
 
-def test_models_of_a_generic_resource_count_once():
-    assert reading.read_tres("gres/gpu=3,gres/gpu:a100=1,gres/gpu:h100=2") == {"gpu": 3}
-    assert reading.read_tres("gres/gpu:a100=1,gres/gpu:h100=2") == {"gpu": 3}
+def test_types_of_a_generic_resource_count_once_and_by_themselves():
+    typed = {"gpu": 3, "gpu_a100": 1, "gpu_h100": 2}
+    assert reading.read_tres("gres/gpu=3,gres/gpu:a100=1,gres/gpu:H100=2") == typed
+    assert reading.read_tres("gres/gpu:a100=1,gres/gpu:h100=2") == typed
+    assert reading.tres_of("gpu_a100") == "gres/gpu:a100"
+    assert reading.resource_of("gres/gpu:a100") == "gpu_a100"
+    assert reading.read_limits("gres/gpu:A100=2") == {"gres/gpu:a100": 2}
+
+
+@pytest.mark.parametrize(
+    ("asked", "selects"),
+    [
+        ({"tres_per_node": "gres:gpu:a100:1"}, (("gres.gpu", ("a100", "a100.v100")),)),
+        ({"tres_per_job": "gres:gpu:v100:3"}, (("gres.gpu", ("a100.v100",)),)),
+        ({"tres_per_task": "gres:gpu:a100"}, (("gres.gpu", ("a100", "a100.v100")),)),
+        ({"tres_per_node": "gres:gpu:a100:1,gres:gpu:v100:1"}, (("gres.gpu", ("a100.v100",)),)),
+        # The type that a job runs on is not one that it asks for.
+        ({"tres_per_node": "gres:gpu:1", "statecompact": "R"}, ()),
+        ({"tres_per_node": "gres:gpu"}, ()),
+        ({"tres_per_node": "gres:gpu:h100:1"}, ()),
+        ({}, ()),
+    ],
+)
+def test_jobs_select_the_nodes_that_have_the_types_they_ask_for(asked, selects):
+    (found,) = jobs(line(**asked))
+    assert found.selects == selects
+
+
+RESERVATIONS = """\
+ReservationName=allocator-lab-1 StartTime=2026-11-22T13:54:45 EndTime=2026-11-22T13:55:55
+   Nodes=cpu-[1-2] NodeCnt=2 CoreCnt=10 Features=(null) PartitionName=cpu Flags=IGNORE_JOBS,SPEC_NODES
+     NodeName=cpu-1 CoreIDs=0-2,4
+     NodeName=cpu-2 CoreIDs=0-5
+   TRES=cpu=10
+   Users=(null) Groups=(null) Accounts=a Licenses=(null) State=INACTIVE BurstBuffer=(null) Watts=n/a
+   MaxStartDelay=(null)
+
+ReservationName=upgrade StartTime=2026-11-22T13:54:45 EndTime=2026-11-22T13:55:55
+   Nodes=mem-1 NodeCnt=1 CoreCnt=4 Features=(null) PartitionName=(null) Flags=MAINT,SPEC_NODES
+   TRES=cpu=4
+   Users=root Groups=(null) Accounts=(null) Licenses=(null) State=ACTIVE BurstBuffer=(null) Watts=n/a
+   MaxStartDelay=(null)
+
+"""
 
 
 def test_reservations():
-    told = (
-        "ReservationName=allocator-lab-1 StartTime=2026-11-22T13:54:45 EndTime=2026-11-22T13:55:55 "
-        "Duration=00:01:10 Nodes=cpu-1 NodeCnt=1 CoreCnt=10 Features=(null) PartitionName=cpu "
-        "Flags=IGNORE_JOBS TRES=cpu=10 Users=(null) Groups=(null) Accounts=a Licenses=(null)\n"
-    )
-    (item,) = reading.read_reservations(told)
+    item, upgrade = reading.read_reservations(RESERVATIONS)
     assert (item.account, item.partition, item.cores, item.end - item.start) == ("a", "cpu", 10, 70)
-    assert item.nodes == ("cpu-1",)
+    assert (item.nodes, item.cores_of) == (("cpu-1", "cpu-2"), {"cpu-1": 4, "cpu-2": 6})
+    assert (upgrade.name, upgrade.account, upgrade.partition) == ("upgrade", "", "")
+    assert (upgrade.nodes, upgrade.cores_of) == (("mem-1",), {})
+    assert (item.is_active, upgrade.is_active) == (False, True)
     assert list(reading.read_reservations("No reservations in the system")) == []
 
 

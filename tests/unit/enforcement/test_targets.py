@@ -363,6 +363,17 @@ def test_memory_without_a_unit_is_mib_and_said():
     assert "The pool has no unit for memory: it is taken for MiB." in rendering.limits.notes
 
 
+def test_a_type_of_gpu_is_a_tres_of_its_own_for_slurm():
+    names = ("gpu", "gpu_a100")
+    asked = pool_document(resources=[{"name": name, "unit": ""} for name in names])
+    for server in asked["servers"]:
+        server["capacity"] = dict.fromkeys(names, 4)
+    for workload in asked["workloads"]:
+        workload["demand"] = dict.fromkeys(names, 1)
+    limits = render(asked, "slurm").objects[0]["limits"]
+    assert limits.keys() == {"gres/gpu", "gres/gpu:a100"}
+
+
 def test_what_a_target_has_no_name_for_is_left_out_and_said():
     asked = pool_document(resources=[{"name": "cpu", "unit": ""}, {"name": "seats", "unit": ""}])
     for server in asked["servers"]:
