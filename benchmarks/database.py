@@ -1,4 +1,4 @@
-"""Costs in the database: processor time of its sessions, rows written by table, and its log."""
+"""Processor time of database sessions, rows written by table, and bytes of the log."""
 
 from __future__ import annotations
 

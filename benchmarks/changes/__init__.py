@@ -1,4 +1,4 @@
-"""One change of a pool: how long until its decision is in force, and what is written for it."""
+"""Time from one change of a pool to its decision, and the rows written for it."""
 
 from __future__ import annotations
 
