@@ -11,9 +11,12 @@ from uuid import UUID
 
 from django.db import connection, transaction
 from django.db.models import Max, Q
+from psycopg.types.json import Jsonb
 from structlog.contextvars import get_contextvars
 
+from allocator_service.core.copying import copy_rows
 from allocator_service.core.errors import Gone
+from allocator_service.core.ids import new_ids
 from allocator_service.core.locks import Lock, try_lock_in_transaction
 from allocator_service.core.models import Event, EventSeal, PendingEvent
 
@@ -73,19 +76,18 @@ def events_record(
     *, kind: str, pool: str, payloads: Mapping[str, dict[str, Any]], now: datetime
 ) -> None:
     """Store an event of the same kind for each tenant that `payloads` names by its slug."""
-    events = [
-        Event(
-            kind=kind,
-            pool=pool,
-            tenant=tenant,
-            payload=payload,
-            occurred_at=now,
-            request_id=request_id(),
-        )
-        for tenant, payload in payloads.items()
-    ]
-    Event.objects.bulk_create(events)
-    PendingEvent.objects.bulk_create([PendingEvent(event=event) for event in events])
+    if not payloads:
+        return
+    ids, request = new_ids(len(payloads)), request_id()
+    copy_rows(
+        Event,
+        ["id", "kind", "pool", "tenant", "payload", "occurred_at", "request_id"],
+        (
+            (id_, kind, pool, tenant, Jsonb(payload), now, request)
+            for id_, (tenant, payload) in zip(ids, payloads.items(), strict=True)
+        ),
+    )
+    copy_rows(PendingEvent, ["event_id"], ((id_,) for id_ in ids))
 
 
 # An array is computed once. Under statistics of an empty table the planner would run

@@ -6,14 +6,11 @@ service did before. Both meter the same decisions of two hours, and their amount
 
 from __future__ import annotations
 
-import os
-import time
 from collections import defaultdict
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from django.core.management import call_command
@@ -27,6 +24,7 @@ from allocator_service.pools.recompute import decision_wanted
 from allocator_service.pools.server_services import ServerDraft, servers_contribute
 from allocator_service.workloads.models import Workload
 from allocator_service.workloads.services import WorkloadDraft, workloads_submit
+from benchmarks.database import processor_seconds
 from benchmarks.ledger.world import NOW, RESOURCES, open_pool, some_tenants
 from benchmarks.measurement import Row
 from tests.references.ledger import metered_entries
@@ -85,25 +83,15 @@ def _metered(pool: Pool, meter: Callable[[datetime], Any]) -> tuple[float, int]:
     seconds, before = 0.0, _rows_written()
     for minute in range(MINUTES + 1):
         now = NOW + minute * MINUTE
-        begin = _processor_seconds()
+        begin = processor_seconds()
         meter(now)
-        seconds += _processor_seconds() - begin
+        seconds += processor_seconds() - begin
         Workload.objects.filter(pk=ids[minute % len(ids)]).update(tasks=5 + minute % 7)
         decision_wanted(pool, now=now)
         recompute_pool(
             pool_id=pool.pk, clock=partial(datetime.fromtimestamp, now.timestamp(), UTC), early=True
         )
     return seconds, _rows_written() - before
-
-
-def _processor_seconds() -> float:
-    """Return the time of this process and of its session in the database."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_backend_pid()")
-        (pid,) = cursor.fetchall()[0]
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    ticks = int(fields[11]) + int(fields[12])
-    return time.process_time() + ticks / os.sysconf("SC_CLK_TCK")
 
 
 def _rows_written() -> int:

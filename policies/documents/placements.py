@@ -15,9 +15,18 @@ def placement_rows(allocation: Allocation) -> list[dict[str, Any]]:
     demand = pieces.demand if allocation.whole else problem.demand
     numbered = NumberedServers(problem)
     rows = []
-    columns = (column.tolist() for column in allocation.placements_by_range())
-    for piece, row, offset, count, per_server in zip(*columns, strict=True):
-        j = int(pieces.workload[piece])
+    columns = allocation.placements_by_range()
+    placed, each = columns[0], columns[-1]
+    amounts = (each[:, None] * demand[placed]).tolist()
+    # Many placements are on the same servers.
+    ranges: dict[tuple[int, int, int], dict[str, Any]] = {}
+    for piece, row, offset, count, per_server, workload, amount in zip(
+        *(column.tolist() for column in columns),
+        pieces.workload[placed].tolist(),
+        amounts,
+        strict=True,
+    ):
+        j = int(workload)
         item: dict[str, Any] = {
             "tenant": problem.tenants[int(problem.workload_tenant[j])],
             "workload": {"id": None, "name": problem.workload_names[j]},
@@ -26,17 +35,25 @@ def placement_rows(allocation: Allocation) -> list[dict[str, Any]]:
                 if j in problem.gangs and allocation.whole
                 else {"tasks": per_server if allocation.classes.offset is None else int(per_server)}
             ),
-            "resources": quantities(problem.resources, per_server * demand[piece]),
+            "resources": dict(zip(problem.resources, amount, strict=True)),
         }
         if count == 1:
             item["server"] = server_name(problem, row, offset)
         else:
+            key = (row, offset, count)
+            if key not in ranges:
+                ranges[key] = {
+                    "count": count,
+                    "capacity": quantities(problem.resources, problem.capacity[row]),
+                    "labels": dict(problem.server_labels[row]),
+                    "first": server_name(problem, row, offset),
+                    "last": numbered.name(int(problem.first_server[row]) + offset + count - 1),
+                }
+            known = ranges[key]
             item["servers"] = {
-                "count": count,
-                "capacity": quantities(problem.resources, problem.capacity[row]),
-                "labels": dict(problem.server_labels[row]),
-                "first": server_name(problem, row, offset),
-                "last": numbered.name(int(problem.first_server[row]) + offset + count - 1),
+                **known,
+                "capacity": dict(known["capacity"]),
+                "labels": dict(known["labels"]),
             }
         rows.append(item)
     return rows

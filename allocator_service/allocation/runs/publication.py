@@ -1,6 +1,5 @@
 """Publishing a decision: everything a reader may see of it, in the transaction that is open."""
 
-import math
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -8,6 +7,8 @@ from typing import Any
 from uuid import UUID
 
 import orjson
+from django.db import connection
+from django.db.models import Q
 from psycopg.types.json import Jsonb
 
 from allocator_service.allocation.long_term.metering import metering_hold
@@ -29,6 +30,7 @@ from allocator_service.core.ids import new_ids
 from allocator_service.core.outbox import event_record, events_record
 from allocator_service.ledger.intake.entries import decision_chain
 from allocator_service.pools.selectors import ServerGroup
+from allocator_service.tenants.models import Tenant
 from allocator_service.workloads.models import Workload
 from policies import (
     UNSERVED,
@@ -88,8 +90,8 @@ def decision_publish(
     run.solve_seconds = seconds
     run.summary = _finite(summary_document(allocation))
     run.save()
-    _tell_whose_tasks_changed(run, previous, state, allocation, now)
     _copy_allocations(run, state, allocation)
+    _record_allocation_changes(run, previous, now)
     if not allocation.choice.sees_one_pool:
         class_ids = _copy_server_classes(run, state, allocation)
         _copy_placements(run, state, allocation, class_ids)
@@ -133,30 +135,40 @@ def _record_unmet_guarantees(
         event_record(kind="guarantee.unmet", pool=run.pool.slug, payload=payload, now=now)
 
 
-def _tell_whose_tasks_changed(
-    run: Run, previous: Run | None, state: PoolState, allocation: Decision, now: datetime
-) -> None:
-    """An event for every tenant that runs other numbers of tasks than before, with the numbers."""
-    before: dict[UUID, tuple[str, float]] = {}
-    if previous is not None:
-        rows = Allocation.objects.filter(run=previous)
-        before = {
-            workload: (tenant, tasks)
-            for workload, tenant, tasks in rows.values_list("workload_id", "tenant__slug", "tasks")
-        }
-    problem = allocation.problem
+# Only rows that differ leave the database. A full join is never a nested loop, which statistics from
+# before the run was stored would choose. The condition is that of `math.isclose`.
+_CHANGED_TASKS = """
+SELECT COALESCE(after.workload_id, before.workload_id), COALESCE(after.tenant_id, before.tenant_id),
+       COALESCE(before.tasks, 0), COALESCE(after.tasks, 0)
+FROM (SELECT * FROM run_allocation WHERE run_id = %(run)s) AS after
+     FULL JOIN (SELECT * FROM run_allocation WHERE run_id = %(previous)s) AS before
+     USING (workload_id)
+WHERE abs(COALESCE(after.tasks, 0) - COALESCE(before.tasks, 0))
+      > %(tolerance)s::float8 * GREATEST(after.tasks, before.tasks)
+ORDER BY after.position, before.position
+"""
+
+
+def _record_allocation_changes(run: Run, previous: Run | None, now: datetime) -> None:
+    """Record an event for every tenant that runs other numbers of tasks than before.
+
+    Allocations of the run must be stored.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(
+            _CHANGED_TASKS,
+            {
+                "run": run.pk,
+                "previous": None if previous is None else previous.pk,
+                "tolerance": SAME_TASKS,
+            },
+        )
+        rows = cursor.fetchall()
+    slugs = Tenant.objects.in_bulk({tenant for _, tenant, _, _ in rows})
     changed: dict[str, list[dict[str, Any]]] = {}
-    for id_, owner, tasks in zip(
-        state.workload_ids, problem.workload_tenant, allocation.tasks.tolist(), strict=True
-    ):
-        tenant, had = before.pop(id_, (problem.tenants[owner], 0.0))
-        if not math.isclose(had, tasks, rel_tol=SAME_TASKS):
-            entry = {"workload": str(id_), "before": had, "after": tasks}
-            changed.setdefault(tenant, []).append(entry)
-    for id_, (tenant, had) in before.items():
-        if had > 0:
-            entry = {"workload": str(id_), "before": had, "after": 0.0}
-            changed.setdefault(tenant, []).append(entry)
+    for workload, tenant, before, after in rows:
+        entry = {"workload": str(workload), "before": before, "after": after}
+        changed.setdefault(slugs[tenant].slug, []).append(entry)
     payloads = {
         tenant: {"run": str(run.pk), "generation": run.generation, "workloads": workloads}
         for tenant, workloads in changed.items()
@@ -286,18 +298,24 @@ def _copy_placements(
 
 
 def _mark_unsatisfiable(run: Run, state: PoolState, allocation: Decision, now: datetime) -> None:
-    """Set the condition of the workloads where it has changed, and tell of those that got it."""
+    """Set the condition of the workloads where it has changed, and record an event if it is new.
+
+    Workloads that have no condition before and after are not read.
+    """
     reasons = {
-        id_: reason if reason in UNSERVED else ""
+        id_: reason
         for id_, reason in zip(state.workload_ids, allocation.limited_by, strict=True)
+        if reason in UNSERVED
     }
-    current = Workload.objects.filter(pk__in=state.workload_ids).values_list(
+    has_condition = Q(pool=run.pool) & ~Q(unsatisfiable="")
+    current = Workload.objects.filter(has_condition | Q(pk__in=list(reasons))).values_list(
         "pk", "unsatisfiable", "tenant__slug"
     )
+    decided = set(state.workload_ids)
     changed: dict[str, list[UUID]] = {}
     for id_, present, tenant in current:
-        reason = reasons[id_]
-        if reason == present:
+        reason = reasons.get(id_, "")
+        if reason == present or id_ not in decided:
             continue
         changed.setdefault(reason, []).append(id_)
         if reason:

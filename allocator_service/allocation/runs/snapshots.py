@@ -11,6 +11,9 @@ from uuid import UUID
 
 import orjson
 from django.db import connection, transaction
+from django.db.models import TextField
+from django.db.models.functions import Cast
+from orjson import loads
 
 from allocator_service.allocation.documents import stored_document
 from allocator_service.allocation.long_term.steps import Basis, history_at, starvation_timeout
@@ -88,7 +91,8 @@ def _read(pool: Pool, now: datetime, *, begins: bool) -> PoolState:
         .order_by("membership_id")
         .values_list(
             "membership__tenant_id", "membership__tenant__slug", "weight", "best_effort",
-            "group__slug", "tier", "guarantee", "limit", "lend", "own_servers",
+            "group__slug", "tier", _as_text("guarantee"), _as_text("limit"), _as_text("lend"),
+            "own_servers",
         )
     )  # fmt: skip
     workloads = list(
@@ -96,7 +100,8 @@ def _read(pool: Pool, now: datetime, *, begins: bool) -> PoolState:
         .order_by("id")
         .values_list(
             "id", "tenant_id", "tenant__slug", "name", "demand", "tasks", "priority",
-            "server_selector", "limit", "pieces", "per_server", "together", "at_least",
+            _as_text("server_selector"), _as_text("limit"), _as_text("pieces"),
+            "per_server", "together", "at_least",
         )
     )  # fmt: skip
     servers = _servers(groups, resources)
@@ -108,7 +113,7 @@ def _read(pool: Pool, now: datetime, *, begins: bool) -> PoolState:
         **_groups(pool, now),
         "tenants": [
             _tenant(slug, weight, best_effort, group, tier)
-            | _amounts(now, guarantee=guarantee, limit=limit, lend=lend)
+            | _amounts(now, guarantee=loads(guarantee), limit=loads(limit), lend=loads(lend))
             | own.of(slug, group, own_servers)
             for _, slug, weight, best_effort, group, tier, guarantee, limit, lend, own_servers in members
         ],
@@ -118,14 +123,15 @@ def _read(pool: Pool, now: datetime, *, begins: bool) -> PoolState:
                 "name": name,
                 "demand": document_quantities(demand, resources),
                 **_in_one_cluster(
-                    document_gang(document_quantities(demand, resources), *gang), has_clusters
+                    document_gang(document_quantities(demand, resources), loads(pieces), *gang),
+                    has_clusters,
                 ),
                 "tasks": tasks,
                 "priority": priority,
-                "server_selector": selector,
-                **_amounts(now, limit=limit),
+                "server_selector": loads(selector),
+                **_amounts(now, limit=loads(limit)),
             }
-            for _, _, slug, name, demand, tasks, priority, selector, limit, *gang in workloads
+            for _, _, slug, name, demand, tasks, priority, selector, limit, pieces, *gang in workloads
         ],
         "policy": {
             "name": pool.policy_name,
@@ -164,6 +170,11 @@ def _read(pool: Pool, now: datetime, *, begins: bool) -> PoolState:
         tenant_pks={slug: pk for pk, slug, *_ in members},
         basis=basis,
     )
+
+
+def _as_text(column: str) -> Cast:
+    """Return a column of JSON as text, which `orjson` parses ten times as fast as Django does."""
+    return Cast(column, TextField())
 
 
 def _amounts(now: datetime, **stored: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
