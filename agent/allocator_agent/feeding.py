@@ -20,7 +20,7 @@ from allocator_agent.quantities import MEBIBYTE, Amounts, Units, decimal_text
 from allocator_agent.service import Known, Service
 
 MARK = "allocator-agent"  # the label of servers that an agent keeps
-OWNER = "allocator-owner"  # the label of servers that says who brought them
+OWNER = "allocator-owner"  # the label of servers that names their owner
 _LONGEST_NAME = 240
 _ROWS = 5000
 _WITHDRAWN = 20  # in a round
@@ -351,7 +351,7 @@ def workload_name(
     *,
     selects: Sequence[tuple[str, tuple[str, ...]]] = (),
 ) -> str:
-    """Return a name that states the place and the shape: `slurm-lab/big/cpu=1,memory=256Mi`.
+    """Return a name that states the place and the shape, such as `slurm-lab/big/cpu=1,memory=256Mi`.
 
     Several pieces are as in `slurm-lab/any/4 x cpu=2`, types as in `slurm-lab/any,gres.gpu=a100/gpu=1`.
     """

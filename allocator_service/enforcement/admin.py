@@ -95,8 +95,8 @@ def _row(row: TenantEnforcement, state: EnforcementState) -> Row:
         where = f"{part.cluster}: " if part.cluster else ""
         wrong += [where + sentence for sentence in _wrongs(part, state)]
     for text, has_ended in (("Notice given", False), ("Ended", True)):
-        if tasks := sum(each.tasks for each in row.ending if each.ended == has_ended):
-            wrong.append(f"{text} above the decision: {counted(tasks, 'task')}.")
+        if found := sum(each.tasks for each in row.ending if each.ended == has_ended):
+            wrong.append(f"{text} above the decision: {counted(found, 'task')}.")
     if row.blocked_since:
         wrong.append(f"Its jobs wait although more was decided: {row.pending_reason or NO_REASON}.")
     return Row(row.tenant, numbers, ", ".join(tasks), " ".join(wrong))

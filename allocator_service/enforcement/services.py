@@ -146,21 +146,23 @@ def _record_ends(pool: Pool, draft: ReportDraft, latest: Report | None, now: dat
         for row in before
         for each in row.get("ending", ())
     }
-    for kind, ended in (("enforcement.notice", False), ("enforcement.taken_back", True)):
-        payloads = {}
-        for report in draft.tenants:
-            jobs = [
-                {
-                    "name": each["name"],
-                    "tasks": each["tasks"],
-                    "ends_at": each["ends_at"].isoformat().replace("+00:00", "Z"),
-                }
-                for each in report.ending
-                if each["ended"] == ended and (report.tenant, each["name"], ended) not in known
-            ]
-            if jobs:
-                payloads[report.tenant] = {"agent": draft.agent, "jobs": jobs[:MAX_JOBS_OF_EVENT]}
-        events_record(kind=kind, pool=pool.slug, payloads=payloads, now=now)
+    payloads: dict[bool, dict[str, dict[str, Any]]] = {False: {}, True: {}}
+    for report in draft.tenants:
+        for each in report.ending:
+            if (report.tenant, each["name"], each["ended"]) in known:
+                continue
+            of_kind = payloads[each["ended"]]
+            payload = of_kind.setdefault(report.tenant, {"agent": draft.agent, "jobs": []})
+            # Who others are is for operators, who find it in the report.
+            job = {"name": each["name"], "tasks": each["tasks"], "ends_at": _text(each["ends_at"])}
+            if len(payload["jobs"]) < MAX_JOBS_OF_EVENT:
+                payload["jobs"].append(job)
+    events_record(kind="enforcement.notice", pool=pool.slug, payloads=payloads[False], now=now)
+    events_record(kind="enforcement.taken_back", pool=pool.slug, payloads=payloads[True], now=now)
+
+
+def _text(moment: datetime) -> str:
+    return moment.isoformat().replace("+00:00", "Z")
 
 
 def _refuse_other_cluster(agent: Agent, draft: ReportDraft) -> None:
@@ -222,10 +224,7 @@ def _content(pool: Pool, draft: ReportDraft) -> dict[str, Any]:
             "pending_demand": None,
             "problems": list(each.problems),
             "holds": list(each.holds),
-            "ending": [
-                {**row, "ends_at": row["ends_at"].isoformat().replace("+00:00", "Z")}
-                for row in each.ending
-            ],
+            "ending": [{**row, "ends_at": _text(row["ends_at"])} for row in each.ending],
         }
         found += [
             FieldError(

@@ -152,7 +152,7 @@ def amounts_of(quantities: Mapping[str, Any]) -> Amounts:
 
 
 def where(spec: Mapping[str, Any], class_label: str) -> tuple[str, ...]:
-    """The classes of servers that a pod may run on; none: on any."""
+    """Return the classes of servers that a pod may run on, none if it may run on any."""
     value = (spec.get("nodeSelector") or {}).get(class_label)
     if value:
         return (value,)
@@ -180,7 +180,7 @@ def _is(status: Mapping[str, Any], condition: str) -> bool:
 
 
 def _seconds(status: Mapping[str, Any], condition: str) -> int:
-    """Return since when a condition holds, in seconds since 1970; 0 if it does not."""
+    """Return since when a condition holds in seconds since 1970, or 0 if it does not."""
     for item in status.get("conditions") or []:
         if item.get("type") == condition and item.get("status") == "True":
             text = str(item.get("lastTransitionTime") or "1970-01-01T00:00:00Z")

@@ -70,7 +70,7 @@ class Slurm:
 
     @property
     def source(self) -> str:
-        """Whose job numbers they are: the cluster's."""
+        """The cluster's name, which job numbers belong to."""
         if not self._cluster:
             settings = reading.read_settings(self._commands.run("scontrol", "show", "config"))
             self._cluster = settings.get("ClusterName", "")
@@ -223,7 +223,7 @@ class Slurm:
         return reading.is_restricted(shown)
 
     def apply(self, plan: SlurmPlan) -> list[str]:
-        """Do what a plan says; what Slurm refuses is returned and the rest is done all the same.
+        """Carry out a plan and return what Slurm refused. The rest is done all the same.
 
         Limits in two batches, all that fall before any that rises: at no moment do they sum to more
         than the larger of what was and what is decided. A batch that fails raises `SchedulerAway`.
@@ -276,7 +276,7 @@ class Slurm:
         )
 
     def _read_associations(self) -> list[Association]:
-        """All rows; without what they inherit, which slurmdbd looks up row by row."""
+        """Read all rows without inherited limits, which slurmdbd looks up row by row."""
         told = self._commands.run(
             *("sacctmgr", "--noheader", "--parsable2", "show", "association", "WOPInfo"),
             *(f"cluster={self.source}", f"format={_ASSOCIATION}"),
@@ -372,7 +372,7 @@ def _joined(
 
 @contextmanager
 def _understood() -> Iterator[None]:
-    """What Slurm prints and nobody understands is Slurm's to mend, and no crash."""
+    """Raise `SchedulerAway` for output of Slurm that cannot be read."""
     try:
         yield
     except (KeyError, ValueError) as error:
@@ -465,7 +465,7 @@ def _is_in_foreign_reservation(job: Job) -> bool:
 
 
 def _leaders(victims: Sequence[Victim]) -> list[str]:
-    """Return the jobs to name: that of a heterogeneous job stands for all of its parts."""
+    """Return the jobs to name, one for all parts of a heterogeneous job."""
     return [victim.key for victim in victims]
 
 

@@ -39,7 +39,7 @@ from tests.references.decisions import plain_answer, plain_digest, plain_input
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-CHANGES, CHANGES_AT_LENGTH = 200, 1_000
+CHANGES, CHANGES_AT_LENGTH = 80, 1_000
 TENANTS = [f"u{number}" for number in range(6)]
 SIZES = [(2, 12), (12, 2), (6, 6)]
 DEMANDS = ["0.1", "0.25", "0.7", "1", "1.5", "3"]
