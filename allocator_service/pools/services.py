@@ -84,6 +84,13 @@ class PoolSettings:
         for name in ("minimum_run", "notice"):
             with refusals.collect():
                 _check_reclaim_time(getattr(self, name), pointer=f"/{name}")
+        with refusals.collect():
+            if self.churn is not None and not 1 <= self.churn <= MAX_CHURN:
+                raise Unacceptable(
+                    f"The number of tasks must be from 1 to {MAX_CHURN}, or empty for any number.",
+                    code="field.range",
+                    pointer="/churn",
+                )
         refusals.raise_any()
         return PoolSettings(**{**self.__dict__, "window": window})
 

@@ -191,6 +191,34 @@ def test_other_durations_are_mistakes(operator, number, unit, sentence):
     assert sentence in found["decision_interval"][0]
 
 
+@pytest.mark.parametrize(
+    ("sent", "field", "sentence"),
+    [
+        ({"churn": "0"}, "churn", "from 1 to"), ({"churn": "-1"}, "churn", "greater than"),
+        ({"churn": "x"}, "churn", "whole number"), ({"churn": "1e9"}, "churn", "whole number"),
+        ({"churn": "9999999"}, "churn", "from 1 to"),
+        ({"notice_0": "31", "notice_1": "days"}, "notice", "at most 30 days"),
+        ({"minimum_run_0": "0", "minimum_run_1": "days"}, "minimum_run", "greater than 0"),
+    ],
+)  # fmt: skip
+def test_terms_of_taking_back_that_mean_nothing_are_mistakes(operator, sent, field, sentence):
+    found = mistakes(operator.post(ADD, opened(operator) | sent))
+    assert list(found) == [field]
+    assert sentence in found[field][0]
+
+
+def test_terms_of_taking_back_are_stored_and_may_be_empty(operator):
+    sent = {"minimum_run_0": "30", "minimum_run_1": "minutes", "churn": "4"}
+    assert operator.post(ADD, opened(operator) | sent).status_code == 302
+    pool = Pool.objects.get(slug="new")
+    assert (pool.minimum_run, pool.notice, pool.churn) == ("PT30M", "", 4)
+    url = reverse("admin:pools_pool_change", args=[pool.pk])
+    again = opened(operator, url) | {"minimum_run_0": "", "churn": ""}
+    assert operator.post(url, again).status_code == 302
+    pool.refresh_from_db()
+    assert (pool.minimum_run, pool.churn) == ("", None)
+
+
 def test_the_difference_of_a_duration_is_shown_in_words(operator, fig2):
     url = reverse("admin:pools_pool_change", args=[fig2.pk])
     sent = {"decision_interval_0": "1", "decision_interval_1": "hours", "policy_name": "h-mrf",

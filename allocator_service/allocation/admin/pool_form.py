@@ -238,7 +238,12 @@ class PoolForm(ServiceForm):
         defaults = {
             field.name: field.get_default() for field in Pool._meta.fields if field.has_default()
         }
-        stand_ins = {"resources": [Resource("cpu")], "window_anchor": DEFAULT_ANCHOR, "name": ""}
+        stand_ins = {
+            "resources": [Resource("cpu")],
+            "window_anchor": DEFAULT_ANCHOR,
+            "name": "",
+            "churn": None,
+        }
         with refusals.collect():
             self._settings({**defaults, **stand_ins, **cleaned}, policy).check()
         refusals.raise_any()
