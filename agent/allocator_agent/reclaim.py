@@ -57,6 +57,7 @@ class ReclaimPlan:
     ended: list[Victim] = field(default_factory=list)
     waiting: list[Victim] = field(default_factory=list)
     warned: list[Victim] = field(default_factory=list)
+    refused: set[str] = field(default_factory=set)  # of those that end, filled as it is carried out
 
     def __len__(self) -> int:
         return len(self.ended) + len(self.warned)
@@ -79,7 +80,7 @@ def to_stop(
     limit: Mapping[str, Fraction],
     *,
     terms: Terms = Terms(),  # noqa: B008 - it cannot change
-    noticed: Iterable[str] = (),
+    noticed: Mapping[str, int] | None = None,
     now: int = 0,
     counted: Counted = lambda _: True,
 ) -> list[Jobs]:
@@ -93,10 +94,10 @@ def to_stop(
     used: Amounts = {}
     for each in together:
         _add(used, each, 1, counted)
-    known = frozenset(noticed)
+    noticed = dict(noticed or {})
     chosen: list[Jobs] = []
     # A notice that was given is kept, or each younger job would put off the end of all.
-    for each in sorted(together, key=lambda each: key_of(each) not in known):
+    for each in sorted(together, key=lambda each: not _has_notice(each, noticed)):
         over = [name for name, most in limit.items() if used.get(name, Fraction(0)) > most]
         if not over:
             break
@@ -117,7 +118,10 @@ def may_end(jobs: Sequence[Job], terms: Terms, now: int) -> bool:
     """Return true if jobs can start again and have run for their minimum."""
     # Without a minimum the clocks of the scheduler and of the agent may differ.
     least = terms.minimum_run_seconds
-    return all(job.can_requeue and (not least or now - job.started >= least) for job in jobs)
+    return all(
+        job.can_requeue and (not least or (job.started and now - job.started >= least))
+        for job in jobs
+    )
 
 
 def plan_reclaim(
@@ -139,15 +143,22 @@ def plan_reclaim(
         ranks: of each account; the lowest loses first.
     """
     left, notices = memory.left(terms, now), memory.notices
-    order = sorted(chosen, key=lambda each: (ranks.get(each[0].account, 0), _newest_first(each)))
+    order = sorted(
+        chosen,
+        key=lambda each: (
+            key_of(each) in memory.refused,
+            ranks.get(each[0].account, 0),
+            _newest_first(each),
+        ),
+    )
     plan = ReclaimPlan()
     heirs = _Heirs(jobs, limits)
     ended = 0
     for each in order:
         # A shorter notice than before holds for those that have one already.
-        ends_at = min(
-            notices.get(key_of(each), now + terms.notice_seconds), now + terms.notice_seconds
-        )
+        ends_at = now + terms.notice_seconds
+        if _has_notice(each, notices):
+            ends_at = min(ends_at, notices[key_of(each)])
         victim = Victim(each, heirs.next(each), ends_at)
         # A gang of more tasks than the limit ends alone in its interval.
         has_room = (
@@ -157,8 +168,10 @@ def plan_reclaim(
             plan.ended.append(victim)
             ended += victim.tasks
             continue
+        if ends_at <= now:
+            left = 0  # or smaller ones would put off the end of a gang for ever
         plan.waiting.append(victim)
-        if victim.key not in notices:
+        if not _has_notice(each, notices):
             plan.warned.append(victim)
     return plan
 
@@ -171,6 +184,7 @@ class Memory:
 
     def __init__(self, notices: Mapping[str, int] | None = None) -> None:
         self.notices = dict(notices or {})
+        self.refused: set[str] = set()
         self._ended: list[tuple[int, int]] = []  # time, tasks
 
     def left(self, terms: Terms, now: int) -> int | None:
@@ -186,7 +200,8 @@ class Memory:
         """Remember a plan that was carried out. Notices of jobs that it does not name are forgotten."""
         # A job that the scheduler refused to end has no new notice.
         self.notices = {each.key: each.ends_at for each in [*plan.waiting, *plan.ended]}
-        self._ended += [(now, each.tasks) for each in plan.ended]
+        self.refused = set(plan.refused)
+        self._ended += [(now, each.tasks) for each in plan.ended if each.key not in plan.refused]
 
 
 class _Heirs:
@@ -220,7 +235,7 @@ class _Heirs:
                 (unmet[name] / limit[name] for name in unmet if held.get(name) and unmet[name] > 0),
                 default=Fraction(0),
             )
-            if part > most:
+            if part > most and account != jobs[0].account:
                 found, most = account, part
         if found:
             unmet = self._unmet[found]
@@ -228,6 +243,11 @@ class _Heirs:
                 if name in unmet:
                     unmet[name] -= amount
         return found
+
+
+def _has_notice(jobs: Sequence[Job], notices: Mapping[str, int]) -> bool:
+    """Return true if jobs have notice. That of an earlier run of theirs ended before they started."""
+    return notices.get(key_of(jobs), 0) >= max(1, *(job.started for job in jobs))
 
 
 def utc_text(seconds: int) -> str:

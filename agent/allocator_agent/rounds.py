@@ -321,8 +321,8 @@ def _add_ends(
     """Add jobs that end to the rows of their tenants."""
     tenant_of = {account: tenant for tenant, account in accounts.items()}
     rows: dict[str, list[dict[str, Any]]] = {}
-    ended = {each.key for each in plan.ended}
-    for each in [*plan.ended, *plan.waiting]:
+    ended = {each.key for each in plan.ended} - plan.refused
+    for each in [*plan.waiting, *plan.ended]:  # notices are read again after a start
         rows.setdefault(tenant_of.get(each.jobs[0].account, ""), []).append(
             {
                 "name": each.key,

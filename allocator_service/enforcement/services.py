@@ -152,7 +152,9 @@ def _record_ends(pool: Pool, draft: ReportDraft, latest: Report | None, now: dat
             if (report.tenant, each["name"], each["ended"]) in known:
                 continue
             of_kind = payloads[each["ended"]]
-            payload = of_kind.setdefault(report.tenant, {"agent": draft.agent, "jobs": []})
+            start: dict[str, Any] = {"agent": draft.agent, "count": 0, "jobs": []}
+            payload = of_kind.setdefault(report.tenant, start)
+            payload["count"] += 1
             # Who others are is for operators, who find it in the report.
             job = {"name": each["name"], "tasks": each["tasks"], "ends_at": _text(each["ends_at"])}
             if len(payload["jobs"]) < MAX_JOBS_OF_EVENT:

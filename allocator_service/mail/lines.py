@@ -76,19 +76,20 @@ def _notice(payload: Mapping[str, Any]) -> str:
     jobs = payload["jobs"]
     first = min(datetime.fromisoformat(each["ends_at"]) for each in jobs)
     return (
-        f"Above your part, to end from {instant_text(first, precision='minute')} on: {_jobs(jobs)}."
+        f"Above your part, to end from {instant_text(first, precision='minute')} on: {_jobs(payload)}."
         " What ends queues again."
     )
 
 
 def _taken_back(payload: Mapping[str, Any]) -> str:
-    return f"Ended, as above your part: {_jobs(payload['jobs'])}. What ended queues again."
+    return f"Ended, as above your part: {_jobs(payload)}. What ended queues again."
 
 
-def _jobs(jobs: Sequence[Mapping[str, Any]]) -> str:
+def _jobs(payload: Mapping[str, Any]) -> str:
+    jobs: Sequence[Mapping[str, Any]] = payload["jobs"]
     named = ", ".join(each["name"] for each in jobs[:NAMED])
-    more = f" and {len(jobs) - NAMED} more" if len(jobs) > NAMED else ""
-    return f"job{'' if len(jobs) == 1 else 's'} {named}{more}"
+    more = f" and {payload['count'] - NAMED} more" if payload["count"] > NAMED else ""
+    return f"job{'' if payload['count'] == 1 else 's'} {named}{more}"
 
 
 def _budget(payload: Mapping[str, Any]) -> str:

@@ -30,6 +30,7 @@ MAX_PROBLEMS = 100
 MAX_PROBLEM_LENGTH = 500
 
 MAX_HELD, MAX_SERVERS_HELD, MAX_NAME = 100, 1_000, 253
+MAX_JOB_NAME = 400  # of Kueue: namespace, workload and pod set
 
 
 def problems_field() -> documents.ListField:
@@ -78,10 +79,10 @@ class JobsEndingRequest(documents.Document):
     """Jobs above the decision that an agent ends together."""
 
     name = documents.TextField(
-        max_length=MAX_NAME, description="The agent's name of what starts and ends together."
+        max_length=MAX_JOB_NAME, description="The agent's name of what starts and ends together."
     )
     jobs = documents.ListField(
-        documents.TextField(max_length=MAX_NAME),
+        documents.TextField(max_length=MAX_JOB_NAME),
         max_items=MAX_HELD,
         description="The scheduler's names of the jobs.",
     )

@@ -50,7 +50,7 @@ def test_jobs_get_notice_and_end_after_it_and_an_agent_that_starts_again_knows(
     time.sleep(max(0.0, begin + 9 - time.monotonic()))
     agent.run("--once")
     eventually(lambda: quiet.jobs("RUNNING").get("physics") == 3)  # one in an interval
-    assert [each["ended"] for each in rows(operator, pool)["physics"]] == [True, False]
+    assert [each["ended"] for each in rows(operator, pool)["physics"]] == [False, True]
     change(operator, pool, churn=None)
     agent.run("--once")
     eventually(lambda: quiet.jobs("RUNNING") == {"physics": 2, "biology": 2})

@@ -75,14 +75,14 @@ class EffectiveKueue(Kubernetes):
                     problems += self._tried_to(change, None)
             problems += [] if problems else self._not_kept(plan, known)
             if problems:
-                return problems
+                return problems + self._requeued(plan, ends=False)
             for change in plan.changes:
                 problems += self._tried_to(change, known[_label(change.after)])
                 known[_label(change.after)] = change.after
             problems = problems or self._not_kept(plan, known, written=True)
-            return problems or self._requeued(plan)
+            return problems + self._requeued(plan, ends=not problems)
         except FieldDropped as error:
-            return [str(error)]
+            return [str(error), *self._requeued(plan, ends=False)]
 
     def applied(self, observed: Observation, *, fresh: bool) -> dict[str, Amounts]:
         """The quotas that Kueue obeys, by queue."""

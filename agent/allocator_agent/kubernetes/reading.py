@@ -11,12 +11,12 @@ from allocator_agent.model import Job, Node, Usage
 from allocator_agent.quantities import Amounts, added, quantity
 
 FINISHED = ("Succeeded", "Failed")
-# Mark of workloads that the agent deactivated. One that somebody else deactivated stays as it is.
+# Mark of workloads that the agent deactivated. One that others deactivated stays as it is.
 REQUEUED = "allocator.requeued"
 
 
 def read_nodes(items: Iterable[Mapping[str, Any]], *, owner_label: str) -> Iterator[Node]:
-    """Nodes with what is allocatable on them; those that are cordoned or not ready take nothing new."""
+    """Yield nodes with what is allocatable on them. Cordoned and unready ones take nothing new."""
     for item in items:
         labels = item["metadata"].get("labels") or {}
         status = item.get("status") or {}
@@ -88,16 +88,24 @@ def read_workloads(items: Iterable[Mapping[str, Any]], *, class_label: str) -> I
         is_requeued = REQUEUED in (metadata.get("annotations") or {})
         if (is_off and not is_requeued) or _is(status, "Finished"):
             continue
+        # Kueue evicts it already, or it was told to: it holds no quota soon.
+        runs = _is(status, "Admitted") and not is_off and not _is(status, "Evicted")
+        owners = metadata.get("ownerReferences") or []
+        counts = _admitted_counts(status) if runs else {}
         for pods in spec.get("podSets") or []:
+            if counts.get(pods["name"]) == 0:
+                continue  # all of them are done
             template = (pods.get("template") or {}).get("spec") or {}
             yield Job(
                 f"{metadata['namespace']}/{metadata['name']}/{pods['name']}",
                 metadata["namespace"],
                 pod_demand(template),
-                running=_is(status, "Admitted") and not is_off,
+                running=runs,
                 started=_seconds(status, "Admitted"),
-                tasks=int(pods.get("count", 1)),
+                tasks=counts.get(pods["name"], int(pods.get("count", 1))),
                 where=where(template, class_label),
+                # Nothing makes a pod again that has no controller.
+                can_requeue=not any(owner.get("kind") == "Pod" for owner in owners),
                 reason=_message(status, "QuotaReserved", "False"),
                 whole=f"{metadata['namespace']}/{metadata['name']}",
             )
@@ -177,6 +185,17 @@ def _is(status: Mapping[str, Any], condition: str) -> bool:
         item.get("type") == condition and item.get("status") == "True"
         for item in status.get("conditions") or []
     )
+
+
+def _admitted_counts(status: Mapping[str, Any]) -> dict[str, int]:
+    """Return the pods of each pod set that hold quota, without those that are done."""
+    assigned = (status.get("admission") or {}).get("podSetAssignments") or []
+    done = {each["name"]: int(each.get("count", 0)) for each in status.get("reclaimablePods") or []}
+    return {
+        each["name"]: max(0, int(each["count"]) - done.get(each["name"], 0))
+        for each in assigned
+        if each.get("count") is not None
+    }
 
 
 def _seconds(status: Mapping[str, Any], condition: str) -> int:

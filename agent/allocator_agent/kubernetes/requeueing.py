@@ -64,6 +64,21 @@ def limits_by_tenant(objects: Iterable[Manifest]) -> dict[str, Amounts]:
     }
 
 
+def queues_by_tenant(objects: Iterable[Manifest]) -> dict[str, str]:
+    """Return the name of each tenant's queue in a rendering."""
+    return {
+        item["metadata"]["labels"]["allocator.tenant"]: item["metadata"]["name"]
+        for item in objects
+        if item["kind"] == "ClusterQueue"
+        and "allocator.tenant" in item["metadata"].get("labels", {})
+    }
+
+
+def queue_of(item: Mapping[str, Any]) -> str:
+    """Return the queue that admitted a workload, empty without one."""
+    return str(((item.get("status") or {}).get("admission") or {}).get("clusterQueue") or "")
+
+
 def _patch(item: Manifest, *, active: bool, mark: str | None) -> Patch:
     metadata = item["metadata"]
     body = {

@@ -22,7 +22,13 @@ from allocator_agent.kubernetes.quotas import (
     merged,
     with_limits,
 )
-from allocator_agent.kubernetes.requeueing import ResumedWorkload, limits_by_tenant, requeue_patch
+from allocator_agent.kubernetes.requeueing import (
+    ResumedWorkload,
+    limits_by_tenant,
+    queue_of,
+    queues_by_tenant,
+    requeue_patch,
+)
 from allocator_agent.kubernetes.watching import Changed, Watched
 from allocator_agent.model import Job, Observation, Rendering, Usage, Waiting
 from allocator_agent.quantities import Amounts, added
@@ -182,14 +188,26 @@ class Kubernetes:
             return replace(plan, resumed=resumed)
         namespaces = self._configuration.by_tenant(observed.accounts)
         by_tenant = limits_by_tenant(rendering.objects)
+        queues = {_key(item): queue_of(item) for item in self._objects(WORKLOADS)}
         rows = [row for row in rendering.tenants if row["tenant"] in namespaces]
         ranks = {namespaces[row["tenant"]]: row.get("reclaim_rank", 0) for row in rows}
         limits = {namespaces[row["tenant"]]: by_tenant.get(row["tenant"], {}) for row in rows}
+        by_queue = {
+            namespaces[tenant]: name
+            for tenant, name in queues_by_tenant(rendering.objects).items()
+            if tenant in namespaces
+        }
         chosen = [
             jobs
             for namespace, limit in limits.items()
             for jobs in to_stop(
-                [job for job in observed.jobs if job.account == namespace],
+                # What another queue of the namespace admitted is not in the decision.
+                [
+                    job
+                    for job in observed.jobs
+                    if job.account == namespace
+                    and queues.get(job.whole, "") in ("", by_queue.get(namespace, ""))
+                ],
                 limit,
                 terms=rendering.terms,
                 noticed=self.memory.notices,
@@ -213,8 +231,8 @@ class Kubernetes:
         for change in plan.changes:
             if change.lowers and change.before is not None:
                 problems += self._tried(change, with_limits(change.before, change.lowered()))
-        if problems:
-            return problems  # what could not be lowered leaves no room for others
+        if problems:  # what could not be lowered leaves no room for others
+            return problems + self._requeued(plan, ends=False)
         for change in plan.changes:
             problems += self._tried(change, change.after)
         if not problems:  # a queue that could not leave its cohort keeps it
@@ -222,13 +240,16 @@ class Kubernetes:
                 problems += self._removed(cohort)
         return problems + self._requeued(plan)
 
-    def _requeued(self, plan: KubernetesPlan) -> list[str]:
+    def _requeued(self, plan: KubernetesPlan, *, ends: bool = True) -> list[str]:
         """End workloads, and let those queue again that have ended. Returns what was refused.
 
-        Quotas are lowered by then, or Kueue would admit the same workload again.
+        Quotas are lowered by then, or Kueue would admit the same workload again. Without `ends` none
+        ends.
         """
+        if not ends:
+            plan.reclaim.refused.update(victim.key for victim in plan.reclaim.ended)
         patches = [each.patch() for each in plan.resumed]
-        if plan.reclaim.ended:
+        if plan.reclaim.ended and ends:
             ended = {victim.key for victim in plan.reclaim.ended}
             patches += [
                 requeue_patch(item) for item in self._objects(WORKLOADS) if _key(item) in ended
@@ -239,9 +260,11 @@ class Kubernetes:
             try:
                 self._api.request("PATCH", path, body)
             except (Absent, Conflict):
-                continue  # ended, or changed by others: the next round reads it again
+                # Gone, or changed by others: the next round reads it again.
+                plan.reclaim.refused.add(f"{namespace}/{name}")
             except ApiRefused as refusal:
                 problems.append(f"Workload {namespace}/{name}: {refusal}")
+                plan.reclaim.refused.add(f"{namespace}/{name}")
         return problems
 
     def applied(self, observed: Observation, *, fresh: bool) -> dict[str, Amounts]:

@@ -252,8 +252,22 @@ class Slurm:
         signal = self._options.notice_signal
         for batch in _batches(_leaders(plan.reclaim.warned)) if signal else []:
             problems += self._tried("scancel", "--full", f"--signal={signal}", *batch)
-        for batch in _batches(_leaders(plan.reclaim.ended)):
-            problems += self._tried("scontrol", "requeue", ",".join(batch))
+        problems += self._requeue(plan.reclaim)
+        return problems
+
+    def _requeue(self, plan: ReclaimPlan) -> list[str]:
+        """Requeue jobs and note those that Slurm refuses.
+
+        One that has ended since it was observed must not run again.
+        """
+        problems: list[str] = []
+        for batch in _batches(_leaders(plan.ended)):
+            if not self._tried("scontrol", "requeue", "Incomplete", ",".join(batch)):
+                continue
+            for job in batch:
+                found = self._tried("scontrol", "requeue", "Incomplete", job)
+                problems += found
+                plan.refused.update([job] if found else [])
         return problems
 
     def applied(

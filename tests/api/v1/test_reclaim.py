@@ -138,7 +138,7 @@ def test_a_notice_and_an_end_are_shown_and_are_one_event_each(world, decided, op
         ({"ends_at": "soon"}, "ends_at"),
         ({"ended": "yes"}, "ended"),
         ({"name": ""}, "name"),
-        ({"name": "x" * 254}, "name"),
+        ({"name": "x" * 401}, "name"),
     ],
 )
 def test_a_report_of_an_end_that_cannot_be_is_refused(decided, operator, changes, pointer):

@@ -89,7 +89,7 @@ def test_a_job_that_is_younger_than_the_minimum_stays():
 
 def test_jobs_with_notice_end_before_younger_ones():
     jobs = [job(number, started=number) for number in range(1, 5)]
-    assert names(to_stop(jobs, {"cpu": Fraction(2)}, noticed=["1"])) == ["1", "4"]
+    assert names(to_stop(jobs, {"cpu": Fraction(2)}, noticed={"1": 5})) == ["1", "4"]
 
 
 def account(tenant, **limits):
@@ -220,6 +220,57 @@ def test_heirs_are_those_who_lack_most_and_only_of_what_they_wait_for():
         terms=Terms(), memory=Memory(), now=0,
     )  # fmt: skip
     assert [(each.key, each.heir) for each in plan.ended] == [("4", "c"), ("3", "c"), ("2", "b")]
+
+
+def test_a_gang_that_is_due_is_not_put_off_by_smaller_jobs():
+    jobs = [job(1, tasks=8, started=2), job(2, account="b", started=1)]
+    objects = [account("a", cpu=0), account("b", cpu=0)]
+    terms, memory = Terms(churn=4, interval_seconds=60), Memory()
+    memory.keep(planned([account("c", cpu=0)], [job(3, account="c")], terms=terms, now=100), 100)
+    ranks = {"a": 0, "b": 1}
+    assert planned(objects, jobs, terms=terms, memory=memory, now=130, ranks=ranks).ended == []
+    assert keys(planned(objects, jobs, terms=terms, memory=memory, now=160, ranks=ranks).ended) == [
+        "1"
+    ]
+
+
+def test_a_job_that_the_scheduler_refuses_to_end_comes_last_and_counts_for_nothing():
+    jobs = [job(1, started=1), job(2, account="b", started=2)]
+    objects = [account("a", cpu=0), account("b", cpu=0)]
+    terms, memory, ranks = Terms(churn=1), Memory(), {"a": 1, "b": 0}
+    plan = planned(objects, jobs, terms=terms, memory=memory, now=10, ranks=ranks)
+    plan.refused.add("2")
+    memory.keep(plan, 10)
+    assert keys(plan.ended) == ["2"]
+    assert keys(planned(objects, jobs, terms=terms, memory=memory, now=11, ranks=ranks).ended) == [
+        "1"
+    ]
+
+
+def test_a_notice_of_an_earlier_run_does_not_end_a_later_one():
+    jobs = [job(1, started=1), job(2, started=500)]
+    plan = planned(
+        [account("a", cpu=1)],
+        jobs,
+        terms=Terms(notice_seconds=60),
+        memory=Memory({"2": 400}),
+        now=600,
+    )
+    assert (plan.ended, keys(plan.warned), plan.warned[0].ends_at) == ([], ["2"], 660)
+
+
+def test_an_account_is_no_heir_of_itself():
+    jobs = [job(1, started=1, memory=500), job(2, memory=1, running=False)]
+    limits = {"a": {"cpu": Fraction(2), "memory": Fraction(100 * MIB)}}
+    plan = plan_reclaim(
+        [(jobs[0],)], jobs=jobs, limits=limits, ranks={}, terms=Terms(), memory=Memory(), now=0
+    )
+    assert plan.ended[0].heir == ""
+
+
+def test_a_job_without_a_known_start_has_not_run_for_the_minimum():
+    terms = Terms(minimum_run_seconds=60)
+    assert to_stop([job(1, started=0)], {"cpu": Fraction(0)}, terms=terms, now=10**9) == []
 
 
 class Cluster:

@@ -183,3 +183,57 @@ def test_a_refused_end_is_a_problem_and_a_conflict_is_for_the_next_round(server,
     assert workload(server, "young") == (None, {})
     assert agent.apply(agent.plan(wanted, agent.observe(), NOW)) == []
     assert workload(server, "young") == (False, {REQUEUED: "true"})
+
+
+def admitted(server, name, *, queue="a", count=8, held=4, done=0, owner="Job", evicted=False):
+    """Have a workload of eight pods that runs with fewer."""
+    put(server, name, since="2026-11-01T09:00:00Z", sets=(count,))
+    item = server.objects[WORKLOADS, "a", name]
+    item["metadata"]["ownerReferences"] = [{"kind": owner, "name": "x"}]
+    assigned = [{"name": "set-0", "count": held}]
+    item["status"]["admission"] = {"clusterQueue": queue, "podSetAssignments": assigned}
+    if done:
+        item["status"]["reclaimablePods"] = [{"name": "set-0", "count": done}]
+    if evicted:
+        item["status"]["conditions"].append({"type": "Evicted", "status": "True"})
+    server.put(WORKLOADS, item)
+
+
+@pytest.mark.parametrize(
+    ("fields", "cpus"),
+    [
+        ({}, "4"),  # admitted with half of its pods
+        ({"held": 8, "done": 6}, "2"),
+        ({"held": 8, "done": 8}, "0"),
+        ({"queue": "private"}, "0"),  # the decision is about other servers
+        ({"owner": "Pod"}, "0"),  # nothing would make them again
+        ({"evicted": True}, "0"),  # it ends already
+    ],
+)
+def test_a_workload_within_the_decision_or_outside_of_it_runs_on(
+    server, agent, quotas, fields, cpus
+):
+    admitted(server, "job", **fields)
+    for name in "ab":
+        server.put(QUEUES, queue(name, cpus, quotas))
+    plan = agent.plan(decision(quotas, a=cpus, b="0"), agent.observe(), NOW)
+    assert plan.reclaim.ended == []
+
+
+def test_what_was_admitted_above_the_decision_ends(server, agent, quotas):
+    admitted(server, "job")
+    for name in "ab":
+        server.put(QUEUES, queue(name, "3", quotas))
+    plan = agent.plan(decision(quotas, a="3", b="0"), agent.observe(), NOW)
+    assert [(each.key, each.tasks) for each in plan.reclaim.ended] == [("a/job", 4)]
+
+
+def test_a_refused_quota_keeps_no_workload_off(server, agent, quotas):
+    put(server, "young", active=False, annotations={REQUEUED: "true"})
+    for name in "ab":
+        server.put(QUEUES, queue(name, "3", quotas))
+    part = "/status" if quotas == "effective" else ""
+    server.refuse[f"{QUEUES}/b{part}"] = (403, "no")
+    plan = agent.plan(decision(quotas, a="3", b="0"), agent.observe(), NOW)
+    assert agent.apply(plan) != []
+    assert workload(server, "young") == (True, {})
