@@ -1,4 +1,4 @@
-"""Running jobs to end so that accounts are back within their decision: pure.
+"""Pure choice of the running jobs that end so that accounts are back within their decision.
 
 What starts together ends together. An account that is within its decision loses nothing.
 """
@@ -40,19 +40,21 @@ class Victim:
         """Return the number of their tasks."""
         return sum(job.tasks for job in self.jobs)
 
-    def shown(self, verb: str) -> ObjectChange:
+    def shown(self, event: str) -> ObjectChange:
         """Return what happens to them, as plans show it."""
         names = ", ".join(job.id for job in self.jobs)
-        when = f" {utc_text(self.ends_at)}" if verb.endswith("after") else ""
         heir = f" for {self.heir}" if self.heir else ""
-        note = f"{verb}{when}, above the decision{heir}"
+        note = f"{event}, above the decision{heir}"
         noun = "job" if len(self.jobs) == 1 else "jobs"
         return ObjectChange(CHANGE, f"{noun} {names} of {self.jobs[0].account}", notes=(note,))
 
 
 @dataclass(frozen=True)
 class ReclaimPlan:
-    """Jobs that end now, and jobs that have notice; `warned` are those of them that get it now."""
+    """Jobs that end now, and jobs that have notice.
+
+    `warned` are those of the latter that get it now.
+    """
 
     ended: list[Victim] = field(default_factory=list)
     waiting: list[Victim] = field(default_factory=list)
@@ -65,9 +67,20 @@ class ReclaimPlan:
     def shown(self) -> list[ObjectChange]:
         """Return what has to change, as plans show it."""
         return [
-            *(victim.shown("gets notice, ends after") for victim in self.warned),
-            *(victim.shown("requeued") for victim in self.ended),
+            *(
+                each.shown(f"gets notice, ends after {utc_text(each.ends_at)}")
+                for each in self.warned
+            ),
+            *(each.shown("requeued") for each in self.ended),
         ]
+
+
+def by_account(jobs: Iterable[Job]) -> dict[str, list[Job]]:
+    """Return jobs by their account."""
+    found: dict[str, list[Job]] = {}
+    for job in jobs:
+        found.setdefault(job.account, []).append(job)
+    return found
 
 
 def key_of(jobs: Sequence[Job]) -> str:

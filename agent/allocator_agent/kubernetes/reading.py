@@ -88,7 +88,7 @@ def read_workloads(items: Iterable[Mapping[str, Any]], *, class_label: str) -> I
         is_requeued = REQUEUED in (metadata.get("annotations") or {})
         if (is_off and not is_requeued) or _is(status, "Finished"):
             continue
-        # Kueue evicts it already, or it was told to: it holds no quota soon.
+        # A workload that is being evicted holds no quota soon.
         runs = _is(status, "Admitted") and not is_off and not _is(status, "Evicted")
         owners = metadata.get("ownerReferences") or []
         counts = _admitted_counts(status) if runs else {}

@@ -54,20 +54,13 @@ def requeue_patch(item: Manifest) -> Patch:
     return _patch(item, active=False, mark="true")
 
 
-def limits_by_tenant(objects: Iterable[Manifest]) -> dict[str, Amounts]:
-    """Return the quota of each tenant's queue in a rendering."""
+def queues_by_tenant(objects: Iterable[Manifest]) -> dict[str, tuple[str, Amounts]]:
+    """Return the name and the quota of each tenant's queue in a rendering."""
     return {
-        item["metadata"]["labels"]["allocator.tenant"]: amounts_of(in_force(item, "ClusterQueue"))
-        for item in objects
-        if item["kind"] == "ClusterQueue"
-        and "allocator.tenant" in item["metadata"].get("labels", {})
-    }
-
-
-def queues_by_tenant(objects: Iterable[Manifest]) -> dict[str, str]:
-    """Return the name of each tenant's queue in a rendering."""
-    return {
-        item["metadata"]["labels"]["allocator.tenant"]: item["metadata"]["name"]
+        item["metadata"]["labels"]["allocator.tenant"]: (
+            item["metadata"]["name"],
+            amounts_of(in_force(item, "ClusterQueue")),
+        )
         for item in objects
         if item["kind"] == "ClusterQueue"
         and "allocator.tenant" in item["metadata"].get("labels", {})

@@ -24,7 +24,6 @@ from allocator_agent.kubernetes.quotas import (
 )
 from allocator_agent.kubernetes.requeueing import (
     ResumedWorkload,
-    limits_by_tenant,
     queue_of,
     queues_by_tenant,
     requeue_patch,
@@ -32,7 +31,7 @@ from allocator_agent.kubernetes.requeueing import (
 from allocator_agent.kubernetes.watching import Changed, Watched
 from allocator_agent.model import Job, Observation, Rendering, Usage, Waiting
 from allocator_agent.quantities import Amounts, added
-from allocator_agent.reclaim import Memory, ReclaimPlan, plan_reclaim, to_stop
+from allocator_agent.reclaim import Memory, ReclaimPlan, by_account, plan_reclaim, to_stop
 
 _ATTEMPTS = 5
 NODES, PODS, NAMESPACES = "/api/v1/nodes", "/api/v1/pods", "/api/v1/namespaces"
@@ -187,41 +186,40 @@ class Kubernetes:
         if self._configuration.reclaim == "none":
             return replace(plan, resumed=resumed)
         namespaces = self._configuration.by_tenant(observed.accounts)
-        by_tenant = limits_by_tenant(rendering.objects)
-        queues = {_key(item): queue_of(item) for item in self._objects(WORKLOADS)}
-        rows = [row for row in rendering.tenants if row["tenant"] in namespaces]
-        ranks = {namespaces[row["tenant"]]: row.get("reclaim_rank", 0) for row in rows}
-        limits = {namespaces[row["tenant"]]: by_tenant.get(row["tenant"], {}) for row in rows}
-        by_queue = {
-            namespaces[tenant]: name
-            for tenant, name in queues_by_tenant(rendering.objects).items()
-            if tenant in namespaces
+        rendered = queues_by_tenant(rendering.objects)
+        rows = {
+            namespaces[row["tenant"]]: row
+            for row in rendering.tenants
+            if row["tenant"] in namespaces and row["tenant"] in rendered
         }
+        of = {namespace: rendered[row["tenant"]] for namespace, row in rows.items()}
+        admitted_by = {_key(item): queue_of(item) for item in self._objects(WORKLOADS)}
+        # What another queue of the namespace admitted is not in the decision.
+        jobs = [
+            job
+            for job in observed.jobs
+            if job.account in of and admitted_by.get(job.whole, "") in ("", of[job.account][0])
+        ]
+        seconds = int(now.timestamp())
         chosen = [
-            jobs
-            for namespace, limit in limits.items()
-            for jobs in to_stop(
-                # What another queue of the namespace admitted is not in the decision.
-                [
-                    job
-                    for job in observed.jobs
-                    if job.account == namespace
-                    and queues.get(job.whole, "") in ("", by_queue.get(namespace, ""))
-                ],
-                limit,
+            each
+            for namespace, mine in by_account(jobs).items()
+            for each in to_stop(
+                mine,
+                of[namespace][1],
                 terms=rendering.terms,
                 noticed=self.memory.notices,
-                now=int(now.timestamp()),
+                now=seconds,
             )
         ]
         ends = plan_reclaim(
             chosen,
-            jobs=observed.jobs,
-            limits=limits,
-            ranks=ranks,
+            jobs=jobs,
+            limits={namespace: limit for namespace, (_, limit) in of.items()},
+            ranks={namespace: row.get("reclaim_rank", 0) for namespace, row in rows.items()},
             terms=rendering.terms,
             memory=self.memory,
-            now=int(now.timestamp()),
+            now=seconds,
         )
         return replace(plan, reclaim=ends, resumed=resumed)
 

@@ -11,7 +11,7 @@ from typing import Any
 from allocator_agent.changes import ADD, CHANGE, ObjectChange, Value
 from allocator_agent.model import Job, Rendering, Waiting
 from allocator_agent.quantities import MEBIBYTE, Amounts
-from allocator_agent.reclaim import Jobs, Memory, ReclaimPlan, plan_reclaim, to_stop
+from allocator_agent.reclaim import Jobs, Memory, ReclaimPlan, by_account, plan_reclaim, to_stop
 from allocator_agent.slurm.holds import HoldPlan
 from allocator_agent.slurm.reading import Association, resource_of, units_of
 from allocator_agent.slurm.reservations import ReservationChange
@@ -342,6 +342,8 @@ def plan_ends(
 ) -> ReclaimPlan:
     """Return the jobs that end, so that no account runs more than is decided, in a class or in all."""
     chosen: list[Jobs] = []
+    gone: set[str] = set()
+    jobs_of = by_account(jobs)
     limits: dict[str, Amounts] = {}
     ranks: dict[str, int] = {}
     rank_of = {row["tenant"]: row.get("reclaim_rank", 0) for row in rendering.tenants}
@@ -354,15 +356,16 @@ def plan_ends(
         limit = amounts_of(item["limits"])
         if partition is None:
             limits[account], ranks[account] = limit, rank_of.get(item["tenant"], 0)
-        gone = {job.id for each in chosen for job in each}
-        chosen += to_stop(
-            [job for job in jobs if job.account == account and job.id not in gone],
+        chosen_here = to_stop(
+            [job for job in jobs_of.get(account, ()) if job.id not in gone],
             limit,
             terms=rendering.terms,
             noticed=memory.notices,
             now=now,
             counted=_counts_in(partition),
         )
+        gone.update(job.id for each in chosen_here for job in each)
+        chosen += chosen_here
     return plan_reclaim(
         chosen,
         jobs=jobs,

@@ -1,4 +1,4 @@
-"""From the reservations that Slurm has and those that are decided to what has to change: pure."""
+"""Pure plans of reservations, from those that Slurm has and those that are decided."""
 
 from __future__ import annotations
 
@@ -18,9 +18,8 @@ from allocator_agent.slurm.reading import (
     utc_text,
 )
 
-RESERVED = (
-    "reservation"  # the label of servers that a reservation of others holds, whole or in part
-)
+# Label of servers that a reservation of others holds, whole or in part.
+RESERVED = "reservation"
 
 
 @dataclass(frozen=True)

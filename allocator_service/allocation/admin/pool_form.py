@@ -75,6 +75,10 @@ class PoolForm(ServiceForm):
         default="minutes",
         help_text="Time between the notice of a job and its end. Empty: jobs end without notice.",
     )
+    churn = forms.IntegerField(
+        required=False,
+        help_text="Most tasks that an agent ends in one decision interval. Empty: any number.",
+    )
 
     class Meta:
         model = Pool

@@ -1,4 +1,4 @@
-"""Kueue's workloads that end by the agent and queue again."""
+"""Kueue's workloads that the agent ends and lets queue again."""
 
 from collections import Counter
 from datetime import UTC, datetime
