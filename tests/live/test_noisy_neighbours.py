@@ -1,33 +1,12 @@
 """One key's evaluations never hold up what others ask for."""
 
-import random
 import time
 from concurrent.futures import ThreadPoolExecutor
 
 from allocator_service.allocation.what_if.evaluations import SECONDS, STARTING_SECONDS
+from tests.evaluations import long_evaluation
 
 NOISY = 12
-TENANTS, CLASSES = 700, 300
-
-
-def long_evaluation() -> dict[str, object]:
-    """Takes seconds, perhaps more than it may."""
-    chance = random.Random(7)
-    resources = ["cpu", "memory", "disk"]
-
-    def amounts(most: int) -> dict[str, float]:
-        return {name: chance.randint(1, most * 1000) / 1000 for name in resources}
-
-    return {
-        "resources": resources,
-        "servers": [{"capacity": amounts(64)} for _ in range(CLASSES)],
-        "tenants": [{"name": f"t{n}"} for n in range(TENANTS)],
-        "workloads": [
-            {"tenant": f"t{n}", "name": "w", "demand": amounts(8)} for n in range(TENANTS)
-        ],
-        "policy": {"name": "drfh"},
-        "include": ["placements", "certificate", "properties"],
-    }
 
 
 def test_twelve_evaluations_of_one_key_at_once_delay_nobody(service):

@@ -18,7 +18,7 @@ from pebble import ProcessExpired, ProcessPool
 from allocator_service.allocation.policies import domain_error
 from allocator_service.core.confined import confine
 from allocator_service.core.errors import FAULTS_OF_OURS, DomainError, TooLarge, Unavailable
-from policies import PolicyError, call_by_name
+from policies import PolicyError, SolveTimeoutError, call_by_name
 
 MAX_ITEMS = {"tenants": 2_000, "workloads": 5_000}
 MAX_SERVER_CLASSES = 1_000
@@ -97,7 +97,7 @@ def _computed(function: str, arguments: Sequence[Any], seconds: float) -> dict[s
         # Only the first ones wait for children that still load their kernels.
         answer: dict[str, Any] = future.result(seconds if _started.is_set() else STARTING_SECONDS)
         _started.set()
-    except FutureTimeout as error:
+    except (FutureTimeout, SolveTimeoutError) as error:
         future.cancel()
         raise Unavailable(
             f"The evaluation took longer than {SECONDS:g} s and was stopped: make it smaller, or ask"

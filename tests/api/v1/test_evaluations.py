@@ -23,6 +23,7 @@ from policies import policies_available
 from tests import factories
 from tests.api.v1.test_conventions import code
 from tests.documented import openapi
+from tests.evaluations import long_evaluation
 
 EVALUATIONS = "/api/v1/evaluations/"
 FIG2: dict[str, Any] = {
@@ -240,6 +241,13 @@ def test_demands_far_beyond_a_server_are_answered(operator):
     assert response.status_code in (200, 422)
     if response.status_code == 200:
         assert all(row["tasks"] >= 0 for row in response.json()["allocations"])
+
+
+def test_a_policy_that_stops_at_its_limit_is_a_timeout():
+    """Policies stop before the child is killed; for the caller both are the same."""
+    with pytest.raises(Unavailable) as caught:
+        evaluations.answer_document(long_evaluation(), seconds=1)
+    assert (caught.value.code, caught.value.retry_after) == ("evaluation.timeout", 30)
 
 
 def test_a_timeout_is_503_with_retry_after(operator, monkeypatch):
