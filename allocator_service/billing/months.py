@@ -6,6 +6,7 @@ from datetime import UTC, date, datetime
 from zoneinfo import ZoneInfo
 
 HOUR_SECONDS = 3600
+HOUR_DIGITS = 12  # of hours in documents
 MONTH_PATTERN = "^(2[0-9]{3})-(0[1-9]|1[0-2])$"
 _MONTH = re.compile(MONTH_PATTERN.strip("^$"), re.ASCII)
 

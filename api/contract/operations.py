@@ -131,12 +131,12 @@ def renders(answer: Doc, summary: str) -> Callable[[H], H]:
     )
 
 
-def exports(summary: str, *, ends: bool = False) -> Callable[[H], H]:
+def exports(summary: str, *, ends: bool = False, headers: tuple[str, ...] = ()) -> Callable[[H], H]:
     """GET of a whole list as one stream of rows.
 
     A list that `ends` gets no more rows; others answer the cursor to continue from.
     """
-    headers = () if ends else ("X-Next-Cursor",)
+    headers = headers if ends else (*headers, "X-Next-Cursor")
     return _describe("export", summary, Answer(formats=EXPORT), headers=headers)
 
 

@@ -48,7 +48,8 @@ GROUPS = (
     Group(
         "Money",
         "Price plans, a month's statements, what changes them later, and budgets.",
-        ("price-plans", "statements", "months", "reratings", "credit-notes", "budgets", "service-units"),
+        ("price-plans", "statements", "months", "reratings", "credit-notes", "budgets", "service-units",
+         "focus-schemas"),
     ),
     Group(
         "Events and webhooks",

@@ -36,6 +36,7 @@ _PATH_PARAMETERS = {
     "entry": "The id of an entry of the ledger.",
     "plan": "The price plan's id.",
     "month": "A calendar month in the pool's time zone.",
+    "version": "A version of FOCUS.",
     "credit_note": "The credit note's id.",
     "budget": "The budget's id.",
     "webhook": "The webhook's id.",
@@ -48,7 +49,10 @@ _HEADERS: Mapping[str, Schema] = {
         **_TEXT_HEADER,
     },
     "Location": {"description": "Where the object is.", **_TEXT_HEADER},
-    "Link": {"description": 'The next page, rel="next".', **_TEXT_HEADER},
+    "Link": {
+        "description": 'The next page, rel="next"; the schema of a file, rel="describedby".',
+        **_TEXT_HEADER,
+    },
     "X-Next-Cursor": {"description": "The cursor of the next page.", **_TEXT_HEADER},
     "Retry-After": {"description": "Seconds.", "schema": {"type": "integer", "minimum": 0}},
     "Idempotency-Replayed": {

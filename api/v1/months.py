@@ -5,11 +5,17 @@ from typing import Any, ClassVar
 
 import orjson
 from django.http import StreamingHttpResponse
+from django.urls import reverse
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from allocator_service.billing.auditing.verification import month_verify
-from allocator_service.billing.exports.focus import focus_rows, focus_statements
+from allocator_service.billing.exports.focus import (
+    COLUMNS,
+    LATEST,
+    focus_rows,
+    focus_statements,
+)
 from allocator_service.billing.models import Closing
 from allocator_service.billing.statements.manifest import OF_CLOSING, entries_of, manifest_of
 from allocator_service.billing.statements.selectors import (
@@ -24,6 +30,7 @@ from allocator_service.ledger.exporting import entries_export
 from api.auth import EVERY_SCOPE
 from api.contract import documents
 from api.contract.operations import computes, exports, shows
+from api.contract.parameters import Parameters
 from api.v1.entry_documents import entry_columns, owner_names
 from api.v1.exports import copy_format, stream_entries
 from api.v1.focus import focus_content
@@ -109,32 +116,49 @@ class MonthVerifyView(_MonthView):
         )
 
 
+class FocusParameters(Parameters):
+    version = documents.ChoiceField(
+        choices=sorted(COLUMNS), default=LATEST, description="The version of FOCUS."
+    )
+
+
 class FocusView(PoolView):
     """The statements of a closed month in the columns of FOCUS."""
 
     retired = True
     scopes: ClassVar = {"GET": EVERY_SCOPE}
     http_method_names = ["get"]
+    parameters = FocusParameters
 
-    @exports("Export a closed month in the columns of FOCUS 1.3", ends=True)
+    @exports("Export a closed month in the columns of FOCUS", ends=True, headers=("Link",))
     def get(self, request: Request, pool: str, month: str) -> StreamingHttpResponse:
-        """Export the lines of a closed month's statements in the columns of FOCUS 1.3.
+        """Export the lines of a closed month's statements in the columns of FOCUS.
 
         CSV, NDJSON and Parquet are made from the stored statements, so the rows are the same each time.
-        A tenant key gets its own lines only, with other tenants under pseudonyms. A month that is open
-        is 404 `statement.not_found`.
+        The header `Link` names the schema of the columns (`rel="describedby"`). A tenant key gets its
+        own lines only, with other tenants under pseudonyms. A month that is open is 404
+        `statement.not_found`.
         """
+        version = self.query["version"]
         of = month_get(pool=self.pool, name=month, now=utc_now())
         closing = closing_get(pool=self.pool, month=of)
         renderer: Any = request.accepted_renderer
         media_type = "; charset=".join(filter(None, (renderer.media_type, renderer.charset)))
-        content = focus_content(self._rows(closing), file_format=renderer.format)
-        return StreamingHttpResponse(content, content_type=media_type)
+        content = focus_content(
+            lambda: self._rows(closing, version), version=version, file_format=renderer.format
+        )
+        schema = reverse("focus-schema", args=[version])
+        return StreamingHttpResponse(
+            content,
+            content_type=media_type,
+            headers={"Link": f'<{schema}>; rel="describedby"; type="application/json"'},
+        )
 
-    def _rows(self, closing: Closing) -> Iterator[dict[str, Any]]:
+    def _rows(self, closing: Closing, version: str) -> Iterator[dict[str, Any]]:
         for document in focus_statements(closing, self.tenant):
             content = orjson.dumps(document)
-            yield from focus_rows(statement_shown(content, pool=self.pool, caller=self.tenant))
+            shown = statement_shown(content, pool=self.pool, caller=self.tenant)
+            yield from focus_rows(shown, version)
 
 
 class MonthEntriesView(PoolView):

@@ -17,6 +17,7 @@ from api.pseudonyms import tenant_name
 from api.v1.entry_documents import MAX_SEQUENCE
 
 MAX_LINES = 10**9
+MAX_PARTS = 10**6
 
 MAX_ACCOUNTS = 10**6
 
@@ -65,6 +66,11 @@ class CloseRequest(documents.Document):
     month = MonthField()
 
 
+class PartDocument(documents.Document):
+    price = documents.DecimalField()
+    hours = documents.DecimalField(description="Unit × hours that are charged at this price.")
+
+
 class LineDocument(documents.Document):
     number = documents.IntegerField(minimum=1, maximum=MAX_LINES)
     kind = documents.ChoiceField(choices=LineKind.values)
@@ -107,6 +113,16 @@ class LineDocument(documents.Document):
         max_items=MAX_LINES,
         required=False,
         description="Late entries that caused the difference.",
+    )
+    parts = documents.ListField(
+        PartDocument,
+        min_items=0,
+        max_items=MAX_PARTS,
+        required=False,
+        description="What the charge adds up, before it is rounded, if it is not `hours` × `price`.",
+    )
+    committed_hours = documents.DecimalField(
+        allow_null=True, required=False, description="Unit × hours that an upfront price pays for."
     )
 
 

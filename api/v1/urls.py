@@ -17,6 +17,7 @@ from api.v1 import (
     evaluations,
     events,
     explanations,
+    focus_schemas,
     group_statements,
     groups,
     imports,
@@ -203,6 +204,11 @@ urlpatterns = [
         f"{WEBHOOK}/deliveries/<str:delivery>/resend/",
         deliveries.ResendView.as_view(),
         name="resend",
+    ),
+    path(
+        "focus-schemas/<str:version>/",
+        focus_schemas.FocusSchemaView.as_view(),
+        name="focus-schema",
     ),
     path("policies/", policies.PoliciesView.as_view(), name="policies"),
 ]

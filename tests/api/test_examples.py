@@ -340,6 +340,7 @@ def usage_and_money(story: Story) -> None:
     story.call("pools_months_show", f"{pool}months/2026-12/")
     story.call("pools_months_manifest_show", f"{pool}months/2026-12/manifest/")
     story.call("pools_months_verify_compute", f"{pool}months/2026-12/verify/")
+    story.call("focus_schemas_show", "focus-schemas/1.2/")
     story.call("pools_statements_show", f"{pool}statements/2026-12/physics/")
     story.call("pools_statements_list", f"{pool}statements/")
     of_group = f"{pool}groups/science/statements/"

@@ -1,4 +1,4 @@
-"""FOCUS 1.3 (FinOps Open Cost and Usage Specification): a row per line of a closed month's statements.
+"""Rows of FOCUS (FinOps Open Cost and Usage Specification) of a closed month's statements.
 
 Every value follows from the statement's own document, so that whoever has the documents makes the same
 rows. docs/billing.md has the mapping.
@@ -6,16 +6,28 @@ rows. docs/billing.md has the mapping.
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any, NamedTuple
+from uuid import NAMESPACE_URL, uuid5
 
 import orjson
 
+from allocator_service.billing.exports.parquet import PRECISION
 from allocator_service.billing.models import DIFFERENCES, Closing, LineKind, Statement
-from allocator_service.billing.statements.documents import CREDIT
+from allocator_service.billing.statements.documents import CHARGE, CREDIT
+from allocator_service.core.money import divided, exactly
+from allocator_service.core.quantities import decimal_text
 from allocator_service.tenants.models import Tenant
 
+LATEST = "1.4"
+GENERATOR = "Allocation service"
+SCHEMAS_SINCE = "2026-11-27T00:00:00Z"
+# A cost is a quantity times a price, of 12 digits each.
+SCALE = 24
 DECIMALS = (
     "BilledCost",
+    "CommitmentDiscountQuantity",
     "ConsumedQuantity",
     "ContractedCost",
     "ContractedUnitPrice",
@@ -25,24 +37,81 @@ DECIMALS = (
     "PricingQuantity",
 )
 INSTANTS = ("BillingPeriodEnd", "BillingPeriodStart", "ChargePeriodEnd", "ChargePeriodStart")
-COLUMNS = (
-    "AllocatedMethodDetails", "AllocatedMethodId", "AllocatedResourceId", "AllocatedResourceName",
-    "AllocatedTags", "BilledCost", "BillingAccountId", "BillingAccountName", "BillingAccountType",
+OBJECTS = ("AllocatedMethodDetails", "AllocatedTags", "SkuPriceDetails", "Tags")
+_OF_EVERY_VERSION = (
+    "BilledCost", "BillingAccountId", "BillingAccountName", "BillingAccountType",
     "BillingCurrency", "BillingPeriodEnd", "BillingPeriodStart", "ChargeCategory", "ChargeClass",
     "ChargeDescription", "ChargeFrequency", "ChargePeriodEnd", "ChargePeriodStart",
-    "CommitmentDiscountCategory", "CommitmentDiscountId", "CommitmentDiscountStatus",
-    "CommitmentDiscountType", "ConsumedQuantity", "ConsumedUnit", "ContractedCost",
-    "ContractedUnitPrice", "EffectiveCost", "HostProviderName", "InvoiceId", "InvoiceIssuerName",
-    "ListCost", "ListUnitPrice", "PricingCategory", "PricingQuantity", "PricingUnit",
-    "ServiceCategory", "ServiceName", "ServiceProviderName", "ServiceSubcategory", "SkuId",
-    "SkuPriceId", "SubAccountId", "SubAccountName", "SubAccountType", "Tags", "x_Adjusts",
-    "x_EntryId", "x_LineKind", "x_LineNumber", "x_PricePlan", "x_ServerOwner", "x_User",
+    "CommitmentDiscountCategory", "CommitmentDiscountId", "CommitmentDiscountName",
+    "CommitmentDiscountQuantity", "CommitmentDiscountStatus", "CommitmentDiscountType",
+    "CommitmentDiscountUnit", "ConsumedQuantity", "ConsumedUnit", "ContractedCost",
+    "ContractedUnitPrice", "EffectiveCost", "InvoiceId", "InvoiceIssuerName", "ListCost",
+    "ListUnitPrice", "PricingCategory", "PricingQuantity", "PricingUnit", "ServiceCategory",
+    "ServiceName", "ServiceSubcategory", "SkuId", "SkuMeter", "SkuPriceDetails", "SkuPriceId",
+    "SubAccountId", "SubAccountName", "SubAccountType", "Tags",
 )  # fmt: skip
+_OF_VERSION = {
+    "1.2": ("ProviderName", "PublisherName"),
+    "1.4": (
+        "AllocatedMethodDetails", "AllocatedMethodId", "AllocatedResourceId",
+        "AllocatedResourceName", "AllocatedTags", "HostProviderName", "InvoiceDetailId",
+        "ServiceProviderName",
+    ),
+}  # fmt: skip
+_OF_OURS = (
+    "x_Adjusts", "x_EntryId", "x_LineKind", "x_LineNumber", "x_PricePlan", "x_ServerOwner", "x_User",
+)  # fmt: skip
+COLUMNS = {
+    version: (*sorted((*_OF_EVERY_VERSION, *names)), *_OF_OURS)
+    for version, names in _OF_VERSION.items()
+}
 _COMMITTED = (LineKind.COMMITMENT, LineKind.UNUSED, LineKind.UPFRONT)
+_STATUS = {LineKind.COMMITMENT: "Used", LineKind.UNUSED: "Unused"}
+_PAID_UPFRONT = {(kind, CHARGE) for kind in _STATUS}
+# A month's part of a fixed cost: a purchase would have no effective cost, as what others use covers it.
+_OF_A_MONTH = {
+    "ChargeCategory": "Usage",
+    "ChargeFrequency": "Recurring",
+    "ConsumedQuantity": "1",
+    "ConsumedUnit": "Months",
+}
+_NOTHING = Decimal(0)
+
+
+def focus_schema(version: str) -> dict[str, Any]:
+    """Return the metadata of exports of a version, as FOCUS defines them.
+
+    The id follows from the columns, so that others get another one.
+    """
+    columns = [_column(name) for name in COLUMNS[version]]
+    content = json.dumps([version, columns])
+    return {
+        "DataGenerator": {"DataGenerator": GENERATOR},
+        "Schema": {
+            "SchemaId": str(uuid5(NAMESPACE_URL, content)),
+            "FocusVersion": version,
+            "CreationDate": SCHEMAS_SINCE,
+            "ColumnDefinition": columns,
+        },
+    }
+
+
+def _column(name: str) -> dict[str, Any]:
+    if name in DECIMALS:
+        return {
+            "ColumnName": name,
+            "DataType": "DECIMAL",
+            "NumericPrecision": PRECISION,
+            "NumberScale": SCALE,
+        }
+    if name in INSTANTS:
+        return {"ColumnName": name, "DataType": "DATETIME"}
+    kind = "JSON" if name in OBJECTS else "STRING"
+    return {"ColumnName": name, "DataType": kind, "StringEncoding": "UTF-8"}
 
 
 def focus_statements(closing: Closing, tenant: Tenant | None) -> Iterator[dict[str, Any]]:
-    """The documents of a closed month's statements that a caller may see, one at a time, by tenant."""
+    """Yield the documents of a closed month's statements that a caller may see, by tenant."""
     statements = Statement.objects.filter(closing=closing).order_by("tenant__slug")
     if tenant is not None:
         statements = statements.filter(tenant=tenant)
@@ -50,62 +119,242 @@ def focus_statements(closing: Closing, tenant: Tenant | None) -> Iterator[dict[s
         yield orjson.loads(bytes(statement.document))
 
 
-def focus_rows(document: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """The rows of a statement's document, with the columns of `COLUMNS`; decimals are texts."""
-    return (_row(document, line) for line in document["lines"])
+def focus_rows(document: Mapping[str, Any], version: str = LATEST) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a statement's document, with the columns of a version.
+
+    Decimals are texts. A line at several prices has a row for each. A line of a commitment has a row of
+    the purchase, which is billed, and one of what it covers, whose cost is effective only.
+    """
+    upfront = _spread_upfront(document["lines"])
+    columns = COLUMNS[version]
+    for line in document["lines"]:
+        for values in _rows_of(document, line, upfront):
+            yield {name: values[name] for name in columns}
 
 
-def _row(document: Mapping[str, Any], line: Mapping[str, Any]) -> dict[str, Any]:
-    pool, tenant = document["pool"], document["tenant"]
-    credited = line["role"] == CREDIT
-    category, frequency = _category(line)
-    by_usage = category == "Usage" and line["hours"] is not None
-    unit = f"{line['unit'] or 'Unit'}-Hours" if by_usage else None
-    cost = line["billed"] if credited else line["charge"]
+class _Part(NamedTuple):
+    """Hours of a line at one price, and what of its use, billed and effective cost they are."""
+
+    hours: Decimal
+    price: Decimal | None
+    used: Decimal
+    billed: Decimal
+    effective: Decimal
+    ratio: Decimal
+
+
+@exactly
+def _rows_of(
+    document: Mapping[str, Any], line: Mapping[str, Any], upfront: Mapping[int, Decimal]
+) -> list[dict[str, Any]]:
+    values = _common(document, line)
     kind = _rated_kind(line)
-    committed = kind in _COMMITTED
-    values = {
-        "AllocatedMethodDetails": _json(document["method"]),
-        "AllocatedMethodId": document["method"]["policy"],
+    billed, effective = Decimal(line["billed"]), Decimal(line["effective"])
+    if line["role"] == CREDIT or line["kind"] == LineKind.CREDIT_NOTE:
+        category = {"ChargeCategory": "Credit"}
+        if line["kind"] == LineKind.CREDIT_NOTE:
+            category["ChargeFrequency"] = "One-Time"
+        return [{**values, **category, **_costs(billed, effective)}]
+    if kind == LineKind.FIXED:
+        return [{**values, **_whole(line, billed, effective, "Months"), **_OF_A_MONTH}]
+    if kind == LineKind.UPFRONT:
+        left = _NOTHING if line["number"] in upfront else effective
+        bought = {
+            **_whole(line, billed, left, "Commitments"),
+            "ChargeCategory": "Purchase",
+            "ChargeFrequency": "One-Time",
+            "CommitmentDiscountQuantity": line.get("committed_hours"),
+            "CommitmentDiscountUnit": _hours_of(line) if line.get("committed_hours") else None,
+        }
+        return [{**values, **bought}] if billed or left else []
+    rows = []
+    for part in _parts(line, billed, effective + upfront.get(line["number"], _NOTHING)):
+        priced = {**values, **_priced(line, part)}
+        if kind in _COMMITTED:
+            stated = None if line["kind"] in DIFFERENCES else priced["PricingQuantity"]
+            quantity = {
+                "CommitmentDiscountQuantity": stated,
+                "CommitmentDiscountUnit": stated and priced["PricingUnit"],
+            }
+            bought = {**priced, **quantity, **_bought(part)}
+            rows += [bought, {**priced, **quantity, **_covered(kind, part)}]
+        else:
+            rows.append(priced)
+    return rows
+
+
+def _parts(line: Mapping[str, Any], billed: Decimal, effective: Decimal) -> list[_Part]:
+    """Return the parts of a line. Together they are exactly the line, to the last digit."""
+    stated = line.get("parts") or [{"price": line["price"], "hours": line["hours"]}]
+    hours = [Decimal(part["hours"]) for part in stated]
+    prices = [None if part["price"] is None else Decimal(part["price"]) for part in stated]
+    weights = [
+        Fraction(each) * Fraction(price or 0) for each, price in zip(hours, prices, strict=True)
+    ]
+    used = _split(Decimal(line["hours"]), [Fraction(each) for each in hours], 12)
+    ratios = _split(Decimal(1), [Fraction(each) for each in hours], 12)
+    costs = [_split(cost, weights, _digits(cost)) for cost in (billed, effective)]
+    return [_Part(*part) for part in zip(hours, prices, used, *costs, ratios, strict=True)]
+
+
+def _split(whole: Decimal, weights: list[Fraction], digits: int) -> list[Decimal]:
+    """Return the whole in parts of these weights, all of it in the last if they are nothing."""
+    if not sum(weights):
+        return [*([_NOTHING] * (len(weights) - 1)), whole]
+    return divided(whole, weights, digits)
+
+
+def _digits(amount: Decimal) -> int:
+    exponent = amount.as_tuple().exponent
+    return -exponent if isinstance(exponent, int) and exponent < 0 else 0
+
+
+@exactly
+def _spread_upfront(lines: list[Mapping[str, Any]]) -> dict[int, Decimal]:
+    """Return what of upfront prices is effective on other lines, by their numbers.
+
+    An upfront price is divided among the month's lines of its commitment by their hours; nothing of
+    it is left on the line of the price.
+    """
+    found: dict[int, Decimal] = {}
+    for line in lines:
+        covered = [
+            each
+            for each in lines
+            if line["kind"] == LineKind.UPFRONT
+            and (each["kind"], each["role"]) in _PAID_UPFRONT
+            and _commitment(each) == _commitment(line)
+        ]
+        if covered:
+            cost = Decimal(line["effective"])
+            parts = _split(cost, [Fraction(each["hours"]) for each in covered], _digits(cost))
+            found |= {each["number"]: part for each, part in zip(covered, parts, strict=True)}
+            found[line["number"]] = _NOTHING
+    return found
+
+
+def _priced(line: Mapping[str, Any], part: _Part) -> dict[str, Any]:
+    """Return the columns of hours at a price."""
+    unit = _hours_of(line)
+    is_used = _rated_kind(line) != LineKind.UNUSED
+    return {
+        "ChargeCategory": "Usage",
+        "ConsumedQuantity": decimal_text(part.used) if is_used else None,
+        "ConsumedUnit": unit if is_used else None,
+        "PricingCategory": "Standard",
+        "PricingQuantity": decimal_text(part.hours),
+        "PricingUnit": unit,
+        "SkuId": line["resource"],
+        "SkuMeter": f"{line['resource']} hours",
+        "SkuPriceId": f"{line['plan']}/{line['resource']}" if line["plan"] else None,
+        **_costs(part.billed, part.effective, part.price, part.hours),
+        "AllocatedMethodDetails": _json(
+            {
+                "Elements": [
+                    {
+                        "AllocatedRatio": float(part.ratio),
+                        "UsageQuantity": float(part.hours),
+                        "UsageUnit": unit,
+                    }
+                ]
+            }
+        ),
+    }
+
+
+def _whole(
+    line: Mapping[str, Any], billed: Decimal, effective: Decimal, unit: str
+) -> dict[str, Any]:
+    """Return the columns of one thing that has a price as a whole."""
+    name = line["note"] or line["kind"]
+    is_difference = line["kind"] in DIFFERENCES
+    return {
+        "PricingCategory": "Standard",
+        "PricingQuantity": None if is_difference else "1",
+        "PricingUnit": None if is_difference else unit,
+        "SkuId": name,
+        "SkuMeter": name,
+        "SkuPriceId": f"{line['plan']}/{name}" if line["plan"] else None,
+        **_costs(billed, effective, None if is_difference else billed, Decimal(1)),
+    }
+
+
+def _bought(part: _Part) -> dict[str, Any]:
+    """Return how the purchase of committed hours differs from their use."""
+    return {
+        "ChargeCategory": "Purchase",
+        "ChargeFrequency": "Recurring",
+        "ConsumedQuantity": None,
+        "ConsumedUnit": None,
+        "EffectiveCost": decimal_text(_NOTHING),
+        "BilledCost": _money(part.billed),
+    }
+
+
+def _covered(kind: str, part: _Part) -> dict[str, Any]:
+    """Return how the use of committed hours differs from their purchase."""
+    return {
+        "BilledCost": decimal_text(_NOTHING),
+        "CommitmentDiscountStatus": _STATUS[LineKind(kind)],
+        "EffectiveCost": _money(part.effective),
+        "PricingCategory": "Committed",
+    }
+
+
+def _costs(
+    billed: Decimal,
+    effective: Decimal,
+    price: Decimal | None = None,
+    quantity: Decimal | None = None,
+) -> dict[str, Any]:
+    """Return the costs. What has a price costs exactly quantity × price before it is rounded."""
+    listed = billed if price is None or quantity is None else price * quantity
+    return {
+        "BilledCost": _money(billed),
+        "ContractedCost": decimal_text(listed),
+        "ContractedUnitPrice": None if price is None else decimal_text(price),
+        "EffectiveCost": _money(effective),
+        "ListCost": decimal_text(listed),
+        "ListUnitPrice": None if price is None else decimal_text(price),
+    }
+
+
+def _common(document: Mapping[str, Any], line: Mapping[str, Any]) -> dict[str, Any]:
+    pool, tenant = document["pool"], document["tenant"]
+    method = document["method"]
+    committed = _rated_kind(line) in _COMMITTED and line["role"] != CREDIT
+    commitment = _commitment(line) if committed else None
+    return {
+        **dict.fromkeys((*_OF_EVERY_VERSION, *_OF_VERSION[LATEST])),
+        "AllocatedMethodId": f"{method['policy']}/{method['mode']}",
         "AllocatedResourceId": f"{pool}/{tenant}",
         "AllocatedResourceName": tenant,
-        "AllocatedTags": _json({"tenant": tenant, "pool": pool}),
-        "BilledCost": line["billed"],
+        "AllocatedTags": _json({"allocator/pool": pool, "allocator/tenant": tenant}),
         "BillingAccountId": pool,
         "BillingAccountName": pool,
         "BillingAccountType": "Pool",
         "BillingCurrency": document["currency"],
         "BillingPeriodEnd": document["to"],
         "BillingPeriodStart": document["from"],
-        "ChargeCategory": category,
         "ChargeClass": "Correction" if line["kind"] in DIFFERENCES else None,
         "ChargeDescription": _description(line),
-        "ChargeFrequency": frequency,
+        "ChargeFrequency": "Usage-Based",
         "ChargePeriodEnd": line["to"],
         "ChargePeriodStart": line["from"],
         "CommitmentDiscountCategory": "Usage" if committed else None,
-        "CommitmentDiscountId": _commitment(line) if committed else None,
-        "CommitmentDiscountStatus": _status(line),
+        "CommitmentDiscountId": commitment,
+        "CommitmentDiscountName": commitment,
         "CommitmentDiscountType": "Committed quantity" if committed else None,
-        "ConsumedQuantity": line["hours"] if by_usage and kind != LineKind.UNUSED else None,
-        "ConsumedUnit": unit if kind != LineKind.UNUSED else None,
-        "ContractedCost": cost,
-        "ContractedUnitPrice": line["price"] if by_usage else None,
-        "EffectiveCost": line["effective"],
         "HostProviderName": line["server_owner"] or pool,
+        "InvoiceDetailId": str(line["number"]),
         "InvoiceId": f"{pool}/{document['month']}/{tenant}",
         "InvoiceIssuerName": pool,
-        "ListCost": cost,
-        "ListUnitPrice": line["price"] if by_usage else None,
-        "PricingCategory": _pricing(line) if by_usage else None,
-        "PricingQuantity": line["hours"] if by_usage else None,
-        "PricingUnit": unit,
+        "ProviderName": pool,
+        "PublisherName": pool,
         "ServiceCategory": "Compute",
         "ServiceName": f"Pool {pool}",
         "ServiceProviderName": pool,
         "ServiceSubcategory": "Other (Compute)",
-        "SkuId": line["resource"],
-        "SkuPriceId": f"{line['plan']}/{line['resource']}" if by_usage and line["plan"] else None,
         "SubAccountId": tenant,
         "SubAccountName": tenant,
         "SubAccountType": "Tenant",
@@ -118,22 +367,10 @@ def _row(document: Mapping[str, Any], line: Mapping[str, Any]) -> dict[str, Any]
         "x_ServerOwner": line["server_owner"],
         "x_User": line["user"],
     }
-    return {name: values[name] for name in COLUMNS}
-
-
-def _category(line: Mapping[str, Any]) -> tuple[str, str]:
-    """Charge category and frequency."""
-    if line["role"] == CREDIT or line["kind"] == LineKind.CREDIT_NOTE:
-        return "Credit", "One-Time" if line["kind"] == LineKind.CREDIT_NOTE else "Usage-Based"
-    if line["kind"] == LineKind.UPFRONT:
-        return "Purchase", "One-Time"
-    if line["kind"] == LineKind.FIXED:
-        return "Purchase", "Recurring"
-    return "Usage", "Usage-Based"
 
 
 def _rated_kind(line: Mapping[str, Any]) -> str:
-    """The kind of line that a difference changes, and any other line's own.
+    """Return the kind of line that a difference changes, and any other line's own.
 
     Statements of earlier releases do not name it: their differences are of usage.
     """
@@ -141,27 +378,23 @@ def _rated_kind(line: Mapping[str, Any]) -> str:
 
 
 def _commitment(line: Mapping[str, Any]) -> str | None:
-    """The commitment's name; statements of earlier releases have it as the note only."""
+    """Return the commitment's name, which is the note in statements of earlier releases."""
     number = line.get("commitment")
     note: str | None = line["note"]
     return note if number is None else f"commitment {number}"
 
 
-def _status(line: Mapping[str, Any]) -> str | None:
-    if _rated_kind(line) == LineKind.COMMITMENT:
-        return "Used"
-    return "Unused" if _rated_kind(line) == LineKind.UNUSED else None
-
-
-def _pricing(line: Mapping[str, Any]) -> str:
-    if _rated_kind(line) in _COMMITTED:
-        return "Committed"
-    return "Dynamic" if line["price"] is None else "Standard"
+def _hours_of(line: Mapping[str, Any]) -> str:
+    return f"{line['unit'] or 'Unit'}-Hours"
 
 
 def _description(line: Mapping[str, Any]) -> str:
     parts = [line["kind"].replace("_", " "), line["resource"], line["note"]]
     return ", ".join(part for part in parts if part)
+
+
+def _money(amount: Decimal) -> str:
+    return f"{amount + 0:f}"
 
 
 def _json(value: Mapping[str, Any]) -> str:

@@ -45,8 +45,9 @@ class Posting(models.Model):
 
     Positive is owed. `month` (its first day) is that of the statement that the line is on; the service
     was in `[start, end)`, in `service_month`. `amount` is unit × seconds, `price` per unit and hour,
-    null where several held. `effective` is the tenant's cost with what was paid upfront spread over its
-    term.
+    null where several held. `parts` are the price and the charged hours of each part of a line that is
+    charged at several prices or for more than its amount; lines of earlier releases have none.
+    `effective` is the tenant's cost with what was paid upfront spread over its term.
 
     A line of one of the `DIFFERENCES` changes what was billed for a closed month: `adjusted_kind` is the
     kind of line that it changes, `entries` are the late entries that caused it, and `entry` is set if
@@ -67,6 +68,7 @@ class Posting(models.Model):
     end = models.DateTimeField()
     amount = models.DecimalField(max_digits=60, decimal_places=18, default=Decimal(0))
     price = models.DecimalField(max_digits=24, decimal_places=12, null=True)
+    parts = ArrayField(ArrayField(models.TextField(), size=2), null=True)
     currency = models.CharField(max_length=3)
     tenant_amount = money_field()
     owner_amount = money_field()

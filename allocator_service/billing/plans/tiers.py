@@ -1,7 +1,7 @@
 """Graduated prices: by a tenant's hours of a resource in a month, in the order of the ledger."""
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -34,17 +34,21 @@ class Tiers:
         """Return the price of what is used next after a position."""
         return self.tiers[bisect_right(self._ends, Fraction(position))].price
 
-    def cost(self, first: Decimal | Fraction, last: Decimal | Fraction) -> Fraction:
-        """Return unit × seconds × price from one position to another; negative if it goes back."""
-        if last < first:
-            return -self.cost(last, first)
-        cost, begin = Fraction(0), Fraction(0)
-        for tier, end in zip(self.tiers, [*self._ends, Fraction(last)], strict=True):
-            within = min(Fraction(last), max(end, begin)) - max(Fraction(first), begin)
+    def parts(
+        self, first: Decimal | Fraction, last: Decimal | Fraction
+    ) -> Iterator[tuple[Decimal, Fraction]]:
+        """Yield each price from one position to another with its unit × seconds.
+
+        They are negative if it goes back.
+        """
+        sign = -1 if last < first else 1
+        low, high = sorted((Fraction(first), Fraction(last)))
+        begin = Fraction(0)
+        for tier, end in zip(self.tiers, [*self._ends, high], strict=True):
+            within = min(high, max(end, begin)) - max(low, begin)
             if within > 0:
-                cost += within * Fraction(tier.price)
+                yield tier.price, sign * within
             begin = end
-        return cost
 
     @property
     def _ends(self) -> list[Fraction]:

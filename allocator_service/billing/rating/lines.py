@@ -7,12 +7,12 @@ from decimal import Context, Decimal
 from fractions import Fraction
 
 from allocator_service.billing.models import LineKind, Posting, PricePlan
-from allocator_service.billing.months import HOUR_SECONDS, Month
+from allocator_service.billing.months import HOUR_DIGITS, HOUR_SECONDS, Month
 from allocator_service.billing.plans.timeline import Segment, Timeline
 from allocator_service.billing.rating.amounts import Use
 from allocator_service.billing.rating.tiered import TieredCosts
 from allocator_service.core.money import MINOR_DIGITS, exactly, rounded
-from allocator_service.core.quantities import EXACT_DIGITS
+from allocator_service.core.quantities import EXACT_DIGITS, decimal_text
 from allocator_service.ledger.models import Kind
 from allocator_service.pools.models import Pool
 
@@ -47,17 +47,16 @@ class Rated:
 
 @dataclass
 class _Sum:
-    """Sums of one line, as unit × seconds and as unit × seconds × price."""
+    """Unit × seconds of one line, and those that are charged by price."""
 
     plan: PricePlan
     amount: Decimal = Decimal(0)
-    priced: Fraction = Fraction(0)
-    prices: set[Decimal] = field(default_factory=set)
+    parts: dict[Decimal, Fraction] = field(default_factory=dict)
 
-    def add(self, amount: Decimal, priced: Fraction, prices: set[Decimal]) -> None:
+    def add(self, amount: Decimal, parts: Mapping[Decimal, Fraction]) -> None:
         self.amount = _EXACT.add(self.amount, amount)
-        self.priced += priced
-        self.prices |= prices
+        for price, counted in parts.items():
+            self.parts[price] = self.parts.get(price, Fraction(0)) + counted
 
 
 class Priced:
@@ -88,16 +87,20 @@ class Priced:
         if key not in self._sums:
             self._sums[key] = _Sum(at.plan)
         if tiered is not None:
-            self._sums[key].add(use.amount, tiered.cost, tiered.prices)
+            self._sums[key].add(use.amount, tiered)
         elif price is not None:
-            self._sums[key].add(use.amount, Fraction(use.counted) * Fraction(price), {price})
+            self._sums[key].add(use.amount, {price: Fraction(use.counted)})
 
     def lines(self, kind: LineKind, *, month: Month, units: Mapping[str, str]) -> Iterator[Posting]:
         """Yield the lines for the statement of `month`."""
         for (tenant, owner, resource, _), found in self._sums.items():
-            if not found.amount and not found.priced:
+            parts = {price: counted for price, counted in found.parts.items() if counted}
+            if not found.amount and not parts:
                 continue
-            charge = rounded(found.priced / HOUR_SECONDS, minor_digits(self._pool))
+            priced = sum(
+                (Fraction(price) * counted for price, counted in parts.items()), Fraction(0)
+            )
+            charge = rounded(priced / HOUR_SECONDS, minor_digits(self._pool))
             yield Posting(
                 pool=self._pool,
                 month=month.first,
@@ -111,7 +114,8 @@ class Priced:
                 start=max(found.plan.start, self._month.start),
                 end=min(found.plan.end or self._month.end, self._month.end),
                 amount=found.amount,
-                price=next(iter(found.prices)) if len(found.prices) == 1 else None,
+                price=next(iter(parts or found.parts)) if len(parts or found.parts) == 1 else None,
+                parts=parts_stored(parts, found.amount),
                 currency=self._pool.currency,
                 **balanced(charge, found.plan.fee, tenant, owner, minor_digits(self._pool)),
             )
@@ -120,6 +124,19 @@ class Priced:
 def _unrated(use: Use, at: Segment, month: Month) -> Unrated:
     reason = NO_PLAN if at.plan is None else NO_PRICE
     return Unrated(use.tenant, use.resource, month, reason, at.start, at.end, use.amount)
+
+
+def parts_stored(parts: Mapping[Decimal, Fraction], amount: Decimal) -> list[list[str]] | None:
+    """Return the price and the charged hours of each part of a line, by price.
+
+    A line that is charged for exactly its amount at one price has no parts.
+    """
+    if len(parts) == 1 and Fraction(amount) in parts.values():
+        return None
+    return [
+        [decimal_text(price), decimal_text(rounded(counted / HOUR_SECONDS, HOUR_DIGITS))]
+        for price, counted in sorted(parts.items())
+    ] or None
 
 
 @exactly

@@ -12,7 +12,7 @@ from allocator_service.billing.months import HOUR_SECONDS, Month, month_of
 from allocator_service.billing.plans.timeline import Timeline
 from allocator_service.billing.rating.amounts import Use, seconds
 from allocator_service.billing.rating.coverage import CoverageKey, Covered
-from allocator_service.billing.rating.lines import balanced, minor_digits
+from allocator_service.billing.rating.lines import balanced, minor_digits, parts_stored
 from allocator_service.core.money import divided, rounded
 from allocator_service.core.quantities import EXACT_DIGITS
 from allocator_service.ledger.models import Kind
@@ -113,6 +113,7 @@ class _Line:
             owner_id=owner,
             amount=amount,
             price=self.commitment.price,
+            parts=parts_stored({self.commitment.price: Fraction(counted)}, amount),
             **balanced(charge, fee, tenant, owner, digits),
         )
 

@@ -1,6 +1,6 @@
 """Costs of use under tiers, entry by entry in ledger order."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
@@ -15,33 +15,25 @@ _Key = tuple[int, int | None, str, int]
 
 
 @dataclass
-class TieredCost:
-    """Cost, in unit × seconds × price, of use of an owner's servers in a price segment."""
-
-    cost: Fraction = Fraction(0)
-    prices: set[Decimal] = field(default_factory=set)
-
-
-@dataclass
 class TieredCosts:
-    """Costs of use under tiers by tenant, owner, resource and segment."""
+    """Unit × seconds by price of use under tiers, by tenant, owner, resource and segment."""
 
     prices: Timeline
-    _costs: dict[_Key, TieredCost] = field(default_factory=dict)
+    _parts: dict[_Key, dict[Decimal, Fraction]] = field(default_factory=dict)
 
     def pairs(self, uses: Iterable[Use]) -> list[tuple[int, str]]:
         """Return the (tenant, resource) pairs with any use under tiers."""
         return sorted({(use.tenant, use.resource) for use in uses if self._tiers_of(use)})
 
-    def take(self, use: Use) -> TieredCost | None:
-        """Remove and return the cost of a use, None if it is not under tiers.
+    def take(self, use: Use) -> Mapping[Decimal, Fraction] | None:
+        """Remove and return the unit × seconds of a use by price, None if it is not under tiers.
 
-        Uses of one owner's servers in one segment may come in parts: the first one gets the whole cost.
+        Uses of one owner's servers in one segment may come in parts: the first one gets all of it.
         """
         if self._tiers_of(use) is None:
             return None
         key = (use.tenant, use.owner, use.resource, use.segment)
-        return self._costs.pop(key, TieredCost())
+        return self._parts.pop(key, {})
 
     def add(self, entry: UsedEntry) -> None:
         """Add an entry, cut at the edges of the price segments."""
@@ -63,17 +55,16 @@ class TieredCosts:
         if tiers is None:
             return
         first, last = self._position(entry, start), self._position(entry, end)
+        key = (entry.tenant, entry.owner, entry.resource, number)
+        found = self._parts.setdefault(key, {})
         part = Fraction(quantity) / Fraction(entry.quantity)
-        cost = part * tiers.cost(first, last)
+        for price, amount in tiers.parts(first, last):
+            found[price] = found.get(price, Fraction(0)) + part * amount
         if end == entry.end and entry.increments:
             # Increments are charged like the event's last instant.
             price = tiers.price_at(last)
-            cost += Fraction(quantity) * Fraction(entry.increments) * Fraction(price)
-        found = self._costs.setdefault(
-            (entry.tenant, entry.owner, entry.resource, number), TieredCost()
-        )
-        found.cost += cost
-        found.prices |= {tiers.price_at(first), tiers.price_at(last)}
+            added = Fraction(quantity) * Fraction(entry.increments)
+            found[price] = found.get(price, Fraction(0)) + added
 
     def _position(self, entry: UsedEntry, at: datetime) -> Decimal:
         begun = max(entry.start, self.prices.edges[0])

@@ -9,7 +9,8 @@ from typing import Any
 import orjson
 
 from allocator_service.billing.models import DIFFERENCES, LineKind, Posting
-from allocator_service.billing.months import HOUR_SECONDS, Month
+from allocator_service.billing.months import HOUR_DIGITS, HOUR_SECONDS, Month
+from allocator_service.billing.rating.amounts import seconds
 from allocator_service.billing.rating.lines import minor_digits
 from allocator_service.billing.rating.savings import DEFINITION, Savings
 from allocator_service.billing.rating.savings import REASONS as SAVINGS_REASONS
@@ -19,7 +20,6 @@ from allocator_service.pools.models import Metering, Pool
 
 OPEN, CLOSED = "open", "closed"
 CHARGE, CREDIT = "charge", "credit"
-HOUR_DIGITS = 12
 REPORTED = (
     "Usage of this pool is reported, and reports do not say whose servers were used: what they tell"
     " settles with the pool."
@@ -49,6 +49,8 @@ LINE_COLUMNS = (
     "adjusted_kind",
     "commitment",
     "entries",
+    "parts",
+    "committed_hours",
 )
 
 
@@ -153,7 +155,17 @@ def _line_document(
         "adjusted_kind": line.rated_kind if line.kind in DIFFERENCES else None,
         "commitment": None if line.commitment_id is None else str(line.commitment_id),
         "entries": [str(entry) for entry in line.entries or ()],
+        "parts": [{"price": price, "hours": hours} for price, hours in line.parts or ()],
+        "committed_hours": _committed_hours(line),
     }
+
+
+def _committed_hours(line: Posting) -> str | None:
+    """Return what an upfront price pays for: the units of its commitment × the hours of its term."""
+    if line.kind != LineKind.UPFRONT or line.commitment is None:
+        return None
+    lasts = seconds(line.commitment.end - line.commitment.start)
+    return hours_text(line.commitment.quantity * lasts)
 
 
 def hours_text(amount: Decimal) -> str:

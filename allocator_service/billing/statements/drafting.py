@@ -85,8 +85,8 @@ def month_draft(*, pool: Pool, month: Month, tenant: int | None = None) -> Draft
 
 def stored_lines(pool: Pool, month: Month) -> list[Posting]:
     """The postings of a month that are stored: all of a closed one, those by hand of an open one."""
-    found = Posting.objects.filter(pool=pool, month=month.first).select_related("plan")
-    return list(found.order_by("id"))
+    found = Posting.objects.filter(pool=pool, month=month.first)
+    return list(found.select_related("plan", "commitment").order_by("id"))
 
 
 def billed_lines(pool: Pool, service_month: Month) -> list[Posting]:

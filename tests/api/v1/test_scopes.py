@@ -84,6 +84,7 @@ MATRIX = {
     "/api/v1/backtests/<str:backtest>/cancel/": {"POST": BOTH},
     "/api/v1/backtests/<str:backtest>/results/": {"GET": BOTH},
     "/api/v1/events/": {"GET": ALL},
+    "/api/v1/focus-schemas/<str:version>/": {"GET": ALL},
     "/api/v1/policies/": {"GET": ALL | {AGENT}},
     "/api/v1/evaluations/": {"POST": ALL},
     "/api/v1/comparisons/": {"POST": ALL},

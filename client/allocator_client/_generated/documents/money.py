@@ -5,6 +5,32 @@ Made from docs/openapi.yaml by client/generate.py: change those.
 
 from typing import Literal, NotRequired, TypedDict
 
+
+class FocusMetadataDataGenerator(TypedDict):
+    DataGenerator: str
+
+
+class FocusMetadataSchemaColumnDefinition(TypedDict):
+    ColumnName: str
+    DataType: Literal["STRING", "DECIMAL", "DATETIME", "JSON"]
+    NumericPrecision: NotRequired[int]
+    NumberScale: NotRequired[int]
+    StringEncoding: NotRequired[str]
+
+
+class FocusMetadataSchema(TypedDict):
+    # Another one for other columns.
+    SchemaId: str
+    FocusVersion: Literal["1.2", "1.4"]
+    CreationDate: str
+    ColumnDefinition: list[FocusMetadataSchemaColumnDefinition]
+
+
+class FocusMetadataDocument(TypedDict):
+    DataGenerator: FocusMetadataDataGenerator
+    Schema: FocusMetadataSchema
+
+
 BudgetDocument = TypedDict(
     "BudgetDocument",
     {
@@ -348,6 +374,12 @@ class CloseRequest(TypedDict):
     month: str
 
 
+class StatementLinePart(TypedDict):
+    price: str
+    # Unit × hours that are charged at this price.
+    hours: str
+
+
 StatementLine = TypedDict(
     "StatementLine",
     {
@@ -411,6 +443,10 @@ StatementLine = TypedDict(
         "commitment": NotRequired[str | None],
         # Late entries that caused the difference.
         "entries": NotRequired[list[str]],
+        # What the charge adds up, before it is rounded, if it is not `hours` × `price`.
+        "parts": NotRequired[list[StatementLinePart]],
+        # Unit × hours that an upfront price pays for.
+        "committed_hours": NotRequired[str | None],
     },
 )
 

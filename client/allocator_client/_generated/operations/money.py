@@ -14,6 +14,7 @@ from allocator_client._generated.documents.money import (
     CloseRequest,
     CreditNoteDocument,
     CreditNoteRequest,
+    FocusMetadataDocument,
     GrantRequest,
     GroupMonthDocument,
     GroupStatementDocument,
@@ -34,6 +35,19 @@ from allocator_client.transport import Transport, path_part
 
 class Money(Transport):
     """Price plans, a month's statements, what changes them later, and budgets."""
+
+    def focus_schemas_show(self, version: str) -> Answer[FocusMetadataDocument]:
+        """Show the metadata of exports of a version of FOCUS.
+
+        The schema has its columns in their order. Exports name this document in their header `Link`. A
+        version that is not exported is 404 `focus_schema.not_found`.
+
+        Parameters
+        ----------
+        version
+            A version of FOCUS.
+        """
+        return self._read(f"/api/v1/focus-schemas/{path_part(version)}/")
 
     def pools_budgets_list(
         self, pool: str, *, limit: int = 1000, cursor: str | None = None
@@ -241,21 +255,30 @@ class Money(Transport):
         )
 
     def pools_months_focus_export(
-        self, pool: str, month: str, *, format: Literal["csv", "ndjson", "parquet"]
+        self,
+        pool: str,
+        month: str,
+        *,
+        format: Literal["csv", "ndjson", "parquet"],
+        version: Literal["1.2", "1.4"] | None = None,
     ) -> Download:
-        """Export the lines of a closed month's statements in the columns of FOCUS 1.3.
+        """Export the lines of a closed month's statements in the columns of FOCUS.
 
         CSV, NDJSON and Parquet are made from the stored statements, so the rows are the same each time.
-        A tenant key gets its own lines only, with other tenants under pseudonyms. A month that is open
-        is 404 `statement.not_found`.
+        The header `Link` names the schema of the columns (`rel="describedby"`). A tenant key gets its
+        own lines only, with other tenants under pseudonyms. A month that is open is 404
+        `statement.not_found`.
 
         Parameters
         ----------
         month
             A calendar month in the pool's time zone.
+        version
+            The version of FOCUS.
         """
         return self._file(
-            f"/api/v1/pools/{path_part(pool)}/months/{path_part(month)}/focus/", {"format": format}
+            f"/api/v1/pools/{path_part(pool)}/months/{path_part(month)}/focus/",
+            {"version": version, "format": format},
         )
 
     def pools_months_manifest_show(self, pool: str, month: str) -> Answer[ManifestDocument]:
