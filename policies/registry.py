@@ -21,6 +21,7 @@ from policies.errors import (
 from policies.filling import mrfs, pool, servers, static
 from policies.finishing.feasibility_rounding import rounded_to_feasible
 from policies.finishing.placement_stickiness import keeps_places, stay_in_place
+from policies.floors.known_pools import KnownPools
 from policies.floors.solving import solve_with_floors
 from policies.leximin import drf, drfh
 from policies.long_term import hand_out
@@ -189,14 +190,25 @@ def solve(
     return _solved(Request(problem, choice, before, deadline), running)
 
 
-def _solved(request: Request, running: CurrentPlacements | None = None) -> Allocation:
-    """Return the checked answer to a request whose policy takes its problem."""
+def _solved(
+    request: Request,
+    running: CurrentPlacements | None = None,
+    known: KnownPools | None = None,
+) -> Allocation:
+    """Return the checked answer to a request whose policy takes its problem.
+
+    `known` are the pools of guarantees that were divided already.
+    """
     problem, choice = request.problem, request.choice
     if problem.has_floors:
+        pools = KnownPools() if known is None else known
         allocation = solve_with_floors(
             problem,
             choice,
-            lambda step, by, kept: _solved(Request(step, by, None, request.deadline, kept)),
+            lambda step, by, kept: _solved(
+                Request(step, by, None, request.deadline, kept), known=pools
+            ),
+            pools,
         )
         return _checked(_in_place(allocation, running, request.deadline), request.history)
     with _linear_algebra_in_one_thread():

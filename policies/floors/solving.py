@@ -11,6 +11,7 @@ from policies import catalogue
 from policies.arrays import FloatArray, grouped_sum
 from policies.errors import ProblemTooLargeError
 from policies.finishing.feasibility_rounding import rounded_to_feasible
+from policies.floors.known_pools import KnownPools
 from policies.floors.parts import OnOwnServers, Parts, kept_problem, parts_of, raised_problem
 from policies.floors.pools import FloorPool, pools_of
 from policies.model.allocation import Allocation, Floors
@@ -28,11 +29,14 @@ MOST_GUARANTEED_TASKS = 5_000_000
 ON_OWN_SERVERS = Choice(catalogue.STATIC, "indivisible")
 
 
-def solve_with_floors(problem: Problem, choice: Choice, solve: Solve) -> Allocation:
+def solve_with_floors(
+    problem: Problem, choice: Choice, solve: Solve, known: KnownPools
+) -> Allocation:
     """Solve a problem with guarantees or own servers.
 
     Args:
         solve: solves the problems of the steps.
+        known: pools of guarantees that were divided already, in this problem or in one around it.
     """
     classes = one_class(problem) if choice.sees_one_pool else server_classes(problem)
     pools = pools_of(problem, classes, whole=choice.whole_tasks)
@@ -46,7 +50,9 @@ def solve_with_floors(problem: Problem, choice: Choice, solve: Solve) -> Allocat
             floors.append(pool.floor)
         else:
             if number < len(problem.guarantees):
-                answer = _divided(problem, pool.problem, choice, solve, number)
+                answer = known.answer(
+                    pool.problem, lambda of: _divided(problem, of, choice, solve, number)
+                )
             else:
                 answer = solve(pool.problem, ON_OWN_SERVERS if on_own else choice, None)
             answers.append(answer)
