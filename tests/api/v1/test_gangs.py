@@ -78,6 +78,23 @@ def test_all_pieces_run_or_none(pool, operator):
     assert text.splitlines()[0].endswith(",pieces,kind")
 
 
+@pytest.mark.parametrize("policy", ["h-mrf", "lt-af", "lt-drf"])
+def test_long_term_policies_place_pieces(operator, policy):
+    pool = pool_of(operator, "indivisible", policy=policy)
+    pieces = [{"demand": {"gpu": 1}}, {"count": 2, "demand": {"gpu": 6}}]
+    submit(operator, MPI | {"pieces": pieces, "per_server": 1, "together": "rack"})
+    run = factories.decision(pool)
+    # A head and two workers need three servers of a rack, which has two.
+    assert tasks(run) == {"mpi": 0}
+    path = f"{PATH}/workloads/{run.allocations.get().workload_id}/"
+    patch(operator, path, {"pieces": pieces, "per_server": 2})
+    run = factories.decision(pool)
+    assert tasks(run) == {"mpi": 2}
+    proven(operator, run)
+    rows = operator.get(f"/api/v1/runs/{run.pk}/placements/").json()["results"]
+    assert {(row["kind"], row["resources"]["gpu"]) for row in rows} == {(0, 1), (1, 6)}
+
+
 def test_a_workload_has_the_pieces_that_it_was_given(pool, operator):
     body = {**MPI, "per_server": 1, "together": "rack", "at_least": 2}
     found = submit(operator, {**body, "pieces": [{"count": 2, "demand": {"gpu": 4}}]})
@@ -240,7 +257,7 @@ def test_the_demand_of_a_gang_is_changed_by_its_pieces(pool, operator):
 
 @pytest.mark.parametrize(
     ("policy", "mode", "options"),
-    [("static", "indivisible", {}), ("mrfs", "indivisible", {}), ("h-mrf", "indivisible", {}),
+    [("static", "indivisible", {}), ("mrfs", "indivisible", {}),
      ("drfh", "indivisible", {"share": "alone"})],
 )  # fmt: skip
 def test_policies_that_place_single_tasks_refuse_gangs(operator, policy, mode, options):
@@ -352,7 +369,9 @@ def test_a_gang_that_the_pool_cannot_run_is_refused_with_its_row(operator):
 
 def test_policies_state_whether_they_place_pieces(operator):
     found = operator.get("/api/v1/policies/?limit=100").json()["results"]
-    assert {each["name"] for each in found if each["gangs"]} == {"drfh"}
+    assert {each["name"] for each in found if each["gangs"]} == {
+        "drfh", "h-mrf", "lt-af", "lt-drf",
+    }  # fmt: skip
 
 
 def test_slurm_is_told_the_servers_of_each_gang(pool, operator):
