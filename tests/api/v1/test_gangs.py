@@ -13,6 +13,7 @@ from allocator_service.core.quantities import Resource
 from allocator_service.workloads.models import Workload
 from tests import factories
 from tests.api.v1.test_simulations import simulated
+from tests.kueue_cases import pod_set, workload
 from tests.pages.browser import browser_of
 from tests.references.ledger import metered_entries
 
@@ -365,6 +366,41 @@ def test_a_gang_that_the_pool_cannot_run_is_refused_with_its_row(operator):
     assert [row["errors"][0]["code"] for row in dry["rows"] if row["errors"]] == ["workload.pieces"]
     assert imported(operator, *rows, skip_refused=True)["counts"]["added"] == 1
     assert [each.name for each in Workload.objects.all()] == ["solo"]
+
+
+PODS = [pod_set("head", 1, 4), pod_set("workers", 3, 1)]
+
+
+def kueue_imported(operator, *items):
+    body = {"format": "kubernetes", "content": {"items": list(items)}, "register_tenants": True}
+    return operator.post(f"{PATH}/imports/workloads/", body).json()
+
+
+def test_pod_sets_of_kueue_become_gangs_and_the_same_file_changes_nothing(operator):
+    factories.pool("shared", mode="indivisible")
+    assert kueue_imported(operator, workload(*PODS))["counts"]["added"] == 1
+
+    def pieces():
+        found = Workload.objects.get(tenant__slug="a")
+        assert (found.name, found.tasks) == ("w", 1)
+        return [(each["count"], float(each["demand"]["cpu"])) for each in found.pieces]
+
+    assert pieces() == [(3, 1), (1, 4)]
+    assert kueue_imported(operator, workload(*PODS))["counts"]["unchanged"] == 1
+    assert kueue_imported(operator, workload(pod_set("main", 4, 1)))["counts"]["changed"] == 1
+    assert pieces() == [(4, 1)]
+    assert kueue_imported(operator, workload(pod_set("main", 1, 1)))["counts"]["changed"] == 1
+    assert pieces() == []
+
+
+@pytest.mark.parametrize("policy", ["mrfs", "static"])
+def test_pod_sets_are_single_tasks_where_the_pool_cannot_run_gangs(operator, policy):
+    factories.pool("shared", policy=policy)
+    assert kueue_imported(operator, workload(*PODS))["counts"]["added"] == 2
+    found = Workload.objects.order_by("name")
+    told = [(each.name, each.tasks, float(each.demand[0]), each.pieces) for each in found]
+    assert told == [("w", 3, 1, []), ("w-2", 1, 4, [])]
+    assert kueue_imported(operator, workload(*PODS))["counts"]["unchanged"] == 2
 
 
 def test_policies_state_whether_they_place_pieces(operator):
