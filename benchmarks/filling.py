@@ -28,7 +28,11 @@ def measure(*, quick: bool) -> list[Row]:
         rows.append(_placed("best-fit", resources, goal, quick))
     rows.append(_placed("first-fit", 2, 30.0, quick))
     rows.append(_two_choices(quick))
-    rows += [_gangs(rule, quick) for rule in ("best-fit", "first-fit")]
+    rows += [
+        _gangs(f"drfh, {rule}", "drfh", {"placement": rule}, quick)
+        for rule in ("best-fit", "first-fit")
+    ]
+    rows.append(_gangs("h-mrf, affinity", "h-mrf", {}, quick))
     return rows
 
 
@@ -37,7 +41,7 @@ def _tasks_pool(resources: int) -> Problem:
     return replace(problem, demand=(problem.demand / PARTS).round(5))
 
 
-def _gangs(rule: str, quick: bool) -> Row:
+def _gangs(name: str, policy: str, options: dict[str, str], quick: bool) -> Row:
     """About 10,000 tasks of eight pieces, beside the pieces as tasks of their own."""
     single = _tasks_pool(2)
     single = replace(single, demand=single.demand * SIZE_OF_A_PIECE)
@@ -51,7 +55,7 @@ def _gangs(rule: str, quick: bool) -> Row:
     def seconds(problem: Problem) -> tuple[float, int]:
         taken, answer = best_seconds(
             lambda: replace(problem),
-            lambda p: solve(p, "drfh", mode="indivisible", options={"placement": rule}),
+            lambda p: solve(p, policy, mode="indivisible", options=options),
             repeat=1 if quick else 3,
         )
         return taken, int(answer.tasks.sum())
@@ -60,7 +64,7 @@ def _gangs(rule: str, quick: bool) -> Row:
     peer, tasks = seconds(single)
     servers = int(single.server_count.sum())
     return Row(
-        name=f"drfh, {rule}, gangs",
+        name=f"{name}, gangs",
         sizes=f"{single.t} tenants, {servers} servers, {placed} tasks of {PIECES} pieces",
         ours_seconds=ours,
         peer=f"ours with {tasks} tasks of one piece",

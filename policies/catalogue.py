@@ -252,6 +252,7 @@ def _long_term(
         share=share,
         one_pool_when=("placement", "pool"),
         long_term=True,
+        takes_gangs=True,
         takes_groups=True,
         hands_out=hands_out,
     )

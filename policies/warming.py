@@ -87,6 +87,7 @@ def warm(*policies: str) -> None:
     solve(_IN_GROUPS, "drfh", mode="indivisible", options={"share": "alone"})
     for placement in ("best-fit", "first-fit"):
         solve(_GANGS, "drfh", mode="indivisible", options={"placement": placement})
+    solve(_GANGS, "h-mrf")
     for name in POLICIES:
         simulate(_WHOLE, Trace.create(workload=[0, 1], submit=[0, 1], duration=[1, 1]), name)
     note_complete()

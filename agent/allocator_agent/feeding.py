@@ -228,6 +228,7 @@ class _Workload:
     selects: tuple[tuple[str, tuple[str, ...]], ...]
     kinds: tuple[tuple[int, tuple[tuple[str, str], ...]], ...]
     per_server: int
+    together: str
     name: str
 
     def row(self, tasks: int, class_label: str) -> dict[str, str]:
@@ -245,6 +246,8 @@ class _Workload:
                 row |= {f"second_demand.{resource}": amount for resource, amount in amounts}
             if self.per_server:
                 row["per_server"] = str(self.per_server)
+            if self.together:
+                row["together"] = self.together
         return row
 
 
@@ -304,6 +307,7 @@ def _workload(
     # A type that the pool counts as a resource needs no label.
     selects = tuple(each for each in selects if not _counts_types(each[0], job, units))
     pieces = [(count, dict(demand)) for demand, count in kinds.items()]
+    together = job.together if places and sum(kinds.values()) > 1 else ""
     return _Workload(
         configuration.tenant_of(job.account),
         where,
@@ -313,7 +317,8 @@ def _workload(
             for count, demand in pieces
         ),
         job.per_server,
-        workload_name(configuration.name, where, pieces, units, selects=selects),
+        together,
+        workload_name(configuration.name, where, pieces, units, selects=selects, together=together),
     )
 
 
@@ -350,15 +355,19 @@ def workload_name(
     units: Units,
     *,
     selects: Sequence[tuple[str, tuple[str, ...]]] = (),
+    together: str = "",
 ) -> str:
     """Return a name that states the place and the shape, such as `slurm-lab/big/cpu=1,memory=256Mi`.
 
-    Several pieces are as in `slurm-lab/any/4 x cpu=2`, types as in `slurm-lab/any,gres.gpu=a100/gpu=1`.
+    Several pieces are as in `slurm-lab/any/4 x cpu=2`, on servers of one switch as in
+    `slurm-lab/any/4 x cpu=2 in one switch`, types as in `slurm-lab/any,gres.gpu=a100/gpu=1`.
     """
     shape = " and ".join(
         (f"{count} x " if sum(count for count, _ in pieces) > 1 else "") + _shape(demand, units)
         for count, demand in pieces
     )
+    if together:
+        shape += f" in one {together}"
     labels = (f"{label}={'+'.join(values)}" for label, values in selects)
     place = ",".join(["+".join(where) or "any", *labels])
     name = f"{agent}/{place}/{shape}"

@@ -10,6 +10,7 @@ from typing import Any
 from allocator_agent.quantities import Amounts
 
 TYPES = "gres."  # begins the labels of servers that name the types of a generic resource
+SWITCH = "switch"  # the label of servers that names the switch which they are connected to
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,7 @@ class Job:
     per_server: int = 0  # the most of its tasks on one node; 0: any number
     eligible: int = 0  # seconds since 1970 from which on it may start; 0: unknown
     selects: tuple[tuple[str, tuple[str, ...]], ...] = ()  # a label of servers, and its values
+    together: str = ""  # a label of servers, of which all of its nodes must have one value
 
     @property
     def total(self) -> Amounts:

@@ -185,7 +185,7 @@ class TreeFileForm(PoolFileForm):
 
 
 class WorkloadFileForm(OwnedFileForm):
-    """Workloads from CSV or `kubectl get pods -o json`."""
+    """Workloads from CSV, `kubectl get pods -o json` or Kueue's workloads."""
 
     kind, formats, columns = WORKLOADS, WORKLOADS.formats, columns.WORKLOADS
     objects = "pods"

@@ -8,11 +8,8 @@ from typing import Any
 from allocator_service.core.errors import Unacceptable
 from allocator_service.core.quantities import Resource
 from allocator_service.imports.csv_files import csv_nodes, csv_tree, csv_usage, csv_workloads
-from allocator_service.imports.kubernetes import (
-    kubernetes_nodes,
-    kubernetes_usage,
-    kubernetes_workloads,
-)
+from allocator_service.imports.kubernetes import kubernetes_nodes, kubernetes_usage
+from allocator_service.imports.kubernetes_workloads import kubernetes_workloads
 from allocator_service.imports.nodes import nodes_import
 from allocator_service.imports.rows import (
     ImportReport,

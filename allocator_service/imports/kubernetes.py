@@ -1,8 +1,6 @@
-"""Nodes, workloads and usage from `kubectl get nodes -o json` and `kubectl get pods -o json`."""
+"""Nodes and usage from `kubectl get nodes -o json` and `kubectl get pods -o json`."""
 
-from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
@@ -11,7 +9,6 @@ from allocator_service.core.quantities import Resource
 from allocator_service.imports.checks import (
     check_instant,
     check_labels,
-    check_selector,
     check_slug,
     check_text,
 )
@@ -26,8 +23,6 @@ from allocator_service.imports.rows import (
     SkippedRow,
     UsageFile,
     UsageRow,
-    WorkloadFile,
-    WorkloadRow,
 )
 
 FINISHED = ("Succeeded", "Failed")
@@ -47,12 +42,12 @@ def kubernetes_nodes(content: Content, resources: Sequence[Resource], owner: Own
         try:
             rows.append(_node(place, item, measures, owner))
         except Unacceptable as error:
-            rows.append(RefusedRow(place, _display_name(item), errors_of(error)))
+            rows.append(RefusedRow(place, display_name(item), errors_of(error)))
     return NodeFile(rows, measures.ignored)
 
 
 def _node(place: Place, item: Any, measures: Measures, owner: Owner) -> NodeRow:
-    _check_kind(item, "Node")
+    check_kind(item, "Node")
     labels = check_labels(object_at(item, "metadata", "labels"), "/metadata/labels")
     # `capacity` includes what the node reserves for itself.
     field = "allocatable" if object_at(item, "status", "allocatable") else "capacity"
@@ -71,86 +66,7 @@ def _node(place: Place, item: Any, measures: Measures, owner: Owner) -> NodeRow:
     )
 
 
-@dataclass(frozen=True)
-class _PodGroup:
-    """The properties that the pods of one workload share."""
-
-    tenant: str
-    controller: tuple[str, str]
-    demand: tuple[Decimal, ...]
-    selector: tuple[tuple[str, tuple[str, ...]], ...]
-
-
-def kubernetes_workloads(
-    content: Content, resources: Sequence[Resource], owner: Owner
-) -> WorkloadFile:
-    """Read workloads from the pods that have not finished.
-
-    Pods of one controller with equal requests and selectors are one workload, named after the
-    controller. A second workload of the same controller is `<name>-2`, in the order of their
-    demands and selectors. Raises `Unacceptable` for content that is not the output of kubectl.
-    """
-    measures = Measures(resources)
-    items = list_at(json_content(content), "items", "kubectl get pods -o json")
-    others: list[RefusedRow | SkippedRow] = []
-    places: defaultdict[_PodGroup, list[Place]] = defaultdict(list)
-    for number, item in enumerate(items):
-        place = Place("item", number)
-        try:
-            phase = object_at(item, "status").get("phase")
-            if phase in FINISHED:
-                reason = f"The pod has finished: {phase}."
-                others.append(SkippedRow(place, _display_name(item), reason))
-            else:
-                places[_kind(item, measures, owner)].append(place)
-        except Unacceptable as error:
-            others.append(RefusedRow(place, _display_name(item), errors_of(error)))
-    rows = [*_workloads(places), *others]
-    return WorkloadFile(sorted(rows, key=lambda row: row.place.number), measures.ignored)
-
-
-def _workloads(places: dict[_PodGroup, list[Place]]) -> list[WorkloadRow]:
-    # Sorted, so that the same pods in another order get the same names and an import changes
-    # nothing.
-    used: Counter[tuple[str, str]] = Counter()
-    rows = []
-    for kind in sorted(places, key=lambda k: (k.tenant, k.controller, k.demand, k.selector)):
-        name = kind.controller[1]
-        used[kind.tenant, name] += 1
-        number = used[kind.tenant, name]
-        selector = {label: list(values) for label, values in kind.selector}
-        rows.append(
-            WorkloadRow(
-                places[kind][0],
-                # Shortened, so that a name with its number keeps within 253 characters.
-                name if number == 1 else f"{name[:240]}-{number}",
-                kind.tenant,
-                list(kind.demand),
-                len(places[kind]),
-                selector=check_selector(selector, "/spec/nodeSelector"),
-            )
-        )
-    return rows
-
-
-def _kind(item: Any, measures: Measures, owner: Owner) -> _PodGroup:
-    _check_kind(item, "Pod")
-    metadata = object_at(item, "metadata")
-    demand = _pod_requests(object_at(item, "spec"), measures)
-    if not any(demand):
-        raise Unacceptable(
-            "The pod requests none of the pool's resources.", code="demand.zero", pointer="/spec"
-        )
-    selector = _selector(object_at(item, "spec"))
-    return _PodGroup(
-        _pod_tenant(metadata, owner),
-        _controller(metadata),
-        tuple(demand),
-        tuple(sorted((label, tuple(values)) for label, values in selector.items())),
-    )
-
-
-def _pod_tenant(metadata: dict[str, Any], owner: Owner) -> str:
+def pod_tenant(metadata: dict[str, Any], owner: Owner) -> str:
     """Return the tenant of a pod, by its label or its namespace. Raises `Unacceptable`."""
     # With a label given, a pod without it is an error: its namespace would be another kind of name.
     named = owner.of(object_at(metadata, "labels")) or (
@@ -165,17 +81,17 @@ def _pod_tenant(metadata: dict[str, Any], owner: Owner) -> str:
     return check_slug(named, "/metadata/namespace")
 
 
-def _controller(metadata: dict[str, Any]) -> tuple[str, str]:
-    """Return kind and name of the pod's controller, or of the pod itself without one."""
+def controller_of(metadata: dict[str, Any], kind: str) -> tuple[str, str]:
+    """Return kind and name of an object's controller, or of the object itself without one."""
     references = metadata.get("ownerReferences")
     for reference in references if isinstance(references, list) else []:
         if object_at(reference).get("controller") is True:
             name = check_text(reference.get("name"), "/metadata/ownerReferences")
             return str(reference.get("kind", "")), name
-    return "Pod", check_text(metadata.get("name"), "/metadata/name")
+    return kind, check_text(metadata.get("name"), "/metadata/name")
 
 
-def _pod_requests(spec: dict[str, Any], measures: Measures) -> list[Decimal]:
+def pod_requests(spec: dict[str, Any], measures: Measures) -> list[Decimal]:
     """Return the requests of a pod as the Kubernetes scheduler counts them.
 
     Init containers run one after the other before the main ones. Sidecars, which are init
@@ -227,7 +143,7 @@ def _each(choose: Any, first: Sequence[Decimal], second: Sequence[Decimal]) -> l
 _AFFINITY = "/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution"
 
 
-def _selector(spec: dict[str, Any]) -> dict[str, list[str]]:
+def pod_selector(spec: dict[str, Any]) -> dict[str, list[str]]:
     """Return the required labels of a node, from `nodeSelector` and required affinity.
 
     Raises `Unacceptable` for affinity that a selector cannot express: several terms, or operators
@@ -267,7 +183,7 @@ def _unsupported(reason: str) -> Unacceptable:
     )
 
 
-def _check_kind(item: Any, kind: str) -> None:
+def check_kind(item: Any, kind: str) -> None:
     """Raise `Unacceptable` for an item of another kind."""
     if object_at(item).get("kind", kind) != kind:
         raise Unacceptable(
@@ -275,7 +191,7 @@ def _check_kind(item: Any, kind: str) -> None:
         )
 
 
-def _display_name(item: Any) -> str:
+def display_name(item: Any) -> str:
     """Return the name of an item for a report, or an empty text."""
     metadata = item.get("metadata") if isinstance(item, dict) else None
     name = metadata.get("name") if isinstance(metadata, dict) else None
@@ -298,18 +214,18 @@ def kubernetes_usage(
         try:
             rows.append(_usage_row(place, item, measures, owner, source))
         except Unacceptable as error:
-            rows.append(RefusedRow(place, _display_name(item), errors_of(error)))
+            rows.append(RefusedRow(place, display_name(item), errors_of(error)))
     return UsageFile(rows, measures.ignored)
 
 
 def _usage_row(
     place: Place, item: Any, measures: Measures, owner: Owner, source: str
 ) -> UsageRow | SkippedRow:
-    _check_kind(item, "Pod")
+    check_kind(item, "Pod")
     metadata, status = object_at(item, "metadata"), object_at(item, "status")
     if status.get("phase") not in FINISHED:
         return SkippedRow(
-            place, _display_name(item), f"The pod has not ended: {status.get('phase')}."
+            place, display_name(item), f"The pod has not ended: {status.get('phase')}."
         )
     ends = [
         check_instant(ended, "/status/containerStatuses")
@@ -318,14 +234,14 @@ def _usage_row(
     ]
     if status.get("startTime") is None or not ends:
         return SkippedRow(
-            place, _display_name(item), "The pod has no start or no end: it never ran."
+            place, display_name(item), "The pod has no start or no end: it never ran."
         )
     return UsageRow(
         place,
         check_text(metadata.get("uid"), "/metadata/uid"),
-        _pod_tenant(metadata, owner),
+        pod_tenant(metadata, owner),
         source,
-        _pod_requests(object_at(item, "spec"), measures),
+        pod_requests(object_at(item, "spec"), measures),
         check_instant(status["startTime"], "/status/startTime"),
         max(ends),
     )

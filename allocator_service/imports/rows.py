@@ -140,10 +140,15 @@ class SkippedRow:
 
 @dataclass(frozen=True)
 class ImportedFile(Generic[Row]):
-    """The rows of a file, and its resources that the pool does not count."""
+    """The rows of a file, and its resources that the pool does not count.
+
+    `apart` are the rows with each piece as a task of its own, for pools that cannot run gangs. It is
+    None if the file leaves no such choice.
+    """
 
     rows: Sequence[Row | RefusedRow | SkippedRow]
     ignored: Sequence[str] = ()
+    apart: Sequence[Row | RefusedRow | SkippedRow] | None = None
 
 
 NodeFile = ImportedFile[NodeRow]

@@ -1,6 +1,7 @@
 """Import of workloads."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from django.db import transaction
@@ -59,10 +60,21 @@ def workloads_import(
     # Locked before the rows are compared, so that the comparison holds when they are written.
     if not choice.dry_run:
         pool = pool_lock(pool)
-    file = workloads_in_cluster(file, choice.cluster, pool)
+    file = workloads_in_cluster(_runnable(file, pool, now), choice.cluster, pool)
     present = _present(pool, rows_of(file, WorkloadRow))
     work = _Workloads(pool, present, choice.cluster, now)
     return rows_import(pool=pool, file=file, work=work, choice=choice, now=now, progress=progress)
+
+
+def _runnable(file: WorkloadFile, pool: Pool, now: datetime) -> WorkloadFile:
+    """Return the file with single tasks in place of gangs, if it has both and the pool runs no gangs."""
+    if file.apart is None:
+        return file
+    gangs = [row.gang for row in rows_of(file, WorkloadRow) if row.gang is not None]
+    two = any(len(gang.pieces) > 1 for gang in gangs)
+    if not gang_refusal(pool, two_kinds=two, now=now):
+        return file
+    return replace(file, rows=file.apart, apart=None)
 
 
 class _Workloads(Work[WorkloadRow]):

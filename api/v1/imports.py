@@ -259,7 +259,10 @@ class WorkloadImportsView(ImportsView):
     @imports(WorkloadImportRequest, "Import workloads from CSV or Kubernetes pods")
     @writes
     def post(self, request: Request, pool: str) -> Response:
-        """Import workloads from CSV or from `kubectl get pods -o json`.
+        """Import workloads from CSV, from `kubectl get pods -o json`, or from Kueue's workloads.
+
+        Pods that start together are one task of several `pieces`, or single tasks in a pool that cannot
+        run gangs.
 
         Operators and the pool's agents. Each row is matched with the present workload of the same
         tenant and name, and is added, changed or left unchanged: importing the same file twice

@@ -75,11 +75,7 @@ def solve_indivisible(request: Request) -> Allocation:
     queues = queues_of(problem, filling_reasons(problem, whole, rows), share)
     present = problem.totals > 0
     row_of = np.repeat(np.arange(rows.count), rows.servers)
-    # Kinds of pieces: the first ones in the order of the queues, then the second ones.
-    kinds = queues.workloads
-    if len(problem.pieces.demand) > problem.n:
-        second = problem.pieces.second[kinds]
-        kinds = np.concatenate([kinds, second[second >= 0]])
+    kinds = problem.pieces.kinds_of(queues.workloads)
     demand = np.ascontiguousarray(whole.demand[kinds][:, present])
     share_of_unit = np.ascontiguousarray(whole.share_of_unit[present])
     level, kind, server = _place(
@@ -252,8 +248,7 @@ def _limits_left(
     for number, (limit, resource) in enumerate(cells):
         item = problem.limited[limit]
         where[number] = item.rows[rows]
-        second = pieces.second[item.workloads]
-        mine = np.concatenate([item.workloads, second[second >= 0]])
+        mine = pieces.kinds_of(item.workloads)
         mine = mine[position[mine] >= 0]
         mine = mine[whole.demand[mine, resource] > 0]
         jobs.append(position[mine])

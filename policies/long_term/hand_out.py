@@ -15,9 +15,20 @@ import numpy as np
 
 from policies.arrays import BoolArray, FloatArray, IntArray, TextArray
 from policies.errors import ProblemError, ProblemTooLargeError, SolveTimeoutError
+from policies.filling.group_turns import flat_turns
 from policies.filling.ranges import ranges_of_launches
-from policies.filling.servers import MOST_TASKS, check_size
-from policies.long_term.loop import enter, fill_by_history
+from policies.filling.rules import AFFINITY
+from policies.filling.servers import (
+    MOST_LAUNCHED,
+    MOST_LOOKED_AT,
+    MOST_TASKS,
+    check_size,
+    gangs_of,
+    servers_of,
+    tasks_of,
+)
+from policies.filling.state import LimitsLeft, Waiting
+from policies.long_term.loop import Past, enter, fill_by_history
 from policies.long_term.measures import history_turns
 from policies.long_term.pairs import LEAST, pairs_of
 from policies.model.allocation import Allocation, least_level_unsatisfied
@@ -30,6 +41,7 @@ from policies.model.queues import Queues, queues_of
 from policies.model.request import Request, Solver
 from policies.model.server_classes import (
     ServerClasses,
+    allowed_pieces,
     each_row_alone,
     one_class,
     server_ranges,
@@ -39,11 +51,6 @@ from policies.proofs.long_term_step import history_after, history_ahead
 from policies.proofs.pool_of_tasks import whole_pool
 from policies.proofs.saturation import filling_reasons, stops_of
 
-# Tasks launched between two looks at the clock: fewer on many servers, each of which is looked at.
-CHUNK = 1 << 13
-SMALLEST_CHUNK = 1 << 6
-SERVERS_BETWEEN_LOOKS = 20_000_000
-
 
 @dataclass(frozen=True, eq=False)
 class _Servers:
@@ -51,7 +58,8 @@ class _Servers:
 
     Attributes:
         classes: the rows that tasks are placed on.
-        demand: (n, p) of one task, capacity: (K, p) of one server of each class.
+        demand: (q, p) of one piece of each kind (``Problem.pieces``), a task where the pool is one.
+        capacity: (K, p) of one server of each class.
         share_of_unit: (p,) one unit as a share of the pool.
         reasons: (n,) why a workload cannot run at all, or the empty string.
     """
@@ -126,7 +134,7 @@ def _solve_step(request: Request, rule: int) -> Allocation:
     ahead = history_ahead(problem, choice, history, reasons == "")
     starved = _starved(choice, history)
     borrow = borrow_limit(problem, choice, ahead.elapsed)
-    level, job, server = _hand_out(
+    level, kind, server = _hand_out(
         problem, queues, servers, rule, history, ahead.alone, borrow, starved, request.deadline
     )
     tasks = queues.tasks(problem)
@@ -144,13 +152,13 @@ def _solve_step(request: Request, rule: int) -> Allocation:
     )
     if not one_pool:
         row_of = np.repeat(np.arange(servers.classes.count), servers.classes.servers)
-        sizes, workload, of_range, placed = ranges_of_launches(
-            row_of, queues.workloads[job], server
+        sizes, piece, of_range, placed = ranges_of_launches(
+            row_of, problem.pieces.kinds_of(queues.workloads)[kind], server
         )
         answer = replace(
             answer,
             classes=server_ranges(problem, sizes),
-            placement_piece=workload,
+            placement_piece=piece,
             placement_class=of_range,
             placement_tasks=placed,
         )
@@ -188,25 +196,37 @@ def _hand_out(
     starved: BoolArray,
     deadline: float | None,
 ) -> tuple[FloatArray, IntArray, IntArray]:
-    """Starved tenants of each stage once, then all of it: levels, (job, server) of every task."""
+    """Let starved tenants of each stage launch once, then all of it.
+
+    Returns:
+        (t,) levels, and the (kind, server) of every piece launched.
+    """
     classes = servers.classes
-    row_start = np.concatenate([[0], np.cumsum(classes.servers)])
-    row_of = np.repeat(np.arange(classes.count), classes.servers)
-    left = np.ascontiguousarray(servers.capacity[row_of])
-    opened = row_start[:-1].copy()
-    demand = np.ascontiguousarray(servers.demand[queues.workloads])
-    allowed = np.ascontiguousarray(classes.allowed[queues.workloads])
+    kinds = problem.pieces.kinds_of(queues.workloads)
+    demand = np.ascontiguousarray(servers.demand[kinds])
+    allowed = np.ascontiguousarray(allowed_pieces(problem, classes)[kinds])
+    tasks = tasks_of(demand, servers.share_of_unit, allowed)
+    gangs = gangs_of(problem, kinds, len(queues.workloads), demand * servers.share_of_unit, classes)
+    state = servers_of(servers.capacity, servers.share_of_unit, classes.servers, AFFINITY)
     gain = problem.demand[queues.workloads] * history.step
-    share = np.divide(1.0, problem.totals, out=np.zeros(problem.m), where=problem.totals > 0)
-    passed = np.zeros((problem.t, problem.m))
+    total = np.divide(1.0, problem.totals, out=np.zeros(problem.m), where=problem.totals > 0)
+    past = Past(history.used, alone, borrow, np.zeros((problem.t, problem.m)), gain, total)
     level = np.full(problem.t, np.nan)
-    chunk = max(SMALLEST_CHUNK, min(CHUNK, SERVERS_BETWEEN_LOOKS // max(len(left), 1)))
-    jobs, places = [np.zeros(0, dtype=np.int32)], [np.zeros(0, dtype=np.int32)]
+    # The order of tenants is that of ``measures``, and affinity keeps no index of servers: neither the
+    # tree of shares nor the least demand is read.
+    waiting = Waiting(
+        np.full(2, np.inf), queues.stop, queues.current, queues.share, queues.limit, queues.weight,
+        queues.count, queues.passed, level, np.zeros(demand.shape[1]), flat_turns(problem.m), gain,
+    )  # fmt: skip
+    limits = _no_limits(len(kinds), classes.count)
+    draws = np.zeros(1, dtype=np.uint64)
+    size = max(MOST_LAUNCHED, int(gangs.most[0]))
+    pieces, places = [np.zeros(0, dtype=np.int32)], [np.zeros(0, dtype=np.int32)]
     done = 0
     for stage in (0, 1):
         mine = queues.second_stage == stage
-        for once, waiting in ((True, mine & starved), (False, mine)):
-            if not waiting.any():
+        for once, tenants in ((True, mine & starved), (False, mine)):
+            if not tenants.any():
                 continue
             turns = history_turns(
                 problem.tree(stage) if problem.has_groups else None,
@@ -214,25 +234,33 @@ def _hand_out(
                 alone,
             )
             degree, main = pairs_of(problem.t), pairs_of(problem.t)
-            enter(
-                rule, waiting, turns, degree, main, queues.stop, queues.current, queues.weight,
-                queues.count, passed, history.used, alone, gain, share,
-            )  # fmt: skip
+            enter(rule, tenants, turns, degree, main, waiting, past)
             while np.isfinite(main[1, LEAST]):
                 if deadline is not None and time.monotonic() > deadline:
                     raise SolveTimeoutError("solve.timeout", "the time limit passed while placing")
-                job, server = np.empty(chunk, dtype=np.int32), np.empty(chunk, dtype=np.int32)
+                kind, server = np.empty(size, dtype=np.int32), np.empty(size, dtype=np.int32)
                 launched = fill_by_history(
-                    rule, once, turns, degree, main, queues.stop, queues.current, queues.limit,
-                    queues.weight, queues.count, passed, level, history.used, alone, borrow, gain,
-                    share, demand, allowed, row_of, row_start, opened, left, servers.share_of_unit,
-                    job, server,
+                    rule, once, turns, degree, main, past, waiting, tasks, gangs, limits, state,
+                    draws, kind, server, MOST_LOOKED_AT,
                 )  # fmt: skip
                 done += launched
                 if done > MOST_TASKS:
                     raise ProblemTooLargeError(
                         "problem.too_large", f"more than {MOST_TASKS} whole tasks fit"
                     )
-                jobs.append(job[:launched])
+                pieces.append(kind[:launched])
                 places.append(server[:launched])
-    return level, np.concatenate(jobs), np.concatenate(places)
+    return level, np.concatenate(pieces), np.concatenate(places)
+
+
+def _no_limits(kinds: int, rows: int) -> LimitsLeft:
+    """Return the limits of a pool without any, which long-term policies require."""
+    none = np.zeros(0, dtype=np.int64)
+    return LimitsLeft(
+        left=np.zeros(0),
+        where=np.zeros((0, rows), dtype=np.bool_),
+        first=np.zeros(kinds + 1, dtype=np.int64),
+        row=none,
+        need=np.zeros(0),
+        closed=np.zeros(0, dtype=np.bool_),
+    )

@@ -6,23 +6,44 @@ through the same loop; ``measures`` has what orders tenants.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
+from policies.arrays import FloatArray
 from policies.compiled import compiled
 from policies.filling.best_fit import NOWHERE
-from policies.filling.rules import most_affine
+from policies.filling.gang_loop import launch_gang
+from policies.filling.rules import AFFINITY, most_affine
 from policies.long_term.measures import keys_of, next_in_history, set_measures
 from policies.long_term.pairs import LEAST, first_of_least, set_pair
 from policies.model.tolerance import DISCRETE_TOLERANCE
 
 
+class Past(NamedTuple):
+    """Resource × time, beside which a step counts at once.
+
+    Attributes:
+        before, alone: (t, m) used before this step; used alone, this step included.
+        borrow: (t, m) beyond which a tenant is handed nothing more.
+        passed: (t, m) in this step, from the workloads before the current one of each tenant.
+        gain: (q, m) of one task; share_of_total: (m,) one unit as a share of the pool.
+    """
+
+    before: FloatArray
+    alone: FloatArray
+    borrow: FloatArray
+    passed: FloatArray
+    gain: FloatArray
+    share_of_total: FloatArray
+
+
 @compiled
 def fill_by_history(  # type: ignore[no-untyped-def]
-    rule, once, turns, degree, main, stop, current, limit, weight, count, passed, level,
-    before, alone, borrow, gain, share_of_total,
-    demand, allowed, row_of, row_start, opened, left, share_of_unit, log_job, log_server,
+    rule, once, turns, degree, main, past, waiting, tasks, gangs, limits, servers, draws,
+    log_job, log_server, work,
 ):  # fmt: skip
-    """Launch tasks until nobody's fits any more or the log is full; returns its length.
+    """Launch tasks until no task fits, the log is full, or ``work`` is used up.
 
     Args:
         rule: one of the three constants.
@@ -30,88 +51,98 @@ def fill_by_history(  # type: ignore[no-untyped-def]
         turns: whose turn it is in a pool with groups (``HistoryTurns``).
         degree, main: trees (``pairs``) of sharing degrees with the measure that orders otherwise, and of
             that measure with what breaks its ties; ``inf`` is a tenant that has left.
-        stop ... count: the tenants' ``Queues``.
-        passed: (t, m) resource × time in this step from the workloads before ``current``.
-        level: (t,) is given the ``main`` measure at which a tenant leaves.
-        before, alone: (t, m) resource × time: used before this step; alone, this step included.
-        borrow: (t, m) resource × time beyond which a tenant is handed nothing more.
-        gain: (q, m) resource × time of one task; share_of_total: (m,) one unit as a share.
-        demand ... share_of_unit: as :func:`policies.filling.servers_loop.fill`.
-        log_job, log_server: (L,) one entry per task launched.
+        past: what counts beside the step's own tasks.
+        waiting ... draws: as of :func:`policies.filling.servers_loop.fill`. Tenants are ordered by
+            ``degree`` and ``main``, and ``level`` is given the ``main`` measure of tenants that leave.
+        log_job, log_server, work: as of ``fill``.
+
+    Returns:
+        Number of launched pieces.
     """
+    stop, current, limit, count, level = (
+        waiting.stop, waiting.current, waiting.limit, waiting.done, waiting.level,
+    )  # fmt: skip
+    demand, allowed = tasks.demand, tasks.allowed
+    left, row_of, row_start, opened = (
+        servers.left, servers.row_of, servers.row_start, servers.opened,
+    )  # fmt: skip
+    gain, passed = past.gain, past.passed
     leaves = len(main) // 2
     grouped = len(turns.node) > 0
     nothing = np.zeros(gain.shape[1])
     launched = 0
-    while main[1, LEAST] < np.inf and launched < len(log_job):
+    while main[1, LEAST] < np.inf and launched + gangs.most[0] <= len(log_job) and work > 0:
         tenant = next_in_history(turns) if grouped else _next_by_pairs(degree, main)
         job = current[tenant]
-        if _beyond(tenant, job, before, passed, count, gain, borrow):
+        work -= 1
+        if _beyond(tenant, job, count, past):
             level[tenant] = main[leaves + tenant, LEAST]
-            _leave(rule, turns, degree, main, tenant, nothing, share_of_total)
+            _leave(rule, turns, degree, main, tenant, nothing, past)
             continue
-        server = NOWHERE
-        if count[job] < limit[job]:
+        started, pieces = 0, 1
+        if gangs.per_task[job] > 0:
+            started, pieces, looked = launch_gang(
+                AFFINITY, job, launched, waiting, tasks, gangs, limits, servers, draws, log_job,
+                log_server,
+            )  # fmt: skip
+            work -= looked
+        elif count[job] < limit[job]:
             if len(left) == 1:
                 server = 0 if _pool_has_room(job, demand, allowed, left) else NOWHERE
             else:
+                work -= len(left)
                 server = most_affine(
-                    demand[job], allowed[job], row_start, opened, left, share_of_unit
+                    demand[job], allowed[job], row_start, opened, left, servers.share_of_unit
                 )
-        if server == NOWHERE:
+            if server != NOWHERE:
+                started = 1
+                for r in range(len(servers.share_of_unit)):
+                    left[server, r] -= demand[job, r]
+                if server == opened[row_of[server]]:
+                    opened[row_of[server]] += 1
+                log_job[launched] = job
+                log_server[launched] = server
+        if started == 0:
             for r in range(gain.shape[1]):
                 passed[tenant, r] += count[job] * gain[job, r]
             current[tenant] += 1
             if current[tenant] == stop[tenant]:
                 level[tenant] = main[leaves + tenant, LEAST]
-                _leave(rule, turns, degree, main, tenant, nothing, share_of_total)
+                _leave(rule, turns, degree, main, tenant, nothing, past)
             continue
-        for r in range(len(share_of_unit)):
-            left[server, r] -= demand[job, r]
-        if server == opened[row_of[server]]:
-            opened[row_of[server]] += 1
-        count[job] += 1.0
-        log_job[launched] = job
-        log_server[launched] = server
-        launched += 1
+        launched += pieces
+        count[job] += started
         if once:
-            _leave(rule, turns, degree, main, tenant, gain[job], share_of_total)
+            _leave(rule, turns, degree, main, tenant, started * gain[job], past)
         else:
             _measure(
-                rule, tenant, job, turns, gain[job], degree, main, weight, before, alone,
-                passed, count, gain, share_of_total,
+                rule, tenant, job, turns, started * gain[job], degree, main, waiting.weight, count,
+                past,
             )  # fmt: skip
     return launched
 
 
 @compiled
-def enter(  # type: ignore[no-untyped-def]
-    rule, waiting, turns, degree, main, stop, current, weight, count, passed, before, alone,
-    gain, share_of_total,
-):  # fmt: skip
-    """Put the tenants that are ``waiting`` (t,) and have workloads left into the trees."""
-    nothing = np.zeros(gain.shape[1])
-    for tenant in range(len(stop)):
-        job = current[tenant]
-        if waiting[tenant] and job < stop[tenant]:
+def enter(rule, tenants, turns, degree, main, waiting, past):  # type: ignore[no-untyped-def]
+    """Put ``tenants`` (t,) that have workloads left into the trees."""
+    nothing = np.zeros(past.gain.shape[1])
+    for tenant in range(len(waiting.stop)):
+        job = waiting.current[tenant]
+        if tenants[tenant] and job < waiting.stop[tenant]:
             _measure(
-                rule, tenant, job, turns, nothing, degree, main, weight, before, alone,
-                passed, count, gain, share_of_total,
-            )  # fmt: skip
+                rule, tenant, job, turns, nothing, degree, main, waiting.weight, waiting.done, past
+            )
 
 
 @compiled
-def _measure(  # type: ignore[no-untyped-def]
-    rule, tenant, job, turns, received, degree, main, weight, before, alone, passed, count,
-    gain, share_of_total,
-):  # fmt: skip
+def _measure(rule, tenant, job, turns, received, degree, main, weight, count, past):  # type: ignore[no-untyped-def]
     """Write a tenant's measures, this step's tasks included, of which it has just ``received`` (m,)."""
     least, aggregate, dominant = np.inf, 0.0, 0.0
-    for r in range(gain.shape[1]):
-        used = before[tenant, r] + (passed[tenant, r] + count[job] * gain[job, r])
-        if alone[tenant, r] > 0.0:
-            least = min(least, used / alone[tenant, r])
-        share = used * share_of_total[r]
+    for r in range(past.gain.shape[1]):
+        used = past.before[tenant, r] + (past.passed[tenant, r] + count[job] * past.gain[job, r])
+        if past.alone[tenant, r] > 0.0:
+            least = min(least, used / past.alone[tenant, r])
+        share = used * past.share_of_total[r]
         aggregate += share
         dominant = max(dominant, share)
     its_degree, its_main, its_second = keys_of(rule, least, aggregate, dominant, weight[tenant])
@@ -119,7 +150,7 @@ def _measure(  # type: ignore[no-untyped-def]
     set_pair(main, tenant, its_main, its_second)
     if len(turns.node) > 0:
         set_measures(
-            turns, tenant, rule, its_degree, its_main, its_second, received, share_of_total
+            turns, tenant, rule, its_degree, its_main, its_second, received, past.share_of_total
         )
 
 
@@ -141,19 +172,19 @@ def _pool_has_room(job, demand, allowed, left):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _leave(rule, turns, degree, main, tenant, received, share_of_total):  # type: ignore[no-untyped-def]
+def _leave(rule, turns, degree, main, tenant, received, past):  # type: ignore[no-untyped-def]
     """Take a tenant that has just ``received`` (m,) resource × time out of the trees."""
     set_pair(degree, tenant, np.inf, np.inf)
     set_pair(main, tenant, np.inf, np.inf)
     if len(turns.node) > 0:
-        set_measures(turns, tenant, rule, np.inf, np.inf, np.inf, received, share_of_total)
+        set_measures(turns, tenant, rule, np.inf, np.inf, np.inf, received, past.share_of_total)
 
 
 @compiled
-def _beyond(tenant, job, before, passed, count, gain, borrow):  # type: ignore[no-untyped-def]
+def _beyond(tenant, job, count, past):  # type: ignore[no-untyped-def]
     """Has the tenant borrowed all that it may?"""
-    for r in range(gain.shape[1]):
-        used = before[tenant, r] + (passed[tenant, r] + count[job] * gain[job, r])
-        if used > borrow[tenant, r]:
+    for r in range(past.gain.shape[1]):
+        used = past.before[tenant, r] + (past.passed[tenant, r] + count[job] * past.gain[job, r])
+        if used > past.borrow[tenant, r]:
             return True
     return False

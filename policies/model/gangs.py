@@ -103,6 +103,11 @@ class Pieces:
         workload = np.concatenate([np.arange(n), np.array(both, dtype=np.int64)])
         return cls(read_only(workload), read_only(count), read_only(rows), read_only(second))
 
+    def kinds_of(self, workloads: IntArray) -> IntArray:
+        """Return the first kinds of workloads in their order, then the second ones."""
+        second = self.second[workloads]
+        return np.concatenate([workloads, second[second >= 0]])
+
     def kinds(self, workload: int) -> tuple[int, ...]:
         """Return the kinds of a workload in the order of its gang."""
         second = int(self.second[workload])

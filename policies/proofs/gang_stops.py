@@ -23,6 +23,7 @@ def with_gangs(
     whole: WholeServers,
     room: Sequence[FloatArray],
     stops: Sequence[str],
+    beyond: BoolArray,
 ) -> tuple[str, ...]:
     """(n) the reasons of workloads, from those of their kinds of pieces.
 
@@ -30,6 +31,7 @@ def with_gangs(
         left: (K, m) of one server of each class; allowed: (q, K) where pieces may run.
         room: (l) unused amounts (m,) of limits.
         stops: (q) what stops one more piece of each kind.
+        beyond: (n,) workloads that something else than room may stop.
     """
     problem, pieces = allocation.problem, allocation.problem.pieces
     reasons = list(stops[: problem.n])
@@ -47,7 +49,7 @@ def with_gangs(
         number = next(short, None)
         if number is not None:
             reasons[j] = limited_by_limit(problem, number)
-        elif len(kinds) > 1 or (gang.at_least > 1 and allocation.tasks[j] == 0):
+        elif not beyond[j] and (len(kinds) > 1 or (gang.at_least > 1 and allocation.tasks[j] == 0)):
             # Each kind fits by itself. Handing the tasks out again shows that not all do together.
             reasons[j] = GANG
     return tuple(reasons)

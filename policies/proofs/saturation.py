@@ -35,10 +35,10 @@ def stops_of(allocation: Allocation) -> tuple[str, ...] | None:
     if not allocation.policy.saturates:
         return None
     problem = allocation.problem
-    stops = _stops_by_room(allocation)
-    if allocation.history is None:
-        return stops
-    beyond = beyond_borrow_limit(problem, allocation.choice, allocation.history)
+    beyond = np.zeros(problem.t, dtype=np.bool_)
+    if allocation.history is not None:
+        beyond = beyond_borrow_limit(problem, allocation.choice, allocation.history)
+    stops = _stops_by_room(allocation, beyond[problem.workload_tenant])
     if not beyond.any():
         return stops
     return tuple(
@@ -47,8 +47,12 @@ def stops_of(allocation: Allocation) -> tuple[str, ...] | None:
     )
 
 
-def _stops_by_room(allocation: Allocation) -> tuple[str, ...]:
-    """(n) the reasons by what is left on the servers, or in the pool."""
+def _stops_by_room(allocation: Allocation, beyond: BoolArray) -> tuple[str, ...]:
+    """(n) the reasons by what is left on the servers, or in the pool.
+
+    Args:
+        beyond: (n,) workloads whose tenants have borrowed all that they may.
+    """
     problem, choice, classes = allocation.problem, allocation.choice, allocation.classes
     if choice.sees_one_pool:
         kept = choice.policy.long_term
@@ -90,7 +94,7 @@ def _stops_by_room(allocation: Allocation) -> tuple[str, ...]:
     if not problem.gangs:
         return tuple(stops)
     of_class = np.ascontiguousarray(allowed[:, kind])
-    return with_gangs(allocation, left, of_class, whole, room, stops)
+    return with_gangs(allocation, left, of_class, whole, room, stops, beyond)
 
 
 def _room_of_limits(allocation: Allocation, whole: WholeServers) -> list[FloatArray]:
@@ -113,8 +117,7 @@ def _exhausted_limits(
     """Return for each limit the kinds of pieces of which one more would exceed it."""
     exhausted = []
     for item, left in zip(problem.limited, room, strict=True):
-        second = problem.pieces.second[item.workloads]
-        kinds = np.concatenate([item.workloads, second[second >= 0]])
+        kinds = problem.pieces.kinds_of(item.workloads)
         exhausted.append(kinds[(whole.demand[kinds] > left).any(axis=1)])
     return exhausted
 

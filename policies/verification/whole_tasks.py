@@ -87,8 +87,9 @@ class Whole:
     def stops(self) -> tuple[str | None, ...]:
         """(n) the reason that stopped each workload, None where one more task fits."""
         problem, tasks, places = self.stated.problem, self.allocation.tasks, self.places
+        beyond = self._beyond_borrowing()
         if self.pool is not None:
-            return self.pool.stops(self.stated, tasks)
+            return _with_level(self.pool.stops(self.stated, tasks), beyond)
         amounts, answer = self.stated.on_servers, self.allocation
         left = amounts.capacity[places.row].copy()
         each = np.round(answer.placement_tasks / places.servers[answer.placement_class])
@@ -107,11 +108,25 @@ class Whole:
             stops[j] = None if r == NOTHING else by_resource(problem.resources[r])
         limits = self._limits(stops, room, rows) if self.stated.limits else None
         if problem.gangs:
-            self._add_gangs(stops, left, limits)
-        return tuple(stops[: problem.n])
+            self._add_gangs(stops, left, limits, beyond)
+        return _with_level(stops[: problem.n], beyond)
+
+    def _beyond_borrowing(self) -> Sequence[bool]:
+        """(n) workloads whose tenants have borrowed all that they may."""
+        problem, history = self.stated.problem, self.allocation.history
+        if history is None:
+            return [False] * problem.n
+        limit = long_term.borrow_limit(self.stated, history.elapsed)
+        beyond = np.logical_or.reduce(history.used > limit, axis=1)
+        of_each: list[bool] = beyond[problem.workload_tenant].tolist()
+        return of_each
 
     def _add_gangs(
-        self, stops: list[str | None], left: FloatArray, limits: LimitsLeft | None
+        self,
+        stops: list[str | None],
+        left: FloatArray,
+        limits: LimitsLeft | None,
+        beyond: Sequence[bool],
     ) -> None:
         """Say what stops tasks of several pieces, each of which has room by itself."""
         stated, pieces, demand = self.stated, self.stated.pieces, self.stated.on_servers.demand
@@ -124,7 +139,7 @@ class Whole:
                 short = limits.short_of(kinds[0], pieces.count[kinds] @ demand[kinds])
                 stops[j] = short
             waits = gang.at_least > 1 and self.allocation.tasks[j] == 0
-            if stops[j] is None and (len(kinds) > 1 or waits):
+            if stops[j] is None and not beyond[j] and (len(kinds) > 1 or waits):
                 # Handing the tasks out again shows that all pieces do not fit together.
                 stops[j] = GANG
 
@@ -145,6 +160,13 @@ class Whole:
             if (limits.closed(j) | ~np.isin(np.arange(len(rows)), here)).all():
                 stops[j] = limits.first_in_the_way(j, here)
         return limits
+
+
+def _with_level(stops: Sequence[str | None], beyond: Sequence[bool]) -> tuple[str | None, ...]:
+    """Return the reasons, and ``level`` for workloads that nothing but a borrow cap stops."""
+    return tuple(
+        LEVEL if stop is None and over else stop for stop, over in zip(stops, beyond, strict=True)
+    )
 
 
 def _units(stated: Stated) -> FloatArray:
@@ -208,12 +230,7 @@ def check_whole_tasks(whole: Whole) -> Iterator[Check]:
         yield _check_room(whole.pool, tasks, problem.resources)
     if not answer.policy.saturates:
         return
-    stops = list(whole.stops())
-    if answer.history is not None:
-        beyond = _beyond_borrowing(whole.stated, answer.history)
-        for j, owner in enumerate(problem.workload_tenant.tolist()):
-            if stops[j] is None and beyond[owner]:
-                stops[j] = LEVEL
+    stops = whole.stops()
     yield check(
         "saturated",
         np.array([stop is None for stop in stops]) * 1.0,
@@ -235,12 +252,6 @@ def _check_room(pool: PoolTasks, tasks: FloatArray, resources: Sequence[str]) ->
     detail = "whole tasks take no more of the pool than there is, in resources or in slots"
     places = (*resources, *pool.full[len(resources) :]) if pool.names is None else ("slots",)
     return check("pool_room", tasks @ pool.demand - pool.room, 0.0, detail, places)
-
-
-def _beyond_borrowing(stated: Stated, history: History) -> Sequence[bool]:
-    limit = long_term.borrow_limit(stated, history.elapsed)
-    beyond: list[bool] = np.logical_or.reduce(history.used > limit, axis=1).tolist()
-    return beyond
 
 
 def check_handed_out(

@@ -5,6 +5,7 @@ from fractions import Fraction
 from tests.references.filling import SplitMix64, choose
 from tests.references.groups import PlainTree, largest_use
 from tests.references.limits import is_below, matches
+from tests.references.long_term import Step
 from tests.references.numbers import exact, exact_weights
 
 
@@ -192,3 +193,60 @@ def fill_gangs(problem, rule, seed=0):
             log += [(j, kind, server) for kind, server, _ in placed]
             count[j] += at_once
     return log, count
+
+
+class GangStep(Step):
+    """One step of a long-term policy that places tasks of several pieces by affinity.
+
+    A workload whose task does not fit at its tenant's turn runs no more in the step. ``launched`` has
+    the workload, kind and server of each piece.
+    """
+
+    def __init__(self, problem, policy, past, timeout=None, cap=None):
+        super().__init__(problem, policy, past, "affinity", timeout, cap)
+        self.pool = Pool(problem, "affinity", 0)
+        self.runnable = [
+            not problem.out_of_range[j] and can_start(self.pool, j) for j in range(problem.n)
+        ]
+
+    def hand_out(self):
+        problem, past, received = self.problem, self.past, set()
+        waiting = {i: self.queue(i) for i in range(problem.t)}
+        for second in (False, True):
+            tenants = {i for i in waiting if self.second[i] == second}
+            starved = set()
+            if self.timeout is not None:
+                starved = {i for i in tenants if past.waiting[i] >= exact(self.timeout)}
+            self.take_turns(starved, second, waiting, received, once=True)
+            self.take_turns(tenants, second, waiting, received, once=False)
+        return received
+
+    def take_turns(self, tenants, second, waiting, received, *, once):
+        problem, past = self.problem, self.past
+        going = {i for i in tenants if waiting[i]}
+        tree = PlainTree(problem, int(second))
+        while going:
+            i = tree.next(
+                going,
+                lambda i: self.keys([i], self.weight[i]),
+                lambda group, below: self.keys(below, tree.weight[group]),
+            )
+            if self.is_beyond(i):
+                going.discard(i)
+                continue
+            j = waiting[i][0]
+            gang = problem.gangs.get(j)
+            at_once = gang.at_least if gang and not self.count[j] else 1
+            placed = None
+            if self.count[j] + at_once <= problem.tasks[j]:
+                placed = launch(self.pool, j, at_once)
+            if placed is None:
+                waiting[i].pop(0)
+            else:
+                self.launched += [(j, kind, server) for kind, server, _ in placed]
+                self.count[j] += at_once
+                received.add(i)
+                for r, d in enumerate(self.demand[j]):
+                    past.used[i][r] += at_once * d * past.step
+            if not waiting[i] or (placed and once):
+                going.discard(i)

@@ -78,17 +78,19 @@ class Step:
                 used[r] += int(tasks) * self.demand[j][r]
         return used
 
+    def is_beyond(self, i):
+        """Has the tenant borrowed all that it may?"""
+        if self.cap is None or self.second[i]:
+            return False
+        used, entitled = self.past.used[i], self.partition(i)
+        pairs = zip(used, entitled, strict=True)
+        ratio = max((u / (s * self.past.elapsed) for u, s in pairs if s), default=0)
+        return ratio > 1 + exact(self.cap)
+
     def next_task(self, i):
         """(workload, server) of the tenant's next task that fits, or None."""
-        past = self.past
-        if self.cap is not None and not self.second[i]:
-            entitled = self.partition(i)
-            ratio = max(
-                (u / (s * past.elapsed) for u, s in zip(past.used[i], entitled, strict=True) if s),
-                default=0,
-            )
-            if ratio > 1 + exact(self.cap):
-                return None
+        if self.is_beyond(i):
+            return None
         for j in self.queue(i):
             servers = [s for s in range(len(self.left)) if self.fits(j, s)]
             if self.count[j] < self.problem.tasks[j] and servers:
@@ -122,6 +124,16 @@ class Step:
         for i in range(problem.t):
             for r, amount in enumerate(self.alone_in_step(i)):
                 past.alone[i][r] += amount * past.step
+        received = self.hand_out()
+        for i in range(problem.t):
+            pending = any(problem.tasks[j] > 0 for j in self.queue(i))
+            waits = pending and i not in received
+            past.waiting[i] = past.waiting[i] + past.step if waits else Fraction(0)
+        return self.count
+
+    def hand_out(self):
+        """Launch tasks until none fits. Return the tenants that have received one."""
+        problem, past = self.problem, self.past
         received = set()
         for second in (False, True):
             tenants = [i for i in range(problem.t) if self.second[i] == second]
@@ -148,11 +160,7 @@ class Step:
                 for r, d in enumerate(self.demand[j]):
                     self.left[server][r] -= d
                     past.used[i][r] += d * past.step
-        for i in range(problem.t):
-            pending = any(problem.tasks[j] > 0 for j in self.queue(i))
-            waits = pending and i not in received
-            past.waiting[i] = past.waiting[i] + past.step if waits else Fraction(0)
-        return self.count
+        return received
 
 
 def weights_of(problem, total):

@@ -10,7 +10,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,8 +35,16 @@ class Node:
 class Cluster:
     """The running daemons, and the commands of Slurm that ask them."""
 
-    def __init__(self, prefix: Path, state: Path, nodes: Sequence[Node]) -> None:
+    def __init__(
+        self,
+        prefix: Path,
+        state: Path,
+        nodes: Sequence[Node],
+        switches: Mapping[str, Sequence[str]] | None = None,
+    ) -> None:
+        """Describe a cluster; `switches` are the nodes of each, all below one root."""
         self.prefix, self.state, self.nodes = prefix, state, tuple(nodes)
+        self.switches = switches or {}
         self.user = pwd.getpwuid(os.getuid()).pw_name
         daemons = ("ctld", "dbd", *(node.name for node in nodes))
         self.ports = dict(zip(daemons, _free(len(daemons)), strict=True))
@@ -269,6 +277,9 @@ CommunicationParameters=NoInAddrAny
 """
         )
         (self.state / "slurmdbd.conf").chmod(0o600)
+        leaves = [f"SwitchName={name} Nodes={','.join(of)}\n" for name, of in self.switches.items()]
+        root = f"SwitchName=root Switches={','.join(self.switches)}\n"
+        (self.state / "topology.conf").write_text("".join([*leaves, root]) if leaves else "")
         # sacctmgr takes the munge socket for slurmdbd from AccountingStoragePass alone.
         (self.state / "slurm.conf").write_text(
             f"""{common}ClusterName={CLUSTER}
@@ -306,6 +317,7 @@ AccountingStorageTRES={",".join(["gres/gpu", *(f"gres/gpu:{kind}" for kind in se
 GresTypes=gpu
 MinJobAge=2
 MessageTimeout=3
+TopologyPlugin=topology/{"tree" if self.switches else "none"}
 KillWait=1
 MaxArraySize=10001
 MaxJobCount=20000

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from allocator_agent.changes import ADD, CHANGE, REMOVE, ObjectChange, Value
-from allocator_agent.model import Job, Node, started_together
+from allocator_agent.model import SWITCH, Job, Node, started_together
 from allocator_agent.slurm.reading import Reservation, units_of
 
 # Slurm's reasons of jobs that wait for nodes, not for a limit, a date or a person.
@@ -104,7 +104,7 @@ class HeldCluster:
     threads: Mapping[str, int]
     prefix: str
     workload_prefix: str
-    is_restricted: Callable[[str], bool]
+    is_restricted: Callable[[Job], bool]
     now: int
 
 
@@ -153,6 +153,7 @@ class _Planning:
             parts
             for parts in self._of_account.get(account, [])
             if tuple(item["classes"]) == parts[0].where
+            and (item["together"] == SWITCH) == (parts[0].together == SWITCH)
             and _asks_for_types(parts[0], item)
             and sorted(_kinds_of(parts, item)) == sorted(kinds)
         ]
@@ -190,7 +191,7 @@ class _Planning:
         return (
             self._name(parts) not in self._present
             and all(job.reason.startswith(WAITS_FOR_NODES) or self._is_passed(job) for job in parts)
-            and not any(job.reservation or self._cluster.is_restricted(job.id) for job in parts)
+            and not any(job.reservation or self._cluster.is_restricted(job) for job in parts)
         )
 
     def _is_passed(self, job: Job) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from fractions import Fraction
 
-from allocator_agent.model import TYPES, Job, Node, Usage
+from allocator_agent.model import SWITCH, TYPES, Job, Node, Usage
 from allocator_agent.quantities import MEBIBYTE, Amounts
 
 # A node that does not answer for a moment (`IDLE*`) still has its jobs: Slurm calls it DOWN in time.
@@ -31,7 +31,7 @@ JOB_FIELDS = (
     ("reason", 64), ("numnodes", 12), ("tres-alloc", 256), ("starttime", 24), ("eligibletime", 24),
     ("requeue", 8), ("reservation", 128), ("associd", 16), ("hetjobid", 16), ("oversubscribe", 12),
     ("nodelist", 1024), ("tres-per-job", 128), ("tres-per-node", 128), ("tres-per-socket", 128),
-    ("tres-per-task", 128),
+    ("tres-per-task", 128), ("reqswitch", 12),
 )  # fmt: skip
 JOB_FORMAT = ",".join(f"{name}:{width}" for name, width in JOB_FIELDS)
 JOB_STATES = "PENDING,RUNNING,SUSPENDED,STOPPED,CONFIGURING"
@@ -48,6 +48,8 @@ _UNKNOWN = ("", "Unknown", "None", "N/A")
 _BETWEEN_NODES = re.compile(r",(?![^\[]*\])")  # a comma outside of brackets
 _NODE_PART = re.compile(r"([^\[\]]+)|\[([^\]]*)\]")
 _MOST_NODES = 65_533  # of a cluster of Slurm
+
+_SWITCH = re.compile(r"^SwitchName=(\S+) Level=0 .*?\bNodes=(\S+)", re.MULTILINE)
 
 Types = Mapping[str, Mapping[str, frozenset[str]]]  # label of servers -> its value -> types
 
@@ -105,8 +107,23 @@ def read_time_of_settings(text: str) -> int:
     return _seconds(found[1]) if found else 0
 
 
-def read_nodes(text: str, *, owner_feature: str) -> Iterator[Node]:
-    """The nodes that `scontrol --oneliner show node` prints, labelled with their first partition."""
+def read_switches(text: str) -> dict[str, str]:
+    """Return the switch of each node that `scontrol show topology` prints, none without a tree.
+
+    Of several switches of a node the first counts.
+    """
+    found: dict[str, str] = {}
+    for switch, nodes in _SWITCH.findall(text):
+        for node in node_names(nodes):
+            found.setdefault(node, label_text(switch))
+    return found
+
+
+def read_nodes(text: str, *, owner_feature: str, switches: Mapping[str, str]) -> Iterator[Node]:
+    """Read the nodes that `scontrol --oneliner show node` prints.
+
+    Labels are the first partition of a node, its switch, its features and types.
+    """
     for line in text.splitlines():
         if not line.startswith("NodeName="):
             continue
@@ -116,6 +133,8 @@ def read_nodes(text: str, *, owner_feature: str) -> Iterator[Node]:
         partitions = _words(fields.get("Partitions", ""))
         if partitions:
             labels["partition"] = partitions[0]
+        if fields["NodeName"] in switches:
+            labels[SWITCH] = switches[fields["NodeName"]]
         cpus = int(fields.get("CPUEfctv") or fields["CPUTot"])
         memory = int(fields["RealMemory"]) - int(fields.get("MemSpecLimit", 0))
         capacity: Amounts = {"cpu": Fraction(cpus), "memory": Fraction(memory * MEBIBYTE)}
@@ -185,11 +204,17 @@ def partition_of_all(partitions: Mapping[str, Partition]) -> str:
 
 
 def read_jobs(
-    text: str, *, partitions: Mapping[str, Partition], types: Types, now: int
+    text: str,
+    *,
+    partitions: Mapping[str, Partition],
+    types: Types,
+    has_switches: bool,
+    now: int,
 ) -> Iterator[Job]:
     """The jobs of `squeue --array --Format=JOB_FORMAT` that wait for resources or hold some.
 
     A job that may run on all classes of servers selects none. The nodes of a job are its tasks.
+    `has_switches` is true if nodes are labelled with their switches.
     """
     every = {name for partition in partitions.values() for name in partition.classes}
     for fields in _queued(text):
@@ -208,8 +233,11 @@ def read_jobs(
         names = {name for partition in among for name in partition.classes}
         if not running and fields["oversubscribe"] == "NO" and among and "cpu" in demand:
             # Slurm states what is asked for, and gives all CPUs of the nodes.
-            whole = min(partition.least_cpus for partition in among)
-            demand["cpu"] = max(demand["cpu"], Fraction(nodes * whole))
+            least = min(partition.least_cpus for partition in among)
+            demand["cpu"] = max(demand["cpu"], Fraction(nodes * least))
+        whole = "" if fields["hetjobid"] in _UNKNOWN else fields["hetjobid"]
+        # Each part of a heterogeneous job may be on a switch of its own.
+        is_together = has_switches and fields["reqswitch"] == "1" and not whole
         yield Job(
             fields["jobarrayid"],
             fields["account"],
@@ -224,11 +252,12 @@ def read_jobs(
             reservation=_reservation_of(fields),
             association=fields["associd"],
             reason="" if running or fields["reason"] in _UNKNOWN else fields["reason"],
-            whole="" if fields["hetjobid"] in _UNKNOWN else fields["hetjobid"],
+            whole=whole,
             nodes=node_names(fields["nodelist"]) if running and not _is_cut(fields) else (),
             per_server=1,
             eligible=_seconds(fields["eligibletime"]),
             selects=_selects(fields, types),
+            together=SWITCH if is_together else "",
         )
 
 
@@ -259,10 +288,14 @@ def read_reserved(text: str) -> dict[str, list[str]]:
     return found
 
 
-def is_restricted(text: str) -> bool:
-    """Return true if the job that `scontrol --oneliner show job` prints may run on some nodes only."""
+def is_restricted(text: str, *, together: str) -> bool:
+    """Return true if the job that `scontrol --oneliner show job` prints may run on some nodes only.
+
+    That its nodes are `together` is no restriction, because the decision knows it.
+    """
     job = pairs(text)
-    names = [job.get(name, "") for name in ("ReqNodeList", "ExcNodeList", "Features", "Switches")]
+    fields = ["ReqNodeList", "ExcNodeList", "Features"]
+    names = [job.get(name, "") for name in (fields if together else [*fields, "Switches"])]
     return any(name not in ("", "(null)") for name in names) or job.get("Contiguous", "0") != "0"
 
 

@@ -88,10 +88,13 @@ class Slurm:
             queue, rows = others.submit(self._queue), others.submit(self._read_associations)
             tree = others.submit(self._read_tree)
             reservations = others.submit(self._reservations)
+            topology = others.submit(self._commands.run, "scontrol", "show", "topology")
             told = self._commands.run("scontrol", "--oneliner", "show", "node")
             queued, self._associations = queue.result(), rows.result()
             self._tree = tree.result()
-        nodes = list(reading.read_nodes(told, owner_feature=self._options.owner_feature))
+        switches = reading.read_switches(topology.result())
+        owner_feature = self._options.owner_feature
+        nodes = list(reading.read_nodes(told, owner_feature=owner_feature, switches=switches))
         self._partitions = partitions = reading.read_partitions(told)
         self._threads, self._reserved = reading.read_threads(told), reading.read_reserved(queued)
         own = (self._prefix, self._hold_prefix)
@@ -104,7 +107,13 @@ class Slurm:
             )
         types = reading.read_types(told)
         jobs = list(
-            reading.read_jobs(queued, partitions=partitions, types=types, now=int(time.time()))
+            reading.read_jobs(
+                queued,
+                partitions=partitions,
+                types=types,
+                has_switches=bool(switches),
+                now=int(time.time()),
+            )
         )
         parents = frozenset(self._tree.values()) - {"root"}
         accounts = {item.account for item in self._associations if not item.user} - {"root"}
@@ -214,13 +223,13 @@ class Slurm:
             now,
         )
 
-    def _is_restricted(self, job: str) -> bool:
+    def _is_restricted(self, job: Job) -> bool:
         """Ask Slurm for what squeue does not print of a job. One that is gone counts as restricted."""
         try:
-            shown = self._commands.run("scontrol", "--oneliner", "show", "job", job)
+            shown = self._commands.run("scontrol", "--oneliner", "show", "job", job.id)
         except SchedulerAway:
             return True
-        return reading.is_restricted(shown)
+        return reading.is_restricted(shown, together=job.together)
 
     def apply(self, plan: SlurmPlan) -> list[str]:
         """Carry out a plan and return what Slurm refused. The rest is done all the same.

@@ -13,6 +13,7 @@ from allocator_service.core.quantities import Resource
 from allocator_service.workloads.models import Workload
 from tests import factories
 from tests.api.v1.test_simulations import simulated
+from tests.kueue_cases import pod_set, workload
 from tests.pages.browser import browser_of
 from tests.references.ledger import metered_entries
 
@@ -76,6 +77,23 @@ def test_all_pieces_run_or_none(pool, operator):
     assert [row["tasks"] for row in rows if row["workload"]["name"] == "solo"] == [8]
     text = operator.get(f"/api/v1/runs/{run.pk}/placements/", Accept="text/csv").text
     assert text.splitlines()[0].endswith(",pieces,kind")
+
+
+@pytest.mark.parametrize("policy", ["h-mrf", "lt-af", "lt-drf"])
+def test_long_term_policies_place_pieces(operator, policy):
+    pool = pool_of(operator, "indivisible", policy=policy)
+    pieces = [{"demand": {"gpu": 1}}, {"count": 2, "demand": {"gpu": 6}}]
+    submit(operator, MPI | {"pieces": pieces, "per_server": 1, "together": "rack"})
+    run = factories.decision(pool)
+    # A head and two workers need three servers of a rack, which has two.
+    assert tasks(run) == {"mpi": 0}
+    path = f"{PATH}/workloads/{run.allocations.get().workload_id}/"
+    patch(operator, path, {"pieces": pieces, "per_server": 2})
+    run = factories.decision(pool)
+    assert tasks(run) == {"mpi": 2}
+    proven(operator, run)
+    rows = operator.get(f"/api/v1/runs/{run.pk}/placements/").json()["results"]
+    assert {(row["kind"], row["resources"]["gpu"]) for row in rows} == {(0, 1), (1, 6)}
 
 
 def test_a_workload_has_the_pieces_that_it_was_given(pool, operator):
@@ -240,7 +258,7 @@ def test_the_demand_of_a_gang_is_changed_by_its_pieces(pool, operator):
 
 @pytest.mark.parametrize(
     ("policy", "mode", "options"),
-    [("static", "indivisible", {}), ("mrfs", "indivisible", {}), ("h-mrf", "indivisible", {}),
+    [("static", "indivisible", {}), ("mrfs", "indivisible", {}),
      ("drfh", "indivisible", {"share": "alone"})],
 )  # fmt: skip
 def test_policies_that_place_single_tasks_refuse_gangs(operator, policy, mode, options):
@@ -350,9 +368,46 @@ def test_a_gang_that_the_pool_cannot_run_is_refused_with_its_row(operator):
     assert [each.name for each in Workload.objects.all()] == ["solo"]
 
 
+PODS = [pod_set("head", 1, 4), pod_set("workers", 3, 1)]
+
+
+def kueue_imported(operator, *items):
+    body = {"format": "kubernetes", "content": {"items": list(items)}, "register_tenants": True}
+    return operator.post(f"{PATH}/imports/workloads/", body).json()
+
+
+def test_pod_sets_of_kueue_become_gangs_and_the_same_file_changes_nothing(operator):
+    factories.pool("shared", mode="indivisible")
+    assert kueue_imported(operator, workload(*PODS))["counts"]["added"] == 1
+
+    def pieces():
+        found = Workload.objects.get(tenant__slug="a")
+        assert (found.name, found.tasks) == ("w", 1)
+        return [(each["count"], float(each["demand"]["cpu"])) for each in found.pieces]
+
+    assert pieces() == [(3, 1), (1, 4)]
+    assert kueue_imported(operator, workload(*PODS))["counts"]["unchanged"] == 1
+    assert kueue_imported(operator, workload(pod_set("main", 4, 1)))["counts"]["changed"] == 1
+    assert pieces() == [(4, 1)]
+    assert kueue_imported(operator, workload(pod_set("main", 1, 1)))["counts"]["changed"] == 1
+    assert pieces() == []
+
+
+@pytest.mark.parametrize("policy", ["mrfs", "static"])
+def test_pod_sets_are_single_tasks_where_the_pool_cannot_run_gangs(operator, policy):
+    factories.pool("shared", policy=policy)
+    assert kueue_imported(operator, workload(*PODS))["counts"]["added"] == 2
+    found = Workload.objects.order_by("name")
+    told = [(each.name, each.tasks, float(each.demand[0]), each.pieces) for each in found]
+    assert told == [("w", 3, 1, []), ("w-2", 1, 4, [])]
+    assert kueue_imported(operator, workload(*PODS))["counts"]["unchanged"] == 2
+
+
 def test_policies_state_whether_they_place_pieces(operator):
     found = operator.get("/api/v1/policies/?limit=100").json()["results"]
-    assert {each["name"] for each in found if each["gangs"]} == {"drfh"}
+    assert {each["name"] for each in found if each["gangs"]} == {
+        "drfh", "h-mrf", "lt-af", "lt-drf",
+    }  # fmt: skip
 
 
 def test_slurm_is_told_the_servers_of_each_gang(pool, operator):

@@ -14,6 +14,7 @@ from allocator_service.allocation.runs.snapshots import pool_state
 from allocator_service.allocation.selectors import input_of
 from allocator_service.core.jobs import jobs_due
 from allocator_service.core.models import Event
+from allocator_service.core.quantities import Resource
 from allocator_service.ledger.amounts.totals import totals_advance
 from allocator_service.ledger.audit.verification import ledger_verify
 from allocator_service.ledger.intake.corrections import entry_correct
@@ -27,6 +28,7 @@ from allocator_service.pools.recompute import DECISION_JOBS, decision_wanted
 from allocator_service.pools.server_services import ServerDraft, servers_contribute
 from allocator_service.pools.services import pool_create, pool_update
 from allocator_service.tenants.models import Tenant
+from allocator_service.workloads.gangs import Gang, Piece
 from allocator_service.workloads.models import Workload
 from allocator_service.workloads.services import (
     WorkloadDraft,
@@ -388,3 +390,33 @@ def test_a_changed_decision_interval_counts_from_the_next_boundary_of_the_new_on
             begins.append((run.step.begin - START) / MINUTE)
     step = int(intervals[1][2])
     assert begins == list(range(first, 13, step))
+
+
+@pytest.mark.parametrize("policy", ["lt-drf", "lt-af"])
+def test_gangs_take_turns_with_what_they_used(tenant, policy):
+    """A task of mpi takes 3 of 4 servers, and repays the others in the next step."""
+    choice = policy_choose(policy, "indivisible", {})
+    chosen = settings(
+        policy=choice, window=Window("unbounded", START), resources=[Resource("gpu", "")]
+    )
+    pool = pool_create(slug="gangs", settings=chosen, now=START)
+    servers = [ServerDraft(f"s{number}", vector(8)) for number in range(4)]
+    servers_contribute(pool=pool, drafts=servers, now=START)
+    pieces = Gang((Piece(3, {"gpu": Decimal(8)}),), per_server=1)
+    drafts = [
+        WorkloadDraft(tenant("mpi"), "mpi", vector(24), tasks=2, gang=pieces),
+        WorkloadDraft(tenant("solo"), "solo", vector(1), tasks=40),
+    ]
+    workloads_submit(pool=pool, drafts=drafts, now=START)
+    answers = []
+    for number in range(3):
+        at = START + number * MINUTE
+        decision_wanted(pool, now=at)
+        run = recompute_pool(pool_id=pool.pk, clock=lambda at=at: at, early=True)
+        assert run_verify(run)["valid"] is True
+        answers.append({row.workload.name: row.tasks for row in run.allocations.all()})
+        assert pool_meter_all(pool_id=pool.pk, now=at + MINUTE) > 0
+    both, single = {"mpi": 1, "solo": 8}, {"mpi": 0, "solo": 32}
+    assert answers == [both, single, both]
+    used = window_state(pool, START + 3 * MINUTE).used
+    assert [float(amount) for amount in used.values()] == [48 * 60, 48 * 60]

@@ -71,6 +71,20 @@ def test_jobs_of_several_nodes_are_gangs_where_the_policy_places_them():
     ]  # fmt: skip
 
 
+def test_nodes_of_one_switch_are_stated_for_gangs_alone():
+    shape = {"tasks": 4, "per_server": 1}
+    told = rows(job(1, together="switch", **shape), job(2, **shape), gangs=True)
+    assert [(row["name"], row.get("together")) for row in told] == [
+        ("lab/any/4 x cpu=1,memory=512Mi", None),
+        ("lab/any/4 x cpu=1,memory=512Mi in one switch", "switch"),
+    ]
+    for options in ({"gangs": False}, {"gangs": True, "places": False}):
+        (told,) = rows(job(1, together="switch", **shape), job(2, **shape), **options)
+        assert "together" not in told
+    (told,) = rows(job(1, together="switch"), gangs=True)
+    assert (told["name"], "together" in told) == ("lab/any/cpu=1,memory=512Mi", False)
+
+
 def test_what_starts_together_is_one_gang_of_at_most_two_kinds():
     (told,) = rows(job(1, whole="w", cpu=2), job(2, whole="w", tasks=3), gangs=True)
     assert told["name"] == "lab/any/3 x cpu=1,memory=512Mi and 1 x cpu=2,memory=512Mi"

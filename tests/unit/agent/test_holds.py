@@ -34,11 +34,19 @@ def gang(tasks=1, *, servers="n1 n2 n3 n4", count=4, cpu=2, shared=True, **more)
 
 
 NODES = [node(f"n{number}") for number in range(1, 5)]
+NODES_OF_A_CLUSTER = [node(f"n{number}", cluster="lab") for number in range(1, 5)]
 
 
 def plan(objects, jobs, *, nodes=NODES, present=(), reserved=None, threads=None, restricted=()):
     cluster = HeldCluster(
-        nodes, present, reserved or {}, threads or {}, PREFIX, "lab/", restricted.__contains__, NOW
+        nodes,
+        present,
+        reserved or {},
+        threads or {},
+        PREFIX,
+        "lab/",
+        lambda asks: asks.id in restricted,
+        NOW,
     )
     return plan_holds(objects, jobs, {"mpi": "mpi", "stream": "stream"}, cluster)
 
@@ -191,6 +199,16 @@ def test_pieces_that_have_to_be_together_are_on_nodes_of_one_value():
     found = plan([decided], [job(1)], nodes=nodes[:4])
     assert found.made == []
     assert "no nodes are held for job 1" in found.problems["mpi"][0]
+
+
+def test_jobs_of_one_switch_and_others_are_held_for_by_the_decision_of_their_own():
+    nodes = [node("n1", switch="a"), *(node(f"n{number}", switch="b") for number in range(2, 6))]
+    decided = gang(servers="n1 n2 n3 n4 n5", together="switch")
+    asks = job(1, together="switch")
+    (hold,) = plan([decided], [job(2), asks], nodes=nodes).made
+    assert (hold.jobs, list(hold.cores)) == (("1",), ["n2", "n3", "n4", "n5"])
+    (hold,) = plan([gang(together="cluster")], [job(2), asks], nodes=NODES_OF_A_CLUSTER).made
+    assert hold.jobs == ("2",)
 
 
 def test_two_kinds_are_held_for_with_the_cores_of_each():

@@ -25,7 +25,9 @@ NodeName=cpu-4 CPUTot=8 RealMemory=1024 State=IDLE Gres=(null)
 
 
 def test_nodes_with_what_jobs_may_use_of_them():
-    nodes = {node.name: node for node in reading.read_nodes(NODES, owner_feature="owner-")}
+    nodes = {
+        node.name: node for node in reading.read_nodes(NODES, owner_feature="owner-", switches={})
+    }
     first = nodes["cpu-1"]
     assert first.capacity == {"cpu": 12, "memory": 4000 * MIB, "gpu": 4, "gpu_a100": 4, "nic": 2}
     assert first.labels == {
@@ -57,7 +59,9 @@ def test_nodes_with_what_jobs_may_use_of_them():
 )  # fmt: skip
 def test_a_node_is_out_of_work_when_slurm_says_so_and_not_before(state, draining):
     told = NODES.splitlines()[0].replace("State=IDLE ", f"State={state} ")
-    assert [node.draining for node in reading.read_nodes(told, owner_feature="")] == [draining]
+    assert [node.draining for node in reading.read_nodes(told, owner_feature="", switches={})] == [
+        draining
+    ]
 
 
 TYPED = """\
@@ -68,7 +72,7 @@ NodeName=g3 CPUTot=8 RealMemory=1024 State=IDLE Gres=gpu:2,nic:mlx:1 Partitions=
 
 
 def test_nodes_count_gpus_in_total_and_by_type():
-    nodes = {node.name: node for node in reading.read_nodes(TYPED, owner_feature="")}
+    nodes = {node.name: node for node in reading.read_nodes(TYPED, owner_feature="", switches={})}
     counts = {
         name: {key: int(v) for key, v in each.capacity.items() if key not in ("cpu", "memory")}
         for name, each in nodes.items()
@@ -90,12 +94,12 @@ def line(**told):
         "starttime": "N/A", "eligibletime": "2026-11-22T13:51:50", "requeue": "1",
         "reservation": "(null)", "associd": "7", "hetjobid": "N/A", "oversubscribe": "OK",
         "nodelist": "", "tres-per-job": "N/A", "tres-per-node": "N/A", "tres-per-socket": "N/A",
-        "tres-per-task": "N/A",
+        "tres-per-task": "N/A", "reqswitch": "0",
     } | {name.replace("_", "-"): value for name, value in told.items()}  # fmt: skip
     return "".join(f"{fields[name]:<{width}}" for name, width in reading.JOB_FIELDS)
 
 
-def jobs(*lines, now=0):
+def jobs(*lines, now=0, has_switches=False):
     partitions = {
         "small": Partition(("small",), 8),
         "big": Partition(("big",), 16),
@@ -103,7 +107,10 @@ def jobs(*lines, now=0):
     }
     types = reading.read_types(TYPED)
     text = "\n".join(lines)
-    return list(reading.read_jobs(text, partitions=partitions, types=types, now=now))
+    found = reading.read_jobs(
+        text, partitions=partitions, types=types, has_switches=has_switches, now=now
+    )
+    return list(found)
 
 
 def test_jobs_that_wait_and_run():
@@ -177,8 +184,49 @@ SHOWN = (
 )  # fmt: skip
 def test_a_job_that_may_run_on_some_nodes_only(change, restricted):
     free = {"req": "(null)", "exc": "(null)", "features": "(null)", "contiguous": "0"}
-    assert reading.is_restricted(SHOWN.format(**(free | change))) is restricted
-    assert reading.is_restricted(SHOWN.format(**free) + " Switches=1@00:05:00") is True
+    shown = SHOWN.format(**(free | change))
+    for together in ("", "switch"):
+        assert reading.is_restricted(shown, together=together) is restricted
+    # A switch is a restriction unless the decision knows it.
+    shown += " Switches=1@00:05:00"
+    assert reading.is_restricted(shown, together="") is True
+    assert reading.is_restricted(shown, together="switch") is restricted
+
+
+TREE = """\
+SwitchName=leaf-1 Level=0 LinkSpeed=1 Nodes=cpu-[1-2],gpu
+SwitchName=leaf/2 Level=0 LinkSpeed=1 Nodes=cpu-[2-3]
+SwitchName=root Level=1 LinkSpeed=1 Nodes=cpu-[1-4],gpu Switches=leaf-1,leaf/2
+"""
+
+
+def test_nodes_are_labelled_with_their_switch():
+    switches = reading.read_switches(TREE)
+    assert switches == {
+        "cpu-1": "leaf-1", "cpu-2": "leaf-1", "gpu": "leaf-1", "cpu-3": "leaf-2",
+    }  # fmt: skip
+    nodes = reading.read_nodes(NODES, owner_feature="", switches=switches)
+    assert {node.name: node.labels.get("switch") for node in nodes} == {
+        "cpu-1": "leaf-1", "cpu-2": "leaf-1", "cpu-3": "leaf-2", "cpu-4": None,
+    }  # fmt: skip
+    # Without a tree, and with blocks, Slurm prints no switches.
+    assert reading.read_switches("") == {}
+    assert reading.read_switches("BlockName=b1 BlockIndex=0 Nodes=cpu-[1-4] BlockSize=4") == {}
+
+
+@pytest.mark.parametrize(
+    ("told", "has_switches", "together"),
+    [
+        ({"reqswitch": "1"}, True, "switch"),
+        ({"reqswitch": "1"}, False, ""),
+        ({"reqswitch": "2"}, True, ""),
+        ({}, True, ""),
+        ({"reqswitch": "1", "hetjobid": "5"}, True, ""),
+    ],
+)
+def test_a_job_that_asks_for_one_switch_has_its_nodes_together(told, has_switches, together):
+    (found,) = jobs(line(numnodes="4", **told), has_switches=has_switches)
+    assert found.together == together
 
 
 def test_jobs_that_name_a_reservation_also_those_that_may_not_start():

@@ -8,7 +8,16 @@ from allocator_service.core.errors import TooLarge, Unacceptable
 from allocator_service.core.quantities import Resource
 from allocator_service.imports import reading
 from allocator_service.imports.kinds import read_nodes, read_workloads
-from allocator_service.imports.rows import NodeRow, Owner, Place, RefusedRow, SkippedRow
+from allocator_service.imports.rows import (
+    NodeRow,
+    Owner,
+    Place,
+    RefusedRow,
+    SkippedRow,
+    WorkloadRow,
+)
+from allocator_service.workloads.gangs import Gang, Piece
+from tests.kueue_cases import CASES, pod_set, workload
 
 LAB = [Resource("cpu", "core"), Resource("memory", "GiB"), Resource("gpu", "")]
 NOBODY = Owner()
@@ -297,6 +306,91 @@ class TestKubernetesPods:
 
     def test_a_pod_that_requests_nothing_is_refused(self):
         assert only_error(pods(pod("a"))[0]) == ("/spec", "demand.zero")
+
+
+def grouped(group, *items, label=False):
+    for item in items:
+        if label:
+            item["metadata"]["labels"] = {"kueue.x-k8s.io/pod-group-name": group}
+        else:
+            item["metadata"]["annotations"] = {"kueue.x-k8s.io/workload": group}
+    return items
+
+
+def pieces(*kinds):
+    return Gang(tuple(Piece(count, {"cpu": Decimal(cpu)}) for count, cpu in kinds))
+
+
+class TestKueue:
+    @pytest.mark.parametrize("case", CASES)
+    def test_an_import_makes_the_gangs_of_pod_sets_that_the_agent_makes(self, case):
+        items, expected = CASES[case]
+        found = []
+        for row in pods(*items):
+            if isinstance(row, WorkloadRow):
+                single = [(1, int(row.demand[0]))]
+                kinds = [(each.count, int(each.demand["cpu"])) for each in row.gang.pieces]
+                found.append((row.tasks, tuple(sorted(kinds or single))))
+        assert sorted(found) == expected
+
+    @pytest.mark.parametrize("label", [False, True])
+    def test_pods_of_one_workload_are_a_task_of_several_pieces(self, label):
+        items = [pod(f"p{n}", "train", cpu="2") for n in range(3)]
+        file = read_workloads(
+            {"items": list(grouped("w1", *items, label=label))}, "kubernetes", LAB, NOBODY
+        )
+        (row,) = file.rows
+        assert (row.name, row.tasks, row.demand) == ("train", 1, amounts("6", "0", "0"))
+        assert row.gang == pieces((3, 2))
+        (single,) = file.apart
+        assert (single.name, single.tasks, single.demand) == ("train", 3, amounts("2", "0", "0"))
+        assert single.gang == Gang()
+
+    def test_equal_workloads_of_one_controller_are_tasks_of_one_workload(self):
+        items = [
+            *grouped("w1", pod("a", "train", cpu="2"), pod("b", "train", cpu="2")),
+            *grouped("w2", pod("c", "train", cpu="2"), pod("d", "train", cpu="2")),
+            *grouped("w3", pod("e", "train", cpu="1"), pod("f", "train", cpu="2")),
+        ]
+        told = [(row.name, row.tasks, row.gang) for row in pods(*items)]
+        assert sorted(told, key=lambda row: row[0]) == [
+            ("train", 1, pieces((1, 1), (1, 2))), ("train-2", 2, pieces((2, 2))),
+        ]  # fmt: skip
+        again = [(row.name, row.tasks, row.gang) for row in pods(*reversed(items))]
+        assert sorted(again, key=lambda row: row[0]) == sorted(told, key=lambda row: row[0])
+
+    def test_pods_of_several_controllers_are_named_after_what_starts_together(self):
+        items = grouped("set", pod("h", "head", cpu="4"), pod("w", "workers", cpu="1"))
+        (row,) = pods(*items)
+        assert (row.name, row.gang) == ("set", pieces((1, 1), (1, 4)))
+
+    def test_a_pod_outside_of_groups_states_nothing_about_pieces(self):
+        file = read_workloads({"items": [pod("a", cpu="1")]}, "kubernetes", LAB, NOBODY)
+        assert (file.rows[0].gang, file.apart) == (None, None)
+
+    @pytest.mark.parametrize(
+        ("item", "error"),
+        [
+            (
+                workload({**pod_set("main", 4, 2), "count": "4"}),
+                ("/spec/podSets/0/count", "field.type"),
+            ),
+            (workload(pod_set("main", -1, 2)), ("/spec/podSets/0/count", "field.range")),
+            (workload(pod_set("main", 4, 0)), ("/spec/podSets", "demand.zero")),
+            ({**workload(), "spec": {"podSets": {}}}, None),
+            ({**workload(), "spec": {"podSets": "x"}}, ("/spec/podSets", "import.shape")),
+            (
+                workload(pod_set("main", 1, 1), conditions="x"),
+                ("/status/conditions", "import.shape"),
+            ),
+        ],
+    )
+    def test_a_workload_that_cannot_be_read_is_refused(self, item, error):
+        (row,) = pods(item)
+        if error is None:
+            assert isinstance(row, SkippedRow)
+        else:
+            assert only_error(row) == error
 
 
 def slurm_node(**more):

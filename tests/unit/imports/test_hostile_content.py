@@ -15,6 +15,7 @@ from allocator_service.core.quantities import Resource
 from allocator_service.imports.csv_files import csv_tenants
 from allocator_service.imports.kinds import read_nodes, read_usage, read_workloads
 from allocator_service.imports.rows import ImportedFile, Owner
+from tests.kueue_cases import conditions, pod_set, workload
 
 LAB = [Resource("cpu", "core"), Resource("memory", "GiB"), Resource("gpu", "")]
 HOSTILE: list[Any] = [
@@ -110,6 +111,16 @@ def pods(phase: str) -> dict[str, Any]:
     return {"items": items}
 
 
+WAITING = workload(pod_set("head", 1, 4), pod_set("workers", 3, 1), name="waiting")
+ADMITTED = workload(
+    pod_set("main", 4, 2, nodeSelector={"zone": "a"}),
+    name="admitted",
+    conditions=conditions("Admitted"),
+    admission={"podSetAssignments": [{"name": "main", "count": 4}]},
+    reclaimablePods=[{"name": "main", "count": 1}],
+)
+
+
 def replaced(document: Any) -> Iterator[Any]:
     """The document with each of its values, at every depth, replaced by each hostile one."""
     for path in list(paths(document)):
@@ -148,6 +159,7 @@ def refused_or_read(read: Any) -> bool:
         pytest.param(NODE_LIST, "kubernetes", read_nodes, id="nodes"),
         pytest.param(pods("Running"), "kubernetes", read_workloads, id="pods"),
         pytest.param(pods("Succeeded"), "kubernetes", None, id="finished pods"),
+        pytest.param({"items": [WAITING, ADMITTED]}, "kubernetes", read_workloads, id="kueue"),
     ],
 )
 @pytest.mark.parametrize("is_parsed", [True, False], ids=["parsed", "text"])

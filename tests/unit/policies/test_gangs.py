@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from policies import (
     Gang,
     Guarantee,
+    History,
     ParsedProblem,
     PolicyNotApplicableError,
     Problem,
@@ -29,12 +30,14 @@ from policies import (
 )
 from policies.verification.pieces import Pieces
 from tests.examples import examples
-from tests.references.gangs import fill_gangs
+from tests.references.gangs import GangStep, fill_gangs
+from tests.references.long_term import Past
 from tests.unit.policies.problems import problems
 from tests.unit.policies.test_filling_properties import PLACEMENTS, tasks_on_servers
-from tests.unit.policies.trees import problems_with_limits
+from tests.unit.policies.trees import problems_in_groups, problems_with_limits
 
 MPI, SOLO = 0, 1
+LONG_TERM = ("lt-drf", "lt-af", "h-mrf")
 
 
 def gang(*pieces, **options):
@@ -203,6 +206,54 @@ def test_in_groups_and_within_limits_too(placement, problem):
     assert_plain(problem, placement)
 
 
+@st.composite
+def steps_of_gangs(draw, base):
+    """Draw a pool with gangs, what is pending in up to three steps, their length and options."""
+    problem = draw(gang_problems(base))
+    some = st.sampled_from([0, 1, 2, 3, 5, 10, 40, math.inf])
+    pending = st.lists(some, min_size=problem.n, max_size=problem.n)
+    options = {}
+    if draw(st.booleans()):
+        options["starvation_timeout"] = draw(st.sampled_from([0.1, 0.5, 1, 2]))
+    if draw(st.booleans()):
+        options["borrow_cap"] = draw(st.sampled_from([0, 0.25, 1]))
+    steps = draw(st.lists(pending, min_size=1, max_size=3))
+    return problem, steps, draw(st.sampled_from([0.1, 1, 60])), options
+
+
+def assert_plain_steps(policy, instance):
+    problem, steps, length, options = instance
+    past, history = Past(problem.t, problem.m, length), History.zeros(problem, length)
+    for tasks in steps:
+        asked = replace(problem, tasks=np.array(tasks, dtype=np.float64))
+        answer = solve(asked, policy, options=options, history=history)
+        timeout, cap = options.get("starvation_timeout"), options.get("borrow_cap")
+        expected = GangStep(asked, policy, past, timeout, cap)
+        assert answer.tasks.tolist() == expected.run()
+        placed = Counter((asked.pieces.kinds(j)[k], at) for j, k, at in expected.launched)
+        assert tasks_on_servers(answer) == placed
+        found = verify(asked, answer, history)
+        assert found.valid, [item for item in found.checks if not item.holds]
+        history = answer.history
+        assert np.allclose(history.used, np.array(past.used, dtype=float), rtol=1e-12, atol=0)
+        assert np.allclose(history.alone, np.array(past.alone, dtype=float), rtol=1e-12, atol=0)
+        assert np.allclose(history.waiting, np.array(past.waiting, dtype=float), rtol=1e-12)
+
+
+@pytest.mark.parametrize("policy", LONG_TERM)
+@examples(500)
+@given(instance=steps_of_gangs(problems(max_servers=3)))
+def test_long_term_policies_place_pieces_as_the_plain_reference_does(policy, instance):
+    assert_plain_steps(policy, instance)
+
+
+@pytest.mark.parametrize("policy", LONG_TERM)
+@examples(250)
+@given(instance=steps_of_gangs(problems_in_groups(selectors=True)))
+def test_long_term_policies_place_pieces_in_groups_too(policy, instance):
+    assert_plain_steps(policy, instance)
+
+
 def test_owners_of_servers_have_the_pieces_that_run_there():
     problem = Problem.create(
         resources=["cpu", "gpu"], capacity=[[4, 0], [4, 4]], contributed_by=[0, 1],
@@ -213,18 +264,72 @@ def test_owners_of_servers_have_the_pieces_that_run_there():
     assert (piece.tolist(), owner.tolist(), count.tolist()) == ([0, 1], [0, 1], [1, 2])
 
 
+GANG_FIRST, GANG_WAITS = [1, 8], [0, 32]
+
+
+@pytest.mark.parametrize(
+    ("policy", "expected"),
+    [
+        ("lt-drf", [GANG_FIRST, GANG_WAITS, GANG_FIRST]),
+        ("lt-af", [GANG_FIRST, GANG_WAITS, GANG_FIRST]),
+        ("h-mrf", [GANG_WAITS, GANG_FIRST, GANG_WAITS]),
+    ],
+)
+def test_what_gangs_used_counts_in_later_steps(policy, expected):
+    """A task of mpi takes 3 of 4 servers. In its own half it would run none, so it loses nothing."""
+    problem, history = cluster(gang((3, [8])), 2), None
+    steps = []
+    for _ in expected:
+        answer = solve(problem, policy, history=history)
+        assert verify(problem, answer, history).valid
+        history = answer.history
+        steps.append(answer.tasks.tolist())
+    assert steps == expected
+    assert history.used.tolist() == [[24 * sum(a for a, _ in steps)], [sum(b for _, b in steps)]]
+
+
+def test_a_gang_takes_no_more_than_a_cap_of_borrowing_allows():
+    """Half of the pool and an eighth more are 18 GPUs. Three tasks of 6 are not beyond, four are."""
+    problem = Problem.create(
+        resources=["cpu", "gpu"], capacity=[[64, 8]], server_count=[4], tenants=["mpi", "solo"],
+        demand=[[0, 0], [1, 1]], tasks=[9, 0], gangs={MPI: gang((1, [4, 0]), (3, [1, 2]))},
+    )  # fmt: skip
+    answer = solve(problem, "h-mrf", options={"borrow_cap": 0.125})
+    assert (answer.tasks.tolist(), answer.limited_by[MPI]) == ([4, 0], "level")
+    assert verify(problem, answer).valid
+    forged = replace(answer, limited_by=("gang", answer.limited_by[SOLO]))
+    assert not verify(problem, forged).valid
+
+
+@pytest.mark.parametrize(("options", "tasks"), [({}, [32, 0]), ({"starvation_timeout": 1}, [8, 1])])
+def test_a_tenant_that_starves_starts_one_gang_first(options, tasks):
+    """Mpi has used more than solo, and waited for one step."""
+    problem = Problem.create(
+        resources=["gpu"], capacity=[[8]], server_count=[4], tenants=["solo", "mpi"],
+        demand=[[1], [0]], tasks=[40, 2], gangs={1: gang((3, [8]), per_server=1)},
+    )  # fmt: skip
+    history = History(
+        step=1.0, used=np.array([[0.0], [48.0]]), alone=np.zeros((2, 1)),
+        waiting=np.array([0.0, 1.0]), elapsed=3.0,
+    )  # fmt: skip
+    answer = solve(problem, "lt-drf", options=options, history=history)
+    assert answer.tasks.tolist() == tasks
+    assert verify(problem, answer, history).valid
+
+
 def test_properties_of_gangs_are_undecided():
     verdicts = properties_of(whole(cluster(gang((3, [8])), 2)), seconds=0).verdicts
     assert {verdict.holds for verdict in verdicts.values()} == {None}
 
 
+@pytest.mark.parametrize("policy", ["drfh", *LONG_TERM])
 @pytest.mark.parametrize("change", ["fewer", "more", "other server", "other kind", "reason"])
-def test_a_forged_answer_is_refused(change):
+def test_a_forged_answer_is_refused(change, policy):
     problem = Problem.create(
         resources=["cpu", "gpu"], capacity=[[4, 0], [4, 4], [8, 8]], tenants=["ray", "b"],
         demand=[[0, 0], [2, 1]], tasks=[2, 9], gangs={0: gang((1, [4, 0]), (2, [1, 2]))},
     )  # fmt: skip
-    answer = whole(problem)
+    answer = solve(problem, policy, mode="indivisible")
     assert verify(problem, answer).valid
     placed, piece = answer.placement_tasks.copy(), answer.placement_piece.copy()
     tasks, place, reasons = answer.tasks.copy(), answer.placement_class.copy(), answer.limited_by
@@ -235,7 +340,7 @@ def test_a_forged_answer_is_refused(change):
     elif change == "more":
         placed[worker] += 1
     elif change == "other server":
-        place[first] = place[worker]
+        place[first] = (place[first] + 1) % len(answer.classes.servers)
     elif change == "other kind":
         piece[worker] = 0
     else:
@@ -276,7 +381,7 @@ def test_impossible_gangs_are_refused(each, code):
 
 @pytest.mark.parametrize(
     ("policy", "options"),
-    [("static", {}), ("mrfs", {}), ("h-mrf", {}), ("drfh", {"share": "alone"})],
+    [("static", {}), ("mrfs", {}), ("drfh", {"share": "alone"})],
 )
 def test_policies_that_place_single_tasks_refuse_gangs(policy, options):
     with pytest.raises(PolicyNotApplicableError) as error:

@@ -40,7 +40,10 @@ class ServersAndWorkloads(Transport):
     def pools_imports_workloads_create(
         self, pool: str, body: WorkloadImportRequest, *, idempotency_key: str | None = None
     ) -> Answer[ImportDocument]:
-        """Import workloads from CSV or from `kubectl get pods -o json`.
+        """Import workloads from CSV, from `kubectl get pods -o json`, or from Kueue's workloads.
+
+        Pods that start together are one task of several `pieces`, or single tasks in a pool that cannot
+        run gangs.
 
         Operators and the pool's agents. Each row is matched with the present workload of the same
         tenant and name, and is added, changed or left unchanged: importing the same file twice
