@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from allocator_service.core.durations import parse_duration
+from allocator_service.core.durations import duration_seconds
 from allocator_service.pools.models import Pool
 
 
@@ -22,12 +22,8 @@ class ReclaimTerms:
 def reclaim_terms(pool: Pool) -> ReclaimTerms:
     """Return the terms of a pool."""
     return ReclaimTerms(
-        _seconds(pool.minimum_run),
-        _seconds(pool.notice),
+        duration_seconds(pool.minimum_run),
+        duration_seconds(pool.notice),
         pool.churn,
-        _seconds(pool.decision_interval),
+        duration_seconds(pool.decision_interval),
     )
-
-
-def _seconds(duration: str) -> int:
-    return parse_duration(duration).nominal_seconds if duration else 0

@@ -334,8 +334,8 @@ class EvaluationRequest(Part):
         RunningDocument,
         min_items=0,
         default=list,
-        description="Whole tasks that stay where they are before any other task is handed out, and count "
-        "towards shares. They stay as far as their workload asks for them and they fit.",
+        description="Whole tasks that stay on their servers before any other task is handed out. They "
+        "count towards shares, and stay as far as their workload asks for them and they fit.",
     )
     include = ListField(
         ChoiceField(choices=INCLUDES, code="include.unknown", type_code="include.unknown"),

@@ -537,6 +537,9 @@ class EvaluationRequest(TypedDict):
     history: NotRequired[EvaluationRequestHistory | None]
     # Where whole tasks run now: they stay there where that gives the same counts.
     running: NotRequired[list[EvaluationRequestRunning]]
+    # Whole tasks that stay on their servers before any other task is handed out. They count
+    # towards shares, and stay as far as their workload asks for them and they fit.
+    kept: NotRequired[list[EvaluationRequestRunning]]
     # Optional parts to include in the answer.
     include: NotRequired[
         list[Literal["placements", "certificate", "properties", "schedule", "explanations"]]
