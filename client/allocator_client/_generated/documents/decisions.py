@@ -302,6 +302,13 @@ class ExplanationBudget(TypedDict):
     opens_at: str
 
 
+class ExplanationKept(TypedDict):
+    workload: str
+    tasks: int
+    # Instant from which a decision may give the servers to others.
+    until: str
+
+
 class ExplanationBlocked(TypedDict):
     # Jobs that wait in the scheduler although more was decided than is used; null for a decision
     # that is not in force.
@@ -359,6 +366,9 @@ class ExplanationDocument(TypedDict):
     counterfactuals: list[ExplanationCounterfactual]
     # Budgets of the tenant and of these groups that were exhausted in the decision.
     budgets: list[ExplanationBudget]
+    # Its tasks that keep their servers because they were placed there less than their minimum
+    # ago; none for a decision that is not in force.
+    kept: list[ExplanationKept]
     sentence: str
     # Jobs that wait in the scheduler although more was decided than is used; null for a decision
     # that is not in force.
