@@ -79,6 +79,9 @@ class Workload(models.Model):
                 condition=~Q(pieces=[]) | Q(at_least__gt=1),
                 name="workload_with_gang",
             ),
+            models.Index(
+                fields=["pool"], condition=~Q(minimum_run=""), name="workload_with_minimum"
+            ),
         ]
         constraints = [
             models.UniqueConstraint(

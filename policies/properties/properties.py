@@ -105,7 +105,7 @@ def properties_of(
         why = undecided("Tasks of several pieces are not compared.")
         return _with_indices(allocation, dict.fromkeys(PROPERTY_NAMES, why))
     if allocation.problem.kept_placements is not None:
-        # Kept tasks come before shares, so that a loss by one of these properties says nothing.
+        # Kept tasks come before shares, so that a violated property would not be a fault of the policy.
         why = undecided("Tasks that are kept on their servers come before shares.")
         return _with_indices(allocation, dict.fromkeys(PROPERTY_NAMES, why))
     verdicts = {
