@@ -6,6 +6,7 @@ Source: docs/policies/kept-tasks.md.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
 import numpy as np
 
@@ -13,26 +14,27 @@ from policies.arrays import BoolArray, FloatArray, IntArray
 from policies.model.gangs import Gang
 from policies.model.problem import Problem
 from policies.model.quantities import WholeServers
-from policies.model.server_classes import ServerClasses, allowed_pieces
+from policies.model.server_classes import ServerClasses, allowed_pieces, each_row_alone
 from policies.model.tasks_on_servers import TasksOnServers
 from policies.proofs.saturation import filling_reasons
 
 UNBOUNDED = 1e300
 
 
-def kept_tasks(problem: Problem, rows: ServerClasses) -> TasksOnServers:
-    """Return the stated tasks that stay.
+@lru_cache(maxsize=2)
+def kept_tasks(problem: Problem) -> TasksOnServers:
+    """Return the stated tasks that stay, by server of the rows that offer something.
 
     Workloads are looked at in their order, and the servers of a workload in theirs. A task stays if its
     server has room beside those that stay already, and its workload has no more tasks and no less left
     of its limits than it needs.
 
-    Args:
-        rows: of the problem that offer something, each alone.
+    The last results are remembered, as an answer is first decided and then placed.
     """
     if problem.kept_placements is None:
         none = np.zeros(0, dtype=np.int64)
         return TasksOnServers(none, np.zeros(0), len(problem.pieces.demand))
+    rows = each_row_alone(problem)
     stated = TasksOnServers.of_placements(problem, rows, problem.kept_placements)
     whole = WholeServers.of(problem)
     keeping = _Keeping(problem, whole, rows, stated)

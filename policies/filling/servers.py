@@ -74,7 +74,7 @@ def solve_indivisible(request: Request) -> Allocation:
     check_size(int(rows.servers.sum()))
     whole = WholeServers.of(problem)
     share = share_per_task(problem, request.choice)
-    kept = kept_tasks(problem, rows)
+    kept = kept_tasks(problem)
     queues = queues_of(
         problem, filling_reasons(problem, whole, rows), share, kept.per_workload(problem)
     )

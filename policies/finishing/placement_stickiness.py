@@ -70,7 +70,7 @@ def stay_in_place(
     before = TasksOnServers.of_placements(problem, rows, running)
     placed = None
     if not problem.gangs:  # which pieces belong to one task is not recorded
-        kept = _kept(problem, rows, before, allocation.tasks, kept_tasks(problem, rows))
+        kept = _kept(problem, rows, before, allocation.tasks, kept_tasks(problem))
         placed = _completed(problem, rows, kept, allocation, deadline)
     if placed is not None:
         stays = _with_placements(problem, rows, placed, allocation)

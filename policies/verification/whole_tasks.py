@@ -384,7 +384,8 @@ def check_places(
     agrees = in_place.same_tasks(found, fresh)
     moved = None
     if running is not None:
-        if not agrees:
+        # Pieces of gangs do not stay where they ran, unless the problem states that they are kept.
+        if not agrees and not whole.stated.problem.gangs:
             kept = in_place.kept_in_place(whole.stated, whole.reasons, answer, running)
             agrees = kept is not None and in_place.same_tasks(found, kept)
         moved = in_place.moved_tasks(whole.stated, answer, running, found)

@@ -24,7 +24,6 @@ from policies import (
     verify,
 )
 from policies.filling.kept_tasks import kept_tasks
-from policies.model.server_classes import each_row_alone
 from tests.examples import examples
 from tests.references.gangs import fill_gangs
 from tests.references.kept_tasks import kept_pieces
@@ -128,13 +127,13 @@ def test_gangs_are_kept_whole():
     assert answer.tasks.tolist() == [0, 2]
     assert verify(smaller, answer).valid
     odd = mpi(3, [(1, 0, 0, 1, 2), (1, 0, 1, 1, 1)])  # a piece without another one stays nowhere
-    kept = kept_tasks(odd, each_row_alone(odd))
+    kept = kept_tasks(odd)
     assert (kept.server.tolist(), kept.tasks.tolist()) == ([0], [2])
 
 
 def test_a_gang_of_which_too_few_tasks_are_left_starts_anew():
     problem = mpi(3, [(1, 0, 0, 2, 2)], at_least=3)
-    assert kept_tasks(problem, each_row_alone(problem)).tasks.tolist() == []
+    assert kept_tasks(problem).tasks.tolist() == []
     enough = mpi(3, [(1, 0, 0, 3, 2)], at_least=3)
     assert whole(enough).tasks.tolist() == [8, 3]
 
@@ -313,3 +312,21 @@ def test_documents_name_workloads_of_the_problem_only():
     entry = {"tenant": "u1", "workload": "gone", "server": "server-0001", "tasks": 1}
     document["kept"] = [entry]
     assert whole(problem_from_document(document).problem).tasks.tolist() == [4]
+
+
+def test_gangs_on_other_servers_than_the_rules_are_refused_beside_running_ones():
+    """The same tasks on the servers in the opposite order. Looking for them in place raised an error."""
+    problem = Problem.create(
+        resources=["gpu"], capacity=[[8]] * 4, tenants=["mpi", "solo"], demand=[[1], [1]],
+        tasks=[2, 5], gangs={0: gang((1, [4]), (1, [2]))},
+    )  # fmt: skip
+    answer = whole(problem)
+    running = current_placements_of(answer)
+    answer = whole(problem, running)
+    assert verify(problem, answer, running=running).valid
+    forged = replace(answer, placement_class=3 - answer.placement_class)
+    for ran in (running, current_placements_of(forged)):
+        failed = [
+            check.name for check in verify(problem, forged, running=ran).checks if not check.holds
+        ]
+        assert "placed_by_rule" in failed
