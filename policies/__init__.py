@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from policies.explaining.groups import GroupStanding, group_standings, tenant_levels
     from policies.explaining.lending import tasks_by_owner
     from policies.filling.mrfs_loop import dominant_on
+    from policies.finishing.placement_dates import DatedPlacements, date_placements
     from policies.finishing.placement_stickiness import current_placements_of
     from policies.leximin.interior_point.method import maximise_level
     from policies.leximin.level_program import level_program
@@ -106,6 +107,7 @@ __all__ = [
     "Choice",
     "ComparisonRequest",
     "CurrentPlacements",
+    "DatedPlacements",
     "EvaluationRequest",
     "Floors",
     "Gang",
@@ -148,6 +150,7 @@ __all__ = [
     "clear_market",
     "compare_documents",
     "current_placements_of",
+    "date_placements",
     "dominant_on",
     "entitled_partition",
     "entitled_parts",
@@ -240,6 +243,7 @@ _HOMES = {
     "policies.explaining.groups": ("GroupStanding", "group_standings", "tenant_levels"),
     "policies.explaining.lending": ("tasks_by_owner",),
     "policies.filling.mrfs_loop": ("dominant_on",),
+    "policies.finishing.placement_dates": ("DatedPlacements", "date_placements"),
     "policies.finishing.placement_stickiness": ("current_placements_of",),
     "policies.leximin.interior_point.method": ("maximise_level",),
     "policies.leximin.level_program": ("level_program",),

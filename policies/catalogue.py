@@ -96,6 +96,7 @@ DRFH = Policy(
     hands_out=HandOut.LEAST_SHARE,
     proof=Proof.LEVELS,
     takes_gangs=True,
+    keeps_tasks=True,
     takes_groups=True,
     takes_limits=True,
 )

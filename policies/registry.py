@@ -30,7 +30,7 @@ from policies.model.allocation import Allocation
 from policies.model.current_placements import CurrentPlacements
 from policies.model.gang_checks import check_gangs
 from policies.model.history import History, check_history_fits
-from policies.model.limit_checks import check_amounts
+from policies.model.limit_checks import check_amounts, check_kept_placements
 from policies.model.policy import Choice, Policy
 from policies.model.problem import Problem
 from policies.model.request import Request, Solver, deadline_of
@@ -131,8 +131,8 @@ def solve(
         The policy, the mode or the options do not exist or do not fit.
     PolicyNotApplicableError
         A selector under a policy that does not place, a history under a memoryless policy, a deficit
-        under a policy that is not time-sharing, or groups, limits or guarantees under a policy without
-        them.
+        under a policy that is not time-sharing, or groups, limits, guarantees or kept tasks under a
+        policy without them.
     ProblemError
         The problem is not a ``Problem``, or the history is not about its tenants and resources.
     PolicyError
@@ -174,6 +174,7 @@ def solve(
         )
     if problem.has_groups:
         _check_groups(choice)
+    check_kept_placements(problem, choice)
     problem = check_gangs(problem, choice)
     check_amounts(problem, choice, (p for p in _SOLVERS if policy_named(p).takes_limits))
     if history is not None:

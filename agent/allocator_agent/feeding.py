@@ -30,6 +30,9 @@ _NO_GANGS = "workload.pieces"
 _Demand = tuple[tuple[str, Fraction], ...]
 
 
+_Workloads = dict["_Workload", list[tuple[Job, int]]]
+
+
 class Feed:
     """Sends what was observed. `problems` is what the service refused, in its words."""
 
@@ -47,6 +50,7 @@ class Feed:
         self.problems: list[str] = []
         self.lines: list[str] = []
         self.generation = 0
+        self.workload_of: dict[str, tuple[str, str]] = {}  # tenant and name, by the id of a job
         self._accounts: Set[str] = frozenset()  # of members
         self._new: list[str] = []  # tenants that become members
 
@@ -152,7 +156,8 @@ class Feed:
         """Return jobs as rows, those that need several nodes as gangs where the pool can run these."""
         read, places = (self._configuration, self._units), self._known.places
         gangs = self._configuration.gangs and self._known.gangs
-        rows = workload_rows(jobs, *read, places=places, gangs=gangs)
+        workloads = jobs_by_workload(jobs, *read, places=places, gangs=gangs)
+        rows = rows_of(workloads, self._configuration.class_label)
         known = {(workload["tenant"], workload["name"]) for workload in self._known.workloads}
         new = [row for row in rows if "pieces" in row and (row["tenant"], row["name"]) not in known]
         if new and (why := self._refusal_of_gangs(new)):
@@ -160,7 +165,13 @@ class Feed:
                 f"each node of a job is a single task, because the pool cannot run gangs: {why}"
                 " Set gangs = no to stop this message."
             )
-            return workload_rows(jobs, *read, places=places, gangs=False)
+            workloads = jobs_by_workload(jobs, *read, places=places, gangs=False)
+            rows = rows_of(workloads, self._configuration.class_label)
+        self.workload_of = {
+            job.id: (each.tenant, each.name)
+            for each, counted in workloads.items()
+            for job, _ in counted
+        }
         return rows
 
     def _refusal_of_gangs(self, rows: list[dict[str, str]]) -> str:
@@ -251,29 +262,40 @@ class _Workload:
         return row
 
 
-def workload_rows(
+def jobs_by_workload(
     jobs: Iterable[Job],
     configuration: Configuration,
     units: Units,
     *,
     places: bool,
     gangs: bool,
-) -> list[dict[str, str]]:
-    """Jobs as workloads: one for each tenant, place and shape, with as many tasks as they have.
+) -> _Workloads:
+    """Return one workload for each tenant, place and shape, with its jobs and the tasks that each adds.
 
     With `gangs` what starts together is one task of several pieces, if these are of two kinds at most.
     """
-    counts: Counter[_Workload] = Counter()
+    found: _Workloads = {}
     for parts in started_together(jobs):
         kinds = _kinds(parts, units)
         is_gang = gangs and len(kinds) <= _MOST_KINDS and sum(kinds.values()) > 1
         if is_gang and len({(job.where, job.selects) for job in parts}) == 1:
-            counts[_workload(parts[0], kinds, configuration, units, places=places)] += 1
+            workload = _workload(parts[0], kinds, configuration, units, places=places)
+            tasks = [1] + [0] * (len(parts) - 1)
+            found.setdefault(workload, []).extend(zip(parts, tasks))
             continue
         for job in parts:
             if one := _counted(job.demand, units):
-                counts[_workload(job, {one: 1}, configuration, units, places=places)] += job.tasks
-    return [each.row(tasks, configuration.class_label) for each, tasks in sorted(counts.items())]
+                workload = _workload(job, {one: 1}, configuration, units, places=places)
+                found.setdefault(workload, []).append((job, job.tasks))
+    return found
+
+
+def rows_of(workloads: _Workloads, class_label: str) -> list[dict[str, str]]:
+    """Return workloads as the service imports them, with as many tasks as their jobs add."""
+    return [
+        each.row(sum(tasks for _, tasks in workloads[each]), class_label)
+        for each in sorted(workloads)
+    ]
 
 
 def _kinds(parts: Sequence[Job], units: Units) -> dict[_Demand, int]:

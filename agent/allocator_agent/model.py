@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -52,6 +52,7 @@ class Job:
     eligible: int = 0  # seconds since 1970 from which on it may start; 0: unknown
     selects: tuple[tuple[str, tuple[str, ...]], ...] = ()  # a label of servers, and its values
     together: str = ""  # a label of servers, of which all of its nodes must have one value
+    minimum_run: int | None = None  # seconds that it runs at least; None: as the terms state
 
     @property
     def total(self) -> Amounts:
@@ -115,14 +116,16 @@ class Waiting:
 class Terms:
     """Terms of a pool under which running jobs above the decision end.
 
-    No job ends before it has run for `minimum_run_seconds`, and none without `notice_seconds` of
-    notice. At most `churn` tasks end in each interval; None is any number.
+    No job ends before it has run for `minimum_run_seconds`, or that of its workload in `workloads`, by
+    tenant and name, and none without `notice_seconds` of notice. At most `churn` tasks end in each
+    interval; None is any number.
     """
 
     minimum_run_seconds: int = 0
     notice_seconds: int = 0
     churn: int | None = None
     interval_seconds: int = 60
+    workloads: Mapping[tuple[str, str], int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

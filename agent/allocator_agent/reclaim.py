@@ -129,12 +129,14 @@ def to_stop(
 
 def may_end(jobs: Sequence[Job], terms: Terms, now: int) -> bool:
     """Return true if jobs can start again and have run for their minimum."""
+    return all(job.can_requeue and _is_old_enough(job, terms, now) for job in jobs)
+
+
+def _is_old_enough(job: Job, terms: Terms, now: int) -> bool:
+    """Return true if a job has run for its workload's minimum, or the one of the terms."""
+    least = terms.minimum_run_seconds if job.minimum_run is None else job.minimum_run
     # Without a minimum the clocks of the scheduler and of the agent may differ.
-    least = terms.minimum_run_seconds
-    return all(
-        job.can_requeue and (not least or (job.started and now - job.started >= least))
-        for job in jobs
-    )
+    return not least or (job.started > 0 and now - job.started >= least)
 
 
 def plan_reclaim(

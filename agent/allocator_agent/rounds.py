@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from typing import Any, Protocol
 
@@ -97,6 +97,26 @@ class Outcome:
             self.seconds[name] = self.seconds.get(name, 0.0) + time.monotonic() - began
 
 
+def with_minima(
+    observed: Observation, rendering: Rendering, workload_of: Mapping[str, tuple[str, str]]
+) -> Observation:
+    """Return what was observed, with the minima of jobs whose workload has one of its own.
+
+    Args:
+        workload_of: tenant and name of a job's workload, by the id of the job.
+    """
+    minima = rendering.terms.workloads
+    if not minima:
+        return observed
+    jobs = [
+        replace(job, minimum_run=minima[workload_of[job.id]])
+        if workload_of.get(job.id) in minima
+        else job
+        for job in observed.jobs
+    ]
+    return replace(observed, jobs=jobs)
+
+
 class Rounds:
     """Rounds of one agent."""
 
@@ -143,6 +163,7 @@ class Rounds:
         outcome.generation = rendering.generation
         with outcome.step("plan"):
             self._remember(rendering)
+            observed = with_minima(observed, rendering, feed.workload_of)
             plan = self._scheduler.plan(rendering, observed, self._now())
         outcome.changes = plan.shown()
         if not dry_run:

@@ -193,7 +193,9 @@ class Service:
             body["generation"],
             body["tenants"],
             body["objects"],
-            Terms(*(terms[name] for name in _TERMS)) if terms else Terms(),
+            Terms(**{name: terms[name] for name in _TERMS}, workloads=_minima(terms))
+            if terms
+            else Terms(),
             reports_ends=terms is not None,
         )
         if "ETag" in answer.headers:
@@ -280,6 +282,14 @@ def _body(content: bytes) -> Any:
         return json.loads(content)
     except ValueError:
         return None
+
+
+def _minima(terms: Mapping[str, Any]) -> dict[tuple[str, str], int]:
+    """Return the minima of workloads. A service that is older than these states none."""
+    return {
+        (each["tenant"], each["workload"]): each["minimum_run_seconds"]
+        for each in terms.get("workloads", ())
+    }
 
 
 def _refusal(status: int, problem: Mapping[str, Any]) -> Refused:

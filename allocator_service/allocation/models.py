@@ -1,7 +1,9 @@
 """Runs and what they decided: immutable snapshots in, allocations, placements, certificates out."""
 
+import zlib
 from typing import Any, Self
 
+import orjson
 from django.contrib.postgres.constraints import ExclusionConstraint
 from django.contrib.postgres.fields import ArrayField, RangeOperators
 from django.db import models
@@ -229,6 +231,33 @@ class Placement(models.Model):
 
     def __str__(self) -> str:
         return f"{self.tasks:g} on {self.server_class}"
+
+
+class PlacementDates(models.Model):
+    """Since when tasks of the decision in force have kept their servers, as far as that is needed.
+
+    `document` is zlib-compressed JSON, a list of ranges of servers with tasks younger than their
+    minimum: id of the workload, kind of pieces, position of the server class, ids of the range's first
+    and last server, number of servers, tasks on each, and the instant in seconds since 1970. Tasks
+    without a date are older.
+    """
+
+    pool = models.OneToOneField(
+        Pool, models.PROTECT, primary_key=True, related_name="placement_dates"
+    )
+    run = models.OneToOneField(Run, models.PROTECT, related_name="placement_dates")
+    document = models.BinaryField()
+
+    class Meta:
+        db_table = "pool_placement_dates"
+
+    def __str__(self) -> str:
+        return f"placement dates of {self.run_id}"
+
+    @property
+    def rows(self) -> list[list[Any]]:
+        """The ranges of the document."""
+        return orjson.loads(zlib.decompress(self.document))  # type: ignore[no-any-return]
 
 
 class Certificate(models.Model):

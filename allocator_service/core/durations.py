@@ -87,3 +87,8 @@ def parse_duration(text: object, *, pointer: str = "") -> CalendarDuration:
             f"A duration is at most {MAX_YEARS} years.", code="duration.too_long", pointer=pointer
         )
     return duration
+
+
+def duration_seconds(text: str | None) -> int:
+    """Return the nominal length of a duration that has been checked, 0 for none."""
+    return parse_duration(text).nominal_seconds if text else 0

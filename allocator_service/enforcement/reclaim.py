@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass
 
-from allocator_service.core.durations import parse_duration
+from allocator_service.core.durations import duration_seconds
 from allocator_service.pools.models import Pool
+from allocator_service.workloads.models import Workload, WorkloadState
 
 
 @dataclass(frozen=True)
@@ -22,12 +23,28 @@ class ReclaimTerms:
 def reclaim_terms(pool: Pool) -> ReclaimTerms:
     """Return the terms of a pool."""
     return ReclaimTerms(
-        _seconds(pool.minimum_run),
-        _seconds(pool.notice),
+        duration_seconds(pool.minimum_run),
+        duration_seconds(pool.notice),
         pool.churn,
-        _seconds(pool.decision_interval),
+        duration_seconds(pool.decision_interval),
     )
 
 
-def _seconds(duration: str) -> int:
-    return parse_duration(duration).nominal_seconds if duration else 0
+@dataclass(frozen=True)
+class WorkloadMinimum:
+    """Seconds for which tasks of a workload run at least, in place of the pool's."""
+
+    tenant: str
+    workload: str
+    minimum_run_seconds: int
+
+
+def workload_minima(pool: Pool) -> list[WorkloadMinimum]:
+    """Return the workloads of a pool that have a minimum of their own."""
+    rows = (
+        Workload.objects.filter(pool=pool, state=WorkloadState.ACTIVE)
+        .exclude(minimum_run="")
+        .order_by("id")
+        .values_list("tenant__slug", "name", "minimum_run")
+    )
+    return [WorkloadMinimum(slug, name, duration_seconds(text)) for slug, name, text in rows]

@@ -77,6 +77,9 @@ WORKLOADS = (
     Column("per_server", "Most pieces of a task on one server."),
     Column("together", "Label that all servers of a task share, such as rack."),
     Column("at_least", "Fewest tasks that start at once. Empty: 1."),
+    Column(
+        "minimum_run", "How long a placed task keeps its server, such as PT30M. Empty: as it is."
+    ),
 )
 TENANTS = (
     Column("slug", "Slug of the tenant. Required.", ("sample-physics", "sample-chemistry")),

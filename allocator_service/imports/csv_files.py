@@ -46,6 +46,7 @@ from allocator_service.pools.limit_forms import limits_parse
 from allocator_service.pools.limits import Limit
 from allocator_service.pools.models import LARGEST_TIER, OwnServers
 from allocator_service.pools.server_services import MAX_SERVERS_PER_REQUEST
+from allocator_service.pools.services import check_reclaim_time
 from allocator_service.workloads.gangs import MAX_PIECES, Gang, Piece, gang_check
 from allocator_service.workloads.models import MAX_PRIORITY, MAX_TASKS
 
@@ -118,9 +119,16 @@ def csv_workloads(content: str, resources: Sequence[Resource], owner: Owner) -> 
             else 0,
             check_selector(selector, "/selector"),
             gang,
+            _minimum_run(cells.get("minimum_run", "")),
         )
 
     return WorkloadFile(_rows(content, WORKLOAD_COLUMNS, "demand.", resources, workload))
+
+
+def _minimum_run(cell: str) -> str:
+    """Return the duration of a cell, which may be empty."""
+    check_reclaim_time(cell, pointer="/minimum_run")
+    return cell
 
 
 def _gang(cells: Cells, demand: Sequence[Decimal], resources: Sequence[Resource]) -> Gang | None:

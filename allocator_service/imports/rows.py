@@ -53,7 +53,8 @@ class NodeRow:
 class WorkloadRow:
     """A workload. `demand` is that of one task, and `tasks` is None without a limit.
 
-    `gang` is None if the row states no pieces. Those of the workload stay.
+    `gang` is None if the row states no pieces, and `minimum_run` empty if it states no time. Those of
+    the workload stay.
     """
 
     place: Place
@@ -64,6 +65,7 @@ class WorkloadRow:
     priority: int = 0
     selector: Selector = field(default_factory=dict)
     gang: Gang | None = None
+    minimum_run: str = ""
 
 
 @dataclass(frozen=True)

@@ -165,6 +165,7 @@ def _differs(workload: Workload, row: WorkloadRow) -> bool:
         or (workload.tasks, workload.priority) != (row.tasks, row.priority)
         or _values(workload.server_selector) != _values(row.selector)
         or (row.gang is not None and row.gang != Gang.of(workload))
+        or row.minimum_run not in ("", workload.minimum_run)
     )
 
 
@@ -193,6 +194,7 @@ def _add(
                 row.priority,
                 row.selector,
                 gang=row.gang or Gang(),
+                minimum_run=row.minimum_run,
             )
             for row in batch
         ]
@@ -213,6 +215,7 @@ def _change(
             row.selector,
             workload.state,
             gang=row.gang,
+            minimum_run=row.minimum_run or None,
         )
         workload_update(workload=workload, settings=settings, version=None, now=now)
         progress("changing", number, len(rows))

@@ -83,7 +83,7 @@ class PoolSettings:
             parse_duration(self.cluster_grace, pointer="/cluster_grace")
         for name in ("minimum_run", "notice"):
             with refusals.collect():
-                _check_reclaim_time(getattr(self, name), pointer=f"/{name}")
+                check_reclaim_time(getattr(self, name), pointer=f"/{name}")
         with refusals.collect():
             if self.churn is not None and not 1 <= self.churn <= MAX_CHURN:
                 raise Unacceptable(
@@ -248,7 +248,7 @@ def _apply(pool: Pool, settings: PoolSettings) -> None:
     pool.transparent = settings.transparent
 
 
-def _check_reclaim_time(duration: str, *, pointer: str) -> None:
+def check_reclaim_time(duration: str | None, *, pointer: str) -> None:
     """Raise `Unacceptable` for a duration after which nothing would be taken back."""
     if (
         duration

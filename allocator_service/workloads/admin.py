@@ -17,6 +17,7 @@ from allocator_service.core.admin import (
     quantities_text,
 )
 from allocator_service.core.clock import utc_now
+from allocator_service.core.duration_fields import DurationField
 from allocator_service.core.labels import LABEL_LENGTH, SelectorField
 from allocator_service.core.quantities import decimal_text
 from allocator_service.pools.selectors import resources_of
@@ -87,6 +88,11 @@ class WorkloadForm(ServiceForm):
     }
     demand = QuantitiesField(required=False)
     pieces = PiecesField()
+    minimum_run = DurationField(
+        required=False,
+        default="minutes",
+        help_text="How long a placed task keeps its server. Empty: as long as the pool states.",
+    )
 
     class Meta:
         model = Workload
@@ -102,6 +108,7 @@ class WorkloadForm(ServiceForm):
             "tasks",
             "priority",
             "server_selector",
+            "minimum_run",
             "state",
         ]
 
@@ -132,6 +139,7 @@ class WorkloadForm(ServiceForm):
             "tasks": cleaned["tasks"],
             "priority": cleaned["priority"],
             "server_selector": cleaned["server_selector"] or {},
+            "minimum_run": cleaned["minimum_run"] or "",
         }
         if not self.adding:
             return workload_update(

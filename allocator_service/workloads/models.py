@@ -48,6 +48,8 @@ class Workload(models.Model):
     per_server = models.PositiveIntegerField(null=True, blank=True)
     together = models.CharField(max_length=LABEL_LENGTH, default="", db_default="", blank=True)
     at_least = models.PositiveIntegerField(default=1, db_default=1)
+    # An empty text is the pool's.
+    minimum_run = models.CharField(max_length=40, blank=True, default="", db_default="")
     state = models.CharField(
         max_length=9, choices=WorkloadState.choices, default=WorkloadState.ACTIVE
     )
@@ -76,6 +78,9 @@ class Workload(models.Model):
                 fields=["pool"],
                 condition=~Q(pieces=[]) | Q(at_least__gt=1),
                 name="workload_with_gang",
+            ),
+            models.Index(
+                fields=["pool"], condition=~Q(minimum_run=""), name="workload_with_minimum"
             ),
         ]
         constraints = [

@@ -23,6 +23,7 @@ from allocator_service.pools.models import Pool
 from allocator_service.pools.names import refuse_taken_names
 from allocator_service.pools.recompute import pool_changed
 from allocator_service.pools.selectors import resources_of, server_groups
+from allocator_service.pools.services import check_reclaim_time
 from allocator_service.tenants.models import Tenant
 from allocator_service.workloads.gangs import Gang, gang_check, pieces_stored
 from allocator_service.workloads.models import Workload, WorkloadState
@@ -39,6 +40,7 @@ class WorkloadDraft:
     """A workload to submit.
 
     `demand` is that of one task, of all its pieces together, in the pool's order of resources.
+    An empty `minimum_run` is that of the pool.
     """
 
     tenant: Tenant
@@ -49,6 +51,7 @@ class WorkloadDraft:
     server_selector: dict[str, str | list[str]] = field(default_factory=dict)
     limit: Sequence[Limit] = ()
     gang: Gang = PLAIN
+    minimum_run: str = ""
     pointer: str = ""
 
 
@@ -81,6 +84,7 @@ def workloads_submit(*, pool: Pool, drafts: Sequence[WorkloadDraft], now: dateti
     for draft in drafts:
         gang_check(draft.gang, draft.pointer)
         _refuse_empty_demand(draft.demand, draft.pointer)
+        check_reclaim_time(draft.minimum_run, pointer=f"{draft.pointer}/minimum_run")
     pool = pool_lock(pool)
     for draft in drafts:
         _refuse_selector(pool, draft.server_selector, draft.pointer)
@@ -101,13 +105,13 @@ def workloads_submit(*, pool: Pool, drafts: Sequence[WorkloadDraft], now: dateti
     copy_rows(
         Workload,
         ["id", "pool_id", "tenant_id", "name", "demand", "tasks", "priority", "server_selector",
-         "limit", "pieces", "per_server", "together", "at_least", "state", "unsatisfiable", "version",
-         "created_at"],
+         "limit", "pieces", "per_server", "together", "at_least", "minimum_run", "state",
+         "unsatisfiable", "version", "created_at"],
         (
             (id_, pool.pk, draft.tenant.pk, draft.name, list(draft.demand), draft.tasks,
              draft.priority, Jsonb(draft.server_selector), Jsonb(limits_stored(draft.limit)),
              Jsonb(pieces_stored(draft.gang.pieces)), draft.gang.per_server, draft.gang.together,
-             draft.gang.at_least, WorkloadState.ACTIVE.value,
+             draft.gang.at_least, draft.minimum_run, WorkloadState.ACTIVE.value,
              supply.unsatisfiable_reason(
                  draft.demand, draft.server_selector, draft.gang.kinds(resources)), 1, now)
             for id_, draft in zip(ids, drafts, strict=True)
@@ -184,7 +188,7 @@ def _refuse_taken_names(pool: Pool, drafts: Sequence[WorkloadDraft]) -> None:
 class WorkloadSettings:
     """Editable fields of a workload.
 
-    `limit` is None to keep the present limits, `gang` to keep the present pieces.
+    `limit`, `gang` and `minimum_run` are None to keep the present ones.
     """
 
     name: str
@@ -195,6 +199,7 @@ class WorkloadSettings:
     state: str
     limit: Sequence[Limit] | None = None
     gang: Gang | None = None
+    minimum_run: str | None = None
 
 
 @transaction.atomic
@@ -216,6 +221,7 @@ def workload_update(
             pointer="/demand",
         )
     _refuse_empty_demand(settings.demand, "")
+    check_reclaim_time(settings.minimum_run, pointer="/minimum_run")
     _refuse_selector(workload.pool, settings.server_selector, "")
     if settings.limit:
         replaced = len(workload.limit)
@@ -230,6 +236,8 @@ def workload_update(
     workload.server_selector = settings.server_selector
     if settings.limit is not None:
         workload.limit = limits_stored(settings.limit)
+    if settings.minimum_run is not None:
+        workload.minimum_run = settings.minimum_run
     workload.state = settings.state
     if settings.state == WorkloadState.WITHDRAWN:
         workload.withdrawn_at = now

@@ -191,7 +191,9 @@ class SubtreeMemberPage(SubtreePage):
         tenant = terms.membership.tenant
         try:
             with admitted_evaluation(self.caller):
-                found = run_explain(run=run, tenant=tenant, within=self.subtree.group.slug)
+                found = run_explain(
+                    run=run, tenant=tenant, within=self.subtree.group.slug, now=utc_now()
+                )
         except Missing:  # it had no workload when the decision was made
             return None
         return explanation_document(found, run, tenant)

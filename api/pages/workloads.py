@@ -85,6 +85,7 @@ class WhyPage(PoolPage):
                     tenant=self.tenant,
                     workload=None if chosen is None else chosen.pk,
                     most=HELPS_SHOWN,
+                    now=now,
                 )
         except Missing:  # it had no workload when the decision was made
             explanation = None

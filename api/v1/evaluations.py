@@ -56,6 +56,7 @@ class EvaluationRequest(policies.EvaluationRequest):
     tenants = policies.EvaluationRequest.tenants.at_most(MAX_ITEMS["tenants"])
     workloads = policies.EvaluationRequest.workloads.at_most(MAX_ITEMS["workloads"])
     running = policies.EvaluationRequest.running.at_most(MAX_COUNT)
+    kept = policies.EvaluationRequest.kept.at_most(MAX_COUNT)
 
 
 class RoundDocument(documents.Document):

@@ -80,6 +80,14 @@ class ExhaustedBudgetDocument(documents.Document):
     opens_at = documents.TimestampField(description="End of the budget's period.")
 
 
+class KeptTasksDocument(documents.Document):
+    workload = documents.TextField(max_length=253)
+    tasks = documents.IntegerField(minimum=1, maximum=MAX_ROWS)
+    until = documents.TimestampField(
+        description="Instant from which a decision may give the servers to others."
+    )
+
+
 class BlockedDocument(documents.Document):
     since = documents.TimestampField()
     pending_tasks = documents.IntegerField(minimum=0, maximum=MAX_ROWS, allow_null=True)
@@ -113,6 +121,13 @@ class ExplanationDocument(documents.Document):
         min_items=0,
         max_items=MAX_BALANCES,
         description="Budgets of the tenant and of these groups that were exhausted in the decision.",
+    )
+    kept = documents.ListField(
+        KeptTasksDocument,
+        min_items=0,
+        max_items=MAX_ROWS,
+        description="Its tasks that keep their servers because they were placed there less than their"
+        " minimum ago; none for a decision that is not in force.",
     )
     sentence = documents.TextField(max_length=5_000)
     blocked = documents.DocumentField(
@@ -162,7 +177,7 @@ class ExplanationView(OneRunView):
         caller = self.tenant if subtree is None else explained
         with admitted_evaluation(self.caller):
             within = None if subtree is None else subtree.group.slug
-            explanation = run_explain(run=found, tenant=explained, within=within)
+            explanation = run_explain(run=found, tenant=explained, within=within, now=utc_now())
         use = use_under(found, explained)
         return Response(explanation_document(explanation, found, caller, use))
 
@@ -200,6 +215,10 @@ def explanation_document(
         "neighbours": {"above": explanation.just_above, "below": explanation.just_below},
         "counterfactuals": [vars(item) for item in explanation.counterfactuals],
         "budgets": [_exhausted(each) for each in explanation.budgets],
+        "kept": [
+            {"workload": each.workload.name, "tasks": each.tasks, "until": each.until}
+            for each in explanation.kept
+        ],
         "sentence": explanation.sentence,
         "blocked": None if use is None else _blocked(use),
         "ending": []

@@ -108,7 +108,8 @@ class PoolDocument(documents.Document):
     minimum_run = documents.DurationField(
         source=lambda pool, _: pool.minimum_run or None,
         allow_null=True,
-        description="For how long agents let a job run before they take back what it holds.",
+        description="For how long a placed task keeps its server in decisions of whole tasks, and a job"
+        " runs before agents take back what it holds. A workload may have its own.",
         writable={"default": None},
     )
     notice = documents.DurationField(

@@ -13,7 +13,7 @@ from allocator_service.allocation.decided import decided_by_class
 from allocator_service.allocation.selectors import decision_now
 from allocator_service.core.clock import utc_now
 from allocator_service.core.quantities import decimal_text
-from allocator_service.enforcement.reclaim import reclaim_terms
+from allocator_service.enforcement.reclaim import reclaim_terms, workload_minima
 from allocator_service.enforcement.rendering.limits import HARD, SOFT, TenantLimits
 from allocator_service.enforcement.rendering.targets import (
     CLASS_LABEL,
@@ -66,6 +66,16 @@ class RenderingParameters(Parameters):
     )
 
 
+class WorkloadMinimumDocument(documents.Document):
+    tenant = documents.SlugField()
+    workload = documents.TextField(max_length=253)
+    minimum_run_seconds = documents.IntegerField(
+        minimum=1,
+        maximum=MOST_RECLAIM_SECONDS,
+        description="How long its tasks run at least, in place of the pool's.",
+    )
+
+
 class ReclaimDocument(documents.Document):
     """Terms under which agents end running jobs above the decision."""
 
@@ -82,6 +92,11 @@ class ReclaimDocument(documents.Document):
         description="Most tasks that an agent ends in one interval; null is any number.",
     )
     interval_seconds = documents.IntegerField(minimum=1, maximum=MAX_GENERATION)
+    workloads = documents.ListField(
+        WorkloadMinimumDocument,
+        min_items=0,
+        description="Workloads that have a minimum of their own.",
+    )
 
 
 class RenderedTenantDocument(documents.Document):
@@ -140,7 +155,10 @@ def rendering_document(rendering: Rendering, *, cluster: str, next_boundary: Any
         "next_boundary": next_boundary,
         "units": {unit.resource.name: unit.text for unit in limits.units},
         "notes": limits.notes,
-        "reclaim": asdict(reclaim_terms(run.pool)),
+        "reclaim": {
+            **asdict(reclaim_terms(run.pool)),
+            "workloads": [asdict(each) for each in workload_minima(run.pool)],
+        },
         "tenants": _tenants(rendering),
         "objects": rendering.objects,
     }
@@ -215,6 +233,7 @@ class RenderingView(PoolView):
         parts += ["", *former_groups] if former_groups else []
         parts += ["", "cluster", cluster] if cluster else []
         parts += ["", "reclaim", *astuple(reclaim_terms(of_pool))]
+        parts += [part for each in workload_minima(of_pool) for part in astuple(each)]
         if chosen.names_servers:  # a server that changes before the next decision loses its name
             parts += ["", of_pool.generation]
         if stops.resources:

@@ -102,11 +102,12 @@ class _Veil:
                 }
                 for group in self._document["groups"]
             ]
-        if "running" in veiled:
-            veiled["running"] = [
-                self._running(entry, names.get(entry["server"], ""))
-                for entry in self._document["running"]
-            ]
+        for part in ("running", "kept"):
+            if part in veiled:
+                veiled[part] = [
+                    self._running(entry, names.get(entry["server"], ""))
+                    for entry in self._document[part]
+                ]
         if "history" in veiled:
             history = self._document["history"]
             tenants = {self._tenant(name): row for name, row in history["tenants"].items()}

@@ -9,6 +9,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from allocator_service.core.clock import utc_now
+from allocator_service.core.durations import duration_seconds
+from allocator_service.core.errors import Unacceptable
 from allocator_service.core.quantities import vector_from
 from allocator_service.pools.clusters import clusters_selected
 from allocator_service.tenants.models import Tenant
@@ -52,6 +54,13 @@ class ConditionsField(documents.ListField):
         return [{"type": "unsatisfiable", "reason": value}] if value else []
 
 
+class MinimumRunField(documents.DurationField):
+    """A duration of which an empty text is stored for none."""
+
+    def write(self, value: Any, context: Any) -> Any:
+        return super().write(value, context) if value else None
+
+
 class WorkloadDocument(documents.Document):
     id = documents.IdField()
     pool = documents.pool_field()
@@ -82,6 +91,14 @@ class WorkloadDocument(documents.Document):
     )
     priority = documents.IntegerField(**PRIORITY, writable={"default": 0})
     server_selector = documents.SelectorField(writable={"default": dict})
+    minimum_run = MinimumRunField(
+        allow_null=True,
+        writable={
+            "default": None,
+            "description": "For how long a placed task keeps its server, and a job runs before an agent"
+            " takes back what it holds; null is that of the pool.",
+        },
+    )
     limit = amounts_field()
     state = documents.ChoiceField(choices=WorkloadState.values, writable=True)
     conditions = ConditionsField(
@@ -105,6 +122,7 @@ WorkloadRequest = WorkloadDocument.writable(
         "tasks",
         "priority",
         "server_selector",
+        "minimum_run",
         "limit",
     ),
 )
@@ -148,8 +166,24 @@ class WorkloadResource(PoolResource):
             demand = gang.demand(self.resources)
         others = {name: value for name, value in fields.items() if name not in (*GANG, "tenant")}
         limit = limits_read(fields["limit"], self.resources, pointer="/limit")
-        settings = WorkloadSettings(**{**others, "demand": demand, "limit": limit, "gang": gang})
+        minimum = fields["minimum_run"] or ""
+        if minimum != found.minimum_run:
+            self._refuse_long_minimum(minimum, "")
+        settings = WorkloadSettings(
+            **{**others, "demand": demand, "limit": limit, "gang": gang, "minimum_run": minimum}
+        )
         return workload_update(workload=found, settings=settings, version=version, now=utc_now())
+
+    def _refuse_long_minimum(self, minimum_run: str, pointer: str) -> None:
+        """Raise `Unacceptable` if a tenant would keep servers for longer than the pool's minimum."""
+        of_pool = self.pool.minimum_run
+        if self.tenant is None or duration_seconds(minimum_run) <= duration_seconds(of_pool):
+            return
+        raise Unacceptable(
+            f"The minimum of the pool is {of_pool or 'none'}. Only an operator may set a longer one.",
+            code="workload.minimum_run",
+            pointer=f"{pointer}/minimum_run",
+        )
 
     def retire(self, found: Workload, version: int) -> None:
         workload_withdraw(workload=found, version=version, now=utc_now())
@@ -197,6 +231,8 @@ class WorkloadsView(WorkloadResource):
         drafts = []
         for index, (fields, tenant) in enumerate(zip(items.fields, tenants, strict=True)):
             pointer = items.pointer(index)
+            minimum = fields["minimum_run"] or ""
+            self._refuse_long_minimum(minimum, pointer)
             gang = gang_read(fields, self.resources, pointer)
             demand = demand_read(fields, gang, self.resources, pointer)
             limit = limits_read(fields["limit"], self.resources, pointer=f"{pointer}/limit")
@@ -206,6 +242,7 @@ class WorkloadsView(WorkloadResource):
                 "tenant": cast("Tenant", tenant),
                 "demand": demand,
                 "limit": limit or (),
+                "minimum_run": minimum,
             }
             drafts.append(WorkloadDraft(**named, pointer=pointer))
         return workloads_submit(pool=self.pool, drafts=drafts, now=utc_now()).ids

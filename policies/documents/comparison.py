@@ -135,9 +135,11 @@ def _as_json(policy: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _without_what_is_not_taken(document: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The document without the history and deficits that its policy would refuse."""
-    name = document["policy"].get("name")
+    """The document without the history, deficits and kept tasks that its policy would refuse."""
+    name, mode = document["policy"].get("name"), document["policy"].get("mode")
     known = [info for info in policies_available() if info.name == name]
+    if known and not (known[0].keeps_tasks and mode == "indivisible"):
+        document = {key: value for key, value in document.items() if key != "kept"}
     if known and not known[0].long_term:
         document = {key: value for key, value in document.items() if key != "history"}
     return without_deficits(document) if known and not known[0].time_sharing else document

@@ -14,12 +14,15 @@ from policies.model.problem import Problem
 
 
 def current_placements_from_rows(
-    rows: Sequence[Mapping[str, Any]], problem: Problem
+    rows: Sequence[Mapping[str, Any]], problem: Problem, part: str = "running"
 ) -> CurrentPlacements:
-    """The ``running`` part of an evaluation, its fields read (``RunningDocument``).
+    """Read placements, the fields of which are read (``RunningDocument``).
 
     A server or a workload that the problem does not name has left the pool. Raises Mistakes
     (``running.server``) for servers that a row does not have.
+
+    Args:
+        part: ``running`` or ``kept``, the part of an evaluation that has the rows.
     """
     row_of = {name: row for row, name in enumerate(problem.server_names)}
     job_of = {
@@ -32,7 +35,7 @@ def current_placements_from_rows(
         last = entry["offset"] + entry["servers"]
         if row != GONE and last > problem.server_count[row]:
             detail = f'"{entry["server"]}" has {problem.server_count[row]} servers, not {last}.'
-            found.append(Mistake(f"/running/{position}/servers", "running.server", detail))
+            found.append(Mistake(f"/{part}/{position}/servers", "running.server", detail))
         job = job_of.get((entry["tenant"], entry["workload"]))
         kinds = () if job is None else problem.pieces.kinds(job)
         if entry["kind"] < len(kinds):
@@ -50,7 +53,7 @@ def current_placements_from_rows(
 def current_placements_to_document(
     running: CurrentPlacements, problem: Problem
 ) -> Sequence[dict[str, Any]]:
-    """Write the ``running`` part of an evaluation; gone servers are called ``""``."""
+    """Write the ``running`` or ``kept`` part of an evaluation; gone servers are called ``""``."""
     pieces = problem.pieces
     columns = (
         column.tolist()

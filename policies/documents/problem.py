@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -127,6 +127,9 @@ def problem_from_document(document: Mapping[str, Any]) -> ParsedProblem:
             **_workloads(given["workloads"], len(resources)),
         )
         running = given["running"]
+        if given["kept"]:
+            kept = current_placements_from_rows(given["kept"], problem, "kept")
+            problem = replace(problem, kept_placements=kept)
         return ParsedProblem(
             problem=problem,
             policy=given["policy"]["name"],
@@ -226,6 +229,8 @@ def problem_to_document(parsed: ParsedProblem) -> dict[str, Any]:
         )
     if parsed.running is not None:
         document["running"] = current_placements_to_document(parsed.running, problem)
+    if problem.kept_placements is not None:
+        document["kept"] = current_placements_to_document(problem.kept_placements, problem)
     return document
 
 

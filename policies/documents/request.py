@@ -330,6 +330,13 @@ class EvaluationRequest(Part):
         required=False,
         description="Where whole tasks run now: they stay there where that gives the same counts.",
     )
+    kept = ListField(
+        RunningDocument,
+        min_items=0,
+        default=list,
+        description="Whole tasks that stay on their servers before any other task is handed out. They "
+        "count towards shares, and stay as far as their workload asks for them and they fit.",
+    )
     include = ListField(
         ChoiceField(choices=INCLUDES, code="include.unknown", type_code="include.unknown"),
         min_items=0,

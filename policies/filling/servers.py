@@ -17,6 +17,7 @@ from policies.errors import ProblemTooLargeError, SolveTimeoutError
 from policies.filling.best_fit_many import columns_of
 from policies.filling.best_fit_two import slope_index
 from policies.filling.group_turns import turns_in_stage
+from policies.filling.kept_tasks import kept_tasks
 from policies.filling.ranges import ranges_of_launches
 from policies.filling.rules import (
     AFFINITY,
@@ -41,6 +42,7 @@ from policies.model.server_classes import (
     server_ranges,
 )
 from policies.model.share_definition import share_per_task
+from policies.model.tasks_on_servers import TasksOnServers
 from policies.model.tolerance import DISCRETE_TOLERANCE
 from policies.proofs.saturation import filling_reasons, stops_of
 
@@ -72,12 +74,17 @@ def solve_indivisible(request: Request) -> Allocation:
     check_size(int(rows.servers.sum()))
     whole = WholeServers.of(problem)
     share = share_per_task(problem, request.choice)
-    queues = queues_of(problem, filling_reasons(problem, whole, rows), share)
+    kept = kept_tasks(problem)
+    queues = queues_of(
+        problem, filling_reasons(problem, whole, rows), share, kept.per_workload(problem)
+    )
     present = problem.totals > 0
     row_of = np.repeat(np.arange(rows.count), rows.servers)
     kinds = problem.pieces.kinds_of(queues.workloads)
     demand = np.ascontiguousarray(whole.demand[kinds][:, present])
     share_of_unit = np.ascontiguousarray(whole.share_of_unit[present])
+    gangs = gangs_of(problem, kinds, len(queues.workloads), demand * share_of_unit, rows)
+    gangs.at_least[queues.kept > 0] = 1  # enough tasks run already
     level, kind, server = _place(
         problem,
         queues,
@@ -85,14 +92,14 @@ def solve_indivisible(request: Request) -> Allocation:
         np.ascontiguousarray(whole.capacity[rows.first_row][:, present]),
         share_of_unit,
         np.ascontiguousarray(allowed_pieces(problem, rows)[kinds]),
-        gangs_of(problem, kinds, len(queues.workloads), demand * share_of_unit, rows),
+        gangs,
         _limits_left(problem, whole, kinds, rows.first_row),
         gains(problem, request.choice, share, queues.workloads),
         rows.servers,
         request.option("placement"),
         int(request.option("seed")),
         deadline,
-        _launched_before(request, queues, rows),
+        _launched_before(request, kinds, rows, kept),
     )
     servers, piece, server_class, tasks = ranges_of_launches(row_of, kinds[kind], server)
     allocation = Allocation(
@@ -177,22 +184,21 @@ def _place(
 
 
 def _launched_before(
-    request: Request, queues: Queues, rows: ServerClasses
+    request: Request, kinds: IntArray, rows: ServerClasses, kept: TasksOnServers
 ) -> tuple[IntArray, IntArray]:
-    """Return the job and the server of each task of the parts that are kept."""
-    kept = request.kept
-    if kept is None:
-        none = np.zeros(0, dtype=np.int64)
-        return none, none
-    job_of = np.full(request.problem.n, -1, dtype=np.int64)
-    job_of[queues.workloads] = np.arange(len(queues.workloads))
-    first = np.zeros(request.problem.k, dtype=np.int64)
-    first[rows.first_row] = np.cumsum(rows.servers) - rows.servers
-    which = np.repeat(np.arange(len(kept.row)), kept.servers)
-    within = np.arange(len(which)) - np.repeat(np.cumsum(kept.servers) - kept.servers, kept.servers)
-    server = (first[kept.row] + kept.offset)[which] + within
-    each = kept.tasks[which].astype(np.int64)
-    return np.repeat(job_of[kept.workload[which]], each), np.repeat(server, each)
+    """Return the kind and the server of each task that runs before any is launched.
+
+    Args:
+        kinds: (q,) kinds of pieces in the order of the queues.
+        kept: tasks that stay on their servers, beside guaranteed parts (``Request.kept``).
+    """
+    problem = request.problem
+    if request.kept is not None:
+        kept = kept.with_more(TasksOnServers.of_placements(problem, rows, request.kept))
+    position = np.full(kept.kinds, -1, dtype=np.int64)
+    position[kinds] = np.arange(len(kinds))
+    each = kept.tasks.astype(np.int64)
+    return np.repeat(position[kept.kind], each), np.repeat(kept.server, each)
 
 
 def _take(

@@ -1,15 +1,16 @@
 """Keeping tasks where they run: the same decision, with as few of them moved as is easy.
 
 Policies decide how many tasks each workload runs; where they run is free as long as the counts
-are the same (policies §3). Tasks that run already stay, tasks of workloads that shrink leave
-the last servers first, and what is missing is placed by the same rule in what is left. Where
-that gives other counts, or leaves room for a task that wants to run, the fresh placement holds.
+are the same (policies §3). Tasks that the problem states to be kept stay. Others that run already
+stay, tasks of workloads that shrink leave the last servers first, and what is missing is placed by
+the same rule in what is left. Where that gives other counts, or leaves room for a task that wants
+to run, the fresh placement holds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ import numpy as np
 from policies import catalogue
 from policies.arrays import FloatArray, IntArray, grouped_sum
 from policies.errors import SolveTimeoutError
+from policies.filling.kept_tasks import kept_tasks
 from policies.filling.ranges import ranges_of
 from policies.filling.servers import solve_indivisible
 from policies.model.allocation import Allocation
@@ -30,43 +32,10 @@ from policies.model.server_classes import (
     each_row_alone,
     server_ranges,
 )
+from policies.model.tasks_on_servers import TasksOnServers
 from policies.proofs.capacities import Capacities
 from policies.proofs.saturation import stops_of
 from policies.proofs.stop_reasons import STILL_FITS
-
-
-@dataclass(frozen=True, eq=False)
-class _Pairs:
-    """Tasks per (server, workload), servers numbered row by row; ``key`` ascends."""
-
-    key: IntArray
-    tasks: FloatArray
-    n: int
-
-    @classmethod
-    def of(cls, server: IntArray, workload: IntArray, tasks: FloatArray, n: int) -> _Pairs:
-        keys, inverse = np.unique(server * n + workload, return_inverse=True)
-        return cls(keys, grouped_sum(tasks, inverse, len(keys)), n)
-
-    @property
-    def server(self) -> IntArray:
-        return self.key // self.n
-
-    @property
-    def workload(self) -> IntArray:
-        return self.key % self.n
-
-    def only(self, kept: FloatArray) -> _Pairs:
-        """The pairs with ``kept`` tasks each, those without any left out."""
-        stays = kept > 0
-        return _Pairs(self.key[stays], kept[stays], self.n)
-
-    def with_more(self, other: _Pairs) -> _Pairs:
-        key, tasks = np.r_[self.key, other.key], np.r_[self.tasks, other.tasks]
-        return _Pairs.of(key // self.n, key % self.n, tasks, self.n)
-
-    def per_workload(self) -> FloatArray:
-        return grouped_sum(self.tasks, self.workload, self.n)
 
 
 def keeps_places(allocation: Allocation) -> bool:
@@ -98,21 +67,21 @@ def stay_in_place(
         that run before and after on different servers; of gangs, the pieces.
     """
     rows, pieces = each_row_alone(problem), problem.pieces
-    before = _pairs_of(problem, rows, running)
+    before = TasksOnServers.of_placements(problem, rows, running)
     placed = None
     if not problem.gangs:  # which pieces belong to one task is not recorded
-        kept = _kept(problem, rows, before, allocation.tasks)
+        kept = _kept(problem, rows, before, allocation.tasks, kept_tasks(problem))
         placed = _completed(problem, rows, kept, allocation, deadline)
     if placed is not None:
         stays = _with_placements(problem, rows, placed, allocation)
         if accepts is None or accepts(stays):
             allocation = stays
-    ran = before.per_workload() + grouped_sum(
+    ran = before.per_kind() + grouped_sum(
         running.tasks * running.servers * (running.row == GONE),
         running.workload,
         len(pieces.demand),
     )
-    after = _pairs_of(problem, rows, current_placements_of(allocation))
+    after = TasksOnServers.of_placements(problem, rows, current_placements_of(allocation))
     _, here, there = np.intersect1d(before.key, after.key, return_indices=True)
     stayed = np.minimum(before.tasks[here], after.tasks[there]).sum()
     run = allocation.tasks[pieces.workload] * pieces.count
@@ -146,54 +115,48 @@ def current_placements_of(allocation: Allocation) -> CurrentPlacements:
     )
 
 
-def _pairs_of(problem: Problem, rows: ServerClasses, running: CurrentPlacements) -> _Pairs:
-    """What runs on servers that the problem offers."""
-    rank = np.full(problem.k + 1, GONE, dtype=np.int64)
-    rank[rows.first_row] = np.arange(rows.count)
-    edge = np.cumsum(rows.servers) - rows.servers
-    present = rank[running.row] != GONE
-    row, offset = rank[running.row[present]], running.offset[present]
-    length = np.minimum(running.servers[present], rows.servers[row] - offset).clip(min=0)
-    which = np.repeat(np.arange(len(row)), length)
-    within = np.arange(length.sum()) - np.repeat(np.cumsum(length) - length, length)
-    return _Pairs.of(
-        (edge[row] + offset)[which] + within,
-        running.workload[present][which],
-        running.tasks[present][which],
-        len(problem.pieces.demand),
-    )
+def _kept(
+    problem: Problem,
+    rows: ServerClasses,
+    before: TasksOnServers,
+    tasks: FloatArray,
+    kept: TasksOnServers,
+) -> TasksOnServers:
+    """What may stay: eligible, within capacity, and no more than the workload's tasks now.
 
-
-def _kept(problem: Problem, rows: ServerClasses, before: _Pairs, tasks: FloatArray) -> _Pairs:
-    """What may stay: eligible, within capacity, and no more than the workload's tasks now."""
+    Args:
+        kept: tasks that stay in any case, which the rest of the tasks ``before`` leave room for.
+    """
     whole = WholeServers.of(problem)
     row_of = np.repeat(np.arange(rows.count), rows.servers)
-    allowed = rows.allowed[before.workload, row_of[before.server]]
-    pairs = before.only(before.tasks * allowed)
+    others = before.only(np.maximum(before.tasks - before.on(kept), 0.0))
+    others = others.only(others.tasks * rows.allowed[others.kind, row_of[others.server]])
     used = np.zeros((len(row_of), problem.m))
-    np.add.at(used, pairs.server, pairs.tasks[:, None] * whole.demand[pairs.workload])
+    for each in (kept, others):
+        np.add.at(used, each.server, each.tasks[:, None] * whole.demand[each.kind])
     over = used > whole.capacity[rows.first_row][row_of]
     fits = ~np.logical_or.reduce(over, axis=1)
-    pairs = pairs.only(pairs.tasks * fits[pairs.server])
-    order = np.lexsort((pairs.server, pairs.workload))
-    mine = pairs.workload[order]
-    running_sum = np.cumsum(pairs.tasks[order])
+    others = others.only(others.tasks * fits[others.server])
+    order = np.lexsort((others.server, others.kind))
+    mine = others.kind[order]
+    running_sum = np.cumsum(others.tasks[order])
     first = np.searchsorted(mine, mine)
-    earlier = running_sum - pairs.tasks[order] - (running_sum - pairs.tasks[order])[first]
+    earlier = running_sum - others.tasks[order] - (running_sum - others.tasks[order])[first]
     stays = np.zeros(len(order))
-    stays[order] = np.clip(tasks[mine] - earlier, 0, pairs.tasks[order])
-    return pairs.only(stays)
+    most = tasks - kept.per_kind()
+    stays[order] = np.clip(most[mine] - earlier, 0, others.tasks[order])
+    return kept.with_more(others.only(stays))
 
 
 def _completed(
     problem: Problem,
     rows: ServerClasses,
-    kept: _Pairs,
+    kept: TasksOnServers,
     allocation: Allocation,
     deadline: float | None,
-) -> _Pairs | None:
+) -> TasksOnServers | None:
     """The kept tasks and the missing ones placed beside them; None if they do not all fit."""
-    missing = allocation.tasks - kept.per_workload()
+    missing = allocation.tasks - kept.per_kind()
     if not missing.any():
         return kept
     if not len(kept.key):
@@ -232,16 +195,18 @@ def _completed(
         return None
     if not np.array_equal(added.tasks, missing[wanting]):
         return None
-    more = _pairs_of(residual, each_row_alone(residual), current_placements_of(added))
+    more = TasksOnServers.of_placements(
+        residual, each_row_alone(residual), current_placements_of(added)
+    )
     offering = np.flatnonzero((residual.row_capacity > 0).any(axis=1))
     starts = np.cumsum(sizes[offering]) - sizes[offering]
     of_row = np.searchsorted(starts, more.server, side="right") - 1
     server = first[offering][of_row] + more.server - starts[of_row]
-    return kept.with_more(_Pairs.of(server, wanting[more.workload], more.tasks, problem.n))
+    return kept.with_more(TasksOnServers.of(server, wanting[more.kind], more.tasks, problem.n))
 
 
 def _with_placements(
-    problem: Problem, rows: ServerClasses, placed: _Pairs, fresh: Allocation
+    problem: Problem, rows: ServerClasses, placed: TasksOnServers, fresh: Allocation
 ) -> Allocation:
     """The answer on these servers, or as it was where a wanted task would still fit there.
 
@@ -264,6 +229,8 @@ def _with_placements(
     return fresh if STILL_FITS in stops else replace(allocation, limited_by=stops)
 
 
-def _ranges(row_of: IntArray, pairs: _Pairs) -> tuple[IntArray, IntArray, IntArray, FloatArray]:
+def _ranges(
+    row_of: IntArray, pairs: TasksOnServers
+) -> tuple[IntArray, IntArray, IntArray, FloatArray]:
     start = np.searchsorted(pairs.server, np.arange(len(row_of) + 1))
-    return ranges_of(row_of, start, pairs.workload, pairs.tasks)
+    return ranges_of(row_of, start, pairs.kind, pairs.tasks)

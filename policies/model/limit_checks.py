@@ -1,4 +1,4 @@
-"""Checks that a policy keeps the limits and guarantees of a problem."""
+"""Checks that a policy keeps the limits, the guarantees and the kept tasks of a problem."""
 
 from __future__ import annotations
 
@@ -67,3 +67,25 @@ def _pointer_of(amount: Limit | Guarantee) -> str:
         return f"/tenants/{amount.node}/lend"
     kind = "guarantee" if isinstance(amount, Guarantee) else "limit"
     return f"/{amount.scope}s/{amount.node}/{kind}"
+
+
+def check_kept_placements(problem: Problem, choice: Choice) -> None:
+    """Raise an error unless a choice keeps the tasks that a problem states to be kept.
+
+    Raises:
+        PolicyNotApplicableError: the policy or the mode keeps none, or there are guarantees.
+    """
+    if problem.kept_placements is None:
+        return
+    if not choice.keeps_tasks:
+        raise PolicyNotApplicableError(
+            "policy.no_kept_tasks",
+            f"policy {choice.policy.name!r} in mode {choice.mode!r} keeps no tasks on their servers",
+            "/policy",
+        )
+    if problem.has_floors:
+        raise PolicyNotApplicableError(
+            "policy.no_kept_tasks",
+            "kept tasks are for problems without guarantees and own servers",
+            "/kept",
+        )

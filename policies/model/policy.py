@@ -143,6 +143,9 @@ class Policy:
     takes_gangs : bool
         Whether it places the pieces of whole tasks. Other policies that place whole tasks refuse
         problems that have any, and the rest count their sum.
+    keeps_tasks : bool
+        Whether tasks that a problem states to be kept stay on their servers. Other policies refuse
+        problems that state any.
     takes_limits : bool
         Whether it keeps limits of groups, tenants and workloads. Other policies refuse problems that
         have any.
@@ -175,6 +178,7 @@ class Policy:
     hands_out: HandOut | None = None
     takes_groups: bool = False
     takes_gangs: bool = False
+    keeps_tasks: bool = False
     takes_limits: bool = False
     saturates: bool = True
     proof: Proof | None = None
@@ -250,6 +254,11 @@ class Choice:
     def places_pieces(self) -> bool:
         """Are the pieces of a task placed one by one?"""
         return self.policy.takes_gangs and self.mode == "indivisible" and not self.sees_one_pool
+
+    @property
+    def keeps_tasks(self) -> bool:
+        """Do tasks stay that a problem states to be kept?"""
+        return self.policy.keeps_tasks and self.mode == "indivisible" and not self.sees_one_pool
 
     @property
     def whole_tasks(self) -> bool:

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from policies.arrays import BoolArray, FloatArray, IntArray, read_only
 from policies.errors import ProblemError
 from policies.model.columns import column_of, names_of, selector_of, table_of
+from policies.model.current_placements import CurrentPlacements
 from policies.model.gangs import Gang, Pieces, zones_of
 from policies.model.group_tree import POOL, GroupTree, depths, group_sums
 from policies.model.limits import CountedWorkloads, counted_workloads, in_order, limit_shares
@@ -81,14 +82,15 @@ class Problem(ProblemFields):
         guarantees: Sequence[Guarantee] = (),
         own_servers: npt.ArrayLike | None = None,
         count_guaranteed: bool = True,
+        kept_placements: CurrentPlacements | None = None,
     ) -> Problem:
         """Build a problem; what is left out gets its default.
 
         Defaults: servers ``server-0001``... with count 1, no labels, the pool's own;
         weight 1; workload ``j`` belongs to tenant ``j`` and is called ``workload-0001``...;
-        unbounded tasks of one piece, priority 0, no selector; no groups, tier 0, no limits, and no
-        guarantees, which levels count. The demand of a workload with a gang is the sum over its
-        pieces, whatever ``demand`` has.
+        unbounded tasks of one piece, priority 0, no selector; no groups, tier 0, no limits, no
+        kept placements, and no guarantees, which levels count. The demand of a workload with a gang
+        is the sum over its pieces, whatever ``demand`` has.
 
         Raises:
             ProblemError: a shape, name or value that cannot be accepted.
@@ -152,6 +154,7 @@ class Problem(ProblemFields):
             count_guaranteed=bool(count_guaranteed),
             part_of=np.full(n, -1, dtype=np.int64),
             kept=np.zeros(t, dtype=np.bool_),
+            kept_placements=kept_placements,
         )
 
     def __post_init__(self) -> None:
@@ -192,7 +195,7 @@ class Problem(ProblemFields):
     @cached_property
     def of_sums(self) -> Problem:
         """The problem for policies to which a task is the sum of its pieces."""
-        return replace(self, gangs={}) if self.gangs else self
+        return replace(self, gangs={}, kept_placements=None) if self.gangs else self
 
     def placed_by(self, choice: Choice) -> Problem:
         """Return the problem as a choice sees it, with pieces of gangs or with the sum of each task."""

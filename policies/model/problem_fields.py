@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 
 from policies.arrays import BoolArray, FloatArray, IntArray
+from policies.model.current_placements import CurrentPlacements
 from policies.model.gangs import Gang
 
 WeightsMode = Literal["explicit", "contribution"]
@@ -133,6 +134,8 @@ class ProblemFields:
             the second, those of the rest.
         part_of: (n,) workload that each workload is the guaranteed part of, -1 for none.
         kept: (t,) tenants that stand for guaranteed parts, all of which run in any case.
+        kept_placements: where tasks stay that must not be taken back yet. They run before any other
+            task is handed out, and count towards shares.
         direction: (t, m) proportions in which tenants count in groups, where demands do not say; nan
             for the other tenants.
     """
@@ -170,6 +173,7 @@ class ProblemFields:
     floors: Floors = ""
     part_of: IntArray
     kept: BoolArray
+    kept_placements: CurrentPlacements | None = None
     direction: FloatArray | None = None
 
     @property

@@ -24,10 +24,11 @@ class Queues:
         first, stop: (t,) tenant ``i`` owns positions ``first[i]`` to ``stop[i] - 1``.
         current: (t,) position from which the tenant's next task comes.
         share: (q,) what one task adds to its tenant's share.
-        limit: (q,) tasks at most.
+        limit: (q,) tasks at most, beside ``kept``.
         weight: (t,) divides the share.
         second_stage: (t,) served after everybody else has left.
         count: (q,) tasks launched.
+        kept: (q,) tasks that run before any is launched, beside ``count``.
         passed: (t,) share from the workloads before ``current``.
     """
 
@@ -40,6 +41,7 @@ class Queues:
     weight: FloatArray
     second_stage: IntArray
     count: FloatArray
+    kept: FloatArray
     passed: FloatArray
 
     def shares_in_stage(self, stage: int) -> FloatArray:
@@ -48,26 +50,33 @@ class Queues:
         return np.where(waiting, self.passed / self.weight, np.inf)
 
     def used(self, gain: FloatArray) -> FloatArray:
-        """(t, r) what launched tasks use, of which each of workload ``q`` uses ``gain[q]``."""
+        """(t, r) what running tasks use, of which each of workload ``q`` uses ``gain[q]``."""
         tenants = np.repeat(np.arange(len(self.first)), self.stop - self.first)
         used = np.zeros((len(self.first), gain.shape[1]))
-        np.add.at(used, tenants, self.count[:, None] * gain)
+        np.add.at(used, tenants, (self.count + self.kept)[:, None] * gain)
         return used
 
     def tasks(self, problem: Problem) -> FloatArray:
-        """(n,) tasks launched of each of the problem's workloads."""
+        """(n,) tasks of each of the problem's workloads, kept and launched."""
         tasks = np.zeros(problem.n)
-        tasks[self.workloads] = self.count
+        tasks[self.workloads] = self.count + self.kept
         return tasks
 
 
-def queues_of(problem: Problem, reasons: TextArray, share_per_task: FloatArray) -> Queues:
+def queues_of(
+    problem: Problem,
+    reasons: TextArray,
+    share_per_task: FloatArray,
+    kept: FloatArray | None = None,
+) -> Queues:
     """Everybody's list, with nothing launched but the guaranteed parts of workloads that are kept.
 
     Args:
         problem: the problem.
         reasons: (n,) why a workload cannot run at all; the empty string where it can.
         share_per_task: (n,) what one task adds to its tenant's share, before weights.
+        kept: (n,) tasks that run before any is launched; None for none. They count from the beginning,
+            whichever workload of their tenant comes first.
     """
     runnable = np.flatnonzero(reasons == "")
     owner = problem.workload_tenant[runnable]
@@ -80,15 +89,18 @@ def queues_of(problem: Problem, reasons: TextArray, share_per_task: FloatArray) 
     passed = np.zeros(problem.t)
     if problem.count_guaranteed and problem.floors == "kept":
         np.add.at(passed, problem.owner[workloads], count * share_per_task[workloads])
+    stays = np.zeros(len(workloads)) if kept is None else kept[workloads]
+    np.add.at(passed, owner, stays * share_per_task[workloads])
     return Queues(
         workloads=workloads,
         first=first,
         stop=stop,
         current=np.where(problem.kept, stop, first),
         share=share_per_task[workloads],
-        limit=problem.tasks[workloads],
+        limit=problem.tasks[workloads] - stays,
         weight=problem.effective_weight.copy(),
         second_stage=problem.second_stage.astype(np.int64),
         count=count,
+        kept=stays,
         passed=passed,
     )

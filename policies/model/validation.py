@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from policies.errors import ProblemError
+from policies.model.current_placements import GONE
 from policies.model.gangs import check_gangs
 from policies.model.group_tree import GREATEST_DEPTH, LARGEST_TIER, MOST_GROUPS, POOL, depths
 from policies.model.problem_fields import Guarantee, Limit, ProblemFields
@@ -36,6 +37,7 @@ def check_problem(problem: ProblemFields) -> None:
     check_gangs(problem.gangs, problem.n, problem.m)
     _check_workloads(problem)
     _check_amounts_of_nodes(problem)
+    _check_kept_placements(problem)
 
 
 def _check_lengths(problem: ProblemFields) -> None:
@@ -282,6 +284,24 @@ def _check_workloads(problem: ProblemFields) -> None:
             f"workload {j} ({names[j]!r}): tasks is {problem.tasks[j]}; "
             "it must be a whole number, 0 or more, or unbounded",
             f"/workloads/{j}/tasks",
+        )
+
+
+def _check_kept_placements(problem: ProblemFields) -> None:
+    kept = problem.kept_placements
+    if kept is None:
+        return
+    kinds = problem.n + sum(len(gang.count) - 1 for gang in problem.gangs.values())
+    bad = (kept.workload < 0) | (kept.workload >= kinds)
+    bad |= (kept.row < GONE) | (kept.row >= problem.k) | (kept.offset < 0) | (kept.servers < 0)
+    bad |= ~((kept.tasks >= 0) & (kept.tasks == np.floor(kept.tasks)) & np.isfinite(kept.tasks))
+    entry = _first(bad)
+    if entry is not None:
+        raise ProblemError(
+            "kept.placement",
+            f"kept placement {entry}: expected a workload, a server row, an offset and a number of "
+            "servers of the problem, and a whole number of tasks, 0 or more",
+            f"/kept/{entry}",
         )
 
 

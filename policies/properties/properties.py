@@ -104,6 +104,10 @@ def properties_of(
         # Bundles are compared task by task, each on one server.
         why = undecided("Tasks of several pieces are not compared.")
         return _with_indices(allocation, dict.fromkeys(PROPERTY_NAMES, why))
+    if allocation.problem.kept_placements is not None:
+        # Kept tasks come before shares, so that a violated property would not be a fault of the policy.
+        why = undecided("Tasks that are kept on their servers come before shares.")
+        return _with_indices(allocation, dict.fromkeys(PROPERTY_NAMES, why))
     verdicts = {
         "envy_free": envy_free(allocation),
         "pareto_optimal": pareto_optimal(allocation, seconds / 4),

@@ -1,8 +1,9 @@
 """Whole tasks that kept their places: those that may stay, and what is missing placed beside them.
 
-A running task stays where its server still offers room and its workload is allowed; of a workload that
-shrinks the last servers lose theirs first. What is then missing is handed out by the placement rule in
-what is left. Where that gives other counts, or leaves room for a task, the fresh placement holds.
+Tasks that the problem states to be kept stay. Any other running task stays where its server still
+offers room and its workload is allowed; of a workload that shrinks the last servers lose theirs first.
+What is then missing is handed out by the placement rule in what is left. Where that gives other
+counts, or leaves room for a task, the fresh placement holds.
 """
 
 from __future__ import annotations
@@ -12,13 +13,11 @@ import numpy as np
 from policies.arrays import FloatArray, IntArray, TextArray, grouped_sum
 from policies.model.allocation import Allocation
 from policies.model.current_placements import CurrentPlacements
+from policies.verification.kept_tasks import OnServers, placed_on_servers, tasks_that_stay
 from policies.verification.replay import Round, every_server, queues, replay, tasks_by_server
 from policies.verification.servers import Servers, rule_of
 from policies.verification.stated import LARGEST_DEMAND, SMALLEST_DEMAND, Places, Stated
 from policies.verification.turns import ByShare
-
-# (p,) ascending keys ``server × workloads + workload``, and (p,) tasks of each.
-OnServers = tuple[IntArray, FloatArray]
 
 
 def _first_server(stated: Stated) -> IntArray:
@@ -45,26 +44,13 @@ def same_tasks(found: OnServers, promised: OnServers) -> bool:
     return np.array_equal(found[0], promised[0]) and np.array_equal(found[1], promised[1])
 
 
-def _ran(stated: Stated, running: CurrentPlacements) -> OnServers:
-    """What ran on the servers that the problem still offers."""
-    first = _first_server(stated)
-    here = (running.row >= 0) & (first[running.row] >= 0)
-    row = running.row[here]
-    room = np.maximum(stated.problem.server_count[row] - running.offset[here], 0)
-    position, server = every_server(
-        first[row] + running.offset[here], np.minimum(running.servers[here], room)
-    )
-    job, tasks = running.workload[here][position], running.tasks[here][position]
-    return tasks_by_server(job, server, tasks, len(stated.pieces.owner))
-
-
 def moved_tasks(
     stated: Stated, allocation: Allocation, running: CurrentPlacements, found: OnServers
 ) -> int:
     """Tasks that ran before and run now, but on another server."""
     pieces = stated.pieces
     kinds = len(pieces.owner)
-    keys, tasks = _ran(stated, running)
+    keys, tasks = placed_on_servers(stated, running)
     gone = running.tasks * running.servers * (running.row < 0)
     ran = grouped_sum(gone, running.workload, kinds)
     ran += grouped_sum(tasks, keys % max(kinds, 1), kinds)
@@ -80,25 +66,34 @@ def kept_in_place(
     """What every server runs if tasks stay; None where what is missing does not fit beside them."""
     problem, amounts, rows = stated.problem, stated.on_servers, stated.rows
     row_of = np.repeat(np.arange(rows.count), rows.servers)
-    keys, tasks = _ran(stated, running)
+    first_keys, first = tasks_that_stay(stated, reasons)
+    keys, tasks = placed_on_servers(stated, running)
+    tasks = tasks.copy()
+    _, here, there = np.intersect1d(keys, first_keys, return_indices=True)
+    tasks[here] = np.maximum(tasks[here] - first[there], 0.0)
     job, server = keys % max(problem.n, 1), keys // max(problem.n, 1)
     stays = rows.allowed[job, row_of[server]] & (tasks > 0)
-    keys, tasks, job, server = keys[stays], tasks[stays], job[stays], server[stays]
+    tasks, job, server = tasks[stays], job[stays], server[stays]
     left = amounts.capacity[rows.row][row_of]
+    wanted = allocation.tasks.copy()
+    first_job, first_server = first_keys % max(problem.n, 1), first_keys // max(problem.n, 1)
+    np.subtract.at(wanted, first_job, first)
+    np.subtract.at(left, first_server, first[:, None] * amounts.demand[first_job])
     used = np.zeros_like(left)
     np.add.at(used, server, tasks[:, None] * amounts.demand[job])
     fits = np.logical_and.reduce(used <= left, axis=1)[server]
-    keys, tasks, job, server = keys[fits], tasks[fits], job[fits], server[fits]
-    wanted = allocation.tasks.copy()
-    kept = np.zeros(len(keys))
+    tasks, job, server = tasks[fits], job[fits], server[fits]
+    kept = np.zeros(len(job))
     for position in np.lexsort((server, job)).tolist():
         kept[position] = min(tasks[position], wanted[job[position]])
         wanted[job[position]] -= kept[position]
     np.subtract.at(left, server, kept[:, None] * amounts.demand[job])
     some = kept > 0
-    job, server, kept = job[some], server[some], kept[some]
+    job = np.concatenate([first_job, job[some]])
+    server = np.concatenate([first_server, server[some]])
+    kept = np.concatenate([first, kept[some]])
     if wanted.any():
-        if not some.any():
+        if not len(job):
             return None
         more = _completed(stated, reasons, allocation, wanted, left, row_of)
         if more is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from policies.errors import PolicyNotApplicableError, PolicyOptionsError
 from policies.model.gang_checks import check_gangs
+from policies.model.limit_checks import check_kept_placements
 from policies.model.limits import MOST_LIMITS, MOST_SELECTORS
 from policies.model.options import mismatch
 from policies.model.policy import Choice
@@ -38,6 +39,11 @@ def check_options(problem: Problem, choice: Choice) -> Check:
     wrong_amounts = _wrong_amounts(problem, choice)
     if wrong_amounts:
         return Check("options", False, wrong_amounts, 1.0)
+    if problem.kept_placements is not None:
+        try:
+            check_kept_placements(problem, choice)
+        except PolicyNotApplicableError as error:
+            return Check("options", False, f"{error.pointer}: {error.detail}", 1.0)
     return Check("options", True, detail, 0.0)
 
 

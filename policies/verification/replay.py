@@ -81,13 +81,15 @@ def replay(
         rule: the server of a workload's next task, or ``NOWHERE``.
         expected: (n,) tasks that the answer has.
         launch: called with server and workload before the task is taken.
-        started: workload and server of tasks that run already, and are taken from the servers.
+        started: kind and server of pieces that run already, and are taken from the servers.
         gangs: the rule for tasks of several pieces.
     """
     several = {} if gangs is None else gangs.stated.problem.gangs
     looked = 0
     jobs, places = started[0].tolist(), started[1].tolist()
-    count = np.bincount(started[0], minlength=len(limit)).astype(np.float64)
+    count = np.bincount(started[0], minlength=len(limit))[: len(limit)].astype(np.float64)
+    for j, gang in several.items():
+        count[j] /= gang.count[0]
     at = [0] * len(waiting)
 
     def result(agrees: bool) -> Launched:

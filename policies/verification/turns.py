@@ -64,6 +64,7 @@ class ByShare:
             counted: (t,) share that counts for each tenant beside its own tasks.
         """
         np.add.at(self.used, owner[jobs], self.gain[jobs])
+        np.add.at(self._sum, owner[jobs], self.each[jobs])
         self._sum += counted
 
     def enter(self, tenant: int) -> None:

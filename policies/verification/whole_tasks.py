@@ -23,6 +23,7 @@ from policies.verification import in_place, long_term
 from policies.verification.checks import Check, check
 from policies.verification.gangs import GangRule, gang_stop, rows_by_value
 from policies.verification.groups import InGroups
+from policies.verification.kept_tasks import OnServers, tasks_that_stay
 from policies.verification.partition import partition_tasks
 from policies.verification.pool import PoolTasks, out_of_turn, pool_tasks
 from policies.verification.replay import (
@@ -386,7 +387,7 @@ def _check_replayed(
 
 
 def check_places(
-    whole: Whole, fresh: in_place.OnServers, running: CurrentPlacements | None
+    whole: Whole, fresh: OnServers, running: CurrentPlacements | None
 ) -> Iterator[Check]:
     """Check servers and moves against what the placement rule makes anew (``fresh``)."""
     answer = whole.allocation
@@ -394,7 +395,8 @@ def check_places(
     agrees = in_place.same_tasks(found, fresh)
     moved = None
     if running is not None:
-        if not agrees:
+        # Pieces of gangs do not stay where they ran, unless the problem states that they are kept.
+        if not agrees and not whole.stated.problem.gangs:
             kept = in_place.kept_in_place(whole.stated, whole.reasons, answer, running)
             agrees = kept is not None and in_place.same_tasks(found, kept)
         moved = in_place.moved_tasks(whole.stated, answer, running, found)
@@ -463,7 +465,13 @@ def _replayed(whole: Whole, before: History) -> Launched:
     waiting = queues(problem.workload_tenant, problem.priority, whole.reasons, problem.t)
     started = _kept_tasks(whole, servers)
     if isinstance(turns, ByShare):
-        turns.start(problem.workload_tenant, started[0], stated.counted_floors)
+        running = (
+            np.bincount(started[0], minlength=problem.n)[: problem.n]
+            // stated.pieces.count[: problem.n]
+        )
+        turns.start(
+            problem.workload_tenant, np.repeat(np.arange(problem.n), running), stated.counted_floors
+        )
     order = turns if stated.groups is None else InGroups(stated.groups, turns)
     gangs = GangRule(stated, servers, rule, stated.rows.row) if problem.gangs else None
     return replay(
@@ -473,7 +481,10 @@ def _replayed(whole: Whole, before: History) -> Launched:
 
 
 def _kept_tasks(whole: Whole, servers: Servers) -> tuple[IntArray, IntArray]:
-    """Workload and server of each task of the parts that are kept, taken from the servers."""
+    """Kind and server of each task that runs before the turns begin, taken from the servers.
+
+    These are the guaranteed parts that are kept, or the tasks that stay on their servers.
+    """
     problem, kept = whole.stated.problem, whole.kept
     parts = np.flatnonzero(problem.kept[problem.workload_tenant])
     job = np.repeat(parts, problem.tasks[parts].astype(np.int64))
@@ -485,6 +496,11 @@ def _kept_tasks(whole: Whole, servers: Servers) -> tuple[IntArray, IntArray]:
         position, number = every_server(first[kept.row] + kept.offset, kept.servers)
         each = kept.tasks[position].astype(np.int64)
         job, server = np.repeat(kept.workload[position], each), np.repeat(number, each)
+    if problem.kept_placements is not None:
+        keys, tasks = tasks_that_stay(whole.stated, whole.reasons)
+        kinds = max(len(whole.stated.pieces.owner), 1)
+        each = tasks.astype(np.int64)
+        job, server = np.repeat(keys % kinds, each), np.repeat(keys // kinds, each)
     for one, where in zip(job.tolist(), server.tolist(), strict=True):
         servers.take(where, one)
     return job, server

@@ -240,12 +240,13 @@ def test_a_submission_of_gangs_has_pieces(alloc, told):
     service = told((201, {**JSON, "Pool-Generation": "9"}, made))
     done = alloc(
         "submit", "lab", "--demand", "gpu=8", "--pieces", "4", "--per-server", "1", "--together", "rack",
-        "--at-least", "2", "--tasks", "3", "--name", "a",
+        "--at-least", "2", "--minimum-run", "PT10M", "--tasks", "3", "--name", "a",
     )  # fmt: skip
     assert done.exit_code == 0, done.output
     assert json.loads(service.bodies[0]) == {
         "name": "a", "pieces": [{"count": 4, "demand": {"gpu": "8"}}], "per_server": 1,
-        "together": "rack", "at_least": 2, "tasks": 3, "priority": 0, "server_selector": {},
+        "together": "rack", "at_least": 2, "minimum_run": "PT10M", "tasks": 3, "priority": 0,
+        "server_selector": {},
     }  # fmt: skip
 
 

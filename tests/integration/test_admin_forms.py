@@ -187,6 +187,19 @@ def test_tasks_of_several_pieces_are_written_as_lines(superuser, fig2):
     assert Workload.objects.get(pk=found.pk).pieces == []
 
 
+def test_the_minimum_of_a_workload_is_a_number_and_a_unit(superuser, fig2):
+    unit = {"minimum_run_0": "10", "minimum_run_1": "minutes"}
+    assert (
+        superuser.post("/admin/workloads/workload/add/", workload(fig2, **unit)).status_code == 302
+    )
+    found = Workload.objects.get(name="new")
+    assert found.minimum_run == "PT10M"
+    change = f"/admin/workloads/workload/{found.pk}/change/"
+    without = workload(fig2, state="active", minimum_run_0="", minimum_run_1="minutes")
+    assert superuser.post(change, without).status_code == 302
+    assert Workload.objects.get(pk=found.pk).minimum_run == ""
+
+
 @pytest.mark.parametrize(
     ("change", "where"),
     [

@@ -144,8 +144,12 @@ def place(pool, j, kinds, at_once, gang, servers):
     return placed
 
 
-def fill_gangs(problem, rule, seed=0):
-    """Return (workload, kind, server) of every piece in order, and the tasks of workloads."""
+def fill_gangs(problem, rule, seed=0, kept=()):
+    """Return (workload, kind, server) of every piece in order, and the tasks of workloads.
+
+    Args:
+        kept: (workload, kind, server) of pieces that run before everything else.
+    """
     pool = Pool(problem, rule, seed)
     weights, totals = exact_weights(problem), pool.totals
     share = [
@@ -153,7 +157,13 @@ def fill_gangs(problem, rule, seed=0):
         for row in problem.demand
     ]
     runnable = {j for j in range(problem.n) if not problem.out_of_range[j] and can_start(pool, j)}
-    log, count = [], [0] * problem.n
+    log, count = list(kept), [0] * problem.n
+    for j, kind, server in kept:
+        gang = problem.gangs.get(j)
+        demand = problem.demand[j] if gang is None else gang.demand[kind]
+        pool.take(j, [exact(d) for d in demand], server)
+        if kind == 0:
+            count[j] += Fraction(1, 1 if gang is None else int(gang.count[0]))
     for stage in (False, True):
         waiting = {
             i: sorted(

@@ -67,6 +67,7 @@ INTERNAL = {
 }
 # Unique columns have no constraint in a model's Meta, and so no place for a code.
 INTERNAL_FIELDS = {
+    "allocation.PlacementDates.run": "written with the decision, behind the fence of the pool's job",
     "billing.CreditNote.reverses": "the note is reversed under the lock of the pool's billing",
     "billing.Rerating.plan": "a plan is applied under the lock of the pool's billing",
     "core.EventSeal.event": "written by the sealer, one at a time",

@@ -68,7 +68,8 @@ class PoolForm(ServiceForm):
     minimum_run = DurationField(
         required=False,
         default="minutes",
-        help_text="How long a job runs before an agent may take back what it holds. Empty: no minimum.",
+        help_text="How long a placed task keeps its server, and a job runs before an agent may take back"
+        " what it holds. Empty: no minimum.",
     )
     notice = DurationField(
         required=False,

@@ -22,6 +22,7 @@ from allocator_service.allocation.policies import policy_title
 from allocator_service.allocation.selectors import input_of
 from allocator_service.allocation.what_if.explanations import Binding, run_explain
 from allocator_service.core.admin import ReadOnlyAdmin, quantities_shown
+from allocator_service.core.clock import utc_now
 from allocator_service.core.errors import DomainError
 from allocator_service.core.quantities import Resource
 from allocator_service.core.templatetags.shown import second, significant
@@ -111,7 +112,7 @@ class RunAdmin(ReadOnlyAdmin):
         resources = resources_of(run.pool)
 
         def explained() -> Mapping[str, Any]:
-            found = run_explain(run=run, tenant=of, most=COUNTERFACTUALS)
+            found = run_explain(run=run, tenant=of, most=COUNTERFACTUALS, now=utc_now())
             binding = [(each, _capacity(each, resources)) for each in found.binding]
             reasons = [(name, reason_text(why)) for name, why in found.reasons.items()]
             return {"explanation": found, "binding": binding, "reasons": reasons}

@@ -23,6 +23,7 @@ from allocator_service.allocation.models import (
     Schedule,
     ServerClass,
 )
+from allocator_service.allocation.runs.placement_dates import placement_dates_store
 from allocator_service.allocation.runs.snapshots import PoolState
 from allocator_service.allocation.selectors import finite_or_none
 from allocator_service.core.copying import copy_rows
@@ -34,6 +35,7 @@ from allocator_service.tenants.models import Tenant
 from allocator_service.workloads.models import Workload
 from policies import (
     UNSERVED,
+    CurrentPlacements,
     certificate_to_document,
     floors_of_workloads,
     floors_to_document,
@@ -59,11 +61,14 @@ def decision_publish(
     seconds: float,
     begins: datetime | None,
     now: datetime,
-) -> Run:
+    running: CurrentPlacements | None = None,
+) -> tuple[Run, datetime | None]:
     """Put a decision in force in place of the one before it: now, or when the instant `begins` comes.
 
-    `digests` are those of its proof, for the chain. Call it in a transaction that holds the pool's
-    job: readers see the old decision whole until the commit, and the new one whole from then on.
+    `digests` are those of its proof, for the chain. `running` is where tasks ran before. Call it in a
+    transaction that holds the pool's job: readers see the old decision whole until the commit, and the
+    new one whole from then on. Returns the run and the first instant from which tasks may lose their
+    servers, None if nothing waits for it.
     """
     run = Run.objects.select_related("pool").get(pk=run_id)
     previous = (
@@ -95,6 +100,15 @@ def decision_publish(
     if not allocation.choice.sees_one_pool:
         class_ids = _copy_server_classes(run, state, allocation)
         _copy_placements(run, state, allocation, class_ids)
+    released_at = placement_dates_store(
+        run=run,
+        allocation=allocation,
+        running=running,
+        dated=state.dated,
+        groups=state.groups,
+        workload_ids=state.workload_ids,
+        minimum=state.minimum,
+    )
     if allocation.certificate is not None:
         content = orjson.dumps(certificate_to_document(allocation.certificate))
         Certificate.objects.create(run=run, document=zlib.compress(content, 1))
@@ -121,7 +135,7 @@ def decision_publish(
         payload={"run": str(run.pk), "generation": run.generation},
         now=now,
     )
-    return run
+    return run, released_at
 
 
 def _record_unmet_guarantees(

@@ -45,7 +45,13 @@ from allocator_service.pools.recompute import (
     decision_wanted,
     interval_around,
 )
-from policies import Allocation, PolicyError, problem_from_document
+from policies import (
+    Allocation,
+    CurrentPlacements,
+    ParsedProblem,
+    PolicyError,
+    problem_from_document,
+)
 
 Clock = Callable[[], datetime]
 SOLVE_SECONDS = 60.0
@@ -108,6 +114,7 @@ class _Solved:
     digests: Mapping[str, str]
     seconds: float
     border: datetime | None
+    running: CurrentPlacements | None
 
 
 def _solve(claim: _Claim, work: _Work, clock: Clock, early: bool) -> _Solved:
@@ -126,12 +133,14 @@ def _solve(claim: _Claim, work: _Work, clock: Clock, early: bool) -> _Solved:
         state = pool_state(pool_id, now=border or begun, begins=True)
         _store_input(claim, work, state, begun)
         started = clock()
-        allocation = document_solve(state.document)
+        parsed, allocation = _read_and_solve(state.document)
         seconds = (clock() - started).total_seconds()
         digests = decision_digests(state.document, allocation)
         now = clock()
         if border is None or now + (timedelta() if early else COMMIT) <= border:
-            return _Solved(state, border or begun, allocation, digests, seconds, border)
+            return _Solved(
+                state, border or begun, allocation, digests, seconds, border, parsed.running
+            )
         border = _border_after(pool_id, now + 2 * (now - begun))
 
 
@@ -236,9 +245,13 @@ def document_solve(document: Mapping[str, Any]) -> Allocation:
 
     Raises `DomainError` with the policy's reason, or `run.internal` for one that breaks.
     """
+    return _read_and_solve(document)[1]
+
+
+def _read_and_solve(document: Mapping[str, Any]) -> tuple[ParsedProblem, Allocation]:
     try:
         parsed = problem_from_document(document)
-        return policies.solve(
+        return parsed, policies.solve(
             parsed.problem,
             parsed.policy,
             mode=parsed.mode,
@@ -260,7 +273,7 @@ def document_solve(document: Mapping[str, Any]) -> Allocation:
 def _publish(claim: _Claim, work: _Work, solved: _Solved, now: datetime) -> Run:
     state = solved.state
     with claim.fence() as job:
-        run = decision_publish(
+        run, released_at = decision_publish(
             run_id=work.run_id,
             state=state,
             allocation=solved.allocation,
@@ -268,6 +281,7 @@ def _publish(claim: _Claim, work: _Work, solved: _Solved, now: datetime) -> Run:
             seconds=solved.seconds,
             begins=solved.border,
             now=now,
+            running=solved.running,
         )
         _complete(job, now, now if state.basis is None else state.basis.past.until)
         if state.deficits and run.effective_from is not None:
@@ -275,6 +289,8 @@ def _publish(claim: _Claim, work: _Work, solved: _Solved, now: datetime) -> Run:
             decision_due(run.pool, at=run.effective_from + period - lead(run))
         _await_limits(run.pool, solved.read_at)
         _await_budgets(run.pool, solved)
+        if released_at is not None:
+            decision_due(run.pool, at=released_at)
     log.info("decision_published", pool_id=job.pk, run=str(run.pk), generation=run.generation)
     return run
 

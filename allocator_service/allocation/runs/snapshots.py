@@ -20,6 +20,13 @@ from allocator_service.allocation.long_term.steps import Basis, history_at, star
 from allocator_service.allocation.models import Placement, Run, RunStatus, Snapshot
 from allocator_service.allocation.present_servers import PresentServers
 from allocator_service.allocation.runs.budgets import with_budgets
+from allocator_service.allocation.runs.placement_dates import (
+    DatedRange,
+    dated_ranges,
+    keeps_tasks,
+    kept_rows,
+    minimum_seconds,
+)
 from allocator_service.allocation.time_sharing.deficits import deficits_at, deficits_in_force
 from allocator_service.core.errors import Gone
 from allocator_service.core.quantities import Resource, decimal_text, json_number
@@ -43,7 +50,9 @@ class PoolState:
     """A pool at one generation: its evaluation document, and what the document leaves out.
 
     `settings` is the document without the effect of `budgets`, which are those that bind, exhausted or
-    not. `basis` is what of the ledger the document's history was read from, None without one.
+    not. `basis` is what of the ledger the document's history was read from, None without one. `dated`
+    are the tasks of the decision in force whose dates are known. `minimum` has the seconds for which
+    tasks of each workload keep their servers; it is empty if the policy keeps none.
     """
 
     generation: int
@@ -55,6 +64,8 @@ class PoolState:
     workload_tenant_pks: Sequence[int]
     tenant_pks: dict[str, int]
     basis: Basis | None = None
+    dated: Sequence[DatedRange] = ()
+    minimum: Sequence[int] = ()
 
     @property
     def deficits(self) -> dict[str, float]:
@@ -101,7 +112,7 @@ def _read(pool: Pool, now: datetime, *, begins: bool) -> PoolState:
         .values_list(
             "id", "tenant_id", "tenant__slug", "name", "demand", "tasks", "priority",
             _as_text("server_selector"), _as_text("limit"), _as_text("pieces"),
-            "per_server", "together", "at_least",
+            "minimum_run", "per_server", "together", "at_least",
         )
     )  # fmt: skip
     servers = _servers(groups, resources)
@@ -131,7 +142,7 @@ def _read(pool: Pool, now: datetime, *, begins: bool) -> PoolState:
                 "server_selector": loads(selector),
                 **_amounts(now, limit=loads(limit)),
             }
-            for _, _, slug, name, demand, tasks, priority, selector, limit, pieces, *gang in workloads
+            for _, _, slug, name, demand, tasks, priority, selector, limit, pieces, _, *gang in workloads
         ],
         "policy": {
             "name": pool.policy_name,
@@ -141,10 +152,20 @@ def _read(pool: Pool, now: datetime, *, begins: bool) -> PoolState:
         "weights": pool.weights,
         **({} if pool.count == Count.TOTAL else {"count": pool.count}),
     }
+    dated: Sequence[DatedRange] = ()
+    minimum: Sequence[int] = ()
+    if keeps_tasks(document):
+        minimum = minimum_seconds(pool, [row[10] for row in workloads])
     if pool.policy_places and pool.policy_mode == "indivisible":
-        running = _running(pool, groups, [server["name"] for server in servers])
+        previous = _previous(pool)
+        running = _running(previous, groups, [server["name"] for server in servers])
         if running:
             document["running"] = running
+        if any(minimum):
+            dated = dated_ranges(pool, previous, groups, [row[0] for row in workloads])
+            kept = kept_rows(dated, document, minimum, now)
+            if kept:
+                document["kept"] = kept
     if policy_named(pool.policy_name).time_sharing:
         deficits = deficits_at(pool, now) if begins else deficits_in_force(pool, now)
         for tenant in document["tenants"]:
@@ -169,6 +190,8 @@ def _read(pool: Pool, now: datetime, *, begins: bool) -> PoolState:
         workload_tenant_pks=[row[1] for row in workloads],
         tenant_pks={slug: pk for pk, slug, *_ in members},
         basis=basis,
+        dated=dated,
+        minimum=minimum,
     )
 
 
@@ -249,19 +272,23 @@ def _tenant(
     return tenant
 
 
-def _running(
-    pool: Pool, groups: Sequence[ServerGroup], names: Sequence[str]
-) -> list[dict[str, Any]]:
-    """Where the decision in force runs whole tasks, on the servers of `groups` called `names`.
-
-    Servers that are no longer as they were (retired, draining, of another capacity) are called "".
-    """
-    previous = Run.objects.filter(
+def _previous(pool: Pool) -> Run | None:
+    """Return the decision of whole tasks that is the latest."""
+    return Run.objects.filter(
         pool=pool,
         status=RunStatus.SUCCEEDED,
         effective_until=None,
         policy__mode="indivisible",
     ).first()
+
+
+def _running(
+    previous: Run | None, groups: Sequence[ServerGroup], names: Sequence[str]
+) -> list[dict[str, Any]]:
+    """Where the decision in force runs whole tasks, on the servers of `groups` called `names`.
+
+    Servers that are no longer as they were (retired, draining, of another capacity) are called "".
+    """
     if previous is None:
         return []
     placed = Placement.objects.filter(run=previous, workload__state=WorkloadState.ACTIVE).order_by(

@@ -26,6 +26,7 @@ from uuid import UUID
 
 from allocator_service.allocation.policies import policy_choose
 from allocator_service.allocation.runs.budgets import with_budgets
+from allocator_service.allocation.runs.placement_dates import keeps_tasks
 from allocator_service.allocation.runs.snapshots import (
     PoolState,
     document_gang,
@@ -74,6 +75,7 @@ class _Editor:
         self._servers = [dict(server) for server in state.settings["servers"]]
         self._names = [dict(zip(g.ids, g.names, strict=True)) for g in state.groups]
         self._running: list[dict[str, Any]] = list(state.settings.get("running", []))
+        self._kept: list[dict[str, Any]] = list(state.settings.get("kept", []))
         self._groups = {group["name"]: dict(group) for group in state.settings.get("groups", [])}
         self._tenants = {tenant["name"]: dict(tenant) for tenant in state.settings["tenants"]}
         self._workloads: list[tuple[UUID | None, dict[str, Any]]] = [
@@ -101,6 +103,9 @@ class _Editor:
         self._document["workloads"] = [workload for _, workload in self._workloads]
         if self._running:
             self._document["running"] = self._running
+        self._document.pop("kept", None)
+        if self._kept and keeps_tasks(self._document):
+            self._document["kept"] = self._kept
         document: Mapping[str, Any] = with_budgets(self._document, self._state.budgets)
         if not policy_named(document["policy"]["name"]).time_sharing:
             document = without_deficits(document)
@@ -183,7 +188,9 @@ class _Editor:
                 "The pool has no such server.", code="server.unknown", pointer=pointer
             )
         group, names = self._servers[position], self._names[position]
-        self._running = _running_without(self._running, group["name"], list(names).index(id_))
+        at = list(names).index(id_)
+        self._running = _running_without(self._running, group["name"], at)
+        self._kept = _running_without(self._kept, group["name"], at)
         name = names.pop(id_)
         group["count"] -= 1
         if action == "drain":

@@ -9,6 +9,7 @@ import math
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from decimal import Decimal
 from itertools import islice
 from typing import Any
@@ -20,6 +21,11 @@ from allocator_service.allocation.audit.decisions import stored_decision
 from allocator_service.allocation.models import Allocation, Run, RunStatus, ServerClass
 from allocator_service.allocation.reasons import budget_of_reason, group_of_reason
 from allocator_service.allocation.runs.budgets import stop_limits
+from allocator_service.allocation.runs.placement_dates import (
+    KeptTasks,
+    kept_sentences,
+    tasks_kept,
+)
 from allocator_service.allocation.selectors import input_of
 from allocator_service.allocation.what_if.evaluations import SECONDS, answer_document
 from allocator_service.core.display import resource_text
@@ -28,7 +34,7 @@ from allocator_service.core.quantities import Resource
 from allocator_service.pools.budgets import Then, exhausted_sentence, spent_text
 from allocator_service.pools.selectors import resources_of
 from allocator_service.tenants.models import Tenant
-from policies import Problem, explain
+from policies import UNSERVED, Problem, explain
 
 GAIN = 1e-6
 NO_SERVER_LARGE_ENOUGH = "no_server_large_enough"  # one of `policies.UNSERVED`
@@ -68,7 +74,8 @@ class Explanation:
 
     `groups` are the slugs of its group at that time and of those above it, the nearest first.
     `budgets` are the exhausted budgets of the tenant and of these groups, as the run stores them, and
-    `spent` those that stop a workload, by its name.
+    `spent` those that stop a workload, by its name. `kept` are its tasks that keep their servers, and
+    until when; empty for a decision that is not in force.
     """
 
     tenant: str
@@ -84,6 +91,7 @@ class Explanation:
     counterfactuals: Sequence[Counterfactual]
     budgets: Sequence[Mapping[str, Any]]
     spent: Mapping[str, Mapping[str, Any]]
+    kept: Sequence[KeptTasks]
     sentence: str
 
 
@@ -106,11 +114,13 @@ def run_explain(
     workload: UUID | None = None,
     most: int | None = None,
     within: str | None = None,
+    now: datetime | None = None,
 ) -> Explanation:
     """Explain a succeeded run to a tenant that had workloads in it.
 
     Counterfactuals are sought for all of its workloads, or for the one of the id `workload` alone,
-    until `most` are found. Groups above the group of the slug `within` are not named.
+    until `most` are found. Groups above the group of the slug `within` are not named. Tasks that keep
+    their servers are those at the instant `now`, by default when the decision came into force.
     Raises `Conflict` for a run without a decision, `Missing` for a tenant without a workload in it,
     `Gone` once its input is pruned.
     """
@@ -139,6 +149,8 @@ def run_explain(
         within=outermost,
         limits={at: spent_text(each, run.pool.timezone) for at, each in spent.items()},
     )
+    kept = tasks_kept(run, now=now or run.effective_from or run.created_at)
+    waits = any(row.limited_by not in {"task_limit", *UNSERVED} for row in rows)
     stored = {row.position: row for row in ServerClass.objects.filter(run=run)}
     resources = resources_of(run.pool)
     binding = [
@@ -165,8 +177,13 @@ def run_explain(
         ),
         budgets=budgets,
         spent={row.workload.name: spent[row.position] for row in rows if row.position in spent},
+        kept=[each for each in kept if each.workload.tenant_id == tenant.pk],
         sentence=" ".join(
-            [found.sentence, *(exhausted_sentence(each, run.pool.timezone) for each in budgets)]
+            [
+                found.sentence,
+                *(exhausted_sentence(each, run.pool.timezone) for each in budgets),
+                *kept_sentences(kept, tenant, run.pool.timezone, waits=waits),
+            ]
         ),
     )
 

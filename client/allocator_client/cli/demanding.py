@@ -130,6 +130,8 @@ def confirm(question: str, *, given: bool, otherwise: str) -> None:
 @click.option("--priority", type=int, default=0, show_default=True, help="Higher goes first.")
 @click.option("--select", type=PAIRS, multiple=True, metavar="LABEL=VALUE", help="Only such servers; "
               "the same label twice: one of the values.")  # fmt: skip
+@click.option("--minimum-run", metavar="DURATION", help="How long a placed task keeps its server, such "
+              "as PT30M. The pool's by default.")  # fmt: skip
 @click.option("--wait", is_flag=True, help="Wait for the decision about it, and show what it got.")
 @wait_option
 @tenant_option
@@ -147,6 +149,7 @@ def submit(
     name: str | None,
     priority: int,
     select: Sequence[dict[str, str]],
+    minimum_run: str | None,
     wait: bool,
     timeout: float,
     tenant: str | None,
@@ -180,6 +183,8 @@ def submit(
         body["together"] = together
     if at_least > 1:
         body["at_least"] = at_least
+    if minimum_run is not None:
+        body["minimum_run"] = minimum_run
     if tenant:
         body["tenant"] = tenant
     answer = session.client.pools_workloads_create(slug, body)

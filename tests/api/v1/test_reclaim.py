@@ -33,6 +33,7 @@ def test_the_terms_of_a_pool_are_in_renderings_and_change_their_tag(decided, ope
     before = operator.get(SLURM)
     assert before.json()["reclaim"] == {
         "minimum_run_seconds": 0, "notice_seconds": 0, "churn": None, "interval_seconds": 60,
+        "workloads": [],
     }  # fmt: skip
     answer = change(operator, minimum_run="PT30M", notice="PT5M", churn=4)
     assert answer.status_code == 200
@@ -42,9 +43,22 @@ def test_the_terms_of_a_pool_are_in_renderings_and_change_their_tag(decided, ope
     after = operator.get(SLURM, If_None_Match=before["ETag"])
     assert after.json()["reclaim"] == {
         "minimum_run_seconds": 1800, "notice_seconds": 300, "churn": 4, "interval_seconds": 60,
+        "workloads": [],
     }  # fmt: skip
     assert change(operator, minimum_run=None, notice=None, churn=None).status_code == 200
     assert operator.get(SLURM).json()["reclaim"] == before.json()["reclaim"]
+
+
+def test_minima_of_workloads_are_in_renderings_and_change_their_tag(decided, operator):
+    before = operator.get(SLURM)
+    work = Workload.objects.get(tenant__slug="ada")
+    path = f"{POOL}workloads/{work.pk}/"
+    changed = operator.patch(path, {"minimum_run": "PT2M"}, If_Match=operator.get(path)["ETag"])
+    assert changed.status_code == 200
+    after = operator.get(SLURM, If_None_Match=before["ETag"])
+    assert after.json()["reclaim"]["workloads"] == [
+        {"tenant": "ada", "workload": work.name, "minimum_run_seconds": 120}
+    ]
 
 
 def test_the_greatest_weighted_share_loses_first(world, operator):

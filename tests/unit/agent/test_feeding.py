@@ -3,7 +3,14 @@
 from fractions import Fraction
 
 from allocator_agent.configuration import Configuration
-from allocator_agent.feeding import csv_text, emptied, node_document, workload_name, workload_rows
+from allocator_agent.feeding import (
+    csv_text,
+    emptied,
+    jobs_by_workload,
+    node_document,
+    rows_of,
+    workload_name,
+)
 from allocator_agent.model import Job, Node
 from allocator_agent.quantities import Units
 
@@ -19,8 +26,9 @@ def job(number, account="a", cpu=1, memory=512, **more):
     return Job(str(number), account, demand, more.pop("running", False), **more)
 
 
-def rows(*jobs, places=True, gangs=False):
-    return workload_rows(jobs, CONFIGURATION, UNITS, places=places, gangs=gangs)
+def rows(*jobs, places=True, gangs=False, units=UNITS):
+    workloads = jobs_by_workload(jobs, CONFIGURATION, units, places=places, gangs=gangs)
+    return rows_of(workloads, CONFIGURATION.class_label)
 
 
 def test_jobs_of_one_account_place_and_shape_are_one_workload():
@@ -44,13 +52,13 @@ def test_jobs_that_ask_for_a_type_select_its_servers_unless_the_type_is_a_resour
     assert row["selector.gres.gpu"] == "a100|a100.v100"
     assert [each["name"] for each in rows(asks, places=False)] == ["lab/any/cpu=1"]
     units = Units([{"name": "gpu"}, {"name": "gpu_a100"}])
-    (row,) = workload_rows([asks], CONFIGURATION, units, places=True, gangs=True)
+    (row,) = rows(asks, units=units, gangs=True)
     assert row["name"] == "lab/any/gpu=2,gpu_a100=2"
     assert "selector.gres.gpu" not in row
     # Slurm counts no type without its TRES, and a pool may count another type only.
     for demand in ({"gpu": Fraction(1)}, {"gpu": Fraction(1), "gpu_v100": Fraction(1)}):
         other = Job("1", "a", demand, False, selects=(("gres.gpu", ("a100",)),))
-        (row,) = workload_rows([other], CONFIGURATION, units, places=True, gangs=True)
+        (row,) = rows(other, units=units, gangs=True)
         assert row["selector.gres.gpu"] == "a100"
 
 
@@ -169,3 +177,12 @@ def test_a_node_is_told_in_bytes_with_the_agents_mark():
         "spec": {"unschedulable": True},
         "status": {"allocatable": {"memory": "4194304"}},
     }
+
+
+def test_jobs_are_found_by_their_workload():
+    parts = [job(1, whole="1"), job(2, whole="1", memory=256)]
+    found = jobs_by_workload(
+        [*parts, job(3, "Dept.X")], CONFIGURATION, UNITS, places=True, gangs=True
+    )
+    jobs = {(each.tenant, job.id): tasks for each in found for job, tasks in found[each]}
+    assert jobs == {("a", "1"): 1, ("a", "2"): 0, ("x-dept", "3"): 1}

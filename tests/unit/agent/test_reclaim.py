@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from allocator_agent.model import Job, Rendering, Terms
+from allocator_agent.model import Job, Observation, Rendering, Terms
 from allocator_agent.reclaim import Memory, plan_reclaim, to_stop
+from allocator_agent.rounds import with_minima
 from allocator_agent.slurm.planning import plan_ends
 from tests.examples import examples, thorough
 
@@ -85,6 +86,25 @@ def test_a_job_that_is_younger_than_the_minimum_stays():
     assert names(to_stop(jobs, {"cpu": Fraction(1)}, terms=terms, now=130)) == ["2", "1"]
     assert names(to_stop(jobs, {"cpu": Fraction(1)}, terms=terms, now=129)) == ["1"]
     assert to_stop(jobs, {"cpu": Fraction(1)}, terms=terms, now=69) == []
+
+
+def test_a_job_has_the_minimum_of_its_workload():
+    jobs = [job(1, started=10), job(2, started=70, minimum_run=200), job(3, started=100)]
+    jobs += [job(4, started=120, minimum_run=5)]
+    terms = Terms(minimum_run_seconds=60)
+    assert names(to_stop(jobs, {"cpu": Fraction(0)}, terms=terms, now=159)) == ["4", "1"]
+    assert names(to_stop(jobs, {"cpu": Fraction(0)}, terms=terms, now=270)) == ["4", "3", "2", "1"]
+    assert names(to_stop(jobs, {"cpu": Fraction(0)}, now=125)) == ["4", "3", "1"]
+
+
+def test_minima_of_workloads_reach_their_jobs():
+    terms = Terms(60, 0, None, 60, {("a", "lab/any/cpu=1"): 5})
+    rendering = Rendering("run", 1, [], [], terms)
+    observed = Observation([], [job(1), job(2), job(3)], frozenset({"a"}))
+    of_jobs = {"1": ("a", "lab/any/cpu=1"), "2": ("a", "lab/any/cpu=2")}
+    marked = with_minima(observed, rendering, of_jobs)
+    assert [each.minimum_run for each in marked.jobs] == [5, None, None]
+    assert with_minima(observed, Rendering("run", 1, [], [], Terms()), of_jobs) is observed
 
 
 def test_jobs_with_notice_end_before_younger_ones():

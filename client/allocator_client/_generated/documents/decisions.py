@@ -302,6 +302,13 @@ class ExplanationBudget(TypedDict):
     opens_at: str
 
 
+class ExplanationKept(TypedDict):
+    workload: str
+    tasks: int
+    # Instant from which a decision may give the servers to others.
+    until: str
+
+
 class ExplanationBlocked(TypedDict):
     # Jobs that wait in the scheduler although more was decided than is used; null for a decision
     # that is not in force.
@@ -359,6 +366,9 @@ class ExplanationDocument(TypedDict):
     counterfactuals: list[ExplanationCounterfactual]
     # Budgets of the tenant and of these groups that were exhausted in the decision.
     budgets: list[ExplanationBudget]
+    # Its tasks that keep their servers because they were placed there less than their minimum
+    # ago; none for a decision that is not in force.
+    kept: list[ExplanationKept]
     sentence: str
     # Jobs that wait in the scheduler although more was decided than is used; null for a decision
     # that is not in force.
@@ -537,6 +547,9 @@ class EvaluationRequest(TypedDict):
     history: NotRequired[EvaluationRequestHistory | None]
     # Where whole tasks run now: they stay there where that gives the same counts.
     running: NotRequired[list[EvaluationRequestRunning]]
+    # Whole tasks that stay on their servers before any other task is handed out. They count
+    # towards shares, and stay as far as their workload asks for them and they fit.
+    kept: NotRequired[list[EvaluationRequestRunning]]
     # Optional parts to include in the answer.
     include: NotRequired[
         list[Literal["placements", "certificate", "properties", "schedule", "explanations"]]

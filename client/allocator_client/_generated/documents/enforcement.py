@@ -6,6 +6,13 @@ Made from docs/openapi.yaml by client/generate.py: change those.
 from typing import Any, Literal, NotRequired, TypedDict
 
 
+class RenderingReclaimWorkload(TypedDict):
+    tenant: str
+    workload: str
+    # How long its tasks run at least, in place of the pool's.
+    minimum_run_seconds: int
+
+
 class RenderingReclaim(TypedDict):
     # How long a job runs at least.
     minimum_run_seconds: int
@@ -14,6 +21,8 @@ class RenderingReclaim(TypedDict):
     # Most tasks that an agent ends in one interval; null is any number.
     churn: int | None
     interval_seconds: int
+    # Workloads that have a minimum of their own.
+    workloads: list[RenderingReclaimWorkload]
 
 
 class RenderingTenant(TypedDict):

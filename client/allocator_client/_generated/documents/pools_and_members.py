@@ -39,7 +39,8 @@ class PoolDocument(TypedDict):
     decision_interval: str
     # For how long the servers of a cluster whose agents are silent stay in decisions.
     cluster_grace: str
-    # For how long agents let a job run before they take back what it holds.
+    # For how long a placed task keeps its server in decisions of whole tasks, and a job runs
+    # before agents take back what it holds. A workload may have its own.
     minimum_run: str | None
     # Time between the notice of a job and its end, when agents take back what it holds.
     notice: str | None
@@ -82,7 +83,8 @@ class PoolRequest(TypedDict):
     decision_interval: NotRequired[str]
     # For how long the servers of a cluster whose agents are silent stay in decisions.
     cluster_grace: NotRequired[str]
-    # For how long agents let a job run before they take back what it holds.
+    # For how long a placed task keeps its server in decisions of whole tasks, and a job runs
+    # before agents take back what it holds. A workload may have its own.
     minimum_run: NotRequired[str | None]
     # Time between the notice of a job and its end, when agents take back what it holds.
     notice: NotRequired[str | None]
@@ -179,7 +181,8 @@ class ChangedPoolDocument(TypedDict):
     decision_interval: str
     # For how long the servers of a cluster whose agents are silent stay in decisions.
     cluster_grace: str
-    # For how long agents let a job run before they take back what it holds.
+    # For how long a placed task keeps its server in decisions of whole tasks, and a job runs
+    # before agents take back what it holds. A workload may have its own.
     minimum_run: str | None
     # Time between the notice of a job and its end, when agents take back what it holds.
     notice: str | None

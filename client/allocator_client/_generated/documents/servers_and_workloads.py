@@ -114,6 +114,7 @@ class WorkloadDocument(TypedDict):
     tasks: int | None
     priority: int
     server_selector: dict[str, str | list[str]]
+    minimum_run: str | None
     # What everything below is allocated at most, on which servers and when.
     limit: list[WorkloadLimit]
     state: Literal["active", "paused", "withdrawn"]
@@ -165,6 +166,9 @@ class WorkloadRequest(TypedDict):
     tasks: NotRequired[int | None]
     priority: NotRequired[int]
     server_selector: NotRequired[dict[str, str | list[str]]]
+    # For how long a placed task keeps its server, and a job runs before an agent takes back what
+    # it holds; null is that of the pool.
+    minimum_run: NotRequired[str | None]
     # What everything below is allocated at most, on which servers and when.
     limit: NotRequired[list[WorkloadRequestLimit]]
 
@@ -180,5 +184,6 @@ class WorkloadChangePatch(TypedDict):
     tasks: NotRequired[int | None | None]
     priority: NotRequired[int | None]
     server_selector: NotRequired[dict[str, str | list[str] | None] | None]
+    minimum_run: NotRequired[str | None | None]
     limit: NotRequired[list[WorkloadRequestLimit] | None]
     state: NotRequired[Literal["active", "paused", "withdrawn"] | None]
