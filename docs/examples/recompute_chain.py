@@ -69,12 +69,14 @@ def count_newer(entries: Iterable[str], blocks: Iterable[str]) -> int:
 def read(name: str, member: str) -> str:
     """Return a file whose first document has a member, or end with a sentence why it is none."""
     content = Path(name).read_text("utf-8")
+    # A pool without entries has an empty export, which is right for blocks without entries.
     if not content.strip():
         return ""
     try:
         first = json.JSONDecoder().raw_decode(content.lstrip())[0]
     except ValueError:
         sys.exit(f"{name} is not an export: it does not begin with a JSON document")
+    # What curl stores without --fail if the service refuses: a problem document with its reason.
     if not isinstance(first, dict) or member not in first:
         error = first if isinstance(first, dict) else {}
         why = error.get("detail") or error.get("title") or f"its first line has no `{member}`"

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pypdf import PdfReader
 
-from allocator_service.billing.statements.pages import line_sections
+from allocator_service.billing.statements.pages import line_sections, statement_page
 from allocator_service.billing.statements.paper import typesetting
 from allocator_service.billing.statements.paper.characters import RANGES, REPLACEMENT, printable
 from allocator_service.billing.statements.paper.sheets import (
@@ -60,6 +60,8 @@ def test_the_amounts_are_those_of_the_document(of):
         for row in section.rows:
             amounts = [row["hours"], row["unit"] and f"{row['unit']}-hours", row["price"]]
             written = [money_text(each) if each and each[0].isdigit() else each for each in amounts]
+            if row["hours"] and not row["price"]:
+                written[-1] = "several"
             cells = [f"to {row['to']}", *written, money_text(row["billed"])]
             assert compact("".join(each for each in cells if each)) in text
             assert compact(f"{row['number']}{printable(row['what'])}") in text
@@ -98,6 +100,20 @@ def test_the_words_and_numbers_are_those_of_the_page():
         assert words in text, words
     assert compact(REPLACED) not in compact(text)
     assert "Nothing was used in this month." in pdf_text(statement_pdf(document(0)))
+
+
+def test_a_line_over_several_prices_states_it():
+    of = document(2)
+    of["lines"][0]["price"] = None
+    of["lines"][1] |= {
+        "price": None,
+        "hours": None,
+        "unit": None,
+        "kind": "fixed",
+        "resource": None,
+    }
+    for text in (pdf_text(statement_pdf(of)), statement_page(of)):
+        assert text.count("several") == 1
 
 
 def test_the_digest_is_that_of_the_json_document():

@@ -153,9 +153,16 @@ def _line_cells(row: Mapping[str, Any]) -> list[Any]:
         {"text": row["what"], "notes": notes},
         {"text": row["from_"], "notes": [f"to {row['to']}"]},
         hours,
-        money_text(row["price"]) if row["price"] else "",
+        _price_text(row),
         money_text(row["billed"]),
     ]
+
+
+def _price_text(row: Mapping[str, Any]) -> str:
+    """Return the price of a line, and nothing for a line without hours."""
+    if row["price"]:
+        return money_text(row["price"])
+    return "several" if row["hours"] else ""
 
 
 def _savings(savings: Mapping[str, Any], currency: str) -> dict[str, Any]:
