@@ -19,14 +19,14 @@ REPLACED = f"{REPLACEMENT} stands for a character without a font. The other form
 def statement_pdf(document: Mapping[str, Any]) -> bytes:
     """Return the PDF file of a statement's document, which is as the reader may see it.
 
-    Raises as `typeset`.
+    Raises `TooLarge` for more lines than a file may have, and as `typeset`.
     """
     refuse_long(len(document["lines"]))
     return _file(document, _statement_sheet(document))
 
 
 def group_statement_pdf(document: Mapping[str, Any]) -> bytes:
-    """Return the PDF file of a group's statement. Raises as `typeset`."""
+    """Return the PDF file of a group's statement. Raises as `statement_pdf`."""
     refuse_long(len(document["groups"]) + len(document["tenants"]))
     return _file(document, _group_sheet(document))
 

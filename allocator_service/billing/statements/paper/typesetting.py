@@ -32,10 +32,9 @@ log = structlog.get_logger(__name__)
 def typeset(sheet: Mapping[str, Any], *, timestamp: int) -> bytes:
     """Return the PDF file of a sheet. Equal sheets and timestamps give equal bytes.
 
-    Raises `TooLarge` for a sheet with too many rows, and `Unavailable` if all places are taken or the
-    file takes too long.
+    Raises `Unavailable` if all places are taken or the file takes too long. The caller refuses documents
+    of too many lines first, before it writes their texts.
     """
-    refuse_long(sum(len(table["rows"]) for table in sheet["tables"]))
     if not _places.acquire(blocking=False):
         raise Unavailable(
             f"This process is making {PLACES} PDF files already: repeat the request.",
