@@ -71,7 +71,10 @@ def target_parse(url: str, *, allowed: Networks) -> Target:
     except ValueError as error:
         raise _url_error(f"{error}.") from error
     if parts.scheme != "https" and not (parts.scheme == "http" and allowed):
-        raise _url_error("expected a URL that begins with https://.")
+        raise _url_error(
+            "expected a URL that begins with https://. Networks in the service's"
+            " WEBHOOK_ALLOWED_NETWORKS may be reached by http://, too."
+        )
     if parts.username is not None or parts.password is not None or "#" in url:
         raise _url_error("a user, a password or a fragment cannot be part of it.")
     if port == 0:
@@ -85,7 +88,12 @@ def target_parse(url: str, *, allowed: Networks) -> Target:
         address,
     )
     if address is not None and not _is_permitted(address, target.scheme, allowed):
-        raise Unacceptable("The address must be public.", code="webhook.address", pointer="/url")
+        raise Unacceptable(
+            "The address must be public, or in a network that the service's WEBHOOK_ALLOWED_NETWORKS"
+            " lists.",
+            code="webhook.address",
+            pointer="/url",
+        )
     return target
 
 

@@ -15,6 +15,7 @@ from api.contract.renderers import (
     NDJSONRenderer,
     OrjsonRenderer,
     ParquetRenderer,
+    PDFRenderer,
     PlainTextRenderer,
     SVGRenderer,
     YAMLRenderer,
@@ -52,7 +53,7 @@ class Formats:
 def _schema(renderer: type[BaseRenderer], schema: Schema) -> Schema:
     if renderer is OrjsonRenderer:
         return schema
-    if renderer is ParquetRenderer:
+    if renderer in (ParquetRenderer, PDFRenderer):
         return {"type": "string", "format": "binary"}
     return {"type": "string"}
 
@@ -69,7 +70,8 @@ RESULTS = Formats(
     f"{_ACCEPT}; svg is a picture, html a page to send on.",
 )
 STATEMENT = Formats(
-    (OrjsonRenderer, *_ROWS, HTMLRenderer, ParquetRenderer), f"{_ACCEPT}; html is a page."
+    (OrjsonRenderer, *_ROWS, HTMLRenderer, ParquetRenderer, PDFRenderer),
+    f"{_ACCEPT}; html is a page, pdf a file to send on.",
 )
 RENDERING = Formats(
     (OrjsonRenderer, PlainTextRenderer, YAMLRenderer),

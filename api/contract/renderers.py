@@ -53,14 +53,25 @@ class NDJSONRenderer(_Renderer):
         return b"".join(json_bytes(row) + b"\n" for row in data["results"])
 
 
-class ParquetRenderer(_Renderer):
+class _FileRenderer(_Renderer):
+    """A file in `data`."""
+
+    def content(self, data: Any, context: Mapping[str, Any]) -> bytes:
+        return data if isinstance(data, bytes) else json_bytes(data)
+
+
+class ParquetRenderer(_FileRenderer):
     """A Parquet file in `data`. A streamed file uses the media type only."""
 
     media_type = "application/vnd.apache.parquet"
     format = "parquet"
 
-    def content(self, data: Any, context: Mapping[str, Any]) -> bytes:
-        return data if isinstance(data, bytes) else json_bytes(data)
+
+class PDFRenderer(_FileRenderer):
+    """A PDF file in `data`."""
+
+    media_type = "application/pdf"
+    format = "pdf"
 
 
 class _TextRenderer(_Renderer):

@@ -1,9 +1,11 @@
 """A tenant's statements, and the proof of a decision to take home."""
 
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest
 from django.http.response import HttpResponseBase
+from django.urls import reverse
 
 from allocator_service.billing.statements.pages import statement_page
+from allocator_service.billing.statements.paper.sheets import statement_pdf
 from allocator_service.billing.statements.selectors import (
     month_get,
     statement_content,
@@ -12,9 +14,8 @@ from allocator_service.billing.statements.selectors import (
 from allocator_service.core.clock import utc_now
 from allocator_service.core.documents import json_bytes
 from allocator_service.core.errors import Missing
-from allocator_service.core.headers import PAGE_POLICY
 from allocator_service.core.snapshots import one_snapshot
-from api.pages.rendering import PageResponse
+from api.pages.rendering import PDF_LINK, file_response, sheet_response
 from api.pages.views import PoolPage
 from api.v1.run_inputs import proof_for, whole_run
 from api.v1.statement_documents import statement_shown
@@ -32,7 +33,7 @@ class StatementsPage(PoolPage):
 
 
 class StatementPage(PoolPage):
-    """`/my/pools/{pool}/statements/{month}/`: the same page that the API has, to print."""
+    """`/my/pools/{pool}/statements/{month}/`: the page that the API has, with links, and its PDF."""
 
     retired = True
 
@@ -42,8 +43,11 @@ class StatementPage(PoolPage):
         with one_snapshot():
             content = statement_content(pool=of_pool, month=of, tenant=self.tenant)
         document = statement_shown(content, pool=of_pool, caller=self.tenant)
-        headers = {"Content-Security-Policy": PAGE_POLICY, "Cache-Control": "no-store"}
-        return PageResponse(statement_page(document), headers=headers)
+        if request.GET.get("format") == "pdf":
+            name = f"statement-{of_pool.slug}-{of}-{self.tenant.slug}.pdf"
+            return file_response(statement_pdf(document), name, "application/pdf")
+        back = (reverse("my-statements", args=[of_pool.slug]), f"Statements of {of_pool.name}")
+        return sheet_response(statement_page(document, links=[back, PDF_LINK]))
 
 
 class ProofFile(PoolPage):
@@ -54,11 +58,5 @@ class ProofFile(PoolPage):
         found = whole_run(run, caller=self.tenant)
         if found.pool_id != of_pool.pk:
             raise Missing("There is no such run.", code="run.not_found")
-        return HttpResponse(
-            json_bytes(proof_for(found, caller=self.tenant)),
-            content_type="application/json",
-            headers={
-                "Content-Disposition": f'attachment; filename="proof-{found.pk}.json"',
-                "Cache-Control": "no-store",
-            },
-        )
+        content = json_bytes(proof_for(found, caller=self.tenant))
+        return file_response(content, f"proof-{found.pk}.json", "application/json")

@@ -10,6 +10,7 @@ from typing import Any
 
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
+from django.urls import reverse
 
 from allocator_service.allocation.models import Run
 from allocator_service.allocation.policies import policy_title
@@ -18,10 +19,10 @@ from allocator_service.allocation.what_if.explanations import run_explain
 from allocator_service.billing.balances import balances, budgets_for, tenant_balances
 from allocator_service.billing.statements.groups import group_months, group_statement
 from allocator_service.billing.statements.pages import group_statement_page
+from allocator_service.billing.statements.paper.sheets import group_statement_pdf
 from allocator_service.billing.statements.selectors import month_get
 from allocator_service.core.clock import utc_now
 from allocator_service.core.errors import Missing
-from allocator_service.core.headers import PAGE_POLICY
 from allocator_service.core.quantities import Resource, decimal_text
 from allocator_service.core.snapshots import one_snapshot
 from allocator_service.enforcement.entitlements import GroupEntitlements, group_entitlements
@@ -38,7 +39,7 @@ from api.pages.amounts import (
     amounts_by_kind,
 )
 from api.pages.parts import workload_rows
-from api.pages.rendering import PageResponse
+from api.pages.rendering import PDF_LINK, file_response, sheet_response
 from api.pages.subtree_changes import present_group, present_member
 from api.pages.views import SubtreePage
 from api.pages.workloads import WORKLOADS_A_PAGE, workloads_page
@@ -200,7 +201,7 @@ class SubtreeMemberPage(SubtreePage):
 
 
 class SubtreeStatementPage(SubtreePage):
-    """Statement of a group to print, as the API has it."""
+    """Statement of a group as the API has it, with links, and its PDF file."""
 
     retired = True
 
@@ -212,8 +213,11 @@ class SubtreeStatementPage(SubtreePage):
         document = group_statement(
             pool=subtree.pool, month=of, slug=group, now=now, within=subtree.group
         )
-        headers = {"Content-Security-Policy": PAGE_POLICY, "Cache-Control": "no-store"}
-        return PageResponse(group_statement_page(document), headers=headers)
+        if request.GET.get("format") == "pdf":
+            name = f"statement-{subtree.pool.slug}-{of}-{group}.pdf"
+            return file_response(group_statement_pdf(document), name, "application/pdf")
+        back = (reverse("my-subgroup", args=[group]), f"Group {group}")
+        return sheet_response(group_statement_page(document, links=[back, PDF_LINK]))
 
 
 def _entitlements(subtree: Subtree, slug: str) -> GroupEntitlements | None:

@@ -8,6 +8,7 @@ from rest_framework.response import Response
 from allocator_service.billing.exports.parquet import parquet_stream
 from allocator_service.billing.statements.groups import TOTALS, group_months, group_statement
 from allocator_service.billing.statements.pages import group_statement_page
+from allocator_service.billing.statements.paper.sheets import group_statement_pdf
 from allocator_service.billing.statements.selectors import month_get
 from allocator_service.core.clock import utc_now
 from allocator_service.core.headers import PAGE_POLICY
@@ -18,7 +19,7 @@ from api.contract.fields import is_slug
 from api.contract.operations import lists, states
 from api.contract.pagination import page_of_sorted
 from api.contract.parameters import PageParameters
-from api.contract.renderers import HTMLRenderer, OrjsonRenderer, ParquetRenderer
+from api.contract.renderers import HTMLRenderer, OrjsonRenderer, ParquetRenderer, PDFRenderer
 from api.v1.statement_documents import (
     GroupMonthDocument,
     GroupStatementDocument,
@@ -78,9 +79,10 @@ class GroupStatementView(_GroupStatementsView):
         It is the sum of the statements of the tenants below the group, to the last digit, then the
         groups directly below it and all of these tenants. It is closed when the pool's month is closed,
         and never changes from then on. Each statement counts as a whole by the tree at `tree_at`: the
-        end of the month, or now while it is open. CSV, NDJSON and Parquet are the tenants, and HTML is
-        a page to print. A group key sees groups that were its own or below at `tree_at`; a tenant key
-        gets 404 `group.not_found`. A month before the first price plan or in the future is 404
+        end of the month, or now while it is open. CSV, NDJSON and Parquet are the tenants, HTML is a
+        page to print, and PDF a file of at most 5,000 lines (413 `statement.pdf_too_large`). A group
+        key sees groups that were its own or below at `tree_at`; a tenant key gets 404
+        `group.not_found`. A month before the first price plan or in the future is 404
         `statement.not_found`.
         """
         now, slug = utc_now(), self.group(group)
@@ -93,6 +95,8 @@ class GroupStatementView(_GroupStatementsView):
             )
         if chosen == OrjsonRenderer.format:
             return Response(document)
+        if chosen == PDFRenderer.format:
+            return Response(group_statement_pdf(document))
         columns = list(TenantOfGroupDocument.fields)
         if chosen == ParquetRenderer.format:
             content = parquet_stream(

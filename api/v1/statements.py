@@ -13,6 +13,7 @@ from allocator_service.billing.statements.closing import month_close
 from allocator_service.billing.statements.documents import LINE_COLUMNS
 from allocator_service.billing.statements.groups import rows_within
 from allocator_service.billing.statements.pages import statement_page
+from allocator_service.billing.statements.paper.sheets import statement_pdf
 from allocator_service.billing.statements.selectors import (
     month_get,
     statement_content,
@@ -28,7 +29,7 @@ from api.auth import EVERY_SCOPE_AND_GROUP, OPERATOR
 from api.contract.fields import is_slug
 from api.contract.operations import creates, lists, states
 from api.contract.pagination import page_of_sorted
-from api.contract.renderers import HTMLRenderer, OrjsonRenderer, ParquetRenderer
+from api.contract.renderers import HTMLRenderer, OrjsonRenderer, ParquetRenderer, PDFRenderer
 from api.v1.focus import lines_parquet
 from api.v1.statement_documents import (
     CloseRequest,
@@ -119,9 +120,11 @@ class StatementView(PoolView):
         """Show a tenant's statement for a calendar month in the pool's time zone.
 
         An open statement is computed each time it is read; a closed one is the stored document and
-        never changes. JSON is the whole statement, CSV, NDJSON and Parquet are its lines, and HTML is a
-        page to print. A tenant key can read its own only, without `sequence` and with other tenants
-        under pseudonyms; any other is 404 `statement.not_found`.
+        never changes. JSON is the whole statement, CSV, NDJSON and Parquet are its lines, HTML is a
+        page to print, and PDF is a file to send, which states the SHA-256 of the JSON. The PDF of a
+        closed statement has the same bytes until the service is upgraded, and at most 5,000 lines (413
+        `statement.pdf_too_large`). A tenant key can read its own only, without `sequence` and with other
+        tenants under pseudonyms; any other is 404 `statement.not_found`.
         """
         now, of_pool = utc_now(), self.pool
         whose = self._tenant(tenant)
@@ -141,6 +144,8 @@ class StatementView(PoolView):
             return Response(document)
         if chosen == ParquetRenderer.format:
             return Response(lines_parquet(document["lines"]))
+        if chosen == PDFRenderer.format:
+            return Response(statement_pdf(document))
         return self.rows_answer(document["lines"], LINE_COLUMNS)
 
     def _tenant(self, slug: str) -> Tenant:

@@ -66,9 +66,30 @@ def count_newer(entries: Iterable[str], blocks: Iterable[str]) -> int:
     return sum(json.loads(entry)["sequence"] > last for entry in entries)
 
 
+def read(name: str, member: str) -> str:
+    """Return a file whose first document has a member, or end with a sentence why it is none."""
+    content = Path(name).read_text("utf-8")
+    # A pool without entries has an empty export, which is right for blocks without entries.
+    if not content.strip():
+        return ""
+    try:
+        first = json.JSONDecoder().raw_decode(content.lstrip())[0]
+    except ValueError:
+        sys.exit(f"{name} is not an export: it does not begin with a JSON document")
+    # What curl stores without --fail if the service refuses: a problem document with its reason.
+    if not isinstance(first, dict) or member not in first:
+        error = first if isinstance(first, dict) else {}
+        why = error.get("detail") or error.get("title") or f"its first line has no `{member}`"
+        sys.exit(f"{name} is not an export: {why}")
+    return content
+
+
 if __name__ == "__main__":
-    exported, listed, *taken_home = (Path(name).read_text("utf-8") for name in sys.argv[1:])
-    proof_files = [json.loads(proof) for proof in taken_home]
+    if len(sys.argv) < 3:
+        sys.exit(__doc__)
+    exported = read(sys.argv[1], "sequence")
+    listed = read(sys.argv[2], "last_sequence")
+    proof_files = [json.loads(read(name, "run")) for name in sys.argv[3:]]
     faults = list(recompute(exported.splitlines(), listed.splitlines(), proof_files))
     if newer := count_newer(exported.splitlines(), listed.splitlines()):
         print(f"{newer} entries are newer than the last block: its successors seal them")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -51,7 +52,7 @@ def solve_with_floors(
         else:
             if number < len(problem.guarantees):
                 answer = known.answer(
-                    pool.problem, lambda of: _divided(problem, of, choice, solve, number)
+                    pool.problem, partial(_divided, problem, choice, solve, number)
                 )
             else:
                 answer = solve(pool.problem, ON_OWN_SERVERS if on_own else choice, None)
@@ -72,7 +73,7 @@ def solve_with_floors(
 
 
 def _divided(
-    problem: Problem, pool: Problem, choice: Choice, solve: Solve, number: int
+    problem: Problem, choice: Choice, solve: Solve, number: int, pool: Problem
 ) -> Allocation:
     """Return the answer of the pool of a guarantee, which may be much larger than the servers."""
     given = problem.guarantees[number]

@@ -4,6 +4,7 @@ axe looks at each of our pages and at the admin's main ones: wide and light, nar
 `--thorough` also the other way round.
 """
 
+import io
 import re
 import time
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from typing import Literal
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
+from pypdf import PdfReader
 
 from tests.backtests import CSV
 from tests.examples import thorough
@@ -268,6 +270,34 @@ def test_the_lines_of_a_statement_are_not_cut_off_on_a_phone(page):
         assert box is not None
         assert box["x"] + box["width"] <= NARROW
     assert findings(page) == []
+    # A name as long as one may be takes no room of the amounts.
+    for name in page.locator("dd, .what").all():
+        name.evaluate("e => { e.textContent = 'w'.repeat(63); }")
+    assert findings(page) == []
+    assert region.evaluate("e => e.scrollWidth - e.clientWidth") == 0
+
+
+def test_a_statement_is_printed_without_its_links_and_in_light_colours(page):
+    page.set_viewport_size({"width": WIDE, "height": 900})
+    page.emulate_media(color_scheme="dark")
+    page.goto(f"{POOL}statements/{datetime.now(UTC):%Y-%m}/")
+    # A table of several sheets has its sum once, below its last line.
+    page.locator(".lines tbody").first.evaluate("e => { e.innerHTML = e.innerHTML.repeat(60); }")
+    texts = [sheet.extract_text() for sheet in PdfReader(io.BytesIO(page.pdf())).pages]
+    assert len(texts) > 1
+    assert sum(text.count("Sum of charges") for text in texts) == 1
+    assert all("What" in text for text in texts[:2])
+    assert not any("Download as PDF" in text for text in texts)
+    page.emulate_media(media="print", color_scheme="dark")
+    assert page.locator("nav").is_hidden()
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    page.emulate_media(media="screen", color_scheme="dark")
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(20, 24, 31)"
+    with page.expect_download() as download:
+        page.click("text=Download as PDF")
+    assert "page 1 of" in PdfReader(download.value.path()).pages[0].extract_text()
+    page.click("text=Statements of The orchard")
+    expect(page).to_have_title("Statements of The orchard · Allocation service")
 
 
 @pytest.mark.parametrize("part", ["statements/", ""])

@@ -273,10 +273,22 @@ def test_a_statement_is_the_page_that_the_api_has(decided, ada, operator):
     with time_machine.travel(datetime.now(UTC), tick=False):
         page = ada.get(f"{LAB}statements/{month}/")
         same = decided.as_ada.get(f"/api/v1/pools/lab/statements/{month}/ada/", Accept="text/html")
+        paper = ada.get(f"{LAB}statements/{month}/?format=pdf")
+        as_pdf = decided.as_ada.get(f"/api/v1/pools/lab/statements/{month}/ada/?format=pdf")
     assert page.status_code == 200
-    assert page.content == same.content
+    links = re.search(r'<nav aria-label="This statement">.*</nav>\n', page.content.decode())
+    assert links is not None
+    assert page.content.decode().replace(links.group(), "") == same.content.decode()
+    assert f'href="{LAB}statements/"' in links.group()
+    assert 'href="?format=pdf"' in links.group()
     assert page["Content-Security-Policy"] == same["Content-Security-Policy"]
     assert ada.get(f"{LAB}statements/1999-01/").status_code == 404
+    assert paper.content == as_pdf.content
+    assert paper.content.startswith(b"%PDF-")
+    name = f"statement-lab-{month}-ada.pdf"
+    assert paper["Content-Disposition"] == f'attachment; filename="{name}"'
+    assert paper["Cache-Control"] == "no-store"
+    assert ada.get(f"{LAB}statements/1999-01/?format=pdf").status_code == 404
 
 
 def test_a_proof_is_taken_home_and_verifies_until_it_is_pruned(world, tmp_path):

@@ -23,9 +23,11 @@ from allocator_service.tenants.people import (
     pool_groups_of,
 )
 from tests import factories
+from tests.api.v1.billing.conftest import plan, published
 from tests.pages.browser import TOKEN, browser_of
 from tests.pages.people import person_in, person_of_group
 from tests.pages.test_pages import words
+from tests.statements import pdf_text
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("people_sign_in")]
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
@@ -244,6 +246,21 @@ def test_children_are_shown_by_pages(tree):
     assert "project-099" in second
     assert 'href="?from=1"' in second
     assert visitor.get("/my/group/?from=x").status_code == 200
+
+
+def test_a_groups_statement_leads_back_and_to_its_file(tree, operator):
+    month = f"{datetime.now(UTC):%Y-%m}"
+    published(operator, plan(f"{month}-01T00:00:00Z"))
+    visitor = person_of_group(tree.science)
+    path = f"/my/groups/science/statements/{month}/"
+    assert f'href="{path}"' in visitor.text("/my/groups/science/")
+    page = visitor.text(path)
+    for link in ("/my/groups/science/", "?format=pdf"):
+        assert f'href="{link}"' in page
+    paper = visitor.get(f"{path}?format=pdf")
+    assert "Group science" in pdf_text(paper.content)
+    assert paper["Content-Disposition"].endswith(f'"statement-lab-{month}-science.pdf"')
+    assert visitor.get(path.replace("science", "zootext") + "?format=pdf").status_code == 404
 
 
 def test_a_closed_pool_leaves_the_statements(tree):

@@ -1,4 +1,4 @@
-"""Only those who solve load solvers: every other process of the service starts without them."""
+"""Solvers and the typesetter, which only the processes that use them load."""
 
 import os
 import subprocess
@@ -6,12 +6,12 @@ import sys
 
 import pytest
 
-HEAVY = ("highspy", "numba", "scipy")
+HEAVY = ("highspy", "numba", "scipy", "typst")
 LOADED = """
 import sys, django
 django.setup()
 import allocator_service.urls, allocator_service.celery, allocator_service.wsgi
-print(*sorted({"highspy", "numba", "scipy"} & sys.modules.keys()))
+print(*sorted({"highspy", "numba", "scipy", "typst"} & sys.modules.keys()))
 """
 
 

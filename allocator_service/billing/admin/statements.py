@@ -23,6 +23,7 @@ from allocator_service.billing.statements.documents import LINE_COLUMNS, documen
 from allocator_service.billing.statements.documents import money_text as written_money
 from allocator_service.billing.statements.drafting import months_over, open_month
 from allocator_service.billing.statements.pages import line_rows, statement_page
+from allocator_service.billing.statements.paper.sheets import statement_pdf
 from allocator_service.billing.statements.selectors import month_content, statement_content
 from allocator_service.billing.tie_out import billing_report
 from allocator_service.core.admin import ReadOnlyAdmin, ServiceAdmin, ServiceForm
@@ -39,7 +40,7 @@ from allocator_service.tenants.models import Tenant
 
 MONTHS_SHOWN = 10
 LINES_SHOWN = 500
-DOWNLOADS = {"json": "JSON, as it is stored", "csv": "CSV, its lines"}
+DOWNLOADS = {"pdf": "PDF, to send", "json": "JSON, as it is stored", "csv": "CSV, its lines"}
 
 
 @tells(permission="billing.view_closing", place=4)
@@ -249,9 +250,15 @@ class StatementAdmin(ReadOnlyAdmin):
         return HttpResponse(statement_page(document_of(bytes(self._visible(request, pk).document))))
 
     def download(self, request: HttpRequest, pk: Any, kind: str) -> HttpResponse:
-        """The stored document, or its lines as the API writes them."""
+        """The stored document, its lines as the API writes them, or the file to send."""
         statement = self._visible(request, pk)
         content, media_type = bytes(statement.document), "application/json"
+        if kind == "pdf":
+            try:
+                content, media_type = statement_pdf(document_of(content)), "application/pdf"
+            except DomainError as error:
+                self.message_user(request, error.detail, messages.ERROR)
+                return redirect("admin:billing_statement_change", statement.pk)
         if kind == "csv":
             lines = document_of(content)["lines"]
             content, media_type = csv_bytes(lines, LINE_COLUMNS), "text/csv; charset=utf-8"

@@ -1,12 +1,13 @@
 """A statement as a page that one would send: from the same document as every other format."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from django.template.loader import render_to_string
 
-from allocator_service.core.display import instant_text, month_text
+from allocator_service.core.display import instant_text, money_text, month_text
 
 KINDS = {
     "usage": "Usage",
@@ -21,46 +22,87 @@ KINDS = {
 }
 
 
+SECTIONS = (
+    ("Charges", "Sum of charges", "charge", "charges"),
+    ("Credits for servers that others used", "Sum of credits", "credit", "credits"),
+)
+EMPTY = "Nothing was used in this month."
+
+
+@dataclass(frozen=True)
+class Section:
+    """Lines of a statement that are added up together."""
+
+    title: str
+    sum_title: str
+    rows: Sequence[Mapping[str, Any]]
+    sum: str
+
+
 def line_rows(document: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the lines of a statement's document in words, by the pool's clocks."""
     zone = document["timezone"]
     return [_row(line, zone) for line in document["lines"]]
 
 
-def statement_page(document: Mapping[str, Any]) -> str:
-    """The page of a statement's document: one file, nothing to load, made to be printed."""
-    zone = document["timezone"]
+def line_sections(document: Mapping[str, Any]) -> list[Section]:
+    """Return the lines of a statement's document in words, as charges and credits."""
     rows = line_rows(document)
     sections = [
-        ("Charges", [row for row in rows if row["role"] == "charge"]),
-        ("Credits for servers that others used", [row for row in rows if row["role"] == "credit"]),
+        Section(
+            title,
+            sum_title,
+            [row for row in rows if row["role"] == role],
+            document["totals"][total],
+        )
+        for title, sum_title, role, total in SECTIONS
     ]
+    return [section for section in sections if section.rows]
+
+
+def statement_page(document: Mapping[str, Any], links: Sequence[tuple[str, str]] = ()) -> str:
+    """Return the page of a statement's document, as a file that loads nothing else.
+
+    Args:
+        document: the statement as the reader may see it.
+        links: addresses and texts of links above the statement, which are not printed.
+    """
+    zone = document["timezone"]
     return render_to_string(
         "billing/statement.html",
         {
-            "document": {**document, **_local(document, zone)},
-            "sections": [(title, rows) for title, rows in sections if rows],
+            "document": {**document, **local_instants(document, zone)},
+            "sections": line_sections(document),
+            "empty": EMPTY,
+            "links": links,
         },
     )
 
 
-def group_statement_page(document: Mapping[str, Any]) -> str:
+def group_statement_page(document: Mapping[str, Any], links: Sequence[tuple[str, str]] = ()) -> str:
     """Return the page of a group's statement, as a file that loads nothing else."""
     zone = document["timezone"]
     tree_at = datetime.fromisoformat(document["tree_at"])
     shown = {
         **document,
-        **_local(document, zone),
+        **local_instants(document, zone),
         "tree_at": instant_text(tree_at, document["timezone"]),
     }
-    return render_to_string("billing/group_statement.html", {"document": shown})
+    return render_to_string("billing/group_statement.html", {"document": shown, "links": links})
 
 
 def _row(line: Mapping[str, Any], zone: str) -> dict[str, Any]:
-    return {**line, **_local(line, zone), "what": _what(line)}
+    return {**line, **local_instants(line, zone), "what": _what(line), "sum_of": _sum_of(line)}
 
 
-def _local(of: Mapping[str, Any], zone: str) -> dict[str, Any]:
+def _sum_of(line: Mapping[str, Any]) -> str:
+    """Return how hours and prices add up to the charge of a line, if it has parts."""
+    parts = line.get("parts") or ()
+    each = [f"{money_text(part['hours'])} × {money_text(part['price'])}" for part in parts]
+    return f"charged {' + '.join(each)}" if each else ""
+
+
+def local_instants(of: Mapping[str, Any], zone: str) -> dict[str, Any]:
     """Instants by the pool's clocks. A template has no way to say `from`."""
     named = {"from_": of["from"], "to": of["to"], "closed_at": of.get("closed_at")}
     return {

@@ -19,9 +19,11 @@ from allocator_service.billing.models import (
     Rerating,
     Statement,
 )
+from allocator_service.billing.statements.paper import typesetting
 from allocator_service.pools.group_services import GroupDraft, GroupSettings, groups_create
 from allocator_service.pools.member_services import members_admit
 from tests.integration.billing.conftest import APRIL_2, at, seal, used
+from tests.statements import pdf_text
 
 
 @pytest.fixture
@@ -154,7 +156,7 @@ def test_a_closed_statement_shows_its_lines(admin, worked, tenant):
     assert "-38.75" in page
 
 
-def test_a_statement_has_its_currency_and_downloads(admin, worked, tenant):
+def test_a_statement_has_its_currency_and_downloads(admin, worked, tenant, monkeypatch):
     admin.post(reverse("admin:billing_closing_open", args=[worked.pk]), {"month": "2027-03"})
     stored = Statement.objects.get(tenant=tenant("a"))
     page = admin.get(reverse("admin:billing_statement_change", args=[stored.pk])).content.decode()
@@ -174,6 +176,12 @@ def test_a_statement_has_its_currency_and_downloads(admin, worked, tenant):
     rows = list(csv.DictReader(answer.content.decode().splitlines()))
     lines = json.loads(bytes(stored.document))["lines"]
     assert [row["billed"] for row in rows] == [line["billed"] for line in lines]
+    answer = admin.get(links["pdf"])
+    assert answer["Content-Type"] == "application/pdf"
+    assert "Total 102.03 EUR" in pdf_text(answer.content)
+    monkeypatch.setattr(typesetting, "MAX_ROWS", 1)
+    refused = admin.get(links["pdf"], follow=True).content.decode()
+    assert f"A PDF file has at most 1 lines, and this statement has {len(lines)}" in refused
     listed = reverse("admin:billing_statement_changelist")
     assert (
         "102.03 EUR"

@@ -3,6 +3,8 @@
 import itertools
 import json
 import runpy
+import subprocess
+import sys
 from datetime import timedelta
 
 import pytest
@@ -120,6 +122,44 @@ def test_entries_sealed_while_the_files_are_fetched_are_newer_and_no_fault(chain
     assert faults(changed, blocks)[0] == "block 1 has another digest"
     removed = entries[:-3] + entries[-2:]
     assert faults(removed, blocks) == ["block 2 has another digest"]
+
+
+def run_script(folder, *contents):
+    """Run the script as people do, on files of these contents."""
+    names = ["entries.ndjson", "blocks.ndjson", "proof.json"][: len(contents)]
+    for name, content in zip(names, contents, strict=True):
+        (folder / name).write_text(content)
+    command = [sys.executable, str(PROJECT / "docs/examples/recompute_chain.py"), *names]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+
+
+def test_a_document_of_an_error_is_refused_with_a_sentence(chained, billing, tmp_path):
+    entries, blocks, proofs = exported(billing)
+    good = ["".join(entries), "\n".join(blocks), json.dumps(proofs[0])]
+    done = run_script(tmp_path, *good)
+    assert (done.returncode, done.stdout) == (0, "every block has the digest that its lines make\n")
+    answer = billing.get("/api/v1/ledger-entries/export/?format=ndjson&pool=Odd%20Name")
+    assert answer.status_code == 400
+    error = answer.content.decode()
+    names = ["entries.ndjson", "blocks.ndjson", "proof.json"]
+    for number, name in enumerate(names):
+        for wrong_content, why in (
+            (error, json.loads(error)["detail"]),
+            ("<html>", "it does not begin with a JSON document"),
+            ("[]", "its first line has no `"),
+        ):
+            contents = [*good[:number], wrong_content, *good[number + 1 :]]
+            done = run_script(tmp_path, *contents)
+            assert done.returncode == 1
+            assert done.stderr.startswith(f"{name} is not an export: {why}")
+            assert "Traceback" not in done.stderr
+            assert done.stdout == ""
+
+
+def test_a_file_that_is_missing_on_the_command_line_is_named_by_the_usage(tmp_path):
+    done = run_script(tmp_path, "")
+    assert done.returncode == 1
+    assert "python recompute_chain.py entries.ndjson blocks.ndjson" in done.stderr
 
 
 def wrong(chained):

@@ -3,7 +3,7 @@
 import pytest
 
 from allocator_agent.configuration import Configuration
-from allocator_agent.feeding import workload_rows
+from allocator_agent.feeding import jobs_by_workload, rows_of
 from allocator_agent.kubernetes.reading import read_workloads
 from allocator_agent.quantities import Units
 from tests.kueue_cases import CASES
@@ -16,7 +16,8 @@ CONFIGURATION = Configuration(url="", pool="lab", key="", name="lab", scheduler=
 def test_the_agent_makes_gangs_of_pod_sets(case):
     items, expected = CASES[case]
     jobs = read_workloads(items, class_label="partition")
-    rows = workload_rows(jobs, CONFIGURATION, UNITS, places=True, gangs=True)
+    workloads = jobs_by_workload(jobs, CONFIGURATION, UNITS, places=True, gangs=True)
+    rows = rows_of(workloads, CONFIGURATION.class_label)
     found = []
     for row in rows:
         kinds = [(int(row.get("pieces", 1)), int(row["demand.cpu"]))]

@@ -46,6 +46,8 @@ def test_a_url_with_a_private_address_is_refused(text):
     with pytest.raises(Unacceptable) as refused:
         target_parse(f"https://{host}/hook", allowed=[])
     assert refused.value.code in ("webhook.address", "webhook.url")
+    if refused.value.code == "webhook.address":
+        assert "WEBHOOK_ALLOWED_NETWORKS" in refused.value.detail
     assert refused.value.errors[0].pointer == "/url"
 
 

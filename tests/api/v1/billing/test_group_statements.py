@@ -13,6 +13,7 @@ from allocator_service.pools.models import GroupTerms, MembershipTerms
 from tests import factories
 from tests.api.v1.billing.conftest import APRIL, MARCH, POOL, closed
 from tests.integration.billing.conftest import at, seal, used
+from tests.statements import pdf_text
 
 pytestmark = pytest.mark.django_db
 
@@ -116,6 +117,13 @@ def test_every_format_has_the_tenants(tree, operator, billing):
     assert rows == tenants
     table = pq.read_table(io.BytesIO(billing.get(f"{path}?format=parquet").content))
     assert sum(table["billed"].to_pylist()) == Decimal("80.04")
+    paper = pdf_text(billing.get(f"{path}?format=pdf").content)
+    for row in tenants:
+        assert (
+            f"{row['tenant']} {row['group']} {row['charges']} {row['credits']} {row['billed']}"
+            in paper
+        )
+    assert "Billed 80.04 EUR" in paper
     page = billing.get(f"{path}?format=html")
     assert "default-src 'none'" in page["Content-Security-Policy"]
     for text in ("physics", "80.04", "optics", "Europe/Berlin"):

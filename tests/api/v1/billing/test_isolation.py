@@ -15,6 +15,7 @@ from allocator_service.tenants.models import ApiKey
 from tests import factories
 from tests.api.v1.billing.conftest import APRIL, MARCH, POOL
 from tests.integration.billing.conftest import APRIL_2, at, month, publish, rate, seal, used
+from tests.statements import pdf_text
 
 pytestmark = pytest.mark.django_db
 
@@ -100,6 +101,9 @@ def test_no_name_of_another_tenant_is_in_any_answer_about_money(keys, lab, trans
         answer = keys["a"].get(path)
         assert answer.status_code == 200, (path, answer.content)
         assert b"bobtext" not in answer.content, path
+    for month_name in (MARCH, APRIL):
+        paper = keys["a"].get(f"{POOL}/statements/{month_name}/a/?format=pdf")
+        assert "bobtext" not in pdf_text(paper.content)
     assert keys["a"].get(f"{POOL}/reratings/").status_code == 403
     (plan,) = keys["a"].get("/api/v1/price-plans/").json()["results"]
     assert plan["commitments"] == []

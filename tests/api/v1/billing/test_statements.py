@@ -13,6 +13,7 @@ import pytest
 from allocator_service.billing.exports.focus import COLUMNS, focus_rows
 from allocator_service.billing.models import Closing, Statement
 from allocator_service.billing.statements.manifest import manifest_write
+from allocator_service.billing.statements.paper import typesetting
 from allocator_service.ledger.amounts.totals import totals_advance
 from allocator_service.ledger.models import Entry
 from allocator_service.pools.member_services import members_admit
@@ -22,6 +23,7 @@ from tests import factories
 from tests.api.v1.billing.conftest import APRIL, MARCH, POOL, closed
 from tests.api.v1.test_conventions import code
 from tests.integration.billing.conftest import at, seal, used
+from tests.statements import pdf_text
 from tests.superuser import as_superuser
 
 pytestmark = pytest.mark.django_db
@@ -133,6 +135,56 @@ def test_a_parquet_file_has_the_lines_of_the_statement(march, operator, billing)
         (line["number"], line["resource"]) for line in lines
     ]
     assert code(billing.get(f"{POOL}/statements/{APRIL}/nobody/?format=parquet"))[0] == 404
+
+
+def test_a_pdf_file_has_the_amounts_of_the_statement(march, operator, billing, clock):
+    """For every caller, those of the JSON document that it reads, whose digest is in the file."""
+    path = f"{POOL}/statements/{MARCH}/a/"
+    assert "open" in pdf_text(billing.get(f"{path}?format=pdf").content)
+    closed(operator)
+    stored = Statement.objects.get(tenant__slug="a")
+    own = factories.client("tenant", stored.tenant)
+    ApiKey.objects.update(expires_at=at(1, year=2030))
+    texts = []
+    for caller in (billing, own):
+        answer = caller.get(f"{path}?format=pdf")
+        assert answer["Content-Type"] == "application/pdf"
+        assert answer["Cache-Control"] == caller.get(path)["Cache-Control"]
+        assert answer.content == caller.get(path, Accept="application/pdf").content
+        document = caller.get(path)
+        texts.append(pdf_text(answer.content))
+        assert hashlib.sha256(document.content).hexdigest() in texts[-1]
+        for line in document.json()["lines"]:
+            assert f"{Decimal(line['hours']):,f} core-hours" in texts[-1]
+            assert f"{line['price']} {line['billed']}" in texts[-1]
+        assert "Total 102.03 EUR" in texts[-1]
+    assert hashlib.sha256(bytes(stored.document)).hexdigest() in texts[0]
+    assert "on servers of b" in texts[0]
+    assert "on servers of b" not in texts[1]
+    before = billing.get(f"{path}?format=pdf").content
+    clock(at(9, 7))
+    assert billing.get(f"{path}?format=pdf").content == before
+
+
+def test_a_pdf_file_is_for_those_who_read_the_statement(march, operator):
+    closed(operator)
+    b = factories.client("tenant", march.memberships.get(tenant__slug="b").tenant)
+    ApiKey.objects.update(expires_at=at(1, year=2030))
+    for slug in ("a", "nobody"):
+        path = f"{POOL}/statements/{MARCH}/{slug}/"
+        refused, as_json = b.get(f"{path}?format=pdf"), b.get(path)
+        assert code(refused) == code(as_json) == (404, "statement.not_found")
+        assert refused["Content-Type"] == as_json["Content-Type"]
+
+
+def test_a_pdf_file_of_more_lines_than_one_may_have_is_refused(
+    march, operator, billing, monkeypatch
+):
+    closed(operator)
+    monkeypatch.setattr(typesetting, "MAX_ROWS", 2)
+    path = f"{POOL}/statements/{MARCH}/a/"
+    assert code(billing.get(f"{path}?format=pdf")) == (413, "statement.pdf_too_large")
+    assert billing.get(f"{path}?format=csv").status_code == 200
 
 
 def test_focus_rows_are_those_of_the_statements(march, operator, billing):

@@ -1,0 +1,1 @@
+"""Statements as PDF files, typeset in a process of their own."""

@@ -1,0 +1,213 @@
+"""Texts of a statement's PDF file, from the document of every other format."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from allocator_service.billing.statements.pages import EMPTY, Section, line_sections, local_instants
+from allocator_service.billing.statements.paper.characters import REPLACEMENT, printable
+from allocator_service.billing.statements.paper.typesetting import refuse_long, typeset
+from allocator_service.core.display import instant_text, money_text, month_text
+from allocator_service.core.documents import json_bytes
+
+Rows = Sequence[tuple[str, str]]
+LONG_ROW = 1_000
+REPLACED = f"{REPLACEMENT} stands for a character without a font. The other formats have it."
+
+
+def statement_pdf(document: Mapping[str, Any]) -> bytes:
+    """Return the PDF file of a statement's document, which is as the reader may see it.
+
+    Raises `TooLarge` for more lines than a file may have, and as `typeset`.
+    """
+    refuse_long(len(document["lines"]))
+    return _file(document, _statement_sheet(document))
+
+
+def group_statement_pdf(document: Mapping[str, Any]) -> bytes:
+    """Return the PDF file of a group's statement. Raises as `statement_pdf`."""
+    refuse_long(len(document["groups"]) + len(document["tenants"]))
+    return _file(document, _group_sheet(document))
+
+
+def _file(document: Mapping[str, Any], sheet: Mapping[str, Any]) -> bytes:
+    written = _printable(sheet)
+    if REPLACEMENT in str(written):
+        written["notes"] = [*written["notes"], REPLACED]
+    written["verification"] = {
+        "text": "SHA-256 of this statement as JSON, as the API returns it to the same key:",
+        "digest": hashlib.sha256(json_bytes(document)).hexdigest(),
+    }
+    # No clock: an open statement has no date, a closed one that of its closing.
+    closed_at = document["closed_at"]
+    written["dated"] = closed_at is not None
+    return typeset(
+        written, timestamp=int(datetime.fromisoformat(closed_at or document["from"]).timestamp())
+    )
+
+
+def _printable(value: Any) -> Any:
+    """Return a sheet with printable texts."""
+    if isinstance(value, str):
+        return printable(value)
+    if isinstance(value, Mapping):
+        return {name: _printable(member) for name, member in value.items()}
+    if isinstance(value, list | tuple):
+        return [_printable(item) for item in value]
+    return value
+
+
+def _statement_sheet(document: Mapping[str, Any]) -> dict[str, Any]:
+    totals, currency = document["totals"], document["currency"]
+    sections = line_sections(document)
+    return {
+        **_head(document, "Tenant", document["tenant"]),
+        "tables": [_line_table(section, currency) for section in sections],
+        "empty": [] if sections else [EMPTY],
+        "total": ("Total", money_text(totals["billed"], currency)),
+        "blocks": [
+            {
+                "title": None,
+                "facts": [
+                    ("Charges", money_text(totals["charges"])),
+                    ("Credits", money_text(totals["credits"])),
+                    (
+                        "Effective cost",
+                        f"{money_text(totals['effective'])} (what is paid upfront spread over its term)",
+                    ),
+                ],
+                "notes": [],
+            },
+            _savings(document["savings"], currency),
+        ],
+        "notes": document["notes"],
+    }
+
+
+def _head(document: Mapping[str, Any], kind: str, name: str) -> dict[str, Any]:
+    """Return the title, the first facts and the foot of a sheet."""
+    local = local_instants(document, document["timezone"])
+    title = f"Statement of {month_text(document['month'])}"
+    facts = [
+        (kind, name),
+        ("Pool", document["pool"]),
+        ("State", document["state"]),
+        ("Period", f"{local['from_']} to {local['to']}"),
+        ("Time zone", document["timezone"]),
+        ("Currency", f"{document['currency']}, net"),
+    ]
+    if local["closed_at"]:
+        facts.append(("Closed", local["closed_at"]))
+    return {"title": title, "footer": f"{title} · {document['pool']} · {name}", "facts": facts}
+
+
+def _line_table(section: Section, currency: str) -> dict[str, Any]:
+    columns = [
+        _column("No.", 10),
+        _column("What"),
+        _column("Period", 38),
+        _number("Unit-hours", 34),
+        _number("Price", 20),
+        _number(currency, 27),
+    ]
+    rows = [_row(*_line_cells(row)) for row in section.rows]
+    sum_ = ["", section.sum_title, "", "", "", money_text(section.sum)]
+    return _table(section.title, columns, rows, sum_)
+
+
+def _table(
+    title: str,
+    columns: Sequence[Mapping[str, Any]],
+    rows: Sequence[Mapping[str, Any]],
+    sums: Sequence[str] | None = None,
+) -> dict[str, Any]:
+    return {"title": title, "columns": columns, "rows": rows, "sum": sums}
+
+
+def _column(title: str, width: int | None = None) -> dict[str, Any]:
+    """Return a column of texts. The width is in millimetres, or None for the rest of the page."""
+    return {"title": title, "width": width, "numeric": False}
+
+
+def _number(title: str, width: int) -> dict[str, Any]:
+    return {**_column(title, width), "numeric": True}
+
+
+def _row(*cells: Any) -> dict[str, Any]:
+    """Return a row, which continues on the next page only if its texts are long."""
+    return {"cells": cells, "breakable": len(str(cells)) > LONG_ROW}
+
+
+def _line_cells(row: Mapping[str, Any]) -> list[Any]:
+    notes = [
+        *([f"plan {row['plan']}"] if row["plan"] else []),
+        *([row["note"]] if row["note"] else []),
+        *([row["sum_of"]] if row["sum_of"] else []),
+        *([f"entry {row['entry']}"] if row["entry"] else []),
+    ]
+    hours = ""
+    if row["hours"]:
+        hours = money_text(row["hours"]) + (f" {row['unit']}-hours" if row["unit"] else "")
+    return [
+        f"{row['number']:,}",
+        {"text": row["what"], "notes": notes},
+        {"text": row["from_"], "notes": [f"to {row['to']}"]},
+        hours,
+        _price_text(row),
+        money_text(row["billed"]),
+    ]
+
+
+def _price_text(row: Mapping[str, Any]) -> str:
+    """Return the price of a line, and nothing for a line without hours."""
+    if row["price"]:
+        return money_text(row["price"])
+    return "several" if row["hours"] else ""
+
+
+def _savings(savings: Mapping[str, Any], currency: str) -> dict[str, Any]:
+    facts: Rows = []
+    notes = [savings["definition"]]
+    if savings["saved"] is None:
+        notes.insert(0, f"Not known: {savings['why']}")
+    else:
+        facts = [
+            ("Alone", money_text(savings["alone_cost"])),
+            ("Beyond, elsewhere", money_text(savings["outside_cost"])),
+            ("Paid here", money_text(savings["paid"])),
+            ("Saved", money_text(savings["saved"], currency)),
+        ]
+    lost = [
+        f"Less {name} than alone: {money_text(hours)} unit-hours."
+        for name, hours in savings["lost_hours"].items()
+    ]
+    return {"title": "What sharing saved", "facts": facts, "notes": [*lost, *notes]}
+
+
+def _group_sheet(document: Mapping[str, Any]) -> dict[str, Any]:
+    totals, currency = document["totals"], document["currency"]
+    tree_at = instant_text(datetime.fromisoformat(document["tree_at"]), document["timezone"])
+    money = [_number(title, 30) for title in ("Charges", "Credits", currency)]
+    tables: list[dict[str, Any]] = []
+    if document["groups"]:
+        rows = [
+            _row(row["group"], f"{row['tenants']:,}", *_sums(row)) for row in document["groups"]
+        ]
+        columns = [_column("Group"), _number("Tenants", 20), *money]
+        tables.append(_table("Groups", columns, rows))
+    rows = [_row(row["tenant"], row["group"], *_sums(row)) for row in document["tenants"]]
+    columns = [_column("Tenant"), _column("Group", 40), *money]
+    tables.append(_table("Tenants", columns, rows, ["Sum", "", *_sums(totals)]))
+    return {
+        **_head(document, "Group", document["group"]),
+        "tables": tables,
+        "empty": [],
+        "total": ("Billed", money_text(totals["billed"], currency)),
+        "blocks": [],
+        "notes": [f"{document['definition']} Tree at {tree_at}."],
+    }
+
+
+def _sums(row: Mapping[str, str]) -> list[str]:
+    return [money_text(row[name]) for name in ("charges", "credits", "billed")]

@@ -1,0 +1,1 @@
+"""Statements without a database."""
