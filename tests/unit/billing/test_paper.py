@@ -1,9 +1,9 @@
 """The PDF file of a statement: the amounts of its document, and every text as text."""
 
 import hashlib
-import re
 import io
 import os
+import re
 import subprocess
 import sys
 
