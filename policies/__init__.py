@@ -54,11 +54,10 @@ if TYPE_CHECKING:
     from policies.explaining.lending import tasks_by_owner
     from policies.filling.mrfs_loop import dominant_on
     from policies.finishing.placement_dates import DatedPlacements, date_placements
-    from policies.finishing.placement_stickiness import current_placements_of
     from policies.leximin.interior_point.method import maximise_level
     from policies.leximin.level_program import level_program
     from policies.long_term.windows import Intervals, Window
-    from policies.model.allocation import Allocation, Floors
+    from policies.model.allocation import Allocation, Floors, current_placements_of
     from policies.model.certificate import Certificate
     from policies.model.current_placements import CurrentPlacements
     from policies.model.entitlement import entitled_partition, entitled_parts, tasks_alone
@@ -244,11 +243,10 @@ _HOMES = {
     "policies.explaining.lending": ("tasks_by_owner",),
     "policies.filling.mrfs_loop": ("dominant_on",),
     "policies.finishing.placement_dates": ("DatedPlacements", "date_placements"),
-    "policies.finishing.placement_stickiness": ("current_placements_of",),
     "policies.leximin.interior_point.method": ("maximise_level",),
     "policies.leximin.level_program": ("level_program",),
     "policies.long_term.windows": ("Intervals", "Window"),
-    "policies.model.allocation": ("Allocation", "Floors"),
+    "policies.model.allocation": ("Allocation", "Floors", "current_placements_of"),
     "policies.model.certificate": ("Certificate",),
     "policies.model.current_placements": ("CurrentPlacements",),
     "policies.model.entitlement": ("entitled_partition", "entitled_parts", "tasks_alone"),

@@ -20,7 +20,10 @@ Kind = tuple[tuple[Decimal, ...], int]  # the demand of a piece, and the pieces 
 
 @dataclass(frozen=True)
 class Pods:
-    """Pods of one shape. `group` names what starts together, and is empty for pods by themselves."""
+    """Pods of one shape.
+
+    `group` names what starts together with its namespace, and is empty for pods by themselves.
+    """
 
     place: Place
     tenant: str
@@ -107,7 +110,8 @@ def _tasks(parts: Sequence[Pods], *, gangs: bool) -> Iterator[tuple[_Workload, i
     alike = len({part.selection for part in parts}) == 1
     if is_gang and alike and 1 < sum(kinds.values()) <= MAX_PIECES:
         controllers = {part.controller for part in parts}
-        controller = first.controller if len(controllers) == 1 else ("", first.group)
+        name = first.group.rpartition("/")[2]
+        controller = first.controller if len(controllers) == 1 else ("", name)
         yield (
             _Workload(first.tenant, controller, tuple(sorted(kinds.items())), first.selection),
             1,

@@ -26,11 +26,12 @@ from allocator_service.imports.rows import (
     SkippedRow,
     WorkloadFile,
 )
-from allocator_service.workloads.models import MAX_TASKS
 
 # Kueue names the workload of a pod by the one, and the group of plain pods by the other.
 WORKLOAD_ANNOTATION = "kueue.x-k8s.io/workload"
 GROUP_LABEL = "kueue.x-k8s.io/pod-group-name"
+# Of one pod set, so that the sum over a file is a number of tasks.
+MAX_PODS = 10**6
 
 
 def kubernetes_workloads(
@@ -63,6 +64,13 @@ def kubernetes_workloads(
         return sorted(found, key=lambda row: row.place.number)
 
     groups = any(each.group for each in pods)
+    kinds = {str(object_at(item).get("kind")) for item in items if isinstance(item, dict)}
+    if groups and {"Pod", "Workload"} <= kinds:
+        raise Unacceptable(
+            "The file has pods and Kueue's workloads, which would count their pods twice: import either"
+            " of the two.",
+            code="import.both_kinds",
+        )
     return WorkloadFile(rows(gangs=True), measures.ignored, rows(gangs=False) if groups else None)
 
 
@@ -89,7 +97,7 @@ def _pod(
             controller_of(metadata, "Pod"),
             tuple(demand),
             _selection(object_at(item, "spec")),
-            group=check_text(group or "", "/metadata", blank=True),
+            group=_in_namespace(metadata, check_text(group or "", "/metadata", blank=True)),
         )
     ]
 
@@ -105,14 +113,14 @@ def _workload(
     if spec.get("active") is False:
         return SkippedRow(place, display_name(item), "The workload is deactivated.")
     admitted = _is(status, "Admitted") and not _is(status, "Evicted")
-    counts = _counts(status) if admitted else {}
+    counts, done = _counts(status) if admitted else ({}, {})
     name = check_text(metadata.get("name"), "/metadata/name")
     found = []
     for number, pods in enumerate(_objects(spec, "podSets", "/spec/podSets")):
         pointer = f"/spec/podSets/{number}"
-        count = counts.get(str(pods.get("name")))
-        if count is None:
-            count = _whole(pods.get("count", 1), f"{pointer}/count")
+        called = str(pods.get("name"))
+        asked = _whole(pods.get("count", 1), f"{pointer}/count")
+        count = max(0, counts.get(called, asked) - done.get(called, 0))
         template = object_at(pods, "template", "spec")
         if count:
             found.append(
@@ -123,7 +131,7 @@ def _workload(
                     tuple(pod_requests(template, measures)),
                     _selection(template),
                     count,
-                    name,
+                    _in_namespace(metadata, name),
                 )
             )
     if found and not any(any(each.demand) for each in found):
@@ -135,21 +143,26 @@ def _workload(
     return found or SkippedRow(place, display_name(item), "The pods of the workload are done.")
 
 
-def _counts(status: Mapping[str, Any]) -> dict[str, int]:
-    """Return the pods of each pod set that hold quota, by name."""
+def _in_namespace(metadata: Mapping[str, Any], group: str) -> str:
+    """Return the name of a group with its namespace, in which alone it is unique."""
+    namespace = check_text(metadata.get("namespace") or "", "/metadata/namespace", blank=True)
+    return group and f"{namespace}/{group}"
+
+
+def _counts(status: Mapping[str, Any]) -> tuple[dict[str, int], dict[str, int]]:
+    """Return how many pods of each pod set were given quota, and how many of them are done, by name."""
     pointer = "/status/admission/podSetAssignments"
     assigned = _objects(object_at(status, "admission"), "podSetAssignments", pointer)
     done = {
         str(each.get("name")): _whole(each.get("count"), "/status/reclaimablePods")
         for each in _objects(status, "reclaimablePods", "/status/reclaimablePods")
     }
-    return {
-        str(each.get("name")): max(
-            0, _whole(each["count"], pointer) - done.get(str(each.get("name")), 0)
-        )
+    counts = {
+        str(each.get("name")): _whole(each["count"], pointer)
         for each in assigned
         if each.get("count") is not None
     }
+    return counts, done
 
 
 def _objects(document: Mapping[str, Any], name: str, pointer: str) -> Iterator[dict[str, Any]]:
@@ -162,7 +175,7 @@ def _objects(document: Mapping[str, Any], name: str, pointer: str) -> Iterator[d
 
 def _whole(value: Any, pointer: str) -> int:
     return check_whole_number(
-        str(value) if type(value) is int else "", pointer, minimum=0, maximum=MAX_TASKS
+        str(value) if type(value) is int else "", pointer, minimum=0, maximum=MAX_PODS
     )
 
 

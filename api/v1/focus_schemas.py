@@ -27,7 +27,7 @@ class ColumnDocument(documents.Document):
 
 
 class SchemaDocument(documents.Document):
-    SchemaId = documents.TextField(max_length=36, description="Another one for other columns.")
+    SchemaId = documents.TextField(max_length=36, description="It changes if the columns change.")
     FocusVersion = documents.ChoiceField(choices=sorted(COLUMNS))
     CreationDate = documents.TextField(max_length=30)
     ColumnDefinition = documents.ListField(ColumnDocument, min_items=1, max_items=100)

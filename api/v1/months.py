@@ -13,8 +13,8 @@ from allocator_service.billing.auditing.verification import month_verify
 from allocator_service.billing.exports.focus import (
     COLUMNS,
     LATEST,
+    focus_documents,
     focus_rows,
-    focus_statements,
 )
 from allocator_service.billing.models import Closing
 from allocator_service.billing.statements.manifest import OF_CLOSING, entries_of, manifest_of
@@ -134,7 +134,8 @@ class FocusView(PoolView):
     def get(self, request: Request, pool: str, month: str) -> StreamingHttpResponse:
         """Export the lines of a closed month's statements in the columns of FOCUS.
 
-        CSV, NDJSON and Parquet are made from the stored statements, so the rows are the same each time.
+        CSV, NDJSON and Parquet are made from the stored statements, so the rows are the same in every
+        export of a release.
         The header `Link` names the schema of the columns (`rel="describedby"`). A tenant key gets its
         own lines only, with other tenants under pseudonyms. A month that is open is 404
         `statement.not_found`.
@@ -155,8 +156,7 @@ class FocusView(PoolView):
         )
 
     def _rows(self, closing: Closing, version: str) -> Iterator[dict[str, Any]]:
-        for document in focus_statements(closing, self.tenant):
-            content = orjson.dumps(document)
+        for content in focus_documents(closing, self.tenant):
             shown = statement_shown(content, pool=self.pool, caller=self.tenant)
             yield from focus_rows(shown, version)
 

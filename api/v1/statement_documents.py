@@ -119,7 +119,7 @@ class LineDocument(documents.Document):
         min_items=0,
         max_items=MAX_PARTS,
         required=False,
-        description="What the charge adds up, before it is rounded, if it is not `hours` × `price`.",
+        description="Price and hours of each part of the charge, if it is not `hours` × `price`.",
     )
     committed_hours = documents.DecimalField(
         allow_null=True, required=False, description="Unit × hours that an upfront price pays for."
@@ -296,6 +296,9 @@ def statement_shown(content: bytes, *, pool: Pool, caller: Tenant | None) -> dic
 
 def _line_shown(line: Mapping[str, Any], pool: Pool, caller: Tenant) -> dict[str, Any]:
     shown = dict(line)
+    if line["role"] == CREDIT:
+        # How the hours of a user fall into tiers depends on what it used elsewhere.
+        shown.pop("parts", None)
     for name in ("server_owner", "user"):
         if shown[name] is not None:
             shown[name] = tenant_name(shown[name], pool=pool, caller=caller)

@@ -178,8 +178,8 @@ def _place(
                 raise ProblemTooLargeError(
                     "problem.too_large", f"more than {MOST_TASKS} whole tasks fit on the servers"
                 )
-            jobs.append(job[:launched])
-            places.append(server[:launched])
+            jobs.append(job[:launched].copy())
+            places.append(server[:launched].copy())
     return level, np.concatenate(jobs), np.concatenate(places)
 
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from policies.arrays import FloatArray, IntArray
-from policies.finishing.placement_stickiness import current_placements_of
-from policies.model.allocation import Allocation
+from policies.model.allocation import Allocation, current_placements_of
 from policies.model.current_placements import CurrentPlacements
 from policies.model.server_classes import ServerClasses, each_row_alone
 from policies.model.tasks_on_servers import TasksOnServers

@@ -21,7 +21,7 @@ from policies.errors import SolveTimeoutError
 from policies.filling.kept_tasks import kept_tasks
 from policies.filling.ranges import ranges_of
 from policies.filling.servers import solve_indivisible
-from policies.model.allocation import Allocation
+from policies.model.allocation import Allocation, current_placements_of
 from policies.model.current_placements import GONE, CurrentPlacements
 from policies.model.policy import Choice, Servers
 from policies.model.problem import Problem
@@ -87,32 +87,6 @@ def stay_in_place(
     run = allocation.tasks[pieces.workload] * pieces.count
     moved = round(float(np.minimum(ran, run).sum() - stayed))
     return replace(allocation, moved=moved)
-
-
-def current_placements_of(allocation: Allocation) -> CurrentPlacements:
-    """Return the placements of an answer as what runs once it is in force.
-
-    Parameters
-    ----------
-    allocation : Allocation
-        An answer with whole tasks.
-
-    Returns
-    -------
-    CurrentPlacements
-        What the next decision takes as ``running``.
-
-    Examples
-    --------
-    >>> from policies import Problem, current_placements_of, solve
-    >>> problem = Problem.create(resources=["cpu"], capacity=[[4]], tenants=["A"], demand=[[1]])
-    >>> current_placements_of(solve(problem, "drfh", mode="indivisible")).tasks.tolist()
-    [4.0]
-    """
-    workload, row, offset, servers, tasks = allocation.placements_by_range()
-    return CurrentPlacements(
-        workload=workload, row=row, offset=offset, servers=servers, tasks=tasks
-    )
 
 
 def _kept(

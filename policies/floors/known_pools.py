@@ -1,11 +1,12 @@
 """Pools of guarantees that were divided already.
 
-A group's guarantee is divided among what is below it, with the guarantees there. In trees the pool of
-such a guarantee therefore comes again in the pool of each group above it.
+A group's guarantee is divided among what is below it, with the guarantees there. In a tree, the same
+pool is therefore divided once for each group above it.
 """
 
 from __future__ import annotations
 
+import hashlib
 import io
 import pickle
 from collections.abc import Callable
@@ -30,9 +31,12 @@ class KnownPools:
 
 
 def _content(problem: Problem) -> bytes:
-    """Return bytes that are equal for equal problems only."""
+    """Return a digest, other than that of any different problem.
+
+    Equal problems have the same one, but nothing relies on it: a pool is divided again then.
+    """
     written = io.BytesIO()
     pickler = pickle.Pickler(written)
     pickler.fast = True  # otherwise the bytes depend on which parts are the same objects
     pickler.dump([getattr(problem, each.name) for each in fields(problem) if each.init])
-    return written.getvalue()
+    return hashlib.sha256(written.getbuffer()).digest()

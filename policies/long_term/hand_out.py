@@ -248,8 +248,8 @@ def _hand_out(
                     raise ProblemTooLargeError(
                         "problem.too_large", f"more than {MOST_TASKS} whole tasks fit"
                     )
-                pieces.append(kind[:launched])
-                places.append(server[:launched])
+                pieces.append(kind[:launched].copy())
+                places.append(server[:launched].copy())
     return level, np.concatenate(pieces), np.concatenate(places)
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from policies.arrays import FloatArray, IntArray, grouped_sum
 from policies.model.certificate import Certificate
+from policies.model.current_placements import CurrentPlacements
 from policies.model.group_tree import group_sums
 from policies.model.history import History
 from policies.model.policy import Choice, Policy, Servers
@@ -377,3 +378,29 @@ def gap_of(objective: float, bound: float) -> float:
     if bound == 0:
         return 0.0
     return max((bound - objective) / bound, 0.0)
+
+
+def current_placements_of(allocation: Allocation) -> CurrentPlacements:
+    """Return the placements of an answer as what runs once it is in force.
+
+    Parameters
+    ----------
+    allocation : Allocation
+        An answer with whole tasks.
+
+    Returns
+    -------
+    CurrentPlacements
+        What the next decision takes as ``running``.
+
+    Examples
+    --------
+    >>> from policies import Problem, current_placements_of, solve
+    >>> problem = Problem.create(resources=["cpu"], capacity=[[4]], tenants=["A"], demand=[[1]])
+    >>> current_placements_of(solve(problem, "drfh", mode="indivisible")).tasks.tolist()
+    [4.0]
+    """
+    workload, row, offset, servers, tasks = allocation.placements_by_range()
+    return CurrentPlacements(
+        workload=workload, row=row, offset=offset, servers=servers, tasks=tasks
+    )

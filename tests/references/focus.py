@@ -69,7 +69,7 @@ OF_VERSION = {
         "ServiceProviderName",
     ],
 }
-GONE = {"1.2": [], "1.4": ["ProviderName", "PublisherName"]}
+GONE = {"1.2": OF_VERSION["1.4"], "1.4": OF_VERSION["1.2"]}
 NEVER_NULL = {
     *ALWAYS, "BillingAccountType", "InvoiceId", "SubAccountId", "Tags", *OF_VERSION["1.4"],
     *OF_VERSION["1.2"],
@@ -171,9 +171,14 @@ def _of_kinds(row: Row) -> Iterator[str]:
     for name in ("ConsumedQuantity", "ConsumedUnit"):
         if category != "Usage" and row[name] is not None:
             yield f"{name} of {category}"
+        if category == "Usage" and not is_new and row["PricingQuantity"] is None and row[name]:
+            yield f"{name} of a correction without a quantity"
         if category == "Usage" and is_new and unused != (row[name] is None):
             yield f"{name} of {'unused' if unused else 'used'} hours is {row[name]}"
     if row["CommitmentDiscountId"] is None:
+        unit = Decimal(1).scaleb(-len(row["BilledCost"].partition(".")[2]))
+        if abs(Decimal(row["ListCost"]) - Decimal(row["BilledCost"])) > unit + Decimal("1e-6"):
+            yield f"ListCost {row['ListCost']} of what is billed {row['BilledCost']}"
         for name in ("Category", "Name", "Quantity", "Status", "Type", "Unit"):
             if row[f"CommitmentDiscount{name}"] is not None:
                 yield f"CommitmentDiscount{name} without a commitment"
@@ -217,7 +222,7 @@ def _of_lines(rows: Sequence[Row], version: str) -> Iterator[str]:
         return
     ratios: dict[tuple[str | None, ...], Decimal] = defaultdict(Decimal)
     for row in rows:
-        if row["AllocatedMethodDetails"] is not None and row["ChargeCategory"] == "Usage":
+        if row["AllocatedMethodDetails"] is not None:
             details = json.loads(row["AllocatedMethodDetails"], parse_float=Decimal)
             if {name for name in details if not name.startswith("x_")} != {"Elements"}:
                 yield f"AllocatedMethodDetails {details}"

@@ -208,13 +208,13 @@ def read_jobs(
     *,
     partitions: Mapping[str, Partition],
     types: Types,
-    has_switches: bool,
+    switches: Mapping[str, str],
     now: int,
 ) -> Iterator[Job]:
     """The jobs of `squeue --array --Format=JOB_FORMAT` that wait for resources or hold some.
 
     A job that may run on all classes of servers selects none. The nodes of a job are its tasks.
-    `has_switches` is true if nodes are labelled with their switches.
+    `switches` are those of the nodes.
     """
     every = {name for partition in partitions.values() for name in partition.classes}
     for fields in _queued(text):
@@ -236,8 +236,15 @@ def read_jobs(
             least = min(partition.least_cpus for partition in among)
             demand["cpu"] = max(demand["cpu"], Fraction(nodes * least))
         whole = "" if fields["hetjobid"] in _UNKNOWN else fields["hetjobid"]
-        # Each part of a heterogeneous job may be on a switch of its own.
-        is_together = has_switches and fields["reqswitch"] == "1" and not whole
+        nodes_now = node_names(fields["nodelist"]) if running and not _is_cut(fields) else ()
+        # Each part of a heterogeneous job may be on a switch of its own. Slurm starts a job on
+        # several switches after `max_switch_wait`.
+        is_together = (
+            bool(switches)
+            and fields["reqswitch"] == "1"
+            and not whole
+            and len({switches.get(node) for node in nodes_now}) <= 1
+        )
         yield Job(
             fields["jobarrayid"],
             fields["account"],
@@ -253,7 +260,7 @@ def read_jobs(
             association=fields["associd"],
             reason="" if running or fields["reason"] in _UNKNOWN else fields["reason"],
             whole=whole,
-            nodes=node_names(fields["nodelist"]) if running and not _is_cut(fields) else (),
+            nodes=nodes_now,
             per_server=1,
             eligible=_seconds(fields["eligibletime"]),
             selects=_selects(fields, types),

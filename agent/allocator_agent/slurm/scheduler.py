@@ -66,6 +66,7 @@ class Slurm:
         self._cluster = configuration.slurm.cluster
         self._associations: list[Association] = []
         self._tree: dict[str, str] = {}  # the parent of each account
+        self._switches: dict[str, str] = {}  # the switch of each node
         self._partitions: dict[str, Partition] = {}
 
     @property
@@ -88,18 +89,25 @@ class Slurm:
             queue, rows = others.submit(self._queue), others.submit(self._read_associations)
             tree = others.submit(self._read_tree)
             reservations = others.submit(self._reservations)
-            topology = others.submit(self._commands.run, "scontrol", "show", "topology")
+            topology = others.submit(self._read_switches)
             told = self._commands.run("scontrol", "--oneliner", "show", "node")
             queued, self._associations = queue.result(), rows.result()
             self._tree = tree.result()
-        switches = reading.read_switches(topology.result())
+        problems = []
+        switches = topology.result()
+        if switches is None:
+            # Without the last ones each server would lose its label for this round.
+            switches = self._switches
+            problems.append(
+                "scontrol show topology fails: the switches of nodes are the last known"
+            )
+        self._switches = switches
         owner_feature = self._options.owner_feature
         nodes = list(reading.read_nodes(told, owner_feature=owner_feature, switches=switches))
         self._partitions = partitions = reading.read_partitions(told)
         self._threads, self._reserved = reading.read_threads(told), reading.read_reserved(queued)
         own = (self._prefix, self._hold_prefix)
         nodes = without_reserved(nodes, reservations.result(), self._threads, own)
-        problems = []
         overlap = any(each.classes != (name,) for name, each in partitions.items())
         if self._options.classes and overlap:
             problems.append(
@@ -111,13 +119,20 @@ class Slurm:
                 queued,
                 partitions=partitions,
                 types=types,
-                has_switches=bool(switches),
+                switches=switches,
                 now=int(time.time()),
             )
         )
         parents = frozenset(self._tree.values()) - {"root"}
         accounts = {item.account for item in self._associations if not item.user} - {"root"}
         return Observation(nodes, jobs, frozenset(accounts - parents), problems, parents)
+
+    def _read_switches(self) -> dict[str, str] | None:
+        """Return the switch of each node, None if Slurm does not print them."""
+        try:
+            return reading.read_switches(self._commands.run("scontrol", "show", "topology"))
+        except SchedulerAway:
+            return None
 
     def finished(self, hours: float, now: datetime) -> list[Usage]:
         """The jobs that ended within so many hours, each run of a requeued one for itself."""

@@ -100,7 +100,7 @@ def _computed(function: str, arguments: Sequence[Any], seconds: float) -> dict[s
     except (FutureTimeout, SolveTimeoutError) as error:
         future.cancel()
         raise Unavailable(
-            f"The evaluation took longer than {SECONDS:g} s and was stopped: make it smaller, or ask"
+            f"The evaluation took longer than {seconds:.3g} s and was stopped: make it smaller, or ask"
             " for a simulation of a pool.",
             code="evaluation.timeout",
             retry_after=30,

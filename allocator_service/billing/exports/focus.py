@@ -5,15 +5,14 @@ rows. docs/billing.md has the mapping.
 """
 
 import json
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any, NamedTuple
 from uuid import NAMESPACE_URL, uuid5
 
-import orjson
-
-from allocator_service.billing.exports.parquet import PRECISION
+from allocator_service.billing.exports.parquet import WIDE_PRECISION
 from allocator_service.billing.models import DIFFERENCES, Closing, LineKind, Statement
 from allocator_service.billing.statements.documents import CHARGE, CREDIT
 from allocator_service.core.money import divided, exactly
@@ -22,7 +21,6 @@ from allocator_service.tenants.models import Tenant
 
 LATEST = "1.4"
 GENERATOR = "Allocation service"
-SCHEMAS_SINCE = "2026-11-27T00:00:00Z"
 # A cost is a quantity times a price, of 12 digits each.
 SCALE = 24
 DECIMALS = (
@@ -58,39 +56,50 @@ _OF_VERSION = {
         "ServiceProviderName",
     ),
 }  # fmt: skip
-_OF_OURS = (
+_OWN_COLUMNS = (
     "x_Adjusts", "x_EntryId", "x_LineKind", "x_LineNumber", "x_PricePlan", "x_ServerOwner", "x_User",
 )  # fmt: skip
 COLUMNS = {
-    version: (*sorted((*_OF_EVERY_VERSION, *names)), *_OF_OURS)
+    version: (*sorted((*_OF_EVERY_VERSION, *names)), *_OWN_COLUMNS)
     for version, names in _OF_VERSION.items()
 }
 _COMMITTED = (LineKind.COMMITMENT, LineKind.UNUSED, LineKind.UPFRONT)
 _STATUS = {LineKind.COMMITMENT: "Used", LineKind.UNUSED: "Unused"}
-_PAID_UPFRONT = {(kind, CHARGE) for kind in _STATUS}
-# A month's part of a fixed cost: a purchase would have no effective cost, as what others use covers it.
-_OF_A_MONTH = {
-    "ChargeCategory": "Usage",
+# How the purchase of committed hours differs from their usage.
+_PURCHASED = {
+    "AllocatedMethodDetails": None,
+    "ChargeCategory": "Purchase",
     "ChargeFrequency": "Recurring",
-    "ConsumedQuantity": "1",
-    "ConsumedUnit": "Months",
+    "ConsumedQuantity": None,
+    "ConsumedUnit": None,
+    "EffectiveCost": "0",
 }
+_PAID_UPFRONT = {(kind, CHARGE) for kind in _STATUS}
+# Hours in documents have 12 digits.
+_ROUNDED_HOURS = Fraction(1, 10**6)
 _NOTHING = Decimal(0)
+
+
+# By the ids of schemas.
+CREATED = {
+    "89a79f90-a4d6-56fc-a969-9c9641129666": "2026-11-27T00:00:00Z",
+    "03b689cb-ddad-5dd6-a8c4-b8cbec0289cd": "2026-11-27T00:00:00Z",
+}
 
 
 def focus_schema(version: str) -> dict[str, Any]:
     """Return the metadata of exports of a version, as FOCUS defines them.
 
-    The id follows from the columns, so that others get another one.
+    The id is derived from the columns and changes with them.
     """
     columns = [_column(name) for name in COLUMNS[version]]
-    content = json.dumps([version, columns])
+    schema_id = str(uuid5(NAMESPACE_URL, json.dumps([version, columns])))
     return {
         "DataGenerator": {"DataGenerator": GENERATOR},
         "Schema": {
-            "SchemaId": str(uuid5(NAMESPACE_URL, content)),
+            "SchemaId": schema_id,
             "FocusVersion": version,
-            "CreationDate": SCHEMAS_SINCE,
+            "CreationDate": CREATED[schema_id],
             "ColumnDefinition": columns,
         },
     }
@@ -101,7 +110,7 @@ def _column(name: str) -> dict[str, Any]:
         return {
             "ColumnName": name,
             "DataType": "DECIMAL",
-            "NumericPrecision": PRECISION,
+            "NumericPrecision": WIDE_PRECISION,
             "NumberScale": SCALE,
         }
     if name in INSTANTS:
@@ -110,13 +119,13 @@ def _column(name: str) -> dict[str, Any]:
     return {"ColumnName": name, "DataType": kind, "StringEncoding": "UTF-8"}
 
 
-def focus_statements(closing: Closing, tenant: Tenant | None) -> Iterator[dict[str, Any]]:
+def focus_documents(closing: Closing, tenant: Tenant | None) -> Iterator[bytes]:
     """Yield the documents of a closed month's statements that a caller may see, by tenant."""
     statements = Statement.objects.filter(closing=closing).order_by("tenant__slug")
     if tenant is not None:
         statements = statements.filter(tenant=tenant)
     for statement in statements.iterator(chunk_size=20):
-        yield orjson.loads(bytes(statement.document))
+        yield bytes(statement.document)
 
 
 def focus_rows(document: Mapping[str, Any], version: str = LATEST) -> Iterator[dict[str, Any]]:
@@ -133,7 +142,7 @@ def focus_rows(document: Mapping[str, Any], version: str = LATEST) -> Iterator[d
 
 
 class _Part(NamedTuple):
-    """Hours of a line at one price, and what of its use, billed and effective cost they are."""
+    """Hours of a line at one price, with their share of its usage and costs."""
 
     hours: Decimal
     price: Decimal | None
@@ -156,11 +165,15 @@ def _rows_of(
             category["ChargeFrequency"] = "One-Time"
         return [{**values, **category, **_costs(billed, effective)}]
     if kind == LineKind.FIXED:
-        return [{**values, **_whole(line, billed, effective, "Months"), **_OF_A_MONTH}]
+        # Usage, as the effective cost of purchases that cover later usage must be 0.
+        used = {"ChargeCategory": "Usage", "ChargeFrequency": "Recurring"}
+        fixed = _flat_price_columns(line, billed, effective, "Shares")
+        used |= {"ConsumedQuantity": fixed["PricingQuantity"], "ConsumedUnit": fixed["PricingUnit"]}
+        return [{**values, **fixed, **used}]
     if kind == LineKind.UPFRONT:
         left = _NOTHING if line["number"] in upfront else effective
         bought = {
-            **_whole(line, billed, left, "Commitments"),
+            **_flat_price_columns(line, billed, left, "Commitments"),
             "ChargeCategory": "Purchase",
             "ChargeFrequency": "One-Time",
             "CommitmentDiscountQuantity": line.get("committed_hours"),
@@ -169,15 +182,15 @@ def _rows_of(
         return [{**values, **bought}] if billed or left else []
     rows = []
     for part in _parts(line, billed, effective + upfront.get(line["number"], _NOTHING)):
-        priced = {**values, **_priced(line, part)}
+        priced = {**values, **_price_columns(line, part)}
         if kind in _COMMITTED:
-            stated = None if line["kind"] in DIFFERENCES else priced["PricingQuantity"]
+            stated = None if line["kind"] in DIFFERENCES else decimal_text(part.used)
             quantity = {
                 "CommitmentDiscountQuantity": stated,
                 "CommitmentDiscountUnit": stated and priced["PricingUnit"],
             }
-            bought = {**priced, **quantity, **_bought(part)}
-            rows += [bought, {**priced, **quantity, **_covered(kind, part)}]
+            bought = {**priced, **quantity, **_PURCHASED}
+            rows += [bought, {**priced, **quantity, **_usage_columns(kind)}]
         else:
             rows.append(priced)
     return rows
@@ -185,16 +198,34 @@ def _rows_of(
 
 def _parts(line: Mapping[str, Any], billed: Decimal, effective: Decimal) -> list[_Part]:
     """Return the parts of a line. Together they are exactly the line, to the last digit."""
-    stated = line.get("parts") or [{"price": line["price"], "hours": line["hours"]}]
+    stated = line.get("parts") or [{"price": _only_price(line), "hours": line["hours"] or "0"}]
+    if any(Decimal(part["hours"]) < 0 for part in stated[1:]):
+        # Corrections can leave less than nothing at a price. Shares of it would mean nothing.
+        stated = [{"price": None, "hours": line["hours"]}]
     hours = [Decimal(part["hours"]) for part in stated]
     prices = [None if part["price"] is None else Decimal(part["price"]) for part in stated]
     weights = [
         Fraction(each) * Fraction(price or 0) for each, price in zip(hours, prices, strict=True)
     ]
-    used = _split(Decimal(line["hours"]), [Fraction(each) for each in hours], 12)
+    used = _split(Decimal(line["hours"] or 0), [Fraction(each) for each in hours], 12)
     ratios = _split(Decimal(1), [Fraction(each) for each in hours], 12)
     costs = [_split(cost, weights, _digits(cost)) for cost in (billed, effective)]
     return [_Part(*part) for part in zip(hours, prices, used, *costs, ratios, strict=True)]
+
+
+def _only_price(line: Mapping[str, Any]) -> str | None:
+    """Return the price of a line without parts, None if it is not what the hours are charged at.
+
+    Statements of earlier releases have no parts, and differences never have.
+    """
+    if line["price"] is None or line["hours"] is None:
+        return None
+    charge = Decimal(line["charge"])
+    unit = Fraction(Decimal(1).scaleb(-_digits(charge)))
+    exact = Fraction(line["hours"]) * Fraction(line["price"])
+    rounding = unit if line["kind"] in DIFFERENCES else unit / 2
+    price: str = line["price"]
+    return price if abs(exact - Fraction(charge)) <= rounding + _ROUNDED_HOURS else None
 
 
 def _split(whole: Decimal, weights: list[Fraction], digits: int) -> list[Decimal]:
@@ -211,20 +242,18 @@ def _digits(amount: Decimal) -> int:
 
 @exactly
 def _spread_upfront(lines: list[Mapping[str, Any]]) -> dict[int, Decimal]:
-    """Return what of upfront prices is effective on other lines, by their numbers.
+    """Return the amortized upfront cost of lines, by their numbers.
 
     An upfront price is divided among the month's lines of its commitment by their hours; nothing of
     it is left on the line of the price.
     """
+    paid = defaultdict(list)
+    for line in lines:
+        if (line["kind"], line["role"]) in _PAID_UPFRONT:
+            paid[_commitment(line)].append(line)
     found: dict[int, Decimal] = {}
     for line in lines:
-        covered = [
-            each
-            for each in lines
-            if line["kind"] == LineKind.UPFRONT
-            and (each["kind"], each["role"]) in _PAID_UPFRONT
-            and _commitment(each) == _commitment(line)
-        ]
+        covered = paid[_commitment(line)] if line["kind"] == LineKind.UPFRONT else []
         if covered:
             cost = Decimal(line["effective"])
             parts = _split(cost, [Fraction(each["hours"]) for each in covered], _digits(cost))
@@ -233,7 +262,7 @@ def _spread_upfront(lines: list[Mapping[str, Any]]) -> dict[int, Decimal]:
     return found
 
 
-def _priced(line: Mapping[str, Any], part: _Part) -> dict[str, Any]:
+def _price_columns(line: Mapping[str, Any], part: _Part) -> dict[str, Any]:
     """Return the columns of hours at a price."""
     unit = _hours_of(line)
     is_used = _rated_kind(line) != LineKind.UNUSED
@@ -246,7 +275,7 @@ def _priced(line: Mapping[str, Any], part: _Part) -> dict[str, Any]:
         "PricingUnit": unit,
         "SkuId": line["resource"],
         "SkuMeter": f"{line['resource']} hours",
-        "SkuPriceId": f"{line['plan']}/{line['resource']}" if line["plan"] else None,
+        "SkuPriceId": f"{line['resource']}/{_priced_as(line)}",
         **_costs(part.billed, part.effective, part.price, part.hours),
         "AllocatedMethodDetails": _json(
             {
@@ -262,7 +291,7 @@ def _priced(line: Mapping[str, Any], part: _Part) -> dict[str, Any]:
     }
 
 
-def _whole(
+def _flat_price_columns(
     line: Mapping[str, Any], billed: Decimal, effective: Decimal, unit: str
 ) -> dict[str, Any]:
     """Return the columns of one thing that has a price as a whole."""
@@ -274,29 +303,16 @@ def _whole(
         "PricingUnit": None if is_difference else unit,
         "SkuId": name,
         "SkuMeter": name,
-        "SkuPriceId": f"{line['plan']}/{name}" if line["plan"] else None,
+        "SkuPriceId": name,
         **_costs(billed, effective, None if is_difference else billed, Decimal(1)),
     }
 
 
-def _bought(part: _Part) -> dict[str, Any]:
-    """Return how the purchase of committed hours differs from their use."""
+def _usage_columns(kind: str) -> dict[str, Any]:
+    """Return how the usage of committed hours differs from their purchase."""
     return {
-        "ChargeCategory": "Purchase",
-        "ChargeFrequency": "Recurring",
-        "ConsumedQuantity": None,
-        "ConsumedUnit": None,
-        "EffectiveCost": decimal_text(_NOTHING),
-        "BilledCost": _money(part.billed),
-    }
-
-
-def _covered(kind: str, part: _Part) -> dict[str, Any]:
-    """Return how the use of committed hours differs from their purchase."""
-    return {
-        "BilledCost": decimal_text(_NOTHING),
+        "BilledCost": "0",
         "CommitmentDiscountStatus": _STATUS[LineKind(kind)],
-        "EffectiveCost": _money(part.effective),
         "PricingCategory": "Committed",
     }
 
@@ -382,6 +398,15 @@ def _commitment(line: Mapping[str, Any]) -> str | None:
     number = line.get("commitment")
     note: str | None = line["note"]
     return note if number is None else f"commitment {number}"
+
+
+def _priced_as(line: Mapping[str, Any]) -> str:
+    """Return the commitment of a line, or whose servers its price is for."""
+    if _rated_kind(line) in _COMMITTED:
+        return str(_commitment(line))
+    if line["server_owner"] is None:
+        return "pool"
+    return "own" if line["server_owner"] == line["user"] else "shared"
 
 
 def _hours_of(line: Mapping[str, Any]) -> str:

@@ -39,7 +39,7 @@ class Tiers:
     ) -> Iterator[tuple[Decimal, Fraction]]:
         """Yield each price from one position to another with its unit × seconds.
 
-        They are negative if it goes back.
+        Amounts are negative if `last` is below `first`.
         """
         sign = -1 if last < first else 1
         low, high = sorted((Fraction(first), Fraction(last)))

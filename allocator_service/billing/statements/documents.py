@@ -129,6 +129,7 @@ def _line_document(
 ) -> dict[str, Any]:
     charged = line.tenant_id == tenant
     billed = line.tenant_amount if charged else line.owner_amount
+    committed = _committed_hours(line)
     by_usage = bool(line.resource) and line.rated_kind != LineKind.UPFRONT
     return {
         "number": number,
@@ -155,9 +156,14 @@ def _line_document(
         "adjusted_kind": line.rated_kind if line.kind in DIFFERENCES else None,
         "commitment": None if line.commitment_id is None else str(line.commitment_id),
         "entries": [str(entry) for entry in line.entries or ()],
-        "parts": [{"price": price, "hours": hours} for price, hours in line.parts or ()],
-        "committed_hours": _committed_hours(line),
+        # Left out where there is nothing to state, so that the release before verifies the line.
+        **({"parts": _parts(line.parts)} if line.parts else {}),
+        **({} if committed is None else {"committed_hours": committed}),
     }
+
+
+def _parts(parts: Sequence[Sequence[str]]) -> list[dict[str, str]]:
+    return [{"price": price, "hours": hours} for price, hours in parts]
 
 
 def _committed_hours(line: Posting) -> str | None:

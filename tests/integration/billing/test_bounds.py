@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import pytest
 
-from allocator_service.billing.exports.focus import LATEST, focus_rows, focus_statements
+from allocator_service.billing.exports.focus import LATEST, focus_documents, focus_rows
 from allocator_service.billing.models import Closing, Posting, PricePlan, Rate, Statement
 from allocator_service.billing.plans.services import (
     CommitmentDraft,
@@ -93,7 +93,11 @@ def closes_exactly(pool, tenant, price):
     assert statement_page(document)
     assert lines_parquet(document["lines"])[:4] == b"PAR1"
     for file_format in ("csv", "ndjson", "parquet"):
-        rows = [r for d in focus_statements(Closing.objects.get(), None) for r in focus_rows(d)]
+        rows = [
+            r
+            for d in focus_documents(Closing.objects.get(), None)
+            for r in focus_rows(json.loads(d))
+        ]
         assert b"".join(
             focus_content(lambda rows=rows: rows, version=LATEST, file_format=file_format)
         )

@@ -8,13 +8,14 @@ from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
 from random import Random
+from time import process_time
 from uuid import uuid4
 
 import orjson
 import pytest
 
 from allocator_service.billing.credit_notes import credit_note_create
-from allocator_service.billing.exports.focus import COLUMNS, focus_rows
+from allocator_service.billing.exports.focus import COLUMNS, CREATED, focus_rows, focus_schema
 from allocator_service.billing.models import Closing, LineKind, Statement
 from allocator_service.billing.plans.services import (
     CommitmentDraft,
@@ -27,7 +28,7 @@ from allocator_service.billing.plans.services import (
 from allocator_service.billing.plans.tiers import Tier
 from allocator_service.billing.reratings import rerating_apply
 from allocator_service.billing.statements.closing import month_close
-from allocator_service.core.quantities import Resource
+from allocator_service.core.quantities import Resource, decimal_text
 from allocator_service.ledger.intake.corrections import entry_correct
 from allocator_service.ledger.models import Entry
 from allocator_service.pools.services import pool_create
@@ -120,7 +121,9 @@ def test_six_months_keep_what_focus_requires(db, tenant, seed):
     documents = half_a_year(seed, tenant)
     kinds = {line["kind"] for document in documents for line in document["lines"]}
     assert kinds == set(LineKind.values) - {LineKind.REVERSAL}
-    assert any(len(line["parts"]) > 1 for document in documents for line in document["lines"])
+    assert any(
+        len(line.get("parts", ())) > 1 for document in documents for line in document["lines"]
+    )
     for version in COLUMNS:
         rows = [row for document in documents for row in focus_rows(document, version)]
         _write(rows, version, seed)
@@ -137,6 +140,42 @@ def test_six_months_keep_what_focus_requires(db, tenant, seed):
                 assert billed[invoice, str(line["number"])] == Decimal(line["billed"])
 
 
+def test_statements_of_earlier_releases_have_rows(db, tenant):
+    """They have no parts, and the oldest neither adjusted kinds nor commitments but in notes."""
+    new = ("parts", "committed_hours", "adjusted_kind", "commitment", "entries")
+    for document in half_a_year(1, tenant):
+        lines = [
+            {name: line[name] for name in line if name not in new} for line in document["lines"]
+        ]
+        rows = list(focus_rows({**document, "lines": lines}))
+        assert sum(Decimal(row["BilledCost"]) for row in rows) == Decimal(
+            document["totals"]["billed"]
+        )
+        for row in rows:
+            if row["ListUnitPrice"] is None:
+                assert row["ListCost"] == decimal_text(Decimal(row["BilledCost"]))
+
+
+def test_a_statement_of_many_lines_is_read_once(db, tenant):
+    """Rows of ten times the lines take some ten times as long."""
+    document = max(half_a_year(1, tenant), key=lambda each: len(each["lines"]))
+    line = next(line for line in document["lines"] if line["kind"] == "usage")
+
+    def seconds(count):
+        lines = [{**line, "number": number} for number in range(count)]
+        began = process_time()
+        assert len(list(focus_rows({**document, "lines": lines}))) >= count
+        return process_time() - began
+
+    seconds(100)
+    assert seconds(5000) < 40 * seconds(500)
+
+
+def test_every_schema_has_its_date():
+    schemas = [focus_schema(version)["Schema"] for version in COLUMNS]
+    assert {schema["SchemaId"] for schema in schemas} == set(CREATED)
+
+
 @pytest.mark.parametrize("seed", range(20 if thorough() else 4))
 def test_a_customer_can_compute_every_charge_again(db, tenant, seed):
     for document in half_a_year(seed, tenant):
@@ -145,7 +184,7 @@ def test_a_customer_can_compute_every_charge_again(db, tenant, seed):
         for line in document["lines"]:
             if line["hours"] is None or line["adjusted_kind"] is not None:
                 continue
-            parts = line["parts"] or [{"price": line["price"], "hours": line["hours"]}]
+            parts = line.get("parts") or [{"price": line["price"], "hours": line["hours"]}]
             charge = sum(Fraction(part["hours"]) * Fraction(part["price"]) for part in parts)
             assert abs(charge - Fraction(line["charge"])) <= half + Fraction(1, 10**9)
 

@@ -99,7 +99,10 @@ def line(**told):
     return "".join(f"{fields[name]:<{width}}" for name, width in reading.JOB_FIELDS)
 
 
-def jobs(*lines, now=0, has_switches=False):
+SWITCHES = {"n1": "s1", "n2": "s1", "n3": "s2"}
+
+
+def jobs(*lines, now=0, switches=()):
     partitions = {
         "small": Partition(("small",), 8),
         "big": Partition(("big",), 16),
@@ -108,7 +111,7 @@ def jobs(*lines, now=0, has_switches=False):
     types = reading.read_types(TYPED)
     text = "\n".join(lines)
     found = reading.read_jobs(
-        text, partitions=partitions, types=types, has_switches=has_switches, now=now
+        text, partitions=partitions, types=types, switches=dict(switches), now=now
     )
     return list(found)
 
@@ -215,17 +218,19 @@ def test_nodes_are_labelled_with_their_switch():
 
 
 @pytest.mark.parametrize(
-    ("told", "has_switches", "together"),
+    ("told", "switches", "together"),
     [
-        ({"reqswitch": "1"}, True, "switch"),
-        ({"reqswitch": "1"}, False, ""),
-        ({"reqswitch": "2"}, True, ""),
-        ({}, True, ""),
-        ({"reqswitch": "1", "hetjobid": "5"}, True, ""),
+        ({"reqswitch": "1"}, SWITCHES, "switch"),
+        ({"reqswitch": "1"}, {}, ""),
+        ({"reqswitch": "2"}, SWITCHES, ""),
+        ({}, SWITCHES, ""),
+        ({"reqswitch": "1", "hetjobid": "5"}, SWITCHES, ""),
+        ({"reqswitch": "1", "statecompact": "R", "nodelist": "n[1-2]"}, SWITCHES, "switch"),
+        ({"reqswitch": "1", "statecompact": "R", "nodelist": "n[2-3]"}, SWITCHES, ""),
     ],
 )
-def test_a_job_that_asks_for_one_switch_has_its_nodes_together(told, has_switches, together):
-    (found,) = jobs(line(numnodes="4", **told), has_switches=has_switches)
+def test_a_job_that_asks_for_one_switch_has_its_nodes_together(told, switches, together):
+    (found,) = jobs(line(numnodes="2", **told), switches=switches)
     assert found.together == together
 
 

@@ -364,6 +364,23 @@ class TestKueue:
         (row,) = pods(*items)
         assert (row.name, row.gang) == ("set", pieces((1, 1), (1, 4)))
 
+    def test_groups_of_two_namespaces_are_two(self):
+        items = [
+            {**each, "metadata": {**each["metadata"], "namespace": namespace}}
+            for namespace in ("x", "y")
+            for each in grouped("w", pod("a", "train", cpu="2"), pod("b", "train", cpu="2"))
+        ]
+        file = read_workloads({"items": items}, "kubernetes", LAB, Owner(slug="lab"))
+        assert [(row.name, row.tasks, row.gang) for row in file.rows] == [
+            ("train", 2, pieces((2, 2)))
+        ]
+
+    def test_a_file_with_pods_and_kueues_workloads_is_refused(self):
+        items = [*grouped("w", pod("a", cpu="1")), workload(pod_set("main", 1, 1))]
+        with pytest.raises(Unacceptable) as caught:
+            read_workloads({"items": items}, "kubernetes", LAB, NOBODY)
+        assert caught.value.code == "import.both_kinds"
+
     def test_a_pod_outside_of_groups_states_nothing_about_pieces(self):
         file = read_workloads({"items": [pod("a", cpu="1")]}, "kubernetes", LAB, NOBODY)
         assert (file.rows[0].gang, file.apart) == (None, None)

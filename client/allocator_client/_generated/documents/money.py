@@ -19,7 +19,7 @@ class FocusMetadataSchemaColumnDefinition(TypedDict):
 
 
 class FocusMetadataSchema(TypedDict):
-    # Another one for other columns.
+    # It changes if the columns change.
     SchemaId: str
     FocusVersion: Literal["1.2", "1.4"]
     CreationDate: str
@@ -443,7 +443,7 @@ StatementLine = TypedDict(
         "commitment": NotRequired[str | None],
         # Late entries that caused the difference.
         "entries": NotRequired[list[str]],
-        # What the charge adds up, before it is rounded, if it is not `hours` × `price`.
+        # Price and hours of each part of the charge, if it is not `hours` × `price`.
         "parts": NotRequired[list[StatementLinePart]],
         # Unit × hours that an upfront price pays for.
         "committed_hours": NotRequired[str | None],

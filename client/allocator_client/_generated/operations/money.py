@@ -265,7 +265,8 @@ class Money(Transport):
     ) -> Download:
         """Export the lines of a closed month's statements in the columns of FOCUS.
 
-        CSV, NDJSON and Parquet are made from the stored statements, so the rows are the same each time.
+        CSV, NDJSON and Parquet are made from the stored statements, so the rows are the same in every
+        export of a release.
         The header `Link` names the schema of the columns (`rel="describedby"`). A tenant key gets its
         own lines only, with other tenants under pseudonyms. A month that is open is 404
         `statement.not_found`.
