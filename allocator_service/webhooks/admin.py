@@ -67,9 +67,10 @@ def webhooks_section(now: datetime, pools: VisiblePools) -> Section:
 @admin.register(Webhook)
 class WebhookAdmin(ActionsOnlyAdmin):
     list_display = [
-        "url", "tenant", "pool", "disabled_at", "disabled_because", "failing_since", "retired_at",
+        "url", "scope", "tenant", "pool", "disabled_at", "disabled_because", "failing_since",
+        "retired_at",
     ]  # fmt: skip
-    list_filter = ["disabled_because", "tenant", "pool"]
+    list_filter = ["disabled_because", "scope", "tenant", "pool"]
     list_select_related = ["tenant", "pool"]
     actions = ["disable", "enable", "test"]
 

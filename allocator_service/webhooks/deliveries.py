@@ -49,9 +49,9 @@ RETENTION = timedelta(days=30)
 DELETIONS_PER_BATCH = 10_000
 GONE = 410
 
-# A webhook gets the events that `core.outbox.events_after` shows to a key of its tenant: the two
-# conditions must stay equal. Ids are UUIDs of version 7, made in SQL so that a batch is one
-# statement.
+# A webhook gets the events that `core.outbox.events_after` shows to a key of its tenant, or without
+# one to operator and billing keys, which see all: the two conditions must stay equal. Ids are UUIDs
+# of version 7, made in SQL so that a batch is one statement.
 _CREATE = """
 WITH event AS (
     SELECT s.sequence, e.id, e.kind, e.pool, e.tenant

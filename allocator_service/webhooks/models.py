@@ -8,7 +8,7 @@ from allocator_service.core.display import instant_text
 from allocator_service.core.ids import new_id
 from allocator_service.core.models import Event
 from allocator_service.pools.models import Pool
-from allocator_service.tenants.models import Tenant
+from allocator_service.tenants.models import Scope, Tenant
 
 MAX_URL = 2_000
 
@@ -19,17 +19,30 @@ class DisabledBecause(models.TextChoices):
     GONE = "gone"
 
 
+class WebhookScope(models.TextChoices):
+    """Keys that manage a webhook besides those of its tenant and of operators."""
+
+    OPERATOR = Scope.OPERATOR.value
+    BILLING = Scope.BILLING.value
+
+
 class Webhook(models.Model):
     """A subscription of a URL to events.
 
-    A tenant's webhook gets the events that a key of the tenant may see; without a tenant it gets
-    all events. Delivery begins after the event of sequence `since`. `failing_since` is the instant
-    of the first failure after the last success.
+    A tenant's webhook gets the events that a key of the tenant may see. Without a tenant it gets
+    all events, as operator and billing keys do. Delivery begins after the event of sequence `since`.
+    `failing_since` is the instant of the first failure after the last success.
     """
 
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
     tenant = models.ForeignKey(Tenant, models.PROTECT, null=True, related_name="webhooks")
     pool = models.ForeignKey(Pool, models.PROTECT, null=True, related_name="webhooks")
+    scope = models.CharField(
+        max_length=10,
+        choices=WebhookScope.choices,
+        default=WebhookScope.OPERATOR,
+        db_default=WebhookScope.OPERATOR,
+    )
     url = models.CharField(max_length=MAX_URL)
     events = ArrayField(models.TextField())
     disabled_at = models.DateTimeField(null=True)
@@ -49,6 +62,12 @@ class Webhook(models.Model):
                 condition=Q(disabled_at=None, disabled_because="")
                 | Q(disabled_at__isnull=False, disabled_because__in=DisabledBecause.values),
                 name="webhook_disabled_because",
+            ),
+            # A tenant sees its webhooks, so one of billing keys must have none.
+            models.CheckConstraint(
+                condition=Q(scope=WebhookScope.OPERATOR)
+                | Q(scope=WebhookScope.BILLING, tenant=None),
+                name="webhook_billing_without_tenant",
             ),
         ]
 

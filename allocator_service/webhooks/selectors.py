@@ -7,18 +7,23 @@ import orjson
 from django.db.models import Count, Min, Q, QuerySet
 
 from allocator_service.core.outbox import event_document
-from allocator_service.tenants.models import Tenant
-from allocator_service.webhooks.models import Delivery, DeliveryState, Webhook
+from allocator_service.tenants.models import Scope, Tenant
+from allocator_service.webhooks.models import Delivery, DeliveryState, Webhook, WebhookScope
 
 TEST_KIND = "webhook.test"
 # A larger body is sent without its `payload`, which the receiver can read from the feed.
 BODY_BYTES = 256 * 1024
 
 
-def webhooks_for(tenant: Tenant | None) -> QuerySet[Webhook]:
-    """Return all webhooks, or those of one tenant."""
+def webhooks_for(*, scope: Scope, tenant: Tenant | None) -> QuerySet[Webhook]:
+    """Return the webhooks that a key of a scope and a tenant may see."""
     webhooks = Webhook.objects.filter(retired_at=None).select_related("tenant", "pool")
-    return webhooks if tenant is None else webhooks.filter(tenant=tenant)
+    if scope == Scope.OPERATOR:
+        return webhooks
+    if scope == Scope.BILLING:
+        return webhooks.filter(scope=WebhookScope.BILLING)
+    # Without a tenant, `tenant=None` would select the webhooks of operators.
+    return webhooks.none() if tenant is None else webhooks.filter(tenant=tenant)
 
 
 def message_of(delivery: Delivery) -> tuple[str, bytes]:

@@ -21,6 +21,7 @@ from allocator_service.webhooks.models import (
     DisabledBecause,
     Webhook,
     WebhookQueue,
+    WebhookScope,
     WebhookSecret,
 )
 from allocator_service.webhooks.selectors import TEST_KIND
@@ -31,6 +32,7 @@ GIVE_UP_AFTER = timedelta(hours=24)
 MAX_OVERLAP = timedelta(days=7)
 WEBHOOKS_PER_TENANT = 20
 WEBHOOKS_OF_OPERATORS = 1_000
+WEBHOOKS_OF_BILLING = 100
 
 
 @dataclass(frozen=True)
@@ -59,23 +61,32 @@ def webhook_create(
     allowed: Networks,
     secret_key: str,
     now: datetime,
+    scope: WebhookScope = WebhookScope.OPERATOR,
 ) -> IssuedSecret:
     """Subscribe a URL to the events from now on, of all pools or of one.
 
-    Raises `Unacceptable` for a URL that is not permitted, `Conflict` for too many webhooks.
+    Raises `Unacceptable` for a URL that is not permitted and for a tenant of a billing webhook,
+    `Conflict` for too many webhooks.
     """
     _validate(settings, allowed)
+    if scope == WebhookScope.BILLING and tenant is not None:
+        raise Unacceptable(
+            "A billing webhook gets the events of all tenants: omit `tenant`.",
+            code="webhook.tenant",
+            pointer="/tenant",
+        )
     if tenant is not None:
         # Concurrent requests wait here, so that both are counted against the limit.
         Tenant.objects.select_for_update(no_key=True).get(pk=tenant.pk)
-    limit = WEBHOOKS_OF_OPERATORS if tenant is None else WEBHOOKS_PER_TENANT
-    if Webhook.objects.filter(tenant=tenant, retired_at=None).count() >= limit:
+    limit = _max_webhooks(scope, tenant)
+    if Webhook.objects.filter(tenant=tenant, scope=scope, retired_at=None).count() >= limit:
         raise Conflict(
             f"Expected at most {limit} webhooks: delete one first.", code="webhook.too_many"
         )
     webhook = Webhook.objects.create(
         tenant=tenant,
         pool=pool,
+        scope=scope,
         url=settings.url,
         events=_event_kinds(settings),
         disabled_at=None if settings.enabled else now,
@@ -217,7 +228,8 @@ def webhook_disable(*, webhook: Webhook, because: str, now: datetime) -> None:
     audit_record(action="webhook.disable", instance=webhook, before=before, now=now, pool=pool)
     event_record(
         kind="webhook.disabled",
-        pool=pool,
+        # The members of a pool see its events that concern no tenant, and no webhook of others.
+        pool=None if webhook.tenant is None else pool,
         tenant=None if webhook.tenant is None else webhook.tenant.slug,
         payload={
             "webhook": str(webhook.pk),
@@ -256,6 +268,12 @@ def _validate(settings: WebhookSettings, allowed: Networks) -> None:
             code="webhook.events",
             pointer="/events",
         )
+
+
+def _max_webhooks(scope: WebhookScope, tenant: Tenant | None) -> int:
+    if tenant is not None:
+        return WEBHOOKS_PER_TENANT
+    return WEBHOOKS_OF_BILLING if scope == WebhookScope.BILLING else WEBHOOKS_OF_OPERATORS
 
 
 def _event_kinds(settings: WebhookSettings) -> list[str]:

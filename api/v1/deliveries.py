@@ -14,7 +14,7 @@ from allocator_service.core.selecting import get_or_missing
 from allocator_service.webhooks.models import Delivery, DeliveryState, Webhook
 from allocator_service.webhooks.selectors import TEST_KIND, webhooks_for
 from allocator_service.webhooks.services import delivery_resend, webhook_test
-from api.auth import OPERATOR_AND_TENANT
+from api.auth import EVERY_SCOPE
 from api.contract import documents
 from api.contract.fields import uuid_or_none
 from api.contract.operations import accepts, lists
@@ -69,7 +69,7 @@ class DeliveryParameters(PageParameters):
 
 
 class DeliveryResource(Resource):
-    scopes: ClassVar = {"POST": OPERATOR_AND_TENANT}
+    scopes: ClassVar = {"POST": EVERY_SCOPE}
     document = DeliveryDocument
     not_found = "delivery.not_found"
     ordering = by_id("deliveries", descending=True)
@@ -78,7 +78,9 @@ class DeliveryResource(Resource):
     def webhook(self) -> Webhook:
         """The webhook of the path. Raises `Missing`."""
         key = uuid_or_none(self.kwargs["webhook"])
-        return get_or_missing(webhooks_for(self.tenant), "webhook.not_found", pk=key)
+        return get_or_missing(
+            webhooks_for(scope=self.caller.scope, tenant=self.tenant), "webhook.not_found", pk=key
+        )
 
     def queryset(self) -> QuerySet[Delivery]:
         return self.webhook.deliveries.all()
@@ -89,7 +91,7 @@ class DeliveryResource(Resource):
 
 
 class DeliveriesView(DeliveryResource):
-    scopes: ClassVar = {"GET": OPERATOR_AND_TENANT}
+    scopes: ClassVar = {"GET": EVERY_SCOPE}
     parameters = DeliveryParameters
 
     @lists(DeliveryDocument, "List deliveries, newest first")

@@ -13,7 +13,8 @@ from rest_framework.response import Response
 from allocator_service.core.clock import utc_now
 from allocator_service.core.outbox import EVENT_KINDS
 from allocator_service.pools.selectors import pools_for
-from allocator_service.webhooks.models import MAX_URL, DisabledBecause, Webhook
+from allocator_service.tenants.models import Scope
+from allocator_service.webhooks.models import MAX_URL, DisabledBecause, Webhook, WebhookScope
 from allocator_service.webhooks.selectors import webhooks_for
 from allocator_service.webhooks.services import (
     MAX_OVERLAP,
@@ -24,7 +25,7 @@ from allocator_service.webhooks.services import (
     webhook_rotate,
     webhook_update,
 )
-from api.auth import OPERATOR_AND_TENANT
+from api.auth import EVERY_SCOPE
 from api.contract import documents
 from api.contract.bulk import Items, tenants_named
 from api.contract.operations import creates, lists, retires, shows, updates
@@ -53,7 +54,7 @@ class WebhookDocument(documents.Document):
         writable={
             "required": False,
             "description": "Tenant whose visible events are sent. Null means all events; for"
-            " operators only.",
+            " operator and billing keys only. A billing key cannot name a tenant.",
         },
     )
     pool = documents.SlugField(
@@ -63,6 +64,11 @@ class WebhookDocument(documents.Document):
             "required": False,
             "description": "Pool whose events are sent. Null means all pools.",
         },
+    )
+    scope = documents.ChoiceField(
+        choices=(*WebhookScope.values, Scope.TENANT.value),
+        source=lambda webhook, _: webhook.scope if webhook.tenant is None else Scope.TENANT.value,
+        description="Scope of the keys that manage the webhook. Operator keys manage every webhook.",
     )
     url = UrlField(writable={"description": "HTTPS URL with a public address."})
     events = documents.ListField(
@@ -122,7 +128,7 @@ class WebhookResource(Resource):
     ordering = by_id("webhooks")
 
     def queryset(self) -> QuerySet[Webhook]:
-        return webhooks_for(self.tenant)
+        return webhooks_for(scope=self.caller.scope, tenant=self.tenant)
 
     def update(self, found: Webhook, fields: Mapping[str, Any], version: int) -> Webhook:
         return webhook_update(
@@ -146,15 +152,15 @@ class WebhookResource(Resource):
 
 
 class WebhooksView(WebhookResource):
-    scopes: ClassVar = {"GET": OPERATOR_AND_TENANT, "POST": OPERATOR_AND_TENANT}
+    scopes: ClassVar = {"GET": EVERY_SCOPE, "POST": EVERY_SCOPE}
     parameters = PageParameters
 
-    @lists(WebhookDocument, "List webhooks; a tenant sees its own")
+    @lists(WebhookDocument, "List webhooks that the key manages")
     def get(self, request: Request) -> Response:
         """List webhooks, oldest first.
 
-        An operator key sees all of them, a tenant key its own; billing keys cannot use webhooks.
-        Secrets are not shown.
+        An operator key sees all of them, a tenant key its own, a billing key those that billing keys
+        have created. Secrets are not shown.
         """
         return self.answer_list()
 
@@ -164,10 +170,12 @@ class WebhooksView(WebhookResource):
         """Subscribe a URL to events from now on, in signed requests.
 
         A tenant key creates webhooks for its own tenant. They get the events that the key sees in
-        `GET /events/`. An operator's webhooks get all events, or those of one tenant. The answer
-        shows `secret` once: the receiver verifies signatures with it. An event is sent again for 24
-        hours until the answer is 2xx, so it can arrive more than once. A tenant has at most 20
-        webhooks, operators 1,000 (409 `webhook.too_many`). A URL must be https to a public address
+        `GET /events/`. An operator's webhooks get all events, or those of one tenant. Billing keys
+        share webhooks of their own, which get the events of all tenants (422 `webhook.tenant` for
+        one of a tenant). The answer shows `secret` once: the receiver verifies signatures with it.
+        An event is sent again for 24 hours until the answer is 2xx, so it can arrive more than
+        once. A tenant has at most 20 webhooks, billing keys 100, operators 1,000 (409
+        `webhook.too_many`). A URL must be https to a public address
         (422 `webhook.url`, `webhook.address`), unless the service is configured to allow other
         networks.
         """
@@ -175,9 +183,11 @@ class WebhooksView(WebhookResource):
         items = Items([fields], alone=True)
         (tenant,) = tenants_named(items, "tenant", caller=self.tenant, required=False)
         slug = fields["pool"]
+        billing = self.caller.scope == Scope.BILLING
         issued = webhook_create(
             tenant=tenant,
             pool=None if slug is None else pool_named(slug, pools_for(self.tenant)),
+            scope=WebhookScope.BILLING if billing else WebhookScope.OPERATOR,
             settings=_settings(fields),
             allowed=settings.ENVIRONMENT.webhook_allowed_networks,
             secret_key=settings.SECRET_KEY,
@@ -189,14 +199,15 @@ class WebhooksView(WebhookResource):
 
 
 class WebhookView(WebhookResource):
-    scopes: ClassVar = dict.fromkeys(("GET", "PATCH", "DELETE"), OPERATOR_AND_TENANT)
+    scopes: ClassVar = dict.fromkeys(("GET", "PATCH", "DELETE"), EVERY_SCOPE)
 
     @shows(WebhookDocument, "Show a webhook")
     def get(self, request: Request, webhook: str) -> Response:
         """Show a webhook, including the reason if it is disabled.
 
         Send its `ETag` as `If-Match` to change or delete it. The secret is not shown. For a tenant
-        key another tenant's webhook is 404 `webhook.not_found`.
+        key another tenant's webhook is 404 `webhook.not_found`, as is a webhook of operators or
+        tenants for a billing key.
         """
         return self.answer_one(self.find(webhook))
 
@@ -224,7 +235,7 @@ class WebhookView(WebhookResource):
 
 
 class RotateSecretView(WebhookResource):
-    scopes: ClassVar = {"POST": OPERATOR_AND_TENANT}
+    scopes: ClassVar = {"POST": EVERY_SCOPE}
 
     @creates(
         RotationRequest,

@@ -60,6 +60,7 @@ INTERNAL = {
     "server_state_known": "the service's own states",
     "simulation_finished_has_outcome": "written by the job",
     "statement_once": "written by closing, under the lock of the pool's billing",
+    "webhook_billing_without_tenant": "the service refuses it with `webhook.tenant`",
     "webhook_cursor_one": "the only row has this key",
     "webhook_disabled_because": "written by services with a reason of their own",
     "webhook_secret_one_present": "written under the lock of the webhook's row",

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests import factories
 from tests.api.v1.test_conventions import code
 
 V1 = "/api/v1"
@@ -18,7 +19,8 @@ class Resource:
     """What the contract needs to know of a resource.
 
     `body` creates an object, `change` is a merge patch, `fixed` a change that is refused. `deleted` is
-    the state of an object after DELETE, empty where it is missing from then on.
+    the state of an object after DELETE, empty where it is missing from then on. Keys of the scope
+    `denied` change none.
     """
 
     path: str
@@ -29,6 +31,7 @@ class Resource:
     bulk: bool = False
     deleted: str = ""
     shown_once: tuple[str, ...] = field(default=())
+    denied: str = "billing"
 
     @property
     def absent(self) -> str:
@@ -113,6 +116,7 @@ RESOURCES = {
         {"pool": "lab"},
         "webhook.not_found",
         shown_once=("secret",),
+        denied="agent",
     ),
 }
 
@@ -150,11 +154,12 @@ class TestResourceContract:
         ]:
             assert code(anonymous.send(method, path)) == (401, "auth.missing"), (method, path)
 
-    def test_a_change_by_a_key_of_another_scope_is_403(self, resource, one, operator, billing):
+    def test_a_change_by_a_key_of_another_scope_is_403(self, resource, one, operator):
+        other = factories.client(resource.denied, pool="lab" if resource.denied == "agent" else "")
         before = operator.get(one).content
-        assert code(billing.post(resource.path, resource.body)) == (403, "auth.scope")
-        assert code(billing.patch(one, resource.change, If_Match="*")) == (403, "auth.scope")
-        assert code(billing.delete(one, If_Match="*")) == (403, "auth.scope")
+        assert code(other.post(resource.path, resource.body)) == (403, "auth.scope")
+        assert code(other.patch(one, resource.change, If_Match="*")) == (403, "auth.scope")
+        assert code(other.delete(one, If_Match="*")) == (403, "auth.scope")
         assert operator.get(one).content == before
 
     @pytest.mark.parametrize("name", ["", "~", "%00", "A" * 300])

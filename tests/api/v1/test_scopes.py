@@ -121,12 +121,12 @@ MATRIX = {
     },
     "/api/v1/pools/<str:pool>/budgets/<str:budget>/history/": {"GET": ALL | {GROUP}},
     "/api/v1/pools/<str:pool>/service-units/": {"GET": ALL, "POST": ONE},
-    "/api/v1/webhooks/": {"GET": BOTH, "POST": BOTH},
-    "/api/v1/webhooks/<str:webhook>/": {"GET": BOTH, "PATCH": BOTH, "DELETE": BOTH},
-    "/api/v1/webhooks/<str:webhook>/test/": {"POST": BOTH},
-    "/api/v1/webhooks/<str:webhook>/rotate-secret/": {"POST": BOTH},
-    "/api/v1/webhooks/<str:webhook>/deliveries/": {"GET": BOTH},
-    "/api/v1/webhooks/<str:webhook>/deliveries/<str:delivery>/resend/": {"POST": BOTH},
+    "/api/v1/webhooks/": {"GET": ALL, "POST": ALL},
+    "/api/v1/webhooks/<str:webhook>/": {"GET": ALL, "PATCH": ALL, "DELETE": ALL},
+    "/api/v1/webhooks/<str:webhook>/test/": {"POST": ALL},
+    "/api/v1/webhooks/<str:webhook>/rotate-secret/": {"POST": ALL},
+    "/api/v1/webhooks/<str:webhook>/deliveries/": {"GET": ALL},
+    "/api/v1/webhooks/<str:webhook>/deliveries/<str:delivery>/resend/": {"POST": ALL},
 }
 # Of browsers: those of tenants have a matrix of their own in tests/pages.
 PAGES = ("/my/", "/mail/", "/sign-in/", "/sign-out/", "/^(?:my|mail|sign-in|sign-out)/")

@@ -12,7 +12,8 @@ from allocator_service.core.models import AuditEntry, IdempotencyClaim
 from allocator_service.core.outbox import EVENT_KINDS, event_record, events_seal
 from allocator_service.webhooks.deliveries import deliveries_create
 from allocator_service.webhooks.models import Delivery, Webhook, WebhookSecret
-from allocator_service.webhooks.services import WEBHOOKS_PER_TENANT
+from allocator_service.webhooks.services import WEBHOOKS_OF_BILLING, WEBHOOKS_PER_TENANT
+from tests import factories
 from tests.api.v1.test_conventions import code
 from tests.api.v1.test_isolation import UNKNOWN, answer
 
@@ -40,7 +41,7 @@ def test_a_webhook_is_made_and_its_secret_shown_once(operator):
     assert secret.startswith("whsec_")
     assert len(secret) == len("whsec_") + 44
     assert hook == {
-        "id": hook["id"], "tenant": None, "pool": None, "url": HOOK["url"],
+        "id": hook["id"], "tenant": None, "pool": None, "scope": "operator", "url": HOOK["url"],
         "events": ["statement.closed"], "enabled": True, "disabled_because": None,
         "failing_since": None, "version": 1, "created_at": hook["created_at"],
     }  # fmt: skip
@@ -203,10 +204,96 @@ def test_a_tenant_has_so_many_and_no_more(world):
     made(world.as_bob)
 
 
-def test_another_tenants_webhook_answers_as_one_that_does_not_exist(world, operator):
-    hook = made(world.as_bob)
-    happened("statement.closed", tenant="bob", pool="lab")
+def test_billing_keys_manage_webhooks_of_their_own(operator, billing):
+    hook = made(billing)
+    hook.pop("secret")
+    one = f"{URL}{hook['id']}/"
+    assert hook["scope"] == "billing"
+    for client in (billing, factories.client("billing"), operator):
+        assert client.get(one).json() == hook
+        assert client.get(URL).json()["results"] == [hook]
+    happened("statement.closed", tenant="ada", pool="lab")
+    (delivery,) = billing.get(f"{one}deliveries/").json()["results"]
+    assert delivery["kind"] == "statement.closed"
+    resent = billing.post(f"{one}deliveries/{delivery['id']}/resend/")
+    assert (resent.status_code, resent.json()["id"]) == (202, delivery["id"])
+    assert billing.post(f"{one}test/").status_code == 202
+    changed = billing.patch(one, {"events": []}, If_Match='"v1"')
+    assert (changed.json()["events"], changed.json()["scope"]) == ([], "billing")
+    assert billing.post(f"{one}rotate-secret/").json()["secret"].startswith("whsec_")
+    assert code(billing.patch(one, {"scope": "operator"}, If_Match="*")) == (400, "field.unknown")
+    assert billing.delete(one, If_Match="*").status_code == 204
+    assert billing.get(URL).json()["results"] == operator.get(URL).json()["results"] == []
+
+
+def test_a_billing_webhook_cannot_be_of_a_tenant(world, billing):
+    assert code(billing.post(URL, {**HOOK, "tenant": "ada"})) == (422, "webhook.tenant")
+    assert Webhook.objects.count() == WebhookSecret.objects.count() == 0
+
+
+def test_billing_keys_have_a_limit_apart_from_that_of_operators(operator, billing):
+    for _ in range(WEBHOOKS_OF_BILLING):
+        made(billing)
+    assert code(billing.post(URL, HOOK)) == (409, "webhook.too_many")
+    made(operator)
+
+
+@pytest.mark.parametrize("scope", ["billing", "operator"])
+def test_a_key_of_one_pool_has_no_webhooks(world, billing, scope):
+    """Its key cannot read the feed either, so there are no events that it could be sent."""
+    hook, bound = made(billing, pool="lab"), factories.client(scope, pool="lab")
+    one = f"{URL}{hook['id']}/"
+    assert code(bound.get("/api/v1/events/")) == (403, "auth.pool")
+    refused = [
+        bound.get(URL), bound.post(URL, HOOK), bound.get(one), bound.get(f"{one}deliveries/"),
+        bound.patch(one, {"events": []}, If_Match="*"), bound.delete(one, If_Match="*"),
+        bound.post(f"{one}test/"), bound.post(f"{one}rotate-secret/"),
+    ]  # fmt: skip
+    assert {code(each) for each in refused} == {(403, "auth.pool")}
+    assert Webhook.objects.get().version == 1
+
+
+def test_a_billing_webhook_gets_the_events_of_the_feed_of_its_keys(world, billing):
+    every, lab = made(billing, events=[]), made(billing, events=[], pool="lab")
+    for kind in EVENT_KINDS:
+        for pool in (None, "lab", "other"):
+            for tenant in (None, "ada", "eve"):
+                event_record(kind=kind, payload={}, now=utc_now(), pool=pool, tenant=tenant)
+    events_seal()
+    while deliveries_create(now=utc_now()):
+        pass
+    feed = billing.get("/api/v1/events/?limit=1000").json()["results"]
+    assert len(feed) == len(EVENT_KINDS) * 9
+    for hook, events in ((every, feed), (lab, [e for e in feed if e["pool"] == "lab"])):
+        sent = Delivery.objects.filter(webhook=hook["id"]).values_list("event_id", flat=True)
+        assert sorted(map(str, sent)) == sorted(event["id"] for event in events)
+
+
+@pytest.mark.parametrize(
+    ("owner", "other"),
+    [
+        ("operator", "billing"),
+        ("tenant", "billing"),
+        ("for_tenant", "billing"),
+        ("billing", "tenant"),
+    ],
+)
+def test_a_webhook_of_other_keys_answers_as_one_that_does_not_exist(
+    world, operator, billing, owner, other
+):
+    clients = {"operator": operator, "billing": billing, "tenant": world.as_ada}
+    of_operator = owner == "for_tenant"
+    hook = made(operator, tenant="ada") if of_operator else made(clients[owner])
+    happened("statement.closed", tenant="ada", pool="lab")
     delivery = str(Delivery.objects.get().pk)
+    assert_missing(clients[other], hook["id"], delivery)
+    assert clients[other].get(URL).json()["results"] == []
+    assert Webhook.objects.get().version == 1
+    assert Webhook.objects.get().retired_at is None
+    assert Delivery.objects.count() == WebhookSecret.objects.count() == 1
+
+
+def assert_missing(client, hook, delivery):
     for method, tail in (
         ("GET", ""), ("PATCH", ""), ("DELETE", ""), ("POST", "test/"), ("POST", "rotate-secret/"),
         ("GET", "deliveries/"), ("POST", f"deliveries/{delivery}/resend/"),
@@ -214,12 +301,19 @@ def test_another_tenants_webhook_answers_as_one_that_does_not_exist(world, opera
         headers = {"If_Match": '"v1"'} if method in ("PATCH", "DELETE") else {}
         body = {} if method in ("POST", "PATCH") else None
         answers = [
-            answer(world.as_ada, method, f"{URL}{name}/{tail}", body, **headers)
-            for name in (hook["id"], UNKNOWN)
+            answer(client, method, f"{URL}{name}/{tail}", body, **headers)
+            for name in (hook, UNKNOWN)
         ]
         assert answers[0][0] == 404
         assert answers[0] == answers[1], (method, tail)
-        assert world.as_ada.send(method, f"{URL}NO%00/{tail}", body, **headers).status_code == 404
+        assert client.send(method, f"{URL}NO%00/{tail}", body, **headers).status_code == 404
+
+
+def test_another_tenants_webhook_answers_as_one_that_does_not_exist(world, operator):
+    hook = made(world.as_bob)
+    happened("statement.closed", tenant="bob", pool="lab")
+    delivery = str(Delivery.objects.get().pk)
+    assert_missing(world.as_ada, hook["id"], delivery)
     assert Webhook.objects.get().version == 1
     assert operator.get(f"{URL}{hook['id']}/").status_code == 200
 

@@ -29,7 +29,12 @@ def after(**more):
 def webhook(url="https://receiver.example/", *, tenant=None, pool=None, events=(), now=NOW):
     settings = WebhookSettings(url, list(events))
     made = webhook_create(
-        tenant=tenant, pool=pool, settings=settings, allowed=LOOPBACK, secret_key=KEY, now=now
+        tenant=tenant,
+        pool=pool,
+        settings=settings,
+        allowed=LOOPBACK,
+        secret_key=KEY,
+        now=now,
     )
     made.webhook.secret = made.secret
     return made.webhook

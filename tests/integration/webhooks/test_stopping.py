@@ -6,13 +6,19 @@ import pytest
 from django.db import connection, transaction
 
 from allocator_service.core.models import Event
-from allocator_service.core.outbox import event_record, events_seal
+from allocator_service.core.outbox import event_record, events_after, events_seal
+from allocator_service.pools.models import Pool
 from allocator_service.tenants.models import Tenant
 from allocator_service.webhooks.deliveries import deliveries_create
 from allocator_service.webhooks.models import Delivery, Webhook, WebhookQueue
 from allocator_service.webhooks.selectors import delivery_counts
 from allocator_service.webhooks.sending import Outcome
-from allocator_service.webhooks.services import WebhookSettings, webhook_retire, webhook_update
+from allocator_service.webhooks.services import (
+    WebhookSettings,
+    webhook_disable,
+    webhook_retire,
+    webhook_update,
+)
 from tests.integration.webhooks.conftest import (
     LOOPBACK,
     NOW,
@@ -93,6 +99,15 @@ def test_deleted_while_sending_it_is_told_nothing_more(told):
     happened()
     assert made() == 3
     assert not told.secrets.exists()
+
+
+def test_members_of_a_pool_read_nothing_of_webhooks_of_operators(world):
+    hook = webhook(pool=Pool.objects.get(slug="lab"))
+    webhook_disable(webhook=hook, because="gone", now=NOW)
+    events_seal()
+    told = [event.kind for event in events_after(None, tenant=None, pools=[], limit=10)]
+    assert told == ["webhook.disabled"]
+    assert list(events_after(None, tenant="ada", pools=["lab"], limit=10)) == []
 
 
 @pytest.mark.django_db(transaction=True)

@@ -19,6 +19,8 @@ class WebhookDocument(TypedDict):
     id: str
     tenant: str | None
     pool: str | None
+    # Scope of the keys that manage the webhook. Operator keys manage every webhook.
+    scope: Literal["operator", "billing", "tenant"]
     url: str
     # Event kinds. An empty list means every kind, including those of later versions.
     events: NotRequired[
@@ -92,7 +94,8 @@ class WebhookRequest(TypedDict):
             ]
         ]
     ]
-    # Tenant whose visible events are sent. Null means all events; for operators only.
+    # Tenant whose visible events are sent. Null means all events; for operator and billing keys
+    # only. A billing key cannot name a tenant.
     tenant: NotRequired[str | None]
     # Pool whose events are sent. Null means all pools.
     pool: NotRequired[str | None]
@@ -104,6 +107,8 @@ class WebhookSecretDocument(TypedDict):
     id: str
     tenant: str | None
     pool: str | None
+    # Scope of the keys that manage the webhook. Operator keys manage every webhook.
+    scope: Literal["operator", "billing", "tenant"]
     url: str
     # Event kinds. An empty list means every kind, including those of later versions.
     events: NotRequired[

@@ -37,8 +37,8 @@ class EventsAndWebhooks(Transport):
     ) -> Rows[WebhookDocument]:
         """List webhooks, oldest first.
 
-        An operator key sees all of them, a tenant key its own; billing keys cannot use webhooks.
-        Secrets are not shown.
+        An operator key sees all of them, a tenant key its own, a billing key those that billing keys
+        have created. Secrets are not shown.
         """
         return self._rows("/api/v1/webhooks/", {"limit": limit, "cursor": cursor}, "cursor")
 
@@ -48,10 +48,12 @@ class EventsAndWebhooks(Transport):
         """Subscribe a URL to events from now on, in signed requests.
 
         A tenant key creates webhooks for its own tenant. They get the events that the key sees in
-        `GET /events/`. An operator's webhooks get all events, or those of one tenant. The answer
-        shows `secret` once: the receiver verifies signatures with it. An event is sent again for 24
-        hours until the answer is 2xx, so it can arrive more than once. A tenant has at most 20
-        webhooks, operators 1,000 (409 `webhook.too_many`). A URL must be https to a public address
+        `GET /events/`. An operator's webhooks get all events, or those of one tenant. Billing keys
+        share webhooks of their own, which get the events of all tenants (422 `webhook.tenant` for
+        one of a tenant). The answer shows `secret` once: the receiver verifies signatures with it.
+        An event is sent again for 24 hours until the answer is 2xx, so it can arrive more than
+        once. A tenant has at most 20 webhooks, billing keys 100, operators 1,000 (409
+        `webhook.too_many`). A URL must be https to a public address
         (422 `webhook.url`, `webhook.address`), unless the service is configured to allow other
         networks.
         """
@@ -61,7 +63,8 @@ class EventsAndWebhooks(Transport):
         """Show a webhook, including the reason if it is disabled.
 
         Send its `ETag` as `If-Match` to change or delete it. The secret is not shown. For a tenant
-        key another tenant's webhook is 404 `webhook.not_found`.
+        key another tenant's webhook is 404 `webhook.not_found`, as is a webhook of operators or
+        tenants for a billing key.
         """
         return self._read(f"/api/v1/webhooks/{path_part(webhook)}/")
 
