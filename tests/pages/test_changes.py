@@ -127,6 +127,8 @@ def test_a_workload_is_changed_unless_it_was_changed_meanwhile(decided, ada):
     assert runs(ada.text(page)) == {"analysis": "3"}
     assert ada.post(page, page).status_code == 302
     assert mine(decided)["analysis"].tasks == 3
+    before = "You may run 10 analysis until the next decision (you ask for 3 now)."
+    assert before in words(ada.text(LAB))
     refused = ada.post(other, other)
     assert refused.status_code == 412
     assert mine(decided)["analysis"].version == workload.version + 1

@@ -147,7 +147,7 @@ def share(session: Session, pool: str | None, everyone: bool, tenant: str | None
             when = {"at_once": "at once", "next_boundary": "at the next boundary",
                     "next_slot": "in the next slot"}[back["when"]]  # fmt: skip
             at = f", {instant(back['at'])}" if back["at"] else ""
-            say(f"What is lent comes back {when}{at}.")
+            say(f"If you need more, the pool decides again {when}{at}.")
     if tenant:
         for node in nodes:
             _print_amounts(node, unit)
