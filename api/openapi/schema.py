@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from drf_spectacular.openapi import AutoSchema
 from drf_spectacular.plumbing import ComponentRegistry, ResolvedComponent
 
+from allocator_service.billing.exports.focus import COLUMNS
 from allocator_service.billing.months import MONTH_PATTERN
 from allocator_service.enforcement.rendering.targets import TARGETS
 from allocator_service.tenants.models import SLUG_PATTERN, Scope
@@ -274,6 +275,8 @@ def _path_schema(name: str) -> Schema:
         return {"type": "string", "pattern": SLUG_PATTERN}
     if name == "target":
         return {"type": "string", "enum": list(TARGETS)}
+    if name == "version":
+        return {"type": "string", "enum": sorted(COLUMNS)}
     if name == "month":
         return {"type": "string", "pattern": MONTH_PATTERN, "examples": ["2027-03"]}
     return {"type": "string", "format": "uuid"}
