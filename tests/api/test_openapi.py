@@ -143,6 +143,7 @@ def _money(world):
     return {
         "plan": str(draft.pk),
         "month": str(month),
+        "version": "1.4",
         "credit_note": str(note.pk),
         "budget": str(budget.pk),
     }
