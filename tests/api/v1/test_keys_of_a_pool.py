@@ -25,6 +25,7 @@ pytestmark = pytest.mark.django_db
 BESIDES = {
     ("/api/v1/pools/", "GET"),
     ("/api/v1/policies/", "GET"),
+    ("/api/v1/focus-schemas/<str:version>/", "GET"),
     ("/api/v1/evaluations/", "POST"),
     ("/api/v1/simulations/<str:simulation>/", "GET"),
     *(
