@@ -80,7 +80,7 @@ class GroupStatementView(_GroupStatementsView):
         groups directly below it and all of these tenants. It is closed when the pool's month is closed,
         and never changes from then on. Each statement counts as a whole by the tree at `tree_at`: the
         end of the month, or now while it is open. CSV, NDJSON and Parquet are the tenants, HTML is a
-        page to print, and PDF a file of at most 5,000 lines (413 `statement.pdf_too_large`). A group
+        page to print, and PDF a file of at most 2,000 lines (413 `statement.pdf_too_large`). A group
         key sees groups that were its own or below at `tree_at`; a tenant key gets 404
         `group.not_found`. A month before the first price plan or in the future is 404
         `statement.not_found`.

@@ -5,9 +5,6 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    safe_while_used = (
-        "A column that may be null is added without reading the table. The release before leaves it null."
-    )
 
     dependencies = [
         ('billing', '0002_budgets_of_nodes'),

@@ -216,7 +216,7 @@ def test_a_group_has_its_groups_and_tenants():
 def test_a_hundred_thousand_lines_are_refused_at_once():
     of = document()
     of["lines"] *= 100_000
-    with pytest.raises(TooLarge, match=r"at most 5,000 lines, and this statement has 100,000"):
+    with pytest.raises(TooLarge, match=r"at most 2,000 lines, and this statement has 100,000"):
         statement_pdf(of)
 
 

@@ -192,7 +192,7 @@ class Money(Transport):
         groups directly below it and all of these tenants. It is closed when the pool's month is closed,
         and never changes from then on. Each statement counts as a whole by the tree at `tree_at`: the
         end of the month, or now while it is open. CSV, NDJSON and Parquet are the tenants, HTML is a
-        page to print, and PDF a file of at most 5,000 lines (413 `statement.pdf_too_large`). A group
+        page to print, and PDF a file of at most 2,000 lines (413 `statement.pdf_too_large`). A group
         key sees groups that were its own or below at `tree_at`; a tenant key gets 404
         `group.not_found`. A month before the first price plan or in the future is 404
         `statement.not_found`.
@@ -406,7 +406,7 @@ class Money(Transport):
         An open statement is computed each time it is read; a closed one is the stored document and
         never changes. JSON is the whole statement, CSV, NDJSON and Parquet are its lines, HTML is a
         page to print, and PDF is a file to send, which states the SHA-256 of the JSON. The PDF of a
-        closed statement has the same bytes until the service is upgraded, and at most 5,000 lines (413
+        closed statement has the same bytes until the service is upgraded, and at most 2,000 lines (413
         `statement.pdf_too_large`). A tenant key can read its own only, without `sequence` and with other
         tenants under pseudonyms; any other is 404 `statement.not_found`.
 
