@@ -11,6 +11,7 @@ from functools import lru_cache
 import numpy as np
 
 from policies.arrays import BoolArray, FloatArray, IntArray
+from policies.model.current_placements import CurrentPlacements
 from policies.model.gangs import Gang
 from policies.model.problem import Problem
 from policies.model.quantities import WholeServers
@@ -21,21 +22,24 @@ from policies.proofs.saturation import filling_reasons
 UNBOUNDED = 1e300
 
 
-@lru_cache(maxsize=2)
 def kept_tasks(problem: Problem) -> TasksOnServers:
     """Return the stated tasks that stay, by server of the rows that offer something.
 
     Workloads are looked at in their order, and the servers of a workload in theirs. A task stays if its
     server has room beside those that stay already, and its workload has no more tasks and no less left
     of its limits than it needs.
-
-    The last results are remembered, as an answer is first decided and then placed.
     """
     if problem.kept_placements is None:
         none = np.zeros(0, dtype=np.int64)
         return TasksOnServers(none, np.zeros(0), len(problem.pieces.demand))
+    return _kept_tasks(problem, problem.kept_placements)
+
+
+# An answer is first decided and then placed. Problems without kept tasks are not held in memory.
+@lru_cache(maxsize=1)
+def _kept_tasks(problem: Problem, placements: CurrentPlacements) -> TasksOnServers:
     rows = each_row_alone(problem)
-    stated = TasksOnServers.of_placements(problem, rows, problem.kept_placements)
+    stated = TasksOnServers.of_placements(problem, rows, placements)
     whole = WholeServers.of(problem)
     keeping = _Keeping(problem, whole, rows, stated)
     if not problem.gangs and keeping.all_stay():

@@ -36,10 +36,7 @@ from policies import (
 
 @dataclass(frozen=True)
 class DatedRange:
-    """Tasks on servers of one group, by the positions of workload and group.
-
-    `group` is None for servers that are no longer as they were.
-    """
+    """Tasks on servers of one group, by the positions of workload and group."""
 
     workload: int
     kind: int

@@ -199,7 +199,7 @@ def _rows_of(
 def _parts(line: Mapping[str, Any], billed: Decimal, effective: Decimal) -> list[_Part]:
     """Return the parts of a line. Together they are exactly the line, to the last digit."""
     stated = line.get("parts") or [{"price": _only_price(line), "hours": line["hours"] or "0"}]
-    if any(Decimal(part["hours"]) < 0 for part in stated[1:]):
+    if len(stated) > 1 and any(Decimal(part["hours"]) < 0 for part in stated):
         # Corrections can leave less than nothing at a price. Shares of it would mean nothing.
         stated = [{"price": None, "hours": line["hours"]}]
     hours = [Decimal(part["hours"]) for part in stated]

@@ -213,5 +213,5 @@ def closing_get(*, pool: Pool, month: Month) -> Closing:
     """The closing of a month. Raises `Missing` while it is open."""
     closing = closing_of(pool, month)
     if closing is None:
-        raise statement_not_found()
+        raise Missing("The month is not closed yet.", code="statement.not_found")
     return closing

@@ -171,6 +171,17 @@ def test_a_statement_of_many_lines_is_read_once(db, tenant):
     assert seconds(5000) < 40 * seconds(500)
 
 
+@pytest.mark.parametrize("hours", [("-100", "101"), ("101", "-100")])
+def test_a_line_with_less_than_nothing_at_a_price_is_one_row_without_a_price(db, tenant, hours):
+    document = half_a_year(1, tenant)[0]
+    line = next(line for line in document["lines"] if line["kind"] == "usage")
+    parts = [{"price": price, "hours": each} for price, each in zip(("1", "2"), hours, strict=True)]
+    of = {**document, "lines": [{**line, "hours": "1", "price": None, "parts": parts}]}
+    (row,) = focus_rows(of)
+    assert (row["ListUnitPrice"], row["PricingQuantity"]) == (None, "1")
+    assert Decimal(row["BilledCost"]) == Decimal(row["ListCost"]) == Decimal(line["billed"])
+
+
 def test_every_schema_has_its_date():
     schemas = [focus_schema(version)["Schema"] for version in COLUMNS]
     assert {schema["SchemaId"] for schema in schemas} == set(CREATED)
