@@ -4,28 +4,30 @@ Policies decide how many tasks each workload runs; where they run is free as lon
 are the same (policies §3). Tasks that the problem states to be kept stay. Others that run already
 stay, tasks of workloads that shrink leave the last servers first, and what is missing is placed by
 the same rule in what is left. Where that gives other counts, or leaves room for a task that wants
-to run, the fresh placement holds.
+to run, some of them move (``fewest_moves``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from policies import catalogue
-from policies.arrays import FloatArray, IntArray, grouped_sum
+from policies.arrays import BoolArray, FloatArray, IntArray, grouped_sum
 from policies.errors import SolveTimeoutError
 from policies.filling.kept_tasks import kept_tasks
 from policies.filling.ranges import ranges_of
 from policies.filling.servers import solve_indivisible
+from policies.finishing.fewest_moves import Wishes, fewest_moves, matched
 from policies.model.allocation import Allocation, current_placements_of
 from policies.model.current_placements import GONE, CurrentPlacements
 from policies.model.policy import Choice, Servers
 from policies.model.problem import Problem
 from policies.model.quantities import WholeServers
+from policies.model.reasons import limited_by_resource
 from policies.model.request import Request
 from policies.model.server_classes import (
     ServerClasses,
@@ -66,27 +68,67 @@ def stay_in_place(
         An allocation with the same tasks, levels and objective. ``moved`` counts the tasks
         that run before and after on different servers; of gangs, the pieces.
     """
-    rows, pieces = each_row_alone(problem), problem.pieces
-    before = TasksOnServers.of_placements(problem, rows, running)
-    placed = None
-    if not problem.gangs:  # which pieces belong to one task is not recorded
-        kept = _kept(problem, rows, before, allocation.tasks, kept_tasks(problem))
-        placed = _completed(problem, rows, kept, allocation, deadline)
-    if placed is not None:
-        stays = _with_placements(problem, rows, placed, allocation)
-        if accepts is None or accepts(stays):
-            allocation = stays
-    ran = before.per_kind() + grouped_sum(
-        running.tasks * running.servers * (running.row == GONE),
-        running.workload,
-        len(pieces.demand),
-    )
-    after = TasksOnServers.of_placements(problem, rows, current_placements_of(allocation))
-    _, here, there = np.intersect1d(before.key, after.key, return_indices=True)
-    stayed = np.minimum(before.tasks[here], after.tasks[there]).sum()
-    run = allocation.tasks[pieces.workload] * pieces.count
-    moved = round(float(np.minimum(ran, run).sum() - stayed))
-    return replace(allocation, moved=moved)
+    rows = each_row_alone(problem)
+    ran = _Ran.of(problem, rows, running)
+    fresh = replace(allocation, moved=ran.moved(allocation))
+    if problem.gangs:  # which pieces belong to one task is not recorded
+        return fresh
+    stays = kept_tasks(problem)
+    kept = _kept(problem, rows, ran.here, allocation.tasks, stays)
+    if not len(kept.key):
+        return fresh
+    wishes = Wishes(allocation.tasks, _stopped_by_room(allocation), ran.here, stays)
+    of_fresh = TasksOnServers.of_placements(problem, rows, current_placements_of(allocation))
+    for place in (
+        lambda: _completed(problem, rows, kept, allocation, deadline),
+        lambda: fewest_moves(problem, rows, wishes, deadline),
+        lambda: matched(rows, of_fresh, wishes),
+    ):
+        placed = place()
+        if placed is None:
+            continue
+        answer = _with_placements(problem, rows, placed, allocation)
+        if answer is not None and (accepts is None or accepts(answer)):
+            answer = replace(answer, moved=ran.moved(answer))
+            return min(fresh, answer, key=lambda each: each.moved)
+    return fresh
+
+
+@dataclass(frozen=True, eq=False)
+class _Ran:
+    """Tasks that ran before a decision.
+
+    Attributes:
+        rows: each row of servers alone; here: tasks on servers that are offered.
+        tasks: (q,) of each kind, also on servers that are gone.
+    """
+
+    rows: ServerClasses
+    here: TasksOnServers
+    tasks: FloatArray
+
+    @classmethod
+    def of(cls, problem: Problem, rows: ServerClasses, running: CurrentPlacements) -> _Ran:
+        here = TasksOnServers.of_placements(problem, rows, running)
+        gone = running.tasks * running.servers * (running.row == GONE)
+        tasks = here.per_kind() + grouped_sum(gone, running.workload, here.kinds)
+        return cls(rows, here, tasks)
+
+    def moved(self, answer: Allocation) -> int:
+        """Return how many tasks, or pieces, run before and after on different servers."""
+        pieces = answer.problem.pieces
+        placements = current_placements_of(answer)
+        after = TasksOnServers.of_placements(answer.problem, self.rows, placements)
+        _, here, there = np.intersect1d(self.here.key, after.key, return_indices=True)
+        stayed = np.minimum(self.here.tasks[here], after.tasks[there]).sum()
+        run = answer.tasks[pieces.workload] * pieces.count
+        return round(float(np.minimum(self.tasks, run).sum() - stayed))
+
+
+def _stopped_by_room(allocation: Allocation) -> BoolArray:
+    """(n,) workloads that want another task, for which no server may have room."""
+    by_resource = limited_by_resource("")
+    return np.array([why.startswith(by_resource) for why in allocation.limited_by], dtype=np.bool_)
 
 
 def _kept(
@@ -133,8 +175,6 @@ def _completed(
     missing = allocation.tasks - kept.per_kind()
     if not missing.any():
         return kept
-    if not len(kept.key):
-        return None
     row_of = np.repeat(np.arange(rows.count), rows.servers)
     sizes, workload, of_range, tasks = _ranges(row_of, kept)
     whole = WholeServers.of(problem)
@@ -181,10 +221,10 @@ def _completed(
 
 def _with_placements(
     problem: Problem, rows: ServerClasses, placed: TasksOnServers, fresh: Allocation
-) -> Allocation:
-    """The answer on these servers, or as it was where a wanted task would still fit there.
+) -> Allocation | None:
+    """The answer on these servers; None where a task that is wanted would still fit there.
 
-    It also stays as it was if a limit for some servers would be exceeded.
+    None also if a limit for some servers would be exceeded.
     """
     row_of = np.repeat(np.arange(rows.count), rows.servers)
     sizes, workload, server_class, tasks = _ranges(row_of, placed)
@@ -198,9 +238,9 @@ def _with_placements(
     if problem.limits:
         capacities = Capacities.of(problem, allocation, allocation.classes)
         if capacities.limits_exceeded(allocation, tasks).any():
-            return fresh
+            return None
     stops = stops_of(allocation) or ()
-    return fresh if STILL_FITS in stops else replace(allocation, limited_by=stops)
+    return None if STILL_FITS in stops else replace(allocation, limited_by=stops)
 
 
 def _ranges(

@@ -3,7 +3,8 @@
 Tasks that the problem states to be kept stay. Any other running task stays where its server still
 offers room and its workload is allowed; of a workload that shrinks the last servers lose theirs first.
 What is then missing is handed out by the placement rule in what is left. Where that gives other
-counts, or leaves room for a task, the fresh placement holds.
+counts, or leaves room for a task, any placement with the same counts may hold that leaves no room and
+moves fewer tasks than the fresh one.
 """
 
 from __future__ import annotations
@@ -42,6 +43,45 @@ def found_tasks(places: Places, stated: Stated, allocation: Allocation) -> OnSer
 def same_tasks(found: OnServers, promised: OnServers) -> bool:
     """Does every server run what it is promised to?"""
     return np.array_equal(found[0], promised[0]) and np.array_equal(found[1], promised[1])
+
+
+def moves_fewer(
+    stated: Stated,
+    reasons: TextArray,
+    allocation: Allocation,
+    running: CurrentPlacements,
+    placements: tuple[OnServers, OnServers],
+) -> bool:
+    """Does a placement keep what is stated to stay, and move fewer tasks than the fresh one?
+
+    Args:
+        placements: the one that is found, with the answer's counts, and the fresh one.
+    """
+    found, fresh = placements
+    keys, tasks = tasks_that_stay(stated, reasons)
+    at = np.searchsorted(found[0], keys)
+    there = np.append(found[0], -1)[at] == keys
+    if not there.all() or (found[1][at] < tasks).any():
+        return False
+    return moved_tasks(stated, allocation, running, found) < moved_tasks(
+        stated, allocation, running, fresh
+    )
+
+
+def leaves_room(
+    stated: Stated, reasons: TextArray, allocation: Allocation, found: OnServers
+) -> bool:
+    """Does a server have room for a task of a workload that wants another one?"""
+    problem, rows, amounts = stated.problem, stated.rows, stated.on_servers
+    row_of = np.repeat(np.arange(rows.count), rows.servers)
+    left = amounts.capacity[rows.row][row_of]
+    kinds = max(problem.n, 1)
+    used = found[1][:, None] * amounts.demand[found[0] % kinds]
+    np.subtract.at(left, found[0] // kinds, used)
+    wants = np.flatnonzero((reasons == "") & (allocation.tasks < problem.tasks)).tolist()
+    return any(
+        ((left >= amounts.demand[j]).all(axis=1) & rows.allowed[j][row_of]).any() for j in wants
+    )
 
 
 def moved_tasks(

@@ -397,8 +397,7 @@ def check_places(
     if running is not None:
         # Pieces of gangs do not stay where they ran, unless the problem states that they are kept.
         if not agrees and not whole.stated.problem.gangs:
-            kept = in_place.kept_in_place(whole.stated, whole.reasons, answer, running)
-            agrees = kept is not None and in_place.same_tasks(found, kept)
+            agrees = _in_place(whole, running, found, fresh)
         moved = in_place.moved_tasks(whole.stated, answer, running, found)
     yield Check(
         "placed_by_rule",
@@ -412,6 +411,18 @@ def check_places(
         "the tasks that are said to move are those that ran elsewhere before",
         0.0 if answer.moved == moved else np.inf,
     )
+
+
+def _in_place(whole: Whole, running: CurrentPlacements, found: OnServers, fresh: OnServers) -> bool:
+    """Did tasks stay where they may, or else as few of them move as the policy says?"""
+    stated, reasons, answer = whole.stated, whole.reasons, whole.allocation
+    kept = in_place.kept_in_place(stated, reasons, answer, running)
+    if kept is not None and in_place.same_tasks(found, kept):
+        return True
+    may_stay = kept is not None and not in_place.leaves_room(stated, reasons, answer, kept)
+    if may_stay and not stated.limits and answer.floors is None:
+        return False
+    return in_place.moves_fewer(stated, reasons, answer, running, (found, fresh))
 
 
 def _replayed(whole: Whole, before: History) -> Launched:

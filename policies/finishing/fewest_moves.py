@@ -1,0 +1,223 @@
+"""Placing decided tasks so that few leave their servers, where not all of them can stay.
+
+Where what is missing does not fit beside the tasks that stay, some of these must move. In small pools an
+integer program decides which, and moves the fewest tasks that can be. In others servers of one row take
+over from each other what a fresh placement gives them.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import Bounds, LinearConstraint, linear_sum_assignment, milp
+from scipy.sparse import coo_array
+
+from policies.arrays import BoolArray, FloatArray, IntArray
+from policies.model.problem import Problem
+from policies.model.quantities import WholeServers
+from policies.model.server_classes import ServerClasses
+from policies.model.tasks_on_servers import TasksOnServers
+
+MOST_SERVERS = 16  # that the program sees; more take it seconds
+LARGEST_PROGRAM = 3000  # variables
+# Nodes of the search, and not seconds, so that the answer is the same on every machine.
+NODES = 500
+# Servers of a row that are compared with each other.
+COMPARED = 200
+
+
+@dataclass(frozen=True, eq=False)
+class Wishes:
+    """What a placement is to fulfil.
+
+    Attributes:
+        tasks: (n,) of each workload, in all; wanting: (n,) whether no server may have room for another.
+        running: tasks as they run; kept: those of them that must stay.
+    """
+
+    tasks: FloatArray
+    wanting: BoolArray
+    running: TasksOnServers
+    kept: TasksOnServers
+
+
+def fewest_moves(
+    problem: Problem, rows: ServerClasses, wishes: Wishes, deadline: float | None
+) -> TasksOnServers | None:
+    """Return the placement that moves the fewest tasks; None where the pool is too large for it.
+
+    Args:
+        problem: without gangs; rows: each row of its servers alone.
+        deadline: ``time.monotonic()`` seconds.
+    """
+    whole, servers = WholeServers.of(problem), int(rows.servers.sum())
+    runs, wants = np.flatnonzero(wishes.tasks > 0), np.flatnonzero(wishes.wanting)
+    if servers > MOST_SERVERS:
+        return None
+    row_of = np.repeat(np.arange(rows.count), rows.servers)
+    capacity, allowed = whole.capacity[rows.first_row][row_of], rows.allowed[:, row_of]
+    wants = _smallest(wants, whole.demand, allowed)
+    program = _Program(capacity, whole.demand, allowed, runs, wants)
+    if program.columns > LARGEST_PROGRAM:
+        return None
+    table = program.solved(wishes, deadline)
+    if table is None or (table.T @ whole.demand[runs] > capacity).any():
+        return None  # the program has tolerances, and servers have none
+    i, at = np.nonzero(table)
+    return TasksOnServers.of(at, runs[i], table[i, at], len(whole.demand))
+
+
+def _smallest(wants: IntArray, demand: FloatArray, allowed: BoolArray) -> IntArray:
+    """Return the workloads that have room wherever another one has."""
+    found: list[int] = []
+    for j in wants[np.lexsort(demand[wants].T)].tolist():
+        covered = any(
+            (demand[i] <= demand[j]).all() and (allowed[i] >= allowed[j]).all() for i in found
+        )
+        if not covered:
+            found.append(j)
+    return np.array(found, dtype=np.int64)
+
+
+class _Program:
+    """Integer program over the tasks that stay and come, by workload and server.
+
+    Its columns are tasks that stay (n, S), tasks that come (n, S), and whether a server has too little
+    left of a resource for a workload that wants more (w, S, m).
+    """
+
+    def __init__(
+        self,
+        capacity: FloatArray,
+        demand: FloatArray,
+        allowed: BoolArray,
+        runs: IntArray,
+        wants: IntArray,
+    ) -> None:
+        self._capacity, self._demand, self._allowed = capacity, demand, allowed
+        self._runs, self._wants = runs, wants
+        self._servers, m = capacity.shape
+        self._cells = len(runs) * self._servers
+        self.columns = 2 * self._cells + len(wants) * self._servers * m
+        self._entries: list[tuple[IntArray, FloatArray]] = []
+        self._bounds: list[tuple[float, float]] = []
+
+    def solved(self, wishes: Wishes, deadline: float | None) -> FloatArray | None:
+        """Return the tasks (n, S) of each workload that runs on each server; None if none is found."""
+        runs, shape = self._runs, (len(self._runs), self._servers)
+        before = _table(wishes.running, runs, self._servers)
+        kept = _table(wishes.kept, runs, self._servers)
+        most = np.where(self._allowed[runs], wishes.tasks[runs][:, None], 0.0)
+        switches = self.columns - 2 * self._cells
+        lower = np.r_[kept.ravel(), np.zeros(self._cells + switches)]
+        upper = np.r_[np.minimum(before, most).ravel(), most.ravel(), np.ones(switches)]
+        if (lower > upper).any():
+            return None
+        self._add_tasks(wishes.tasks[runs])
+        self._add_servers()
+        options: dict[str, float] = {"node_limit": NODES}
+        if deadline is not None:
+            options["time_limit"] = max(0.0, deadline - time.monotonic())
+        found = milp(
+            np.r_[-np.ones(self._cells), np.zeros(self._cells + switches)],
+            integrality=np.ones(self.columns),
+            bounds=Bounds(lower, upper),
+            constraints=self._constraints(),
+            options=options,
+        ).x
+        if found is None:
+            return None
+        tasks = np.round(found[: self._cells] + found[self._cells : 2 * self._cells])
+        return np.asarray(tasks.reshape(shape), dtype=np.float64)
+
+    def _add_tasks(self, tasks: FloatArray) -> None:
+        """Demand that each workload runs its number of tasks (n,)."""
+        for of_workload, number in zip(self._columns_of_tasks(), tasks.tolist(), strict=True):
+            self._add(of_workload.ravel(), np.ones(2 * self._servers), number, number)
+
+    def _add_servers(self) -> None:
+        """Demand that tasks fit on each server, and that no task that is wanted does besides."""
+        # Shares of the largest server, as the tolerances of the program are absolute.
+        unit = np.maximum(self._capacity.max(axis=0, initial=0.0), 1.0)
+        size, demand = self._capacity / unit, self._demand / unit
+        columns, m = self._columns_of_tasks(), len(unit)
+        short = 2 * self._cells + np.arange(self.columns - 2 * self._cells)
+        short = short.reshape(len(self._wants), self._servers, m)
+        used = [np.repeat(demand[self._runs, r], 2) for r in range(m)]
+        for at in range(self._servers):
+            mine = columns[:, :, at].ravel()
+            for r in range(m):
+                self._add(mine, used[r], -np.inf, size[at, r])
+            for w, j in enumerate(self._wants.tolist()):
+                if not self._allowed[j, at] or (demand[j] > size[at]).any():
+                    continue
+                self._add(short[w, at], np.ones(m), 1.0, np.inf)
+                for r in range(m):
+                    # Of a short resource at least one unit less is left than the task needs.
+                    least = size[at, r] - demand[j, r] + 1.0 / unit[r]
+                    self._add(np.r_[mine, short[w, at, r]], np.r_[-used[r], least], -np.inf, 0.0)
+
+    def _columns_of_tasks(self) -> IntArray:
+        """(n, 2, S) columns of tasks that stay and come."""
+        both = np.arange(2 * self._cells).reshape(2, len(self._runs), self._servers)
+        return both.transpose(1, 0, 2)
+
+    def _add(self, columns: IntArray, values: FloatArray, lower: float, upper: float) -> None:
+        self._entries.append((columns, values))
+        self._bounds.append((lower, upper))
+
+    def _constraints(self) -> LinearConstraint:
+        columns, values = zip(*self._entries, strict=True)
+        row = np.repeat(np.arange(len(columns)), [len(each) for each in columns])
+        matrix = coo_array(
+            (np.concatenate(values), (row, np.concatenate(columns))),
+            shape=(len(columns), self.columns),
+        )
+        return LinearConstraint(matrix.tocsr(), *np.array(self._bounds).T)
+
+
+def _table(tasks: TasksOnServers, runs: IntArray, servers: int) -> FloatArray:
+    """(n, S) tasks of the workloads that run, by server."""
+    table = np.zeros((tasks.kinds, servers))
+    table[tasks.kind, tasks.server] = tasks.tasks
+    mine: FloatArray = table[runs]
+    return mine
+
+
+def matched(rows: ServerClasses, fresh: TasksOnServers, wishes: Wishes) -> TasksOnServers:
+    """Exchange what servers of one row run, so that most of it ran there before.
+
+    Args:
+        rows: each row of servers alone; fresh: any placement.
+    """
+    first = np.cumsum(rows.servers) - rows.servers
+    server = np.arange(int(rows.servers.sum()))
+    for begin, count in zip(first.tolist(), rows.servers.tolist(), strict=True):
+        for part in range(begin, begin + count, COMPARED):
+            end = min(part + COMPARED, begin + count)
+            server[part:end] = part + _exchange(part, end, fresh, wishes)
+    return TasksOnServers.of(server[fresh.server], fresh.kind, fresh.tasks, fresh.kinds)
+
+
+def _exchange(begin: int, end: int, fresh: TasksOnServers, wishes: Wishes) -> IntArray:
+    """Return which server (s,) runs what the fresh placement has on each of them."""
+    now, before, kept = (_part(each, begin, end) for each in (fresh, wishes.running, wishes.kept))
+    stay = np.zeros((end - begin, end - begin))
+    for j in np.flatnonzero((now.any(axis=1) & before.any(axis=1)) | kept.any(axis=1)).tolist():
+        stay += np.minimum(now[j][:, None], before[j][None, :])
+        # What has to stay on a server is worth more than all else.
+        stay -= np.where(now[j][:, None] < kept[j][None, :], 1.0 + wishes.tasks.sum(), 0.0)
+    if not stay.any():
+        return np.arange(end - begin)
+    chosen: IntArray = linear_sum_assignment(stay, maximize=True)[1]
+    return chosen
+
+
+def _part(tasks: TasksOnServers, begin: int, end: int) -> FloatArray:
+    """(q, s) tasks of each kind on some servers."""
+    some = slice(*np.searchsorted(tasks.server, [begin, end]))
+    table = np.zeros((tasks.kinds, end - begin))
+    table[tasks.kind[some], tasks.server[some] - begin] = tasks.tasks[some]
+    return table
