@@ -21,7 +21,12 @@ from policies.errors import SolveTimeoutError
 from policies.filling.kept_tasks import kept_tasks
 from policies.filling.ranges import ranges_of
 from policies.filling.servers import solve_indivisible
-from policies.model.allocation import Allocation, current_placements_of
+from policies.finishing.gangs_in_place import gangs_in_place
+from policies.model.allocation import (
+    Allocation,
+    current_placements_of,
+    least_level_unsatisfied,
+)
 from policies.model.current_placements import GONE, CurrentPlacements
 from policies.model.policy import Choice, Servers
 from policies.model.problem import Problem
@@ -68,25 +73,31 @@ def stay_in_place(
     """
     rows, pieces = each_row_alone(problem), problem.pieces
     before = TasksOnServers.of_placements(problem, rows, running)
-    placed = None
-    if not problem.gangs:  # which pieces belong to one task is not recorded
+    if problem.gangs:
+        placed = gangs_in_place(problem, rows, running, allocation, deadline)
+    else:
         kept = _kept(problem, rows, before, allocation.tasks, kept_tasks(problem))
         placed = _completed(problem, rows, kept, allocation, deadline)
-    if placed is not None:
-        stays = _with_placements(problem, rows, placed, allocation)
-        if accepts is None or accepts(stays):
-            allocation = stays
     ran = before.per_kind() + grouped_sum(
         running.tasks * running.servers * (running.row == GONE),
         running.workload,
         len(pieces.demand),
     )
-    after = TasksOnServers.of_placements(problem, rows, current_placements_of(allocation))
-    _, here, there = np.intersect1d(before.key, after.key, return_indices=True)
-    stayed = np.minimum(before.tasks[here], after.tasks[there]).sum()
     run = allocation.tasks[pieces.workload] * pieces.count
-    moved = round(float(np.minimum(ran, run).sum() - stayed))
-    return replace(allocation, moved=moved)
+
+    def moved_by(answer: Allocation) -> int:
+        after = TasksOnServers.of_placements(problem, rows, current_placements_of(answer))
+        _, here, there = np.intersect1d(before.key, after.key, return_indices=True)
+        stayed = np.minimum(before.tasks[here], after.tasks[there]).sum()
+        return round(float(np.minimum(ran, run).sum() - stayed))
+
+    if placed is not None:
+        stays = _with_placements(problem, rows, placed, allocation)
+        # Pieces that are left of a gang move all the same, and can be more than a fresh placement moves.
+        fewer = not problem.gangs or moved_by(stays) <= moved_by(allocation)
+        if fewer and (accepts is None or accepts(stays)):
+            allocation = stays
+    return replace(allocation, moved=moved_by(allocation))
 
 
 def _kept(
@@ -200,7 +211,13 @@ def _with_placements(
         if capacities.limits_exceeded(allocation, tasks).any():
             return fresh
     stops = stops_of(allocation) or ()
-    return fresh if STILL_FITS in stops else replace(allocation, limited_by=stops)
+    if STILL_FITS in stops:
+        return fresh
+    objective = fresh.objective
+    if problem.limits and not problem.has_floors:
+        # Whether a limit for some servers stops a workload, or a resource, depends on the servers.
+        objective = least_level_unsatisfied(problem, fresh.level, stops)
+    return replace(allocation, limited_by=stops, objective=objective)
 
 
 def _ranges(
