@@ -29,6 +29,7 @@ from policies import (
     tasks_by_owner,
     verify,
 )
+from policies.filling.kept_tasks import kept_tasks
 from policies.verification.pieces import Pieces
 from tests.examples import examples
 from tests.references.gangs import GangStep, fill_gangs
@@ -436,6 +437,29 @@ def test_what_runs_stays_and_no_gang_is_cut(placement, data):
     assert answer.moved <= moved_from(running, problem, fresh)
     if running is again:
         assert answer.moved == 0
+    found = verify(problem, answer, running=running)
+    assert found.valid, [item for item in found.checks if not item.holds]
+
+
+@examples(400)
+@given(data=st.data())
+def test_tasks_within_their_minimum_stay_before_other_running_ones(data):
+    """The first rows of what runs are young. They stay as they do if nothing else runs."""
+    problem = data.draw(gang_problems(problems_with_limits()))
+    running = data.draw(running_of(problem))
+    young = data.draw(st.integers(0, len(running.row)))
+    kept = CurrentPlacements(
+        workload=running.workload[:young], row=running.row[:young], offset=running.offset[:young],
+        servers=running.servers[:young], tasks=running.tasks[:young],
+    )  # fmt: skip
+    problem = replace(problem, kept_placements=kept)
+    fresh = whole(problem)
+    answer = solve(problem, "drfh", mode="indivisible", running=running)
+    assert answer.tasks.tolist() == fresh.tasks.tolist()
+    stays = kept_tasks(problem)
+    on = tasks_on_servers(answer)
+    for kind, server, tasks in zip(stays.kind, stays.server, stays.tasks, strict=True):
+        assert on[int(kind), int(server)] >= tasks
     found = verify(problem, answer, running=running)
     assert found.valid, [item for item in found.checks if not item.holds]
 
