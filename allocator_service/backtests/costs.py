@@ -94,7 +94,7 @@ def _uses(
 ) -> Iterator[Use]:
     """What each tenant used of each owner's servers, and would have used alone."""
     resources = scenario.head["resources"]
-    used = _used_by_owner(simulation)
+    used = used_by_owner(simulation)
     for position, payer in enumerate(payers):
         for r, resource in enumerate(resources):
             if resource not in counted:
@@ -108,25 +108,31 @@ def _uses(
                 yield Use(payer, payer, resource, Kind.ALONE, 0, alone, alone)
 
 
-def _used_by_owner(simulation: Simulation) -> npt.NDArray[np.float64]:
+def used_by_owner(simulation: Simulation) -> npt.NDArray[np.float64]:
     """(t, t + 1, m) resource × seconds by tenant and owner; owner 0 is the pool, 1 the first tenant."""
     problem, trace = simulation.problem, simulation.trace
-    begun = np.flatnonzero(~np.isnan(simulation.start))
-    end = np.where(np.isnan(simulation.end), simulation.ended, simulation.end)[begun]
-    seconds = np.maximum(end - simulation.start[begun], 0.0)
-    workload = trace.workload[begun]
+    # The pieces of a gang run on servers of their own. All other tasks count as one piece.
+    is_whole = ~np.isnan(simulation.start)
+    is_whole[simulation.piece_task] = False
+    whole = np.flatnonzero(is_whole)
+    task = np.concatenate([whole, simulation.piece_task])
+    workload = trace.workload[task]
+    kind = workload[len(whole) :].copy()
+    is_second = simulation.piece_kind == 1
+    kind[is_second] = problem.pieces.second[kind[is_second]]
+    demand = np.concatenate([problem.demand[trace.workload[whole]], problem.pieces.demand[kind]])
+    end = np.where(np.isnan(simulation.end), simulation.ended, simulation.end)[task]
+    seconds = np.maximum(end - simulation.start[task], 0.0)
     row_of = np.repeat(np.arange(problem.k), problem.server_count)
-    server = simulation.server[begun]
-    owner = np.zeros(len(begun), dtype=np.int64)
+    server = np.concatenate([simulation.server[whole], simulation.piece_server])
+    owner = np.zeros(len(task), dtype=np.int64)
     placed = server >= 0
     owner[placed] = problem.contributed_by[row_of[server[placed]]] + 1
     place = problem.workload_tenant[workload] * (problem.t + 1) + owner
     size = problem.t * (problem.t + 1)
     used = np.zeros((size, problem.m))
     for r in range(problem.m):
-        used[:, r] = np.bincount(
-            place, weights=problem.demand[workload, r] * seconds, minlength=size
-        )
+        used[:, r] = np.bincount(place, weights=demand[:, r] * seconds, minlength=size)
     return used.reshape(problem.t, problem.t + 1, problem.m)
 
 

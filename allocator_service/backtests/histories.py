@@ -7,20 +7,24 @@ from datetime import datetime
 from decimal import Decimal
 from itertools import groupby
 from math import ceil
-from typing import Any
+from typing import Any, Self
 from zoneinfo import ZoneInfo
 
+import numpy as np
 from django.db import connection
 
 from allocator_service.backtests.errors import MAX_TASKS, too_large
 from allocator_service.core.durations import parse_duration
 from allocator_service.core.errors import Unacceptable
+from allocator_service.core.quantities import Resource
 from allocator_service.ledger.amounts.open_uses import OPEN_ENTRIES
 from allocator_service.pools.models import Contribution, MembershipTerms, Pool, WindowKind
 from allocator_service.pools.selectors import resources_of
 from allocator_service.pools.windows import half_life_of
 from allocator_service.tenants.models import Tenant
+from allocator_service.workloads.gangs import Gang as StoredGang
 from allocator_service.workloads.models import Workload
+from policies import Gang
 from policies.simulation.traces import Submitted
 from policies.simulation.traces.submitted import Submitting
 
@@ -119,9 +123,9 @@ def submitted_between(
     position = {resource.name: number for number, resource in enumerate(resources)}
     slugs = dict(Tenant.objects.filter(memberships__pool=pool).values_list("pk", "slug"))
     workloads = {
-        row[0]: _Kind([float(each) for each in _padded(row[1], len(resources))], row[2], row[3])
-        for row in Workload.objects.filter(pool=pool).values_list(
-            "pk", "demand", "priority", "server_selector"
+        each.pk: _Kind.of(each, resources)
+        for each in Workload.objects.filter(pool=pool).only(
+            "demand", "priority", "server_selector", "pieces", "per_server", "together", "at_least"
         )
     }
     found = Submitting([resource.name for resource in resources], MAX_TASKS)
@@ -154,6 +158,8 @@ def submitted_between(
             tasks=tasks or 1,
             priority=kind.priority if kind else 0,
             selector=kind.selector if kind else None,
+            # What is not a number of whole tasks has no pieces.
+            gang=kind.gang if kind and tasks else None,
         )
     for level in levels.values():
         level.close(found)
@@ -184,14 +190,35 @@ def _used(
 
 
 class _Kind:
-    """What one task of a workload is."""
+    """One task of a workload."""
 
-    def __init__(self, demand: list[float], priority: int, selector: Mapping[str, Any]) -> None:
-        self.demand, self.priority = demand, priority
+    def __init__(
+        self,
+        demand: list[float],
+        priority: int,
+        selector: Mapping[str, Any],
+        gang: Gang | None = None,
+    ) -> None:
+        self.demand, self.priority, self.gang = demand, priority, gang
         self.selector = {
             label: (values,) if isinstance(values, str) else tuple(values)
             for label, values in selector.items()
         }
+
+    @classmethod
+    def of(cls, workload: Workload, resources: Sequence[Resource]) -> Self:
+        """Return a task of a workload as it is now."""
+        stored, gang = StoredGang.of(workload), None
+        if stored.pieces:
+            # Of tasks that ran in the past only their pieces are known, not how many had to start.
+            gang = Gang(
+                np.array([piece.count for piece in stored.pieces], dtype=np.int64),
+                np.array(stored.kinds(resources), dtype=np.float64),
+                per_server=stored.per_server or 0,
+                together=stored.together,
+            )
+        demand = [float(each) for each in _padded(workload.demand, len(resources))]
+        return cls(demand, workload.priority, workload.server_selector, gang)
 
 
 class _Level:
@@ -233,6 +260,7 @@ class _Level:
                     tasks=ended,
                     priority=self._kind.priority,
                     selector=self._kind.selector,
+                    gang=self._kind.gang,
                 )
 
 

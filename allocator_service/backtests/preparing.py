@@ -26,7 +26,7 @@ from allocator_service.backtests.histories import (
     window_between,
 )
 from allocator_service.backtests.models import Backtest
-from allocator_service.backtests.scenarios import Scenario
+from allocator_service.backtests.scenarios import Scenario, gang_fields
 from allocator_service.backtests.trees import (
     DatedTree,
     tree_between,
@@ -240,6 +240,7 @@ def _numbered(found: _Read, backtest: Backtest) -> Scenario:
             "step": float(backtest.spec["step"] or found.step),
             "window": found.window,
             **({} if found.tree is None else {"tree": found.tree.numbered(list(number))}),
+            **_gangs(submitted),
         },
         workload_tenant=of_tenants[submitted.workload_tenant],
         demand=submitted.demand,
@@ -255,6 +256,12 @@ def _numbered(found: _Read, backtest: Backtest) -> Scenario:
         change_server=[server for _, server, _ in servers.changes],
         change_joins=[joins for _, _, joins in servers.changes],
     )
+
+
+def _gangs(submitted: Submitted) -> dict[str, Any]:
+    """Return the pieces of tasks as `gangs` of a scenario, nothing if all have one piece."""
+    gangs = {str(number): gang_fields(gang) for number, gang in submitted.gangs.items()}
+    return {"gangs": gangs} if gangs else {}
 
 
 def _tenants(number: Iterable[str], terms: Terms, backtest: Backtest) -> list[dict[str, Any]]:

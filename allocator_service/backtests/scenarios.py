@@ -13,7 +13,7 @@ import numpy.typing as npt
 import orjson
 
 from allocator_service.backtests.trees import tree_fields, tree_moments
-from policies import Problem, Window
+from policies import Gang, Problem, Window
 from policies.simulation import ServerChanges, Trace
 
 # What is larger than a server by less than this part of it is as large.
@@ -41,8 +41,8 @@ class Scenario:
 
     `head` is JSON: `resources` and `units`, `tenants` (name, weight, best_effort, and as `pk` the
     tenant whose prices count), `tree` in pools with groups (see `trees`), `labels` of server rows,
-    `selectors` of workloads, `weights`, `origin` (the instant of second 0), `step` (seconds) and
-    `window`. `arrays` are those of `_ARRAYS`.
+    `selectors` of workloads, `gangs` (pieces of tasks by number of the workload), `weights`, `origin`
+    (the instant of second 0), `step` (seconds) and `window`. `arrays` are those of `_ARRAYS`.
     """
 
     head: Mapping[str, Any]
@@ -115,7 +115,14 @@ class Scenario:
             demand=arrays["demand"],
             priority=arrays["priority"],
             selectors=head["selectors"],
+            gangs={int(number): gang_from(fields) for number, fields in self._gangs.items()},
         )
+
+    @property
+    def _gangs(self) -> Mapping[str, Any]:
+        """Return the pieces of tasks by number of the workload. Older scenarios have none."""
+        gangs: Mapping[str, Any] = self.head.get("gangs", {})
+        return gangs
 
     def _terms(self, second: float) -> dict[str, Any]:
         """Return the weights, groups, tiers and amounts at a second, as fields of a problem."""
@@ -162,7 +169,7 @@ class Scenario:
 
     @cached_property
     def fitting(self) -> npt.NDArray[np.bool_]:
-        """(n,) does a task of the kind fit on some empty server, selectors included?"""
+        """(n,) Whether a task of each kind fits on empty servers, selectors and pieces included."""
         arrays, labels = self.arrays, self.head["labels"]
         fits = np.zeros(len(arrays["demand"]), dtype=np.bool_)
         allowed: dict[str, list[int]] = {}
@@ -176,9 +183,37 @@ class Scenario:
                     for row, each in enumerate(labels)
                     if all(each.get(label) in values for label, values in selector.items())
                 ]
-            room = arrays["capacity"][allowed[asked]]
+            rows = allowed[asked]
+            gang = self._gangs.get(str(kind))
+            if gang is not None:
+                fits[kind] = self._has_room(gang_from(gang), rows)
+                continue
+            room = arrays["capacity"][rows]
             fits[kind] = bool((demand <= room * (1 + _ROUNDING)).all(axis=1).any())
         return fits
+
+    def _has_room(self, gang: Gang, rows: Sequence[int]) -> bool:
+        """Return whether each kind of pieces by itself fits on empty servers of some rows."""
+        zones: dict[str, list[int]] = {}
+        for row in rows:
+            value = self.head["labels"][row].get(gang.together) if gang.together else ""
+            if value is not None:
+                zones.setdefault(value, []).append(row)
+        return any(
+            all(
+                self._places(demand, gang, mine) >= count
+                for count, demand in zip(gang.count, gang.demand, strict=True)
+            )
+            for mine in zones.values()
+        )
+
+    def _places(self, demand: npt.NDArray[np.float64], gang: Gang, rows: Sequence[int]) -> float:
+        """Return how many pieces with a demand fit on the empty servers of some rows."""
+        room = self.arrays["capacity"][rows][:, demand > 0] * (1 + _ROUNDING)
+        each = np.floor(room / demand[demand > 0]).min(axis=1)
+        if gang.per_server:
+            each = np.minimum(each, gang.per_server)
+        return float(each @ self.arrays["server_count"][rows])
 
     @property
     def changes(self) -> ServerChanges:
@@ -201,3 +236,25 @@ class Scenario:
         if given["kind"] == "tumbling":
             return Window.tumbling(given["boundaries"])
         return Window.unbounded()
+
+
+def gang_fields(gang: Gang) -> dict[str, Any]:
+    """Return the pieces of a task as JSON."""
+    return {
+        "count": gang.count.tolist(),
+        "demand": gang.demand.tolist(),
+        "per_server": gang.per_server,
+        "together": gang.together,
+        "at_least": gang.at_least,
+    }
+
+
+def gang_from(fields: Mapping[str, Any]) -> Gang:
+    """Return the pieces of a task that `gang_fields` wrote."""
+    return Gang(
+        np.array(fields["count"], dtype=np.int64),
+        np.array(fields["demand"], dtype=np.float64),
+        per_server=fields["per_server"],
+        together=fields["together"],
+        at_least=fields["at_least"],
+    )

@@ -53,6 +53,7 @@ _FIELDS = {
     "trace.tenant": "tenant",
     "trace.resource": "resources",
     "trace.tasks": "processors_per_task",
+    "trace.nodes": "processors_per_node",
     "trace.tenants": "tenants",
 }
 
@@ -60,14 +61,14 @@ FORMATS: Mapping[str, Format] = {
     "csv": Format(read_table, frozenset(), {}, bounded=True),
     "sacct": Format(
         read_sacct,
-        frozenset({"tenant", "resources"}),
+        frozenset({"tenant", "resources", "gangs"}),
         {"cpu": "core", "memory": "GiB"},
         absolute=True,
         bounded=True,
     ),
     "swf": Format(
         read_swf,
-        frozenset({"tenant", "memory", "processors_per_task"}),
+        frozenset({"tenant", "memory", "processors_per_task", "processors_per_node"}),
         {"cpu": "core", "memory": "KiB"},
         bounded=True,
     ),

@@ -12,7 +12,7 @@ from decimal import Decimal
 from allocator_service.core.quantities import Resource
 from allocator_service.imports.checks import check_selector
 from allocator_service.imports.rows import Place, WorkloadRow
-from allocator_service.workloads.gangs import MAX_KINDS, MAX_PIECES, Gang, Piece
+from allocator_service.workloads.gangs import MAX_PIECES, Gang, Piece
 
 Selection = tuple[tuple[str, tuple[str, ...]], ...]
 Kind = tuple[tuple[Decimal, ...], int]  # the demand of a piece, and the pieces of a task
@@ -45,18 +45,18 @@ class _Workload:
 
 
 def rows_of_pods(
-    pods: Sequence[Pods], resources: Sequence[Resource], *, gangs: bool
+    pods: Sequence[Pods], resources: Sequence[Resource], *, most_kinds: int
 ) -> list[WorkloadRow]:
     """Return pods as workloads, one for each controller, shape and selector.
 
-    With `gangs` what starts together is one task of several pieces, if these are of two kinds at most.
+    What starts together is one task of several pieces, if these are of `most_kinds` at most.
     A second workload of the same controller is `<name>-2`, in the order of demands and selectors.
     """
     tasks: Counter[_Workload] = Counter()
     places: dict[_Workload, Place] = {}
     of_groups: set[_Workload] = set()
     for parts in _started_together(pods):
-        for workload, count in _tasks(parts, gangs=gangs):
+        for workload, count in _tasks(parts, most_kinds=most_kinds):
             tasks[workload] += count
             places.setdefault(workload, parts[0].place)
             if parts[0].group:
@@ -99,14 +99,14 @@ def _started_together(pods: Iterable[Pods]) -> list[list[Pods]]:
     return found
 
 
-def _tasks(parts: Sequence[Pods], *, gangs: bool) -> Iterator[tuple[_Workload, int]]:
+def _tasks(parts: Sequence[Pods], *, most_kinds: int) -> Iterator[tuple[_Workload, int]]:
     """Yield the workloads of pods that start together, each with its number of tasks."""
     kinds: Counter[tuple[Decimal, ...]] = Counter()
     for part in parts:
         if any(part.demand):
             kinds[part.demand] += part.count
     first = parts[0]
-    is_gang = gangs and first.group and len(kinds) <= MAX_KINDS
+    is_gang = first.group and len(kinds) <= most_kinds
     alike = len({part.selection for part in parts}) == 1
     if is_gang and alike and 1 < sum(kinds.values()) <= MAX_PIECES:
         controllers = {part.controller for part in parts}

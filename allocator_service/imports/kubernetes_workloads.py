@@ -26,6 +26,7 @@ from allocator_service.imports.rows import (
     SkippedRow,
     WorkloadFile,
 )
+from allocator_service.workloads.gangs import MAX_KINDS
 
 # Kueue names the workload of a pod by the one, and the group of plain pods by the other.
 WORKLOAD_ANNOTATION = "kueue.x-k8s.io/workload"
@@ -59,8 +60,8 @@ def kubernetes_workloads(
         except Unacceptable as error:
             others.append(RefusedRow(place, display_name(item), errors_of(error)))
 
-    def rows(*, gangs: bool) -> Any:
-        found = [*rows_of_pods(pods, resources, gangs=gangs), *others]
+    def rows(most_kinds: int) -> Any:
+        found = [*rows_of_pods(pods, resources, most_kinds=most_kinds), *others]
         return sorted(found, key=lambda row: row.place.number)
 
     groups = any(each.group for each in pods)
@@ -71,7 +72,8 @@ def kubernetes_workloads(
             " of the two.",
             code="import.both_kinds",
         )
-    return WorkloadFile(rows(gangs=True), measures.ignored, rows(gangs=False) if groups else None)
+    fewer = {most: rows(most) for most in range(MAX_KINDS)} if groups else {}
+    return WorkloadFile(rows(MAX_KINDS), measures.ignored, fewer)
 
 
 def _pod(

@@ -144,13 +144,14 @@ class SkippedRow:
 class ImportedFile(Generic[Row]):
     """The rows of a file, and its resources that the pool does not count.
 
-    `apart` are the rows with each piece as a task of its own, for pools that cannot run gangs. It is
-    None if the file leaves no such choice.
+    `by_kinds` are the rows for pools that cannot run all gangs, by the most kinds of pieces that a task
+    may have: with 1, pieces of gangs of two kinds are tasks of their own, with 0 those of all gangs. It
+    is empty if the file leaves no such choice.
     """
 
     rows: Sequence[Row | RefusedRow | SkippedRow]
     ignored: Sequence[str] = ()
-    apart: Sequence[Row | RefusedRow | SkippedRow] | None = None
+    by_kinds: Mapping[int, Sequence[Row | RefusedRow | SkippedRow]] = field(default_factory=dict)
 
 
 NodeFile = ImportedFile[NodeRow]

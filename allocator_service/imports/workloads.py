@@ -67,14 +67,15 @@ def workloads_import(
 
 
 def _runnable(file: WorkloadFile, pool: Pool, now: datetime) -> WorkloadFile:
-    """Return the file with single tasks in place of gangs, if it has both and the pool runs no gangs."""
-    if file.apart is None:
+    """Return the file with single tasks in place of the gangs that the pool cannot run."""
+    if not file.by_kinds:
         return file
     gangs = [row.gang for row in rows_of(file, WorkloadRow) if row.gang is not None]
-    two = any(len(gang.pieces) > 1 for gang in gangs)
-    if not gang_refusal(pool, two_kinds=two, now=now):
-        return file
-    return replace(file, rows=file.apart, apart=None)
+    kinds = max((len(gang.pieces) for gang in gangs), default=0)
+    most = kinds
+    while most and gang_refusal(pool, two_kinds=most > 1, now=now):
+        most -= 1
+    return file if most == kinds else replace(file, rows=file.by_kinds[most], by_kinds={})
 
 
 class _Workloads(Work[WorkloadRow]):

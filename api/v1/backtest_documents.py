@@ -66,6 +66,20 @@ class TraceFields(documents.Document):
         allow_null=True,
         description="swf: a job is so many tasks; one by default.",
     )
+    processors_per_node = documents.IntegerField(
+        minimum=1,
+        maximum=10**9,
+        required=False,
+        allow_null=True,
+        description="swf: processors of a node. A job of more processors is one task with a piece on"
+        " each node. Without it a job has one piece. Excludes `processors_per_task`.",
+    )
+    gangs = documents.BooleanField(
+        required=False,
+        allow_null=True,
+        description="sacct: whether a job on several nodes is one task with a piece on each (true by"
+        " default), or a task on each.",
+    )
     tenants = documents.IntegerField(
         minimum=1,
         maximum=MAX_TENANTS,
@@ -316,7 +330,7 @@ def asked_of(fields: Mapping[str, Any]) -> dict[str, Any]:
                 name: trace[name]
                 for name in (
                     "skip_bad_lines", "tenant", "resources", "memory", "processors_per_task",
-                    "tenants", "jobs", "seed",
+                    "processors_per_node", "gangs", "tenants", "jobs", "seed",
                 )
             },
         },

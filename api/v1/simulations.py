@@ -38,6 +38,7 @@ from api.v1.workloads import PRIORITY, TASKS
 from api.views import ContractView, writes
 
 MAX_CHANGES = 1_000
+MAX_COUNT = 2**53
 # The value of a field that was left out, where null means something else.
 OMITTED = object()
 
@@ -100,7 +101,19 @@ class SubmittedWorkload(documents.Document):
 
 class ChangedWorkload(documents.Document):
     id = documents.IdField()
-    demand = documents.PoolQuantitiesField(required=False)
+    demand = documents.PoolQuantitiesField(
+        required=False, description="Of one task. With pieces it is their sum."
+    )
+    pieces = documents.ListField(
+        SubmittedPiece,
+        max_items=MAX_KINDS,
+        code="workload.pieces",
+        required=False,
+        description="Instead of the present ones.",
+    )
+    per_server = documents.IntegerField(minimum=1, maximum=MAX_PIECES, required=False)
+    together = documents.TextField(max_length=LABEL_LENGTH, required=False)
+    at_least = documents.IntegerField(minimum=1, maximum=MAX_PIECES, required=False)
     tasks = documents.IntegerField(**TASKS, default=lambda: OMITTED)
     priority = documents.IntegerField(**PRIORITY, required=False)
     server_selector = documents.SelectorField(required=False)
@@ -177,21 +190,55 @@ class WorkloadComparison(documents.Document):
     after = documents.DocumentField(TasksDocument, allow_null=True)
 
 
+class LostGangDocument(documents.Document):
+    tenant = documents.TextField(max_length=253)
+    workload = documents.TextField(max_length=253)
+    least_tasks = documents.IntegerField(
+        minimum=0,
+        maximum=MAX_COUNT,
+        description="Least number of tasks that end. A decision does not record which pieces are of one"
+        " task.",
+    )
+    tasks = documents.IntegerField(
+        minimum=1,
+        maximum=MAX_COUNT,
+        description="Most tasks that end, each with all of its pieces.",
+    )
+    pieces = documents.IntegerField(
+        minimum=1, maximum=MAX_COUNT, description="Pieces of `tasks`, on all servers."
+    )
+    pieces_on_servers = documents.IntegerField(
+        minimum=1, maximum=MAX_COUNT, description="Pieces on the servers that drain or retire."
+    )
+    detail = documents.TextField(max_length=1_000)
+
+
 class ResultDocument(documents.Document):
     tenants = documents.ListField(TenantComparison, min_items=0, max_items=MAX_ROWS)
     workloads = documents.ListField(WorkloadComparison, min_items=0, max_items=MAX_ROWS)
     summary = documents.ObjectField(allow_null=True, description="Of the pool, before and after.")
+    lost = documents.ListField(
+        LostGangDocument,
+        min_items=0,
+        max_items=MAX_ROWS,
+        description="Running tasks of several pieces that end because a piece is on a server that the"
+        " simulation drains or retires.",
+    )
 
 
 def _visible_result(simulation: Simulation, context: Any) -> Any:
     """Return the result. A tenant sees its own rows of it and nothing of the whole pool."""
-    result, tenant = simulation.result, context.tenant
-    if result is None or tenant is None:
+    if simulation.result is None:
+        return None
+    # A simulation of a release before this one has no `lost`.
+    result, tenant = {"lost": [], **simulation.result}, context.tenant
+    if tenant is None:
         return result
     return {
         "tenants": [row for row in result["tenants"] if row["tenant"] == tenant.slug],
         "workloads": [row for row in result["workloads"] if row["tenant"] == tenant.slug],
         "summary": None,
+        "lost": [row for row in result["lost"] if row["tenant"] == tenant.slug],
     }
 
 

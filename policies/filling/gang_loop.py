@@ -23,7 +23,7 @@ from policies.filling.rules import (
     first_fit,
     most_affine,
 )
-from policies.filling.state import list_servers
+from policies.filling.state import list_present, list_servers
 
 insert, update, remove = best_fit_index.insert, best_fit_index.update, best_fit_index.remove
 append, rewrite, drop = best_fit_scan.append, best_fit_scan.rewrite, best_fit_scan.drop
@@ -37,6 +37,7 @@ def launch_gang(  # type: ignore[no-untyped-def]
 
     Args:
         logged: number of entries in the log.
+        waiting: progress of workloads. Without a tree of tenants all servers are in the index.
 
     Returns:
         Tasks launched, 0 if one does not fit; their pieces; and the number of servers looked at.
@@ -208,7 +209,9 @@ def _list(rule, server, waiting, tasks, gangs, servers):  # type: ignore[no-unty
             found = insert(server, slope_of(left, servers.share_of_unit), left, servers.slopes)
         else:
             remove(server, servers.slopes)
-        if not found:
+        if not found and len(waiting.tree) == 0:
+            list_present(rule, servers)
+        elif not found:
             list_servers(rule, waiting, tasks, gangs, servers)
         return
     listed = servers.columns.position[server] != NOWHERE

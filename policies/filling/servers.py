@@ -83,7 +83,9 @@ def solve_indivisible(request: Request) -> Allocation:
     kinds = problem.pieces.kinds_of(queues.workloads)
     demand = np.ascontiguousarray(whole.demand[kinds][:, present])
     share_of_unit = np.ascontiguousarray(whole.share_of_unit[present])
-    gangs = gangs_of(problem, kinds, len(queues.workloads), demand * share_of_unit, rows)
+    gangs = gangs_of(
+        problem, kinds, len(queues.workloads), demand * share_of_unit, rows.first_row, rows.servers
+    )
     gangs.at_least[queues.kept > 0] = 1  # enough tasks run already
     level, kind, server = _place(
         problem,
@@ -273,13 +275,19 @@ def _limits_left(
 
 
 def gangs_of(
-    problem: Problem, kinds: IntArray, queued: int, share: FloatArray, rows: ServerClasses
+    problem: Problem,
+    kinds: IntArray,
+    queued: int,
+    share: FloatArray,
+    rows: IntArray,
+    servers: IntArray,
 ) -> Gangs:
     """Return the gangs of queued workloads.
 
     Args:
         kinds: (q,) kinds of pieces, of which the first ``queued`` are those of the workloads.
         share: (q, m) share of the pool that one piece demands.
+        rows: (R,) of the problem, as the servers are numbered; servers: (R,) number of each.
     """
     pieces, workloads = problem.pieces, kinds[:queued]
     second = pieces.second[workloads]
@@ -302,7 +310,7 @@ def gangs_of(
         per_server[position], at_least[position] = gang.per_server, gang.at_least
         if gang.together:
             zone[position] = numbers[id(problem.zones[gang.together])]
-    zones = np.array([each[rows.first_row] for each in distinct.values()], dtype=np.int64)
+    zones = np.array([each[rows] for each in distinct.values()], dtype=np.int64)
     return Gangs(
         most=np.array([max(1, int((number * at_least).max(initial=1)))]),
         per_task=number,
@@ -312,8 +320,8 @@ def gangs_of(
         per_server=per_server,
         at_least=at_least,
         zone=zone,
-        zones=zones.reshape(len(distinct), rows.count),
-        on_server=np.zeros(int(rows.servers.sum()) if problem.gangs else 0, dtype=np.int64),
+        zones=zones.reshape(len(distinct), len(rows)),
+        on_server=np.zeros(int(servers.sum()) if problem.gangs else 0, dtype=np.int64),
     )
 
 

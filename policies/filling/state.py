@@ -18,7 +18,7 @@ from policies.filling.best_fit import NOWHERE, slope_of
 from policies.filling.best_fit_many import Columns
 from policies.filling.best_fit_two import SlopeIndex
 from policies.filling.group_turns import GroupTurns
-from policies.filling.rules import BEST_BY_SLOPE
+from policies.filling.rules import BEST_BY_SCAN, BEST_BY_SLOPE
 
 build_index, append = best_fit_index.build, best_fit_scan.append
 
@@ -167,6 +167,28 @@ def list_servers(rule, waiting, tasks, gangs, servers):  # type: ignore[no-untyp
         servers.columns.size[0] = 0
         for server in listed[:size]:
             append(server, left[server], share_of_unit, servers.columns)
+
+
+@compiled
+def list_present(rule, servers):  # type: ignore[no-untyped-def]
+    """Rebuild the index of best-fit from all servers that have room or are full."""
+    left, share_of_unit = servers.left, servers.share_of_unit
+    listed, size = np.empty(len(left), dtype=np.int64), 0
+    if left.shape[1]:
+        for server in range(len(left)):
+            if left[server, 0] >= 0.0:
+                listed[size] = server
+                size += 1
+    if rule == BEST_BY_SLOPE:
+        slopes = np.empty(size)
+        for position in range(size):
+            slopes[position] = slope_of(left[listed[position]], share_of_unit)
+        build_index(listed[:size], slopes, left, servers.slopes)
+    elif rule == BEST_BY_SCAN:
+        servers.columns.position[:] = NOWHERE
+        servers.columns.size[0] = 0
+        for position in range(size):
+            append(listed[position], left[listed[position]], share_of_unit, servers.columns)
 
 
 @compiled

@@ -22,7 +22,12 @@ from policies.filling.kept_tasks import kept_tasks
 from policies.filling.ranges import ranges_of
 from policies.filling.servers import solve_indivisible
 from policies.finishing.fewest_moves import Wishes, fewest_moves, matched
-from policies.model.allocation import Allocation, current_placements_of
+from policies.finishing.gangs_in_place import gangs_in_place
+from policies.model.allocation import (
+    Allocation,
+    current_placements_of,
+    least_level_unsatisfied,
+)
 from policies.model.current_placements import GONE, CurrentPlacements
 from policies.model.policy import Choice, Servers
 from policies.model.problem import Problem
@@ -70,28 +75,41 @@ def stay_in_place(
     """
     rows = each_row_alone(problem)
     ran = _Ran.of(problem, rows, running)
-    fresh = replace(allocation, moved=ran.moved(allocation))
-    if problem.gangs:  # which pieces belong to one task is not recorded
-        return fresh
-    stays = kept_tasks(problem)
-    kept = _kept(problem, rows, ran.here, allocation.tasks, stays)
-    if not len(kept.key):
-        return fresh
-    wishes = Wishes(allocation.tasks, _stopped_by_room(allocation), ran.here, stays)
-    of_fresh = TasksOnServers.of_placements(problem, rows, current_placements_of(allocation))
-    for place in (
-        lambda: _completed(problem, rows, kept, allocation, deadline),
-        lambda: fewest_moves(problem, rows, wishes, deadline),
-        lambda: matched(rows, of_fresh, wishes),
-    ):
+    most = ran.moved(allocation)
+    fresh = replace(allocation, moved=most)
+    for place in _ways(problem, rows, allocation, running, ran, deadline):
         placed = place()
         if placed is None:
             continue
         answer = _with_placements(problem, rows, placed, allocation)
         if answer is not None and (accepts is None or accepts(answer)):
-            answer = replace(answer, moved=ran.moved(answer))
-            return min(fresh, answer, key=lambda each: each.moved)
+            moved = ran.moved(answer)
+            return fresh if moved >= most else replace(answer, moved=moved)
     return fresh
+
+
+def _ways(
+    problem: Problem,
+    rows: ServerClasses,
+    allocation: Allocation,
+    running: CurrentPlacements,
+    ran: _Ran,
+    deadline: float | None,
+) -> list[Callable[[], TasksOnServers | None]]:
+    """Return how the decided tasks can be placed beside what stays, in the order in which to try."""
+    if problem.gangs:
+        return [lambda: gangs_in_place(problem, rows, running, allocation, deadline)]
+    stays = kept_tasks(problem)
+    kept = _kept(problem, rows, ran.here, allocation.tasks, stays)
+    if not len(kept.key):
+        return []
+    wishes = Wishes(allocation.tasks, _stopped_by_room(allocation), ran.here, stays)
+    fresh = TasksOnServers.of_placements(problem, rows, current_placements_of(allocation))
+    return [
+        lambda: _completed(problem, rows, kept, allocation, deadline),
+        lambda: fewest_moves(problem, rows, wishes, deadline),
+        lambda: matched(rows, fresh, wishes),
+    ]
 
 
 @dataclass(frozen=True, eq=False)
@@ -240,7 +258,13 @@ def _with_placements(
         if capacities.limits_exceeded(allocation, tasks).any():
             return None
     stops = stops_of(allocation) or ()
-    return None if STILL_FITS in stops else replace(allocation, limited_by=stops)
+    if STILL_FITS in stops:
+        return None
+    objective = fresh.objective
+    if problem.limits and not problem.has_floors:
+        # Whether a limit for some servers stops a workload, or a resource, depends on the servers.
+        objective = least_level_unsatisfied(problem, fresh.level, stops)
+    return replace(allocation, limited_by=stops, objective=objective)
 
 
 def _ranges(

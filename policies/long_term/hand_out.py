@@ -206,7 +206,10 @@ def _hand_out(
     demand = np.ascontiguousarray(servers.demand[kinds])
     allowed = np.ascontiguousarray(allowed_pieces(problem, classes)[kinds])
     tasks = tasks_of(demand, servers.share_of_unit, allowed)
-    gangs = gangs_of(problem, kinds, len(queues.workloads), demand * servers.share_of_unit, classes)
+    gangs = gangs_of(
+        problem, kinds, len(queues.workloads), demand * servers.share_of_unit, classes.first_row,
+        classes.servers,
+    )  # fmt: skip
     state = servers_of(servers.capacity, servers.share_of_unit, classes.servers, AFFINITY)
     gain = problem.demand[queues.workloads] * history.step
     total = np.divide(1.0, problem.totals, out=np.zeros(problem.m), where=problem.totals > 0)

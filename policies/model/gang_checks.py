@@ -60,14 +60,16 @@ def check_gangs(problem: Problem, choice: Choice) -> Problem:
     return problem.placed_by(choice)
 
 
-def refuse_simulated_gangs(problem: Problem, choice: Choice) -> None:
-    """Raise an error if pieces of tasks would have to be placed in a simulation.
+def check_simulated_gangs(problem: Problem, choice: Choice) -> None:
+    """Raise an error if a simulation cannot run the gangs of a problem under a policy.
 
     Raises:
-        PolicyNotApplicableError: the choice places tasks on servers, and some have several pieces.
+        PolicyNotApplicableError: the policy cannot decide them, or ``slots``, which decides by the sum
+            of slots and is simulated on single servers.
     """
-    if problem.gangs and not choice.sees_one_pool:
-        _refuse("Simulations place tasks of one piece only.", min(problem.gangs))
+    if problem.gangs and choice.policy.share is ShareDefinition.SLOTS:
+        _refuse("Simulations of 'slots' place whole tasks of one piece only.", min(problem.gangs))
+    check_gangs(problem, choice)
 
 
 def _refuse(why: str, workload: int) -> None:

@@ -19,7 +19,7 @@ from policies.model.policy import Choice, HandOut, ShareDefinition
 from policies.model.problem import Problem
 from policies.model.quantities import WholeServers
 from policies.model.reasons import NO_SERVER_LARGE_ENOUGH
-from policies.model.server_classes import each_row_alone
+from policies.model.server_classes import allowed_pieces, each_row_alone
 from policies.model.share_definition import share_per_task
 from policies.proofs.pool_of_tasks import pool_of_tasks, slots_of
 from policies.proofs.saturation import filling_reasons
@@ -42,10 +42,11 @@ class Cluster:
     Attributes:
         choice: the policy.
         order: ``BY_SHARE`` or a constant of ``long_term.measures``; rule: a constant of ``placing``.
-        demand: (n, p) of one task.
-        capacity: (R, p) of one server of each row, servers: (R,) how many.
+        demand: (q, p) of one piece of each kind, or (n, p) of one task.
+        capacity: (R, p) of one server of each row, servers: (R,) how many; rows: (R,) of the problem.
         number: (S,) of each server as the problem counts them; -1 for what is not one of them.
-        allowed: (n, R); reasons: (n,) why a workload cannot run at all, or the empty string.
+        allowed: (q, R) or (n, R), as ``demand``.
+        reasons: (n,) why a workload cannot run at all, or the empty string.
     """
 
     choice: Choice
@@ -54,6 +55,7 @@ class Cluster:
     demand: FloatArray
     capacity: FloatArray
     servers: IntArray
+    rows: IntArray
     number: IntArray
     allowed: BoolArray
     reasons: TextArray
@@ -79,7 +81,7 @@ class Cluster:
             pool = pool_of_tasks(problem, choice)
             return cls(
                 choice, order, ONE_POOL, pool.demand, pool.room[None, :],
-                np.ones(1, dtype=np.int64), np.full(1, -1),
+                np.ones(1, dtype=np.int64), np.zeros(1, dtype=np.int64), np.full(1, -1),
                 np.ones((problem.n, 1), dtype=np.bool_), pool.reasons,
             )  # fmt: skip
         rows, whole = each_row_alone(problem), WholeServers.of(problem)
@@ -88,8 +90,8 @@ class Cluster:
             choice, order, _rule(choice, int(present.sum())),
             np.ascontiguousarray(whole.demand[:, present]),
             np.ascontiguousarray(whole.capacity[rows.first_row][:, present]),
-            rows.servers, _numbers(problem, rows.first_row), rows.allowed,
-            filling_reasons(problem, whole, rows),
+            rows.servers, rows.first_row, _numbers(problem, rows.first_row),
+            allowed_pieces(problem, rows), filling_reasons(problem, whole, rows),
         )  # fmt: skip
 
     def shares(self, pool: Problem, slots: float) -> FloatArray:
@@ -130,7 +132,7 @@ def _slots(problem: Problem, choice: Choice) -> Cluster:
     none = too_large(demand, capacity, rows.allowed, np.arange(rows.count))
     reasons[(reasons == "") & none] = NO_SERVER_LARGE_ENOUGH
     return Cluster(
-        choice, BY_SHARE, FIRST_FIT, demand, capacity, rows.servers,
+        choice, BY_SHARE, FIRST_FIT, demand, capacity, rows.servers, rows.first_row,
         _numbers(problem, rows.first_row), rows.allowed, reasons,
     )  # fmt: skip
 

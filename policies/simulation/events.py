@@ -23,6 +23,7 @@ from policies.simulation.choosing import (
 )
 from policies.simulation.ending import begin_running, finish_first
 from policies.simulation.floor_starts import note_change, start_floors
+from policies.simulation.gang_starts import start_gang
 from policies.simulation.grouping import next_in_tree, plant_groups, set_keys_in_tree
 from policies.simulation.limiting import close_limits, return_to_limits, take_of_limits
 from policies.simulation.memory import SLIDING, forget, settle
@@ -41,6 +42,7 @@ from policies.simulation.tally import (
     gather,
     keep,
     least_waiting,
+    may_start,
     strike,
     use_alone,
     use_now,
@@ -49,13 +51,13 @@ from policies.simulation.tally import (
 
 @compiled
 def run_events(  # type: ignore[no-untyped-def]
-    plan, wake, until, arrivals, tenants, trees, tasks, limits, servers, even, tally, heap, freed,
-    remembered, log, draws, floors, counters,
+    plan, wake, until, arrivals, tenants, trees, tasks, gangs, limits, servers, even, tally, heap, freed,
+    placed, remembered, log, draws, floors, counters,
 ):  # fmt: skip
     """Run until nothing happens any more, or nothing until ``until``, both included; goes on later.
 
     Args:
-        plan ... log: see ``state``; tasks, servers: as ``filling.state`` has them.
+        plan ... log: see ``state``; tasks, gangs, servers: as ``filling.state`` has them.
         wake: seconds of a hand-out though no task comes or ends, because servers joined; or inf.
         until: seconds of the last event to look at.
         trees: whose turn it is in a pool with groups (``grouping``); limits: see ``limiting``.
@@ -77,6 +79,7 @@ def run_events(  # type: ignore[no-untyped-def]
     demand, left, row_of, opened = tasks.demand, servers.left, servers.row_of, servers.opened
     t, m, p = len(first), gain.shape[1], left.shape[1]
     one_pool = rule == ONE_POOL
+    with_gangs = len(gangs.on_server) > 0
     dirty, touched, touches = np.zeros(t, dtype=np.bool_), np.empty(t, dtype=np.int64), 0
     may_fit, fitting = np.empty(t, dtype=np.bool_), np.empty(t, dtype=np.bool_)
     who, alone_room = np.empty(t, dtype=np.int64), np.empty(m)
@@ -121,31 +124,41 @@ def run_events(  # type: ignore[no-untyped-def]
                 running[job] -= 1.0
                 running_tasks[i] -= 1
                 if floored:
+                    # A pool with guarantees has no gangs.
                     note_change(job, row_of[server], -1.0, floors)
                     if limits.first[job] < limits.first[job + 1]:
                         # A limit may have stopped a task that keeps its workload within its floor.
                         floors.stalled[:] = False
                         floors.stalled_on_own[:] = False
-                reopened = return_to_limits(
-                    job, row_of[server], limits, tasks.allowed, tasks.pointer, blocked
-                )
-                for place in range(reopened):
-                    other = owner[limits.reopened[place]]
-                    if not dirty[other]:
-                        dirty[other] = True
-                        touched[touches] = other
-                        touches += 1
-                        settle(other, now, kind, length, boundary, total, rate, since)
-                for r in range(p):
-                    left[server, r] += demand[job, r]
                 for r in range(m):
                     in_use[i, r] -= amount[job, r]
-                if rule == EVENEST:
-                    host(server, row_of[server], demand[job], -1.0, left, even)
-                if not freed.marked[server]:
-                    freed.marked[server] = True
-                    freed.servers[freed_count] = server
-                    freed_count += 1
+                for at in range(max(gangs.per_task[job], 1)):
+                    piece = job
+                    if gangs.per_task[job] > 0:
+                        piece = placed.kind[placed.first[ended] + at]
+                        server = placed.server[placed.first[ended] + at]
+                    reopened = return_to_limits(
+                        piece, row_of[server], limits, gangs, tasks.allowed, tasks.pointer, blocked
+                    )
+                    for place in range(reopened):
+                        other = owner[limits.reopened[place]]
+                        if not dirty[other]:
+                            dirty[other] = True
+                            touched[touches] = other
+                            touches += 1
+                            settle(other, now, kind, length, boundary, total, rate, since)
+                    # A server that has left is not among those that are free.
+                    there = with_gangs and left[server, 0] >= 0.0
+                    for r in range(p):
+                        left[server, r] += demand[piece, r]
+                        if there:
+                            placed.free[r] += demand[piece, r]
+                    if rule == EVENEST:
+                        host(server, row_of[server], demand[job], -1.0, left, even)
+                    if not freed.marked[server]:
+                        freed.marked[server] = True
+                        freed.servers[freed_count] = server
+                        freed_count += 1
                 if running[job] == 0.0 and launched[job] == arrived[job]:
                     strike(job, i, first, active, actives, listed)
             elif task < len(submit) and submit[task] == now:
@@ -181,7 +194,7 @@ def run_events(  # type: ignore[no-untyped-def]
         for c in range(touches):
             i = touched[c]
             least_waiting(
-                i, first, active, actives, arrived, launched, running, limit, blocked, demand,
+                i, first, active, actives, arrived, launched, running, limit, blocked, demand, gangs,
                 least, fresh,
             )  # fmt: skip
             use_now(i, in_use, natural, rate)
@@ -193,7 +206,7 @@ def run_events(  # type: ignore[no-untyped-def]
             idle_since[i] = min(idle_since[i], now) if idle else np.inf
         if floored:
             active_tasks, touches = start_floors(
-                now, boundary, one_pool, plan, arrivals, tenants, tasks, limits, servers, even,
+                now, boundary, one_pool, plan, arrivals, tenants, tasks, gangs, limits, servers, even,
                 tally, heap, active_tasks, freed, freed_count, remembered, draws, floors, dirty,
                 touched, touches,
             )  # fmt: skip
@@ -250,10 +263,22 @@ def run_events(  # type: ignore[no-untyped-def]
                     c = next_in_line(order, size, degree_tree, main_tree, line)
                 i = who[c]
                 job = server = NOWHERE
+                started = 1
                 for at in range(first[i], first[i] + actives[i]):
                     job = active[at]
-                    if launched[job] == arrived[job] or running[job] >= limit[job]:
+                    if not may_start(job, arrived, launched, running, limit, gangs):
                         continue
+                    if gangs.per_task[job] > 0:
+                        started = start_gang(
+                            rule, job, blocked[job], freed.servers, freed_count, tasks, gangs, limits,
+                            servers, draws, placed,
+                        )  # fmt: skip
+                        blocked[job] |= started == 0
+                        if started > 0:
+                            server = placed.log_server[0]
+                            break
+                        continue
+                    started = 1
                     close_limits(job, limits, tasks.allowed)
                     if one_pool:
                         room = tasks.allowed[job, 0] and fits(demand[job], left[0])
@@ -270,25 +295,41 @@ def run_events(  # type: ignore[no-untyped-def]
                 if server == NOWHERE:
                     fresh[i] = False
                 else:
-                    begun = in_order[first_task[job] + launched[job]]
-                    start[begun], end[begun], where[begun] = now, now + duration[begun], server
-                    begin_running(heap.ends, heap.tasks, active_tasks, end[begun], begun)
-                    active_tasks += 1
-                    launched[job] += 1
-                    running[job] += 1.0
+                    pieces = gangs.per_task[job]
+                    for each in range(started):
+                        begun = in_order[first_task[job] + launched[job]]
+                        start[begun], end[begun] = now, now + duration[begun]
+                        begin_running(heap.ends, heap.tasks, active_tasks, end[begun], begun)
+                        active_tasks += 1
+                        launched[job] += 1
+                        if pieces == 0:
+                            where[begun] = server
+                        for at in range(pieces):
+                            entry, piece = (
+                                placed.first[begun] + at,
+                                placed.log_kind[each * pieces + at],
+                            )
+                            placed.kind[entry] = piece
+                            placed.server[entry] = placed.log_server[each * pieces + at]
+                            for r in range(p):
+                                placed.free[r] -= demand[piece, r]
+                    running[job] += started
                     if floored:
                         note_change(job, row_of[server], 1.0, floors)
-                    waiting[i] -= 1
-                    running_tasks[i] += 1
+                    waiting[i] -= started
+                    running_tasks[i] += started
                     idle_since[i] = np.inf
-                    take_of_limits(job, row_of[server], limits)
-                    for r in range(p):
-                        left[server, r] -= demand[job, r]
                     for r in range(m):
-                        in_use[i, r] += amount[job, r]
+                        in_use[i, r] += started * amount[job, r]
+                    if pieces == 0:
+                        take_of_limits(job, row_of[server], limits)
+                        for r in range(p):
+                            left[server, r] -= demand[job, r]
+                            if with_gangs:
+                                placed.free[r] -= demand[job, r]
                     if launched[job] == arrived[job] or running[job] >= limit[job]:
                         blocked[job] = False
-                    if not one_pool:
+                    if not one_pool and pieces == 0:
                         if rule == EVENEST:
                             host(server, row_of[server], demand[job], 1.0, left, even)
                         relist(rule, server, tasks.pointer[:0], servers)
@@ -300,7 +341,7 @@ def run_events(  # type: ignore[no-untyped-def]
                         settle(i, now, kind, length, boundary, total, rate, since)
                     least_waiting(
                         i, first, active, actives, arrived, launched, running, limit, blocked,
-                        demand, least, fresh,
+                        demand, gangs, least, fresh,
                     )  # fmt: skip
                     use_now(i, in_use, natural, rate)
                     waits_on = least[0, i] < np.inf and not once
@@ -348,7 +389,7 @@ def run_events(  # type: ignore[no-untyped-def]
                         got[r] = 0.0
                         if server != NOWHERE:
                             unit = share_of_total[r] if order == BY_SHARE else step
-                            got[r] = gain[job, r] * unit
+                            got[r] = started * gain[job, r] * unit
                     if trees.adds_up and server != NOWHERE:
                         got[0] = share[job]
                     set_keys_in_tree(

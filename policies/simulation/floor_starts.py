@@ -142,8 +142,8 @@ def note_change(job, row, tasks, floors):  # type: ignore[no-untyped-def]
 
 @compiled
 def start_floors(  # type: ignore[no-untyped-def]
-    now, boundary, one_pool, plan, arrivals, tenants, tasks, limits, servers, even, tally, heap,
-    active_tasks, freed, freed_count, remembered, draws, floors, dirty, touched, touches,
+    now, boundary, one_pool, plan, arrivals, tenants, tasks, gangs, limits, servers, even, tally,
+    heap, active_tasks, freed, freed_count, remembered, draws, floors, dirty, touched, touches,
 ):  # fmt: skip
     """Start tasks that keep their workloads within their floors, and return how many tasks run.
 
@@ -161,8 +161,9 @@ def start_floors(  # type: ignore[no-untyped-def]
     for s in line:
         if floors.part_entry[s] == NOWHERE:
             active_tasks, touches = _start_on_own(
-                s, now, boundary, one_pool, plan, arrivals, tenants, tasks, limits, servers, tally,
-                heap, active_tasks, freed, freed_count, remembered, floors, dirty, touched, touches,
+                s, now, boundary, one_pool, plan, arrivals, tenants, tasks, gangs, limits, servers,
+                tally, heap, active_tasks, freed, freed_count, remembered, floors, dirty, touched,
+                touches,
             )  # fmt: skip
     leaves = 1
     while leaves < count:
@@ -186,7 +187,7 @@ def start_floors(  # type: ignore[no-untyped-def]
             set_share(tree, c, np.inf)
             continue
         active_tasks, touches = _start(
-            s, server, now, boundary, one_pool, plan, arrivals, tenants, tasks, limits, servers,
+            s, server, now, boundary, one_pool, plan, arrivals, tenants, tasks, gangs, limits, servers,
             tally, heap, active_tasks, remembered, floors, dirty, touched, touches,
         )  # fmt: skip
         set_share(tree, c, floors.held[s] / floors.tasks[s])
@@ -261,7 +262,7 @@ def _server_of_part(  # type: ignore[no-untyped-def]
 
 @compiled
 def _start_on_own(  # type: ignore[no-untyped-def]
-    s, now, boundary, one_pool, plan, arrivals, tenants, tasks, limits, servers, tally, heap,
+    s, now, boundary, one_pool, plan, arrivals, tenants, tasks, gangs, limits, servers, tally, heap,
     active_tasks, freed, freed_count, remembered, floors, dirty, touched, touches,
 ):  # fmt: skip
     """Start tasks of a part on the first own servers with room."""
@@ -289,7 +290,7 @@ def _start_on_own(  # type: ignore[no-untyped-def]
             floors.stalled_on_own[s] = True
             break
         active_tasks, touches = _start(
-            s, mine[place], now, boundary, one_pool, plan, arrivals, tenants, tasks, limits,
+            s, mine[place], now, boundary, one_pool, plan, arrivals, tenants, tasks, gangs, limits,
             servers, tally, heap, active_tasks, remembered, floors, dirty, touched, touches,
         )  # fmt: skip
     return active_tasks, touches
@@ -297,8 +298,8 @@ def _start_on_own(  # type: ignore[no-untyped-def]
 
 @compiled
 def _start(  # type: ignore[no-untyped-def]
-    s, server, now, boundary, one_pool, plan, arrivals, tenants, tasks, limits, servers, tally, heap,
-    active_tasks, remembered, floors, dirty, touched, touches,
+    s, server, now, boundary, one_pool, plan, arrivals, tenants, tasks, gangs, limits, servers, tally,
+    heap, active_tasks, remembered, floors, dirty, touched, touches,
 ):  # fmt: skip
     """Start the next task of a part on a server."""
     job = floors.part_job[s]
@@ -336,7 +337,7 @@ def _start(  # type: ignore[no-untyped-def]
         )  # fmt: skip
     least_waiting(
         i, tenants.first, tally.active, tally.actives, tally.arrived, tally.launched, tally.running,
-        tenants.limit, tally.blocked, tasks.demand, tally.least, tally.fresh,
+        tenants.limit, tally.blocked, tasks.demand, gangs, tally.least, tally.fresh,
     )  # fmt: skip
     use_now(i, tally.in_use, tenants.natural, remembered.rate)
     return active_tasks + 1, touches

@@ -22,16 +22,17 @@ from policies.model.quantities import whole_quantities
 class Limits(NamedTuple):
     """Unused amounts of limits, one for each resource that a limit names.
 
-    An entry is a workload that an amount counts. Entries are ordered by workload.
+    An entry is a kind of pieces that an amount counts, which is a workload whose tasks have one piece,
+    or a row of ``Tasks`` for a gang. Entries are ordered by kind.
 
     Attributes:
         left: (a,) unused amounts, whole; below 0 if a limit fell.
         where: (a, R) rows of servers on which tasks count.
-        first: (q + 1,) entries of workload ``j`` are those from ``first[j]`` to ``first[j + 1] - 1``.
+        first: (q + 1,) entries of kind ``j`` are those from ``first[j]`` to ``first[j + 1] - 1``.
         row: (c,) index in ``left`` of the amount of each entry.
-        workload: (c,) of each entry.
-        need: (c,) what one task of the workload takes of the amount.
-        closed: (c,) whether a task of the workload was found to exceed the amount.
+        kind, workload: (c,) of each entry.
+        need: (c,) what one piece takes of the amount.
+        closed: (c,) whether a piece was found to exceed the amount, or the pieces of a gang not to fit.
         counted: (c,) entries by amount, those of amount ``a`` from ``begin[a]`` to ``begin[a + 1] - 1``.
         begin: (a + 1,); shut: (a,) closed entries of each amount.
         allowed: (q, R) rows on which a task may start without limits.
@@ -42,6 +43,7 @@ class Limits(NamedTuple):
     where: BoolArray
     first: IntArray
     row: IntArray
+    kind: IntArray
     workload: IntArray
     need: FloatArray
     closed: BoolArray
@@ -58,17 +60,23 @@ def without_limits(problem: Problem) -> Problem:
 
 
 def limits_of(
-    problem: Problem, workloads: IntArray, rows: IntArray | None, allowed: BoolArray
+    problem: Problem,
+    kinds: IntArray,
+    workloads: IntArray,
+    rows: IntArray | None,
+    allowed: BoolArray,
 ) -> Limits:
     """Return the limits of a problem while nothing runs.
 
     Args:
-        workloads: (q,) of the problem, in the order of the simulation.
+        kinds: (q,) kinds of pieces of the problem, in the order of the simulation.
+        workloads: (q,) position of the workload of each kind.
         rows: (R,) of the problem, as the servers are numbered; None where all are one server.
         allowed: (q, R) rows on which a task may start without limits.
     """
-    position = np.full(problem.n, -1, dtype=np.int64)
-    position[workloads] = np.arange(len(workloads))
+    pieces = problem.pieces
+    position = np.full(len(pieces.demand), -1, dtype=np.int64)
+    position[kinds] = np.arange(len(kinds))
     amounts = np.array([limit.amount for limit in problem.limits]).reshape(-1, problem.m)
     if problem.limits:
         # As in a decision, what is too small a part of the pool counts as 0.
@@ -76,7 +84,7 @@ def limits_of(
     finite = np.where(np.isfinite(amounts), amounts, 0.0)
     largest = np.maximum(problem.totals, finite.max(axis=0, initial=0.0))
     # On a scale of their own, because the terms of a simulation differ in limits.
-    whole = whole_quantities(problem.demand, np.zeros((0, problem.m)), largest, amounts)
+    whole = whole_quantities(pieces.demand, np.zeros((0, problem.m)), largest, amounts)
     cells = np.argwhere(np.isfinite(amounts)).tolist()
     where = np.ones((len(cells), allowed.shape[1]), dtype=np.bool_)
     jobs, numbers = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
@@ -85,7 +93,8 @@ def limits_of(
         item = problem.limited[limit]
         if rows is not None:
             where[number] = item.rows[rows]
-        mine = item.workloads[position[item.workloads] >= 0]
+        mine = pieces.kinds_of(item.workloads)
+        mine = mine[position[mine] >= 0]
         mine = mine[whole.demand[mine, resource] > 0]
         jobs.append(position[mine])
         numbers.append(np.full(len(mine), number))
@@ -96,16 +105,17 @@ def limits_of(
     return Limits(
         left=np.array([whole.limits[limit, resource] for limit, resource in cells]).reshape(-1),
         where=where,
-        first=np.searchsorted(job[order], np.arange(len(workloads) + 1)),
+        first=np.searchsorted(job[order], np.arange(len(kinds) + 1)),
         row=row,
-        workload=job[order],
+        kind=job[order],
+        workload=workloads[job[order]],
         need=np.concatenate(needs)[order],
         closed=np.zeros(len(job), dtype=np.bool_),
         counted=np.argsort(row, kind="stable"),
         begin=np.searchsorted(np.sort(row), np.arange(len(cells) + 1)),
         shut=np.zeros(len(cells), dtype=np.int64),
         allowed=allowed.copy(),
-        reopened=np.empty(len(workloads), dtype=np.int64),
+        reopened=np.empty(len(kinds), dtype=np.int64),
     )
 
 
@@ -131,14 +141,23 @@ def take_of_limits(job, row, limits):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def return_to_limits(job, row, limits, allowed, pointer, blocked):  # type: ignore[no-untyped-def]
-    """Count a task of a workload no longer. Returns how many workloads ``reopened`` names.
+def close_gang(kind, limits):  # type: ignore[no-untyped-def]
+    """Let a gang wait until an amount that counts one of its pieces has more room."""
+    for at in range(limits.first[kind], limits.first[kind + 1]):
+        if not limits.closed[at]:
+            limits.closed[at] = True
+            limits.shut[limits.row[at]] += 1
+
+
+@compiled
+def return_to_limits(kind, row, limits, gangs, allowed, pointer, blocked):  # type: ignore[no-untyped-def]
+    """Count a piece of a workload no longer. Returns how many workloads ``reopened`` names.
 
     They may start on servers on which they would have exceeded a limit, so all servers are looked at
     again.
     """
     count = 0
-    for at in range(limits.first[job], limits.first[job + 1]):
+    for at in range(limits.first[kind], limits.first[kind + 1]):
         amount = limits.row[at]
         if not limits.where[amount, row]:
             continue
@@ -152,8 +171,10 @@ def return_to_limits(job, row, limits, allowed, pointer, blocked):  # type: igno
             other = limits.workload[entry]
             limits.closed[entry] = False
             limits.shut[amount] -= 1
-            _reopen(other, limits, allowed)
-            pointer[other] = 0
+            if gangs.per_task[other] == 0:
+                # The rows of a gang are those within its limits at each of its pieces.
+                _reopen(other, limits, allowed)
+            pointer[limits.kind[entry]] = 0
             if blocked[other]:
                 blocked[other] = False
                 limits.reopened[count] = other

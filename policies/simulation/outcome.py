@@ -28,8 +28,10 @@ class Simulation:
         problem, trace, policy, window, changes: what was simulated.
         start: (N,) seconds at which each task began; NaN if it never did.
         end: (N,) seconds at which it ended; NaN if it had not when the simulation ended.
-        server: (N,) where it ran, as the problem counts servers row by row; -1 if it did not begin, or
-            ran in a pool that counts as one server or in a part of one.
+        server: (N,) where it ran, as the problem counts servers row by row; -1 if it did not begin, has
+            several pieces, or ran in a pool that counts as one server or in a part of one.
+        piece_task, piece_kind, piece_server: (P,) task, kind of pieces (0 or 1) and server of each piece
+            of the tasks with gangs that began.
         ended: seconds at which the simulation ended.
         changed_at: (E,) seconds, ascending, at which a tenant came to use another amount, or
             would have alone; changed_tenant: (E,) which; changed_rate: (E, 2 m) what it used of
@@ -44,6 +46,9 @@ class Simulation:
     start: FloatArray
     end: FloatArray
     server: IntArray
+    piece_task: IntArray
+    piece_kind: IntArray
+    piece_server: IntArray
     ended: float
     changed_at: FloatArray
     changed_tenant: IntArray
@@ -173,7 +178,8 @@ class Simulation:
         start, owner = self.changed_at[order], self.changed_tenant[order]
         end = np.full(len(start), self.ended)
         followed = np.flatnonzero(owner[1:] == owner[:-1])
-        end[followed] = start[followed + 1]
+        # Servers and terms can change while tasks wait that never begin, after the last task has ended.
+        end[followed] = np.minimum(start[followed + 1], self.ended)
         kept = (end > start) & (rate[order] > 0).any(axis=1)
         return Intervals(
             start=start[kept], end=end[kept], tenant=owner[kept], rate=rate[order[kept]]

@@ -52,8 +52,9 @@ def own_clusters(problem: Problem, choice: Choice) -> Iterator[Cluster]:
                 len(parts), int(present.sum())
             ),
             servers=np.array([part.servers for part in parts], dtype=np.int64),
+            rows=np.array([part.row for part in parts], dtype=np.int64),
             number=np.full(sum(part.servers for part in parts), -1),
-            allowed=rows.allowed[:, rows.class_of_row[[part.row for part in parts]].astype(int)],
+            allowed=shared.allowed[:, rows.class_of_row[[part.row for part in parts]].astype(int)],
         )
         yield _only(problem, tenant, own)
 
@@ -65,6 +66,7 @@ def _dedicated(shared: Cluster, row_of: IntArray, chosen: IntArray) -> Cluster:
         rule=placement_rule("best-fit", shared.demand.shape[1]),
         capacity=np.ascontiguousarray(shared.capacity[rows]),
         servers=servers.astype(np.int64),
+        rows=shared.rows[rows],
         number=shared.number[chosen],
         allowed=shared.allowed[:, rows],
     )

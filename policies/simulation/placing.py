@@ -7,8 +7,6 @@ nothing else is searched for those who wait.
 
 from __future__ import annotations
 
-import numpy as np
-
 from policies.compiled import compiled
 from policies.filling import best_fit_many as best_fit_scan
 from policies.filling import best_fit_two as best_fit_index
@@ -27,13 +25,13 @@ from policies.filling.rules import (
     first_fit,
     most_affine,
 )
+from policies.filling.state import list_present
 
 EVENEST, ONE_POOL = 5, 6
 # A server that has left has so much less of everything: nothing fits, and sums stay exact.
 AWAY = 2.0**53
 
-build_index, update = best_fit_index.build, best_fit_index.update
-append, rewrite = best_fit_scan.append, best_fit_scan.rewrite
+update, rewrite = best_fit_index.update, best_fit_scan.rewrite
 
 
 @compiled
@@ -109,28 +107,6 @@ def relist(rule, server, pointer, servers):  # type: ignore[no-untyped-def]
             list_present(rule, servers)
     elif rule == BEST_BY_SCAN and servers.columns.position[server] != NOWHERE:
         rewrite(server, servers.left[server], servers.share_of_unit, servers.columns)
-
-
-@compiled
-def list_present(rule, servers):  # type: ignore[no-untyped-def]
-    """List afresh what best-fit looks at: every server that is there."""
-    left, share_of_unit = servers.left, servers.share_of_unit
-    listed, size = np.empty(len(left), dtype=np.int64), 0
-    if left.shape[1]:
-        for server in range(len(left)):
-            if left[server, 0] >= 0.0:
-                listed[size] = server
-                size += 1
-    if rule == BEST_BY_SLOPE:
-        slopes = np.empty(size)
-        for position in range(size):
-            slopes[position] = slope_of(left[listed[position]], share_of_unit)
-        build_index(listed[:size], slopes, left, servers.slopes)
-    elif rule == BEST_BY_SCAN:
-        servers.columns.position[:] = NOWHERE
-        servers.columns.size[0] = 0
-        for position in range(size):
-            append(listed[position], left[listed[position]], share_of_unit, servers.columns)
 
 
 @compiled

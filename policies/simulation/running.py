@@ -12,9 +12,9 @@ import numpy as np
 from policies.arrays import BoolArray, FloatArray, IntArray
 from policies.filling.best_fit import NOWHERE
 from policies.filling.rules import BEST_BY_SCAN, BEST_BY_SLOPE
-from policies.filling.servers import servers_of, tasks_of
+from policies.filling.servers import gangs_of, servers_of, tasks_of
+from policies.filling.state import Gangs, Tasks, list_present
 from policies.filling.state import Servers as ServerState
-from policies.filling.state import Tasks
 from policies.long_term.windows import Window
 from policies.model.entitlement import entitled_partition
 from policies.model.policy import ShareDefinition
@@ -27,9 +27,9 @@ from policies.simulation.cluster import Cluster
 from policies.simulation.events import run_events
 from policies.simulation.floor_setup import FloorSetup, Simulated, without_floors
 from policies.simulation.grouping import trees_of
-from policies.simulation.limiting import limits_of, take_of_limits, without_limits
+from policies.simulation.limiting import Limits, limits_of, take_of_limits, without_limits
 from policies.simulation.memory import DECAY, SLIDING, TUMBLING, UNBOUNDED
-from policies.simulation.placing import AWAY, EVENEST, ONE_POOL, list_present
+from policies.simulation.placing import AWAY, EVENEST, ONE_POOL
 from policies.simulation.server_changes import ServerChanges, pool_with
 from policies.simulation.state import (
     CHANGED,
@@ -43,7 +43,9 @@ from policies.simulation.state import (
     Freed,
     Heap,
     Log,
+    Placed,
     Plan,
+    Progress,
     Remembered,
     Tally,
     Tenants,
@@ -59,11 +61,18 @@ _TOLD_AFTER = (2_000, 50_000)
 
 @dataclass(frozen=True, eq=False)
 class Ran:
-    """What came of a trace on one cluster: (N,) columns by task, and the log (``state.Log``)."""
+    """What came of a trace on one cluster: (N,) columns by task, and the log (``state.Log``).
+
+    Attributes:
+        piece_task, piece_kind, piece_server: (P,) of the pieces of gangs that began (``Simulation``).
+    """
 
     start: FloatArray
     end: FloatArray
     server: IntArray
+    piece_task: IntArray
+    piece_kind: IntArray
+    piece_server: IntArray
     log_time: FloatArray
     log_tenant: IntArray
     log_rate: FloatArray
@@ -87,19 +96,25 @@ class Run:
         self.problem, self.cluster, self.changes, self.terms = problem, cluster, changes, terms
         queues = queues_of(problem, cluster.reasons, problem.dominant_share_per_task)
         self.workloads = queues.workloads
+        self.kinds = problem.pieces.kinds_of(queues.workloads)
+        # Rows of labels and kinds of pieces stay the same whatever the terms.
+        self.labelled = problem
         self.by_time = np.argsort(trace.submit, kind="stable")
         # On one server, on which all may run, there is nothing to choose.
-        alone = int(cluster.servers.sum()) == 1 and bool(cluster.allowed[self.workloads].all())
+        alone = int(cluster.servers.sum()) == 1 and bool(cluster.allowed[self.kinds].all())
+        alone = alone and not problem.gangs
         self.rule = ONE_POOL if alone else cluster.rule
         self.plan = _plan(cluster, self.rule, window, step)
         self.arrivals = _arrivals(problem, queues, trace, self.by_time)
         self.there = changes.there_at_first(int(problem.server_count.sum()))
         pool = pool_with(problem, self.there)
         self.tenants = _tenants(problem, queues)
-        self.tasks, self.servers = _state(cluster, self.rule, queues)
+        self.tasks, self.servers = _state(cluster, self.rule, self.kinds)
         self.even = _evenness(cluster, self.rule, self.servers)
         t, m, count = problem.t, problem.m, len(self.by_time)
         self.tally = _tally(queues, m, self.tasks.demand.shape[1])
+        self.gangs = self._gangs()
+        self.placed = _placed(self.tally, queues, self.gangs, self.arrivals.job, self.servers)
         self.heap = Heap(np.empty(count), np.empty(count, dtype=_INT))
         self.freed = Freed(
             np.empty(len(self.servers.left), dtype=_INT),
@@ -116,7 +131,7 @@ class Run:
         self.draws = np.array([int(cluster.choice.option("seed") or 0)], dtype=np.uint64)
         self.counters = np.zeros(COUNTERS, dtype=_INT)
         self._rows = None if cluster.choice.sees_one_pool else each_row_alone(problem).first_row
-        self.limits = limits_of(self.amounts, self.workloads, self._rows, self.tasks.allowed)
+        self.limits = self._limits(self.amounts, self.tasks.allowed)
         self._unused = self.limits.left.copy()
         # Where the problem's servers are among the cluster's: with one pool all are the first.
         self.position = np.full(len(self.there), NOWHERE)
@@ -156,9 +171,37 @@ class Run:
         server[self.by_time] = np.append(self.cluster.number, NOWHERE)[self.arrivals.server]
         rows = self.counters[ROWS]
         return Ran(
-            start, finish, server, self.log.time[:rows], self.log.tenant[:rows],
+            start, finish, server, *self._pieces(), self.log.time[:rows], self.log.tenant[:rows],
             self.log.rate[:rows],
         )  # fmt: skip
+
+    def _pieces(self) -> tuple[IntArray, IntArray, IntArray]:
+        """Return task, kind and server of the pieces of gangs that have begun."""
+        placed, job = self.placed, self.arrivals.job
+        per_task = np.append(self.gangs.per_task, 0)[job]
+        began = np.repeat(~np.isnan(self.arrivals.start), per_task)
+        task = np.repeat(np.arange(len(job)), per_task)[began]
+        second = self.kinds[placed.kind[began]] >= self.problem.n
+        return (
+            self.by_time[task],
+            second.astype(_INT),
+            self.cluster.number[placed.server[began]].astype(_INT),
+        )
+
+    def _gangs(self) -> Gangs:
+        """Return the gangs, of which the larger kind depends on the servers that are there."""
+        return gangs_of(
+            self.labelled, self.kinds, len(self.workloads),
+            self.tasks.demand * self.servers.share_of_unit, self.cluster.rows, self.cluster.servers,
+        )  # fmt: skip
+
+    def _limits(self, problem: Problem, allowed: BoolArray) -> Limits:
+        """Return the limits of a problem while nothing runs."""
+        position = np.full(self.problem.n, NOWHERE, dtype=_INT)
+        position[self.workloads] = np.arange(len(self.workloads))
+        return limits_of(
+            problem, self.kinds, position[problem.pieces.workload[self.kinds]], self._rows, allowed
+        )
 
     def _run(self, wake: float, until: float) -> None:
         while self._tell is not None and (first := min(wake, self._next_event())) < until:
@@ -182,9 +225,9 @@ class Run:
 
     def _go_on(self, wake: float, until: float) -> None:
         run_events(
-            self.plan, wake, until, self.arrivals, self.tenants, self.trees, self.tasks, self.limits,
-            self.servers, self.even, self.tally, self.heap, self.freed, self.remembered, self.log,
-            self.draws, self.floors, self.counters,
+            self.plan, wake, until, self.arrivals, self.tenants, self.trees, self.tasks, self.gangs,
+            self.limits, self.servers, self.even, self.tally, self.heap, self.freed, self.placed,
+            self.remembered, self.log, self.draws, self.floors, self.counters,
         )  # fmt: skip
 
     def _change_terms(self, problem: Problem) -> None:
@@ -193,11 +236,17 @@ class Run:
         if not (len(self.limits.left) or problem.limits):
             return
         self.tasks.allowed[:] = self.limits.allowed
-        self.limits = limits_of(problem, self.workloads, self._rows, self.limits.allowed)
+        self.limits = self._limits(problem, self.limits.allowed)
         self._unused = self.limits.left.copy()
         for task in self.heap.tasks[: self.counters[RUNNING]].tolist():
-            server = self.servers.row_of[self.arrivals.server[task]]
-            take_of_limits(self.arrivals.job[task], server, self.limits)
+            job = self.arrivals.job[task]
+            pieces = [(job, self.arrivals.server[task])]
+            if self.gangs.per_task[job]:
+                begin = self.placed.first[task]
+                mine = slice(begin, begin + self.gangs.per_task[job])
+                pieces = list(zip(self.placed.kind[mine], self.placed.server[mine], strict=True))
+            for kind, server in pieces:
+                take_of_limits(kind, self.servers.row_of[server], self.limits)
         # What a limit stopped may fit on any server now.
         self.tally.blocked[:] = False
         self.tasks.pointer[:] = 0
@@ -263,6 +312,8 @@ class Run:
         tenants.share_of_total[:] = np.divide(
             1.0, pool.totals, out=np.zeros(pool.m), where=pool.totals > 0
         )
+        self.gangs = self._gangs()
+        self.placed.free[:] = self.servers.left[there].sum(axis=0)
         if self.rule in (BEST_BY_SLOPE, BEST_BY_SCAN):
             list_present(self.rule, self.servers)
         self._compute_floors()
@@ -369,15 +420,32 @@ def _natural(problem: Problem, demand: FloatArray, capacity: FloatArray) -> Floa
     return natural
 
 
-def _state(cluster: Cluster, rule: int, queues: Queues) -> tuple[Tasks, ServerState]:
+def _state(cluster: Cluster, rule: int, kinds: IntArray) -> tuple[Tasks, ServerState]:
     p = cluster.demand.shape[1]
     tasks = tasks_of(
-        np.ascontiguousarray(cluster.demand[queues.workloads]),
+        np.ascontiguousarray(cluster.demand[kinds]),
         np.ones(p),
-        np.ascontiguousarray(cluster.allowed[queues.workloads]),
+        np.ascontiguousarray(cluster.allowed[kinds]),
     )
     capacity = np.ascontiguousarray(cluster.capacity)
     return tasks, servers_of(capacity, np.ones(p), cluster.servers, rule)
+
+
+def _placed(
+    tally: Tally, queues: Queues, gangs: Gangs, job: IntArray, servers: ServerState
+) -> Placed:
+    pieces = np.append(gangs.per_task, 0)[job]  # the last one is that of tasks that cannot run
+    count, most, p = int(pieces.sum()), int(gangs.most[0]), servers.left.shape[1]
+    none = np.zeros(0, dtype=_INT)
+    return Placed(
+        progress=Progress(tally.running, queues.limit, np.zeros(p), np.zeros(0), none, none),
+        first=(np.cumsum(pieces) - pieces).astype(_INT),
+        kind=np.zeros(count, dtype=_INT),
+        server=np.zeros(count, dtype=_INT),
+        log_kind=np.zeros(most, dtype=_INT),
+        log_server=np.zeros(most, dtype=_INT),
+        free=np.zeros(p),
+    )
 
 
 def _evenness(cluster: Cluster, rule: int, servers: ServerState) -> Evenness:

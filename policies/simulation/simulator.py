@@ -14,7 +14,7 @@ from policies.errors import PolicyNotApplicableError, ProblemError
 from policies.filling.best_fit import NOWHERE
 from policies.filling.servers import check_size
 from policies.long_term.windows import Window
-from policies.model.gang_checks import refuse_simulated_gangs
+from policies.model.gang_checks import check_simulated_gangs
 from policies.model.limit_checks import check_amounts
 from policies.model.policy import Policy
 from policies.model.problem import Problem
@@ -48,7 +48,8 @@ def simulate(
     tenant that is next and on the server that its placement rule names. A task fits where it exceeds
     no limit. Tasks that keep their workloads within what is guaranteed go first. Within a workload
     tasks begin in the order of their submission; a tenant's workloads go by priority, then position.
-    A task keeps its server until it ends.
+    A task keeps its server until it ends. All pieces of a task begin at once, placed as in decisions,
+    and end at once.
 
     Args:
         problem: servers, tenants, their groups, and workloads; ``tasks`` of a workload run at once at
@@ -77,9 +78,9 @@ def simulate(
         PolicyUnknownError, PolicyOptionsError: no such policy here, or options that do not fit.
         PolicyNotApplicableError: groups, tiers, limits or guarantees at any time under a policy that
             does not decide by them, a selector under a policy that sees one pool, or changes where each
-            tenant is alone.
-        ProblemError: a task of no workload, a change of no server, terms of other tenants or not
-            ascending, a step that is not above 0.
+            tenant is alone, or gangs under a policy that places tasks of one piece only.
+        ProblemError: a task of no workload, a change of no server, terms of other tenants or gangs or
+            not ascending, a step that is not above 0.
         ProblemTooLargeError: more servers than tasks are placed on one by one, or more limits or
             guarantees than are kept.
     """
@@ -88,10 +89,10 @@ def simulate(
         _check_groups(choice.policy)
     able = [name for name, each in POLICIES.items() if each.takes_limits]
     for each in (problem, *(later for _, later in terms)):
-        refuse_simulated_gangs(each, choice)
+        check_simulated_gangs(each, choice)
         check_amounts(each, choice, able)
-    problem = problem.of_sums
-    terms = [(when, later.of_sums) for when, later in terms]
+    problem = problem.placed_by(choice)
+    terms = [(when, later.placed_by(choice)) for when, later in terms]
     if not (math.isfinite(step) and step > 0):
         raise ProblemError("history.step", f"step is {step}; it must be a number above 0")
     if math.isnan(until):
@@ -137,6 +138,10 @@ def _check_terms(problem: Problem, terms: Terms) -> None:
                 "changes.shape",
                 f"the terms from second {moment} on must be of the same tenants, servers and workloads",
             )
+        if later.gangs is not problem.gangs and (later.gangs or problem.gangs):
+            raise ProblemError(
+                "workload.pieces", f"the terms from second {moment} on must have the same gangs"
+            )
 
 
 def _outcome(
@@ -161,6 +166,9 @@ def _outcome(
         start=read_only(ran.start),
         end=read_only(np.where(end <= ended, end, np.nan)),
         server=read_only(ran.server),
+        piece_task=read_only(ran.piece_task),
+        piece_kind=read_only(ran.piece_kind),
+        piece_server=read_only(ran.piece_server),
         ended=ended if trace.tasks else 0.0,
         changed_at=read_only(ran.log_time),
         changed_tenant=read_only(ran.log_tenant),
@@ -183,6 +191,7 @@ def _apart(
     edges = np.searchsorted(owner[by_owner], np.arange(problem.t + 1))
     start, end = np.full(trace.tasks, np.nan), np.full(trace.tasks, np.nan)
     server = np.full(trace.tasks, NOWHERE)
+    pieces = [np.zeros((3, 0), dtype=np.int64)]
     times, tenants = [np.zeros(0)], [np.zeros(0, dtype=np.int64)]
     rates = [np.zeros((0, 2 * problem.m))]
     here = partial(_told_within, tell, trace.tasks) if tell is not None else None
@@ -191,13 +200,15 @@ def _apart(
         run = Run(problem, trace.part(own), cluster, ServerChanges.none(), window, step)
         ran = run.until(until, None if here is None else partial(here, int(first), int(stop)))
         start[own], end[own], server[own] = ran.start, ran.end, ran.server
+        pieces.append(np.stack([own[ran.piece_task], ran.piece_kind, ran.piece_server]))
         times.append(ran.log_time.copy())
         tenants.append(ran.log_tenant.copy())
         rates.append(ran.log_rate.copy())
     time = np.concatenate(times)
     order = np.argsort(time, kind="stable")
+    task, kind, place = np.concatenate(pieces, axis=1)
     return Ran(
-        start, end, server, time[order], np.concatenate(tenants)[order],
+        start, end, server, task, kind, place, time[order], np.concatenate(tenants)[order],
         np.concatenate(rates)[order],
     )  # fmt: skip
 

@@ -146,6 +146,42 @@ class Freed(NamedTuple):
     marked: BoolArray
 
 
+class Progress(NamedTuple):
+    """Progress of workloads with gangs, as ``filling.gang_loop`` reads it.
+
+    Attributes:
+        done: (q,) running tasks; limit: (q,) tasks at once.
+        least: (p,) zeros, because the index has all servers; tree, stop, current: empty.
+    """
+
+    done: FloatArray
+    limit: FloatArray
+    least: FloatArray
+    tree: FloatArray
+    stop: IntArray
+    current: IntArray
+
+
+class Placed(NamedTuple):
+    """Places of the pieces of gangs.
+
+    Attributes:
+        progress: see :class:`Progress`.
+        first: (N,) first piece of each task in ``kind`` and ``server``.
+        kind: (P,) row in ``Tasks`` and server: (P,) of each piece, written when its task begins.
+        log_kind, log_server: scratch, as long as the most pieces that start at once.
+        free: (p,) unused by all servers that are there, whole.
+    """
+
+    progress: Progress
+    first: IntArray
+    kind: IntArray
+    server: IntArray
+    log_kind: IntArray
+    log_server: IntArray
+    free: FloatArray
+
+
 class Evenness(NamedTuple):
     """What MRFS looks at (``filling.mrfs_loop``); empty for the others.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from policies.compiled import compiled
+from policies.filling.best_fit import NOWHERE
 from policies.model.tolerance import DISCRETE_TOLERANCE
 
 
@@ -34,19 +35,45 @@ def strike(job, i, first, active, actives, listed):  # type: ignore[no-untyped-d
 
 
 @compiled
+def may_start(job, arrived, launched, running, limit, gangs):  # type: ignore[no-untyped-def]
+    """Return whether tasks wait that may run at once with the others, enough of them to start."""
+    waiting = arrived[job] - launched[job]
+    if gangs.per_task[job] > 0 and running[job] == 0.0:
+        return waiting >= gangs.at_least[job] and gangs.at_least[job] <= limit[job]
+    return waiting > 0 and running[job] < limit[job]
+
+
+@compiled
 def least_waiting(  # type: ignore[no-untyped-def]
-    i, first, active, actives, arrived, launched, running, limit, blocked, demand, least, fresh
+    i,
+    first,
+    active,
+    actives,
+    arrived,
+    launched,
+    running,
+    limit,
+    blocked,
+    demand,
+    gangs,
+    least,
+    fresh,
 ):
-    """Of each column, the least that any of a tenant's waiting tasks needs: less room, no task."""
+    """Of each column, the least that any of a tenant's waiting pieces needs: less room, no task."""
     some = False
     for r in range(demand.shape[1]):
         least[r, i] = np.inf
     for at in range(first[i], first[i] + actives[i]):
         job = active[at]
-        if launched[job] < arrived[job] and running[job] < limit[job]:
+        if may_start(job, arrived, launched, running, limit, gangs):
             some |= not blocked[job]
             for r in range(demand.shape[1]):
                 least[r, i] = min(least[r, i], demand[job, r])
+            if gangs.per_task[job] > 0:
+                for kind in (gangs.large[job], gangs.small[job]):
+                    for r in range(demand.shape[1]):
+                        if kind != NOWHERE:
+                            least[r, i] = min(least[r, i], demand[kind, r])
     fresh[i] = some
 
 

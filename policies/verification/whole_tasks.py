@@ -9,15 +9,16 @@ was placed by the rule (``in_place``).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from policies import catalogue
 from policies.arrays import FloatArray, IntArray, TextArray, grouped_sum
 from policies.model.allocation import Allocation
 from policies.model.current_placements import CurrentPlacements
 from policies.model.history import History
-from policies.model.policy import HandOut, ShareDefinition
+from policies.model.policy import Choice, HandOut, ShareDefinition
 from policies.model.tolerance import AGREEMENT
 from policies.verification import in_place, long_term
 from policies.verification.checks import Check, check
@@ -395,9 +396,12 @@ def check_places(
     agrees = in_place.same_tasks(found, fresh)
     moved = None
     if running is not None:
-        # Pieces of gangs do not stay where they ran, unless the problem states that they are kept.
-        if not agrees and not whole.stated.problem.gangs:
-            agrees = _in_place(whole, running, found, fresh)
+        if not agrees:
+            if whole.stated.problem.gangs:
+                kept = _gangs_in_place(whole, running)
+                agrees = kept is not None and in_place.same_tasks(found, kept)
+            else:
+                agrees = _in_place(whole, running, found, fresh)
         moved = in_place.moved_tasks(whole.stated, answer, running, found)
     yield Check(
         "placed_by_rule",
@@ -423,6 +427,32 @@ def _in_place(whole: Whole, running: CurrentPlacements, found: OnServers, fresh:
     if may_stay and not stated.limits and answer.floors is None:
         return False
     return in_place.moves_fewer(stated, reasons, answer, running, (found, fresh))
+
+
+def _gangs_in_place(whole: Whole, running: CurrentPlacements) -> OnServers | None:
+    """Return what every server runs if gangs stay; None where the decided tasks do not fit beside them.
+
+    Running tasks are kept as those of a minimum run are, at most as many as are decided, and the others
+    are handed out again.
+    """
+    answer, choice = whole.allocation, whole.stated.choice
+    if not answer.policy.fills:
+        choice = Choice(catalogue.DRFH, "indivisible", {"placement": "affinity"})
+    decided = replace(whole.stated.problem, tasks=answer.tasks, kept_placements=running)
+    stated = Stated(decided, choice)
+    again = Whole.of(stated, whole.places, replace(answer, problem=decided, choice=choice))
+    must, tasks = tasks_that_stay(whole.stated, whole.reasons)
+    stays = dict(zip(*map(np.ndarray.tolist, tasks_that_stay(stated, again.reasons)), strict=True))
+    if any(
+        stays.get(key, 0.0) < number
+        for key, number in zip(must.tolist(), tasks.tolist(), strict=True)
+    ):
+        return None
+    launched = _replayed(again, History.zeros(decided))
+    if not launched.agrees:
+        return None
+    ones = np.ones(len(launched.job))
+    return tasks_by_server(launched.job, launched.server, ones, len(stated.pieces.owner))
 
 
 def _replayed(whole: Whole, before: History) -> Launched:

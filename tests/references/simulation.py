@@ -267,9 +267,14 @@ class Simulated:
             if self.policy == "dedicated" and self.problem.workload_tenant[j] != tenant:
                 continue
             for k in self.of(j, now, True):
-                amount = left[0 if self.one_pool else self.server[k]]
-                amount[:] = [c - d for c, d in zip(amount, self.demand[j], strict=True)]
+                for demand, server in self.pieces_of(k):
+                    amount = left[0 if self.one_pool else server]
+                    amount[:] = [c - d for c, d in zip(amount, demand, strict=True)]
         return left
+
+    def pieces_of(self, task):
+        """Return demand and server of each piece of a running task."""
+        return [(self.demand[self.job[task]], self.server[task])]
 
     def next_task(self, i, now):
         """The task, its workload, the servers on which it fits, what is left; None if none fits."""
@@ -324,19 +329,24 @@ class Simulated:
         for limit in problem.limits:
             if not (is_below(problem, limit, j) and self.counts_on(limit, server)):
                 continue
-            running = [
-                (other, k)
-                for other in range(problem.n)
-                if is_below(problem, limit, other)
-                for k in self.of(other, now, True)
-                if self.counts_on(limit, self.server[k])
-            ]
+            running = self.counted_by(limit, now)
             for r, amount in enumerate(limit.amount):
-                used = sum(exact(problem.demand[other][r]) for other, _ in running)
+                used = sum(demand[r] for demand in running)
                 need = exact(problem.demand[j][r])
                 if need and math.isfinite(amount) and used + need > exact(amount):
                     return True
         return False
+
+    def counted_by(self, limit, now):
+        """Return the demand of each running piece that a limit counts."""
+        return [
+            demand
+            for j in range(self.problem.n)
+            if is_below(self.problem, limit, j)
+            for k in self.of(j, now, True)
+            for demand, server in self.pieces_of(k)
+            if self.counts_on(limit, server)
+        ]
 
     def counts_on(self, limit, server):
         return self.one_pool or matches(self.problem, limit, self.row[server])
@@ -427,12 +437,14 @@ class Simulated:
                         below, self.trees[int(second)], group, now
                     ),
                 )
-                task, j, servers, left = found[i]
-                self.server[task] = self.place(i, j, servers, left, now)
-                self.start[task] = now
-                self.end[task] = now + self.duration[task]
+                self.begin(i, *found[i], now)
                 self.idle.pop(i, None)
                 starved = [s for s in starved if s != i]
+
+    def begin(self, i, task, j, servers, left, now):
+        self.server[task] = self.place(i, j, servers, left, now)
+        self.start[task] = now
+        self.end[task] = now + self.duration[task]
 
     def key(self, i, now):
         if self.policy in LONG_TERM:

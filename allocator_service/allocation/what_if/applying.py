@@ -11,7 +11,7 @@ from allocator_service.core.errors import Missing
 from allocator_service.core.quantities import Resource, vector_from
 from allocator_service.pools.selectors import resources_of
 from allocator_service.tenants.models import Tenant
-from allocator_service.workloads.gangs import demand_read, gang_read
+from allocator_service.workloads.gangs import GANG, Gang, demand_read, gang_check, gang_read
 from allocator_service.workloads.models import Workload
 from allocator_service.workloads.selectors import workloads_for
 from allocator_service.workloads.services import (
@@ -73,12 +73,19 @@ def _draft(
 def _settings(
     workload: Workload, change: Mapping[str, Any], resources: list[Resource]
 ) -> WorkloadSettings:
-    demand = change.get("demand")
+    gang, demand = None, workload.demand
+    if any(key in change for key in GANG):
+        stored = Gang.of(workload).settings()
+        gang = gang_read({key: change.get(key, stored[key]) for key in GANG}, resources)
+        gang_check(gang, "")
+    if change.get("demand") is not None:
+        demand = vector_from(change["demand"], resources, pointer="/demand")
+    elif gang is not None and gang.pieces:
+        demand = gang.demand(resources)
     return WorkloadSettings(
         name=workload.name,
-        demand=workload.demand
-        if demand is None
-        else vector_from(demand, resources, pointer="/demand"),
+        demand=demand,
+        gang=gang,
         tasks=change.get("tasks", workload.tasks),
         priority=change.get("priority", workload.priority),
         server_selector=change.get("server_selector", workload.server_selector),

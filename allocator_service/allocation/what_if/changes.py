@@ -35,7 +35,7 @@ from allocator_service.allocation.runs.snapshots import (
 )
 from allocator_service.core.errors import Unacceptable
 from allocator_service.core.quantities import Resource, vector_from
-from allocator_service.workloads.gangs import demand_read, gang_check, gang_read
+from allocator_service.workloads.gangs import GANG, demand_read, gang_check, gang_read
 from policies import policy_named, without_deficits
 
 _WORKLOAD_FIELDS = ("tasks", "priority", "server_selector")
@@ -202,16 +202,11 @@ class _Editor:
         for position, change in enumerate(workloads.get("change", [])):
             where = f"/workloads/change/{position}"
             workload = self._workload(change["id"], f"{where}/id")[1]
-            if "demand" in change:
-                demand = self._demand(change["demand"], f"{where}/demand")
-                if workload.get("pieces") and demand != workload["demand"]:
-                    raise Unacceptable(
-                        "The demand is the sum of the pieces. Withdraw the workload, and submit"
-                        " another.",
-                        code="workload.pieces",
-                        pointer=f"{where}/demand",
-                    )
-                workload["demand"] = demand
+            if any(key in change for key in ("demand", *GANG)):
+                changed = self._changed_gang(workload, change, where)
+                for key in GANG:
+                    workload.pop(key, None)
+                workload.update(changed)
             workload.update({key: change[key] for key in _WORKLOAD_FIELDS if key in change})
             self._amounts("limit", workload, change, where)
         for position, id_ in enumerate(workloads.get("withdraw", [])):
@@ -277,6 +272,27 @@ class _Editor:
             demand = self._demand(submitted["demand"], f"{where}/demand")
         else:
             demand = document_quantities(gang.demand(self._resources), self._resources)
+        return {"demand": demand, **document_gang(demand, **gang.settings())}
+
+    def _changed_gang(
+        self, workload: Mapping[str, Any], change: Mapping[str, Any], where: str
+    ) -> dict[str, Any]:
+        """Return the demand of a task and its pieces, some of whose settings change."""
+        present = {key: workload[key] for key in GANG if workload.get(key)}
+        if sum(each["count"] for each in present.get("pieces", ())) == 1:
+            # Tasks of one piece of which several start at once state their demand as a piece.
+            del present["pieces"]
+        merged = {**present, **{key: change[key] for key in GANG if key in change}}
+        gang = gang_read(merged, self._resources, where)
+        gang_check(gang, where)
+        if gang.pieces:
+            given = {**merged, "demand": change.get("demand")}
+            vector = demand_read(given, gang, self._resources, where)
+            demand = document_quantities(vector, self._resources)
+        elif "demand" in change:
+            demand = self._demand(change["demand"], f"{where}/demand")
+        else:
+            demand = workload["demand"]
         return {"demand": demand, **document_gang(demand, **gang.settings())}
 
     def _demand(self, value: Any, pointer: str) -> dict[str, Any]:

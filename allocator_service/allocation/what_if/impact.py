@@ -10,6 +10,7 @@ from allocator_service.allocation.runs.snapshots import pool_state
 from allocator_service.allocation.what_if.changes import with_changes
 from allocator_service.allocation.what_if.evaluations import answer_document
 from allocator_service.allocation.what_if.guarantees import unmet_in
+from allocator_service.allocation.what_if.lost_gangs import lost_gangs, removed_servers
 from allocator_service.core.errors import DomainError
 from allocator_service.pools.models import Pool, Server
 from allocator_service.pools.selectors import resources_of
@@ -34,7 +35,8 @@ class Impact:
 
     `tenants` would run fewer tasks, the hardest hit first, and `winners` more; `hit` and `gain` count
     all of them. `moved` are the whole tasks that would go to another server, None where tasks are
-    divisible or that is not known. `unmet` has a sentence for each guarantee that is not met after it.
+    divisible or that is not known. `unmet` has a sentence for each guarantee that is not met after it,
+    and `lost` one for each workload whose tasks of several pieces end.
     """
 
     pool: Pool
@@ -45,6 +47,7 @@ class Impact:
     gain: int = 0
     moved: int | None = None
     unmet: Sequence[str] = ()
+    lost: Sequence[str] = ()
     unknown: str = ""
 
 
@@ -88,6 +91,7 @@ def changes_impact(
         len(gain),
         answer["summary"]["moved_tasks"],
         [sentence for _, sentence in unmet_in(answer, resources_of(pool))],
+        [f"{each.tenant}: {each.text}" for each in lost_gangs(live, removed_servers(changes))],
     )
 
 

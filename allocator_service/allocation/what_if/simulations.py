@@ -1,4 +1,4 @@
-"""Simulations: a pool's decision as it would be after some changes. They decide and tell nothing.
+"""Simulations of a pool's decision after some changes, which decide nothing and record no event.
 
 A simulation reads the live state, as a run does, and solves it twice: as it is and as it would be.
 It writes its own row and nothing else: no run, no decision, no event, no ledger row.
@@ -19,6 +19,7 @@ from allocator_service.allocation.models import Simulation, SimulationStatus
 from allocator_service.allocation.runs.recompute import document_solve
 from allocator_service.allocation.runs.snapshots import PoolState, pool_state
 from allocator_service.allocation.what_if.changes import WhatIf, with_changes
+from allocator_service.allocation.what_if.lost_gangs import lost_gangs, removed_servers
 from allocator_service.core.errors import Conflict, DomainError, Unacceptable
 from allocator_service.core.jobs import ClaimLost, JobKind, complete_job, hold_job
 from allocator_service.core.locks import Lock
@@ -141,7 +142,22 @@ def _simulate(simulation: Simulation, now: datetime) -> tuple[int, dict[str, Any
     live = pool_state(simulation.pool_id, now=now)
     changed = with_changes(live, simulation.changes, resources=resources_of(simulation.pool))
     before, after = document_solve(live.document), document_solve(changed.document)
-    return live.generation, _comparison(live, before, changed, after)
+    lost = lost_gangs(live, removed_servers(simulation.changes))
+    return live.generation, {
+        **_comparison(live, before, changed, after),
+        "lost": [
+            {
+                "tenant": each.tenant,
+                "workload": each.workload,
+                "least_tasks": each.least,
+                "tasks": each.tasks,
+                "pieces": each.pieces,
+                "pieces_on_servers": each.pieces_here,
+                "detail": f"{each.text}.",
+            }
+            for each in lost
+        ],
+    }
 
 
 def _comparison(

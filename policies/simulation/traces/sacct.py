@@ -12,7 +12,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
+
 from policies.errors import ProblemError
+from policies.model.gangs import MOST_PIECES, Gang
 from policies.simulation.traces.lines import (
     LARGEST,
     LineReader,
@@ -49,14 +52,16 @@ def read_sacct(
     *,
     tenant: Owner = "account",
     resources: Sequence[str] = ("cpu", "memory"),
+    gangs: bool = True,
     most_tasks: int | None = None,
     skip_bad_lines: bool = False,
 ) -> Submitted:
     """Read the jobs that have run: when they were submitted, and how long they held what.
 
-    A job is one task on each of its nodes, which has an even part of the job's resources. Elements of
-    a job array, and components of a heterogeneous job, are tasks of one job. Jobs that never ran or
-    have not ended, and steps of jobs, are left out and counted. Times are seconds since 1970.
+    A job on several nodes is a gang with one piece on each, which has an even part of the job's
+    resources. Elements of a job array, and components of a heterogeneous job, are tasks of one job. Jobs
+    that never ran or have not ended, and steps of jobs, are left out and counted. Times are seconds
+    since 1970.
 
     Args:
         path: of what ``COMMAND`` printed, packed with gzip or not; further columns do not matter.
@@ -64,6 +69,7 @@ def read_sacct(
         tenant: whose a job is: by account, user, group, partition or QOS.
         resources: of which a job may have some: ``cpu``, ``memory`` in GiB, ``gpu`` or another kind of
             generic resource; others of the file are passed over.
+        gangs: whether all nodes of a job start at once; otherwise each is a task of its own.
         most_tasks: how many the trace may have at most; any number unless given.
         skip_bad_lines: count lines that cannot be read instead of stopping at the first.
 
@@ -103,7 +109,7 @@ def read_sacct(
                 continue
             owner = job[OWNERS[tenant]]
             require(bool(owner), f"{OWNERS[tenant]} is empty")
-            amounts, nodes = _held(job)
+            amounts, nodes = _held(job, MOST_PIECES if gangs else MOST_NODES)
             demand = [amounts.get(name, 0.0) / nodes for name in resources]
             require(any(demand), f"it has no {' and no '.join(resources)}")
             require(max(demand) <= LARGEST, f"it has {max(demand):g} of a resource")
@@ -111,9 +117,13 @@ def read_sacct(
             reader.refuse(error)
             continue
         number = _JOB.match(job["JobID"])
+        gang = None
+        if gangs and nodes > 1:
+            gang = Gang(np.array([nodes]), np.array([demand]), per_server=1)
         found.add(
             owner, demand, submit, end - start,
-            job=number[0].lstrip("0") if number else job["JobID"], tasks=nodes,
+            job=number[0].lstrip("0") if number else job["JobID"],
+            tasks=nodes if gang is None else 1, gang=gang,
         )  # fmt: skip
     return found.done(reader)
 
@@ -157,8 +167,8 @@ def _seconds(text: str, what: str) -> float:
     return second
 
 
-def _held(job: Mapping[str, str]) -> tuple[dict[str, float], int]:
-    """What a job has of each resource, and on how many nodes."""
+def _held(job: Mapping[str, str], most: int) -> tuple[dict[str, float], int]:
+    """Return what a job has of each resource, and on how many nodes, at most ``most``."""
     told = next((job[name] for name in TRES if job.get(name)), "")
     if told:
         amounts = _of_tres(told)
@@ -167,8 +177,8 @@ def _held(job: Mapping[str, str]) -> tuple[dict[str, float], int]:
         cpus = next((_amount(job[name], name) for name in CPUS if job.get(name)), 0.0)
         nodes = _amount(job[NODES], NODES) if job.get(NODES) else 1.0
         amounts = {"cpu": cpus, "memory": _of_request(job.get("ReqMem", ""), cpus, nodes)}
-    whole = 1 <= nodes <= MOST_NODES and nodes % 1 == 0
-    require(whole, f"{nodes:g} nodes; it must be a whole number from 1 to {MOST_NODES}")
+    whole = 1 <= nodes <= most and nodes % 1 == 0
+    require(whole, f"{nodes:g} nodes; it must be a whole number from 1 to {most}")
     return amounts, int(nodes)
 
 

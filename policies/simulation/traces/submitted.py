@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from policies.arrays import FloatArray, IntArray, read_only
 from policies.errors import ProblemTooLargeError
+from policies.model.gangs import Gang
 from policies.model.problem import Problem
 from policies.simulation.trace import Trace
 from policies.simulation.traces.lines import BadLine, LineReader
@@ -24,12 +25,15 @@ Selector = Mapping[str, tuple[str, ...]]
 class Submitted:
     """Tasks and their kinds: a workload is all tasks of a tenant that demand the same.
 
+    Tasks of several pieces are of another workload than those of one piece.
+
     Attributes:
         resources: (m) names.
         tenants: (t) names, in the order in which they submit first.
         workload_tenant: (n,), demand: (n, m), priority: (n,), selectors: (n) of one task of each
             workload, in the order of first submission in the file.
         trace: the tasks.
+        gangs: pieces of the tasks of workloads, by index.
         left_out: tasks that the trace itself gives no time or size for, by reason.
         bad_lines: how many lines could not be read; bad: the first of them.
     """
@@ -41,6 +45,7 @@ class Submitted:
     priority: IntArray
     selectors: tuple[Selector, ...]
     trace: Trace
+    gangs: Mapping[int, Gang] = field(default_factory=dict)
     left_out: Mapping[str, int] = field(default_factory=dict)
     bad_lines: int = 0
     bad: tuple[BadLine, ...] = ()
@@ -63,6 +68,7 @@ class Submitted:
             demand=self.demand,
             priority=self.priority,
             selectors=self.selectors,
+            gangs=self.gangs,
             **servers,
         )
 
@@ -79,6 +85,9 @@ class Submitting:
     def __init__(self, resources: Sequence[str], most_tasks: int | None = None) -> None:
         self.resources, self.most_tasks = tuple(resources), most_tasks
         self.left_out: Counter[str] = Counter()
+        # Pieces beside the first one of each task: a gang takes memory for each of its pieces.
+        self._more_pieces = 0
+        self._gangs: dict[int, Gang] = {}
         self._tenants: dict[str, int] = {}
         self._workloads: dict[tuple[Any, ...], int] = {}
         self._jobs: dict[Hashable, int] = {}
@@ -96,20 +105,31 @@ class Submitting:
         tasks: int = 1,
         priority: int = 0,
         selector: Selector | None = None,
+        gang: Gang | None = None,
     ) -> None:
         """So many alike tasks of a job, all submitted at once; ``duration`` is of all, or of each.
 
+        Args:
+            demand: of one task, or with ``gang`` any values, because its sum counts.
+
         Raises:
-            ProblemTooLargeError: more tasks than were allowed.
+            ProblemTooLargeError: more tasks or pieces than were allowed.
         """
-        if self.most_tasks is not None and len(self._submit) + tasks > self.most_tasks:
+        if gang is not None:
+            demand = gang.total.tolist()
+            self._more_pieces += tasks * (int(gang.count.sum()) - 1)
+        count = len(self._submit) + tasks + self._more_pieces
+        if self.most_tasks is not None and count > self.most_tasks:
+            what = "tasks and pieces of tasks" if self._more_pieces else "tasks"
             raise ProblemTooLargeError(
-                "trace.too_many_tasks", f"the trace has more than {self.most_tasks} tasks"
+                "trace.too_many_tasks", f"the trace has more than {self.most_tasks} {what}"
             )
         who = self._tenants.setdefault(tenant, len(self._tenants))
         labels = tuple(sorted((selector or {}).items()))
-        kind = (who, tuple(demand), priority, labels)
+        kind = (who, tuple(demand), priority, labels, _key(gang))
         workload = self._workloads.setdefault(kind, len(self._workloads))
+        if gang is not None:
+            self._gangs.setdefault(workload, gang)
         number = self._jobs.setdefault(job, len(self._jobs))
         # Copied as bytes: a line may be a million tasks.
         for column, value in ((self._workload, workload), (self._job, number)):
@@ -140,7 +160,16 @@ class Submitting:
                 duration=self._duration,
                 job=self._job,
             ),
+            gangs=dict(self._gangs),
             left_out=dict(self.left_out),
             bad_lines=reader.bad_lines if reader else 0,
             bad=tuple(reader.bad) if reader else (),
         )
+
+
+def _key(gang: Gang | None) -> tuple[Hashable, ...]:
+    """Return what distinguishes gangs."""
+    if gang is None:
+        return ()
+    kinds = zip(gang.count.tolist(), map(tuple, gang.demand.tolist()), strict=True)
+    return (*kinds, gang.per_server, gang.together, gang.at_least)

@@ -9,6 +9,9 @@
 | ``tasks`` | how many such tasks, 1 unless given |
 | ``job`` | a name; lines with the same tenant and job are one job; unless given, each line is one |
 | ``priority`` | a whole number, 0 unless given; higher first within a tenant |
+| ``pieces`` | how many pieces a task has, each with the demand of the line; 1 unless given |
+| ``second_pieces``, ``second_demand.<resource>`` | pieces of a second kind, and what each needs |
+| ``per_server``, ``together``, ``at_least`` | of a task with pieces, as in docs/policies/gangs.md |
 """
 
 from __future__ import annotations
@@ -17,12 +20,16 @@ import csv
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
+
+from policies.model.gangs import MOST_PIECES, Gang
 from policies.simulation.traces.lines import LineReader, TraceLineError, Unusable, number, require
 from policies.simulation.traces.submitted import Submitted, Submitting
 
 NEEDED = ("tenant", "submit", "duration")
-OPTIONAL = ("tasks", "job", "priority")
-DEMAND = "demand."
+GANG = ("pieces", "second_pieces", "per_server", "together", "at_least")
+OPTIONAL = ("tasks", "job", "priority", *GANG)
+DEMAND, SECOND = "demand.", "second_demand."
 MOST_TASKS_OF_A_LINE = 1_000_000
 
 
@@ -67,11 +74,15 @@ def read_table(
 
 
 def _resources(header: Sequence[str]) -> list[str]:
+    resources = [name.removeprefix(DEMAND) for name in header if name.startswith(DEMAND)]
     unknown = [
-        name for name in header if name not in NEEDED + OPTIONAL and not name.startswith(DEMAND)
+        name
+        for name in header
+        if name not in NEEDED + OPTIONAL
+        and not name.startswith(DEMAND)
+        and name.removeprefix(SECOND) not in resources
     ]
     missing = [name for name in NEEDED if name not in header]
-    resources = [name.removeprefix(DEMAND) for name in header if name.startswith(DEMAND)]
     if unknown or missing or not resources or len(set(header)) != len(header):
         raise TraceLineError(
             1,
@@ -92,6 +103,7 @@ def _add(
     demand = [number(row[DEMAND + name], DEMAND + name, least=0) for name in found.resources]
     if not any(demand):
         raise Unusable("it demands nothing")
+    gang = _gang(row, demand, found.resources)
     duration = number(row["duration"], "duration", least=0)
     if duration == 0:
         raise Unusable("duration is 0; it must be above 0")
@@ -106,7 +118,37 @@ def _add(
         job=(tenant, row["job"]) if row.get("job") else line,
         tasks=tasks,
         priority=_whole(row.get("priority") or "0", "priority"),
+        gang=gang,
     )
+
+
+def _gang(row: Mapping[str, str], demand: list[float], resources: Sequence[str]) -> Gang | None:
+    """Return the pieces of a task, None if it has one piece and starts by itself."""
+    second = [number(row.get(SECOND + name) or "0", SECOND + name, least=0) for name in resources]
+    kinds = [(_count(row, "pieces") or 1, demand)]
+    if any(second) or row.get("second_pieces"):
+        require(any(second), "a piece of the second kind demands nothing")
+        kinds.append((_count(row, "second_pieces") or 1, second))
+    per_server, at_least = _count(row, "per_server"), _count(row, "at_least") or 1
+    pieces, together = sum(count for count, _ in kinds), row.get("together", "")
+    most = f"at_least times pieces is {at_least * pieces}; it must be at most {MOST_PIECES}"
+    require(at_least * pieces <= MOST_PIECES, most)
+    if pieces == 1 and at_least == 1:
+        require(not per_server and not together, "per_server and together are for several pieces")
+        return None
+    return Gang(
+        np.array([count for count, _ in kinds]), np.array([each for _, each in kinds]),
+        per_server=per_server, together=together, at_least=at_least,
+    )  # fmt: skip
+
+
+def _count(row: Mapping[str, str], what: str) -> int:
+    """Return the number in a column, 0 if the cell is empty."""
+    if not row.get(what):
+        return 0
+    value = _whole(row[what], what)
+    require(1 <= value <= MOST_PIECES, f"{what} is {value}; it must be from 1 to {MOST_PIECES}")
+    return value
 
 
 def _whole(text: str, what: str) -> int:

@@ -82,6 +82,45 @@ def test_a_quarter_of_a_slurm_site_in_one_call(operator):
     assert found["columns"][1]["pool"]["utilisation"]["cpu"]["mean"] > 0.7
 
 
+NODES = """JobID|Account|Submit|Start|End|AllocTRES
+1|physics|2026-07-01T00:00:00|2026-07-01T00:00:00|2026-07-01T01:00:00|cpu=4,mem=8G,node=1
+2|chemistry|2026-07-01T00:10:00|2026-07-01T01:00:00|2026-07-01T02:00:00|cpu=8,mem=8G,node=2
+"""
+
+
+def test_a_job_on_several_nodes_starts_once_all_are_free(operator):
+    """Chemistry's job waits for 50 minutes until both servers are free, or one half for none."""
+    whole = results(operator, asked(NODES, "sacct", policies=["drfh", "drf", "mrfs"]))
+    waited = [column["tenants"][1]["mean_waiting"] for column in whole["columns"][:2]]
+    assert waited == [3000, 3000]
+    assert whole["columns"][2]["error"]["code"] == "workload.pieces"
+    assert whole["input"]["tasks"] == 2
+    body = asked(NODES, "sacct", policies=["drfh", "mrfs"])
+    body["trace"]["gangs"] = False
+    single = results(operator, body)
+    assert single["input"]["tasks"] == 3
+    assert [column["tenants"][1]["mean_waiting"] for column in single["columns"]] == [1500, 1500]
+
+
+def test_processors_are_divided_by_the_size_of_a_node(operator):
+    """Servers have 4 CPUs, so that a job of 6 processors fits on two of them and on none alone."""
+    line = "1 0 -1 600 {} -1 -1 -1 -1 -1 -1 7 1 -1 -1 -1 -1 -1\n"
+    content = line.format(6) + line.format(4)
+    servers = [{"capacity": {"cpu": 4}, "count": 2}]
+    body = asked(content, "swf", servers=servers, policies=["drfh"])
+    alone = results(operator, body)
+    assert alone["input"]["fits_nowhere"] == {"tasks": 1, "tenants": ["user-7"]}
+    body["trace"]["processors_per_node"] = 4
+    divided = results(operator, body)
+    assert divided["input"]["fits_nowhere"] == {"tasks": 0, "tenants": []}
+    assert divided["columns"][0]["pool"]["completion_ratio"]["mean"] == 1
+    assert divided["columns"][0]["pool"]["mean_waiting"]["mean"] == 300
+    body["trace"]["processors_per_task"] = 4
+    refused = operator.post(ALL, body)
+    assert code(refused) == (422, "trace.nodes")
+    assert refused.json()["errors"][0]["pointer"] == "/trace/processors_per_node"
+
+
 def test_what_shares_count_is_an_option(operator):
     """Ten servers of 8 CPUs, one task on each: 5 and 5 by tasks over those alone, else 4 and 6."""
     rows = [f"{name},0,3600,{cpus},1" for name, cpus in (("large", 8), ("small", 5))]

@@ -6,10 +6,13 @@ import json
 from datetime import timedelta
 
 import pytest
+from django.contrib.auth import get_user_model
+from django.urls import reverse
 
 from allocator_service.allocation.long_term.metering import pool_meter_all
 from allocator_service.allocation.models import Placement
 from allocator_service.core.quantities import Resource
+from allocator_service.tenants.models import Tenant
 from allocator_service.workloads.models import Workload
 from tests import factories
 from tests.api.v1.test_simulations import simulated
@@ -215,9 +218,108 @@ def test_a_what_if_keeps_gangs_whole(pool, operator):
     after = {row["workload"]: row["after"]["tasks"] for row in result["workloads"]}
     assert after == {"mpi": 2, "other": 0, "solo": 32}
     assert operator.get(path).json()["pieces"] == MPI["pieces"]
+    change = changes["workloads"]["change"][0]
+    change |= {
+        "pieces": [{"count": 3, "demand": {"gpu": 4}}],
+        "per_server": 1,
+        "demand": {"gpu": 12},
+    }
+    result = simulated(operator, changes, path=f"{PATH}/simulations/")["result"]
+    (mpi,) = [row for row in result["workloads"] if row["workload"] == "mpi"]
+    assert (mpi["before"]["tasks"], mpi["after"]["tasks"]) == (1, 2)
+    change["demand"] = {"gpu": 13}
+    refused = simulated(operator, changes, path=f"{PATH}/simulations/")
+    assert refused["error"]["code"] == "workload.pieces"
+    del change["pieces"], change["per_server"]
     changes["workloads"]["change"][0]["demand"] = {"gpu": 4}
     refused = simulated(operator, changes, path=f"{PATH}/simulations/")
     assert refused["error"]["code"] == "workload.pieces"
+
+
+@pytest.mark.parametrize(
+    ("change", "after"),
+    [
+        ({"at_least": 3}, 0),
+        ({"at_least": 1}, 4),
+        ({"demand": {"gpu": 4}}, 8),
+        ({"pieces": [{"count": 2, "demand": {"gpu": 8}}]}, 2),
+        ({"pieces": [{"count": 2, "demand": {"gpu": 6}}], "together": "rack", "at_least": 1}, 2),
+    ],
+)
+def test_a_what_if_changes_how_tasks_start(pool, operator, change, after):
+    """Two tasks of 8 GPUs start at once, of which two have room beside a task on each other server."""
+    body = {"tenant": "mpi", "name": "mpi", "demand": {"gpu": 8}, "at_least": 2}
+    found = submit(operator, body)
+    changes = {"workloads": {"change": [{"id": found["id"], **change}]}}
+    if change == {"at_least": 3}:
+        drained = operator.get(f"{PATH}/servers/").json()["results"][:2]
+        changes["servers"] = {"drain": [each["id"] for each in drained]}
+    result = simulated(operator, changes, path=f"{PATH}/simulations/")["result"]
+    (row,) = result["workloads"]
+    assert (row["before"]["tasks"], row["after"]["tasks"]) == (4, after)
+
+
+def test_a_drain_states_the_gangs_that_it_ends(pool, operator):
+    """Two tasks of four pieces, one on each server: every server has a piece of each task."""
+    pieces = [{"count": 4, "demand": {"gpu": 2}}]
+    submit(operator, {**MPI, "pieces": pieces, "per_server": 1}, {**SOLO, "tasks": 1})
+    factories.decision(pool)
+    servers = operator.get(f"{PATH}/servers/").json()["results"]
+    changes = {"servers": {"drain": [servers[0]["id"]]}}
+    result = simulated(operator, changes, path=f"{PATH}/simulations/")["result"]
+    assert result["lost"] == [
+        {
+            "tenant": "mpi",
+            "workload": "mpi",
+            "least_tasks": 2,
+            "tasks": 2,
+            "pieces": 8,
+            "pieces_on_servers": 2,
+            "detail": "2 tasks of mpi (8 pieces, of which 2 are on this server).",
+        }
+    ]
+    changes = {"servers": {"drain": [servers[0]["id"]], "retire": [servers[1]["id"]]}}
+    (both,) = simulated(operator, changes, path=f"{PATH}/simulations/")["result"]["lost"]
+    assert both["detail"] == "2 tasks of mpi (8 pieces, of which 4 are on these servers)."
+    as_solo = factories.client("tenant", tenant=Tenant.objects.get(slug="solo"))
+    own = {"workloads": {"submit": [{"name": "x", "demand": {"gpu": 1}, "tasks": 1}]}}
+    assert simulated(as_solo, own, path=f"{PATH}/simulations/")["result"]["lost"] == []
+
+
+def test_the_admin_states_the_gangs_that_a_drain_ends(pool, operator, client):
+    pieces = [{"count": 4, "demand": {"gpu": 2}}]
+    submit(operator, {**MPI, "pieces": pieces, "per_server": 1})
+    factories.decision(pool)
+    client.force_login(get_user_model().objects.create_superuser("olga"))
+    first = pool.servers.order_by("pk").first()
+    sent = {"action": "drain", "_selected_action": str(first.pk)}
+    page = client.post(reverse("admin:pools_server_changelist"), sent).content.decode()
+    assert "mpi: 2 tasks of mpi (8 pieces, of which 2 are on this server)" in page
+
+
+@pytest.mark.parametrize(
+    ("count", "per_server", "detail"),
+    [
+        (2, None, "1 to 2 tasks of mpi (4 pieces, of which 2 are on this server)."),
+        (2, 1, "2 tasks of mpi (4 pieces, of which 2 are on this server)."),
+    ],
+)
+def test_which_pieces_are_of_one_task_is_not_recorded(pool, operator, count, per_server, detail):
+    """Pieces of 4 GPUs: two of one task, or one of each of two, are on a server."""
+    pieces = [{"count": count, "demand": {"gpu": 4}}]
+    submit(operator, {**MPI, "pieces": pieces, "per_server": per_server})
+    factories.decision(pool)
+    servers = operator.get(f"{PATH}/servers/").json()["results"]
+    for server in servers:
+        changes = {"servers": {"drain": [server["id"]]}}
+        lost = simulated(operator, changes, path=f"{PATH}/simulations/")["result"]["lost"]
+        assert [row["detail"] for row in lost] in ([], [detail])
+    assert any(
+        simulated(operator, {"servers": {"drain": [each["id"]]}}, path=f"{PATH}/simulations/")[
+            "result"
+        ]["lost"]
+        for each in servers
+    )
 
 
 @pytest.mark.parametrize(
@@ -401,6 +503,18 @@ def test_pod_sets_are_single_tasks_where_the_pool_cannot_run_gangs(operator, pol
     told = [(each.name, each.tasks, float(each.demand[0]), each.pieces) for each in found]
     assert told == [("w", 3, 1, []), ("w-2", 1, 4, [])]
     assert kueue_imported(operator, workload(*PODS))["counts"]["unchanged"] == 2
+
+
+def test_only_gangs_of_two_kinds_are_single_tasks_where_one_kind_is_taken(operator):
+    """A pool of divisible tasks counts the sum of pieces that are all alike."""
+    factories.pool("shared", mode="divisible")
+    alike = workload(pod_set("main", 4, 2), name="mpi")
+    answer = kueue_imported(operator, workload(*PODS), alike)
+    assert answer["counts"]["added"] == 3
+    found = Workload.objects.order_by("name")
+    told = [(each.name, each.tasks, float(each.demand[0]), len(each.pieces)) for each in found]
+    assert told == [("mpi", 1, 8, 1), ("w", 3, 1, 0), ("w-2", 1, 4, 0)]
+    assert kueue_imported(operator, workload(*PODS), alike)["counts"]["unchanged"] == 3
 
 
 def test_policies_state_whether_they_place_pieces(operator):

@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 
 from policies import (
     CurrentPlacements,
+    Limit,
+    Problem,
     ProblemError,
     current_placements_of,
     problem_from_document,
@@ -37,6 +39,25 @@ def moved_by_hand(before, after, workloads):
     )
     stayed = sum(min(n, after[where]) for where, n in before.items())
     return sum(map(min, ran, runs)) - stayed
+
+
+def test_the_objective_follows_the_reasons_of_where_tasks_stay():
+    """Where Y stays on the server of 4, no server has room for X, which its limit stopped before."""
+    problem = Problem.create(
+        resources=["cpu"], capacity=[[1], [4], [4]],
+        server_labels=[{"zone": "c"}, {"zone": "a"}, {"zone": "b"}], tenants=["x", "y"],
+        demand=[[2], [1]], tasks=[np.inf, 1],
+        limits=[Limit("workload", 0, np.array([2.0]), {"zone": "a"})],
+    )  # fmt: skip
+    assert whole(problem).limited_by[0] == "limit:workload"
+    running = CurrentPlacements(
+        workload=np.array([1]), row=np.array([1]), offset=np.array([0]), servers=np.array([1]),
+        tasks=np.array([1.0]),
+    )  # fmt: skip
+    stays = whole(problem, running)
+    assert (stays.moved, stays.limited_by[0]) == (0, "resource:cpu")
+    assert stays.objective == stays.level[0]
+    assert verify(problem, stays, running=running).valid
 
 
 @pytest.mark.parametrize("placement", PLACEMENTS)

@@ -45,10 +45,41 @@ def test_a_job_is_what_it_held_from_its_start_to_its_end(tmp_path):
     assert by_user.demand.tolist() == [[2, 8]]
 
 
-def test_a_job_on_several_nodes_is_a_task_on_each(tmp_path):
+def test_a_job_on_several_nodes_is_a_gang(tmp_path):
     found = read_sacct(
         written(tmp_path, job(tres="cpu=64,mem=1T,node=4"), job("4712_3"), job("4712_4"))
     )
+    assert found.demand.tolist() == [[64, 1024], [8, 1.5]]
+    assert found.trace.workload.tolist() == [0, 1, 1]
+    assert found.trace.job.tolist() == [0, 1, 1]
+    (gang,) = found.gangs.values()
+    assert list(found.gangs) == [0]
+    assert (gang.count.tolist(), gang.demand.tolist()) == ([4], [[16, 256]])
+    assert gang.per_server == 1
+
+
+def test_nodes_without_alloctres_are_those_of_nnodes(tmp_path):
+    header = "JobID|Account|Submit|Start|End|AllocCPUS|ReqMem|NNodes"
+    line = "7|bio|2026-10-05T09:00:00|2026-10-05T10:00:00|2026-10-05T11:00:00|12|4Gn|3"
+    (gang,) = read_sacct(written(tmp_path, line, header=header)).gangs.values()
+    assert (gang.count.tolist(), gang.demand.tolist()) == ([3], [[4, 4]])
+
+
+def test_a_job_on_too_many_nodes_is_no_gang(tmp_path):
+    path = written(tmp_path, job(tres="cpu=20002,node=10001"))
+    with pytest.raises(
+        TraceLineError, match="10001 nodes; it must be a whole number from 1 to 10000"
+    ):
+        read_sacct(path)
+    assert read_sacct(path, gangs=False).trace.tasks == 10_001
+
+
+def test_each_node_of_a_job_can_be_a_task(tmp_path):
+    found = read_sacct(
+        written(tmp_path, job(tres="cpu=64,mem=1T,node=4"), job("4712_3"), job("4712_4")),
+        gangs=False,
+    )
+    assert found.gangs == {}
     assert found.demand.tolist() == [[16, 256], [8, 1.5]]
     assert found.trace.workload.tolist() == [0, 0, 0, 0, 1, 1]
     assert found.trace.job.tolist() == [0, 0, 0, 0, 1, 1]
@@ -82,7 +113,8 @@ def test_what_never_ran_or_still_runs_and_steps_are_left_out_and_counted(tmp_pat
 def test_without_trackable_resources_cpus_and_memory_are_read(tmp_path, memory, gib):
     header = "JobIDRaw|Account|Submit|Start|End|ReqCPUS|ReqMem|NNodes"
     times = "2026-10-05T09:00:00|2026-10-05T10:00:00|2026-10-05T11:00:00"
-    found = read_sacct(written(tmp_path, f"7|bio|{times}|16|{memory}|2", header=header))
+    path = written(tmp_path, f"7|bio|{times}|16|{memory}|2", header=header)
+    found = read_sacct(path, gangs=False)
     assert found.demand.tolist() == [[8, gib / 2]]
     assert found.trace.tasks == 2
 
@@ -117,8 +149,8 @@ def test_what_was_asked_for_counts_where_nothing_says_what_was_held(tmp_path):
         (job(tres="cpu=1,mem=4096"), "'mem=4096' is no memory such as 512M or 16G"),
         (job(tres="billing=8"), "it has no cpu and no memory"),
         (job(tres="cpu=1,mem=99999999999E"), "it has 1.07374e+20 of a resource"),
-        (job(tres="cpu=4,node=0"), "0 nodes; it must be a whole number from 1 to 1000000"),
-        (job(tres="cpu=4,node=1.5"), "1.5 nodes; it must be a whole number from 1 to 1000000"),
+        (job(tres="cpu=4,node=0"), "0 nodes; it must be a whole number from 1 to 10000"),
+        (job(tres="cpu=4,node=1.5"), "1.5 nodes; it must be a whole number from 1 to 10000"),
     ],
 )  # fmt: skip
 def test_a_bad_line_is_named_or_skipped(tmp_path, line, reason):

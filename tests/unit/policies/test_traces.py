@@ -116,6 +116,47 @@ def test_a_job_of_the_workload_format_is_one_task_or_split_into_several(tmp_path
     assert split.trace.job.tolist() == [0, 0, 0]
 
 
+def test_a_job_of_more_processors_than_a_node_has_is_a_gang(tmp_path):
+    lines = [swf(processors=10, memory=100), swf(processors=4), swf(processors=8)]
+    path = written(tmp_path, *lines)
+    found = read_swf(path, processors_per_node=4, memory=True)
+    assert found.demand.tolist() == [[10, 1000], [4, 0], [8, 0]]
+    assert found.trace.workload.tolist() == [0, 1, 2]
+    assert {j: (gang.count.tolist(), gang.demand.tolist()) for j, gang in found.gangs.items()} == {
+        0: ([2, 1], [[4, 400], [2, 200]]),
+        2: ([2], [[4, 0]]),
+    }
+    assert read_swf(path).gangs == {}
+    # On 3 nodes of 4 processors the first job starts alone, and the others at its end.
+    problem = read_swf(path, processors_per_node=4).problem([[4]], server_count=[3])
+    ran = simulate(problem, read_swf(path, processors_per_node=4).trace, "drfh")
+    assert (ran.start - ran.start.min()).tolist() == [0, 10, 10]
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [{"processors_per_node": 0}, {"processors_per_node": 4, "processors_per_task": 4}],
+    ids=str,
+)
+def test_a_node_has_processors_and_a_job_one_way_to_be_divided(tmp_path, sizes):
+    with pytest.raises(ProblemError) as refused:
+        read_swf(written(tmp_path, swf()), **sizes)
+    assert refused.value.code == "trace.nodes"
+
+
+def test_a_job_has_at_most_so_many_nodes(tmp_path):
+    with pytest.raises(TraceLineError) as refused:
+        read_swf(written(tmp_path, swf(processors=10_001)), processors_per_node=1)
+    assert refused.value.reason == "10001 nodes in one job; at most 10000"
+
+
+def test_pieces_count_for_the_size_of_a_trace(tmp_path):
+    path = written(tmp_path, *[swf(processors=10)] * 3)
+    assert read_swf(path, processors_per_node=1, most_tasks=30).trace.tasks == 3
+    with pytest.raises(ProblemTooLargeError, match="more than 29 tasks and pieces of tasks"):
+        read_swf(path, processors_per_node=1, most_tasks=29)
+
+
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
@@ -149,6 +190,46 @@ def test_a_table_of_our_own(tmp_path):
     assert simulated.start.tolist() == [10, 20, 30, 0, 10]
 
 
+def test_a_table_has_columns_for_pieces(tmp_path):
+    path = written(
+        tmp_path,
+        "tenant,submit,duration,demand.cpu,demand.gpu,pieces,second_pieces,second_demand.cpu,"
+        "second_demand.gpu,per_server,together,at_least",
+        "a,0,10,1,2,3,,,,1,rack,",
+        "a,0,10,4,0,1,2,1,2,,,2",
+        "a,0,10,4,0,,,,,,,",
+        "a,0,10,4,0,1,,,,,,1",
+    )
+    found = read_table(path)
+    assert found.demand.tolist() == [[3, 6], [6, 4], [4, 0]]
+    assert found.trace.workload.tolist() == [0, 1, 2, 2]
+    rack, head = found.gangs[0], found.gangs[1]
+    assert sorted(found.gangs) == [0, 1]
+    assert (rack.count.tolist(), rack.demand.tolist()) == ([3], [[1, 2]])
+    assert (rack.per_server, rack.together, rack.at_least) == (1, "rack", 1)
+    assert (head.count.tolist(), head.demand.tolist()) == ([1, 2], [[4, 0], [1, 2]])
+    assert (head.per_server, head.together, head.at_least) == (0, "", 2)
+
+
+@pytest.mark.parametrize(
+    ("cells", "reason"),
+    [
+        ("0,,,,,", "pieces is 0; it must be from 1 to 10000"),
+        ("1.5,,,,,", "pieces is '1.5'; it must be a whole number"),
+        ("10001,,,,,", "pieces is 10001; it must be from 1 to 10000"),
+        ("2,1,0,,,", "a piece of the second kind demands nothing"),
+        ("5001,,,,,2", "at_least times pieces is 10002; it must be at most 10000"),
+        ("1,,,1,,", "per_server and together are for several pieces"),
+        (",,,,rack,", "per_server and together are for several pieces"),
+    ],
+)
+def test_pieces_of_a_table_that_cannot_be(tmp_path, cells, reason):
+    header = "tenant,submit,duration,demand.cpu,pieces,second_pieces,second_demand.cpu,per_server"
+    with pytest.raises(TraceLineError) as refused:
+        read_table(written(tmp_path, header + ",together,at_least", f"a,0,1,1,{cells}"))
+    assert (refused.value.line, refused.value.reason) == (2, reason)
+
+
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
@@ -176,6 +257,7 @@ def test_lines_of_a_table_that_cannot_be(tmp_path, line, reason):
         "tenant,submit,duration",
         "tenant,submit,duration,cpu",
         "tenant,tenant,submit,duration,demand.a",
+        "tenant,submit,duration,demand.a,second_demand.b",
     ],
 )
 def test_a_table_needs_a_header(tmp_path, header):

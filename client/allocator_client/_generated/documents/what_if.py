@@ -69,6 +69,12 @@ class BacktestRequestTrace(TypedDict):
     memory: NotRequired[bool | None]
     # swf: a job is so many tasks; one by default.
     processors_per_task: NotRequired[int | None]
+    # swf: processors of a node. A job of more processors is one task with a piece on each node.
+    # Without it a job has one piece. Excludes `processors_per_task`.
+    processors_per_node: NotRequired[int | None]
+    # sacct: whether a job on several nodes is one task with a piece on each (true by default), or
+    # a task on each.
+    gangs: NotRequired[bool | None]
     # alibaba: how many to divide the pods among; swim: whose the jobs are in turn.
     tenants: NotRequired[int | None]
     # swim: so many of the first jobs; all by default.
@@ -336,11 +342,28 @@ class SimulationResultWorkload(TypedDict):
     after: SimulationResultWorkloadBefore | None
 
 
+class SimulationResultLost(TypedDict):
+    tenant: str
+    workload: str
+    # Least number of tasks that end. A decision does not record which pieces are of one task.
+    least_tasks: int
+    # Most tasks that end, each with all of its pieces.
+    tasks: int
+    # Pieces of `tasks`, on all servers.
+    pieces: int
+    # Pieces on the servers that drain or retire.
+    pieces_on_servers: int
+    detail: str
+
+
 class SimulationResult(TypedDict):
     tenants: list[SimulationResultTenant]
     workloads: list[SimulationResultWorkload]
     # Of the pool, before and after.
     summary: dict[str, Any] | None
+    # Running tasks of several pieces that end because a piece is on a server that the simulation
+    # drains or retires.
+    lost: list[SimulationResultLost]
 
 
 class SimulationDocument(TypedDict):
@@ -427,7 +450,13 @@ class SimulationRequestWorkloadsSubmit(TypedDict):
 
 class SimulationRequestWorkloadsChange(TypedDict):
     id: str
+    # Of one task. With pieces it is their sum.
     demand: NotRequired[dict[str, float | str]]
+    # Instead of the present ones.
+    pieces: NotRequired[list[SimulationRequestWorkloadsSubmitPiece]]
+    per_server: NotRequired[int]
+    together: NotRequired[str]
+    at_least: NotRequired[int]
     tasks: NotRequired[int | None]
     priority: NotRequired[int]
     server_selector: NotRequired[dict[str, str | list[str]]]
