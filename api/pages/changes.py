@@ -23,6 +23,7 @@ from allocator_service.workloads.selectors import workloads_for
 from api.contract.fields import uuid_or_none
 from api.pages.views import PoolPage, see
 from api.pages.workload_forms import WorkloadForm
+from api.v1.change_costs import CostReader
 from api.v1.simulations import SimulationDocument
 
 SUBMIT, CHANGE, WITHDRAW = "submit", "change", "withdraw"
@@ -112,7 +113,7 @@ class WithdrawWorkloadView(_ChangesPage):
         return self.tried(of_pool, {"withdraw": [id_], "versions": {id_: found.version}})
 
 
-class ChangePage(_ChangesPage):
+class ChangePage(CostReader, _ChangesPage):
     """Result of a simulated change, and the button that makes it."""
 
     def get(self, request: HttpRequest, pool: str, change: str) -> HttpResponseBase:
@@ -162,6 +163,7 @@ class ChangePage(_ChangesPage):
             pending=simulation.status == SimulationStatus.PENDING,
             error=simulation.error,
             rows=None if result is None else _rows(result["workloads"]),
+            cost=None if result is None or result["cost"] is None else result["cost"]["words"],
             ahead=pool.generation - (simulation.generation or pool.generation),
             unlimited=_unlimited(simulation),
             wrong=wrong,

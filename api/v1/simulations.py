@@ -31,6 +31,7 @@ from api.contract.operations import accepts, lists, shows
 from api.contract.pagination import by_id
 from api.contract.parameters import PageParameters
 from api.resources import PoolResource
+from api.v1.change_costs import ChangeCostDocument, CostReader
 from api.v1.members import tier_field
 from api.v1.pools import PolicyFields
 from api.v1.run_documents import MAX_ROWS
@@ -181,14 +182,24 @@ class ResultDocument(documents.Document):
     tenants = documents.ListField(TenantComparison, min_items=0, max_items=MAX_ROWS)
     workloads = documents.ListField(WorkloadComparison, min_items=0, max_items=MAX_ROWS)
     summary = documents.ObjectField(allow_null=True, description="Of the pool, before and after.")
+    cost = documents.DocumentField(
+        ChangeCostDocument,
+        allow_null=True,
+        description="Cost of all that a tenant uses in the pool, at the prices in force when it is"
+        " read. null: an operator's simulation, a private pool, or no price plan.",
+    )
 
 
 def _visible_result(simulation: Simulation, context: Any) -> Any:
     """Return the result. A tenant sees its own rows of it and nothing of the whole pool."""
     result, tenant = simulation.result, context.tenant
-    if result is None or tenant is None:
+    if result is None:
         return result
+    cost = context.change_cost(simulation, result.get("uses"))
+    if tenant is None:
+        return {**result, "cost": cost}
     return {
+        "cost": cost,
         "tenants": [row for row in result["tenants"] if row["tenant"] == tenant.slug],
         "workloads": [row for row in result["workloads"] if row["tenant"] == tenant.slug],
         "summary": None,
@@ -216,7 +227,7 @@ RETRY_SECONDS = "1"
 NULLABLE = {"tasks", "group", "parent"}
 
 
-class SimulationsView(PoolResource):
+class SimulationsView(CostReader, PoolResource):
     scopes: ClassVar = {"GET": OPERATOR_AND_TENANT, "POST": OPERATOR_AND_TENANT}
     parameters = PageParameters
     document = SimulationDocument
@@ -276,7 +287,7 @@ class SimulationsView(PoolResource):
         return changes
 
 
-class SimulationView(ContractView):
+class SimulationView(CostReader, ContractView):
     scopes: ClassVar = {"GET": OPERATOR_AND_TENANT}
     of_a_pool = ("GET",)
 

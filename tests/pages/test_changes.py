@@ -10,6 +10,7 @@ from allocator_service.core.clock import utc_now
 from allocator_service.core.models import AuditEntry
 from allocator_service.workloads.models import Workload
 from tests import factories
+from tests.api.v1.billing.conftest import plan, published
 from tests.pages.browser import browser_of
 from tests.pages.test_pages import LAB, words
 
@@ -158,3 +159,49 @@ def test_a_page_with_many_workloads_stays_small(decided, ada):
         factories.workload(decided.lab, f"work-{number}", 0.1, 0.1, decided.ada)
     factories.decision(decided.lab)
     assert len(ada.text(LAB)) < 150_000
+
+
+def priced(world, *, transparent=True, **more):
+    """Publish a price plan of the pool, and decide for tenants that may see it."""
+    world.lab.transparent = transparent
+    world.lab.save(update_fields=["transparent"])
+    rates = [
+        {"resource": "cpu", "own": "0.10", "shared": "0.50", **more},
+        {"resource": "memory", "own": "0.01", "shared": "0.02"},
+    ]
+    body = plan("2020-01-01T00:00:00Z", rates=rates)
+    published(factories.client("operator"), body)
+
+
+def test_a_preview_states_what_the_change_costs(decided, ada):
+    priced(decided)
+    page = tried(ada.post(FORM, FORM, **WORK))
+    # 10 and then 6 tasks of 0.2 cores and 1 GiB, and 4 more, all on the tenant's own server
+    text = words(ada.text(page))
+    assert (
+        "At today's prices: 0.30 EUR per hour, as before, 216.00 EUR over 30 days for all your tasks"
+        " in this pool. Credits, upfront prices and fixed costs are not included." in text
+    )
+    form = f"{LAB}workloads/{decided.ada_workload.pk}/change/"
+    less = tried(ada.post(form, form, demand_0="0.2", demand_1="1", tasks="4"))
+    assert "At today's prices: from 0.30 EUR to 0.12 EUR per hour, 86.40 EUR over 30 days" in words(
+        ada.text(less)
+    )
+    gone = tried(ada.post(f"{LAB}workloads/{decided.ada_workload.pk}/withdraw/", LAB))
+    assert "from 0.30 EUR to 0.00 EUR per hour, 0.00 EUR over 30 days" in words(ada.text(gone))
+
+
+def test_a_preview_is_honest_about_tiers_and_reported_usage(decided, ada):
+    decided.lab.metering = "reported"
+    decided.lab.save(update_fields=["metering"])
+    tiers = [{"through": "100", "price": "0.10"}, {"price": "0.05"}]
+    priced(decided, own=None, shared=None, tiers=tiers)
+    text = words(ada.text(tried(ada.post(FORM, FORM, **WORK))))
+    assert "0.20 to 0.30 EUR per hour, as before, 144.00 to 216.00 EUR over 30 days" in text
+    assert "The price depends on the hours that you use in the month." in text
+    assert "Your reported usage is billed: this is the cost if you use all" in text
+
+
+def test_a_private_pool_shows_no_cost(decided, ada):
+    priced(decided, transparent=False)
+    assert "today's prices" not in words(ada.text(tried(ada.post(FORM, FORM, **WORK))))

@@ -336,11 +336,37 @@ class SimulationResultWorkload(TypedDict):
     after: SimulationResultWorkloadBefore | None
 
 
+class SimulationResultCostBefore(TypedDict):
+    # Cost of an hour, the least under tiers.
+    per_hour: str
+    # Cost of an hour, the greatest.
+    per_hour_at_most: str
+    # Cost of 30 days, the least under tiers.
+    over_30_days: str
+    # Cost of 30 days, the greatest.
+    over_30_days_at_most: str
+    # Resources that the price plan has no price for.
+    unpriced: list[str]
+
+
+class SimulationResultCost(TypedDict):
+    # Cost of all that a tenant uses in the pool, at the prices in force when it is read. null: an
+    # operator's simulation, a private pool, or no price plan.
+    currency: str
+    before: SimulationResultCostBefore
+    after: SimulationResultCostBefore
+    # The costs in sentences.
+    words: str
+
+
 class SimulationResult(TypedDict):
     tenants: list[SimulationResultTenant]
     workloads: list[SimulationResultWorkload]
     # Of the pool, before and after.
     summary: dict[str, Any] | None
+    # Cost of all that a tenant uses in the pool, at the prices in force when it is read. null: an
+    # operator's simulation, a private pool, or no price plan.
+    cost: SimulationResultCost | None
 
 
 class SimulationDocument(TypedDict):
