@@ -102,6 +102,17 @@ class SubmittedWorkload(documents.Document):
 class ChangedWorkload(documents.Document):
     id = documents.IdField()
     demand = documents.PoolQuantitiesField(required=False)
+    pieces = documents.ListField(
+        SubmittedPiece,
+        max_items=MAX_KINDS,
+        code="workload.pieces",
+        required=False,
+        description="With one of `pieces`, `per_server`, `together` and `at_least`, all four are"
+        " replaced, and `demand` is required unless pieces are given.",
+    )
+    per_server = documents.IntegerField(minimum=1, maximum=MAX_PIECES, required=False)
+    together = documents.TextField(max_length=LABEL_LENGTH, required=False)
+    at_least = documents.IntegerField(minimum=1, maximum=MAX_PIECES, required=False)
     tasks = documents.IntegerField(**TASKS, default=lambda: OMITTED)
     priority = documents.IntegerField(**PRIORITY, required=False)
     server_selector = documents.SelectorField(required=False)

@@ -1,6 +1,7 @@
 """A tenant submits, changes and withdraws on its pages, and sees what it would get before."""
 
 import re
+from decimal import Decimal
 
 import pytest
 
@@ -8,6 +9,7 @@ from allocator_service.allocation.models import Simulation
 from allocator_service.allocation.what_if.simulations import simulation_run
 from allocator_service.core.clock import utc_now
 from allocator_service.core.models import AuditEntry
+from allocator_service.workloads.gangs import Gang, Piece
 from allocator_service.workloads.models import Workload
 from tests import factories
 from tests.api.v1.billing.conftest import plan, published
@@ -205,3 +207,106 @@ def test_a_preview_is_honest_about_tiers_and_reported_usage(decided, ada):
 def test_a_private_pool_shows_no_cost(decided, ada):
     priced(decided, transparent=False)
     assert "today's prices" not in words(ada.text(tried(ada.post(FORM, FORM, **WORK))))
+
+
+GANG = {
+    "name": "mpi", "demand_0": "0.1", "demand_1": "500Mi", "pieces": "2", "per_server": "2",
+    "together": "rack", "at_least": "1", "tasks": "3", "priority": "1",
+}  # fmt: skip
+
+
+@pytest.fixture
+def whole(decided):
+    """The pool decides whole tasks, and its servers are in one rack."""
+    decided.lab.policy_mode = "indivisible"
+    decided.lab.save()
+    decided.lab.servers.update(labels={"rack": "a"})
+    return decided
+
+
+def test_a_task_of_several_pieces_is_submitted_and_changed_without_scripts(whole, ada):
+    page = tried(ada.post(FORM, FORM, **GANG))
+    assert runs(ada.text(page))["mpi"] == "3"
+    assert ada.post(page, page)["Location"] == LAB
+    made = mine(whole)["mpi"]
+    assert Gang.of(made) == Gang(
+        (Piece(2, {"cpu": Decimal("0.1"), "memory": Decimal("0.48828125")}),), 2, "rack", 1
+    )
+    assert list(made.demand) == [Decimal("0.2"), Decimal("0.9765625")]
+    form = f"{LAB}workloads/{made.pk}/change/"
+    text = ada.text(form)
+    assert re.search(r'name="pieces" value="2"', text)
+    assert re.search(r'name="demand_0" value="0.1"', text)
+    assert re.search(r"<details[^>]* open><summary>Tasks of several pieces", text)
+    assert not re.search(r"<details[^>]* open><summary>A second kind", text)
+
+    two = {**GANG, "second_pieces": "1", "second_demand_0": "1", "together": "", "per_server": ""}
+    del two["name"]
+    page = tried(ada.post(form, form, **two))
+    assert ada.post(page, page).status_code == 302, words(ada.text(page))
+    made = mine(whole)["mpi"]
+    assert [each.count for each in Gang.of(made).pieces] == [2, 1]
+    assert (made.per_server, made.together) == (None, "")
+    assert re.search(r'name="second_demand_0" value="1"', ada.text(form))
+
+    plain = {"demand_0": "0.5", "demand_1": "1", "tasks": "1", "at_least": "1"}
+    page = tried(ada.post(form, form, **plain))
+    assert ada.post(page, page).status_code == 302
+    assert Gang.of(mine(whole)["mpi"]).is_plain
+
+
+def test_another_number_of_tasks_leaves_the_pieces(whole, ada):
+    page = tried(ada.post(FORM, FORM, **GANG))
+    ada.post(page, page)
+    before = Gang.of(mine(whole)["mpi"])
+    form = f"{LAB}workloads/{mine(whole)['mpi'].pk}/change/"
+    fields = re.findall(r'<input[^>]* name="([a-z_0-9]+)"(?: value="([^"]*)")?', ada.text(form))
+    shown = {name: value for name, value in fields if value and name != "csrfmiddlewaretoken"}
+    page = tried(ada.post(form, form, **shown | {"tasks": "2"}))
+    assert ada.post(page, page).status_code == 302
+    assert (Gang.of(mine(whole)["mpi"]), mine(whole)["mpi"].tasks) == (before, 2)
+
+
+@pytest.mark.parametrize(
+    ("changed", "field", "text"),
+    [
+        ({"pieces": "0"}, "pieces", "greater than or equal to 1"),
+        ({"pieces": "many"}, "pieces", "Enter a whole number."),
+        ({"pieces": "", "together": ""}, "per_server", "This is for tasks of several pieces"),
+        ({"pieces": "", "per_server": ""}, "together", "This is for tasks of several pieces"),
+        ({"pieces": "6000", "at_least": "2"}, "pieces", "At most 10,000 pieces start at once"),
+        ({"demand_0": "", "demand_1": ""}, "demand_0", "A piece demands something"),
+        ({"demand_1": "lots"}, "demand_1", "lots"),
+        ({"second_pieces": "1"}, "second_demand_0", "A piece demands something"),
+        ({"second_demand_1": "1"}, "second_pieces", "Expected the number of these pieces"),
+        ({"second_pieces": "1", "second_demand_1": "-1"}, "second_demand_1", "-1"),
+        ({"second_pieces": "-1", "second_demand_1": "1"}, "second_pieces", "greater than or equal"),
+    ],
+)
+def test_a_mistake_in_pieces_is_read_beside_its_field(whole, ada, changed, field, text):
+    answer = ada.post(FORM, FORM, **GANG | changed)
+    assert answer.status_code == 422
+    page = answer.content.decode()
+    assert text in words(page)
+    marked = re.findall(r'name="([a-z_0-9]+)"[^>]*aria-invalid="true"', page)
+    assert marked == [field]
+    assert re.search(r"<details[^>]* open><summary>Tasks of several pieces", page)
+    if field.startswith("second"):
+        assert re.search(r"<details[^>]* open><summary>A second kind", page)
+    assert not Simulation.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("policy", "mode", "fields"),
+    [
+        ("drfh", "indivisible", {"pieces", "second_pieces"}),
+        ("drfh", "divisible", {"pieces"}),
+        ("static", "indivisible", set()),
+    ],
+)
+def test_the_form_asks_only_for_pieces_that_the_pool_runs(decided, ada, policy, mode, fields):
+    decided.lab.policy_name, decided.lab.policy_mode = policy, mode
+    decided.lab.policy_options = {}
+    decided.lab.save()
+    found = set(re.findall(r'name="((?:second_)?pieces)"', ada.text(FORM)))
+    assert found == fields

@@ -11,7 +11,7 @@ from allocator_service.core.errors import Missing
 from allocator_service.core.quantities import Resource, vector_from
 from allocator_service.pools.selectors import resources_of
 from allocator_service.tenants.models import Tenant
-from allocator_service.workloads.gangs import demand_read, gang_read
+from allocator_service.workloads.gangs import GANG, demand_read, gang_read
 from allocator_service.workloads.models import Workload
 from allocator_service.workloads.selectors import workloads_for
 from allocator_service.workloads.services import (
@@ -73,12 +73,18 @@ def _draft(
 def _settings(
     workload: Workload, change: Mapping[str, Any], resources: list[Resource]
 ) -> WorkloadSettings:
-    demand = change.get("demand")
+    demand, gang = change.get("demand"), None
+    if any(name in change for name in GANG):
+        gang = gang_read(change, resources)
+        vector = demand_read(change, gang, resources, "")
+    elif demand is None:
+        vector = list(workload.demand)
+    else:
+        vector = vector_from(demand, resources, pointer="/demand")
     return WorkloadSettings(
         name=workload.name,
-        demand=workload.demand
-        if demand is None
-        else vector_from(demand, resources, pointer="/demand"),
+        demand=vector,
+        gang=gang,
         tasks=change.get("tasks", workload.tasks),
         priority=change.get("priority", workload.priority),
         server_selector=change.get("server_selector", workload.server_selector),

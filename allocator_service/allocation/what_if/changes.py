@@ -11,9 +11,11 @@ The shape, all parts optional::
                  "drain": [id], "retire": [id]},
      "workloads": {"submit": [{"tenant", "name", "demand", "pieces", "per_server", "together",
                                "at_least", "tasks", "priority", "server_selector", "limit"}],
-                   "change": [{"id", "demand", "tasks", "priority", "server_selector", "limit"}],
+                   "change": [{"id", "demand", "pieces", "per_server", "together", "at_least",
+                               "tasks", "priority", "server_selector", "limit"}],
                    "withdraw": [id]}}
 
+A change with one of `pieces`, `per_server`, `together` and `at_least` replaces all four and the demand.
 A `limit`, `guarantee` or `lend` replaces those in force: [{"where", "amount"}]. Quantities are as
 everywhere in the interface. Errors carry JSON pointers into `changes`.
 """
@@ -32,10 +34,12 @@ from allocator_service.allocation.runs.snapshots import (
     document_gang,
     document_number,
     document_quantities,
+    in_one_cluster,
 )
 from allocator_service.core.errors import Unacceptable
 from allocator_service.core.quantities import Resource, vector_from
-from allocator_service.workloads.gangs import demand_read, gang_check, gang_read
+from allocator_service.pools.clusters import CLUSTER_LABEL
+from allocator_service.workloads.gangs import GANG, demand_read, gang_check, gang_read
 from policies import policy_named, without_deficits
 
 _WORKLOAD_FIELDS = ("tasks", "priority", "server_selector")
@@ -202,9 +206,17 @@ class _Editor:
         for position, change in enumerate(workloads.get("change", [])):
             where = f"/workloads/change/{position}"
             workload = self._workload(change["id"], f"{where}/id")[1]
-            if "demand" in change:
+            if any(name in change for name in GANG):
+                for name in GANG:
+                    workload.pop(name, None)
+                workload.update(self._described(change, where))
+            elif "demand" in change:
                 demand = self._demand(change["demand"], f"{where}/demand")
-                if workload.get("pieces") and demand != workload["demand"]:
+                if _is_single(
+                    workload.get("pieces", ())
+                ):  # tasks start together, each as one piece
+                    workload["pieces"] = [{"count": 1, "demand": demand}]
+                elif workload.get("pieces") and demand != workload["demand"]:
                     raise Unacceptable(
                         "The demand is the sum of the pieces. Withdraw the workload, and submit"
                         " another.",
@@ -230,7 +242,7 @@ class _Editor:
             workload = {
                 "tenant": submitted["tenant"],
                 "name": submitted["name"],
-                **self._submitted(submitted, where),
+                **self._described(submitted, where),
                 "tasks": submitted.get("tasks"),
                 "priority": submitted.get("priority", 0),
                 "server_selector": submitted.get("server_selector", {}),
@@ -268,16 +280,18 @@ class _Editor:
         if rows:
             node[kind] = rows
 
-    def _submitted(self, submitted: Mapping[str, Any], where: str) -> dict[str, Any]:
+    def _described(self, described: Mapping[str, Any], where: str) -> dict[str, Any]:
         """Return the demand of a task, and its pieces."""
-        gang = gang_read(submitted, self._resources, where)
+        gang = gang_read(described, self._resources, where)
         gang_check(gang, where)
-        demand_read(submitted, gang, self._resources, where)
+        demand_read(described, gang, self._resources, where)
         if not gang.pieces:
-            demand = self._demand(submitted["demand"], f"{where}/demand")
+            demand = self._demand(described["demand"], f"{where}/demand")
         else:
             demand = document_quantities(gang.demand(self._resources), self._resources)
-        return {"demand": demand, **document_gang(demand, **gang.settings())}
+        has_clusters = any(server["labels"].get(CLUSTER_LABEL) for server in self._servers)
+        of_gang = in_one_cluster(document_gang(demand, **gang.settings()), has_clusters)
+        return {"demand": demand, **of_gang}
 
     def _demand(self, value: Any, pointer: str) -> dict[str, Any]:
         demand = self._quantities(value, pointer)
@@ -292,6 +306,11 @@ class _Editor:
     def _quantities(self, value: Any, pointer: str) -> dict[str, Any]:
         vector: list[Decimal] = vector_from(value, self._resources, pointer=pointer)
         return document_quantities(vector, self._resources)
+
+
+def _is_single(pieces: Sequence[Mapping[str, Any]]) -> bool:
+    """Return whether a task has one piece, which is its demand."""
+    return [each["count"] for each in pieces] == [1]
 
 
 def _running_without(

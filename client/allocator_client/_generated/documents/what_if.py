@@ -454,6 +454,12 @@ class SimulationRequestWorkloadsSubmit(TypedDict):
 class SimulationRequestWorkloadsChange(TypedDict):
     id: str
     demand: NotRequired[dict[str, float | str]]
+    # With one of `pieces`, `per_server`, `together` and `at_least`, all four are replaced, and
+    # `demand` is required unless pieces are given.
+    pieces: NotRequired[list[SimulationRequestWorkloadsSubmitPiece]]
+    per_server: NotRequired[int]
+    together: NotRequired[str]
+    at_least: NotRequired[int]
     tasks: NotRequired[int | None]
     priority: NotRequired[int]
     server_selector: NotRequired[dict[str, str | list[str]]]
