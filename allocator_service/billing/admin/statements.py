@@ -170,7 +170,7 @@ class StatementAdmin(ReadOnlyAdmin):
     search_fields = ["tenant__slug", "tenant__name", "closing__pool__slug"]
     search_place = 7
     readonly_fields = ["pool", "month", "tenant", "amount", "closed_at", "downloads"]
-    # Ids are by the time of closing, which says nothing to a reader, and random within a closing.
+    # Ids are in the order of closing, and of no order within a closing.
     ordering = ["-closing__month", "closing__pool__slug", *natural_order("tenant__slug")]
 
     def search_note(self, row: Statement) -> str:
