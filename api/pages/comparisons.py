@@ -47,7 +47,7 @@ class PolicyRow:
     title: str
     total: float
     more: float
-    tasks: Sequence[float]
+    by_workload: Sequence[tuple[str, float]]
     is_divisible: bool
     refusal: str
 
@@ -104,7 +104,7 @@ def _row(
         title=policy_title(column.name),
         total=total,
         more=0.0 if abs(more) <= _SAME * max(before, 1.0) else more,
-        tasks=[column.tasks[name] for name in workloads],
+        by_workload=[(name, column.tasks[name]) for name in workloads],
         is_divisible=whole_tasks and policy_is_divisible(column.name),
         refusal=refusal_text(column.error),
     )
