@@ -131,6 +131,11 @@ def _same_options(one: policies.Policy, other: policies.Policy) -> bool:
     )  # fmt: skip
 
 
+def policy_is_divisible(name: str) -> bool:
+    """Return whether a policy can only give divisible shares, no whole tasks."""
+    return "indivisible" not in policies.policy_named(name).modes
+
+
 def policy_title(name: str) -> str:
     """Return the name of a policy for people, or the name itself of one that is unknown."""
     found = next((each for each in policies.policies_available() if each.name == name), None)

@@ -5,6 +5,7 @@ from decimal import Decimal
 from time import monotonic
 from typing import Any
 
+from allocator_service.allocation.policies import policy_is_divisible
 from allocator_service.allocation.what_if.evaluations import SECONDS, compare
 from allocator_service.backtests.answers import Answer, Table, label_of, number, part
 from allocator_service.core.charts import BarRow, bar_chart
@@ -29,6 +30,11 @@ def side_by_side(document: Mapping[str, Any]) -> dict[str, Any]:
     decided = document["policy"]
     asked = [decided, *(name for name in BESIDE if name != decided["name"])]
     columns = _columns({**document, "include": ["properties"]}, asked)
+    for column in columns:
+        # The mode that was requested is empty for a policy that has only one.
+        column["is_divisible"] = decided.get("mode") == "indivisible" and policy_is_divisible(
+            column["policy"]["name"]
+        )
     done = [each for each in columns if each["error"] is None]
     resources = [each["name"] for each in document["resources"]]
     answers = [_who(done), _used(done, resources), _least(done)] if done else []
@@ -69,7 +75,8 @@ def _no_time_left() -> Unavailable:
 
 
 def _label(column: Mapping[str, Any]) -> str:
-    return label_of({"options": {}, **column["policy"]})
+    label = label_of({"options": {}, **column["policy"]})
+    return f"{label} (divisible shares; not whole tasks)" if column["is_divisible"] else label
 
 
 def _summary(done: Sequence[Mapping[str, Any]], resources: Sequence[str]) -> Table:

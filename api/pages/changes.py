@@ -16,13 +16,16 @@ from allocator_service.allocation.what_if.simulations import simulation_get, sim
 from allocator_service.allocation.words import reason_text
 from allocator_service.core.clock import utc_now
 from allocator_service.core.errors import DomainError, Missing
+from allocator_service.pools.gangs import gang_refusal
 from allocator_service.pools.models import Pool
 from allocator_service.pools.selectors import resources_of
+from allocator_service.workloads.gangs import MAX_KINDS
 from allocator_service.workloads.models import Workload, WorkloadState
 from allocator_service.workloads.selectors import workloads_for
 from api.contract.fields import uuid_or_none
 from api.pages.views import PoolPage, see
 from api.pages.workload_forms import WorkloadForm
+from api.v1.change_costs import CostReader
 from api.v1.simulations import SimulationDocument
 
 SUBMIT, CHANGE, WITHDRAW = "submit", "change", "withdraw"
@@ -62,12 +65,12 @@ class SubmitWorkloadPage(_ChangesPage):
 
     def get(self, request: HttpRequest, pool: str) -> HttpResponseBase:
         of_pool = self.pool
-        form = WorkloadForm(pool=of_pool, resources=resources_of(of_pool))
+        form = _form(of_pool)
         return self.answered(of_pool, form, None)
 
     def post(self, request: HttpRequest, pool: str) -> HttpResponseBase:
         of_pool = self.pool
-        form = WorkloadForm(request.POST, pool=of_pool, resources=resources_of(of_pool))
+        form = _form(of_pool, request.POST)
         if form.is_valid():
             name = form.workload["name"]
             mine = workloads_for(pool=of_pool, tenant=self.tenant).filter(name=name)
@@ -85,15 +88,13 @@ class ChangeWorkloadPage(_ChangesPage):
     def get(self, request: HttpRequest, pool: str, workload: str) -> HttpResponseBase:
         of_pool = self.pool
         found = self.workload_of(of_pool)
-        form = WorkloadForm(pool=of_pool, resources=resources_of(of_pool), workload=found)
+        form = _form(of_pool, workload=found)
         return self.answered(of_pool, form, found)
 
     def post(self, request: HttpRequest, pool: str, workload: str) -> HttpResponseBase:
         of_pool = self.pool
         found = self.workload_of(of_pool)
-        form = WorkloadForm(
-            request.POST, pool=of_pool, resources=resources_of(of_pool), workload=found
-        )
+        form = _form(of_pool, request.POST, workload=found)
         if not form.is_valid():
             return self.answered(of_pool, form, found)
         change = {"id": str(found.pk), **form.changes()}
@@ -112,7 +113,7 @@ class WithdrawWorkloadView(_ChangesPage):
         return self.tried(of_pool, {"withdraw": [id_], "versions": {id_: found.version}})
 
 
-class ChangePage(_ChangesPage):
+class ChangePage(CostReader, _ChangesPage):
     """Result of a simulated change, and the button that makes it."""
 
     def get(self, request: HttpRequest, pool: str, change: str) -> HttpResponseBase:
@@ -162,6 +163,7 @@ class ChangePage(_ChangesPage):
             pending=simulation.status == SimulationStatus.PENDING,
             error=simulation.error,
             rows=None if result is None else _rows(result["workloads"]),
+            cost=None if result is None or result["cost"] is None else result["cost"]["words"],
             ahead=pool.generation - (simulation.generation or pool.generation),
             unlimited=_unlimited(simulation),
             wrong=wrong,
@@ -174,6 +176,23 @@ class ChangePage(_ChangesPage):
         id_ = item if verb == WITHDRAW else item["id"]
         found = workloads_for(pool=pool, tenant=self.tenant).filter(pk=id_).first()
         return "" if found is None else found.name
+
+
+def _form(
+    pool: Pool, data: Mapping[str, Any] | None = None, workload: Workload | None = None
+) -> WorkloadForm:
+    """Return the form with the fields of pieces that the pool can run."""
+    kinds = next(
+        (
+            count
+            for count in range(MAX_KINDS, 0, -1)
+            if not gang_refusal(pool, two_kinds=count > 1, now=utc_now())
+        ),
+        0,
+    )
+    return WorkloadForm(
+        data, pool=pool, resources=resources_of(pool), workload=workload, kinds=kinds
+    )
 
 
 def _verb(simulation: Simulation) -> str | None:

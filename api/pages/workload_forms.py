@@ -7,19 +7,29 @@ from django import forms
 
 from allocator_service.core.display import unit_text
 from allocator_service.core.errors import DomainError
+from allocator_service.core.labels import LABEL_LENGTH
 from allocator_service.core.quantities import Resource, decimal_text, pointer_token, vector_from
 from allocator_service.pools.models import Pool
+from allocator_service.workloads.gangs import (
+    MAX_KINDS,
+    MAX_PIECES,
+    Gang,
+    gang_check,
+    gang_read,
+)
 from allocator_service.workloads.models import MAX_PRIORITY, MAX_TASKS, Workload
 from api.contract.documents import read_document
 from api.v1.workloads import WorkloadRequest
 
 _LONGEST = 60
+SHAPE = ("pieces", "per_server", "together", "at_least")
 
 
 class WorkloadForm(forms.Form):
     """A workload to submit, or the new terms of one that exists.
 
-    A number of tasks is required unless the box for no limit is ticked.
+    A number of tasks is required unless the box for no limit is ticked. `kinds` is how many kinds of
+    pieces the pool can run: fields of pieces that it refuses are left out.
     """
 
     name = forms.CharField(max_length=253, help_text="To find it again, such as training.")
@@ -42,6 +52,41 @@ class WorkloadForm(forms.Form):
         max_value=MAX_PRIORITY,
         help_text="Of your own workloads the higher one goes first.",
     )
+    pieces = forms.IntegerField(
+        required=False,
+        min_value=1,
+        max_value=MAX_PIECES,
+        label="Pieces of one task",
+        help_text="The demand above is that of one piece. All pieces of a task start together, each on"
+        " one server, such as the nodes of a job. Empty: a task is one piece.",
+    )
+    per_server = forms.IntegerField(
+        required=False,
+        min_value=1,
+        max_value=MAX_PIECES,
+        label="Pieces on one server at most",
+        help_text="Of one task. Empty: any number.",
+    )
+    together = forms.CharField(
+        required=False,
+        max_length=LABEL_LENGTH,
+        label="Servers with the same label",
+        help_text="Such as rack: all pieces of a task run on servers with the same rack.",
+    )
+    at_least = forms.IntegerField(
+        required=False,
+        min_value=1,
+        max_value=MAX_PIECES,
+        label="Tasks that start at once",
+        help_text="If fewer fit, none starts. Empty: tasks start one by one.",
+    )
+    second_pieces = forms.IntegerField(
+        required=False,
+        min_value=1,
+        max_value=MAX_PIECES,
+        label="Pieces of a second kind",
+        help_text="Such as the workers of a head, with a demand of their own below.",
+    )
     server_selector = forms.CharField(
         required=False,
         max_length=10_000,
@@ -57,6 +102,7 @@ class WorkloadForm(forms.Form):
         pool: Pool,
         resources: Sequence[Resource],
         workload: Workload | None = None,
+        kinds: int = 0,
     ) -> None:
         super().__init__(data, initial=_initial(workload, resources), label_suffix="")
         self._resources, self._workload = resources, workload
@@ -64,15 +110,59 @@ class WorkloadForm(forms.Form):
             del self.fields["name"]
         if not pool.policy_places:
             del self.fields["server_selector"]
-        for position, resource in enumerate(resources):
-            self.fields[f"demand_{position}"] = forms.CharField(
+        if workload is not None:
+            kinds = max(kinds, len(workload.pieces), int(workload.at_least > 1))
+        for names, of_kind in ((SHAPE, 1), (("second_pieces",), MAX_KINDS)):
+            for name in names if kinds < of_kind else ():
+                del self.fields[name]
+        whose = "one task, or of one piece" if kinds else "one task"
+        self._demands = self._add_demands("demand", whose)
+        self._second = self._add_demands("second_demand", "one piece") if kinds > 1 else []
+        self.order_fields(
+            [
+                "name", *self._demands, "tasks", "unlimited", "priority", "server_selector", *SHAPE,
+                "second_pieces", *self._second,
+            ]
+        )  # fmt: skip
+
+    def _add_demands(self, prefix: str, whose: str) -> list[str]:
+        """Add a field for each resource, and return the names of the fields."""
+        for position, resource in enumerate(self._resources):
+            self.fields[f"{prefix}_{position}"] = forms.CharField(
                 required=False,
                 max_length=_LONGEST,
-                label=f"{resource.name} of one task",
+                label=f"{resource.name} of {whose}",
                 help_text=f"In {unit_text(resource.unit) or resource.name}, such as 0.5 or 4.",
             )
-        demands = [f"demand_{position}" for position, _ in enumerate(resources)]
-        self.order_fields(["name", *demands, "tasks", "unlimited", "priority", "server_selector"])
+        return [f"{prefix}_{position}" for position, _ in enumerate(self._resources)]
+
+    @property
+    def task_fields(self) -> list[forms.BoundField]:
+        """Fields that every workload has."""
+        folded = {each.name for each in [*self.shape_fields, *self.second_fields]}
+        return [field for field in self if field.name not in folded]
+
+    @property
+    def shape_fields(self) -> list[forms.BoundField]:
+        """Fields of tasks that have several pieces or start together."""
+        return [self[name] for name in SHAPE if name in self.fields]
+
+    @property
+    def second_fields(self) -> list[forms.BoundField]:
+        """Fields of a second kind of pieces."""
+        return [self[name] for name in ("second_pieces", *self._second) if name in self.fields]
+
+    @property
+    def has_shape(self) -> bool:
+        """True if a field of pieces has a value or a mistake, so that it must be seen."""
+        return any(
+            field.value() or field.errors for field in [*self.shape_fields, *self.second_fields]
+        )
+
+    @property
+    def has_second(self) -> bool:
+        """True if a field of the second kind has a value or a mistake."""
+        return any(field.value() or field.errors for field in self.second_fields)
 
     def clean_server_selector(self) -> dict[str, str | list[str]]:
         """Return the labels, one `label=value` on each line."""
@@ -86,10 +176,15 @@ class WorkloadForm(forms.Form):
             self.add_error("tasks", "Leave it empty if as many tasks as possible may run.")
         elif not cleaned.get("unlimited") and not _is_whole(tasks, MAX_TASKS):
             self.add_error("tasks", "Expected a whole number, such as 10.")
+        self._refuse_half_a_gang(cleaned)
         if self.errors:
             return cleaned
         try:
             self.workload = read_document(WorkloadRequest, self._document(cleaned, tasks))
+            gang = gang_read(self.workload, self._resources)
+            if gang.pieces:
+                gang_check(gang, "")
+                return cleaned
             demand = vector_from(self.workload["demand"], self._resources, pointer="/demand")
         except DomainError as error:
             self.refused(error)
@@ -97,6 +192,19 @@ class WorkloadForm(forms.Form):
             if not any(demand):
                 self.add_error(None, "Enter how much of at least one resource a task needs.")
         return cleaned
+
+    def _refuse_half_a_gang(self, cleaned: Mapping[str, Any]) -> None:
+        """Refuse what is only for tasks of several pieces if there is one piece."""
+        second = any(cleaned.get(name, "").strip() for name in self._second)
+        if second and not cleaned.get("second_pieces") and "second_pieces" not in self.errors:
+            self.add_error("second_pieces", "Expected the number of these pieces, such as 1.")
+        if cleaned.get("pieces") or cleaned.get("second_pieces") or "pieces" in self.errors:
+            return
+        for name in ("per_server", "together"):
+            if cleaned.get(name):
+                self.add_error(
+                    name, "This is for tasks of several pieces: enter their number first."
+                )
 
     def refused(self, error: DomainError) -> None:
         """Put what the service refused beside the fields that it names."""
@@ -108,38 +216,69 @@ class WorkloadForm(forms.Form):
     def changes(self) -> dict[str, Any]:
         """The fields of a valid form as a simulation of this pool takes them."""
         read = self.workload
+        gang = gang_read(read, self._resources)
+        described: dict[str, Any] = {}
+        if gang.pieces:
+            described["pieces"] = [
+                {"count": each["count"], "demand": _quantities(each["demand"])}
+                for each in read["pieces"]
+            ]
+        else:
+            described["demand"] = _quantities(read["demand"])
+        had_gang = self._workload is not None and not Gang.of(self._workload).is_plain
+        if had_gang or not gang.is_plain:
+            described["at_least"] = gang.at_least
+            if gang.pieces:
+                described |= {"per_server": gang.per_server, "together": gang.together}
+            else:
+                described["pieces"] = []
         return {
-            "demand": {
-                name: value if isinstance(value, str) else decimal_text(value)
-                for name, value in read["demand"].items()
-            },
+            **described,
             "tasks": read["tasks"],
             "priority": read["priority"],
             "server_selector": read["server_selector"],
         }
 
     def _document(self, cleaned: Mapping[str, Any], tasks: str) -> dict[str, Any]:
-        demand = {
-            resource.name: text
-            for position, resource in enumerate(self._resources)
-            if (text := cleaned[f"demand_{position}"].strip())
-        }
+        demand = self._demand(cleaned, self._demands)
+        count, second = cleaned.get("pieces"), cleaned.get("second_pieces")
+        kinds: list[dict[str, Any]] = []
+        if count or second:
+            kinds.append({"count": count or 1, "demand": demand})
+        if second:
+            kinds.append({"count": second, "demand": self._demand(cleaned, self._second)})
         name = cleaned["name"] if self._workload is None else self._workload.name
         return {
             "name": name,
-            "demand": demand,
+            **({"pieces": kinds} if kinds else {"demand": demand}),
+            "per_server": cleaned.get("per_server"),
+            "together": cleaned.get("together", ""),
+            "at_least": cleaned.get("at_least") or 1,
             "tasks": int(tasks) if tasks else None,
             "priority": cleaned.get("priority") or 0,
             "server_selector": cleaned.get("server_selector", {}),
         }
 
+    def _demand(self, cleaned: Mapping[str, Any], fields: Sequence[str]) -> dict[str, str]:
+        texts = {name: cleaned[name].strip() for name in fields}
+        return {
+            resource.name: texts[name]
+            for name, resource in zip(fields, self._resources, strict=False)
+            if texts[name]
+        }
+
     def _field_of(self, pointer: str) -> str | None:
-        for position, resource in enumerate(self._resources):
-            if pointer == f"/demand/{pointer_token(resource.name)}":
-                return f"demand_{position}"
+        for prefix, fields in (
+            ("/demand", self._demands),
+            ("/pieces/0/demand", self._demands),
+            ("/pieces/1/demand", self._second),
+        ):
+            for name, resource in zip(fields, self._resources, strict=False):
+                if pointer in (prefix, f"{prefix}/{pointer_token(resource.name)}"):
+                    return name
+        if pointer.startswith("/pieces/1"):
+            return "second_pieces"
         name = pointer.split("/")[1] if "/" in pointer else ""
-        if name == "demand" and self._resources:
-            return "demand_0"
         return name if name in self.fields else None
 
 
@@ -164,17 +303,35 @@ def _initial(workload: Workload | None, resources: Sequence[Resource]) -> dict[s
         for label, values in workload.server_selector.items()
         for value in ([values] if isinstance(values, str) else values)
     ]
+    gang = Gang.of(workload)
+    kinds = gang.kinds(resources) or [workload.demand]
     demands = {
-        f"demand_{position}": decimal_text(amount)
-        for position, (_, amount) in enumerate(zip(resources, workload.demand, strict=False))
+        f"{prefix}_{position}": decimal_text(amount)
+        for prefix, kind in zip(("demand", "second_demand"), kinds, strict=False)
+        for position, (_, amount) in enumerate(zip(resources, kind, strict=False))
         if amount
     }
+    counts = dict(
+        zip(("pieces", "second_pieces"), (each.count for each in gang.pieces), strict=False)
+    )
     return {
         **demands,
+        **counts,
+        "per_server": gang.per_server,
+        "together": gang.together,
+        "at_least": gang.at_least if gang.at_least > 1 else None,
         "tasks": "" if workload.tasks is None else workload.tasks,
         "unlimited": workload.tasks is None,
         "priority": workload.priority,
         "server_selector": "\n".join(labels),
+    }
+
+
+def _quantities(demand: Mapping[str, Any]) -> dict[str, str]:
+    """Return a demand as JSON keeps it."""
+    return {
+        name: value if isinstance(value, str) else decimal_text(value)
+        for name, value in demand.items()
     }
 
 

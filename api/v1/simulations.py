@@ -31,6 +31,7 @@ from api.contract.operations import accepts, lists, shows
 from api.contract.pagination import by_id
 from api.contract.parameters import PageParameters
 from api.resources import PoolResource
+from api.v1.change_costs import ChangeCostDocument, CostReader
 from api.v1.members import tier_field
 from api.v1.pools import PolicyFields
 from api.v1.run_documents import MAX_ROWS
@@ -106,10 +107,12 @@ class ChangedWorkload(documents.Document):
     )
     pieces = documents.ListField(
         SubmittedPiece,
+        min_items=0,
         max_items=MAX_KINDS,
         code="workload.pieces",
         required=False,
-        description="Instead of the present ones.",
+        description="Instead of the present ones. Empty: tasks of one piece, without `per_server` and"
+        " `together`.",
     )
     per_server = documents.IntegerField(minimum=1, maximum=MAX_PIECES, required=False)
     together = documents.TextField(max_length=LABEL_LENGTH, required=False)
@@ -224,6 +227,12 @@ class ResultDocument(documents.Document):
         description="Running tasks of several pieces that end because a piece is on a server that the"
         " simulation drains or retires.",
     )
+    cost = documents.DocumentField(
+        ChangeCostDocument,
+        allow_null=True,
+        description="Cost of all that a tenant uses in the pool, at the prices in force when it is"
+        " read. null: an operator's simulation, a private pool, or no price plan.",
+    )
 
 
 def _visible_result(simulation: Simulation, context: Any) -> Any:
@@ -232,9 +241,11 @@ def _visible_result(simulation: Simulation, context: Any) -> Any:
         return None
     # A simulation of a release before this one has no `lost`.
     result, tenant = {"lost": [], **simulation.result}, context.tenant
+    cost = context.change_cost(simulation, result.get("uses"))
     if tenant is None:
-        return result
+        return {**result, "cost": cost}
     return {
+        "cost": cost,
         "tenants": [row for row in result["tenants"] if row["tenant"] == tenant.slug],
         "workloads": [row for row in result["workloads"] if row["tenant"] == tenant.slug],
         "summary": None,
@@ -263,7 +274,7 @@ RETRY_SECONDS = "1"
 NULLABLE = {"tasks", "group", "parent"}
 
 
-class SimulationsView(PoolResource):
+class SimulationsView(CostReader, PoolResource):
     scopes: ClassVar = {"GET": OPERATOR_AND_TENANT, "POST": OPERATOR_AND_TENANT}
     parameters = PageParameters
     document = SimulationDocument
@@ -323,7 +334,7 @@ class SimulationsView(PoolResource):
         return changes
 
 
-class SimulationView(ContractView):
+class SimulationView(CostReader, ContractView):
     scopes: ClassVar = {"GET": OPERATOR_AND_TENANT}
     of_a_pool = ("GET",)
 

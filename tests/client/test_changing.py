@@ -64,6 +64,14 @@ def test_a_workload_is_set_with_the_version_that_was_shown(alloc, told):
     assert service.asked[-1][2]["If-Match"] == '"4"'
 
 
+def test_the_cost_is_shown_where_the_service_states_it(told):
+    words = "At today's prices: from 1.20 EUR to 2.40 EUR per hour."
+    priced = {**TRIED, "result": {**TRIED["result"], "cost": {"words": words}}}
+    told(TENANTS, LISTED, LISTED, SIMULATED[0], (200, JSON, priced))
+    _, out, _ = at_a_terminal("n", "set", "lab", "a", "tasks=9")
+    assert words in out
+
+
 @pytest.mark.parametrize("answer", ["y", "n"])
 def test_the_effect_is_shown_before_a_person_is_asked(told, answer):
     service = told(TENANTS, LISTED, LISTED, *SIMULATED, SHOWN, CHANGED)

@@ -1,15 +1,19 @@
 """Before weights, policies or servers change, the admin says what that does to whom."""
 
+import re
 from decimal import Decimal
 
 import pytest
 from django.contrib.auth import get_user_model
 from django.urls import reverse
 
+from allocator_service.allocation.what_if.impact import changed_tenants, shortened
 from allocator_service.core.models import AuditEntry
 from allocator_service.pools.group_services import GroupDraft, GroupSettings, groups_create
 from allocator_service.pools.member_services import member_put
 from allocator_service.pools.models import Group, Membership, Pool, Server
+from allocator_service.workloads.services import WorkloadDraft, workloads_submit
+from tests.factories import vector
 from tests.form_fields import untouched
 from tests.integration.conftest import NOON
 
@@ -39,14 +43,15 @@ def test_a_new_weight_is_shown_before_it_is_saved(fig2, operator):
     assert [row.tenant for row in impact.tenants] == ["u2"]
     assert (impact.hit, impact.gain) == (1, 1)
     assert [row.tenant for row in impact.winners] == ["u1"]
-    assert impact.winners[0].tasks_after > impact.winners[0].tasks_before
+    (more,), (fewer,) = impact.winners[0].workloads, impact.tenants[0].workloads
+    assert more.after > more.before
     page = asked.content.decode()
     assert [(each.field, each.before, each.after) for each in asked.context["differences"]] == [
         ("Weight", "1", "3")
     ]
     assert "Weight: <del>1</del> → <ins>3</ins>" in page
     assert page.index("1 tenant would run fewer tasks") < page.index("1 tenant would run more")
-    assert impact.tenants[0].tasks_before == pytest.approx(10)
+    assert fewer.before == pytest.approx(10)
     assert member.terms.get(end=None).weight == 1
 
     confirmed = {"confirmed": "yes", "reason": "bought a third rack"}
@@ -186,6 +191,41 @@ def test_draining_is_shown_before_it_is_done(fig2, operator):
     operator.post(url, hidden(asked) | {"confirmed": "yes", "reason": "broken fan"})
     server.refresh_from_db()
     assert server.state == "draining"
+
+
+def test_tasks_of_unlike_sizes_are_shown_by_workload(fig2, tenant, operator):
+    draft = WorkloadDraft(tenant("u1"), "large", vector(2, 1), tasks=1)
+    workloads_submit(pool=fig2, drafts=[draft], now=NOON)
+    server = Server.objects.get(name="high-cpu")
+    url = reverse("admin:pools_server_changelist")
+    asked = operator.post(url, {"action": "drain", "_selected_action": str(server.pk)})
+    found = next(row for row in asked.context["impacts"][0].tenants if row.tenant == "u1")
+    shown = [f"{each.name}: {each.before:g} → {each.after:g}" for each in found.workloads]
+    assert shown[0].startswith("analysis: 10 → ")
+    cells = re.findall(r"<div>(.*?)</div>", asked.content.decode())
+    assert "<br>".join(shown) in [re.sub("</?data[^>]*>", "", cell) for cell in cells]
+
+
+def test_a_large_loss_is_not_hidden_by_many_small_tasks():
+    """Added up, tenant a would run 26 tasks more; b gains, and c is as before."""
+
+    def answer(**tasks):
+        return {
+            "allocations": [
+                {"tenant": name[0], "workload": {"name": name}, "tasks": count, "weighted_share": 1}
+                for name, count in tasks.items()
+            ]
+        }
+
+    small = {f"a_small_{number}": 5.0 for number in range(6)}
+    before = answer(a_large=4.0, a_half=2.0, **small, b_one=1.0, c_one=3.0)
+    more = dict.fromkeys(small, 10.0)
+    rows = changed_tenants(before, answer(a_large=0.0, a_half=1.0, **more, b_one=2.0, c_one=3.0))
+    assert [(row.tenant, len(row.workloads)) for row in rows] == [("a", 8), ("b", 1)]
+    assert [each.name for each in rows[0].workloads[:3]] == ["a_large", "a_half", "a_small_0"]
+    assert [each.part for each in rows[0].workloads[:3]] == [-1, -0.5, 0.5]
+    first = shortened(rows[0])
+    assert (len(first.workloads), first.more, first.workloads[0].name) == (5, 3, "a_large")
 
 
 def test_servers_that_were_drained_before_are_left_and_counted(fig2, operator):

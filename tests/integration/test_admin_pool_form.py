@@ -1,6 +1,7 @@
 """The admin's form of a pool: fields by policy, durations by unit, and every mistake at its field."""
 
 import json
+import re
 
 import pytest
 from django.contrib.auth import get_user_model
@@ -248,3 +249,17 @@ def test_somebody_who_may_only_look_sees_the_options(client, fig2):
     page = client.get(reverse("admin:pools_pool_change", args=[fig2.pk]))
     assert page.status_code == 200
     assert "alone" in page.content.decode()
+
+
+def test_each_policy_leads_to_what_it_does(operator):
+    page = operator.get(ADD).content.decode()
+    first = operator.get("/", HTTP_ACCEPT="text/html").content.decode()
+    names = re.findall(r'<li><a href="/#policy-([a-z-]+)">', page)
+    assert names == [each.name for each in policies_available()]
+    for name in [*(f"policy-{each}" for each in names), "which"]:
+        assert f'id="{name}"' in first
+    helps = re.sub(
+        "<[^>]+>", " ", " ".join(re.findall('<div class="help"[^>]*>(.*?)</div>', page, re.S))
+    )
+    for jargon in ("ISO 4217", "IANA", "docs/", "levels count"):
+        assert jargon not in helps

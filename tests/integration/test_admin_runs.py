@@ -229,3 +229,14 @@ def test_whoever_may_not_see_a_run_sees_no_comparison_of_it(client, run):
     quiet = pool_create(slug="quiet", settings=settings(), now=NOON)
     pool_limit_set(user=user, pools=[quiet], now=NOON)
     assert client.get(link).status_code == 404
+
+
+@pytest.mark.parametrize(("mode", "marked"), [("divisible", False), ("indivisible", True)])
+def test_divisible_shares_beside_whole_tasks_are_marked(fig2, pages, mode, marked):
+    fig2.policy_mode = mode
+    fig2.save()
+    run = recompute_pool(pool_id=fig2.pk, clock=lambda: NOON)
+    page = text_of(pages.get(reverse("admin:backtests_of_run", args=[run.pk])))
+    label = f"{policy_title('ceei')} (divisible shares; not whole tasks)"
+    assert (label in page) == marked
+    assert f"{policy_title('drf')} (divisible shares" not in page

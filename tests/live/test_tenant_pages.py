@@ -322,6 +322,28 @@ def test_the_amounts_of_months_are_not_cut_off_on_a_phone(page, part):
     assert findings(page) == []
 
 
+def test_no_number_under_another_policy_is_cut_off_on_a_phone(page):
+    """The pool has two workloads of the tenant, each with a number under each policy."""
+    page.set_viewport_size({"width": NARROW, "height": 900})
+    page.goto(f"{POOL}policies/")
+    region = page.get_by_role("region", name="Your tasks under other policies")
+    expect(region).to_be_visible(timeout=60_000)
+    assert region.evaluate("e => e.scrollWidth - e.clientWidth") == 0
+    rows = region.locator("tbody tr")
+    assert rows.count() > 3
+    for text in ("Your tasks", "Compared with now", "gpu"):
+        label = rows.nth(1).locator(f"td[data-label='{text}']")
+        assert label.evaluate("e => getComputedStyle(e, '::before').content") == f'"{text}"'
+
+
+def test_the_amounts_now_are_not_cut_off_on_a_phone(page):
+    page.set_viewport_size({"width": NARROW, "height": 900})
+    page.goto(POOL)
+    page.get_by_text("In numbers, and what the words mean").click()
+    region = page.get_by_role("region", name="Your part now")
+    assert region.evaluate("e => e.scrollWidth - e.clientWidth") == 0
+
+
 def test_a_picture_shows_its_values_under_the_pointer_and_by_the_arrow_keys(page):
     page.set_viewport_size({"width": NARROW, "height": 900})
     page.goto(f"{POOL}history/?days=1")

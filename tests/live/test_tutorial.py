@@ -22,7 +22,7 @@ def steps(tmp_path_factory, worker_id):
 def test_each_step_prints_what_the_page_shows(steps):
     shown = re.findall(r"^```text\n(.*?)^```", TUTORIAL.read_text(), re.M | re.S)
     printed = [text for text in steps if text.strip()]
-    assert len(shown) == len(printed) == 10
+    assert len(shown) == len(printed) == 13
     for expected, got in zip(shown, printed, strict=True):
         assert doctest.OutputChecker().check_output(expected, got, _LIKE), got
 

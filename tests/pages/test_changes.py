@@ -1,6 +1,7 @@
 """A tenant submits, changes and withdraws on its pages, and sees what it would get before."""
 
 import re
+from decimal import Decimal
 
 import pytest
 
@@ -8,8 +9,10 @@ from allocator_service.allocation.models import Simulation
 from allocator_service.allocation.what_if.simulations import simulation_run
 from allocator_service.core.clock import utc_now
 from allocator_service.core.models import AuditEntry
+from allocator_service.workloads.gangs import Gang, Piece
 from allocator_service.workloads.models import Workload
 from tests import factories
+from tests.api.v1.billing.conftest import plan, published
 from tests.pages.browser import browser_of
 from tests.pages.test_pages import LAB, words
 
@@ -158,3 +161,152 @@ def test_a_page_with_many_workloads_stays_small(decided, ada):
         factories.workload(decided.lab, f"work-{number}", 0.1, 0.1, decided.ada)
     factories.decision(decided.lab)
     assert len(ada.text(LAB)) < 150_000
+
+
+def priced(world, *, transparent=True, **more):
+    """Publish a price plan of the pool, and decide for tenants that may see it."""
+    world.lab.transparent = transparent
+    world.lab.save(update_fields=["transparent"])
+    rates = [
+        {"resource": "cpu", "own": "0.10", "shared": "0.50", **more},
+        {"resource": "memory", "own": "0.01", "shared": "0.02"},
+    ]
+    body = plan("2020-01-01T00:00:00Z", rates=rates)
+    published(factories.client("operator"), body)
+
+
+def test_a_preview_states_what_the_change_costs(decided, ada):
+    priced(decided)
+    page = tried(ada.post(FORM, FORM, **WORK))
+    # 10 and then 6 tasks of 0.2 cores and 1 GiB, and 4 more, all on the tenant's own server
+    text = words(ada.text(page))
+    assert (
+        "At today's prices: 0.30 EUR per hour, as before, 216.00 EUR over 30 days for all your tasks"
+        " in this pool. Credits, upfront prices and fixed costs are not included." in text
+    )
+    form = f"{LAB}workloads/{decided.ada_workload.pk}/change/"
+    less = tried(ada.post(form, form, demand_0="0.2", demand_1="1", tasks="4"))
+    assert "At today's prices: from 0.30 EUR to 0.12 EUR per hour, 86.40 EUR over 30 days" in words(
+        ada.text(less)
+    )
+    gone = tried(ada.post(f"{LAB}workloads/{decided.ada_workload.pk}/withdraw/", LAB))
+    assert "from 0.30 EUR to 0.00 EUR per hour, 0.00 EUR over 30 days" in words(ada.text(gone))
+
+
+def test_a_preview_is_honest_about_tiers_and_reported_usage(decided, ada):
+    decided.lab.metering = "reported"
+    decided.lab.save(update_fields=["metering"])
+    tiers = [{"through": "100", "price": "0.10"}, {"price": "0.05"}]
+    priced(decided, own=None, shared=None, tiers=tiers)
+    text = words(ada.text(tried(ada.post(FORM, FORM, **WORK))))
+    assert "0.20 to 0.30 EUR per hour, as before, 144.00 to 216.00 EUR over 30 days" in text
+    assert "The price depends on the hours that you use in the month." in text
+    assert "Your reported usage is billed: this is the cost if you use all" in text
+
+
+def test_a_private_pool_shows_no_cost(decided, ada):
+    priced(decided, transparent=False)
+    assert "today's prices" not in words(ada.text(tried(ada.post(FORM, FORM, **WORK))))
+
+
+GANG = {
+    "name": "mpi", "demand_0": "0.1", "demand_1": "500Mi", "pieces": "2", "per_server": "2",
+    "together": "rack", "at_least": "1", "tasks": "3", "priority": "1",
+}  # fmt: skip
+
+
+@pytest.fixture
+def whole(decided):
+    """The pool decides whole tasks, and its servers are in one rack."""
+    decided.lab.policy_mode = "indivisible"
+    decided.lab.save()
+    decided.lab.servers.update(labels={"rack": "a"})
+    return decided
+
+
+def test_a_task_of_several_pieces_is_submitted_and_changed_without_scripts(whole, ada):
+    page = tried(ada.post(FORM, FORM, **GANG))
+    assert runs(ada.text(page))["mpi"] == "3"
+    assert ada.post(page, page)["Location"] == LAB
+    made = mine(whole)["mpi"]
+    assert Gang.of(made) == Gang(
+        (Piece(2, {"cpu": Decimal("0.1"), "memory": Decimal("0.48828125")}),), 2, "rack", 1
+    )
+    assert list(made.demand) == [Decimal("0.2"), Decimal("0.9765625")]
+    form = f"{LAB}workloads/{made.pk}/change/"
+    text = ada.text(form)
+    assert re.search(r'name="pieces" value="2"', text)
+    assert re.search(r'name="demand_0" value="0.1"', text)
+    assert re.search(r"<details[^>]* open><summary>Tasks of several pieces", text)
+    assert not re.search(r"<details[^>]* open><summary>A second kind", text)
+
+    two = {**GANG, "second_pieces": "1", "second_demand_0": "1", "together": "", "per_server": ""}
+    del two["name"]
+    page = tried(ada.post(form, form, **two))
+    assert ada.post(page, page).status_code == 302, words(ada.text(page))
+    made = mine(whole)["mpi"]
+    assert [each.count for each in Gang.of(made).pieces] == [2, 1]
+    assert (made.per_server, made.together) == (None, "")
+    assert re.search(r'name="second_demand_0" value="1"', ada.text(form))
+
+    plain = {"demand_0": "0.5", "demand_1": "1", "tasks": "1", "at_least": "1"}
+    page = tried(ada.post(form, form, **plain))
+    assert ada.post(page, page).status_code == 302
+    assert Gang.of(mine(whole)["mpi"]).is_plain
+
+
+def test_another_number_of_tasks_leaves_the_pieces(whole, ada):
+    page = tried(ada.post(FORM, FORM, **GANG))
+    ada.post(page, page)
+    before = Gang.of(mine(whole)["mpi"])
+    form = f"{LAB}workloads/{mine(whole)['mpi'].pk}/change/"
+    fields = re.findall(r'<input[^>]* name="([a-z_0-9]+)"(?: value="([^"]*)")?', ada.text(form))
+    shown = {name: value for name, value in fields if value and name != "csrfmiddlewaretoken"}
+    page = tried(ada.post(form, form, **shown | {"tasks": "2"}))
+    assert ada.post(page, page).status_code == 302
+    assert (Gang.of(mine(whole)["mpi"]), mine(whole)["mpi"].tasks) == (before, 2)
+
+
+@pytest.mark.parametrize(
+    ("changed", "field", "text"),
+    [
+        ({"pieces": "0"}, "pieces", "greater than or equal to 1"),
+        ({"pieces": "many"}, "pieces", "Enter a whole number."),
+        ({"pieces": "", "together": ""}, "per_server", "This is for tasks of several pieces"),
+        ({"pieces": "", "per_server": ""}, "together", "This is for tasks of several pieces"),
+        ({"pieces": "6000", "at_least": "2"}, "pieces", "At most 10,000 pieces start at once"),
+        ({"demand_0": "", "demand_1": ""}, "demand_0", "A piece demands something"),
+        ({"demand_1": "lots"}, "demand_1", "lots"),
+        ({"second_pieces": "1"}, "second_demand_0", "A piece demands something"),
+        ({"second_demand_1": "1"}, "second_pieces", "Expected the number of these pieces"),
+        ({"second_pieces": "1", "second_demand_1": "-1"}, "second_demand_1", "-1"),
+        ({"second_pieces": "-1", "second_demand_1": "1"}, "second_pieces", "greater than or equal"),
+    ],
+)
+def test_a_mistake_in_pieces_is_read_beside_its_field(whole, ada, changed, field, text):
+    answer = ada.post(FORM, FORM, **GANG | changed)
+    assert answer.status_code == 422
+    page = answer.content.decode()
+    assert text in words(page)
+    marked = re.findall(r'name="([a-z_0-9]+)"[^>]*aria-invalid="true"', page)
+    assert marked == [field]
+    assert re.search(r"<details[^>]* open><summary>Tasks of several pieces", page)
+    if field.startswith("second"):
+        assert re.search(r"<details[^>]* open><summary>A second kind", page)
+    assert not Simulation.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("policy", "mode", "fields"),
+    [
+        ("drfh", "indivisible", {"pieces", "second_pieces"}),
+        ("drfh", "divisible", {"pieces"}),
+        ("static", "indivisible", set()),
+    ],
+)
+def test_the_form_asks_only_for_pieces_that_the_pool_runs(decided, ada, policy, mode, fields):
+    decided.lab.policy_name, decided.lab.policy_mode = policy, mode
+    decided.lab.policy_options = {}
+    decided.lab.save()
+    found = set(re.findall(r'name="((?:second_)?pieces)"', ada.text(FORM)))
+    assert found == fields

@@ -2,7 +2,9 @@
 
 import re
 from datetime import timedelta
+from decimal import Decimal
 from html import unescape
+from pathlib import Path
 
 import pytest
 import time_machine
@@ -20,6 +22,8 @@ from allocator_service.backtests.models import PolicyComparison
 from allocator_service.backtests.side_by_side import BESIDE
 from allocator_service.core.clock import utc_now
 from allocator_service.core.jobs import jobs_due
+from allocator_service.workloads.gangs import Gang, Piece
+from api.pages.comparisons import refusal_text
 from tests import factories
 from tests.pages.browser import browser_of
 
@@ -180,7 +184,8 @@ def test_a_policy_that_takes_too_long_or_fails_costs_no_other_its_answer(lab, mo
     work()
     text = ada.text(PAGE)
     assert f"<strong>{policy_title('ceei')}</strong>: It did not finish in the time" in text
-    assert f"<strong>{policy_title('mrfs')}</strong>: It cannot decide this pool." in text
+    failed = "It failed on this pool. Your operator finds the cause in the log of the service."
+    assert f"<strong>{policy_title('mrfs')}</strong>: {failed}" in text
     assert table(unescape(text)).keys() >= {policy_title(name) for name in ("static", "drf")}
 
 
@@ -192,7 +197,7 @@ def test_a_pool_with_groups_names_the_policies_that_refuse_it_in_words(lab):
     ada.text(PAGE)
     work()
     text = ada.text(PAGE)
-    assert text.count("It does not decide by groups, which this pool has.") == 6
+    assert text.count("It does not decide by groups or tiers, which this pool has.") == 6
     assert "policy.no_groups" not in text
     assert policy_title("drf") in table(unescape(text))
 
@@ -209,3 +214,50 @@ def test_a_comparison_whose_workers_die_fails_and_can_be_requested_again(lab):
         assert "It is being computed" in ada.text(PAGE)
         work()
         assert table(unescape(ada.text(PAGE)))
+
+
+def test_a_pool_of_whole_tasks_names_the_policies_of_divisible_shares(lab):
+    ada = browser_of(lab.as_ada)
+    factories.decision(lab.lab)
+    ada.text(PAGE)
+    work()
+    assert "divisible shares; not whole tasks" not in ada.text(PAGE)
+    lab.lab.policy_mode = "indivisible"
+    lab.lab.save()
+    PolicyComparison.objects.all().delete()
+    factories.workload(lab.lab, "more", 1, 1, lab.ada)
+    factories.decision(lab.lab)
+    ada.text(PAGE)
+    work()
+    text = ada.text(PAGE)
+    marked = re.findall(
+        r'<th scope="row">([^<]*)<br><span class="soft">divisible shares; not', text
+    )
+    assert marked == [policy_title("ceei")]
+
+
+def test_a_pool_with_gangs_states_which_policies_do_not_place_them(lab):
+    lab.lab.policy_mode = "indivisible"
+    lab.lab.save()
+    gang = Gang([Piece(2, {"cpu": Decimal("0.1"), "memory": Decimal("0.5")})])
+    factories.workload(lab.lab, "gang", 0.2, 1, lab.ada, gang=gang, tasks=1)
+    factories.decision(lab.lab)
+    ada = browser_of(lab.as_ada)
+    ada.text(PAGE)
+    work()
+    text = ada.text(PAGE)
+    assert f"<strong>{policy_title('mrfs')}</strong>: It does not place gangs" in text
+    assert "(workload.pieces)" not in text
+
+
+def test_each_refusal_of_a_policy_has_its_reason_in_words():
+    """A code of the library is either in words, or cannot be of a pool's stored input."""
+    source = "".join(each.read_text() for each in Path("policies").rglob("*.py"))
+    raised = set(
+        re.findall(r'(?:NotApplicable|TooLarge|Failed|Timeout)Error\(\s*"([a-z_.]+)"', source)
+    )
+    not_of_a_decision = {"policy.history", "policy.owed", "policy.no_changes"}
+    of_a_problem = {code for code in raised if not code.startswith("trace.")}
+    for code in of_a_problem - not_of_a_decision:
+        assert code not in refusal_text(code), code
+    assert {"policy.no_groups", "workload.pieces", "solve.timeout", "solve.failed"} <= raised

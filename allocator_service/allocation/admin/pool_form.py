@@ -3,6 +3,9 @@
 from typing import Any, ClassVar
 
 from django import forms
+from django.urls import reverse
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
 
 from allocator_service.allocation.admin.policy_forms import option_fields, options_read
 from allocator_service.allocation.policies import (
@@ -28,57 +31,79 @@ from policies.fields import TextField
 DEFAULT_POLICY = "drfh"
 
 
+def _policy_help() -> SafeString:
+    """Return what the field means, with a link to each policy on the first page."""
+    first_page = reverse("landing")
+    links = format_html_join(
+        "",
+        '<li><a href="{}#policy-{}">{}</a></li>',
+        [(first_page, each["name"], each["title"]) for each in policy_documents()],
+    )
+    return format_html(
+        "How servers are divided among tenants. In doubt, {}."
+        ' <a href="{}#which">Which policy for which pool</a>'
+        "<details><summary>What each policy does</summary><ul>{}</ul></details>",
+        policy_title(DEFAULT_POLICY),
+        first_page,
+        links,
+    )
+
+
 class PoolForm(ServiceForm):
     resources = forms.CharField(
         widget=forms.Textarea(attrs={"rows": 3}),
         initial="cpu core\nmemory GiB",
-        help_text="One a line: name and unit. Resources can be added later, not removed.",
+        help_text="One on each line: its name and unit, such as “gpu GPU”. Resources can be added"
+        " later, but not removed.",
     )
     policy_name = forms.ChoiceField(
         label="Policy",
         choices=lambda: [(policy["name"], policy["title"]) for policy in policy_documents()],
         initial=DEFAULT_POLICY,
-        help_text="drfh is fair on servers of every shape. Which one: docs/policies/choosing.md.",
     )
     policy_mode = forms.ChoiceField(
         label="Mode",
         choices=[("", "the policy's default"), ("divisible",) * 2, ("indivisible",) * 2],
         required=False,
-        help_text="divisible: tasks may be allocated in parts.",
+        help_text="indivisible: only whole tasks run. divisible: a task may also get a part of its"
+        " demand.",
     )
     window_length = DurationField(
         initial=Pool._meta.get_field("window_length").get_default(),
         required=False,
-        help_text="Length of tumbling and sliding windows.",
+        help_text="How far back the past counts, in windows that begin anew (tumbling) or move along"
+        " (sliding).",
     )
     window_half_life = DurationField(
-        required=False, help_text="Time after which the past counts half. Empty: 7 days."
+        required=False, help_text="Time after which past use counts half as much. Empty: 7 days."
     )
     decision_interval = DurationField(
         initial=Pool._meta.get_field("decision_interval").get_default(),
         default="minutes",
-        help_text="How far metering and budgets go at once; policies that remember decide as often.",
+        help_text="How often use is measured and budgets are checked. Policies that remember the past"
+        " also decide this often.",
     )
 
     cluster_grace = DurationField(
         initial=Pool._meta.get_field("cluster_grace").get_default(),
         default="minutes",
-        help_text="How long the servers of a cluster stay in decisions whose agents are silent.",
+        help_text="How long the servers of a cluster still count after its agent stopped reporting.",
     )
     minimum_run = DurationField(
         required=False,
         default="minutes",
-        help_text="How long a placed task keeps its server, and a job runs before an agent may take back"
-        " what it holds. Empty: no minimum.",
+        help_text="For so long a task keeps its server, and its job is not ended to make room for"
+        " others. Empty: no minimum.",
     )
     notice = DurationField(
         required=False,
         default="minutes",
-        help_text="Time between the notice of a job and its end. Empty: jobs end without notice.",
+        help_text="How long before its end a job is warned. Empty: jobs end without a warning.",
     )
     churn = forms.IntegerField(
         required=False,
-        help_text="Most tasks that an agent ends in one decision interval. Empty: any number.",
+        help_text="The most tasks that are ended in one decision interval, so that not everything"
+        " moves at once. Empty: any number.",
     )
 
     class Meta:
@@ -108,20 +133,28 @@ class PoolForm(ServiceForm):
         ]
         labels: ClassVar = {"window_anchor": "Counted from"}
         help_texts: ClassVar = {
-            "weights": "contribution: weights of members are factors on what they contributed.",
-            "own_servers": "Workloads always get what they would get alone on their tenant's servers.",
-            "count": "total: levels count all that is allocated; above: what exceeds guarantees.",
-            "window_kind": "How far back a policy that remembers looks.",
-            "window_anchor": "An instant at which a decision interval and a window begin.",
-            "metering": "Source of the entries of usage: decisions, or reports of agents.",
-            "currency": "Code of ISO 4217, such as EUR.",
-            "timezone": "Name in the IANA database, such as Europe/Berlin.",
-            "transparent": "Members see each other's allocations.",
+            "weights": "contribution: the weight of a tenant grows with the servers that it brought."
+            " explicit: you set each weight.",
+            "own_servers": "Each tenant always gets at least what its own servers alone could run for"
+            " it.",
+            "count": "What is made equal. total: all that a tenant gets. above: only what it gets"
+            " beyond its guarantees.",
+            "window_kind": "How the past counts, if the policy remembers it.",
+            "window_anchor": "A moment from which intervals and windows are counted, such as midnight"
+            " before a Monday.",
+            "metering": "What counts as used, and is billed. allocation: what decisions give."
+            " reported: what agents or an accounting system report.",
+            "currency": "Three letters, such as EUR.",
+            "timezone": "Region and city, such as Europe/Berlin. Months begin at midnight there.",
+            "transparent": "Members see what each of them gets, compare policies, and see what a"
+            " change costs. Otherwise each sees its own part only.",
         }
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.options: dict[PolicyOption, forms.Field] = {}
+        if "policy_name" in self.fields:
+            self.fields["policy_name"].help_text = _policy_help()
         if "window_kind" in self.fields:  # absent for users who may only look
             self.options = option_fields()
             added = {option.field_name: field for option, field in self.options.items()}

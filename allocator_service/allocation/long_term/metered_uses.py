@@ -73,7 +73,7 @@ def metered_uses(
     found: dict[int, list[MeteredUse]] = {}
     for use in _uses(decided, slot, alone_only=alone_only):
         for resource, amount in zip(resources, use.amounts, strict=False):
-            quantity = Decimal(repr(float(amount))).quantize(_QUANTUM, ROUND_HALF_EVEN)
+            quantity = amount_stored(amount)
             if quantity > 0:
                 row = MeteredUse(
                     use.workload,
@@ -103,8 +103,10 @@ def _shared(
 ) -> Iterator[_Use]:
     """Yield the use per workload and owner, that of the slot where time is divided."""
     problem = decision.problem
-    placed: dict[tuple[int, int], npt.NDArray[np.float64]] = {}
-    if slot is not None:
+    if slot is None:
+        placed = amounts_by_owner(decision)
+    else:
+        placed = {}
         position = {
             (problem.tenants[problem.workload_tenant[j]], problem.workload_names[j]): j
             for j in range(problem.n)
@@ -112,19 +114,6 @@ def _shared(
         for row in slot.allocations:
             j = position[row["tenant"], row["workload"]]
             placed[j, -1] = float(row["tasks"]) * problem.demand[j]
-    elif len(decision.placement_tasks):
-        columns = (column.tolist() for column in policies.tasks_by_owner(decision))
-        pieces = problem.pieces
-        for piece, owner, tasks in zip(*columns, strict=True):
-            key = int(pieces.workload[piece]), owner
-            amounts = tasks * pieces.demand[piece]
-            placed[key] = placed[key] + amounts if key in placed else amounts
-    else:
-        placed = {
-            (j, -1): tasks * problem.demand[j]
-            for j, tasks in enumerate(decision.tasks.tolist())
-            if tasks
-        }
     for (j, owner), amounts in sorted(placed.items(), key=itemgetter(0)):
         workload, tenant = rows[j]
         yield _Use(
@@ -134,6 +123,34 @@ def _shared(
             amounts.tolist(),
             Kind.USAGE,
         )
+
+
+def amounts_by_owner(decision: Decision) -> dict[tuple[int, int], npt.NDArray[np.float64]]:
+    """Return the amounts that a decision gives by workload and owner of the servers.
+
+    The owner of the pool's own servers is -1. Without placements, all amounts are the pool's. Where
+    time is divided, they are those of a period.
+    """
+    problem = decision.problem
+    if not len(decision.placement_tasks):
+        return {
+            (j, -1): tasks * problem.demand[j]
+            for j, tasks in enumerate(decision.tasks.tolist())
+            if tasks
+        }
+    placed: dict[tuple[int, int], npt.NDArray[np.float64]] = {}
+    columns = (column.tolist() for column in policies.tasks_by_owner(decision))
+    pieces = problem.pieces
+    for piece, owner, tasks in zip(*columns, strict=True):
+        key = int(pieces.workload[piece]), owner
+        amounts = tasks * pieces.demand[piece]
+        placed[key] = placed[key] + amounts if key in placed else amounts
+    return placed
+
+
+def amount_stored(amount: float) -> Decimal:
+    """Return an amount of a decision as entries state it."""
+    return Decimal(repr(float(amount))).quantize(_QUANTUM, ROUND_HALF_EVEN)
 
 
 def _alone(decision: Decision, keys: dict[str, int]) -> Iterator[_Use]:

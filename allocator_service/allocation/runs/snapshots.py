@@ -133,7 +133,7 @@ def _read(pool: Pool, now: datetime, *, begins: bool) -> PoolState:
                 "tenant": slug,
                 "name": name,
                 "demand": document_quantities(demand, resources),
-                **_in_one_cluster(
+                **in_one_cluster(
                     document_gang(document_quantities(demand, resources), loads(pieces), *gang),
                     has_clusters,
                 ),
@@ -347,7 +347,7 @@ def document_gang(
     }
 
 
-def _in_one_cluster(gang: dict[str, Any], has_clusters: bool) -> dict[str, Any]:
+def in_one_cluster(gang: dict[str, Any], has_clusters: bool) -> dict[str, Any]:
     """Return the fields of a gang, whose pieces no scheduler can start in another one's cluster."""
     if not gang or gang["together"] or not has_clusters:
         return gang

@@ -76,6 +76,8 @@ def _settings(
     gang, demand = None, workload.demand
     if any(key in change for key in GANG):
         stored = Gang.of(workload).settings()
+        if change.get("pieces") == []:
+            stored |= Gang().settings() | {"at_least": stored["at_least"]}
         gang = gang_read({key: change.get(key, stored[key]) for key in GANG}, resources)
         gang_check(gang, "")
     if change.get("demand") is not None:

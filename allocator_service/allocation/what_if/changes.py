@@ -11,9 +11,11 @@ The shape, all parts optional::
                  "drain": [id], "retire": [id]},
      "workloads": {"submit": [{"tenant", "name", "demand", "pieces", "per_server", "together",
                                "at_least", "tasks", "priority", "server_selector", "limit"}],
-                   "change": [{"id", "demand", "tasks", "priority", "server_selector", "limit"}],
+                   "change": [{"id", "demand", "pieces", "per_server", "together", "at_least",
+                               "tasks", "priority", "server_selector", "limit"}],
                    "withdraw": [id]}}
 
+A change with one of `pieces`, `per_server`, `together` and `at_least` replaces all four and the demand.
 A `limit`, `guarantee` or `lend` replaces those in force: [{"where", "amount"}]. Quantities are as
 everywhere in the interface. Errors carry JSON pointers into `changes`.
 """
@@ -32,10 +34,12 @@ from allocator_service.allocation.runs.snapshots import (
     document_gang,
     document_number,
     document_quantities,
+    in_one_cluster,
 )
 from allocator_service.core.errors import Unacceptable
 from allocator_service.core.quantities import Resource, vector_from
-from allocator_service.workloads.gangs import GANG, demand_read, gang_check, gang_read
+from allocator_service.pools.clusters import CLUSTER_LABEL
+from allocator_service.workloads.gangs import GANG, Gang, demand_read, gang_check, gang_read
 from policies import policy_named, without_deficits
 
 _WORKLOAD_FIELDS = ("tasks", "priority", "server_selector")
@@ -225,7 +229,7 @@ class _Editor:
             workload = {
                 "tenant": submitted["tenant"],
                 "name": submitted["name"],
-                **self._submitted(submitted, where),
+                **self._described(submitted, where),
                 "tasks": submitted.get("tasks"),
                 "priority": submitted.get("priority", 0),
                 "server_selector": submitted.get("server_selector", {}),
@@ -263,16 +267,16 @@ class _Editor:
         if rows:
             node[kind] = rows
 
-    def _submitted(self, submitted: Mapping[str, Any], where: str) -> dict[str, Any]:
+    def _described(self, described: Mapping[str, Any], where: str) -> dict[str, Any]:
         """Return the demand of a task, and its pieces."""
-        gang = gang_read(submitted, self._resources, where)
+        gang = gang_read(described, self._resources, where)
         gang_check(gang, where)
-        demand_read(submitted, gang, self._resources, where)
+        demand_read(described, gang, self._resources, where)
         if not gang.pieces:
-            demand = self._demand(submitted["demand"], f"{where}/demand")
+            demand = self._demand(described["demand"], f"{where}/demand")
         else:
             demand = document_quantities(gang.demand(self._resources), self._resources)
-        return {"demand": demand, **document_gang(demand, **gang.settings())}
+        return self._in_one_cluster(demand, gang)
 
     def _changed_gang(
         self, workload: Mapping[str, Any], change: Mapping[str, Any], where: str
@@ -282,6 +286,8 @@ class _Editor:
         if sum(each["count"] for each in present.get("pieces", ())) == 1:
             # Tasks of one piece of which several start at once state their demand as a piece.
             del present["pieces"]
+        if change.get("pieces") == []:
+            present = {key: present[key] for key in ("at_least",) if key in present}
         merged = {**present, **{key: change[key] for key in GANG if key in change}}
         gang = gang_read(merged, self._resources, where)
         gang_check(gang, where)
@@ -293,7 +299,13 @@ class _Editor:
             demand = self._demand(change["demand"], f"{where}/demand")
         else:
             demand = workload["demand"]
-        return {"demand": demand, **document_gang(demand, **gang.settings())}
+        return self._in_one_cluster(demand, gang)
+
+    def _in_one_cluster(self, demand: dict[str, Any], gang: Gang) -> dict[str, Any]:
+        """Return the demand and the pieces, which all run in one cluster, as in decisions."""
+        has_clusters = any(server["labels"].get(CLUSTER_LABEL) for server in self._servers)
+        of_gang = in_one_cluster(document_gang(demand, **gang.settings()), has_clusters)
+        return {"demand": demand, **of_gang}
 
     def _demand(self, value: Any, pointer: str) -> dict[str, Any]:
         demand = self._quantities(value, pointer)

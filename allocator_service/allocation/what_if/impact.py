@@ -1,7 +1,7 @@
 """What a change would do to the tenants of a pool, shown to operators before it is done."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import groupby
 from typing import Any
@@ -16,27 +16,46 @@ from allocator_service.pools.models import Pool, Server
 from allocator_service.pools.selectors import resources_of
 
 TENANTS_SHOWN = 20
+WORKLOADS_SHOWN = 5
+_SAME = 1e-9
+
+
+@dataclass(frozen=True)
+class WorkloadImpact:
+    """Tasks of a workload before and after."""
+
+    name: str
+    before: float
+    after: float
+
+    @property
+    def part(self) -> float:
+        """Change as a part of the greater number, from -1 to 1."""
+        return (self.after - self.before) / max(self.before, self.after)
 
 
 @dataclass(frozen=True)
 class TenantImpact:
-    """A tenant's tasks and weighted share before and after."""
+    """A tenant's workloads that would run another number of tasks, and its weighted share.
+
+    Tasks of several workloads differ in size, so they are not added up. `more` workloads are not shown.
+    """
 
     tenant: str
-    tasks_before: float
-    tasks_after: float
+    workloads: Sequence[WorkloadImpact]
     share_before: float | None
     share_after: float | None
+    more: int = 0
 
 
 @dataclass(frozen=True)
 class Impact:
     """Effect of a change on the tenants of one pool, or why it could not be computed.
 
-    `tenants` would run fewer tasks, the hardest hit first, and `winners` more; `hit` and `gain` count
-    all of them. `moved` are the whole tasks that would go to another server, None where tasks are
-    divisible or that is not known. `unmet` has a sentence for each guarantee that is not met after it,
-    and `lost` one for each workload whose tasks of several pieces end.
+    `tenants` would run fewer tasks of a workload, the hardest hit first, and `winners` only more; `hit`
+    and `gain` count all of them. `moved` are the whole tasks that would go to another server, None where
+    tasks are divisible or that is not known. `unmet` has a sentence for each guarantee that is not met
+    after it, and `lost` one for each workload whose tasks of several pieces end.
     """
 
     pool: Pool
@@ -69,24 +88,20 @@ def changes_impact(
     try:
         live = pool_state(pool.pk, now=now)
         changed = with_changes(live, changes, resources=resources_of(pool))
-        before = _by_tenant(answer_document(live.document))
+        before = answer_document(live.document)
         answer = answer_document(changed.document)
     except DomainError as error:
         return Impact(pool, subject, unknown=error.detail)
-    after = _by_tenant(answer)
-    rows = [
-        TenantImpact(tenant, *_columns(before[tenant], after.get(tenant, (0.0, None))))
-        for tenant in before
-    ]
-    hit = [row for row in rows if row.tasks_after < row.tasks_before * (1 - 1e-9)]
-    hit.sort(key=lambda row: row.tasks_after / row.tasks_before)
-    gain = [row for row in rows if row.tasks_after > row.tasks_before * (1 + 1e-9)]
-    gain.sort(key=lambda row: row.tasks_before - row.tasks_after)
+    rows = changed_tenants(before, answer)
+    hit = [row for row in rows if row.workloads[0].part < 0]
+    hit.sort(key=lambda row: row.workloads[0].part)
+    gain = [row for row in rows if row.workloads[0].part > 0]
+    gain.sort(key=lambda row: -row.workloads[0].part)
     return Impact(
         pool,
         subject,
-        hit[:TENANTS_SHOWN],
-        gain[:TENANTS_SHOWN],
+        [shortened(row) for row in hit[:TENANTS_SHOWN]],
+        [shortened(row) for row in gain[:TENANTS_SHOWN]],
         len(hit),
         len(gain),
         answer["summary"]["moved_tasks"],
@@ -95,15 +110,41 @@ def changes_impact(
     )
 
 
-def _by_tenant(answer: Mapping[str, Any]) -> dict[str, tuple[float, float | None]]:
-    tenants: dict[str, tuple[float, float | None]] = {}
+def changed_tenants(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[TenantImpact]:
+    """Return the tenants with a workload that would run another number of tasks.
+
+    Workloads that lose come first, those that lose or gain the greatest part before others.
+    """
+    workloads: dict[str, list[WorkloadImpact]] = {}
+    tasks, shares = _tasks_and_shares(before)
+    tasks_after, shares_after = _tasks_and_shares(after)
+    for (tenant, name), count in tasks.items():
+        found = WorkloadImpact(name, count, tasks_after.get((tenant, name), 0.0))
+        if abs(found.after - found.before) > _SAME * max(found.before, found.after):
+            workloads.setdefault(tenant, []).append(found)
+    return [
+        TenantImpact(
+            tenant,
+            sorted(changed, key=lambda each: (each.part > 0, -abs(each.part), each.name)),
+            shares[tenant],
+            shares_after.get(tenant),
+        )
+        for tenant, changed in workloads.items()
+    ]
+
+
+def shortened(row: TenantImpact) -> TenantImpact:
+    """Return a tenant's impact with its first workloads, and the number of the others."""
+    shown = row.workloads[:WORKLOADS_SHOWN]
+    return replace(row, workloads=shown, more=len(row.workloads) - len(shown))
+
+
+def _tasks_and_shares(
+    answer: Mapping[str, Any],
+) -> tuple[dict[tuple[str, str], float], dict[str, float | None]]:
+    tasks: dict[tuple[str, str], float] = {}
+    shares: dict[str, float | None] = {}
     for row in answer["allocations"]:
-        tasks, _ = tenants.get(row["tenant"], (0.0, None))
-        tenants[row["tenant"]] = (tasks + row["tasks"], row["weighted_share"])
-    return tenants
-
-
-def _columns(
-    before: tuple[float, float | None], after: tuple[float, float | None]
-) -> tuple[float, float, float | None, float | None]:
-    return before[0], after[0], before[1], after[1]
+        tasks[row["tenant"], row["workload"]["name"]] = row["tasks"]
+        shares[row["tenant"]] = row["weighted_share"]
+    return tasks, shares

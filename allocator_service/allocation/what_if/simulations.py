@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from datetime import datetime
+from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
@@ -15,6 +16,7 @@ import numpy as np
 from django.db import transaction
 from django.db.models import Q, QuerySet
 
+from allocator_service.allocation.long_term.metered_uses import amount_stored, amounts_by_owner
 from allocator_service.allocation.models import Simulation, SimulationStatus
 from allocator_service.allocation.runs.recompute import document_solve
 from allocator_service.allocation.runs.snapshots import PoolState, pool_state
@@ -23,6 +25,7 @@ from allocator_service.allocation.what_if.lost_gangs import lost_gangs, removed_
 from allocator_service.core.errors import Conflict, DomainError, Unacceptable
 from allocator_service.core.jobs import ClaimLost, JobKind, complete_job, hold_job
 from allocator_service.core.locks import Lock
+from allocator_service.core.quantities import decimal_text
 from allocator_service.core.selecting import get_or_missing
 from allocator_service.pools.models import Pool
 from allocator_service.pools.selectors import resources_of
@@ -96,13 +99,13 @@ def _refuse_foreign(changes: Mapping[str, Any], tenant: Tenant, pool: Pool) -> N
 
 def simulations_of(*, pool: Pool, tenant: Tenant | None) -> QuerySet[Simulation]:
     """The pool's simulations; a tenant key sees those it asked for."""
-    simulations = Simulation.objects.filter(pool=pool).select_related("pool")
+    simulations = Simulation.objects.filter(pool=pool).select_related("pool", "tenant")
     return simulations if tenant is None else simulations.filter(tenant=tenant)
 
 
 def simulation_get(*, simulation_id: UUID, tenant: Tenant | None) -> Simulation:
     """The simulation of this id; a tenant key sees those it asked for. Raises `Missing`."""
-    simulations = Simulation.objects.select_related("pool")
+    simulations = Simulation.objects.select_related("pool", "tenant")
     if tenant is not None:
         simulations = simulations.filter(tenant=tenant, pool__memberships__tenant=tenant)
     return get_or_missing(simulations, "simulation.not_found", pk=simulation_id)
@@ -142,22 +145,24 @@ def _simulate(simulation: Simulation, now: datetime) -> tuple[int, dict[str, Any
     live = pool_state(simulation.pool_id, now=now)
     changed = with_changes(live, simulation.changes, resources=resources_of(simulation.pool))
     before, after = document_solve(live.document), document_solve(changed.document)
-    lost = lost_gangs(live, removed_servers(simulation.changes))
-    return live.generation, {
-        **_comparison(live, before, changed, after),
-        "lost": [
-            {
-                "tenant": each.tenant,
-                "workload": each.workload,
-                "least_tasks": each.least,
-                "tasks": each.tasks,
-                "pieces": each.pieces,
-                "pieces_on_servers": each.pieces_here,
-                "detail": f"{each.text}.",
-            }
-            for each in lost
-        ],
-    }
+    result = _comparison(live, before, changed, after)
+    result["lost"] = [
+        {
+            "tenant": each.tenant,
+            "workload": each.workload,
+            "least_tasks": each.least,
+            "tasks": each.tasks,
+            "pieces": each.pieces,
+            "pieces_on_servers": each.pieces_here,
+            "detail": f"{each.text}.",
+        }
+        for each in lost_gangs(live, removed_servers(simulation.changes))
+    ]
+    if simulation.tenant is not None:
+        slug = simulation.tenant.slug
+        # Prices are not known here: billing is a layer above.
+        result["uses"] = {"before": _uses(before, slug), "after": _uses(after, slug)}
+    return live.generation, result
 
 
 def _comparison(
@@ -186,6 +191,24 @@ def _comparison(
         ],
         "summary": {"before": _summary(before), "after": _summary(after)},
     }
+
+
+def _uses(allocation: Allocation, tenant: str) -> list[dict[str, Any]]:
+    """Return what a tenant would use by owner of the servers and resource, as entries state it."""
+    problem = allocation.problem
+    sums: dict[tuple[str | None, str], Decimal] = {}
+    for (j, owner), amounts in amounts_by_owner(allocation).items():
+        if problem.tenants[problem.workload_tenant[j]] != tenant:
+            continue
+        name = None if owner < 0 else problem.tenants[owner]
+        for resource, amount in zip(problem.resources, amounts.tolist(), strict=True):
+            quantity = amount_stored(amount)
+            if quantity > 0:
+                sums[name, resource] = sums.get((name, resource), Decimal(0)) + quantity
+    return [
+        {"owner": name, "resource": resource, "quantity": decimal_text(quantity)}
+        for (name, resource), quantity in sums.items()
+    ]
 
 
 def _tenant_shares(allocation: Allocation) -> dict[str, dict[str, float | None]]:

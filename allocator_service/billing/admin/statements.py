@@ -32,6 +32,7 @@ from allocator_service.core.clock import utc_now
 from allocator_service.core.display import counted, money_text, month_text
 from allocator_service.core.documents import csv_bytes
 from allocator_service.core.errors import DomainError
+from allocator_service.core.ordering import natural_order
 from allocator_service.core.templatetags.shown import second
 from allocator_service.core.visible import VisiblePools, visible_pools
 from allocator_service.ledger.reporting.periods import Period
@@ -71,7 +72,7 @@ class ClosingAdmin(ReadOnlyAdmin):
     list_filter = ["pool", "month"]
     list_select_related = ["pool"]
     search_fields = ["pool__slug", "pool__name"]
-    ordering = ["-month"]
+    ordering = ["-month", "pool__slug"]
     exclude = ["document"]
     change_list_template = "admin/billing/closing/change_list.html"
 
@@ -169,7 +170,8 @@ class StatementAdmin(ReadOnlyAdmin):
     search_fields = ["tenant__slug", "tenant__name", "closing__pool__slug"]
     search_place = 7
     readonly_fields = ["pool", "month", "tenant", "amount", "closed_at", "downloads"]
-    ordering = ["-id"]
+    # Ids are in the order of closing, and of no order within a closing.
+    ordering = ["-closing__month", "closing__pool__slug", *natural_order("tenant__slug")]
 
     def search_note(self, row: Statement) -> str:
         return str(row.closing.pool)

@@ -433,3 +433,6 @@ def print_before_and_after(done: SimulationDocument) -> None:
             for row in result["tenants"]
         ),
     )
+    cost = result.get("cost")  # a service of an earlier release does not send it
+    if cost is not None:
+        say(f"\n{cost['words']}")

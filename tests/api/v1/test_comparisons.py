@@ -3,6 +3,7 @@
 import pytest
 
 from allocator_service.allocation.models import Run
+from allocator_service.allocation.what_if import evaluations
 from tests.factories import client, decision, pool, server, tenant, workload
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -96,3 +97,13 @@ def test_what_is_wrong_with_the_input_is_pointed_at_within_the_body():
         "/input/weights",
         "/input/include/0",
     ]
+
+
+def test_time_that_has_run_out_has_the_code_of_evaluations(monkeypatch):
+    finer = [{**each, "demand": {"cpu": 1e-6, "memory": 1e-6}} for each in PAPER["workloads"]]
+    monkeypatch.setattr(evaluations, "PART_FOR_POLICIES", 1e-9)
+    answer = compared([{"name": "drf", "mode": "indivisible"}], {**PAPER, "workloads": finer})
+    assert answer.status_code == 200
+    (column,) = answer.json()["columns"]
+    assert column["error"]["code"] == "evaluation.timeout"
+    assert column["allocations"] is None

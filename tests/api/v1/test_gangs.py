@@ -12,6 +12,8 @@ from django.urls import reverse
 from allocator_service.allocation.long_term.metering import pool_meter_all
 from allocator_service.allocation.models import Placement
 from allocator_service.core.quantities import Resource
+from allocator_service.pools.clusters import CLUSTER_LABEL
+from allocator_service.pools.models import Server
 from allocator_service.tenants.models import Tenant
 from allocator_service.workloads.models import Workload
 from tests import factories
@@ -234,6 +236,40 @@ def test_a_what_if_keeps_gangs_whole(pool, operator):
     changes["workloads"]["change"][0]["demand"] = {"gpu": 4}
     refused = simulated(operator, changes, path=f"{PATH}/simulations/")
     assert refused["error"]["code"] == "workload.pieces"
+
+
+def test_a_what_if_changes_the_pieces_of_a_task(pool, operator):
+    first, solo = submit(operator, MPI), submit(operator, SOLO)
+    factories.decision(pool)
+    changes = [
+        {"id": first["id"], "pieces": [{"count": 2, "demand": {"gpu": 4}}], "per_server": 1},
+        {"id": solo["id"], "demand": {"gpu": 1}, "at_least": 60},
+    ]
+    body = {"workloads": {"change": changes}}
+    result = simulated(operator, body, path=f"{PATH}/simulations/")["result"]
+    after = {row["workload"]: row["after"]["tasks"] for row in result["workloads"]}
+    assert after == {"mpi": 2, "solo": 0}  # 60 tasks never fit at once
+
+
+def test_a_what_if_changes_the_demand_of_tasks_that_start_together(pool, operator):
+    """They have no pieces, so their demand is not a sum."""
+    solo = submit(operator, {**SOLO, "at_least": 2})
+    factories.decision(pool)
+    body = {"workloads": {"change": [{"id": solo["id"], "demand": {"gpu": 8}}]}}
+    result = simulated(operator, body, path=f"{PATH}/simulations/")["result"]
+    assert [row["after"]["tasks"] for row in result["workloads"]] == [4]
+
+
+def test_a_what_if_keeps_pieces_in_one_cluster(pool, operator):
+    """As decisions do: no scheduler starts pieces on another one's servers."""
+    for number, server in enumerate(Server.objects.order_by("name")):
+        server.labels = {CLUSTER_LABEL: f"cluster-{number % 2}"}
+        server.save()
+    body = {"workloads": {"submit": [MPI]}}
+    result = simulated(operator, body, path=f"{PATH}/simulations/")["result"]
+    assert [row["after"]["tasks"] for row in result["workloads"]] == [0]
+    submit(operator, MPI)
+    assert tasks(factories.decision(pool)) == {"mpi": 0}
 
 
 @pytest.mark.parametrize(

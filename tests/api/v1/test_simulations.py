@@ -5,6 +5,7 @@ import pytest
 from allocator_service.allocation.what_if.simulations import simulation_run
 from allocator_service.core.clock import utc_now
 from tests import factories
+from tests.api.v1.billing.conftest import plan, published
 from tests.api.v1.test_conventions import code
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -81,3 +82,27 @@ def test_a_change_that_cannot_be_fails_with_its_place(world, operator):
     found = simulated(operator, {"policy": {"name": "magic"}})
     assert (found["status"], found["error"]["code"]) == ("failed", "policy.unknown")
     assert found["error"]["errors"][0]["pointer"] == "/policy"
+
+
+def test_a_tenant_reads_what_its_change_would_cost(world, operator):
+    world.lab.transparent = True
+    world.lab.save(update_fields=["transparent"])
+    body = {"workloads": {"change": [{"id": str(world.ada_workload.pk), "tasks": 4}]}}
+    assert simulated(world.as_ada, body)["result"]["cost"] is None  # the pool has no prices
+    rates = [{"resource": "cpu", "own": "0.10", "shared": "0.10"}]
+    published(operator, plan("2020-01-01T00:00:00Z", rates=rates))
+    found = simulated(world.as_ada, body)
+    cost = found["result"]["cost"]
+    before, after = cost["before"], cost["after"]
+    assert (cost["currency"], before["per_hour"], after["per_hour"]) == ("EUR", "0.20", "0.08")
+    assert (before["over_30_days"], after["over_30_days_at_most"]) == ("144.00", "57.60")
+    assert after["unpriced"] == ["memory"]
+    assert cost["words"] == (
+        "At today's prices: from 0.20 EUR to 0.08 EUR per hour, 57.60 EUR over 30 days for all your"
+        " tasks in this pool. Credits, upfront prices and fixed costs are not included. The price plan"
+        " has no price for memory."
+    )
+    rows = world.as_ada.get(LAB).json()["results"]
+    assert [row["result"]["cost"] for row in rows] == [cost, cost]  # of both, at today's prices
+    body["workloads"]["change"][0]["tasks"] = 5
+    assert simulated(operator, body)["result"]["cost"] is None

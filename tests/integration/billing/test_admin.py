@@ -156,6 +156,23 @@ def test_a_closed_statement_shows_its_lines(admin, worked, tenant):
     assert "-38.75" in page
 
 
+def test_statements_are_listed_newest_first_then_in_the_order_of_their_numbers(
+    admin, worked, tenant, monkeypatch
+):
+    names = ["a", "b", "c", "n-2", "n-9", "n-10", "n-100"]
+    members_admit(pool=worked, tenants=[tenant(slug) for slug in reversed(names)], now=at(2))
+    monkeypatch.setattr("allocator_service.billing.admin.statements.utc_now", lambda: at(2, 5))
+    for month, day in (("2027-03", at(2, 4)), ("2027-04", at(2, 5))):
+        seal(day)
+        admin.post(reverse("admin:billing_closing_open", args=[worked.pk]), {"month": month})
+    page = admin.get(reverse("admin:billing_statement_changelist")).content.decode()
+    cells = [
+        re.findall(f"field-{name}[^>]*>(?:<a[^>]*>)?([^<]*)", page) for name in ("month", "tenant")
+    ]
+    shown = list(zip(*cells, strict=True))
+    assert shown == [(month, name) for month in ("April 2027", "March 2027") for name in names]
+
+
 def test_a_statement_has_its_currency_and_downloads(admin, worked, tenant, monkeypatch):
     admin.post(reverse("admin:billing_closing_open", args=[worked.pk]), {"month": "2027-03"})
     stored = Statement.objects.get(tenant=tenant("a"))

@@ -356,6 +356,29 @@ class SimulationResultLost(TypedDict):
     detail: str
 
 
+class SimulationResultCostBefore(TypedDict):
+    # Cost of an hour, the least under tiers.
+    per_hour: str
+    # Cost of an hour, the greatest.
+    per_hour_at_most: str
+    # Cost of 30 days, the least under tiers.
+    over_30_days: str
+    # Cost of 30 days, the greatest.
+    over_30_days_at_most: str
+    # Resources that the price plan has no price for.
+    unpriced: list[str]
+
+
+class SimulationResultCost(TypedDict):
+    # Cost of all that a tenant uses in the pool, at the prices in force when it is read. null: an
+    # operator's simulation, a private pool, or no price plan.
+    currency: str
+    before: SimulationResultCostBefore
+    after: SimulationResultCostBefore
+    # The costs in sentences.
+    words: str
+
+
 class SimulationResult(TypedDict):
     tenants: list[SimulationResultTenant]
     workloads: list[SimulationResultWorkload]
@@ -364,6 +387,9 @@ class SimulationResult(TypedDict):
     # Running tasks of several pieces that end because a piece is on a server that the simulation
     # drains or retires.
     lost: list[SimulationResultLost]
+    # Cost of all that a tenant uses in the pool, at the prices in force when it is read. null: an
+    # operator's simulation, a private pool, or no price plan.
+    cost: SimulationResultCost | None
 
 
 class SimulationDocument(TypedDict):
@@ -452,7 +478,7 @@ class SimulationRequestWorkloadsChange(TypedDict):
     id: str
     # Of one task. With pieces it is their sum.
     demand: NotRequired[dict[str, float | str]]
-    # Instead of the present ones.
+    # Instead of the present ones. Empty: tasks of one piece, without `per_server` and `together`.
     pieces: NotRequired[list[SimulationRequestWorkloadsSubmitPiece]]
     per_server: NotRequired[int]
     together: NotRequired[str]

@@ -1,0 +1,72 @@
+"""Costs of a change in the result of a tenant's simulation."""
+
+from typing import Any
+from uuid import UUID
+
+from allocator_service.allocation.models import Simulation
+from allocator_service.billing.rating.projections import (
+    PROJECTED_DAYS,
+    ChangeCost,
+    Cost,
+    PricesNow,
+    prices_now,
+)
+from allocator_service.core.clock import utc_now
+from api.contract import documents
+
+
+class CostDocument(documents.Document):
+    per_hour = documents.DecimalField(description="Cost of an hour, the least under tiers.")
+    per_hour_at_most = documents.DecimalField(description="Cost of an hour, the greatest.")
+    over_30_days = documents.DecimalField(description="Cost of 30 days, the least under tiers.")
+    over_30_days_at_most = documents.DecimalField(description="Cost of 30 days, the greatest.")
+    unpriced = documents.ListField(
+        documents.TextField(max_length=63),
+        min_items=0,
+        description="Resources that the price plan has no price for.",
+    )
+
+
+class ChangeCostDocument(documents.Document):
+    currency = documents.CurrencyField()
+    before = documents.DocumentField(CostDocument)
+    after = documents.DocumentField(CostDocument)
+    words = documents.TextField(max_length=2_000, description="The costs in sentences.")
+
+
+class CostReader:
+    """Prices of the pools whose simulations a view shows, each read once."""
+
+    _prices: dict[UUID, PricesNow | None]
+
+    def change_cost(self, simulation: Simulation, uses: Any) -> dict[str, Any] | None:
+        """Return the cost of a simulated change, None where the tenant sees no prices."""
+        tenant = simulation.tenant
+        if tenant is None or uses is None:
+            return None
+        known = self.__dict__.setdefault("_prices", {})
+        if simulation.pool_id not in known:
+            known[simulation.pool_id] = prices_now(
+                pool=simulation.pool, tenant=tenant, now=utc_now()
+            )
+        prices: PricesNow | None = known[simulation.pool_id]
+        return None if prices is None else _document(prices.change_cost(uses))
+
+
+def _document(found: ChangeCost) -> dict[str, Any]:
+    return {
+        "currency": found.currency,
+        "before": _side(found, found.before),
+        "after": _side(found, found.after),
+        "words": found.words,
+    }
+
+
+def _side(found: ChangeCost, cost: Cost) -> dict[str, Any]:
+    return {
+        "per_hour": f"{found.hour(cost.least):f}",
+        "per_hour_at_most": f"{found.hour(cost.greatest):f}",
+        f"over_{PROJECTED_DAYS}_days": f"{found.days(cost.least):f}",
+        f"over_{PROJECTED_DAYS}_days_at_most": f"{found.days(cost.greatest):f}",
+        "unpriced": list(cost.unpriced),
+    }

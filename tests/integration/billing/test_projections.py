@@ -1,0 +1,110 @@
+"""Costs of a constant use are those of the statement of a month in which it is used."""
+
+from dataclasses import replace
+from decimal import Decimal
+from fractions import Fraction
+
+import pytest
+
+from allocator_service.billing.models import LineKind
+from allocator_service.billing.plans.services import CommitmentDraft, FixedCostDraft, SpotDraft
+from allocator_service.billing.plans.tiers import Tier
+from allocator_service.billing.rating.months import month_rated
+from allocator_service.billing.rating.projections import UseNow, prices_now
+from allocator_service.core.money import rounded
+from allocator_service.pools.member_services import members_admit
+from tests.integration.billing.conftest import at, month, publish, rate, seal, used
+
+PRICES = rate(own="0.01", shared="0.04", pooled="0.03")
+HOURS = 24 * 31 - 1  # of March in Berlin
+
+
+@pytest.fixture
+def lab(berlin, tenant):
+    members_admit(pool=berlin, tenants=[tenant("a"), tenant("b")], now=at(1))
+    berlin.transparent = True
+    return berlin
+
+
+def billed(pool, payer, uses):
+    """What March bills if these are used all the time, without fixed costs and upfront prices."""
+    for owner, quantity in uses:
+        used(pool, payer, owner, quantity, at(1), at(1, 4))
+    seal()
+    lines = month_rated(pool=pool, month=month("2027-03", pool)).rated.lines
+    kinds = (LineKind.USAGE, LineKind.COMMITMENT, LineKind.UNUSED)
+    return sum(
+        line.tenant_amount for line in lines if line.tenant_id == payer.pk and line.kind in kinds
+    )
+
+
+def cost(pool, payer, uses, now=None):
+    prices = prices_now(pool=pool, tenant=payer, now=now or at(2))
+    return prices.cost(
+        UseNow(None if owner is None else owner.pk, "cpu", Decimal(quantity))
+        for owner, quantity in uses
+    )
+
+
+@pytest.mark.parametrize("committed", [None, "2", "7", "20"])
+def test_an_hour_costs_its_part_of_the_statement(lab, tenant, committed):
+    a, b = tenant("a"), tenant("b")
+    more = {}
+    if committed is not None:
+        terms = CommitmentDraft(
+            a, "cpu", Decimal(committed), Decimal("0.025"), at(1), at(1, 4), Decimal(100)
+        )
+        more = {
+            "commitments": [terms],
+            "fixed_costs": [FixedCostDraft("room", Decimal(9), [(a, 1)])],
+        }
+    publish(lab, at(1), PRICES, **more)
+    uses = [(a, "3"), (b, "2.5"), (None, "4")]
+    found = cost(lab, a, uses)
+    exact = {
+        None: Fraction("0.25"),  # 0.03 + 0.10 + 0.12
+        "2": Fraction("0.22"),  # 0.05 for 2; the dearest 2 of 2.5 at 0.04 are covered
+        "7": Fraction("0.2"),  # 0.175 for 7; 2.5 cores of its own are left
+        "20": Fraction("0.5"),
+    }[committed]
+    assert (found.least, found.greatest, list(found.unpriced)) == (exact, exact, [])
+    # Each line of the statement is rounded to the cent.
+    assert abs(billed(lab, a, uses) - rounded(exact * HOURS, 2)) <= Decimal("0.02")
+
+
+def test_tiers_give_a_range_in_which_the_statement_is(lab, tenant):
+    a = tenant("a")
+    tiers = (Tier(Decimal(1000), Decimal("0.05")), Tier(None, Decimal("0.02")))
+    publish(lab, at(1), replace(rate(), tiers=tiers))
+    found = cost(lab, a, [(None, "4")])
+    assert (found.least, found.greatest) == (Fraction("0.08"), Fraction("0.2"))
+    paid = billed(lab, a, [(None, "4")])
+    assert paid == Decimal("1000") * Decimal("0.05") + (4 * HOURS - 1000) * Decimal("0.02")
+    assert found.least * HOURS < Fraction(paid) < found.greatest * HOURS
+
+
+def test_what_has_no_price_is_named_unless_it_is_covered(lab, tenant):
+    a, b = tenant("a"), tenant("b")
+    terms = CommitmentDraft(a, "cpu", Decimal(3), Decimal("0.01"), at(1), at(1, 4))
+    publish(lab, at(1), rate(own="0.04"), commitments=[terms])
+    assert list(cost(lab, a, [(b, "2"), (a, "2")]).unpriced) == ["cpu"]
+    assert cost(lab, a, [(b, "2"), (a, "2")]).least == Fraction("0.03")
+    assert list(cost(lab, a, [(b, "1"), (a, "2")]).unpriced) == []
+
+
+def test_a_spot_price_counts_while_it_holds(lab, tenant):
+    spot = SpotDraft("cpu", "pool", at(5), at(6), Decimal("0.5"))
+    publish(lab, at(1), PRICES, spot_prices=[spot])
+    uses = [(None, "2")]
+    assert cost(lab, tenant("a"), uses, at(5, hour=3)).least == 1
+    assert cost(lab, tenant("a"), uses, at(6)).least == Fraction("0.06")
+
+
+def test_neither_strangers_nor_members_of_a_private_pool_see_a_cost(lab, tenant):
+    assert prices_now(pool=lab, tenant=tenant("a"), now=at(2)) is None  # there is no plan
+    publish(lab, at(1), PRICES)
+    assert prices_now(pool=lab, tenant=tenant("a"), now=at(2)) is not None
+    assert prices_now(pool=lab, tenant=tenant("a"), now=at(1, 2)) is None  # it holds later
+    assert prices_now(pool=lab, tenant=tenant("stranger"), now=at(2)) is None
+    lab.transparent = False
+    assert prices_now(pool=lab, tenant=tenant("a"), now=at(2)) is None
