@@ -30,7 +30,7 @@ COMPARED = 200
 
 @dataclass(frozen=True, eq=False)
 class Wishes:
-    """What a placement is to fulfil.
+    """Conditions on a placement.
 
     Attributes:
         tasks: (n,) of each workload, in all; wanting: (n,) whether no server may have room for another.
@@ -138,7 +138,7 @@ class _Program:
             self._add(of_workload.ravel(), np.ones(2 * self._servers), number, number)
 
     def _add_servers(self) -> None:
-        """Demand that tasks fit on each server, and that no task that is wanted does besides."""
+        """Demand that tasks fit on each server, and that no workload that wants more has room there."""
         # Shares of the largest server, as the tolerances of the program are absolute.
         unit = np.maximum(self._capacity.max(axis=0, initial=0.0), 1.0)
         size, demand = self._capacity / unit, self._demand / unit

@@ -1,4 +1,4 @@
-"""Keeping tasks where they run: the same decision, with as few of them moved as is easy.
+"""Keeping tasks where they run, with the numbers that are decided.
 
 Policies decide how many tasks each workload runs; where they run is free as long as the counts
 are the same (policies §3). Tasks that the problem states to be kept stay. Others that run already
@@ -156,7 +156,7 @@ def _kept(
     tasks: FloatArray,
     kept: TasksOnServers,
 ) -> TasksOnServers:
-    """What may stay: eligible, within capacity, and no more than the workload's tasks now.
+    """Return the tasks that may stay on their servers, at most those of their workload.
 
     Args:
         kept: tasks that stay in any case, which the rest of the tasks ``before`` leave room for.
@@ -189,7 +189,7 @@ def _completed(
     allocation: Allocation,
     deadline: float | None,
 ) -> TasksOnServers | None:
-    """The kept tasks and the missing ones placed beside them; None if they do not all fit."""
+    """Return all tasks on servers, or None if the missing ones do not fit beside the kept ones."""
     missing = allocation.tasks - kept.per_kind()
     if not missing.any():
         return kept
@@ -240,7 +240,7 @@ def _completed(
 def _with_placements(
     problem: Problem, rows: ServerClasses, placed: TasksOnServers, fresh: Allocation
 ) -> Allocation | None:
-    """The answer on these servers; None where a task that is wanted would still fit there.
+    """Return the answer on these servers, or None if they leave room for a task.
 
     None also if a limit for some servers would be exceeded.
     """

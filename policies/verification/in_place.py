@@ -115,9 +115,9 @@ def kept_in_place(
     stays = rows.allowed[job, row_of[server]] & (tasks > 0)
     tasks, job, server = tasks[stays], job[stays], server[stays]
     left = amounts.capacity[rows.row][row_of]
-    wanted = allocation.tasks.copy()
+    missing = allocation.tasks.copy()
     first_job, first_server = first_keys % max(problem.n, 1), first_keys // max(problem.n, 1)
-    np.subtract.at(wanted, first_job, first)
+    np.subtract.at(missing, first_job, first)
     np.subtract.at(left, first_server, first[:, None] * amounts.demand[first_job])
     used = np.zeros_like(left)
     np.add.at(used, server, tasks[:, None] * amounts.demand[job])
@@ -125,17 +125,17 @@ def kept_in_place(
     tasks, job, server = tasks[fits], job[fits], server[fits]
     kept = np.zeros(len(job))
     for position in np.lexsort((server, job)).tolist():
-        kept[position] = min(tasks[position], wanted[job[position]])
-        wanted[job[position]] -= kept[position]
+        kept[position] = min(tasks[position], missing[job[position]])
+        missing[job[position]] -= kept[position]
     np.subtract.at(left, server, kept[:, None] * amounts.demand[job])
     some = kept > 0
     job = np.concatenate([first_job, job[some]])
     server = np.concatenate([first_server, server[some]])
     kept = np.concatenate([first, kept[some]])
-    if wanted.any():
+    if missing.any():
         if not len(job):
             return None
-        more = _completed(stated, reasons, allocation, wanted, left, row_of)
+        more = _completed(stated, reasons, allocation, missing, left, row_of)
         if more is None:
             return None
         job, server = np.concatenate([job, more[0]]), np.concatenate([server, more[1]])

@@ -418,7 +418,7 @@ def check_places(
 
 
 def _in_place(whole: Whole, running: CurrentPlacements, found: OnServers, fresh: OnServers) -> bool:
-    """Did tasks stay where they may, or else as few of them move as the policy says?"""
+    """Return whether tasks stay where they may, and otherwise few of them move."""
     stated, reasons, answer = whole.stated, whole.reasons, whole.allocation
     kept = in_place.kept_in_place(stated, reasons, answer, running)
     if kept is not None and in_place.same_tasks(found, kept):
@@ -430,7 +430,7 @@ def _in_place(whole: Whole, running: CurrentPlacements, found: OnServers, fresh:
 
 
 def _gangs_in_place(whole: Whole, running: CurrentPlacements) -> OnServers | None:
-    """Return what every server runs if gangs stay; None where the decided tasks do not fit beside them.
+    """Return what every server runs if gangs stay, or None if not all tasks fit beside them.
 
     Running tasks are kept as those of a minimum run are, at most as many as are decided, and the others
     are handed out again.
