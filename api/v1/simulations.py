@@ -231,7 +231,7 @@ class ResultDocument(documents.Document):
         ChangeCostDocument,
         allow_null=True,
         description="Cost of all that a tenant uses in the pool, at the prices in force when it is"
-        " read. null: an operator's simulation, a private pool, or no price plan.",
+        " read. null: an operator's simulation, or no price plan.",
     )
 
 

@@ -163,10 +163,8 @@ def test_a_page_with_many_workloads_stays_small(decided, ada):
     assert len(ada.text(LAB)) < 150_000
 
 
-def priced(world, *, transparent=True, **more):
-    """Publish a price plan of the pool, and decide for tenants that may see it."""
-    world.lab.transparent = transparent
-    world.lab.save(update_fields=["transparent"])
+def priced(**more):
+    """Publish a price plan of all pools."""
     rates = [
         {"resource": "cpu", "own": "0.10", "shared": "0.50", **more},
         {"resource": "memory", "own": "0.01", "shared": "0.02"},
@@ -176,7 +174,7 @@ def priced(world, *, transparent=True, **more):
 
 
 def test_a_preview_states_what_the_change_costs(decided, ada):
-    priced(decided)
+    priced()
     page = tried(ada.post(FORM, FORM, **WORK))
     # 10 and then 6 tasks of 0.2 cores and 1 GiB, and 4 more, all on the tenant's own server
     text = words(ada.text(page))
@@ -197,16 +195,11 @@ def test_a_preview_is_honest_about_tiers_and_reported_usage(decided, ada):
     decided.lab.metering = "reported"
     decided.lab.save(update_fields=["metering"])
     tiers = [{"through": "100", "price": "0.10"}, {"price": "0.05"}]
-    priced(decided, own=None, shared=None, tiers=tiers)
+    priced(own=None, shared=None, tiers=tiers)
     text = words(ada.text(tried(ada.post(FORM, FORM, **WORK))))
     assert "0.20 to 0.30 EUR per hour, as before, 144.00 to 216.00 EUR over 30 days" in text
     assert "The price depends on the hours that you use in the month." in text
     assert "Your reported usage is billed: this is the cost if you use all" in text
-
-
-def test_a_private_pool_shows_no_cost(decided, ada):
-    priced(decided, transparent=False)
-    assert "today's prices" not in words(ada.text(tried(ada.post(FORM, FORM, **WORK))))
 
 
 GANG = {

@@ -191,13 +191,7 @@ def _uncovered(parts: Sequence[tuple[Fraction, Fraction]], committed: Fraction) 
 
 
 def prices_now(*, pool: Pool, tenant: Tenant, now: datetime) -> PricesNow | None:
-    """Return the prices of a tenant.
-
-    None if no plan holds that the tenant may see, or if the pool is private: a cost would show on whose
-    servers its tasks would run.
-    """
-    if not pool.transparent:
-        return None
+    """Return the prices of a tenant, or None if no plan holds that the tenant may see."""
     soon = now + timedelta(microseconds=1)
     prices = timeline(pool=pool, start=now, end=soon)
     plan = prices.segments[0].plan

@@ -85,8 +85,6 @@ def test_a_change_that_cannot_be_fails_with_its_place(world, operator):
 
 
 def test_a_tenant_reads_what_its_change_would_cost(world, operator):
-    world.lab.transparent = True
-    world.lab.save(update_fields=["transparent"])
     body = {"workloads": {"change": [{"id": str(world.ada_workload.pk), "tasks": 4}]}}
     assert simulated(world.as_ada, body)["result"]["cost"] is None  # the pool has no prices
     rates = [{"resource": "cpu", "own": "0.10", "shared": "0.10"}]

@@ -100,11 +100,9 @@ def test_a_spot_price_counts_while_it_holds(lab, tenant):
     assert cost(lab, tenant("a"), uses, at(6)).least == Fraction("0.06")
 
 
-def test_neither_strangers_nor_members_of_a_private_pool_see_a_cost(lab, tenant):
+def test_members_see_a_cost_and_strangers_do_not(lab, tenant):
     assert prices_now(pool=lab, tenant=tenant("a"), now=at(2)) is None  # there is no plan
     publish(lab, at(1), PRICES)
     assert prices_now(pool=lab, tenant=tenant("a"), now=at(2)) is not None
     assert prices_now(pool=lab, tenant=tenant("a"), now=at(1, 2)) is None  # it holds later
     assert prices_now(pool=lab, tenant=tenant("stranger"), now=at(2)) is None
-    lab.transparent = False
-    assert prices_now(pool=lab, tenant=tenant("a"), now=at(2)) is None

@@ -371,7 +371,7 @@ class SimulationResultCostBefore(TypedDict):
 
 class SimulationResultCost(TypedDict):
     # Cost of all that a tenant uses in the pool, at the prices in force when it is read. null: an
-    # operator's simulation, a private pool, or no price plan.
+    # operator's simulation, or no price plan.
     currency: str
     before: SimulationResultCostBefore
     after: SimulationResultCostBefore
@@ -388,7 +388,7 @@ class SimulationResult(TypedDict):
     # drains or retires.
     lost: list[SimulationResultLost]
     # Cost of all that a tenant uses in the pool, at the prices in force when it is read. null: an
-    # operator's simulation, a private pool, or no price plan.
+    # operator's simulation, or no price plan.
     cost: SimulationResultCost | None
 
 
