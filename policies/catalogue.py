@@ -254,6 +254,7 @@ def _long_term(
         one_pool_when=("placement", "pool"),
         long_term=True,
         takes_gangs=True,
+        keeps_tasks=True,
         takes_groups=True,
         hands_out=hands_out,
     )

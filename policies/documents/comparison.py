@@ -15,7 +15,7 @@ from policies.errors import PolicyError, ProblemError, SolveTimeoutError
 from policies.fields import Mistakes, read_items
 from policies.model.request import deadline_of
 from policies.properties.properties import LONGEST_SEARCH
-from policies.selection import policies_available
+from policies.selection import choose, policies_available
 
 # What a column says about the pool as a whole, as the summary of an evaluation names it.
 SUMMARY = (
@@ -136,13 +136,23 @@ def _as_json(policy: Mapping[str, Any]) -> dict[str, Any]:
 
 def _without_what_is_not_taken(document: Mapping[str, Any]) -> Mapping[str, Any]:
     """The document without the history, deficits and kept tasks that its policy would refuse."""
-    name, mode = document["policy"].get("name"), document["policy"].get("mode")
-    known = [info for info in policies_available() if info.name == name]
-    if known and not (known[0].keeps_tasks and mode == "indivisible"):
+    policy = document["policy"]
+    known = [info for info in policies_available() if info.name == policy.get("name")]
+    if known and not _keeps_tasks(policy):
         document = {key: value for key, value in document.items() if key != "kept"}
     if known and not known[0].long_term:
         document = {key: value for key, value in document.items() if key != "history"}
     return without_deficits(document) if known and not known[0].time_sharing else document
+
+
+def _keeps_tasks(policy: Mapping[str, Any]) -> bool:
+    """Return whether a policy keeps tasks on their servers; False if its options are refused."""
+    try:
+        return choose(
+            policy["name"], policy.get("mode"), _as_json(policy).get("options")
+        ).keeps_tasks
+    except PolicyError:
+        return False
 
 
 def _sharing_degree(history: Mapping[str, Any] | None) -> dict[str, Any] | None:

@@ -36,7 +36,6 @@ from policies.model.quantities import WholeServers
 from policies.model.queues import Queues, queues_of
 from policies.model.request import Request
 from policies.model.server_classes import (
-    ServerClasses,
     allowed_pieces,
     each_row_alone,
     server_ranges,
@@ -101,7 +100,12 @@ def solve_indivisible(request: Request) -> Allocation:
         request.option("placement"),
         int(request.option("seed")),
         deadline,
-        _launched_before(request, kinds, rows, kept),
+        pieces_kept(
+            kinds,
+            kept
+            if request.kept is None
+            else kept.with_more(TasksOnServers.of_placements(problem, rows, request.kept)),
+        ),
     )
     servers, piece, server_class, tasks = ranges_of_launches(row_of, kinds[kind], server)
     allocation = Allocation(
@@ -157,7 +161,7 @@ def _place(
     draws = np.array([seed], dtype=np.uint64)
     level = np.full(len(queues.weight), np.nan)
     jobs, places = [before[0].astype(np.int32)], [before[1].astype(np.int32)]
-    _take(before, tasks, limits, state)
+    take_kept(before, tasks, limits, state)
     done = len(before[0])
     for stage in (0, 1):
         waiting = Waiting(
@@ -185,25 +189,20 @@ def _place(
     return level, np.concatenate(jobs), np.concatenate(places)
 
 
-def _launched_before(
-    request: Request, kinds: IntArray, rows: ServerClasses, kept: TasksOnServers
-) -> tuple[IntArray, IntArray]:
+def pieces_kept(kinds: IntArray, kept: TasksOnServers) -> tuple[IntArray, IntArray]:
     """Return the kind and the server of each task that runs before any is launched.
 
     Args:
         kinds: (q,) kinds of pieces in the order of the queues.
-        kept: tasks that stay on their servers, beside guaranteed parts (``Request.kept``).
+        kept: tasks that stay on their servers.
     """
-    problem = request.problem
-    if request.kept is not None:
-        kept = kept.with_more(TasksOnServers.of_placements(problem, rows, request.kept))
     position = np.full(kept.kinds, -1, dtype=np.int64)
     position[kinds] = np.arange(len(kinds))
     each = kept.tasks.astype(np.int64)
     return np.repeat(position[kept.kind], each), np.repeat(kept.server, each)
 
 
-def _take(
+def take_kept(
     before: tuple[IntArray, IntArray], tasks: Tasks, limits: LimitsLeft, state: Servers
 ) -> None:
     """Take what kept tasks use from servers and limits."""

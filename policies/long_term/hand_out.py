@@ -16,6 +16,7 @@ import numpy as np
 from policies.arrays import BoolArray, FloatArray, IntArray, TextArray
 from policies.errors import ProblemError, ProblemTooLargeError, SolveTimeoutError
 from policies.filling.group_turns import flat_turns
+from policies.filling.kept_tasks import kept_tasks
 from policies.filling.ranges import ranges_of_launches
 from policies.filling.rules import AFFINITY
 from policies.filling.servers import (
@@ -24,7 +25,9 @@ from policies.filling.servers import (
     MOST_TASKS,
     check_size,
     gangs_of,
+    pieces_kept,
     servers_of,
+    take_kept,
     tasks_of,
 )
 from policies.filling.state import LimitsLeft, Waiting
@@ -46,6 +49,7 @@ from policies.model.server_classes import (
     one_class,
     server_ranges,
 )
+from policies.model.tasks_on_servers import TasksOnServers
 from policies.model.tolerance import DISCRETE_TOLERANCE
 from policies.proofs.long_term_step import history_after, history_ahead
 from policies.proofs.pool_of_tasks import whole_pool
@@ -129,13 +133,25 @@ def _solve_step(request: Request, rule: int) -> Allocation:
     one_pool = choice.sees_one_pool
     servers = _Servers.of(problem, one_pool)
     reasons = servers.reasons
-    queues = queues_of(problem, reasons, problem.dominant_share_per_task)
+    kept = kept_tasks(problem)
+    queues = queues_of(
+        problem, reasons, problem.dominant_share_per_task, kept.per_workload(problem)
+    )
     _check_elapsed(choice, history)
     ahead = history_ahead(problem, choice, history, reasons == "")
     starved = _starved(choice, history)
     borrow = borrow_limit(problem, choice, ahead.elapsed)
     level, kind, server = _hand_out(
-        problem, queues, servers, rule, history, ahead.alone, borrow, starved, request.deadline
+        problem,
+        queues,
+        servers,
+        rule,
+        history,
+        ahead.alone,
+        borrow,
+        starved,
+        kept,
+        request.deadline,
     )
     tasks = queues.tasks(problem)
     answer = Allocation(
@@ -194,12 +210,13 @@ def _hand_out(
     alone: FloatArray,
     borrow: FloatArray,
     starved: BoolArray,
+    kept: TasksOnServers,
     deadline: float | None,
 ) -> tuple[FloatArray, IntArray, IntArray]:
     """Let starved tenants of each stage launch once, then all of it.
 
     Returns:
-        (t,) levels, and the (kind, server) of every piece launched.
+        (t,) levels, and the (kind, server) of every piece that is kept or launched.
     """
     classes = servers.classes
     kinds = problem.pieces.kinds_of(queues.workloads)
@@ -210,10 +227,13 @@ def _hand_out(
         problem, kinds, len(queues.workloads), demand * servers.share_of_unit, classes.first_row,
         classes.servers,
     )  # fmt: skip
+    gangs.at_least[queues.kept > 0] = 1  # enough tasks run already
     state = servers_of(servers.capacity, servers.share_of_unit, classes.servers, AFFINITY)
     gain = problem.demand[queues.workloads] * history.step
     total = np.divide(1.0, problem.totals, out=np.zeros(problem.m), where=problem.totals > 0)
-    past = Past(history.used, alone, borrow, np.zeros((problem.t, problem.m)), gain, total)
+    passed = np.zeros((problem.t, problem.m))
+    np.add.at(passed, problem.workload_tenant[queues.workloads], queues.kept[:, None] * gain)
+    past = Past(history.used, alone, borrow, passed, gain, total)
     level = np.full(problem.t, np.nan)
     # The order of tenants is that of ``measures``, and affinity keeps no index of servers: neither the
     # tree of shares nor the least demand is read.
@@ -224,8 +244,10 @@ def _hand_out(
     limits = _no_limits(len(kinds), classes.count)
     draws = np.zeros(1, dtype=np.uint64)
     size = max(MOST_LAUNCHED, int(gangs.most[0]))
-    pieces, places = [np.zeros(0, dtype=np.int32)], [np.zeros(0, dtype=np.int32)]
-    done = 0
+    before = pieces_kept(kinds, kept)
+    take_kept(before, tasks, limits, state)
+    pieces, places = [before[0].astype(np.int32)], [before[1].astype(np.int32)]
+    done = len(before[0])
     for stage in (0, 1):
         mine = queues.second_stage == stage
         for once, tenants in ((True, mine & starved), (False, mine)):

@@ -26,7 +26,7 @@ class Past(NamedTuple):
     Attributes:
         before, alone: (t, m) used before this step; used alone, this step included.
         borrow: (t, m) beyond which a tenant is handed nothing more.
-        passed: (t, m) in this step, from the workloads before the current one of each tenant.
+        passed: (t, m) in this step, from kept tasks and from the workloads before the current ones.
         gain: (q, m) of one task; share_of_total: (m,) one unit as a share of the pool.
     """
 

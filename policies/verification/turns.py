@@ -136,6 +136,10 @@ class ByHistory:
         self._ties = np.zeros(tenants)
         self.used = self.used.copy()
 
+    def start(self, owner: IntArray, jobs: IntArray) -> None:
+        """Begin with tasks (L,) that run already; ``owner`` has the tenant of each workload."""
+        np.add.at(self.used, owner[jobs], self.gain[jobs])
+
     def enter(self, tenant: int) -> None:
         """Let a tenant take turns."""
         self._degree[tenant], self.level[tenant], self._ties[tenant] = self.measure(

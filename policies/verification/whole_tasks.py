@@ -505,14 +505,12 @@ def _replayed(whole: Whole, before: History) -> Launched:
             rounds += [Round(mine[first[mine]], once=True), Round(mine)]
     waiting = queues(problem.workload_tenant, problem.priority, whole.reasons, problem.t)
     started = _kept_tasks(whole, servers)
+    running = np.bincount(started[0], minlength=problem.n)[: problem.n]
+    jobs = np.repeat(np.arange(problem.n), running // stated.pieces.count[: problem.n])
     if isinstance(turns, ByShare):
-        running = (
-            np.bincount(started[0], minlength=problem.n)[: problem.n]
-            // stated.pieces.count[: problem.n]
-        )
-        turns.start(
-            problem.workload_tenant, np.repeat(np.arange(problem.n), running), stated.counted_floors
-        )
+        turns.start(problem.workload_tenant, jobs, stated.counted_floors)
+    else:
+        turns.start(problem.workload_tenant, jobs)
     order = turns if stated.groups is None else InGroups(stated.groups, turns)
     gangs = GangRule(stated, servers, rule, stated.rows.row) if problem.gangs else None
     return replay(

@@ -209,18 +209,34 @@ class GangStep(Step):
     """One step of a long-term policy that places tasks of several pieces by affinity.
 
     A workload whose task does not fit at its tenant's turn runs no more in the step. ``launched`` has
-    the workload, kind and server of each piece.
+    the workload, kind and server of each piece, those of ``kept`` first, which run before all others.
     """
 
-    def __init__(self, problem, policy, past, timeout=None, cap=None):
+    def __init__(self, problem, policy, past, timeout=None, cap=None, kept=()):
         super().__init__(problem, policy, past, "affinity", timeout, cap)
         self.pool = Pool(problem, "affinity", 0)
         self.runnable = [
             not problem.out_of_range[j] and can_start(self.pool, j) for j in range(problem.n)
         ]
+        self.kept = kept
+
+    def keep(self):
+        """Take what kept pieces use."""
+        for j, kind, server in self.kept:
+            gang = self.problem.gangs.get(j)
+            demand = self.problem.demand[j] if gang is None else gang.demand[kind]
+            self.pool.take(j, [exact(d) for d in demand], server)
+            self.launched.append((j, kind, server))
+            if kind == 0:
+                self.count[j] += Fraction(1, 1 if gang is None else int(gang.count[0]))
+        for j, tasks in enumerate(self.count):
+            for r, d in enumerate(self.demand[j]):
+                self.past.used[self.problem.workload_tenant[j]][r] += tasks * d * self.past.step
 
     def hand_out(self):
-        problem, past, received = self.problem, self.past, set()
+        self.keep()
+        problem, past = self.problem, self.past
+        received = {int(problem.workload_tenant[j]) for j, tasks in enumerate(self.count) if tasks}
         waiting = {i: self.queue(i) for i in range(problem.t)}
         for second in (False, True):
             tenants = {i for i in waiting if self.second[i] == second}

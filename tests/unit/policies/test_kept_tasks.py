@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from policies import (
     CurrentPlacements,
     Guarantee,
+    History,
     Limit,
     ParsedProblem,
     PolicyNotApplicableError,
@@ -25,12 +26,13 @@ from policies import (
 )
 from policies.filling.kept_tasks import kept_tasks
 from tests.examples import examples
-from tests.references.gangs import fill_gangs
+from tests.references.gangs import GangStep, fill_gangs
 from tests.references.kept_tasks import kept_pieces
+from tests.references.long_term import Past
 from tests.unit.policies.problems import problem_of, problems
 from tests.unit.policies.test_filling_properties import PLACEMENTS, tasks_on_servers
-from tests.unit.policies.test_gangs import gang, gang_problems
-from tests.unit.policies.trees import problems_with_limits
+from tests.unit.policies.test_gangs import LONG_TERM, gang, gang_problems
+from tests.unit.policies.trees import problems_in_groups, problems_with_limits
 
 
 def placements(*rows):
@@ -253,6 +255,60 @@ def test_a_kept_task_on_another_server_is_refused_in_place_too():
     assert not verify(problem, replace(elsewhere, problem=problem), running=running).valid
 
 
+def assert_plain_step(policy, problem, options, history, past):
+    expected = kept_pieces(problem)
+    kept = [place for place, number in sorted(expected.items()) for _ in range(number)]
+    timeout, cap = options.get("starvation_timeout"), options.get("borrow_cap")
+    plain = GangStep(problem, policy, past, timeout, cap, kept)
+    answer = solve(problem, policy, options=options, history=history)
+    assert answer.tasks.tolist() == plain.run()
+    runs = Counter((problem.pieces.kinds(j)[kind], server) for j, kind, server in plain.launched)
+    assert tasks_on_servers(answer) == runs
+    found = verify(problem, answer, history)
+    assert found.valid, [item for item in found.checks if not item.holds]
+    used = answer.history.used
+    assert np.allclose(used, np.array(past.used, dtype=float), rtol=1e-12, atol=0)
+    return answer
+
+
+@pytest.mark.parametrize("policy", LONG_TERM)
+@pytest.mark.parametrize("base", [problems(max_servers=3), problems_in_groups(selectors=True)])
+@examples(250)
+@given(data=st.data())
+def test_long_term_policies_keep_tasks_as_the_plain_reference_does(policy, base, data):
+    """Two steps; the second one keeps other tasks beside what the first one was handed."""
+    problem = data.draw(with_kept(data.draw(st.sampled_from([base, gang_problems(base)]))))
+    options = {}
+    if data.draw(st.booleans()):
+        options["starvation_timeout"] = data.draw(st.sampled_from([0.5, 1]))
+    if data.draw(st.booleans()):
+        options["borrow_cap"] = data.draw(st.sampled_from([0, 0.25, 1]))
+    past, history = Past(problem.t, problem.m, 1.0), History.zeros(problem, 1.0)
+    for step in (problem, replace(problem, tasks=problem.tasks[::-1].copy())):
+        history = assert_plain_step(policy, step, options, history, past).history
+
+
+def test_a_tenant_with_kept_tasks_of_a_later_workload_waits_under_long_term_policies():
+    """Its second workload keeps 4 of 8 GPUs, so that the other tenant gets all that is left."""
+    problem = Problem.create(
+        resources=["gpu"], capacity=[[8]], tenants=["a", "b"], workload_tenant=[0, 0, 1],
+        demand=[[1], [1], [1]], tasks=[8, 4, 8],
+    )  # fmt: skip
+    for policy in LONG_TERM:
+        answer = solve(keeping(problem, (1, 0, 0, 1, 4)), policy)
+        assert answer.tasks.tolist() == [0, 4, 4]
+        assert solve(problem, policy).tasks.tolist() == [4, 0, 4]
+        forged = replace(solve(problem, policy), problem=keeping(problem, (1, 0, 0, 1, 4)))
+        assert not verify(forged.problem, forged).valid
+
+
+@pytest.mark.parametrize("policy", LONG_TERM)
+def test_one_pool_keeps_no_tasks_on_servers(policy):
+    with pytest.raises(PolicyNotApplicableError) as refused:
+        solve(keeping(two_tenants(), (0, 0, 0, 2, 3)), policy, options={"placement": "pool"})
+    assert refused.value.code == "policy.no_kept_tasks"
+
+
 def test_properties_with_kept_tasks_are_undecided():
     verdicts = properties_of(whole(keeping(two_tenants(), (0, 0, 0, 2, 3))), seconds=0).verdicts
     assert {verdict.holds for verdict in verdicts.values()} == {None}
@@ -261,7 +317,7 @@ def test_properties_with_kept_tasks_are_undecided():
 @pytest.mark.parametrize(
     ("policy", "mode"),
     [("drf", "divisible"), ("drf", "indivisible"), ("drfh", "divisible"), ("static", None),
-     ("mrfs", None), ("h-mrf", None), ("tda", None)],
+     ("mrfs", None), ("tda", None)],
 )  # fmt: skip
 def test_policies_that_keep_no_tasks_refuse_them(policy, mode):
     problem = keeping(two_tenants(), (0, 0, 0, 2, 3))
