@@ -4,7 +4,7 @@ Policies decide how many tasks each workload runs; where they run is free as lon
 are the same (policies §3). Tasks that the problem states to be kept stay. Others that run already
 stay, tasks of workloads that shrink leave the last servers first, and what is missing is placed by
 the same rule in what is left. Where that gives other counts, or leaves room for a task that wants
-to run, some of them move (``fewest_moves``).
+to run, some of them move (``few_moves``).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from policies.errors import SolveTimeoutError
 from policies.filling.kept_tasks import kept_tasks
 from policies.filling.ranges import ranges_of
 from policies.filling.servers import solve_indivisible
-from policies.finishing.fewest_moves import Wishes, fewest_moves, matched
+from policies.finishing.few_moves import Placing, exchange_in_rows, few_moves
 from policies.finishing.gangs_in_place import gangs_in_place
 from policies.model.allocation import (
     Allocation,
@@ -74,16 +74,19 @@ def stay_in_place(
         that run before and after on different servers; of gangs, the pieces.
     """
     rows = each_row_alone(problem)
-    ran = _Ran.of(problem, rows, running)
-    most = ran.moved(allocation)
+    before = _TasksBefore.of(problem, rows, running)
+    most = before.moved(allocation)
     fresh = replace(allocation, moved=most)
-    for place in _ways(problem, rows, allocation, running, ran, deadline):
-        placed = place()
+    for place in _ways(problem, rows, allocation, running, before, deadline):
+        try:
+            placed = place()
+        except SolveTimeoutError:
+            return fresh
         if placed is None:
             continue
         answer = _with_placements(problem, rows, placed, allocation)
         if answer is not None and (accepts is None or accepts(answer)):
-            moved = ran.moved(answer)
+            moved = before.moved(answer)
             return fresh if moved >= most else replace(answer, moved=moved)
     return fresh
 
@@ -93,27 +96,27 @@ def _ways(
     rows: ServerClasses,
     allocation: Allocation,
     running: CurrentPlacements,
-    ran: _Ran,
+    before: _TasksBefore,
     deadline: float | None,
 ) -> list[Callable[[], TasksOnServers | None]]:
     """Return how the decided tasks can be placed beside what stays, in the order in which to try."""
     if problem.gangs:
         return [lambda: gangs_in_place(problem, rows, running, allocation, deadline)]
-    stays = kept_tasks(problem)
-    kept = _kept(problem, rows, ran.here, allocation.tasks, stays)
-    if not len(kept.key):
+    if not len(before.here.key):
         return []
-    wishes = Wishes(allocation.tasks, _stopped_by_room(allocation), ran.here, stays)
+    stays = kept_tasks(problem)
+    kept = _kept(problem, rows, before.here, allocation.tasks, stays)
+    placing = Placing(allocation.tasks, _stopped_by_room(allocation), before.here, stays)
     fresh = TasksOnServers.of_placements(problem, rows, current_placements_of(allocation))
     return [
         lambda: _completed(problem, rows, kept, allocation, deadline),
-        lambda: fewest_moves(problem, rows, wishes, deadline),
-        lambda: matched(rows, fresh, wishes),
+        lambda: few_moves(problem, rows, placing, deadline),
+        lambda: exchange_in_rows(rows, fresh, placing),
     ]
 
 
 @dataclass(frozen=True, eq=False)
-class _Ran:
+class _TasksBefore:
     """Tasks that ran before a decision.
 
     Attributes:
@@ -126,7 +129,7 @@ class _Ran:
     tasks: FloatArray
 
     @classmethod
-    def of(cls, problem: Problem, rows: ServerClasses, running: CurrentPlacements) -> _Ran:
+    def of(cls, problem: Problem, rows: ServerClasses, running: CurrentPlacements) -> _TasksBefore:
         here = TasksOnServers.of_placements(problem, rows, running)
         gone = running.tasks * running.servers * (running.row == GONE)
         tasks = here.per_kind() + grouped_sum(gone, running.workload, here.kinds)
@@ -193,6 +196,8 @@ def _completed(
     missing = allocation.tasks - kept.per_kind()
     if not missing.any():
         return kept
+    if not len(kept.key):
+        return None
     row_of = np.repeat(np.arange(rows.count), rows.servers)
     sizes, workload, of_range, tasks = _ranges(row_of, kept)
     whole = WholeServers.of(problem)
@@ -219,12 +224,9 @@ def _completed(
     if allocation.policy.fills:
         # The counts are decided: what is missing is placed in the order of dominant shares.
         rule = {name: value for name, value in allocation.options.items() if name != "share"}
-    try:
-        added = solve_indivisible(
-            Request(residual, Choice(catalogue.DRFH, "indivisible", rule), deadline=deadline)
-        )
-    except SolveTimeoutError:
-        return None
+    added = solve_indivisible(
+        Request(residual, Choice(catalogue.DRFH, "indivisible", rule), deadline=deadline)
+    )
     if not np.array_equal(added.tasks, missing[wanting]):
         return None
     more = TasksOnServers.of_placements(

@@ -21,10 +21,12 @@ from policies.model.current_placements import CurrentPlacements
 from policies.model.policy import Choice
 from policies.model.problem import Problem
 from policies.model.problem_fields import Guarantee, Limit, Selector
+from policies.model.server_classes import server_ranges
 from policies.model.tolerance import AGREEMENT
 from policies.verification.checks import Check, check
 from policies.verification.form import form_of
 from policies.verification.in_place import found_tasks
+from policies.verification.kept_tasks import OnServers
 from policies.verification.limits import SMALLEST_SHARE, StatedLimit, rows_matching
 from policies.verification.rounds import proportions
 from policies.verification.servers import LimitsLeft
@@ -120,7 +122,23 @@ def check_floors(
         whole = np.r_[np.arange(problem.n), [part.workload for part in parts]].astype(np.int64)
         rest = replace(floors.rest, placement_piece=whole[floors.rest.placement_piece])
         fresh = found_tasks(stated.places(rest.classes.servers), stated, rest)
-        yield from check_places(Whole.of(stated, places, allocation), fresh, running)
+
+        def guaranteed(found: OnServers) -> bool:
+            return run_where_guaranteed(_placed(stated, allocation, found))
+
+        yield from check_places(Whole.of(stated, places, allocation), fresh, running, guaranteed)
+
+
+def _placed(stated: Stated, allocation: Allocation, found: OnServers) -> Allocation:
+    """Return an answer with other placements."""
+    kinds = max(len(stated.pieces.owner), 1)
+    return replace(
+        allocation,
+        classes=server_ranges(stated.problem, np.ones(stated.rows.servers.sum(), dtype=np.int64)),
+        placement_piece=found[0] % kinds,
+        placement_class=found[0] // kinds,
+        placement_tasks=found[1],
+    )
 
 
 def floors_of(

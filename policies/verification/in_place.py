@@ -16,7 +16,7 @@ from policies.model.allocation import Allocation
 from policies.model.current_placements import CurrentPlacements
 from policies.verification.kept_tasks import OnServers, placed_on_servers, tasks_that_stay
 from policies.verification.replay import Round, every_server, queues, replay, tasks_by_server
-from policies.verification.servers import Servers, rule_of
+from policies.verification.servers import LimitsLeft, Servers, rule_of
 from policies.verification.stated import LARGEST_DEMAND, SMALLEST_DEMAND, Places, Stated
 from policies.verification.turns import ByShare
 
@@ -68,20 +68,26 @@ def moves_fewer(
     )
 
 
-def leaves_room(
+def is_complete(
     stated: Stated, reasons: TextArray, allocation: Allocation, found: OnServers
 ) -> bool:
-    """Does a server have room for a task of a workload that wants another one?"""
+    """Return whether a placement is within all limits and no workload that wants more has room."""
     problem, rows, amounts = stated.problem, stated.rows, stated.on_servers
     row_of = np.repeat(np.arange(rows.count), rows.servers)
     left = amounts.capacity[rows.row][row_of]
-    kinds = max(problem.n, 1)
-    used = found[1][:, None] * amounts.demand[found[0] % kinds]
-    np.subtract.at(left, found[0] // kinds, used)
-    wants = np.flatnonzero((reasons == "") & (allocation.tasks < problem.tasks)).tolist()
-    return any(
-        ((left >= amounts.demand[j]).all(axis=1) & rows.allowed[j][row_of]).any() for j in wants
-    )
+    job, server = found[0] % max(problem.n, 1), found[0] // max(problem.n, 1)
+    np.subtract.at(left, server, found[1][:, None] * amounts.demand[job])
+    limits = None
+    if stated.limits:
+        limits = LimitsLeft(stated.limits, amounts, rows.row)
+        limits.take_all(job, row_of[server], found[1])
+        if any((amount < 0).any() for amount in limits.left):
+            return False
+    for j in np.flatnonzero((reasons == "") & (allocation.tasks < problem.tasks)).tolist():
+        open_ = rows.allowed[j] if limits is None else rows.allowed[j] & ~limits.closed(j)
+        if ((left >= amounts.demand[j]).all(axis=1) & open_[row_of]).any():
+            return False
+    return True
 
 
 def moved_tasks(

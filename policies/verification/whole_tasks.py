@@ -388,9 +388,16 @@ def _check_replayed(
 
 
 def check_places(
-    whole: Whole, fresh: OnServers, running: CurrentPlacements | None
+    whole: Whole,
+    fresh: OnServers,
+    running: CurrentPlacements | None,
+    guaranteed: Callable[[OnServers], bool] = lambda _: True,
 ) -> Iterator[Check]:
-    """Check servers and moves against what the placement rule makes anew (``fresh``)."""
+    """Check servers and moves against what the placement rule makes anew (``fresh``).
+
+    Args:
+        guaranteed: whether guaranteed tasks run where they are guaranteed, in a placement.
+    """
     answer = whole.allocation
     found = in_place.found_tasks(whole.places, whole.stated, answer)
     agrees = in_place.same_tasks(found, fresh)
@@ -401,7 +408,7 @@ def check_places(
                 kept = _gangs_in_place(whole, running)
                 agrees = kept is not None and in_place.same_tasks(found, kept)
             else:
-                agrees = _in_place(whole, running, found, fresh)
+                agrees = _in_place(whole, running, found, fresh, guaranteed)
         moved = in_place.moved_tasks(whole.stated, answer, running, found)
     yield Check(
         "placed_by_rule",
@@ -417,14 +424,23 @@ def check_places(
     )
 
 
-def _in_place(whole: Whole, running: CurrentPlacements, found: OnServers, fresh: OnServers) -> bool:
+def _in_place(
+    whole: Whole,
+    running: CurrentPlacements,
+    found: OnServers,
+    fresh: OnServers,
+    guaranteed: Callable[[OnServers], bool],
+) -> bool:
     """Return whether tasks stay where they may, and otherwise few of them move."""
     stated, reasons, answer = whole.stated, whole.reasons, whole.allocation
     kept = in_place.kept_in_place(stated, reasons, answer, running)
     if kept is not None and in_place.same_tasks(found, kept):
         return True
-    may_stay = kept is not None and not in_place.leaves_room(stated, reasons, answer, kept)
-    if may_stay and not stated.limits and answer.floors is None:
+    if (
+        kept is not None
+        and in_place.is_complete(stated, reasons, answer, kept)
+        and guaranteed(kept)
+    ):
         return False
     return in_place.moves_fewer(stated, reasons, answer, running, (found, fresh))
 

@@ -1,8 +1,8 @@
 """Placing decided tasks so that few leave their servers, where not all of them can stay.
 
 Where what is missing does not fit beside the tasks that stay, some of these must move. In small pools an
-integer program decides which, and moves the fewest tasks that can be. In others servers of one row take
-over from each other what a fresh placement gives them.
+integer program decides which, and moves the fewest unless its search ends early. In larger ones servers
+of a row exchange what a fresh placement gives them.
 """
 
 from __future__ import annotations
@@ -20,59 +20,64 @@ from policies.model.quantities import WholeServers
 from policies.model.server_classes import ServerClasses
 from policies.model.tasks_on_servers import TasksOnServers
 
-MOST_SERVERS = 16  # that the program sees; more take it seconds
-LARGEST_PROGRAM = 3000  # variables
-# Nodes of the search, and not seconds, so that the answer is the same on every machine.
+# Larger programs take seconds, and so do programs of few servers and many workloads.
+MOST_SERVERS = 16
+LARGEST_PROGRAM = 2000  # variables
+# Nodes end the search at the same placement on every machine. Seconds end it where nodes are slow.
 NODES = 500
+SECONDS = 2.0
 # Servers of a row that are compared with each other.
 COMPARED = 200
 
 
 @dataclass(frozen=True, eq=False)
-class Wishes:
+class Placing:
     """Conditions on a placement.
 
     Attributes:
-        tasks: (n,) of each workload, in all; wanting: (n,) whether no server may have room for another.
+        tasks: (n,) of each workload, in all.
+        open: (n,) whether a workload wants more, for which no server may have room.
         running: tasks as they run; kept: those of them that must stay.
     """
 
     tasks: FloatArray
-    wanting: BoolArray
+    open: BoolArray
     running: TasksOnServers
     kept: TasksOnServers
 
 
-def fewest_moves(
-    problem: Problem, rows: ServerClasses, wishes: Wishes, deadline: float | None
+def few_moves(
+    problem: Problem, rows: ServerClasses, placing: Placing, deadline: float | None
 ) -> TasksOnServers | None:
-    """Return the placement that moves the fewest tasks; None where the pool is too large for it.
+    """Return a placement that moves the fewest tasks; None if the pool is too large, or none is found.
 
     Args:
         problem: without gangs; rows: each row of its servers alone.
         deadline: ``time.monotonic()`` seconds.
     """
     whole, servers = WholeServers.of(problem), int(rows.servers.sum())
-    runs, wants = np.flatnonzero(wishes.tasks > 0), np.flatnonzero(wishes.wanting)
-    if servers > MOST_SERVERS:
+    runs, wants = np.flatnonzero(placing.tasks > 0), np.flatnonzero(placing.open)
+    most = (LARGEST_PROGRAM - 2 * len(runs) * servers) // max(servers * problem.m, 1)
+    if servers > MOST_SERVERS or most < 0:
         return None
     row_of = np.repeat(np.arange(rows.count), rows.servers)
     capacity, allowed = whole.capacity[rows.first_row][row_of], rows.allowed[:, row_of]
-    wants = _smallest(wants, whole.demand, allowed)
-    program = _Program(capacity, whole.demand, allowed, runs, wants)
-    if program.columns > LARGEST_PROGRAM:
+    wants = _smallest(wants, whole.demand, allowed, most + 1)
+    if len(wants) > most:
         return None
-    table = program.solved(wishes, deadline)
+    table = _Program(capacity, whole.demand, allowed, runs, wants).solve(placing, deadline)
     if table is None or (table.T @ whole.demand[runs] > capacity).any():
         return None  # the program has tolerances, and servers have none
     i, at = np.nonzero(table)
     return TasksOnServers.of(at, runs[i], table[i, at], len(whole.demand))
 
 
-def _smallest(wants: IntArray, demand: FloatArray, allowed: BoolArray) -> IntArray:
-    """Return the workloads that have room wherever another one has."""
+def _smallest(wants: IntArray, demand: FloatArray, allowed: BoolArray, most: int) -> IntArray:
+    """Return at most so many workloads of which one has room wherever any workload has."""
     found: list[int] = []
     for j in wants[np.lexsort(demand[wants].T)].tolist():
+        if len(found) == most:
+            break
         covered = any(
             (demand[i] <= demand[j]).all() and (allowed[i] >= allowed[j]).all() for i in found
         )
@@ -104,28 +109,27 @@ class _Program:
         self._entries: list[tuple[IntArray, FloatArray]] = []
         self._bounds: list[tuple[float, float]] = []
 
-    def solved(self, wishes: Wishes, deadline: float | None) -> FloatArray | None:
+    def solve(self, placing: Placing, deadline: float | None) -> FloatArray | None:
         """Return the tasks (n, S) of each workload that runs on each server; None if none is found."""
         runs, shape = self._runs, (len(self._runs), self._servers)
-        before = _table(wishes.running, runs, self._servers)
-        kept = _table(wishes.kept, runs, self._servers)
-        most = np.where(self._allowed[runs], wishes.tasks[runs][:, None], 0.0)
+        before = _table(placing.running, runs, self._servers)
+        kept = _table(placing.kept, runs, self._servers)
+        most = np.where(self._allowed[runs], placing.tasks[runs][:, None], 0.0)
         switches = self.columns - 2 * self._cells
         lower = np.r_[kept.ravel(), np.zeros(self._cells + switches)]
         upper = np.r_[np.minimum(before, most).ravel(), most.ravel(), np.ones(switches)]
         if (lower > upper).any():
             return None
-        self._add_tasks(wishes.tasks[runs])
+        self._add_tasks(placing.tasks[runs])
         self._add_servers()
-        options: dict[str, float] = {"node_limit": NODES}
-        if deadline is not None:
-            options["time_limit"] = max(0.0, deadline - time.monotonic())
+        left = np.inf if deadline is None else max(0.0, deadline - time.monotonic())
+        limits = {"node_limit": NODES, "time_limit": min(left, SECONDS), "mip_rel_gap": 0.0}
         found = milp(
             np.r_[-np.ones(self._cells), np.zeros(self._cells + switches)],
             integrality=np.ones(self.columns),
             bounds=Bounds(lower, upper),
             constraints=self._constraints(),
-            options=options,
+            options=limits,
         ).x
         if found is None:
             return None
@@ -186,8 +190,10 @@ def _table(tasks: TasksOnServers, runs: IntArray, servers: int) -> FloatArray:
     return mine
 
 
-def matched(rows: ServerClasses, fresh: TasksOnServers, wishes: Wishes) -> TasksOnServers:
-    """Exchange what servers of one row run, so that most of it ran there before.
+def exchange_in_rows(
+    rows: ServerClasses, fresh: TasksOnServers, placing: Placing
+) -> TasksOnServers:
+    """Exchange what servers of a row run, so that most of it ran there before.
 
     Args:
         rows: each row of servers alone; fresh: any placement.
@@ -197,18 +203,18 @@ def matched(rows: ServerClasses, fresh: TasksOnServers, wishes: Wishes) -> Tasks
     for begin, count in zip(first.tolist(), rows.servers.tolist(), strict=True):
         for part in range(begin, begin + count, COMPARED):
             end = min(part + COMPARED, begin + count)
-            server[part:end] = part + _exchange(part, end, fresh, wishes)
+            server[part:end] = part + _exchange(part, end, fresh, placing)
     return TasksOnServers.of(server[fresh.server], fresh.kind, fresh.tasks, fresh.kinds)
 
 
-def _exchange(begin: int, end: int, fresh: TasksOnServers, wishes: Wishes) -> IntArray:
+def _exchange(begin: int, end: int, fresh: TasksOnServers, placing: Placing) -> IntArray:
     """Return which server (s,) runs what the fresh placement has on each of them."""
-    now, before, kept = (_part(each, begin, end) for each in (fresh, wishes.running, wishes.kept))
+    now, before, kept = (_part(each, begin, end) for each in (fresh, placing.running, placing.kept))
     stay = np.zeros((end - begin, end - begin))
     for j in np.flatnonzero((now.any(axis=1) & before.any(axis=1)) | kept.any(axis=1)).tolist():
         stay += np.minimum(now[j][:, None], before[j][None, :])
         # What has to stay on a server is worth more than all else.
-        stay -= np.where(now[j][:, None] < kept[j][None, :], 1.0 + wishes.tasks.sum(), 0.0)
+        stay -= np.where(now[j][:, None] < kept[j][None, :], 1.0 + placing.tasks.sum(), 0.0)
     if not stay.any():
         return np.arange(end - begin)
     chosen: IntArray = linear_sum_assignment(stay, maximize=True)[1]

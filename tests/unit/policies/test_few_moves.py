@@ -2,14 +2,19 @@
 
 from collections import Counter
 from dataclasses import replace
+from functools import partial
+from itertools import permutations
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policies import CurrentPlacements, Problem, current_placements_of, solve, verify
-from policies.finishing import fewest_moves as module
+from policies import CurrentPlacements, Limit, Problem, current_placements_of, solve, verify
+from policies.errors import SolveTimeoutError
+from policies.finishing import few_moves, placement_stickiness
+from policies.model.server_classes import each_row_alone
+from policies.model.tasks_on_servers import TasksOnServers
 from tests.examples import examples
 from tests.references.fewest_moves import fewest_taken
 from tests.unit.policies.problems import problem_of
@@ -154,7 +159,8 @@ def mixed_pools(draw, most_per_row):
     numbers = st.sampled_from([0.0, 1.0, 3.0, 9.0, np.inf])
     lists = st.lists(numbers, min_size=tenants, max_size=tenants)
     before, after = (replace(problem, tasks=np.array(draw(lists))) for _ in range(2))
-    return before, after
+    shrinks = draw(st.sampled_from([0, 0, 1]))
+    return before, replace(after, capacity=after.capacity - shrinks)
 
 
 def moves(before, after):
@@ -224,8 +230,92 @@ def test_fewer_tasks_move_between_equal_servers():
     assert answer.moved < 0.3 * moves(ran, Counter(tasks_on_servers(whole(problem))))
 
 
-def test_a_search_that_ends_early_changes_servers_of_a_row(monkeypatch):
-    monkeypatch.setattr(module, "LARGEST_PROGRAM", 0)
+def test_tasks_of_servers_that_shrank_move_only_if_they_must():
+    """One server of 10 GPUs, which ran all tasks, has 9: nine of ten tasks stay."""
+    problem = problem_of([[9], [10]], [[1], [1]], tasks=[10, 1])
+    running = placements((0, 0, 10))
+    answer = whole(problem, running)
+    assert answer.moved == 1
+    assert not failed(problem, answer, running)
+
+
+@pytest.mark.parametrize("limits", [[], [Limit("tenant", 0, np.array([1000.0]))]])
+def test_a_limit_that_does_not_bind_excuses_no_move(limits):
+    running = placements((0, 0, 4), (0, 2, 3), (0, 3, 1))
+    problem = replace(FOUR, limits=tuple(limits))
+    answer = whole(problem, running)
+    forged = replace(placed(answer, [(3, 0), (1, 1), (3, 0), (1, 0)]), moved=1)
+    assert failed(problem, forged, running) == {"placed_by_rule"}
+
+
+def test_after_the_deadline_the_fresh_placement_holds(monkeypatch):
+    """Placing the missing tasks beside the others runs out of time, although they have room."""
+
+    def too_late(request):
+        raise SolveTimeoutError("solve.timeout", "the time limit passed while placing")
+
+    running = placements((0, 0, 4), (0, 2, 3), (0, 3, 1))
+    fresh = whole(FOUR)
+    monkeypatch.setattr(placement_stickiness, "solve_indivisible", too_late)
+    answer = whole(FOUR, running)
+    monkeypatch.undo()
+    assert tasks_on_servers(answer) == tasks_on_servers(fresh)
+    assert not failed(FOUR, answer, running)
+
+
+def test_a_search_without_time_leaves_the_exchange_of_servers(monkeypatch):
+    monkeypatch.setattr(few_moves, "SECONDS", 0.0)
     answer = whole(FOUR, TWO_EACH)
-    assert answer.moved <= 4
+    assert answer.moved == 3
     assert not failed(FOUR, answer, TWO_EACH)
+
+
+def test_many_workloads_that_want_more_are_not_compared_with_each_other(monkeypatch):
+    """Each has room where no other one has, so that the program would be too large."""
+    looked = []
+    compare = few_moves._smallest
+
+    def counted(wants, demand, allowed, most):
+        found = compare(wants, demand, allowed, most)
+        looked.append((len(wants), len(found)))
+        return found
+
+    monkeypatch.setattr(few_moves, "_smallest", counted)
+    n = 400
+    demand = [[1, 1], [3, 3], *([i, n - i] for i in range(1, n))]
+    problem = problem_of([[4, 4]] * 4 + [[n, n]], demand, tasks=[8, 1, *[1] * (n - 1)])
+    running = placements(*[(0, row, 2) for row in range(4)], (2 + n // 2, 4, 1))
+    answer = whole(problem, running)
+    assert not failed(problem, answer, running)
+    assert all(found <= few_moves.LARGEST_PROGRAM // 10 for _, found in looked)
+
+
+@examples(150)
+@given(st.data())
+def test_servers_of_a_row_exchange_so_that_the_most_stays(data):
+    """All ways to exchange them are tried."""
+    count = st.integers(0, 3)
+    servers, kinds = data.draw(st.integers(1, 4)), data.draw(st.integers(1, 3))
+    tables = st.lists(
+        st.lists(count, min_size=kinds, max_size=kinds), min_size=servers, max_size=servers
+    )
+    fresh, running = (np.array(data.draw(tables), dtype=np.float64) for _ in range(2))
+    kept = np.minimum(fresh, running) * data.draw(st.sampled_from([0, 1]))
+    problem = problem_of([[100]], [[1]] * kinds, server_count=[servers], tasks=fresh.sum(axis=0))
+    of = partial(on_servers, kinds=kinds)
+    placing = few_moves.Placing(fresh.sum(axis=0), np.zeros(kinds, bool), of(running), of(kept))
+    found = few_moves.exchange_in_rows(each_row_alone(problem), of(fresh), placing)
+    table = np.zeros_like(fresh)
+    table[found.server, found.kind] = found.tasks
+    assert sorted(table.tolist()) == sorted(fresh.tolist())
+    assert (table >= kept).all()
+    assert np.minimum(table, running).sum() == max(
+        np.minimum(fresh[list(order)], running).sum()
+        for order in permutations(range(servers))
+        if (fresh[list(order)] >= kept).all()
+    )
+
+
+def on_servers(table, kinds):
+    server, kind = np.nonzero(table)
+    return TasksOnServers.of(server, kind, table[server, kind], kinds)
