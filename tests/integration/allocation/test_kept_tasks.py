@@ -42,8 +42,8 @@ def young(pool, tenant):
     return pool
 
 
-def minimum(pool, duration, **more):
-    choice = policy_choose("drfh", "indivisible", {})
+def minimum(pool, duration, policy="drfh", **more):
+    choice = policy_choose(policy, "indivisible", {})
     changed = replace(settings(policy=choice, **more), minimum_run=duration)
     pool_update(pool=pool, settings=changed, version=None, now=NOON)
 
@@ -55,7 +55,7 @@ def submit(pool, owner, tasks, at=NOON, **more):
 
 def decide(pool, at):
     decision_wanted(pool, now=at)
-    run = recompute_pool(pool_id=pool.pk, clock=lambda: at)
+    run = recompute_pool(pool_id=pool.pk, clock=lambda: at, early=True)
     assert run.status == "succeeded", run.error
     assert run_verify(run)["valid"] is True
     return run
@@ -80,6 +80,20 @@ def test_young_tasks_stay_until_their_minimum_has_passed(young, tenant):
     assert tasks(decide(young, NOON + 29 * MINUTE)) == {"a": 8, "b": 0}
     run = decide(young, NOON + 30 * MINUTE)
     assert tasks(run) == {"a": 4, "b": 4}
+    assert "kept" not in input_of(run)
+
+
+@pytest.mark.parametrize("policy", ["h-mrf", "lt-drf", "lt-af"])
+def test_young_tasks_stay_under_long_term_policies(young, tenant, policy):
+    minimum(young, "PT30M", policy)
+    submit(young, tenant("a"), None)
+    assert tasks(decide(young, NOON)) == {"a": 8}
+    submit(young, tenant("b"), None)
+    run = decide(young, NOON + 29 * MINUTE)
+    assert tasks(run) == {"a": 8, "b": 0}
+    assert sum(each["tasks"] * each["servers"] for each in input_of(run)["kept"]) == 8
+    run = decide(young, NOON + 30 * MINUTE)
+    assert tasks(run)["b"] >= 4  # it had nothing so far
     assert "kept" not in input_of(run)
 
 
