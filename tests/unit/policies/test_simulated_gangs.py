@@ -124,6 +124,30 @@ def test_gangs_are_the_same_at_all_times():
     problem, other = cluster(gang((3, [8]))), cluster(gang((2, [8])))
     with pytest.raises(ProblemError, match="the same gangs"):
         simulate(problem, trace_of((MPI, 1, 0, 1)), "drfh", terms=[(5.0, other)])
+    again = cluster(gang((3, [8])), weight=[2, 1])
+    found = simulate(problem, trace_of((MPI, 1, 0, 1)), "drfh", terms=[(5.0, again)])
+    assert found.start.tolist() == [0]
+
+
+def test_starts_that_fail_do_not_delay_a_cancelled_run():
+    """Whenever a task ends, the gang looks at each server of each rack, of which all are too small.
+
+    The run reports its progress by the servers looked at, although little else changes.
+    """
+    size, racks = 400, 5
+    problem = Problem.create(
+        resources=["gpu"], capacity=[[1]] * racks, server_count=[size - 1] * racks,
+        server_labels=[{"rack": str(rack)} for rack in range(racks)], tenants=["mpi", "solo"],
+        demand=[[1], [1]], gangs={MPI: gang((size, [1]), together="rack")},
+    )  # fmt: skip
+    trace = trace_of((MPI, 1, 0, 1), *((SOLO, 1, at, 0.5) for at in range(1_500)))
+    parts = []
+    watched = simulate(problem, trace, "drfh", tell=parts.append)
+    plainly = simulate(problem, trace, "drfh")
+    assert np.array_equal(watched.start, plainly.start, equal_nan=True)
+    assert np.isnan(watched.start[0])
+    assert watched.start[1:].tolist() == list(range(1_500))
+    assert (parts, len(parts) > 25) == (sorted(parts), True)  # by changes of use it is 11 times
 
 
 def assert_plain(found, expected, until):
