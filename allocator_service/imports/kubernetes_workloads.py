@@ -72,8 +72,7 @@ def kubernetes_workloads(
             " of the two.",
             code="import.both_kinds",
         )
-    fewer = {most: rows(most) for most in range(MAX_KINDS)} if groups else {}
-    return WorkloadFile(rows(MAX_KINDS), measures.ignored, fewer)
+    return WorkloadFile(rows(MAX_KINDS), measures.ignored, rows if groups else None)
 
 
 def _pod(

@@ -1,7 +1,7 @@
 """Rows of files, and reports of imports."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
@@ -144,14 +144,14 @@ class SkippedRow:
 class ImportedFile(Generic[Row]):
     """The rows of a file, and its resources that the pool does not count.
 
-    `by_kinds` are the rows for pools that cannot run all gangs, by the most kinds of pieces that a task
-    may have: with 1, pieces of gangs of two kinds are tasks of their own, with 0 those of all gangs. It
-    is empty if the file leaves no such choice.
+    `by_kinds` returns the rows for pools that cannot run all gangs, by the most kinds of pieces that a
+    task may have: with 1, pieces of gangs of two kinds are tasks of their own, with 0 those of all
+    gangs. It is None if the file leaves no such choice.
     """
 
     rows: Sequence[Row | RefusedRow | SkippedRow]
     ignored: Sequence[str] = ()
-    by_kinds: Mapping[int, Sequence[Row | RefusedRow | SkippedRow]] = field(default_factory=dict)
+    by_kinds: Callable[[int], Sequence[Row | RefusedRow | SkippedRow]] | None = None
 
 
 NodeFile = ImportedFile[NodeRow]

@@ -68,14 +68,14 @@ def workloads_import(
 
 def _runnable(file: WorkloadFile, pool: Pool, now: datetime) -> WorkloadFile:
     """Return the file with single tasks in place of the gangs that the pool cannot run."""
-    if not file.by_kinds:
+    if file.by_kinds is None:
         return file
     gangs = [row.gang for row in rows_of(file, WorkloadRow) if row.gang is not None]
     kinds = max((len(gang.pieces) for gang in gangs), default=0)
     most = kinds
     while most and gang_refusal(pool, two_kinds=most > 1, now=now):
         most -= 1
-    return file if most == kinds else replace(file, rows=file.by_kinds[most], by_kinds={})
+    return file if most == kinds else replace(file, rows=file.by_kinds(most), by_kinds=None)
 
 
 class _Workloads(Work[WorkloadRow]):

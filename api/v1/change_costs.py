@@ -8,8 +8,8 @@ from allocator_service.billing.rating.projections import (
     PROJECTED_DAYS,
     ChangeCost,
     Cost,
-    PricesNow,
-    prices_now,
+    PoolPrices,
+    pool_prices,
 )
 from allocator_service.core.clock import utc_now
 from api.contract import documents
@@ -18,8 +18,10 @@ from api.contract import documents
 class CostDocument(documents.Document):
     per_hour = documents.DecimalField(description="Cost of an hour, the least under tiers.")
     per_hour_at_most = documents.DecimalField(description="Cost of an hour, the greatest.")
-    over_30_days = documents.DecimalField(description="Cost of 30 days, the least under tiers.")
-    over_30_days_at_most = documents.DecimalField(description="Cost of 30 days, the greatest.")
+    over_30_days = documents.DecimalField(description="Cost of 30 days from the start of a month.")
+    over_30_days_at_most = documents.DecimalField(
+        description="Greatest cost of 30 days, which is equal to `over_30_days`."
+    )
     unpriced = documents.ListField(
         documents.TextField(max_length=63),
         min_items=0,
@@ -35,9 +37,9 @@ class ChangeCostDocument(documents.Document):
 
 
 class CostReader:
-    """Prices of the pools whose simulations a view shows, each read once."""
+    """Prices of the pools whose simulations a view shows, each read once for all tenants."""
 
-    _prices: dict[UUID, PricesNow | None]
+    _prices: dict[UUID, PoolPrices | None]
 
     def change_cost(self, simulation: Simulation, uses: Any) -> dict[str, Any] | None:
         """Return the cost of a simulated change, None where the tenant sees no prices."""
@@ -46,10 +48,9 @@ class CostReader:
             return None
         known = self.__dict__.setdefault("_prices", {})
         if simulation.pool_id not in known:
-            known[simulation.pool_id] = prices_now(
-                pool=simulation.pool, tenant=tenant, now=utc_now()
-            )
-        prices: PricesNow | None = known[simulation.pool_id]
+            known[simulation.pool_id] = pool_prices(pool=simulation.pool, now=utc_now())
+        of_pool: PoolPrices | None = known[simulation.pool_id]
+        prices = None if of_pool is None else of_pool.of(tenant)
         return None if prices is None else _document(prices.change_cost(uses))
 
 
@@ -66,7 +67,7 @@ def _side(found: ChangeCost, cost: Cost) -> dict[str, Any]:
     return {
         "per_hour": f"{found.hour(cost.least):f}",
         "per_hour_at_most": f"{found.hour(cost.greatest):f}",
-        f"over_{PROJECTED_DAYS}_days": f"{found.days(cost.least):f}",
-        f"over_{PROJECTED_DAYS}_days_at_most": f"{found.days(cost.greatest):f}",
+        f"over_{PROJECTED_DAYS}_days": f"{found.days(cost):f}",
+        f"over_{PROJECTED_DAYS}_days_at_most": f"{found.days(cost):f}",
         "unpriced": list(cost.unpriced),
     }

@@ -91,7 +91,7 @@ class SubmittedWorkload(documents.Document):
     pieces = documents.ListField(
         SubmittedPiece, max_items=MAX_KINDS, code="workload.pieces", required=False
     )
-    per_server = documents.IntegerField(minimum=1, maximum=MAX_PIECES, required=False)
+    per_server = documents.IntegerField(minimum=1, maximum=MAX_PIECES, default=lambda: OMITTED)
     together = documents.TextField(max_length=LABEL_LENGTH, required=False)
     at_least = documents.IntegerField(minimum=1, maximum=MAX_PIECES, default=1)
     tasks = documents.IntegerField(**TASKS, required=False)
@@ -114,8 +114,19 @@ class ChangedWorkload(documents.Document):
         description="Instead of the present ones. Empty: tasks of one piece, without `per_server` and"
         " `together`.",
     )
-    per_server = documents.IntegerField(minimum=1, maximum=MAX_PIECES, required=False)
-    together = documents.TextField(max_length=LABEL_LENGTH, required=False)
+    per_server = documents.IntegerField(
+        minimum=1,
+        maximum=MAX_PIECES,
+        allow_null=True,
+        default=lambda: OMITTED,
+        description="Most pieces of one task on one server; null is any number.",
+    )
+    together = documents.TextField(
+        max_length=LABEL_LENGTH,
+        blank=True,
+        required=False,
+        description="Label of servers. Empty is any servers.",
+    )
     at_least = documents.IntegerField(minimum=1, maximum=MAX_PIECES, required=False)
     tasks = documents.IntegerField(**TASKS, default=lambda: OMITTED)
     priority = documents.IntegerField(**PRIORITY, required=False)
@@ -230,8 +241,9 @@ class ResultDocument(documents.Document):
     cost = documents.DocumentField(
         ChangeCostDocument,
         allow_null=True,
-        description="Cost of all that a tenant uses in the pool, at the prices in force when it is"
-        " read. null: an operator's simulation, or no price plan.",
+        description="Cost of all that the tenant that asked for the simulation uses in the pool, at the"
+        " prices in force when it is read. Operators see the cost of that tenant. null if an operator"
+        " asked for the simulation, or without a price plan.",
     )
 
 
@@ -271,7 +283,7 @@ class SimulationDocument(documents.Document):
 
 
 RETRY_SECONDS = "1"
-NULLABLE = {"tasks", "group", "parent"}
+NULLABLE = {"tasks", "group", "parent", "per_server"}
 
 
 class SimulationsView(CostReader, PoolResource):

@@ -57,6 +57,15 @@ class Gang:
     together: str = ""
     at_least: int = 1
 
+    def equals(self, other: Gang) -> bool:
+        """Return whether the pieces of another gang and how its tasks start are equal."""
+        return (
+            (self.per_server, self.together, self.at_least)
+            == (other.per_server, other.together, other.at_least)
+            and np.array_equal(self.count, other.count)
+            and np.array_equal(self.demand, other.demand)
+        )
+
     @cached_property
     def total(self) -> FloatArray:
         """(m,) demand of one task, the sum of the decimals that are written."""
@@ -66,6 +75,13 @@ class Gang:
             for r in range(self.demand.shape[1])
         ]
         return np.array([float(each) for each in sums])
+
+
+def gangs_equal(gangs: Mapping[int, Gang], others: Mapping[int, Gang]) -> bool:
+    """Return whether two problems have equal gangs of the same workloads."""
+    return gangs.keys() == others.keys() and all(
+        gang.equals(others[j]) for j, gang in gangs.items()
+    )
 
 
 @dataclass(frozen=True, eq=False)

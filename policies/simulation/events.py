@@ -32,6 +32,7 @@ from policies.simulation.state import (
     CHANGED,
     FORGOTTEN,
     FREED,
+    LOOKS_LEFT,
     PASSED,
     ROWS,
     RUNNING,
@@ -56,12 +57,14 @@ def run_events(  # type: ignore[no-untyped-def]
 ):  # fmt: skip
     """Run until nothing happens any more, or nothing until ``until``, both included; goes on later.
 
+    Return earlier, after a hand-out, once starts of gangs that failed have looked at too many servers.
+
     Args:
         plan ... log: see ``state``; tasks, gangs, servers: as ``filling.state`` has them.
         wake: seconds of a hand-out though no task comes or ends, because servers joined; or inf.
         until: seconds of the last event to look at.
         trees: whose turn it is in a pool with groups (``grouping``); limits: see ``limiting``.
-        draws: (1,) state of the random numbers; floors: see ``floor_starts``; counters: (7,) see
+        draws: (1,) state of the random numbers; floors: see ``floor_starts``; counters: (8,) see
             ``state``.
     """
     # The structures are unpacked once: passing them on for every event costs more than an event does.
@@ -100,16 +103,19 @@ def run_events(  # type: ignore[no-untyped-def]
     task, active_tasks, rows = counters[SUBMITTED], counters[RUNNING], counters[ROWS]
     passed, freed_count = counters[PASSED], counters[FREED]
     boundary = boundaries[passed - 1] if passed else -np.inf
+    began = False
     while True:
         now = wake
         if task < len(submit):
             now = min(now, submit[task])
         if active_tasks:
             now = min(now, heap.ends[0])
-        if not now <= until or now == np.inf:
+        is_late = began and counters[LOOKS_LEFT] < 0
+        if is_late or not now <= until or now == np.inf:
             counters[SUBMITTED], counters[RUNNING], counters[ROWS] = task, active_tasks, rows
             counters[PASSED], counters[FREED] = passed, freed_count
             return
+        began = True
         if wake == now:
             wake = np.inf
         while passed < len(boundaries) and boundaries[passed] <= now:
@@ -269,11 +275,14 @@ def run_events(  # type: ignore[no-untyped-def]
                     if not may_start(job, arrived, launched, running, limit, gangs):
                         continue
                     if gangs.per_task[job] > 0:
-                        started = start_gang(
+                        started, looked = start_gang(
                             rule, job, blocked[job], freed.servers, freed_count, tasks, gangs, limits,
                             servers, draws, placed,
                         )  # fmt: skip
                         blocked[job] |= started == 0
+                        if started == 0:
+                            # Failed starts change no use, so that the log does not count them.
+                            counters[LOOKS_LEFT] -= looked
                         if started > 0:
                             server = placed.log_server[0]
                             break

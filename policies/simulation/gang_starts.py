@@ -8,7 +8,7 @@ from __future__ import annotations
 from policies.compiled import compiled
 from policies.filling.best_fit import NOWHERE
 from policies.filling.gang_loop import launch_gang
-from policies.simulation.limiting import close_gang
+from policies.simulation.limiting import close_limits_of_kind
 from policies.simulation.placing import fits
 
 
@@ -20,13 +20,14 @@ def start_gang(rule, job, is_blocked, freed, freed_count, tasks, gangs, limits, 
         is_blocked: whether the task did not fit before ``freed`` servers got room.
 
     Returns:
-        Tasks placed, 0 if one does not fit. Their pieces are in ``placed.log_kind`` and ``log_server``.
+        Tasks placed, 0 if one does not fit, whose pieces are in ``placed.log_kind`` and ``log_server``;
+        and the number of servers looked at.
     """
     if not _may_fit(job, is_blocked, freed, freed_count, tasks, gangs, servers, placed):
-        return 0
+        return 0, 1
     large, small = gangs.large[job], gangs.small[job]
     before_large, before_small = tasks.pointer[large], tasks.pointer[small]
-    started, _, _ = launch_gang(
+    started, _, looked = launch_gang(
         rule, job, 0, placed.progress, tasks, gangs, limits, servers, draws, placed.log_kind,
         placed.log_server,
     )  # fmt: skip
@@ -38,11 +39,11 @@ def start_gang(rule, job, is_blocked, freed, freed_count, tasks, gangs, limits, 
         tasks.pointer[large] = before_large
         if small != NOWHERE:
             tasks.pointer[small] = before_small
-    if started == 0:
-        close_gang(large, limits)
+    if started == 0 and counted:
+        close_limits_of_kind(large, limits)
         if small != NOWHERE:
-            close_gang(small, limits)
-    return started
+            close_limits_of_kind(small, limits)
+    return started, looked
 
 
 @compiled

@@ -32,7 +32,8 @@ class Limits(NamedTuple):
         row: (c,) index in ``left`` of the amount of each entry.
         kind, workload: (c,) of each entry.
         need: (c,) what one piece takes of the amount.
-        closed: (c,) whether a piece was found to exceed the amount, or the pieces of a gang not to fit.
+        closed: (c,) whether a piece was found to exceed the amount, or the pieces of a gang not to fit,
+            even if no limit stopped them.
         counted: (c,) entries by amount, those of amount ``a`` from ``begin[a]`` to ``begin[a + 1] - 1``.
         begin: (a + 1,); shut: (a,) closed entries of each amount.
         allowed: (q, R) rows on which a task may start without limits.
@@ -141,8 +142,11 @@ def take_of_limits(job, row, limits):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def close_gang(kind, limits):  # type: ignore[no-untyped-def]
-    """Let a gang wait until an amount that counts one of its pieces has more room."""
+def close_limits_of_kind(kind, limits):  # type: ignore[no-untyped-def]
+    """Close the amounts that count a kind of pieces, so that more room in one lets its gang try again.
+
+    The gang did not fit. Whether an amount or the servers stopped it is not known.
+    """
     for at in range(limits.first[kind], limits.first[kind + 1]):
         if not limits.closed[at]:
             limits.closed[at] = True

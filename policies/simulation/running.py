@@ -35,6 +35,7 @@ from policies.simulation.state import (
     CHANGED,
     COUNTERS,
     FREED,
+    LOOKS_LEFT,
     ROWS,
     RUNNING,
     SUBMITTED,
@@ -57,6 +58,8 @@ _INT: Any = np.int64
 Terms = Sequence[tuple[float, Problem]]
 # Changes of use between two times that a run tells how far it is, about.
 _TOLD_AFTER = (2_000, 50_000)
+# Servers that starts of gangs which fail look at between two times that a run tells how far it is.
+_MOST_LOOKS = 100_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -206,15 +209,20 @@ class Run:
     def _run(self, wake: float, until: float) -> None:
         while self._tell is not None and (first := min(wake, self._next_event())) < until:
             before, pause = int(self.counters[ROWS]), min(first + self._stride, until)
+            self.counters[LOOKS_LEFT] = _MOST_LOOKS
+            # The wake is the first event of all, and the first one is always looked at.
             self._go_on(wake, pause)
             wake = wake if wake > pause else math.inf
             changes = int(self.counters[ROWS]) - before
-            if changes < _TOLD_AFTER[0]:
+            has_paused = self.counters[LOOKS_LEFT] < 0
+            if changes < _TOLD_AFTER[0] and not has_paused:
                 self._stride *= 2
             elif changes > _TOLD_AFTER[1]:
                 self._stride /= 2
             ended = self.tally.launched.sum() - self.counters[RUNNING]
             self._tell(float(ended) / len(self.by_time))
+        # All that is left happens at one time, unless the run tells nothing.
+        self.counters[LOOKS_LEFT] = np.iinfo(np.int64).max
         self._go_on(wake, until)
 
     def _next_event(self) -> float:

@@ -15,6 +15,7 @@ from policies.filling.best_fit import NOWHERE
 from policies.filling.servers import check_size
 from policies.long_term.windows import Window
 from policies.model.gang_checks import check_simulated_gangs
+from policies.model.gangs import gangs_equal
 from policies.model.limit_checks import check_amounts
 from policies.model.policy import Policy
 from policies.model.problem import Problem
@@ -138,7 +139,7 @@ def _check_terms(problem: Problem, terms: Terms) -> None:
                 "changes.shape",
                 f"the terms from second {moment} on must be of the same tenants, servers and workloads",
             )
-        if later.gangs is not problem.gangs and (later.gangs or problem.gangs):
+        if not gangs_equal(later.gangs, problem.gangs):
             raise ProblemError(
                 "workload.pieces", f"the terms from second {moment} on must have the same gangs"
             )

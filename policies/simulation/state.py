@@ -198,8 +198,8 @@ class Evenness(NamedTuple):
     room: FloatArray
 
 
-# Positions in the (7,) counters that outlive a call: tasks submitted, tasks running, rows of the log,
-# rows that a sliding window has forgotten, boundaries passed, servers freed, and whether the servers
-# have changed.
-SUBMITTED, RUNNING, ROWS, FORGOTTEN, PASSED, FREED, CHANGED = range(7)
-COUNTERS = 7
+# Positions in the (8,) counters that outlive a call: tasks submitted, tasks running, rows of the log,
+# rows that a sliding window has forgotten, boundaries passed, servers freed, whether the servers have
+# changed, and the servers that starts of gangs which fail may still look at before the call returns.
+SUBMITTED, RUNNING, ROWS, FORGOTTEN, PASSED, FREED, CHANGED, LOOKS_LEFT = range(8)
+COUNTERS = 8

@@ -197,8 +197,12 @@ def test_a_preview_is_honest_about_tiers_and_reported_usage(decided, ada):
     tiers = [{"through": "100", "price": "0.10"}, {"price": "0.05"}]
     priced(own=None, shared=None, tiers=tiers)
     text = words(ada.text(tried(ada.post(FORM, FORM, **WORK))))
-    assert "0.20 to 0.30 EUR per hour, as before, 144.00 to 216.00 EUR over 30 days" in text
-    assert "The price depends on the hours that you use in the month." in text
+    # Of 1,440 core hours the first 100 cost 10.00, and memory costs 72.00.
+    assert (
+        "0.20 to 0.30 EUR per hour, as before, 149.00 EUR over 30 days from the start of a month"
+        in text
+    )
+    assert "The price of an hour depends on the hours that you use in the month." in text
     assert "Your reported usage is billed: this is the cost if you use all" in text
 
 

@@ -15,7 +15,8 @@ The shape, all parts optional::
                                "tasks", "priority", "server_selector", "limit"}],
                    "withdraw": [id]}}
 
-A change with one of `pieces`, `per_server`, `together` and `at_least` replaces all four and the demand.
+Of `pieces`, `per_server`, `together` and `at_least`, a change keeps those that it leaves out. Empty
+`pieces` clear `per_server` and `together`. The demand is the sum of the pieces.
 A `limit`, `guarantee` or `lend` replaces those in force: [{"where", "amount"}]. Quantities are as
 everywhere in the interface. Errors carry JSON pointers into `changes`.
 """
@@ -283,10 +284,14 @@ class _Editor:
     ) -> dict[str, Any]:
         """Return the demand of a task and its pieces, some of whose settings change."""
         present = {key: workload[key] for key in GANG if workload.get(key)}
-        if sum(each["count"] for each in present.get("pieces", ())) == 1:
-            # Tasks of one piece of which several start at once state their demand as a piece.
-            del present["pieces"]
-        if change.get("pieces") == []:
+        if present.get("together") == CLUSTER_LABEL and _has_clusters(
+            self._state.settings["servers"]
+        ):
+            # No setting of the workload: the pool adds it to all pieces, and again to the changed ones.
+            del present["together"]
+        # Tasks of one piece of which several start at once state their demand as a piece.
+        is_single = sum(each["count"] for each in present.get("pieces", ())) == 1
+        if not change.get("pieces") and (is_single or "pieces" in change):
             present = {key: present[key] for key in ("at_least",) if key in present}
         merged = {**present, **{key: change[key] for key in GANG if key in change}}
         gang = gang_read(merged, self._resources, where)
@@ -303,8 +308,8 @@ class _Editor:
 
     def _in_one_cluster(self, demand: dict[str, Any], gang: Gang) -> dict[str, Any]:
         """Return the demand and the pieces, which all run in one cluster, as in decisions."""
-        has_clusters = any(server["labels"].get(CLUSTER_LABEL) for server in self._servers)
-        of_gang = in_one_cluster(document_gang(demand, **gang.settings()), has_clusters)
+        of_gang = document_gang(demand, **gang.settings())
+        of_gang = in_one_cluster(of_gang, _has_clusters(self._servers))
         return {"demand": demand, **of_gang}
 
     def _demand(self, value: Any, pointer: str) -> dict[str, Any]:
@@ -320,6 +325,10 @@ class _Editor:
     def _quantities(self, value: Any, pointer: str) -> dict[str, Any]:
         vector: list[Decimal] = vector_from(value, self._resources, pointer=pointer)
         return document_quantities(vector, self._resources)
+
+
+def _has_clusters(servers: Sequence[Mapping[str, Any]]) -> bool:
+    return any(server["labels"].get(CLUSTER_LABEL) for server in servers)
 
 
 def _running_without(

@@ -106,7 +106,7 @@ def changes_impact(
         len(gain),
         answer["summary"]["moved_tasks"],
         [sentence for _, sentence in unmet_in(answer, resources_of(pool))],
-        [f"{each.tenant}: {each.text}" for each in lost_gangs(live, removed_servers(changes))],
+        [each.text_with_tenant for each in lost_gangs(live, removed_servers(changes))],
     )
 
 

@@ -14,7 +14,8 @@ class LostGang:
     """Tasks of a workload that run with a piece on servers that drain or retire.
 
     A decision does not record which pieces are of one task, so that the number of tasks is from `least`
-    to `tasks`. `pieces` are those of `tasks`, and `pieces_here` those on the servers.
+    to `tasks`. `pieces` are those of `tasks`, and `pieces_here` those on the servers. All count by the
+    present pieces of a task, even if the decision in force is older.
     """
 
     tenant: str
@@ -27,15 +28,25 @@ class LostGang:
 
     @property
     def text(self) -> str:
-        """Sentence for people, such as 2 tasks of mpi (8 pieces, of which 2 are on this server)."""
+        """Sentence such as 2 tasks of mpi end: 2 of their 8 pieces are on this server."""
+        return self._sentence(self.workload)
+
+    @property
+    def text_with_tenant(self) -> str:
+        """Sentence that names the tenant, unless the workload has its name."""
+        same = self.tenant == self.workload
+        return self._sentence(self.workload if same else f"{self.tenant}'s {self.workload}")
+
+    def _sentence(self, name: str) -> str:
         tasks = counted(self.tasks, "task")
         if self.least < self.tasks:
             tasks = f"{self.least:,} to {tasks}"
         verb = "is" if self.pieces_here == 1 else "are"
         where = "this server" if self.servers == 1 else "these servers"
+        end, whose = ("ends", "its") if self.tasks == 1 else ("end", "their")
         return (
-            f"{tasks} of {self.workload} ({counted(self.pieces, 'piece')}, of which"
-            f" {self.pieces_here:,} {verb} on {where})"
+            f"{tasks} of {name} {end}: {self.pieces_here:,} of {whose} {counted(self.pieces, 'piece')}"
+            f" {verb} on {where}."
         )
 
 
@@ -65,10 +76,11 @@ def lost_gangs(state: PoolState, servers: Iterable[str]) -> list[LostGang]:
     here: defaultdict[tuple[str, str], Counter[tuple[int, str, int]]] = defaultdict(Counter)
     for entry in state.settings.get("running", []):
         key = entry["tenant"], entry["workload"]
-        if key not in gangs:
+        first, kind = entry.get("offset", 0), entry.get("kind", 0)
+        # The workload may have had more kinds of pieces when it was decided.
+        if key not in gangs or kind >= len(gangs[key]["pieces"]):
             continue
         running[key] += entry["tasks"] * entry["servers"]
-        first, kind = entry.get("offset", 0), entry.get("kind", 0)
         for at in gone.get(entry["server"], ()):
             if first <= at < first + entry["servers"]:
                 here[key][kind, entry["server"], at] += entry["tasks"]
@@ -101,5 +113,6 @@ def _lost(
     most_on_server = gang.get("per_server") or sum(counts)
     least = max(least, *(-(-number // most_on_server) for number in on_server.values()))
     total = sum(of_kind.values())
-    tasks = min(running // sum(counts), total)
+    # Rounded up, because a task may have had other pieces when it was decided.
+    tasks = min(-(-running // sum(counts)), total)
     return LostGang(tenant, workload, min(least, tasks), tasks, tasks * sum(counts), total, servers)

@@ -154,7 +154,7 @@ def _simulate(simulation: Simulation, now: datetime) -> tuple[int, dict[str, Any
             "tasks": each.tasks,
             "pieces": each.pieces,
             "pieces_on_servers": each.pieces_here,
-            "detail": f"{each.text}.",
+            "detail": each.text,
         }
         for each in lost_gangs(live, removed_servers(simulation.changes))
     ]

@@ -30,7 +30,7 @@ class Tiers:
 
     tiers: tuple[Tier, ...]
 
-    def price_at(self, position: Decimal) -> Decimal:
+    def price_at(self, position: Decimal | Fraction) -> Decimal:
         """Return the price of what is used next after a position."""
         return self.tiers[bisect_right(self._ends, Fraction(position))].price
 

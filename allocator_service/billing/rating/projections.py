@@ -5,12 +5,13 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any
 
 from django.utils.text import get_text_list
 
 from allocator_service.billing.models import Commitment
-from allocator_service.billing.plans.selectors import plans_for
+from allocator_service.billing.months import HOUR_SECONDS
 from allocator_service.billing.plans.tiers import Tiers
 from allocator_service.billing.plans.timeline import Timeline, commitments_of, timeline
 from allocator_service.billing.rating.lines import minor_digits
@@ -27,22 +28,27 @@ _NO_PRICE = Fraction(-1)  # below every price: commitments cover use without a p
 
 @dataclass(frozen=True)
 class UseNow:
-    """Quantity of a resource on an owner's servers, None for the pool's own."""
+    """Quantity of a resource on an owner's servers, None for the pool's own.
+
+    Use that `has_price` excludes is on servers of an unknown owner, and has no price.
+    """
 
     owner: int | None
     resource: str
     quantity: Decimal
+    has_price: bool = True
 
 
 @dataclass(frozen=True)
 class Cost:
-    """Cost of an hour.
+    """Cost of an hour, from `least` to `greatest`, and of the first 30 `days` of a month.
 
     `least` and `greatest` differ only under tiers, whose price depends on the hours of the month.
     """
 
     least: Fraction
     greatest: Fraction
+    days: Fraction
     unpriced: Sequence[str]
 
 
@@ -65,26 +71,26 @@ class ChangeCost:
             return exact
         return exact.quantize(Decimal(1).scaleb(-self.digits))
 
-    def days(self, amount: Fraction) -> Decimal:
+    def days(self, cost: Cost) -> Decimal:
         """Return the cost of 30 days in whole minor units."""
-        return rounded(amount * _HOURS, self.digits)
+        return rounded(cost.days, self.digits)
 
     @property
     def words(self) -> str:
         """The costs and what they leave out, in sentences."""
-        hour_before, hour_after = (
-            self._text(self.before, self.hour),
-            self._text(self.after, self.hour),
-        )
-        days = self._text(self.after, self.days)
+        hour_before, hour_after = self._hour_text(self.before), self._hour_text(self.after)
+        depends = any(cost.least != cost.greatest for cost in (self.before, self.after))
+        days = money_text(self.days(self.after), self.currency)
         if hour_before == hour_after:
             change = f"{hour_after} per hour, as before"
         else:
             change = f"from {hour_before} to {hour_after} per hour"
         over = f"{days} over {PROJECTED_DAYS} days"
+        if depends:
+            over += " from the start of a month"
         found = [f"At today's prices: {change}, {over} for all your tasks in this pool."]
-        if any(cost.least != cost.greatest for cost in (self.before, self.after)):
-            found.append("The price depends on the hours that you use in the month.")
+        if depends:
+            found.append("The price of an hour depends on the hours that you use in the month.")
         if self.has_commitments:
             found.append("Your commitments are included, used or not.")
         found.append("Credits, upfront prices and fixed costs are not included.")
@@ -97,32 +103,28 @@ class ChangeCost:
             found.append(f"The price plan has no price for {get_text_list(unpriced, 'and')}.")
         return " ".join(found)
 
-    def _text(self, cost: Cost, in_digits: Callable[[Fraction], Decimal]) -> str:
-        least, greatest = in_digits(cost.least), in_digits(cost.greatest)
+    def _hour_text(self, cost: Cost) -> str:
+        least, greatest = self.hour(cost.least), self.hour(cost.greatest)
         text = money_text(greatest, self.currency)
         return text if least == greatest else f"{money_text(least)} to {text}"
 
 
 @dataclass(frozen=True)
 class PricesNow:
-    """Prices that a tenant pays in a pool at an instant."""
+    """Prices that a tenant pays in a pool at an instant.
+
+    `members` are the tenants that ever were in the pool, by slug.
+    """
 
     pool: Pool
     tenant: Tenant
     prices: Timeline
     commitments: Sequence[Commitment]
+    members: Mapping[str, int]
 
     def change_cost(self, uses: Mapping[str, Sequence[Mapping[str, Any]]]) -> ChangeCost:
         """Return the cost of the uses before and after a change, as a simulation stores them."""
-        slugs = {row["owner"] for rows in uses.values() for row in rows} - {None}
-        keys = dict(Tenant.objects.filter(slug__in=slugs).values_list("slug", "pk"))
-        before, after = (
-            self.cost(
-                UseNow(keys.get(row["owner"]), row["resource"], Decimal(row["quantity"]))
-                for row in uses[side]
-            )
-            for side in ("before", "after")
-        )
+        before, after = (self.cost(map(self._use, uses[side])) for side in ("before", "after"))
         return ChangeCost(
             self.pool.currency,
             minor_digits(self.pool),
@@ -134,7 +136,7 @@ class PricesNow:
 
     @exactly
     def cost(self, uses: Iterable[UseNow]) -> Cost:
-        """Return the cost of an hour of a constant use.
+        """Return the cost of a constant use.
 
         Committed units cost their price whether they are used or not. They cover the use with the
         highest price first, as on statements.
@@ -146,38 +148,81 @@ class PricesNow:
             (Fraction(each.quantity) * Fraction(each.price) for each in self.commitments),
             Fraction(0),
         )
+        days = least * _HOURS
         unpriced = []
         for resource, of_resource in by_resource.items():
             committed = sum(
                 (Fraction(each.quantity) for each in self.commitments if each.resource == resource),
                 Fraction(0),
             )
-            bounds = [self._bounds(use) for use in of_resource]
-            total = sum((Fraction(use.quantity) for use in of_resource), Fraction(0))
-            if None in bounds and total > committed:
+            parts = [(self._price(use), Fraction(use.quantity)) for use in of_resource]
+            total = sum((quantity for _, quantity in parts), Fraction(0))
+            if total > committed and any(price is None for price, _ in parts):
                 unpriced.append(resource)
             low, high = (
-                _uncovered(
-                    [
-                        (_NO_PRICE if bound is None else bound[side], Fraction(use.quantity))
-                        for use, bound in zip(of_resource, bounds, strict=True)
-                    ],
-                    committed,
-                )
-                for side in (0, 1)
+                _uncovered([(_bound(price, end), quantity) for price, quantity in parts], committed)
+                for end in (min, max)
             )
             least, greatest = least + low, greatest + high
-        return Cost(least, greatest, unpriced)
+            days += _from_start_of_month(parts, committed)
+        return Cost(least, greatest, days, unpriced)
 
-    def _bounds(self, use: UseNow) -> tuple[Fraction, Fraction] | None:
-        """Return the least and greatest price of a use, None without a price."""
+    def _use(self, row: Mapping[str, Any]) -> UseNow:
+        """Return a use that a simulation stores."""
+        slug = row["owner"]
+        is_known = slug is None or slug in self.members
+        owner = self.members.get(slug) if slug is not None else None
+        return UseNow(owner, row["resource"], Decimal(row["quantity"]), has_price=is_known)
+
+    def _price(self, use: UseNow) -> Decimal | Tiers | None:
+        if not use.has_price:
+            return None
         at = use.resource, self.tenant.pk, use.owner
         tiers: Tiers | None = self.prices.tiers(0, *at)
-        if tiers is not None:
-            prices = [Fraction(tier.price) for tier in tiers.tiers]
-            return min(prices), max(prices)
-        price = self.prices.price(0, *at)
-        return None if price is None else (Fraction(price), Fraction(price))
+        return self.prices.price(0, *at) if tiers is None else tiers
+
+
+def _bound(
+    price: Decimal | Tiers | None, end: Callable[[Iterable[Fraction]], Fraction]
+) -> Fraction:
+    """Return the least or greatest price of a use."""
+    if price is None:
+        return _NO_PRICE
+    if isinstance(price, Tiers):
+        return end(Fraction(tier.price) for tier in price.tiers)
+    return Fraction(price)
+
+
+def _from_start_of_month(
+    parts: Sequence[tuple[Decimal | Tiers | None, Fraction]], committed: Fraction
+) -> Fraction:
+    """Return the cost of the first 30 days of a month, of prices and quantities of one resource.
+
+    All quantities count towards the hours of tiers, covered ones included. Prices hold between two ends
+    of tiers.
+    """
+    total = sum((quantity for _, quantity in parts), Fraction(0))
+    ends = {
+        Fraction(tier.through)
+        for price, _ in parts
+        if isinstance(price, Tiers)
+        for tier in price.tiers
+        if tier.through is not None
+    }
+    last, cost = total * _HOURS, Fraction(0)
+    edges = [Fraction(0), *sorted(end for end in ends if end < last), last]
+    for begin, end in pairwise(edges):
+        prices = [(_price_at(price, begin), quantity) for price, quantity in parts]
+        # The quantities together pass this many hours of the month in their part of the time.
+        cost += _uncovered(prices, committed) * (end - begin) / (total or 1)
+    return cost
+
+
+def _price_at(price: Decimal | Tiers | None, hours: Fraction) -> Fraction:
+    """Return the price of a use after hours of the month."""
+    if isinstance(price, Tiers):
+        price = price.price_at(hours * HOUR_SECONDS)
+    return _NO_PRICE if price is None else Fraction(price)
 
 
 def _uncovered(parts: Sequence[tuple[Fraction, Fraction]], committed: Fraction) -> Fraction:
@@ -190,12 +235,28 @@ def _uncovered(parts: Sequence[tuple[Fraction, Fraction]], committed: Fraction) 
     return cost
 
 
-def prices_now(*, pool: Pool, tenant: Tenant, now: datetime) -> PricesNow | None:
-    """Return the prices of a tenant, or None if no plan holds that the tenant may see."""
+@dataclass(frozen=True)
+class PoolPrices:
+    """Prices in a pool at an instant, read once for all tenants of a list."""
+
+    pool: Pool
+    prices: Timeline
+    commitments: Sequence[Commitment]
+    members: Mapping[str, int]
+
+    def of(self, tenant: Tenant) -> PricesNow | None:
+        """Return the prices of a tenant, None unless it ever was a member, as for the plan itself."""
+        if tenant.slug not in self.members:
+            return None
+        own = [each for each in self.commitments if each.tenant_id == tenant.pk]
+        return PricesNow(self.pool, tenant, self.prices, own, self.members)
+
+
+def pool_prices(*, pool: Pool, now: datetime) -> PoolPrices | None:
+    """Return the prices of a pool, or None if no plan holds."""
     soon = now + timedelta(microseconds=1)
     prices = timeline(pool=pool, start=now, end=soon)
-    plan = prices.segments[0].plan
-    if plan is None or not plans_for(tenant).filter(pk=plan.pk).exists():
+    if prices.segments[0].plan is None:
         return None
-    commitments = [each for each in commitments_of(pool, now, soon) if each.tenant_id == tenant.pk]
-    return PricesNow(pool, tenant, prices, commitments)
+    members = dict(pool.memberships.values_list("tenant__slug", "tenant_id"))
+    return PoolPrices(pool, prices, commitments_of(pool, now, soon), members)

@@ -80,7 +80,7 @@ def _resources(header: Sequence[str]) -> list[str]:
         for name in header
         if name not in NEEDED + OPTIONAL
         and not name.startswith(DEMAND)
-        and name.removeprefix(SECOND) not in resources
+        and not (name.startswith(SECOND) and name.removeprefix(SECOND) in resources)
     ]
     missing = [name for name in NEEDED if name not in header]
     if unknown or missing or not resources or len(set(header)) != len(header):

@@ -275,6 +275,46 @@ def test_a_what_if_keeps_pieces_in_one_cluster(pool, operator):
 @pytest.mark.parametrize(
     ("change", "after"),
     [
+        ({"demand": {"gpu": 4}}, 8),
+        ({"at_least": 1}, 4),
+        ({"at_least": 3}, 0),
+        ({"pieces": [{"count": 2, "demand": {"gpu": 4}}], "at_least": 1}, 4),
+    ],
+)
+def test_a_what_if_of_tasks_that_start_at_once_in_clusters(pool, operator, change, after):
+    """The label that the pool adds to pieces is no setting of the workload."""
+    for number, server in enumerate(Server.objects.order_by("name")):
+        server.labels = {CLUSTER_LABEL: f"cluster-{number % 2}"}
+        server.save()
+    body = {"tenant": "mpi", "name": "mpi", "demand": {"gpu": 8}, "at_least": 2}
+    found = submit(operator, body)
+    changes = {"workloads": {"change": [{"id": found["id"], **change}]}}
+    answer = simulated(operator, changes, path=f"{PATH}/simulations/")
+    assert answer["error"] is None
+    (row,) = answer["result"]["workloads"]
+    assert row["after"]["tasks"] == after
+
+
+def test_a_what_if_removes_the_settings_of_pieces(pool, operator):
+    """Four pieces of 4 GPUs of a task have room on two servers of a rack, unless they are kept apart."""
+    pieces = [{"count": 4, "demand": {"gpu": 4}}]
+    found = submit(operator, {**MPI, "pieces": pieces, "per_server": 1, "together": "rack"})
+
+    def after(**change):
+        changes = {"workloads": {"change": [{"id": found["id"], **change}]}}
+        answer = simulated(operator, changes, path=f"{PATH}/simulations/")
+        assert answer["changes"] == changes
+        (row,) = answer["result"]["workloads"]
+        return row["before"]["tasks"], row["after"]["tasks"]
+
+    assert after(per_server=None) == (0, 2)
+    assert after(together="") == (0, 2)
+    assert after(at_least=1) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("change", "after"),
+    [
         ({"at_least": 3}, 0),
         ({"at_least": 1}, 4),
         ({"demand": {"gpu": 4}}, 8),
@@ -311,15 +351,21 @@ def test_a_drain_states_the_gangs_that_it_ends(pool, operator):
             "tasks": 2,
             "pieces": 8,
             "pieces_on_servers": 2,
-            "detail": "2 tasks of mpi (8 pieces, of which 2 are on this server).",
+            "detail": "2 tasks of mpi end: 2 of their 8 pieces are on this server.",
         }
     ]
     changes = {"servers": {"drain": [servers[0]["id"]], "retire": [servers[1]["id"]]}}
     (both,) = simulated(operator, changes, path=f"{PATH}/simulations/")["result"]["lost"]
-    assert both["detail"] == "2 tasks of mpi (8 pieces, of which 4 are on these servers)."
+    assert both["detail"] == "2 tasks of mpi end: 4 of their 8 pieces are on these servers."
     as_solo = factories.client("tenant", tenant=Tenant.objects.get(slug="solo"))
     own = {"workloads": {"submit": [{"name": "x", "demand": {"gpu": 1}, "tasks": 1}]}}
     assert simulated(as_solo, own, path=f"{PATH}/simulations/")["result"]["lost"] == []
+
+
+def page_of_a_drain(client, server):
+    """Return the admin's page that asks whether to drain a server."""
+    sent = {"action": "drain", "_selected_action": str(server)}
+    return client.post(reverse("admin:pools_server_changelist"), sent).content.decode()
 
 
 def test_the_admin_states_the_gangs_that_a_drain_ends(pool, operator, client):
@@ -327,17 +373,15 @@ def test_the_admin_states_the_gangs_that_a_drain_ends(pool, operator, client):
     submit(operator, {**MPI, "pieces": pieces, "per_server": 1})
     factories.decision(pool)
     client.force_login(get_user_model().objects.create_superuser("olga"))
-    first = pool.servers.order_by("pk").first()
-    sent = {"action": "drain", "_selected_action": str(first.pk)}
-    page = client.post(reverse("admin:pools_server_changelist"), sent).content.decode()
-    assert "mpi: 2 tasks of mpi (8 pieces, of which 2 are on this server)" in page
+    page = page_of_a_drain(client, pool.servers.order_by("pk").first().pk)
+    assert ">2 tasks of mpi end: 2 of their 8 pieces are on this server.<" in page
 
 
 @pytest.mark.parametrize(
     ("count", "per_server", "detail"),
     [
-        (2, None, "1 to 2 tasks of mpi (4 pieces, of which 2 are on this server)."),
-        (2, 1, "2 tasks of mpi (4 pieces, of which 2 are on this server)."),
+        (2, None, "1 to 2 tasks of mpi end: 2 of their 4 pieces are on this server."),
+        (2, 1, "2 tasks of mpi end: 2 of their 4 pieces are on this server."),
     ],
 )
 def test_which_pieces_are_of_one_task_is_not_recorded(pool, operator, count, per_server, detail):
@@ -356,6 +400,35 @@ def test_which_pieces_are_of_one_task_is_not_recorded(pool, operator, count, per
         ]["lost"]
         for each in servers
     )
+
+
+def test_a_drain_counts_pieces_that_changed_after_the_decision(pool, operator, client):
+    """A task of a head and a worker runs, and is to have four pieces of one kind."""
+    kinds = [{"demand": {"gpu": 8}}, {"demand": {"gpu": 6}}]
+    found = submit(operator, {**MPI, "tenant": "solo", "pieces": kinds, "tasks": 1})
+    run = factories.decision(pool)
+    rows = operator.get(f"/api/v1/runs/{run.pk}/placements/").json()["results"]
+    names = {row["kind"]: row["server"] for row in rows}
+    ids = {row["name"]: row["id"] for row in operator.get(f"{PATH}/servers/").json()["results"]}
+    head, worker = ids[names[0]], ids[names[1]]
+    pieces = [{"count": 4, "demand": {"gpu": 8}}]
+    path = f"{PATH}/workloads/{found['id']}/"
+    assert patch(operator, path, {"pieces": pieces}).status_code == 200
+
+    def lost(server):
+        changes = {"servers": {"drain": [server]}}
+        answer = simulated(operator, changes, path=f"{PATH}/simulations/")
+        assert answer["status"] == "succeeded", answer["error"]
+        return [(row["tasks"], row["pieces"], row["detail"]) for row in answer["result"]["lost"]]
+
+    assert lost(head) == [(1, 4, "1 task of mpi ends: 1 of its 4 pieces is on this server.")]
+    assert lost(worker) == []  # the workload no longer has pieces of this kind
+    client.force_login(get_user_model().objects.create_superuser("olga"))
+    page = page_of_a_drain(client, head)
+    assert "1 task of solo&#x27;s mpi ends: 1 of its 4 pieces is on this server." in page
+    page = page_of_a_drain(client, worker)
+    assert "tenants would run" in page or "No tenant would run" in page
+    assert "Tasks of several pieces that end" not in page
 
 
 @pytest.mark.parametrize(

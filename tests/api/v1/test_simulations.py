@@ -1,6 +1,8 @@
 """Simulations over HTTP: asked, computed by a worker's task, read by whoever asked."""
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from allocator_service.allocation.what_if.simulations import simulation_run
 from allocator_service.core.clock import utc_now
@@ -104,3 +106,22 @@ def test_a_tenant_reads_what_its_change_would_cost(world, operator):
     assert [row["result"]["cost"] for row in rows] == [cost, cost]  # of both, at today's prices
     body["workloads"]["change"][0]["tasks"] = 5
     assert simulated(operator, body)["result"]["cost"] is None
+
+
+def test_an_operator_reads_the_costs_of_each_tenant(world, operator):
+    """Only ada has a commitment. Prices of the pool are read once for a page, whatever it lists."""
+    rates = [{"resource": each, "own": "0.10", "shared": "0.20"} for each in ("cpu", "memory")]
+    terms = {"tenant": "ada", "resource": "cpu", "quantity": "10", "price": "0.50"}
+    terms |= {"from": "2020-01-01T00:00:00Z", "to": "2099-01-01T00:00:00Z"}
+    published(operator, plan("2020-01-01T00:00:00Z", rates=rates, commitments=[terms]))
+    own, queries = {}, []
+    for slug, client in (("ada", world.as_ada), ("bob", world.as_bob)):
+        own[slug] = simulated(client, {"workloads": {}})["result"]["cost"]
+        operator.get(LAB)
+        with CaptureQueriesContext(connection) as captured:
+            rows = operator.get(LAB).json()["results"]
+        queries.append(len(captured))
+    assert "Your commitments are included" in own["ada"]["words"]
+    assert "commitments" not in own["bob"]["words"]
+    assert [row["result"]["cost"] for row in rows] == [own["bob"], own["ada"]]
+    assert queries[0] == queries[1]

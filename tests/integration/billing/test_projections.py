@@ -1,8 +1,10 @@
 """Costs of a constant use are those of the statement of a month in which it is used."""
 
 from dataclasses import replace
+from datetime import timedelta
 from decimal import Decimal
 from fractions import Fraction
+from itertools import pairwise
 
 import pytest
 
@@ -10,7 +12,7 @@ from allocator_service.billing.models import LineKind
 from allocator_service.billing.plans.services import CommitmentDraft, FixedCostDraft, SpotDraft
 from allocator_service.billing.plans.tiers import Tier
 from allocator_service.billing.rating.months import month_rated
-from allocator_service.billing.rating.projections import UseNow, prices_now
+from allocator_service.billing.rating.projections import UseNow, pool_prices
 from allocator_service.core.money import rounded
 from allocator_service.pools.member_services import members_admit
 from tests.integration.billing.conftest import at, month, publish, rate, seal, used
@@ -38,9 +40,13 @@ def billed(pool, payer, uses):
     )
 
 
+def prices_of(pool, payer, now=None):
+    of_pool = pool_prices(pool=pool, now=now or at(2))
+    return None if of_pool is None else of_pool.of(payer)
+
+
 def cost(pool, payer, uses, now=None):
-    prices = prices_now(pool=pool, tenant=payer, now=now or at(2))
-    return prices.cost(
+    return prices_of(pool, payer, now).cost(
         UseNow(None if owner is None else owner.pk, "cpu", Decimal(quantity))
         for owner, quantity in uses
     )
@@ -68,6 +74,7 @@ def test_an_hour_costs_its_part_of_the_statement(lab, tenant, committed):
         "20": Fraction("0.5"),
     }[committed]
     assert (found.least, found.greatest, list(found.unpriced)) == (exact, exact, [])
+    assert found.days == exact * 720
     # Each line of the statement is rounded to the cent.
     assert abs(billed(lab, a, uses) - rounded(exact * HOURS, 2)) <= Decimal("0.02")
 
@@ -81,6 +88,45 @@ def test_tiers_give_a_range_in_which_the_statement_is(lab, tenant):
     paid = billed(lab, a, [(None, "4")])
     assert paid == Decimal("1000") * Decimal("0.05") + (4 * HOURS - 1000) * Decimal("0.02")
     assert found.least * HOURS < Fraction(paid) < found.greatest * HOURS
+    # 2,880 hours in 30 days, of which the first 1,000 cost 50.00.
+    assert found.days == Fraction("87.6")
+
+
+@pytest.mark.parametrize(("committed", "exact"), [(None, "138.4"), ("2", "83.52")])
+def test_all_use_of_a_resource_counts_towards_its_tiers(lab, tenant, committed, exact):
+    """Use 3 own cores at 0.01 and 2 of another tenant by tiers, which is 5 hours of the month an hour.
+
+    The first tier ends after 200 hours: 21.60 for own cores, 96.00 and 20.80 for the others. Covered
+    cores are those of the other tenant, which are dearer in both tiers.
+    """
+    a, b = tenant("a"), tenant("b")
+    tiers = (Tier(Decimal(1000), Decimal("0.24")), Tier(None, Decimal("0.02")))
+    more = {}
+    if committed is not None:
+        terms = CommitmentDraft(a, "cpu", Decimal(committed), Decimal("0.043"), at(1), at(1, 4))
+        more = {"commitments": [terms]}
+    publish(lab, at(1), replace(rate(own="0.01"), tiers=tiers), **more)
+    uses = [(a, "3"), (b, "2")]
+    found = cost(lab, a, uses)
+    assert found.days == Fraction(exact)
+    # March is billed by entries of ten hours, in the order of time. It has 23 more hours.
+    edges = [at(1) + timedelta(hours=hours) for hours in [*range(0, HOURS, 10), HOURS]]
+    for start, end in pairwise(edges):
+        for owner, quantity in uses:
+            used(lab, a, owner, quantity, start, end)
+    paid = billed(lab, a, [])
+    later = Fraction("0.07") if committed is None else Fraction("0.116")
+    assert abs(Fraction(paid) - found.days - 23 * later) <= Fraction("0.01")
+
+
+def test_use_of_an_unknown_owner_has_no_price(lab, tenant):
+    """Cores of the pool have a price, which is not that of servers whose owner is unknown."""
+    publish(lab, at(1), PRICES)
+    prices = prices_of(lab, tenant("a"))
+    rows = [{"owner": owner, "resource": "cpu", "quantity": "2"} for owner in (None, "b", "gone")]
+    found = prices.change_cost({"before": rows[:2], "after": rows})
+    assert (found.before.least, list(found.before.unpriced)) == (Fraction("0.14"), [])
+    assert (found.after.least, list(found.after.unpriced)) == (Fraction("0.14"), ["cpu"])
 
 
 def test_what_has_no_price_is_named_unless_it_is_covered(lab, tenant):
@@ -101,8 +147,8 @@ def test_a_spot_price_counts_while_it_holds(lab, tenant):
 
 
 def test_members_see_a_cost_and_strangers_do_not(lab, tenant):
-    assert prices_now(pool=lab, tenant=tenant("a"), now=at(2)) is None  # there is no plan
+    assert prices_of(lab, tenant("a")) is None  # there is no plan
     publish(lab, at(1), PRICES)
-    assert prices_now(pool=lab, tenant=tenant("a"), now=at(2)) is not None
-    assert prices_now(pool=lab, tenant=tenant("a"), now=at(1, 2)) is None  # it holds later
-    assert prices_now(pool=lab, tenant=tenant("stranger"), now=at(2)) is None
+    assert prices_of(lab, tenant("a")) is not None
+    assert prices_of(lab, tenant("a"), at(1, 2)) is None  # it holds later
+    assert prices_of(lab, tenant("stranger")) is None

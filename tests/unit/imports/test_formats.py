@@ -342,10 +342,10 @@ class TestKueue:
         (row,) = file.rows
         assert (row.name, row.tasks, row.demand) == ("train", 1, amounts("6", "0", "0"))
         assert row.gang == pieces((3, 2))
-        (single,) = file.by_kinds[0]
+        (single,) = file.by_kinds(0)
         assert (single.name, single.tasks, single.demand) == ("train", 3, amounts("2", "0", "0"))
         assert single.gang == Gang()
-        assert [row.gang for row in file.by_kinds[1]] == [pieces((3, 2))]
+        assert [row.gang for row in file.by_kinds(1)] == [pieces((3, 2))]
 
     def test_gangs_of_one_kind_stay_where_two_kinds_are_too_many(self):
         items = [
@@ -353,7 +353,7 @@ class TestKueue:
             *grouped("w2", pod("h", "ray", cpu="4"), pod("w", "ray", cpu="1")),
         ]
         file = read_workloads({"items": items}, "kubernetes", LAB, NOBODY)
-        told = [(row.name, row.tasks, row.gang) for row in file.by_kinds[1]]
+        told = [(row.name, row.tasks, row.gang) for row in file.by_kinds(1)]
         assert sorted(told, key=lambda row: row[0]) == [
             ("ray", 1, Gang()), ("ray-2", 1, Gang()), ("train", 1, pieces((2, 2))),
         ]  # fmt: skip
@@ -395,7 +395,7 @@ class TestKueue:
 
     def test_a_pod_outside_of_groups_states_nothing_about_pieces(self):
         file = read_workloads({"items": [pod("a", cpu="1")]}, "kubernetes", LAB, NOBODY)
-        assert (file.rows[0].gang, file.by_kinds) == (None, {})
+        assert (file.rows[0].gang, file.by_kinds) == (None, None)
 
     @pytest.mark.parametrize(
         ("item", "error"),

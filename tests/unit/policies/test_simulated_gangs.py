@@ -124,6 +124,33 @@ def test_gangs_are_the_same_at_all_times():
     problem, other = cluster(gang((3, [8]))), cluster(gang((2, [8])))
     with pytest.raises(ProblemError, match="the same gangs"):
         simulate(problem, trace_of((MPI, 1, 0, 1)), "drfh", terms=[(5.0, other)])
+    again = cluster(gang((3, [8])), weight=[2, 1])
+    found = simulate(problem, trace_of((MPI, 1, 0, 1)), "drfh", terms=[(5.0, again)])
+    assert found.start.tolist() == [0]
+
+
+def test_starts_that_fail_do_not_delay_a_cancelled_run():
+    """Whenever a task ends, the gang looks at the servers of each rack, of which one is in use.
+
+    The run reports its progress by the servers looked at, although little else changes.
+    """
+    size, racks, count = 60, 5, 300
+    problem = Problem.create(
+        resources=["gpu", "cpu"], capacity=[[1, 0], [1, 1]] * racks,
+        server_count=[size - 1, 1] * racks,
+        server_labels=[{"rack": str(row // 2)} for row in range(2 * racks)],
+        tenants=["mpi", "solo"], workload_tenant=[0, 1, 1], demand=[[1, 0], [1, 0], [1, 1]],
+        gangs={MPI: gang((size, [1, 0]), together="rack")},
+    )  # fmt: skip
+    singles = ((SOLO, 1, 2 + at, 0.5) for at in range(count))
+    trace = trace_of((2, racks, 0, 999), (MPI, 1, 1, 1), *singles)
+    parts = []
+    watched = simulate(problem, trace, "drfh", tell=parts.append)
+    plainly = simulate(problem, trace, "drfh")
+    assert watched.start.tolist() == plainly.start.tolist()
+    assert watched.start.tolist() == [*[0] * racks, 999, *range(2, count + 2)]
+    assert parts == sorted(parts)
+    assert len(parts) > 25  # 11 by changes of use alone
 
 
 def assert_plain(found, expected, until):

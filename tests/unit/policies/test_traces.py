@@ -258,6 +258,7 @@ def test_lines_of_a_table_that_cannot_be(tmp_path, line, reason):
         "tenant,submit,duration,cpu",
         "tenant,tenant,submit,duration,demand.a",
         "tenant,submit,duration,demand.a,second_demand.b",
+        "tenant,submit,duration,demand.a,a",
     ],
 )
 def test_a_table_needs_a_header(tmp_path, header):

@@ -361,17 +361,18 @@ class SimulationResultCostBefore(TypedDict):
     per_hour: str
     # Cost of an hour, the greatest.
     per_hour_at_most: str
-    # Cost of 30 days, the least under tiers.
+    # Cost of 30 days from the start of a month.
     over_30_days: str
-    # Cost of 30 days, the greatest.
+    # Greatest cost of 30 days, which is equal to `over_30_days`.
     over_30_days_at_most: str
     # Resources that the price plan has no price for.
     unpriced: list[str]
 
 
 class SimulationResultCost(TypedDict):
-    # Cost of all that a tenant uses in the pool, at the prices in force when it is read. null: an
-    # operator's simulation, or no price plan.
+    # Cost of all that the tenant that asked for the simulation uses in the pool, at the prices in
+    # force when it is read. Operators see the cost of that tenant. null if an operator asked for
+    # the simulation, or without a price plan.
     currency: str
     before: SimulationResultCostBefore
     after: SimulationResultCostBefore
@@ -387,8 +388,9 @@ class SimulationResult(TypedDict):
     # Running tasks of several pieces that end because a piece is on a server that the simulation
     # drains or retires.
     lost: list[SimulationResultLost]
-    # Cost of all that a tenant uses in the pool, at the prices in force when it is read. null: an
-    # operator's simulation, or no price plan.
+    # Cost of all that the tenant that asked for the simulation uses in the pool, at the prices in
+    # force when it is read. Operators see the cost of that tenant. null if an operator asked for
+    # the simulation, or without a price plan.
     cost: SimulationResultCost | None
 
 
@@ -480,7 +482,9 @@ class SimulationRequestWorkloadsChange(TypedDict):
     demand: NotRequired[dict[str, float | str]]
     # Instead of the present ones. Empty: tasks of one piece, without `per_server` and `together`.
     pieces: NotRequired[list[SimulationRequestWorkloadsSubmitPiece]]
-    per_server: NotRequired[int]
+    # Most pieces of one task on one server; null is any number.
+    per_server: NotRequired[int | None]
+    # Label of servers. Empty is any servers.
     together: NotRequired[str]
     at_least: NotRequired[int]
     tasks: NotRequired[int | None]
