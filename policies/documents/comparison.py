@@ -146,7 +146,7 @@ def _without_what_is_not_taken(document: Mapping[str, Any]) -> Mapping[str, Any]
 
 
 def _keeps_tasks(policy: Mapping[str, Any]) -> bool:
-    """Return whether a policy keeps tasks on their servers; False if its options are refused."""
+    """Return whether a policy with valid options keeps tasks on their servers."""
     try:
         return choose(
             policy["name"], policy.get("mode"), _as_json(policy).get("options")

@@ -49,7 +49,7 @@ class Placing:
 def few_moves(
     problem: Problem, rows: ServerClasses, placing: Placing, deadline: float | None
 ) -> TasksOnServers | None:
-    """Return a placement that moves the fewest tasks; None if the pool is too large, or none is found.
+    """Return a placement that moves few tasks, or None if none is found or the pool is too large.
 
     Args:
         problem: without gangs; rows: each row of its servers alone.
@@ -110,7 +110,7 @@ class _Program:
         self._bounds: list[tuple[float, float]] = []
 
     def solve(self, placing: Placing, deadline: float | None) -> FloatArray | None:
-        """Return the tasks (n, S) of each workload that runs on each server; None if none is found."""
+        """Return the tasks (n, S) of each workload on each server, or None if none are found."""
         runs, shape = self._runs, (len(self._runs), self._servers)
         before = _table(placing.running, runs, self._servers)
         kept = _table(placing.kept, runs, self._servers)

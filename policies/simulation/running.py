@@ -58,7 +58,7 @@ _INT: Any = np.int64
 Terms = Sequence[tuple[float, Problem]]
 # Changes of use between two times that a run tells how far it is, about.
 _TOLD_AFTER = (2_000, 50_000)
-# Servers that starts of gangs which fail look at between two times that a run tells how far it is.
+# Servers that gangs try in vain between two reports of progress.
 _MOST_LOOKS = 100_000
 
 

@@ -21,7 +21,6 @@ from policies.model.current_placements import CurrentPlacements
 from policies.model.policy import Choice
 from policies.model.problem import Problem
 from policies.model.problem_fields import Guarantee, Limit, Selector
-from policies.model.server_classes import server_ranges
 from policies.model.tolerance import AGREEMENT
 from policies.verification.checks import Check, check
 from policies.verification.form import form_of
@@ -131,10 +130,18 @@ def check_floors(
 
 def _placed(stated: Stated, allocation: Allocation, found: OnServers) -> Allocation:
     """Return an answer with other placements."""
-    kinds = max(len(stated.pieces.owner), 1)
+    kinds, rows = max(len(stated.pieces.owner), 1), stated.rows
+    row_of = np.repeat(np.arange(rows.count), rows.servers)
+    one_by_one = replace(
+        allocation.classes,
+        first_row=rows.row[row_of],
+        servers=np.ones(len(row_of), dtype=np.int64),
+        offset=np.arange(len(row_of)) - (np.cumsum(rows.servers) - rows.servers)[row_of],
+        allowed=rows.allowed[:, row_of],
+    )
     return replace(
         allocation,
-        classes=server_ranges(stated.problem, np.ones(stated.rows.servers.sum(), dtype=np.int64)),
+        classes=one_by_one,
         placement_piece=found[0] % kinds,
         placement_class=found[0] // kinds,
         placement_tasks=found[1],

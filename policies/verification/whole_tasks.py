@@ -130,7 +130,7 @@ class Whole:
         limits: LimitsLeft | None,
         beyond: Sequence[bool],
     ) -> None:
-        """Say what stops tasks of several pieces, each of which has room by itself."""
+        """Name what stops tasks of several pieces, each of which has room by itself."""
         stated, pieces, demand = self.stated, self.stated.pieces, self.stated.on_servers.demand
         for j, gang in stated.problem.gangs.items():
             kinds = pieces.of(j)
@@ -262,7 +262,7 @@ def check_handed_out(
     """Counts, servers, levels and objective are what the policy promises.
 
     Args:
-        whole: an answer that fits, of a policy that says how it hands out tasks.
+        whole: an answer that fits, of a policy that states how it hands out tasks.
         before: what a long-term policy remembered; running: where tasks ran.
     """
     hands_out = whole.allocation.policy.hands_out
@@ -322,7 +322,7 @@ def _check_levels(whole: Whole) -> Iterator[Check]:
 
 
 def least_unsatisfied(stated: Stated, level: FloatArray, limited_by: Sequence[str]) -> float:
-    """The least level (t,) of tenants served first that a resource stopped; NaN if none was."""
+    """Return the least level (t,) of tenants served first that a resource stopped, or NaN."""
     wanting = np.zeros(stated.problem.t, dtype=np.bool_)
     for owner, reason in zip(stated.problem.workload_tenant.tolist(), limited_by, strict=True):
         wanting[owner] |= reason.startswith("resource:")

@@ -186,7 +186,7 @@ class _Editor:
                 self._take_server(str(id_), action, f"/servers/{action}/{position}")
 
     def _take_server(self, id_: str, action: str, pointer: str) -> None:
-        """Take a server out of its group; one that drains is a group of its own."""
+        """Take a server out of its group, or make a group of its own for one that drains."""
         position = next((at for at, names in enumerate(self._names) if id_ in names), None)
         if position is None:
             raise Unacceptable(
