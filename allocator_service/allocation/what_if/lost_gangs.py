@@ -28,7 +28,10 @@ class LostGang:
 
     @property
     def text(self) -> str:
-        """Sentence such as 2 tasks of mpi end: 2 of their 8 pieces are on this server."""
+        """Sentence for people.
+
+        Such as "2 tasks of mpi end: 2 of their 8 pieces are on this server."
+        """
         return self._sentence(self.workload)
 
     @property
