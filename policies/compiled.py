@@ -120,7 +120,10 @@ def _types(values: Iterable[Any]) -> tuple[Any, ...]:
 def _fitting(value: Any, wanted: Any) -> Any:
     """The same value as a version that is there takes it: whole numbers as floats, arrays writable."""
     if isinstance(value, tuple) and isinstance(wanted, types.BaseTuple):
-        parts = [_fitting(*each) for each in zip(value, _members(wanted), strict=False)]
+        members = _members(wanted)
+        if len(value) != len(members):
+            return value  # that version is for another tuple
+        parts = [_fitting(*each) for each in zip(value, members, strict=True)]
         return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
     if isinstance(value, np.ndarray) and isinstance(wanted, types.Array):
         if not value.flags.writeable:

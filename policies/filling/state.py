@@ -144,7 +144,7 @@ def list_servers(rule, waiting, tasks, gangs, servers):  # type: ignore[no-untyp
 
     Servers that are too full for every waiting workload are left out.
     """
-    left, share_of_unit, opened = servers.left, servers.share_of_unit, servers.opened
+    left, opened = servers.left, servers.opened
     row_start, least = servers.row_start, waiting.least
     _least_waiting(waiting.tree, waiting.stop, waiting.current, tasks.demand, gangs, least)
     listed = np.empty(len(left), dtype=np.int64)
@@ -157,38 +157,36 @@ def list_servers(rule, waiting, tasks, gangs, servers):  # type: ignore[no-untyp
             if alive:
                 listed[size] = server
                 size += 1
-    if rule == BEST_BY_SLOPE:
-        slopes = np.empty(size)
-        for position in range(size):
-            slopes[position] = slope_of(left[listed[position]], share_of_unit)
-        build_index(listed[:size], slopes, left, servers.slopes)
-    else:
-        servers.columns.position[:] = NOWHERE
-        servers.columns.size[0] = 0
-        for server in listed[:size]:
-            append(server, left[server], share_of_unit, servers.columns)
+    _index_servers(rule, listed[:size], servers)
 
 
 @compiled
 def list_present(rule, servers):  # type: ignore[no-untyped-def]
     """Rebuild the index of best-fit from all servers that have room or are full."""
-    left, share_of_unit = servers.left, servers.share_of_unit
+    left = servers.left
     listed, size = np.empty(len(left), dtype=np.int64), 0
     if left.shape[1]:
         for server in range(len(left)):
             if left[server, 0] >= 0.0:
                 listed[size] = server
                 size += 1
+    _index_servers(rule, listed[:size], servers)
+
+
+@compiled
+def _index_servers(rule, listed, servers):  # type: ignore[no-untyped-def]
+    """Rebuild the index of a rule from some servers. Rules other than best-fit have none."""
+    left, share_of_unit = servers.left, servers.share_of_unit
     if rule == BEST_BY_SLOPE:
-        slopes = np.empty(size)
-        for position in range(size):
+        slopes = np.empty(len(listed))
+        for position in range(len(listed)):
             slopes[position] = slope_of(left[listed[position]], share_of_unit)
-        build_index(listed[:size], slopes, left, servers.slopes)
+        build_index(listed, slopes, left, servers.slopes)
     elif rule == BEST_BY_SCAN:
         servers.columns.position[:] = NOWHERE
         servers.columns.size[0] = 0
-        for position in range(size):
-            append(listed[position], left[listed[position]], share_of_unit, servers.columns)
+        for server in listed:
+            append(server, left[server], share_of_unit, servers.columns)
 
 
 @compiled

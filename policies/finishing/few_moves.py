@@ -15,6 +15,7 @@ from scipy.optimize import Bounds, LinearConstraint, linear_sum_assignment, milp
 from scipy.sparse import coo_array
 
 from policies.arrays import BoolArray, FloatArray, IntArray
+from policies.errors import SolveTimeoutError
 from policies.model.problem import Problem
 from policies.model.quantities import WholeServers
 from policies.model.server_classes import ServerClasses
@@ -68,6 +69,8 @@ def few_moves(
     table = _Program(capacity, whole.demand, allowed, runs, wants).solve(placing, deadline)
     if table is None or (table.T @ whole.demand[runs] > capacity).any():
         return None  # the program has tolerances, and servers have none
+    if (table.sum(axis=1) != placing.tasks[runs]).any():
+        return None
     i, at = np.nonzero(table)
     return TasksOnServers.of(at, runs[i], table[i, at], len(whole.demand))
 
@@ -191,17 +194,23 @@ def _table(tasks: TasksOnServers, runs: IntArray, servers: int) -> FloatArray:
 
 
 def exchange_in_rows(
-    rows: ServerClasses, fresh: TasksOnServers, placing: Placing
+    rows: ServerClasses, fresh: TasksOnServers, placing: Placing, deadline: float | None = None
 ) -> TasksOnServers:
     """Exchange what servers of a row run, so that most of it ran there before.
 
     Args:
         rows: each row of servers alone; fresh: any placement.
+        deadline: ``time.monotonic()`` seconds.
+
+    Raises:
+        SolveTimeoutError: the deadline passed.
     """
     first = np.cumsum(rows.servers) - rows.servers
     server = np.arange(int(rows.servers.sum()))
     for begin, count in zip(first.tolist(), rows.servers.tolist(), strict=True):
         for part in range(begin, begin + count, COMPARED):
+            if deadline is not None and time.monotonic() > deadline:
+                raise SolveTimeoutError("solve.timeout", "the time limit passed while placing")
             end = min(part + COMPARED, begin + count)
             server[part:end] = part + _exchange(part, end, fresh, placing)
     return TasksOnServers.of(server[fresh.server], fresh.kind, fresh.tasks, fresh.kinds)
@@ -209,21 +218,31 @@ def exchange_in_rows(
 
 def _exchange(begin: int, end: int, fresh: TasksOnServers, placing: Placing) -> IntArray:
     """Return which server (s,) runs what the fresh placement has on each of them."""
-    now, before, kept = (_part(each, begin, end) for each in (fresh, placing.running, placing.kept))
+    now, before, kept = (
+        _by_kind(each, begin, end) for each in (fresh, placing.running, placing.kept)
+    )
     stay = np.zeros((end - begin, end - begin))
-    for j in np.flatnonzero((now.any(axis=1) & before.any(axis=1)) | kept.any(axis=1)).tolist():
-        stay += np.minimum(now[j][:, None], before[j][None, :])
-        # What has to stay on a server is worth more than all else.
-        stay -= np.where(now[j][:, None] < kept[j][None, :], 1.0 + placing.tasks.sum(), 0.0)
+    for j in now.keys() & before.keys():
+        (here, tasks), (there, ran) = now[j], before[j]
+        stay[np.ix_(here, there)] += np.minimum.outer(tasks, ran)
+    # What has to stay on a server is worth more than all else.
+    for j, (there, least) in kept.items():
+        has = np.zeros(end - begin)
+        if j in now:
+            has[now[j][0]] = now[j][1]
+        lacks = has[:, None] < least[None, :]
+        stay[:, there] -= np.where(lacks, 1.0 + placing.tasks.sum(), 0.0)
     if not stay.any():
         return np.arange(end - begin)
     chosen: IntArray = linear_sum_assignment(stay, maximize=True)[1]
     return chosen
 
 
-def _part(tasks: TasksOnServers, begin: int, end: int) -> FloatArray:
-    """(q, s) tasks of each kind on some servers."""
+def _by_kind(tasks: TasksOnServers, begin: int, end: int) -> dict[int, tuple[IntArray, FloatArray]]:
+    """{kind: (servers (p,) counted from the first one, tasks (p,) on each)} of some servers."""
     some = slice(*np.searchsorted(tasks.server, [begin, end]))
-    table = np.zeros((tasks.kinds, end - begin))
-    table[tasks.kind[some], tasks.server[some] - begin] = tasks.tasks[some]
-    return table
+    kind, server, number = tasks.kind[some], tasks.server[some] - begin, tasks.tasks[some]
+    order = np.argsort(kind, kind="stable")
+    kinds, starts = np.unique(kind[order], return_index=True)
+    parts = np.split(order, starts[1:])
+    return {j: (server[part], number[part]) for j, part in zip(kinds.tolist(), parts, strict=False)}

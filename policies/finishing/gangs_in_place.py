@@ -10,7 +10,6 @@ from dataclasses import replace
 import numpy as np
 
 from policies import catalogue
-from policies.errors import SolveTimeoutError
 from policies.filling.kept_tasks import kept_tasks
 from policies.filling.servers import solve_indivisible
 from policies.model.allocation import Allocation, current_placements_of
@@ -35,10 +34,13 @@ def gangs_in_place(
     decided.
 
     Args:
-        deadline: ``time.monotonic()`` seconds after which there is no answer.
+        deadline: ``time.monotonic()`` seconds.
 
     Returns:
         None if the missing tasks do not all fit, or a task that must stay would not.
+
+    Raises:
+        SolveTimeoutError: the deadline passed.
     """
     decided = replace(problem, tasks=allocation.tasks, kept_placements=running)
     must = kept_tasks(problem)
@@ -47,10 +49,7 @@ def gangs_in_place(
     choice = allocation.choice
     if not allocation.policy.fills:
         choice = Choice(catalogue.DRFH, "indivisible", {"placement": "affinity"})
-    try:
-        answer = solve_indivisible(Request(decided, choice, deadline=deadline))
-    except SolveTimeoutError:
-        return None
+    answer = solve_indivisible(Request(decided, choice, deadline=deadline))
     if not np.array_equal(answer.tasks, allocation.tasks):
         return None
     return TasksOnServers.of_placements(problem, rows, current_placements_of(answer))

@@ -111,7 +111,7 @@ def _ways(
     return [
         lambda: _completed(problem, rows, kept, allocation, deadline),
         lambda: few_moves(problem, rows, placing, deadline),
-        lambda: exchange_in_rows(rows, fresh, placing),
+        lambda: exchange_in_rows(rows, fresh, placing, deadline),
     ]
 
 

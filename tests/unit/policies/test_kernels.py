@@ -8,7 +8,7 @@ import textwrap
 from collections import Counter
 from collections.abc import Iterator
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -27,7 +27,7 @@ from policies import (
     verify,
     warm,
 )
-from policies.compiled import KERNELS, Kernel
+from policies.compiled import KERNELS, Kernel, compiled
 from policies.explaining.lending import tasks_by_owner
 from policies.leximin.interior_point import loops, tenants_first
 from policies.properties.fairness import envy_free
@@ -293,3 +293,27 @@ def test_processes_that_compile_at_the_same_time_and_one_that_is_killed_leave_a_
     answers.add(again.communicate()[0])
     assert len(answers) == 1
     assert again.returncode == 0
+
+
+class Two(NamedTuple):
+    first: float
+    second: float
+
+
+class Three(NamedTuple):
+    first: float
+    second: float
+    third: float
+
+
+def test_a_kernel_takes_another_tuple_beside_the_one_that_it_was_compiled_for():
+    """Versions are compared by their arguments before another one is compiled."""
+    kernel = compiled(sum_of_two)
+    KERNELS.remove(kernel)
+    assert kernel(Two(1.0, 2.0)) == 3.0
+    assert kernel(Three(1.0, 2.0, 4.0)) == 3.0
+    assert len(kernel.signatures) == 2
+
+
+def sum_of_two(values):
+    return values.first + values.second
