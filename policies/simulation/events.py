@@ -101,7 +101,7 @@ def run_events(  # type: ignore[no-untyped-def]
     degree_tree, main_tree = np.empty(2 * leaves), np.empty(2 * leaves)
     stages = 1 + second_stage.max() if t else 0
     task, active_tasks, rows = counters[SUBMITTED], counters[RUNNING], counters[ROWS]
-    passed, freed_count = counters[PASSED], counters[FREED]
+    passed, freed_count, looks_left = counters[PASSED], counters[FREED], counters[LOOKS_LEFT]
     boundary = boundaries[passed - 1] if passed else -np.inf
     began = False
     while True:
@@ -110,10 +110,10 @@ def run_events(  # type: ignore[no-untyped-def]
             now = min(now, submit[task])
         if active_tasks:
             now = min(now, heap.ends[0])
-        is_late = began and counters[LOOKS_LEFT] < 0
+        is_late = began and looks_left < 0
         if is_late or not now <= until or now == np.inf:
             counters[SUBMITTED], counters[RUNNING], counters[ROWS] = task, active_tasks, rows
-            counters[PASSED], counters[FREED] = passed, freed_count
+            counters[PASSED], counters[FREED], counters[LOOKS_LEFT] = passed, freed_count, looks_left
             return
         began = True
         if wake == now:
@@ -282,7 +282,7 @@ def run_events(  # type: ignore[no-untyped-def]
                         blocked[job] |= started == 0
                         if started == 0:
                             # Failed starts change no use, so that the log does not count them.
-                            counters[LOOKS_LEFT] -= looked
+                            looks_left -= looked
                         if started > 0:
                             server = placed.log_server[0]
                             break
