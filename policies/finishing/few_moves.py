@@ -239,7 +239,7 @@ def _exchange(begin: int, end: int, fresh: TasksOnServers, placing: Placing) -> 
 
 
 def _by_kind(tasks: TasksOnServers, begin: int, end: int) -> dict[int, tuple[IntArray, FloatArray]]:
-    """{kind: (servers (p,) counted from the first one, tasks (p,) on each)} of some servers."""
+    """Servers (p,), counted from ``begin``, and tasks (p,) on each, per kind."""
     some = slice(*np.searchsorted(tasks.server, [begin, end]))
     kind, server, number = tasks.kind[some], tasks.server[some] - begin, tasks.tasks[some]
     order = np.argsort(kind, kind="stable")

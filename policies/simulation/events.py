@@ -113,7 +113,11 @@ def run_events(  # type: ignore[no-untyped-def]
         is_late = began and looks_left < 0
         if is_late or not now <= until or now == np.inf:
             counters[SUBMITTED], counters[RUNNING], counters[ROWS] = task, active_tasks, rows
-            counters[PASSED], counters[FREED], counters[LOOKS_LEFT] = passed, freed_count, looks_left
+            counters[PASSED], counters[FREED], counters[LOOKS_LEFT] = (
+                passed,
+                freed_count,
+                looks_left,
+            )
             return
         began = True
         if wake == now:
