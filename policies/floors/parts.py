@@ -16,6 +16,7 @@ import numpy as np
 
 from policies.arrays import BoolArray, FloatArray, IntArray, grouped_sum
 from policies.floors.pools import FloorPool
+from policies.model.current_placements import CurrentPlacements
 from policies.model.group_tree import POOL
 from policies.model.policy import Choice
 from policies.model.problem import Problem
@@ -46,11 +47,11 @@ class Parts:
 
 
 @dataclass(frozen=True, eq=False)
-class OnOwnServers:
-    """Whole tasks that run on their tenants' own servers before everything else.
+class PlacedTasks:
+    """Whole tasks that have their servers before everything else.
 
     Attributes:
-        workload, row, server: (q,) of each placement, the servers of a row numbered from 0.
+        workload, row, server: (q,) of each entry, the servers of a row numbered from 0.
         tasks: (q,) on the server.
     """
 
@@ -59,12 +60,29 @@ class OnOwnServers:
     server: IntArray
     tasks: FloatArray
 
+    def some(self, entries: IntArray) -> PlacedTasks:
+        """Return some of the entries."""
+        return PlacedTasks(
+            self.workload[entries], self.row[entries], self.server[entries], self.tasks[entries]
+        )
+
+    def placements(self, workload: IntArray, tasks: FloatArray) -> CurrentPlacements:
+        """Return so many tasks (q,) of each entry, as those of other workloads (q,)."""
+        some = tasks > 0
+        return CurrentPlacements(
+            workload=workload[some],
+            row=self.row[some],
+            offset=self.server[some],
+            servers=np.ones(int(some.sum()), dtype=np.int64),
+            tasks=tasks[some],
+        )
+
 
 def parts_of(
     problem: Problem,
     pools: Sequence[FloorPool],
     floors: Sequence[FloatArray],
-    on_own: OnOwnServers | None = None,
+    on_own: PlacedTasks | None = None,
 ) -> Parts:
     """Return the parts of all floors.
 
@@ -110,26 +128,42 @@ def parts_of(
     )
 
 
-def raised_problem(problem: Problem, parts: Parts, choice: Choice) -> Problem:
+def raised_problem(
+    problem: Problem, parts: Parts, choice: Choice, first: CurrentPlacements | None = None
+) -> Problem:
     """Return the problem in which the shares of the parts rise together, in proportion to their tasks.
 
-    Parts on own servers are kept in it.
+    Args:
+        first: tasks that stay on their servers, of parts and of workloads beside them. If there are any,
+            parts on own servers rise with all others. Otherwise all of their tasks run.
     """
+    beyond, on_own = np.zeros(problem.n), parts.on_own
+    if first is not None:
+        of_workload = first.workload < problem.n
+        beyond = grouped_sum(first.tasks[of_workload], first.workload[of_workload], problem.n)
+        on_own = np.zeros_like(parts.on_own)
     weight = parts.tasks * share_per_task(problem, choice)[parts.workload]
     return _with_parts(
         problem,
         parts,
         floors="raised",
-        tasks=np.concatenate([np.zeros(problem.n), parts.tasks]),
+        tasks=np.concatenate([beyond, parts.tasks]),
         weight=np.concatenate([problem.weight, np.where(weight > 0, weight, 1.0)]),
-        best_effort=np.concatenate([problem.best_effort, parts.on_own]),
+        best_effort=np.concatenate([problem.best_effort, on_own]),
         weights_mode="explicit",
-        kept=np.concatenate([np.zeros(problem.t, dtype=np.bool_), parts.on_own]),
+        kept=np.concatenate([np.zeros(problem.t, dtype=np.bool_), on_own]),
+        kept_placements=first,
     )
 
 
 def kept_problem(
-    problem: Problem, parts: Parts, met: FloatArray, classes: ServerClasses, *, whole: bool
+    problem: Problem,
+    parts: Parts,
+    met: FloatArray,
+    classes: ServerClasses,
+    others: CurrentPlacements | None,
+    *,
+    whole: bool,
 ) -> Problem:
     """Return the problem of the rest of all workloads, beside the parts that run.
 
@@ -138,6 +172,7 @@ def kept_problem(
 
     Args:
         met: (p,) tasks of each part that run.
+        others: tasks that stay on their servers beside the parts.
     """
     rest = rest_of(problem, parts, met)
     some = np.ones(len(parts.workload), dtype=np.bool_)
@@ -149,6 +184,7 @@ def kept_problem(
         weight=np.concatenate([problem.weight, np.ones(len(some))]),
         best_effort=np.concatenate([problem.best_effort, some]),
         kept=np.concatenate([np.zeros(problem.t, dtype=np.bool_), some]),
+        kept_placements=others,
     )
     if not problem.count_guaranteed:
         return built

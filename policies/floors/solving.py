@@ -13,13 +13,13 @@ from policies.arrays import FloatArray, grouped_sum
 from policies.errors import ProblemTooLargeError
 from policies.finishing.feasibility_rounding import rounded_to_feasible
 from policies.floors.known_pools import KnownPools
-from policies.floors.parts import OnOwnServers, Parts, kept_problem, parts_of, raised_problem
-from policies.floors.pools import FloorPool, pools_of
+from policies.floors.parts import Parts, PlacedTasks, kept_problem, parts_of, raised_problem
+from policies.floors.placed_first import on_own_servers, started
+from policies.floors.pools import pools_of
 from policies.model.allocation import Allocation, Floors
 from policies.model.current_placements import CurrentPlacements
 from policies.model.policy import Choice
 from policies.model.problem import Problem
-from policies.model.quantities import WholeServers
 from policies.model.server_classes import ServerClasses, one_class, server_classes, server_ranges
 from policies.model.share_definition import shares_of
 
@@ -58,12 +58,18 @@ def solve_with_floors(
                 answer = solve(pool.problem, ON_OWN_SERVERS if on_own else choice, None)
             answers.append(answer)
             floors.append(answer.tasks)
-    own = _on_own_servers(problem, pools, answers) if places else None
+    own = on_own_servers(problem, pools, answers) if places else None
     parts = parts_of(problem, pools, floors, own)
-    first = None if own is None else _kept_on_own(problem, parts, own)
-    raised = solve(raised_problem(problem, parts, choice), choice, first)
+    others = None
+    if places and problem.kept_placements is not None:
+        kept = started(problem, pools, answers, parts)
+        parts, others = kept.parts, kept.others
+        raised = solve(raised_problem(problem, parts, choice, kept.first), choice, None)
+    else:
+        first = None if own is None else _on_own(problem, parts, own)
+        raised = solve(raised_problem(problem, parts, choice), choice, first)
     met = raised.tasks[problem.n :]
-    following = kept_problem(problem, parts, met, classes, whole=choice.whole_tasks)
+    following = kept_problem(problem, parts, met, classes, others, whole=choice.whole_tasks)
     rest = solve(following, choice, _placed(raised, problem.n) if places else None)
     floor = grouped_sum(parts.tasks, parts.workload, problem.n)
     reached = grouped_sum(met, parts.workload, problem.n)
@@ -91,67 +97,12 @@ def _divided(
     return answer
 
 
-def _on_own_servers(
-    problem: Problem, pools: list[FloorPool], answers: list[Allocation | None]
-) -> OnOwnServers:
-    """Return the tasks that run on their tenants' own servers.
-
-    The answers of these pools have the tasks on each row. Servers are filled one after the other,
-    by the workloads in their order. Tasks that a limit excludes are left out.
-    """
-    whole = WholeServers.of(problem)
-    limits = whole.limits.copy()
-    counted = np.zeros((len(limits), problem.n), dtype=np.bool_)
-    for item, of_limit in zip(problem.limited, counted, strict=True):
-        of_limit[item.workloads] = True
-    found = [np.zeros((0, 3), dtype=np.int64)]
-    counts = [np.zeros(0)]
-    first = len(problem.guarantees)
-    tenants = np.flatnonzero(problem.own_servers).tolist()
-    for tenant, pool, answer in zip(tenants, pools[first:], answers[first:], strict=True):
-        assert answer is not None  # noqa: S101 - for mypy: the pools of own servers are solved
-        rows = np.flatnonzero((problem.contributed_by == tenant) & ~problem.contributed_only)
-        job, at, tasks = answer.placements_by_row()
-        job = pool.workloads[job]
-        left = {
-            row: np.tile(whole.capacity[row], (int(problem.server_count[row]), 1))
-            for row in rows[np.unique(at)].tolist()
-        }
-        for q in np.lexsort((job, -problem.priority[job])).tolist():
-            row, demand = int(rows[at[q]]), whole.demand[job[q]]
-            needed = demand > 0
-            each = np.floor(left[row][:, needed] / demand[needed]).min(axis=1)
-            before = np.cumsum(each) - each
-            mine = [
-                number
-                for number in np.flatnonzero(counted[:, job[q]]).tolist()
-                if problem.limited[number].rows[row]
-            ]
-            most = np.floor(limits[mine][:, needed] / demand[needed]).min(initial=tasks[q])
-            taken = np.clip(most - before, 0.0, each)
-            limits[mine] -= taken.sum() * demand
-            left[row] -= taken[:, None] * demand
-            servers = np.flatnonzero(taken)
-            found.append(
-                np.stack([np.full(len(servers), job[q]), np.full(len(servers), row), servers], 1)
-            )
-            counts.append(taken[servers])
-    workload, row, server = np.concatenate(found).T
-    return OnOwnServers(workload, row, server, np.concatenate(counts))
-
-
-def _kept_on_own(problem: Problem, parts: Parts, own: OnOwnServers) -> CurrentPlacements:
+def _on_own(problem: Problem, parts: Parts, own: PlacedTasks) -> CurrentPlacements:
     """Return where the parts run that are placed on own servers."""
     part_of = np.full(problem.n, -1, dtype=np.int64)
     mine = np.flatnonzero(parts.on_own)
     part_of[parts.workload[mine]] = problem.n + mine
-    return CurrentPlacements(
-        workload=part_of[own.workload],
-        row=own.row,
-        offset=own.server,
-        servers=np.ones(len(own.row), dtype=np.int64),
-        tasks=own.tasks,
-    )
+    return own.placements(part_of[own.workload], own.tasks)
 
 
 def _placed(raised: Allocation, n: int) -> CurrentPlacements:

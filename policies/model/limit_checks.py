@@ -73,7 +73,7 @@ def check_kept_placements(problem: Problem, choice: Choice) -> None:
     """Raise an error unless a choice keeps the tasks that a problem states to be kept.
 
     Raises:
-        PolicyNotApplicableError: the policy or the mode keeps none, or there are guarantees.
+        PolicyNotApplicableError: the policy or the mode keeps none.
     """
     if problem.kept_placements is None:
         return
@@ -82,10 +82,4 @@ def check_kept_placements(problem: Problem, choice: Choice) -> None:
             "policy.no_kept_tasks",
             f"policy {choice.policy.name!r} in mode {choice.mode!r} keeps no tasks on their servers",
             "/policy",
-        )
-    if problem.has_floors:
-        raise PolicyNotApplicableError(
-            "policy.no_kept_tasks",
-            "kept tasks are for problems without guarantees and own servers",
-            "/kept",
         )

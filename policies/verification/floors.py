@@ -8,7 +8,7 @@ problem; then the answer must be what they make together.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
@@ -23,63 +23,19 @@ from policies.model.problem import Problem
 from policies.model.problem_fields import Guarantee, Limit, Selector
 from policies.model.tolerance import AGREEMENT
 from policies.verification.checks import Check, check
+from policies.verification.floor_parts import DUST, Part, Parts, Pool, parts_of
 from policies.verification.form import form_of
 from policies.verification.in_place import found_tasks
 from policies.verification.kept_tasks import OnServers
 from policies.verification.limits import SMALLEST_SHARE, StatedLimit, rows_matching
 from policies.verification.rounds import proportions
-from policies.verification.servers import LimitsLeft
 from policies.verification.stated import Places, Stated
 from policies.verification.whole_tasks import Whole, check_places
 
 # Verifies the answer to a problem, beside parts of workloads that run already.
 Verify = Callable[[Problem, Allocation, CurrentPlacements | None], tuple[Check, ...]]
 STATIC = Choice(catalogue.STATIC, "indivisible")
-# Tasks below this part of what a workload has are rounding.
-DUST = 1e-12
 LARGEST_AMOUNT = float(np.nextafter(1e12, 0.0))
-
-
-@dataclass(frozen=True, eq=False)
-class Pool:
-    """Pool that one guarantee, or a tenant's own servers, divide among workloads.
-
-    Attributes:
-        problem: the pool, None if one workload has all of it; choice: by which it is divided.
-        workloads: of the problem with the guarantee, in order.
-        rows: (k,) servers on which the floors hold; where: their selector.
-        floor: tasks of the one workload.
-    """
-
-    problem: Problem | None
-    choice: Choice
-    workloads: list[int]
-    rows: BoolArray
-    where: Selector
-    floor: float = 0.0
-
-    def floors(self, answer: Allocation | None) -> list[float]:
-        """Return the tasks of its workloads, by its answer if several divide it."""
-        if answer is None:
-            return [self.floor] * len(self.workloads)
-        tasks: list[float] = answer.tasks.tolist()
-        return tasks
-
-
-@dataclass(frozen=True, eq=False)
-class Part:
-    """Tasks of a workload that a pool guarantees.
-
-    Attributes:
-        tasks: above 0; own: whether they run on the tenant's own servers before everything else.
-    """
-
-    pool: int
-    workload: int
-    tasks: float
-    where: Selector
-    rows: BoolArray
-    own: bool
 
 
 def check_floors(
@@ -109,8 +65,8 @@ def check_floors(
         yield from _named(verify(pool.problem, answer, None), f"floor pool {number}")
         if np.shape(answer.tasks) != (pool.problem.n,):
             return
-    parts = _parts(stated, pools, floors.pools)
-    steps = _steps(stated, parts, pools, floors)
+    found = parts_of(stated, pools, floors.pools)
+    parts, steps = found.parts, _steps(stated, found, floors)
     for name, (step, answer, kept) in steps.items():
         if answer.tasks.shape != (step.n,) or not _same(answer.choice, choice):
             yield Check(f"{name}_fits", False, "the step is about the problem's workloads", 0.0)
@@ -158,12 +114,13 @@ def floors_of(
     n = stated.problem.n
     pools = list(_pools(stated))
     answers = tuple(of_pool(at, pool.problem, pool.choice) for at, pool in enumerate(pools))
-    parts = _parts(stated, pools, answers)
-    raised = of_raised(_rising_problem(stated, parts))
+    found = parts_of(stated, pools, answers)
+    parts = found.parts
+    raised = of_raised(_rising_problem(stated, found))
     met = raised.tasks[n:]
     of = np.array([part.workload for part in parts], dtype=np.int64)
     floor = grouped_sum(np.array([part.tasks for part in parts]), of, n)
-    rest = of_rest(_rest_problem(stated, parts, met))
+    rest = of_rest(_rest_problem(stated, found, met))
     pool_of_part = np.array([part.pool for part in parts], dtype=np.int64)
     return Floors(answers, raised, rest, floor, grouped_sum(met, of, n), pool_of_part)
 
@@ -316,134 +273,52 @@ def _some_workloads(
     }
 
 
-def _parts(stated: Stated, pools: list[Pool], answers: tuple[Allocation | None, ...]) -> list[Part]:
-    """Return the guaranteed parts of all workloads, by pool and workload.
-
-    A floor counts what floors on some of its servers give already; the pools with the fewest servers
-    come first. No workload has more tasks guaranteed than it has.
-    """
-    problem = stated.problem
-    placed = stated.choice.whole_tasks and not stated.choice.sees_one_pool
-    first_own = len(problem.guarantees)
-    nowhere = np.zeros(problem.k, dtype=np.bool_)
-    left = problem.tasks.tolist()
-    parts, on_rows = [], np.zeros(0, dtype=np.int64)
-    jobs, counts = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
-    if placed:
-        own = _on_own(stated, pools[first_own:], answers[first_own:])
-        jobs, on_rows, _, counts = np.array(own, dtype=np.int64).reshape(-1, 4).T
-        run = grouped_sum(counts.astype(np.float64), jobs, problem.n)
-        left = (problem.tasks - run).tolist()
-        for at in range(first_own, len(pools)):
-            parts += [
-                Part(at, j, float(run[j]), {}, nowhere, own=True)
-                for j in pools[at].workloads
-                if run[j] > 0
-            ]
-    shared = range(first_own if placed else len(pools))
-    given: dict[bytes, tuple[BoolArray, FloatArray]] = {}
-    servers = problem.server_count
-    for at in sorted(shared, key=lambda at: (int(servers[pools[at].rows].sum()), at)):
-        pool = pools[at]
-        here = pool.rows[on_rows]
-        on_own = grouped_sum(counts[here].astype(np.float64), jobs[here], problem.n)
-        have = np.zeros(problem.n)
-        for rows, tasks in given.values():
-            if (rows <= pool.rows).all():
-                have += tasks
-        _, mine = given.setdefault(pool.rows.tobytes(), (pool.rows, np.zeros(problem.n)))
-        for j, floor in zip(pool.workloads, pool.floors(answers[at]), strict=True):
-            missing = floor - (float(have[j]) + float(on_own[j]) if placed else float(have[j]))
-            missing = min(missing, left[j])
-            if missing > DUST * floor:
-                left[j] -= missing
-                parts.append(Part(at, j, missing, pool.where, pool.rows, own=False))
-                mine[j] += missing
-    return sorted(parts, key=lambda part: (part.pool, part.workload))
-
-
-def _on_own(
-    stated: Stated, pools: list[Pool], answers: tuple[Allocation | None, ...]
-) -> list[tuple[int, int, int, int]]:
-    """Workload, row, server of the row and tasks of what runs on tenants' own servers.
-
-    Servers are filled in order, by the workloads of higher priority first, then by the older ones.
-    Tasks beyond a limit are left out.
-    """
-    problem, amounts = stated.problem, stated.on_servers
-    limits = LimitsLeft(stated.limits, amounts, np.arange(problem.k))
-    number = {name: row for row, name in enumerate(problem.server_names)}
-    found: list[tuple[int, int, int, int]] = []
-    for pool, answer in zip(pools, answers, strict=True):
-        on_row: dict[tuple[int, int], int] = {}
-        assert answer is not None  # noqa: S101 - for mypy: pools of own servers are solved
-        assert pool.problem is not None  # noqa: S101
-        for workload, row, tasks in zip(
-            *(column.tolist() for column in answer.placements_by_row()), strict=True
-        ):
-            key = pool.workloads[workload], number[pool.problem.server_names[row]]
-            on_row[key] = on_row.get(key, 0) + round(tasks)
-        room: dict[int, list[list[int]]] = {}
-        for (j, row), tasks in sorted(
-            on_row.items(), key=lambda item: (-problem.priority[item[0][0]], item[0])
-        ):
-            size = [int(amount) for amount in amounts.capacity[row]]
-            servers = room.setdefault(
-                row, [list(size) for _ in range(int(problem.server_count[row]))]
-            )
-            demand = [int(amount) for amount in amounts.demand[j]]
-            for q in limits.mine(j):
-                if limits.rows[q][row]:
-                    bounds = zip(limits.left[q].tolist(), demand, strict=True)
-                    tasks = min([tasks, *(int(a // d) for a, d in bounds if d and a < np.inf)])
-            limits.take_all(np.array([j]), np.array([row]), np.array([float(tasks)]))
-            for server, left in enumerate(servers):
-                count = min([tasks, *(a // d for a, d in zip(left, demand, strict=True) if d)])
-                if count:
-                    found.append((j, row, server, count))
-                    left[:] = [a - count * d for a, d in zip(left, demand, strict=True)]
-                    tasks -= count
-    return found
-
-
 def _steps(
-    stated: Stated, parts: list[Part], pools: list[Pool], floors: Floors
+    stated: Stated, found: Parts, floors: Floors
 ) -> dict[str, tuple[Problem, Allocation, CurrentPlacements | None]]:
     """The two problems that have the parts as tenants, with their answers and what runs before."""
     first = second = None
     if stated.choice.whole_tasks and not stated.choice.sees_one_pool:
-        first = _before(stated, parts, pools, floors)
+        first = None if found.keeps else found.first()
         second = _parts_of_answer(floors.raised, stated.problem.n)
-    rising = _rising_problem(stated, parts)
-    met = np.zeros(len(parts))
+    rising = _rising_problem(stated, found)
+    met = np.zeros(len(found.parts))
     if floors.raised.tasks.shape == (rising.n,):
         met = floors.raised.tasks[stated.problem.n :]
     return {
         "floors": (rising, floors.raised, first),
-        "rest": (_rest_problem(stated, parts, met), floors.rest, second),
+        "rest": (_rest_problem(stated, found, met), floors.rest, second),
     }
 
 
-def _rising_problem(stated: Stated, parts: list[Part]) -> Problem:
-    """The problem in which the parts rise together, in proportion to their tasks."""
-    problem = stated.problem
-    own = np.array([part.own for part in parts], dtype=np.bool_)
+def _rising_problem(stated: Stated, found: Parts) -> Problem:
+    """The problem in which the parts rise together, in proportion to their tasks.
+
+    Beside kept tasks, parts on own servers rise too: they may have no room there.
+    """
+    problem, parts = stated.problem, found.parts
+    own = np.array([part.own and not found.keeps for part in parts], dtype=np.bool_)
     per_task = stated.columns.max(axis=1, initial=0.0)
     weight = [part.tasks * float(per_task[part.workload]) for part in parts]
+    beyond = np.zeros(problem.n)
+    for (j, _, _), tasks in found.placed.items():
+        if j < problem.n:
+            beyond[j] += tasks
     return _with_parts(
         problem,
         parts,
         floors="raised",
-        tasks=np.r_[np.zeros(problem.n), [part.tasks for part in parts]],
+        tasks=np.r_[beyond, [part.tasks for part in parts]],
         weight=np.r_[problem.weight, [w if w > 0 else 1.0 for w in weight]],
         best_effort=np.r_[problem.best_effort, own],
         weights_mode="explicit",
         kept=np.r_[np.zeros(problem.t, dtype=np.bool_), own],
+        kept_placements=found.first() if found.keeps else None,
     )
 
 
-def _rest_problem(stated: Stated, parts: list[Part], met: FloatArray) -> Problem:
-    problem, whole = stated.problem, stated.choice.whole_tasks
+def _rest_problem(stated: Stated, found: Parts, met: FloatArray) -> Problem:
+    problem, parts, whole = stated.problem, found.parts, stated.choice.whole_tasks
     of = np.array([part.workload for part in parts], dtype=np.int64)
     left = problem.tasks - grouped_sum(met, of, problem.n)
     left[np.isfinite(left) & (left <= DUST * problem.tasks)] = 0.0
@@ -454,6 +329,7 @@ def _rest_problem(stated: Stated, parts: list[Part], met: FloatArray) -> Problem
         "weight": np.r_[problem.weight, np.ones(len(parts))],
         "best_effort": np.r_[problem.best_effort, some],
         "kept": np.r_[np.zeros(problem.t, dtype=np.bool_), some],
+        "kept_placements": found.others(problem.n),
     }
     owner = problem.workload_tenant[of]
     if problem.count_guaranteed and whole:
@@ -532,24 +408,6 @@ def _both(first: Selector, second: Selector) -> Selector:
         )
         for label in {**first, **second}
     }
-
-
-def _before(
-    stated: Stated, parts: list[Part], pools: list[Pool], floors: Floors
-) -> CurrentPlacements:
-    """Return the placements of the parts on own servers."""
-    n, first = stated.problem.n, len(stated.problem.guarantees)
-    number = {part.workload: n + at for at, part in enumerate(parts) if part.own}
-    own = _on_own(stated, pools[first:], floors.pools[first:])
-    rows = [(number[j], row, server, count) for j, row, server, count in own]
-    workload, row, server, count = np.array(rows, dtype=np.int64).reshape(-1, 4).T
-    return CurrentPlacements(
-        workload=workload,
-        row=row,
-        offset=server,
-        servers=np.ones(len(rows), dtype=np.int64),
-        tasks=count.astype(np.float64),
-    )
 
 
 def _parts_of_answer(raised: Allocation, n: int) -> CurrentPlacements:

@@ -538,7 +538,7 @@ def _replayed(whole: Whole, before: History) -> Launched:
 def _kept_tasks(whole: Whole, servers: Servers) -> tuple[IntArray, IntArray]:
     """Kind and server of each task that runs before the turns begin, taken from the servers.
 
-    These are the guaranteed parts that are kept, or the tasks that stay on their servers.
+    These are the guaranteed parts that are kept, and the tasks that stay on their servers.
     """
     problem, kept = whole.stated.problem, whole.kept
     parts = np.flatnonzero(problem.kept[problem.workload_tenant])
@@ -555,7 +555,8 @@ def _kept_tasks(whole: Whole, servers: Servers) -> tuple[IntArray, IntArray]:
         keys, tasks = tasks_that_stay(whole.stated, whole.reasons)
         kinds = max(len(whole.stated.pieces.owner), 1)
         each = tasks.astype(np.int64)
-        job, server = np.repeat(keys % kinds, each), np.repeat(keys // kinds, each)
+        job = np.r_[np.repeat(keys % kinds, each), job]
+        server = np.r_[np.repeat(keys // kinds, each), server]
     for one, where in zip(job.tolist(), server.tolist(), strict=True):
         servers.take(where, one)
     return job, server

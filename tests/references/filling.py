@@ -76,12 +76,24 @@ def stand_alone(problem, *, with_servers=False):
     return (count, placed) if with_servers else count
 
 
-def fill(problem, rule, seed=0, *, parts=(), before=(), guaranteed=False, each=None):
+def fill(
+    problem,
+    rule,
+    seed=0,
+    *,
+    parts=(),
+    started=None,
+    before=(),
+    beside=(),
+    guaranteed=False,
+    each=None,
+):
     """(workload, server) of every task in the order in which they are launched.
 
     Args:
-        parts: (workload, rows, tasks) that are guaranteed; before: (workload, row, server of the
-            row) of tasks that run before everything else.
+        parts: (workload, rows, tasks) that are guaranteed; started: tasks of each that run before;
+            before: (workload, row, server of the row) of guaranteed tasks that run before everything
+            else; beside: those of no guarantee.
         guaranteed: whether to return the guaranteed tasks (n) that run instead of the log.
 
     Servers are numbered row by row. Rules that see one big server are ``pool`` (DRF), ``asset``,
@@ -164,7 +176,7 @@ def fill(problem, rule, seed=0, *, parts=(), before=(), guaranteed=False, each=N
     def servers_of(rows):
         return [s for s in range(len(left)) if rule in POOL_RULES or row_of[s] in rows]
 
-    run = [0] * len(parts)
+    run = [0] * len(parts) if started is None else list(started)
     rising = [
         at
         for at, (j, rows, _) in enumerate(parts)
@@ -173,6 +185,9 @@ def fill(problem, rule, seed=0, *, parts=(), before=(), guaranteed=False, each=N
     for j, row, at in before:
         launch(j, row_of.index(row) + at)
         given[j] += 1
+    for j, row, at in beside:
+        launch(j, row_of.index(row) + at)
+        count[j] += 1
     draws = SplitMix64(seed)
     while rising:
         at = min(rising, key=lambda at: (Fraction(run[at]) / Fraction(parts[at][2]), at))
@@ -189,7 +204,7 @@ def fill(problem, rule, seed=0, *, parts=(), before=(), guaranteed=False, each=N
         run[at] += 1
         given[j] += 1
     if problem.count_guaranteed:
-        count = given[:]
+        count = [c + g for c, g in zip(count, given, strict=True)]
     tasks = [most - (0 if problem.count_guaranteed else g) for most, g in zip(
         problem.tasks, given, strict=True)]  # fmt: skip
     for stage in (False, True):

@@ -21,6 +21,7 @@ from tests.references.groups import (
     leximin_in_groups,
     stages_of,
 )
+from tests.references.kept_tasks import kept_pieces
 from tests.references.limits import is_below, matches
 from tests.references.numbers import exact, exact_weights
 
@@ -339,7 +340,7 @@ def fill_with_floors(problem, rule, seed=0):
     for number, given in enumerate(problem.guarantees):
         pool, jobs, rows = pool_of(problem, given, tree, pooled)
         floors.append((number, jobs, rows, whole_in(pool)))
-    on_own, before = [{} for _ in range(problem.n)], []
+    on_own, before, alone_on_own = [{} for _ in range(problem.n)], [], []
     own = np.flatnonzero(problem.own_servers).tolist()
     if own and pooled:
         for tenant in own:
@@ -351,11 +352,111 @@ def fill_with_floors(problem, rule, seed=0):
         alone = replace(problem, contributed_only=problem.contributed_only | ~mine)
         _, before = stand_alone(alone, with_servers=True)
         before = [(j, row, at) for j, row, at in before if problem.workload_tenant[j] in own]
+        alone_on_own = before
         before = within_limits(problem, before)
         for j, row, _ in before:
             on_own[j][row] = on_own[j].get(row, 0) + 1
     parts = parts_of(problem, floors, on_own)
+    if problem.kept_placements is not None:
+        owned = [(j, None, sum(on_own[j].values())) for j in owned_order(problem, on_own)]
+        parts, started, before, beside = beside_kept(problem, parts + owned, alone_on_own)
+        return fill(
+            problem, rule, seed, parts=parts, started=started, before=before, beside=beside,
+            guaranteed=True,
+        )  # fmt: skip
     return fill(problem, rule, seed, parts=parts, before=before, guaranteed=True)
+
+
+def owned_order(problem, on_own):
+    """Return the workloads with tasks on own servers, by tenant."""
+    return sorted(
+        (j for j in range(problem.n) if on_own[j]), key=lambda j: (problem.workload_tenant[j], j)
+    )
+
+
+def beside_kept(problem, parts, on_own):
+    """(parts, tasks of each that run, where they run, where kept tasks of no part run).
+
+    Args:
+        parts: (workload, rows or None for own servers, tasks); on_own: (workload, row, server of the
+            row) of each task of tenants alone on their servers.
+    """
+    rows = [
+        row for row in range(problem.k)
+        if not problem.contributed_only[row] and problem.capacity[row].any()
+        for _ in range(int(problem.server_count[row]))
+    ]  # fmt: skip
+    kept = sorted((j, server) for j, _, server in kept_pieces(problem).elements())
+    places = [(j, rows[server], server - rows.index(rows[server])) for j, server in kept]
+    size = [
+        np.inf if where is None else sum(int(problem.server_count[row]) for row in where)
+        for _, where, _ in parts
+    ]
+    order = sorted(range(len(parts)), key=lambda at: size[at])
+    mine, beside = [[] for _ in parts], []
+    for at in order:
+        j, where, tasks = parts[at]
+        for place in list(places):
+            if place[0] == j and len(mine[at]) < tasks and (where is None or place[1] in where):
+                mine[at].append(place)
+                places.remove(place)
+    beside = places
+    tasks = [count for _, _, count in parts]
+    for at in reversed(order):
+        j = parts[at][0]
+        runs = sum(place[0] == j for place in beside)
+        while sum(tasks[k] for k in order if parts[k][0] == j) + runs > problem.tasks[j] and tasks[
+            at
+        ] > len(mine[at]):
+            tasks[at] -= 1
+    left = {
+        (row, at): [exact(c) for c in problem.capacity[row]]
+        for row in range(problem.k)
+        for at in range(int(problem.server_count[row]))
+    }
+    limits = [[exact(a) if a < np.inf else None for a in limit.amount] for limit in problem.limits]
+
+    def amounts(j, row):
+        return [
+            amounts
+            for limit, amounts in zip(problem.limits, limits, strict=True)
+            if is_below(problem, limit, j) and matches(problem, limit, row)
+        ]
+
+    def take(j, row, at):
+        demand = [exact(d) for d in problem.demand[j]]
+        left[row, at] = [c - d for c, d in zip(left[row, at], demand, strict=True)]
+        for of in amounts(j, row):
+            of[:] = [a if a is None else a - d for a, d in zip(of, demand, strict=True)]
+
+    def fits(j, row, at):
+        demand = [exact(d) for d in problem.demand[j]]
+        return all(d <= c for d, c in zip(demand, left[row, at], strict=True)) and all(
+            a is None or d <= a
+            for of in amounts(j, row)
+            for a, d in zip(of, demand, strict=True)
+            if d
+        )
+
+    for place in [*beside, *(place for some in mine for place in some)]:
+        take(*place)
+    for j, row, _ in on_own:
+        at = next((at for at in range(len(parts)) if parts[at][:2] == (j, None)), None)
+        if at is None or len(mine[at]) >= tasks[at]:
+            continue
+        for server in range(int(problem.server_count[row])):
+            if fits(j, row, server):
+                take(j, row, server)
+                mine[at].append((j, row, server))
+                break
+    everywhere = frozenset(range(problem.k))
+    found = [
+        (j, everywhere if where is None else where, count)
+        for (j, where, _), count in zip(parts, tasks, strict=True)
+    ]
+    stays = [at for at, (_, _, count) in enumerate(found) if count]
+    before = [place for some in mine for place in some]
+    return [found[at] for at in stays], [len(mine[at]) for at in stays], before, beside
 
 
 def within_limits(problem, launched):

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import timedelta
+from decimal import Decimal
 
 import pytest
 
@@ -13,6 +14,8 @@ from allocator_service.allocation.runs.recompute import recompute_pool
 from allocator_service.allocation.selectors import input_of
 from allocator_service.allocation.what_if.explanations import run_explain
 from allocator_service.allocation.what_if.impact import servers_impact
+from allocator_service.pools.limits import Limit
+from allocator_service.pools.member_services import member_put
 from allocator_service.pools.models import RecomputeJob, Server
 from allocator_service.pools.recompute import decision_wanted
 from allocator_service.pools.server_services import ServerDraft, server_drain, servers_contribute
@@ -208,7 +211,23 @@ def test_gangs_stay_whole(young, tenant):
     assert tasks(decide(young, NOON + 30 * MINUTE)) == {"mpi": 1, "solo": 4}
 
 
-def test_policies_and_pools_that_keep_no_tasks_decide_as_ever(young, tenant):
+def test_young_tasks_stay_while_a_guarantee_waits(young, tenant):
+    """b is guaranteed 5 of 8 CPUs, and gets what the young tasks of a leave of them."""
+    submit(young, tenant("a"), 6)
+    decide(young, NOON)
+    other = tenant("b")
+    member_put(
+        pool=young, tenant=other, weight=Decimal(1), best_effort=False, version=1, now=NOON,
+        guarantee=[Limit({"cpu": Decimal(5)})],
+    )  # fmt: skip
+    submit(young, other, None)
+    run = decide(young, NOON + MINUTE)
+    assert tasks(run) == {"a": 6, "b": 2}
+    assert run.summary["guarantees_unmet"][0]["met"] == 0.4
+    assert tasks(decide(young, NOON + 30 * MINUTE)) == {"a": 3, "b": 5}
+
+
+def test_policies_that_keep_no_tasks_decide_as_ever(young, tenant):
     submit(young, tenant("a"), None)
     decide(young, NOON)
     submit(young, tenant("b"), None)

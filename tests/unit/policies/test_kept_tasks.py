@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from policies import (
     CurrentPlacements,
-    Guarantee,
     History,
     Limit,
     ParsedProblem,
@@ -326,13 +325,6 @@ def test_policies_that_keep_no_tasks_refuse_them(policy, mode):
     assert (refused.value.code, refused.value.pointer) == ("policy.no_kept_tasks", "/policy")
     answer = solve(replace(problem, kept_placements=None), policy, mode=mode)
     assert not verify(problem, answer).valid
-
-
-def test_kept_tasks_beside_guarantees_are_refused():
-    problem = two_tenants(guarantees=[Guarantee("tenant", 1, np.array([4.0]))])
-    with pytest.raises(PolicyNotApplicableError) as refused:
-        whole(keeping(problem, (0, 0, 0, 2, 3)))
-    assert (refused.value.code, refused.value.pointer) == ("policy.no_kept_tasks", "/kept")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,146 @@
+"""Kept tasks beside guarantees and own servers: figures, a plain reference, forgeries."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from policies import (
+    Guarantee,
+    ParsedProblem,
+    Problem,
+    allocation_to_document,
+    current_placements_of,
+    guarantees_unmet,
+    problem_from_document,
+    problem_to_document,
+    verify,
+    verify_answer,
+)
+from tests.examples import examples
+from tests.references.floors import fill_with_floors
+from tests.references.kept_tasks import kept_pieces
+from tests.unit.policies.test_filling_properties import PLACEMENTS, tasks_on_servers
+from tests.unit.policies.test_kept_tasks import keeping, two_tenants, whole, with_kept
+from tests.unit.policies.trees import problems_with_guarantees
+
+
+def guaranteed(tenant, gpus, **where):
+    return Guarantee("tenant", tenant, np.array([float(gpus)]), where)
+
+
+def test_kept_tasks_count_for_a_guarantee():
+    """b is guaranteed 5 of 8 GPUs and keeps 3; with the next 2 its floor is met."""
+    problem = two_tenants(guarantees=[guaranteed(1, 5)])
+    assert whole(problem).tasks.tolist() == [3, 5]
+    answer = whole(keeping(problem, (1, 0, 1, 1, 3)))
+    assert answer.tasks.tolist() == [3, 5]
+    assert answer.floors.met.tolist() == [0, 5]
+
+
+def test_a_floor_has_what_kept_tasks_of_others_leave():
+    problem = two_tenants(guarantees=[guaranteed(1, 5)])
+    answer = whole(keeping(problem, (0, 0, 0, 2, 3)))
+    assert answer.tasks.tolist() == [6, 2]
+    assert (answer.floors.floor.tolist(), answer.floors.met.tolist()) == ([0, 5], [0, 2])
+    (unmet,) = guarantees_unmet(answer)
+    assert (unmet["node"], unmet["met"], unmet["limited_by"]) == (
+        {"tenant": "b"}, 0.4, ["resource:gpu"],
+    )  # fmt: skip
+
+
+def test_kept_tasks_on_other_servers_than_the_guarantees_do_not_count_for_it():
+    """4 tasks of b are guaranteed on new servers. It keeps 2 on old ones, and wants 8, or 4."""
+    problem = Problem.create(
+        resources=["gpu"], capacity=[[4], [4]], server_labels=[{"age": "old"}, {"age": "new"}],
+        tenants=["a", "b"], demand=[[1], [1]], tasks=[8, 8],
+        guarantees=[guaranteed(1, 4, age=("new",))],
+    )  # fmt: skip
+    kept = (1, 0, 0, 1, 2)
+    answer = whole(keeping(problem, kept))
+    assert (answer.tasks.tolist(), answer.floors.met.tolist()) == ([2, 6], [0, 4])
+    answer = whole(keeping(replace(problem, tasks=np.array([8.0, 4.0])), kept))
+    assert (answer.tasks.tolist(), answer.floors.floor.tolist()) == ([4, 4], [0, 2])
+
+
+@pytest.mark.parametrize(
+    ("kept", "servers"),
+    [
+        # Tasks of others leave one place on the own server: the floor rises elsewhere.
+        ((1, 0, 0, 1, 3), {(0, 0): 1, (1, 0): 3, (0, 1): 3, (1, 1): 1}),
+        # Own tasks elsewhere count for the floor.
+        ((0, 1, 0, 1, 2), {(0, 0): 2, (1, 0): 2, (0, 1): 2, (1, 1): 2}),
+        ((0, 1, 0, 1, 4), {(0, 1): 4, (1, 0): 4}),
+    ],
+)
+def test_own_servers_beside_kept_tasks(kept, servers):
+    """a contributed the first of two servers of 4 GPUs. Its floor is 4 tasks."""
+    problem = Problem.create(
+        resources=["gpu"], capacity=[[4], [4]], tenants=["a", "b"], demand=[[1], [1]],
+        contributed_by=[0, 1], own_servers=[True, False],
+    )  # fmt: skip
+    answer = whole(keeping(problem, kept))
+    assert answer.floors.met.tolist() == [4, 0]
+    assert tasks_on_servers(answer) == servers
+    assert verify(answer.problem, answer).valid
+
+
+@pytest.mark.parametrize("placement", PLACEMENTS)
+@examples(500)
+@given(problem=with_kept(problems_with_guarantees()))
+def test_beside_floors_they_come_first_as_in_the_plain_reference(placement, problem):
+    answer = whole(problem, placement=placement)
+    guaranteed, tasks = fill_with_floors(problem, placement)
+    assert answer.floors.met.tolist() == guaranteed
+    assert answer.tasks.tolist() == tasks
+    placed = tasks_on_servers(answer)
+    for (j, _, server), number in kept_pieces(problem).items():
+        assert placed[j, server] >= number
+    found = verify(problem, answer)
+    assert found.valid, [item for item in found.checks if not item.holds]
+
+
+@examples(400)
+@given(problem=with_kept(problems_with_guarantees()), data=st.data())
+def test_beside_floors_tasks_that_run_may_stay_too(problem, data):
+    tasks = st.sampled_from([0.0, 1.0, 2.0, 4.0, np.inf])
+    before = np.array(data.draw(st.lists(tasks, min_size=problem.n, max_size=problem.n)))
+    running = current_placements_of(whole(replace(problem, tasks=before, kept_placements=None)))
+    answer = whole(problem, running)
+    assert answer.tasks.tolist() == whole(problem).tasks.tolist()
+    assert verify(problem, answer, running=running).valid
+    placed = tasks_on_servers(answer)
+    for (j, _, server), number in kept_pieces(problem).items():
+        assert placed[j, server] >= number
+
+
+@examples(300)
+@given(problem=with_kept(problems_with_guarantees()))
+def test_beside_floors_answers_are_written_and_read(problem):
+    kept = problem.kept_placements
+    exists = kept.offset + kept.servers <= problem.server_count[kept.row]
+    rows = np.stack([kept.workload, kept.row, kept.offset, kept.servers, kept.tasks], 1)
+    problem = keeping(problem, *rows[exists].astype(int).tolist())
+    parsed = problem_from_document(
+        problem_to_document(ParsedProblem(problem, "drfh", "indivisible"))
+    )
+    document = allocation_to_document(whole(problem), include=["certificate", "placements"])
+    assert verify_answer(parsed, document, parsed.choice).valid
+
+
+@pytest.mark.parametrize("change", ["dropped", "moved", "counted for less", "counted twice"])
+def test_a_forged_answer_is_refused(change):
+    """Answers to a problem in which b, guaranteed 5 GPUs, keeps 3, and a keeps 2."""
+    problem = two_tenants(guarantees=[guaranteed(1, 5)])
+    kept = [(1, 0, 1, 1, 3), (0, 0, 0, 1, 2)]
+    other = {
+        "dropped": kept[1:],
+        "moved": [(1, 0, 0, 1, 2), (1, 0, 1, 1, 1), kept[1]],
+        "counted for less": [(1, 0, 1, 1, 1), kept[1]],
+        "counted twice": [(1, 0, 0, 2, 3), kept[1]],
+    }[change]
+    true, forged = whole(keeping(problem, *kept)), whole(keeping(problem, *other))
+    assert verify(true.problem, true).valid
+    assert not verify(true.problem, replace(forged, problem=true.problem)).valid
