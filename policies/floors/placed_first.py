@@ -1,4 +1,4 @@
-"""Whole tasks that have their servers before floors rise: on own servers, and kept ones.
+"""Whole tasks on own servers, and kept tasks, which have their servers before floors rise.
 
 Source: docs/policies/guarantees.md, docs/policies/kept-tasks.md.
 """
