@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from policies import (
     Guarantee,
+    Limit,
     ParsedProblem,
     Problem,
     allocation_to_document,
@@ -84,6 +85,19 @@ def test_own_servers_beside_kept_tasks(kept, servers):
     answer = whole(keeping(problem, kept))
     assert answer.floors.met.tolist() == [4, 0]
     assert tasks_on_servers(answer) == servers
+    assert verify(answer.problem, answer).valid
+
+
+def test_own_servers_leave_kept_tasks_their_part_of_a_limit():
+    """Each of a, b and c contributed 2 GPUs, a and b with floors. They may have 4 together."""
+    problem = Problem.create(
+        resources=["gpu"], capacity=[[2], [2], [2]], tenants=["a", "b", "c"],
+        demand=[[1], [1], [1]], tasks=[2, 2, 2], contributed_by=[0, 1, 2],
+        own_servers=[True, True, False], groups=["g"], tenant_group=[0, 0, 0],
+        limits=[Limit("group", 0, np.array([4.0]))],
+    )  # fmt: skip
+    answer = whole(keeping(problem, (1, 1, 0, 1, 2), (2, 2, 0, 1, 2)))
+    assert answer.tasks.tolist() == [0, 2, 2]
     assert verify(answer.problem, answer).valid
 
 
