@@ -78,6 +78,28 @@ def test_the_cost_is_shown_where_the_service_states_it(told):
     assert WORDS in out
 
 
+def test_a_drained_server_lists_the_tasks_of_several_pieces_that_end(alloc, told):
+    detail = "2 tasks of mpi end: 2 of their 8 pieces are on this server."
+    lost = [{"tenant": "physics", "workload": "mpi", "detail": detail}]
+    found = {**TRIED, "result": {**TRIED["result"], "lost": lost}}
+    service = told(
+        page([{"id": "id-s", "name": "rack-1"}], None, last=True), SIMULATED[0], (200, JSON, found)
+    )
+    done = alloc("what-if", "lab", "--drain-server", "rack-1", "--add-server", "cpu=8")
+    assert done.exit_code == 0, done.output
+    assert json.loads(service.bodies[1])["servers"] == {
+        "add": [{"name": "what-if-1", "capacity": {"cpu": "8"}}],
+        "drain": ["id-s"],
+    }
+    lines = done.stdout.splitlines()
+    assert lines[lines.index("Tasks of several pieces that end:") + 1] == f"  physics: {detail}"
+    told(page([], None, last=True))
+    assert (
+        "There is no server rack-2 in lab."
+        in alloc("what-if", "lab", "--drain-server", "rack-2").stderr
+    )
+
+
 @pytest.mark.parametrize("answer", ["y", "n"])
 def test_the_effect_is_shown_before_a_person_is_asked(told, answer):
     service = told(TENANTS, LISTED, LISTED, *SIMULATED, SHOWN, CHANGED)

@@ -10,6 +10,7 @@ import click
 
 from allocator_client._generated.documents.decisions import AllocationDocument, DecisionDocument
 from allocator_client._generated.documents.servers_and_workloads import (
+    ServerDocument,
     WorkloadDocument,
     WorkloadRequest,
 )
@@ -301,6 +302,13 @@ def show_and_ask(
     metavar="cpu=8,memory=32Gi",
     help="Of an operator: one more server of this capacity.",
 )
+@click.option(
+    "--drain-server",
+    "drained",
+    multiple=True,
+    metavar="NAME",
+    help="Of an operator: without a server.",
+)
 @wait_option
 @tenant_option
 @asking()  # fmt: skip
@@ -311,6 +319,7 @@ def what_if(
     added: Sequence[tuple[str, str]],
     withdraw: Sequence[str],
     servers: Sequence[dict[str, str]],
+    drained: Sequence[str],
     timeout: float,
     tenant: str | None,
 ) -> None:
@@ -322,8 +331,10 @@ def what_if(
     alloc what-if lab --set analysis tasks=20,cpu=2
     alloc what-if lab --add more cpu=1,memory=4Gi,tasks=3
     """
-    if not (changes or added or withdraw or servers):
-        raise click.UsageError("Say what would change: --set, --add, --withdraw or --add-server.")
+    if not (changes or added or withdraw or servers or drained):
+        raise click.UsageError(
+            "Name a change: --set, --add, --withdraw, --add-server or --drain-server."
+        )
     slug = session.pool(pool)
     if tenant is None and (changes or added or withdraw):
         tenant = session.tenant_or(None)
@@ -332,6 +343,9 @@ def what_if(
         body["servers"] = {"add": [
             {"name": f"what-if-{n}", "capacity": {**capacity}} for n, capacity in enumerate(servers, 1)
         ]}  # fmt: skip
+    if drained:
+        ids = [_server_named(session, slug, name)["id"] for name in drained]
+        body["servers"] = {**body.get("servers", {}), "drain": ids}
     if changes or added or withdraw:
         body["workloads"] = {
             "change": [
@@ -381,6 +395,13 @@ def workload_named(session: Session, slug: str, tenant: str | None, name: str) -
     found = list(session.client.pools_workloads_list(slug, name=name, tenant=tenant))
     if not found:
         raise Failure(f"There is no workload {name} of {tenant} in {slug}.")
+    return found[0]
+
+
+def _server_named(session: Session, slug: str, name: str) -> ServerDocument:
+    found = list(session.client.pools_servers_list(slug, name=name))
+    if not found:
+        raise Failure(f"There is no server {name} in {slug}.")
     return found[0]
 
 
@@ -453,6 +474,10 @@ def print_before_and_after(done: SimulationDocument) -> None:
             for row in result["tenants"]
         ),
     )
+    if lost := result.get("lost"):  # a service of an earlier release does not send it
+        say("\nTasks of several pieces that end:")
+        for each in lost:
+            say(f"  {each['tenant']}: {each['detail']}")
     cost = result.get("cost")  # a service of an earlier release does not send it
     if cost is not None:
         say(f"\n{cost['words']}")
