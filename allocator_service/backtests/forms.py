@@ -38,6 +38,7 @@ _FIELDS = {
     "/trace/format": "format",
     "/trace/tenant": "jobs_of",
     "/trace/tenants": "tenants",
+    "/trace/processors_per_node": "processors_per_node",
     "/trace/skip_bad_lines": "skip_bad_lines",
     "/history": "end",
     "/pool": "pool",
@@ -89,6 +90,13 @@ class BacktestForm(forms.Form):
         min_value=1,
         max_value=MAX_TENANTS,
         help_text="Of a trace as alibaba or swim: how many its jobs are divided among.",
+    )
+    processors_per_node = forms.IntegerField(
+        label="Processors of a node",
+        required=False,
+        min_value=1,
+        max_value=10**9,
+        help_text="Of a trace as swf: a job of more processors has a piece on each node.",
     )
     skip_bad_lines = forms.BooleanField(
         label="Skip bad lines",
@@ -197,6 +205,7 @@ class BacktestForm(forms.Form):
                 "options": {
                     "tenant": cleaned["jobs_of"] or None,
                     "tenants": cleaned["tenants"],
+                    "processors_per_node": cleaned["processors_per_node"],
                     "skip_bad_lines": cleaned["skip_bad_lines"] or None,
                 },
             }

@@ -15,6 +15,7 @@ from django.http.response import HttpResponseBase
 from django.shortcuts import render
 from django.template.response import TemplateResponse
 from django.urls import path, reverse
+from django.utils.text import capfirst
 
 from allocator_service.core.board import board_for
 from allocator_service.core.clock import utc_now
@@ -75,7 +76,7 @@ class OperatorSite(admin.AdminSite):
                 more = (
                     f"{reverse(route)}?{urlencode({'q': text})}" if len(found) > FOUND_SHOWN else ""
                 )
-                title = str(registered.opts.verbose_name_plural).capitalize()
+                title = str(capfirst(registered.opts.verbose_name_plural))
                 sections += [(title, found[:FOUND_SHOWN], more)] if found else []
         title = f"Search: {text}" if text else "Search"
         context = {**self.each_context(request), "title": title, "text": text, "sections": sections}

@@ -78,8 +78,11 @@ def counted(count: int, one: str, many: str = "") -> str:
 
 
 def percent_text(fraction: float | Decimal) -> str:
-    """Return a fraction in percent with at most four digits, such as 71.43 %."""
-    return f"{number_text(Decimal(str(fraction)) * 100)} %"
+    """Return a fraction in percent with at most four digits, such as 71.43 %.
+
+    A no-break space keeps the sign beside its number in narrow columns.
+    """
+    return f"{number_text(Decimal(str(fraction)) * 100)}\N{NO-BREAK SPACE}%"
 
 
 def money_text(amount: str | Decimal, currency: str = "") -> str:

@@ -160,7 +160,7 @@ class MembershipForm(ServiceForm):
     best_effort = forms.BooleanField(
         required=False, help_text="Gets only what the other members leave."
     )
-    group = group_form_field("group")
+    group = group_form_field("Group")
     tier = tier_form_field()
     guarantee = LimitsField("guarantee")
     limit = LimitsField()

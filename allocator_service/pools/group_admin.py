@@ -48,7 +48,7 @@ def group_form_field(label: str) -> forms.SlugField:
 
 class GroupForm(ServiceForm):
     read_as: ClassVar = {"name": TextField(max_length=200)}
-    parent = group_form_field("parent")
+    parent = group_form_field("Parent")
     weight = forms.DecimalField(max_digits=24, decimal_places=12, initial=1)
     tier = tier_form_field()
     guarantee = LimitsField("guarantee")

@@ -27,9 +27,9 @@ class LimitsField(forms.CharField):
     def __init__(self, kind: str = "limit") -> None:
         self._kind = kind
         super().__init__(
-            label=kind,
+            label=kind.capitalize(),
             required=False,
-            help_text=HELP.format(kind=kind),
+            help_text=HELP.format(kind=NOUNS[kind]),
             widget=forms.Textarea(attrs={"rows": 3, "cols": 80, "spellcheck": "false"}),
         )
 
@@ -120,7 +120,7 @@ def _parse_instant(text: str) -> datetime | None:
 def own_servers_form_field() -> forms.ChoiceField:
     """Setting of a node for own servers."""
     return forms.ChoiceField(
-        label="own servers",
+        label="Own servers",
         required=False,
         choices=[
             (OwnServers.INHERIT, "as the node above, or the pool"),

@@ -123,7 +123,7 @@ def gang_check(gang: Gang, pointer: str) -> None:
     """Raise `Unacceptable` for a gang that no pool can run."""
     if sum(each.count for each in gang.pieces) * gang.at_least > MAX_PIECES:
         raise Unacceptable(
-            f"At most {MAX_PIECES:,} pieces start at once, `at_least` times the pieces of a task.",
+            f"At most {MAX_PIECES:,} pieces start at once, counted over all tasks that start together.",
             code="workload.pieces",
             pointer=f"{pointer}/pieces",
         )

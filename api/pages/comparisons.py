@@ -24,7 +24,7 @@ _REFUSALS = {
     "policy.no_groups": "It does not decide by groups or tiers, which this pool has.",
     "policy.no_limits": "It does not keep limits, which this pool has.",
     "policy.no_guarantees": "It does not keep guarantees, which this pool has.",
-    "policy.no_placement": "It does not tell servers apart, and this pool has work for certain servers.",
+    "policy.no_placement": "It sees one big server, and this pool has work for certain servers.",
     "policy.no_kept_tasks": "It does not keep running tasks on their servers, as this pool does.",
     "policy.options": "Its settings do not suit the servers and resources of this pool.",
     "workload.pieces": "It does not place gangs, which this pool has: tasks whose parts start together.",

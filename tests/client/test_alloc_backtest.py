@@ -49,6 +49,7 @@ def test_a_trace_is_sent_packed_with_everything_that_was_written(alloc, told, tr
         *("backtest", "start", trace, "--servers", "40", "cpu=64,memory=256Gi", "--name", "night"),
         *("--servers", "1", "cpu=2", "--policies", "static,drfh", "--seeds", "1,2", "--resample"),
         *("--set", "drfh", "placement=two-choices,seed=7", "--jobs-of", "user", "--tenants", "3"),
+        *("--processors-per-node", "64"),
     )
     assert (done.exit_code, done.stderr) == (0, "")
     assert done.stdout.splitlines() == [
@@ -72,6 +73,7 @@ def test_a_trace_is_sent_packed_with_everything_that_was_written(alloc, told, tr
         ],
         "trace": {
             "format": "csv", "encoding": "gzip", "skip_bad_lines": False, "tenant": "user", "tenants": 3,
+            "processors_per_node": 64,
         },
         "pool": None,
     }  # fmt: skip

@@ -2,6 +2,7 @@
 
 import json
 import os
+from typing import Any
 
 import pytest
 
@@ -14,13 +15,16 @@ WORKLOAD = {
 }  # fmt: skip
 LISTED = page([WORKLOAD], None, last=True)
 SHOWN = (200, {**JSON, "ETag": '"4"'}, WORKLOAD)
-TRIED = {
+TRIED: dict[str, Any] = {
     "id": "s", "status": "succeeded", "error": None, "result": {
         "tenants": [], "summary": None, "workloads": [{"tenant": "physics", "workload": "a",
             "before": {"tasks": 3, "limited_by": "task_limit"},
             "after": {"tasks": 9, "limited_by": "resource:cpu"}}]},
 }  # fmt: skip
 SIMULATED = ((202, JSON, {"id": "s"}), (200, JSON, TRIED))
+WORDS = "At today's prices: from 1.20 EUR to 2.40 EUR per hour."
+PRICED = {**TRIED, "result": {**TRIED["result"], "cost": {"words": WORDS}}}
+SUBMITTED = ("submit", "lab", "--demand", "cpu=1", "--name", "a")
 CHANGED = (200, {**JSON, "Pool-Generation": "1234"}, {**WORKLOAD, "tasks": 9})
 
 
@@ -38,7 +42,11 @@ def at_a_terminal(answer, *arguments):
 
 
 def writes(service):
-    return [(method, path) for method, path, _ in service.asked if method in ("PATCH", "DELETE")]
+    return [
+        (method, path)
+        for method, path, _ in service.asked
+        if method != "GET" and not path.endswith("/simulations/")
+    ]
 
 
 def test_workloads_are_listed_with_what_they_run(alloc, told):
@@ -65,11 +73,31 @@ def test_a_workload_is_set_with_the_version_that_was_shown(alloc, told):
 
 
 def test_the_cost_is_shown_where_the_service_states_it(told):
-    words = "At today's prices: from 1.20 EUR to 2.40 EUR per hour."
-    priced = {**TRIED, "result": {**TRIED["result"], "cost": {"words": words}}}
-    told(TENANTS, LISTED, LISTED, SIMULATED[0], (200, JSON, priced))
+    told(TENANTS, LISTED, LISTED, SIMULATED[0], (200, JSON, PRICED))
     _, out, _ = at_a_terminal("n", "set", "lab", "a", "tasks=9")
-    assert words in out
+    assert WORDS in out
+
+
+def test_a_drained_server_lists_the_tasks_of_several_pieces_that_end(alloc, told):
+    detail = "2 tasks of mpi end: 2 of their 8 pieces are on this server."
+    lost = [{"tenant": "physics", "workload": "mpi", "detail": detail}]
+    found = {**TRIED, "result": {**TRIED["result"], "lost": lost}}
+    service = told(
+        page([{"id": "id-s", "name": "rack-1"}], None, last=True), SIMULATED[0], (200, JSON, found)
+    )
+    done = alloc("what-if", "lab", "--drain-server", "rack-1", "--add-server", "cpu=8")
+    assert done.exit_code == 0, done.output
+    assert json.loads(service.bodies[1])["servers"] == {
+        "add": [{"name": "what-if-1", "capacity": {"cpu": "8"}}],
+        "drain": ["id-s"],
+    }
+    lines = done.stdout.splitlines()
+    assert lines[lines.index("Tasks of several pieces that end:") + 1] == f"  physics: {detail}"
+    told(page([], None, last=True))
+    assert (
+        "There is no server rack-2 in lab."
+        in alloc("what-if", "lab", "--drain-server", "rack-2").stderr
+    )
 
 
 @pytest.mark.parametrize("answer", ["y", "n"])
@@ -82,20 +110,55 @@ def test_the_effect_is_shown_before_a_person_is_asked(told, answer):
     assert ("Nothing was changed." in error) is (answer == "n")
 
 
-def test_no_limit_of_tasks_is_a_question_of_its_own(told):
-    service = told(TENANTS, LISTED, LISTED, *SIMULATED)
-    for arguments in (("set", "lab", "a", "tasks=none"), ("submit", "lab", "--demand", "cpu=1")):
-        code, out, _ = at_a_terminal("n", *arguments)
-        assert (code, "as many tasks as possible" in out) == (1, True)
-    assert [path for method, path, _ in service.asked if method == "POST"] == [
-        "/api/v1/pools/lab/simulations/"
-    ]
+@pytest.mark.parametrize(
+    ("answers", "arguments"),
+    [((TENANTS, LISTED, LISTED), ("set", "lab", "a", "tasks=none")), ((), SUBMITTED),
+     ((), (*SUBMITTED, "--unlimited"))],
+)  # fmt: skip
+def test_no_limit_of_tasks_is_a_question_of_its_own(told, answers, arguments):
+    service = told(*answers, *SIMULATED)
+    code, out, _ = at_a_terminal("n", *arguments)
+    assert (code, "May a run as many tasks as possible?" in out) == (1, True)
+    assert writes(service) == []
 
 
-def test_a_script_has_to_say_yes(alloc, told):
-    service = told(TENANTS, LISTED, *SIMULATED)
-    done = alloc("withdraw", "lab", "a")
+@pytest.mark.parametrize("answer", ["y", "n"])
+def test_a_submission_is_shown_with_its_cost_before_a_person_is_asked(told, answer):
+    made = (201, {**JSON, "Pool-Generation": "9"}, {**WORKLOAD, "conditions": []})
+    service = told(SIMULATED[0], (200, JSON, PRICED), made)
+    gang = ("--pieces", "4", "--per-server", "1", "--together", "rack", "--at-least", "2")
+    code, out, error = at_a_terminal(
+        answer, *SUBMITTED, *gang, "--tasks", "9", "--select", "zone=a", "--minimum-run", "PT10M"
+    )
+    shown = out[: out.index("Submit a? [y/N]")]
+    assert "physics  a                    3      9  cpu" in shown
+    assert WORDS in shown
+    bodies = [json.loads(body) for body in service.bodies if body]
+    (tried,) = bodies[0]["workloads"]["submit"]
+    if answer == "n":
+        assert (code, "Nothing was changed." in error, len(bodies)) == (1, True, 1)
+        return
+    assert (code, "Submitted a as generation 9 of lab." in out) == (0, True)
+    assert bodies[1] == {**tried, "minimum_run": "PT10M"}
+
+
+@pytest.mark.parametrize(
+    ("answers", "arguments"),
+    [((TENANTS, LISTED), ("withdraw", "lab", "a")), ((), (*SUBMITTED, "--tasks", "9"))],
+)
+def test_a_script_has_to_say_yes(alloc, told, answers, arguments):
+    service = told(*answers, *SIMULATED)
+    done = alloc(*arguments)
     assert (done.exit_code, "add --yes" in done.stderr) == (2, True)
+    assert writes(service) == []
+
+
+def test_a_submission_that_cannot_be_computed_is_refused_before_it_is_made(told):
+    error = {"code": "workload.exists", "detail": "The tenant already has a workload of this name."}
+    failed = {**TRIED, "status": "failed", "result": None, "error": error}
+    service = told(SIMULATED[0], (200, JSON, failed))
+    code, _, stderr = at_a_terminal("y", *SUBMITTED, "--tasks", "9")
+    assert (code, "(workload.exists)" in stderr) == (1, True)
     assert writes(service) == []
 
 

@@ -27,7 +27,7 @@ def test_a_key_that_is_not_usable_ends_with_2_and_what_to_do(alloc, told, code):
 
 def test_a_refusal_is_two_lines_with_code_pointer_and_request(alloc, told):
     told(refusal(422, "resource.unknown"))
-    done = alloc("submit", "lab", "--demand", "gpu=1", "--tasks", "1")
+    done = alloc("submit", "lab", "--demand", "gpu=1", "--tasks", "1", "--yes")
     assert (done.exit_code, done.stdout) == (1, "")
     assert done.stderr.splitlines() == [
         "alloc: No such resource. (422 resource.unknown at /demand/gpu)",
@@ -57,7 +57,8 @@ def test_an_overload_is_waited_for_and_then_ends_with_3(alloc, told):
     "arguments",
     [("submit", "lab", "--demand", "cpu"), ("submit", "lab", "--demand", "cpu=1,cpu=2"),
      ("submit", "lab", "--demand", "cpu=1", "--tasks", "-1"), ("what-if", "lab"), ("nonsense",),
-     ("submit", "lab", "--demand", "cpu=1"), ("set", "lab", "a", "tasks=many"), ("set", "lab", "a"),
+     ("submit", "lab", "--demand", "cpu=1"), ("submit", "lab", "--demand", "cpu=1", "--yes"),
+     ("set", "lab", "a", "tasks=many"), ("set", "lab", "a"),
      ("submit", "lab", "--demand", "cpu=1", "--unlimited", "--tasks", "1"),
      ("share", "lab", "--all", "--tenant", "physics"),
      ("what-if", "lab", "--add", "a", "tasks=many"), ("usage", "lab", "--from", "yesterday"),
@@ -84,7 +85,7 @@ def test_a_wait_in_vain_ends_with_4(alloc, told):
     told((201, {**JSON, "Pool-Generation": "9"}, made), decision(8))
     done = alloc(
         *("submit", "lab", "--demand", "cpu=1", "--unlimited", "--name", "a"),
-        *("--wait", "--timeout", "0"),
+        *("--yes", "--wait", "--timeout", "0"),
     )
     assert (done.exit_code, done.stdout) == (4, "")
     said = "After 0 s there is no decision of generation 9 of lab. a is submitted all the same."
@@ -116,7 +117,9 @@ def test_a_submission_waits_for_the_decision_that_includes_it(alloc, told, limit
         *(decision(9, "r-9"), page([row("b", 1), got], None, last=True)),
         *((200, JSON, POOL), TENANTS),
     )
-    done = alloc("submit", "lab", "--demand", "cpu=1", "--name", "a", "--tasks", "3", "--wait")
+    done = alloc(
+        "submit", "lab", "--demand", "cpu=1", "--name", "a", "--tasks", "3", "--yes", "--wait"
+    )
     assert (done.exit_code, done.stderr) == (0, "")
     assert done.stdout.splitlines() == ["a: 3 of 3 tasks, 0.6 cores.", said]
     assert service.asked[4][1] == "/api/v1/runs/r-9/allocations/?limit=1000"
@@ -225,7 +228,7 @@ def test_a_submission_sends_what_was_written(alloc, told):
     service = told((201, {**JSON, "Pool-Generation": "9"}, made))
     done = alloc(
         "submit", "lab", "--demand", "cpu=250m,memory=4Gi", "--tasks", "3", "--name", "a",
-        "--select", "zone=a", "--select", "zone=b,disk=ssd", "--priority", "-1",
+        "--select", "zone=a", "--select", "zone=b,disk=ssd", "--priority", "-1", "--yes",
     )  # fmt: skip
     assert (done.exit_code, done.stdout) == (0, "Submitted a as generation 9 of lab.\n")
     assert "it cannot run: no_server_large_enough" in done.stderr
@@ -240,7 +243,7 @@ def test_a_submission_of_gangs_has_pieces(alloc, told):
     service = told((201, {**JSON, "Pool-Generation": "9"}, made))
     done = alloc(
         "submit", "lab", "--demand", "gpu=8", "--pieces", "4", "--per-server", "1", "--together", "rack",
-        "--at-least", "2", "--minimum-run", "PT10M", "--tasks", "3", "--name", "a",
+        "--at-least", "2", "--minimum-run", "PT10M", "--tasks", "3", "--name", "a", "--yes",
     )  # fmt: skip
     assert done.exit_code == 0, done.output
     assert json.loads(service.bodies[0]) == {

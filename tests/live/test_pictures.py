@@ -149,7 +149,6 @@ def of_runs(page: Page) -> Locator:
 
 def of_window(page: Page) -> Locator:
     """Wait until the window of the pool that remembers holds something."""
-    page.set_viewport_size({"width": 1_900, "height": 900})  # its rows are long
     deadline = time.monotonic() + 60
     heading = page.locator("h2", has_text="What the window remembers")
     table = heading.locator("xpath=following-sibling::*[.//table][1]")
@@ -159,7 +158,7 @@ def of_window(page: Page) -> Locator:
             break
         time.sleep(1)
     expect(table).to_contain_text("biology")
-    return table
+    return page.locator("#window")
 
 
 def of_weight(page: Page) -> Locator:

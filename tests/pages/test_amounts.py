@@ -94,7 +94,7 @@ def test_a_group_page_shows_what_each_child_has_wants_and_may_have(tree, signed_
     assert "Its limits It has none of its own." in text
     below = text.partition("Below it")[2]
     assert (
-        "Name Kind Allocated Wants Limits and guarantees Weight and tier Ml ml group 1 core cpu"
+        "Name Kind Allocated Wants Limits and guarantees Weight and tier Ml ml group 1 core,"
         in below
     )
     assert "at most 1 core: 1 core allocated now, 100 %" in below

@@ -87,6 +87,26 @@ def test_of_a_pool_that_hides_its_members_a_tenant_is_given_its_own_use(world):
     assert made.spec["names"]["bob"].startswith("member-")
 
 
+def test_the_size_of_a_node_divides_the_jobs_of_an_swf_trace(world):
+    """Servers have 4 CPUs, so that a job of 6 processors fits on two of them and on none alone."""
+    content = "1 0 -1 600 6 -1 -1 -1 -1 -1 -1 7 1 -1 -1 -1 -1 -1\n"
+    ada = browser_of(world.as_ada)
+    fields = {"format": "swf", "servers": "2 cpu=4", "policies": ["drfh"]}
+    answer = started(ada, content, processors_per_node="4", **fields)
+    assert answer.status_code == 302, answer.content
+    work()
+    backtest = Backtest.objects.get()
+    assert backtest.status == "succeeded"
+    assert world.as_ada.get(f"{ALL}{backtest.pk}/results/").json()["input"]["fits_nowhere"] == {
+        "tasks": 0,
+        "tenants": [],
+    }
+    other = {**fields, "format": "csv"}
+    assert 'id="id_processors_per_node_error"' in refused(
+        started(ada, processors_per_node="4", **other)
+    )
+
+
 def refused(answer):
     assert answer.status_code in (409, 413, 422), answer.content
     return TOKEN.sub("", answer.content.decode())

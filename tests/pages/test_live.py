@@ -103,7 +103,7 @@ def test_a_history_of_many_steps_is_sent_as_means(changed, monkeypatch):  # noqa
     assert "means of" not in whole
     monkeypatch.setattr(history, "STEPS_DRAWN", 3)
     page = ada.text(f"{LAB}history/?days=1")
-    assert re.search("Tasks of your workloads, means of [0-9]+ ", page)
+    assert re.search(r"Tasks of your workloads, means of [0-9]+\s", page)
     assert len(re.findall("<rect x[^>]*><title>", page)) <= 3 * history.LINES_DRAWN
     assert page.count("<li><strong>") == whole.count("<li><strong>")  # the list has each step
 

@@ -70,7 +70,7 @@ def test_the_pages_show_the_subtree(tree, signed_in_by):
     visitor = signed_in_by(tree.science)
     assert visitor.get("/my/")["Location"] == "/my/group/"
     home = visitor.text("/my/group/")
-    assert "Decision" in home
+    assert "Generation" in home
     assert "Allocated" in home
     assert '<a href="/my/groups/ml/">Ml</a>' in home
     inner = visitor.text("/my/groups/ml/")

@@ -163,6 +163,12 @@ class ClassRow:
         count = self.servers.count
         return [(own * count, used * count, (own - used) * count) for own, used in self.amounts]
 
+    @property
+    def parts(self) -> list[list[tuple[str, float]]]:
+        """Named amounts by resource, in the order of the pool's resources."""
+        names = ("capacity", "used", "free")
+        return [list(zip(names, each, strict=True)) for each in self.in_all]
+
 
 @pool_tab("servers", "Servers", permission="pools.view_pool", place=3)
 def servers_tab(asked: TabRequest) -> Mapping[str, Any]:

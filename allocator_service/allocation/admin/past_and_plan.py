@@ -32,6 +32,14 @@ class Remembered:
     alone: Sequence[float]
     sharing_degree: float | None
 
+    @property
+    def parts(self) -> list[list[tuple[str, float]]]:
+        """Named hours by resource, in the order of the pool's resources."""
+        return [
+            [("used", used), ("alone", alone)]
+            for used, alone in zip(self.used, self.alone, strict=True)
+        ]
+
 
 @dataclass(frozen=True)
 class WindowTable:

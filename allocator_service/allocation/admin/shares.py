@@ -77,9 +77,11 @@ class TenantShare:
     allocated: Sequence[float]
 
     @property
-    def parts(self) -> list[tuple[float | None, float | None, float]]:
-        """Per resource: contributed, entitled, allocated."""
-        return list(zip(self.contributed, self.entitled, self.allocated, strict=True))
+    def parts(self) -> list[list[tuple[str, float | None]]]:
+        """Named amounts by resource, in the order of the pool's resources."""
+        names = ("allocated", "entitled", "contributed")
+        amounts = zip(self.allocated, self.entitled, self.contributed, strict=True)
+        return [list(zip(names, each, strict=True)) for each in amounts]
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from allocator_service.ledger.models import Kind
 
 NO_ALONE, NO_OUTSIDE, NO_OWN = "no_alone", "no_outside", "no_own"
 REASONS = {
-    NO_ALONE: "The ledger does not say what the tenant would have used alone.",
+    NO_ALONE: "The ledger does not state what the tenant would have used alone.",
     NO_OUTSIDE: "A resource that it used has no price outside.",
     NO_OWN: "A resource that it would have used alone has no price on own servers.",
 }

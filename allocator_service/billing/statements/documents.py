@@ -21,8 +21,8 @@ from allocator_service.pools.models import Metering, Pool
 OPEN, CLOSED = "open", "closed"
 CHARGE, CREDIT = "charge", "credit"
 REPORTED = (
-    "Usage of this pool is reported, and reports do not say whose servers were used: what they tell"
-    " settles with the pool."
+    "Reports of usage in this pool do not state whose servers were used. All of it is charged as use of"
+    " the pool's servers."
 )
 LINE_COLUMNS = (
     "number",

@@ -1,5 +1,6 @@
 """Numbers and instants in templates, short to read, with the exact value in the markup."""
 
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from decimal import Decimal
 
@@ -94,7 +95,8 @@ def age(length: timedelta) -> str:
         count, seconds = divmod(seconds, size)
         parts.append((count, unit))
     first = next((at for at, (count, _) in enumerate(parts) if count), len(parts) - 1)
-    return " ".join(f"{count} {unit}" for count, unit in parts[first : first + 2] if count) or "0 s"
+    shown = [(count, unit) for count, unit in parts[first : first + 2] if count] or [(0, "s")]
+    return " ".join(f"{count}\N{NO-BREAK SPACE}{unit}" for count, unit in shown)
 
 
 @register.simple_tag
@@ -107,6 +109,12 @@ def second(at: datetime | None, otherwise: str = "") -> SafeString | str:
 def grouped(value: int) -> str:
     """Return a whole number in groups of three."""
     return f"{value:,}"
+
+
+@register.filter
+def paired(first: Iterable[object], second: Iterable[object]) -> list[tuple[object, object]]:
+    """Return the elements of two sequences of the same length, side by side."""
+    return list(zip(first, second, strict=True))
 
 
 @register.filter

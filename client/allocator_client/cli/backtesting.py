@@ -118,6 +118,11 @@ def backtest() -> None:
 @click.option("--resample", is_flag=True, help="Draw the jobs of each seed with replacement.")
 @click.option("--jobs-of", metavar="FIELD", help="Whose a job of the trace is: account, user, ...")
 @click.option("--tenants", type=click.IntRange(min=1), help="Divide the jobs of alibaba or swim.")
+@click.option(
+    "--processors-per-node",
+    type=click.IntRange(min=1),
+    help="Size of a node, for swf: a job of more processors has a piece on each node.",
+)
 @click.option("--skip-bad-lines", is_flag=True, help="Count lines that cannot be read.")
 @click.option("--name", default="", help="For your lists.")
 @click.option("--wait", is_flag=True, help="Wait for the results, and show them.")
@@ -137,6 +142,7 @@ def start(
     resample: bool,
     jobs_of: str | None,
     tenants: int | None,
+    processors_per_node: int | None,
     skip_bad_lines: bool,
     name: str,
     wait: bool,
@@ -165,6 +171,7 @@ def start(
             "skip_bad_lines": skip_bad_lines,
             "tenant": jobs_of,
             "tenants": tenants,
+            "processors_per_node": processors_per_node,
         }
         body["pool"] = pool
     elif start_ and end:

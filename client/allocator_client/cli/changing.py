@@ -18,13 +18,12 @@ from allocator_client._generated.documents.servers_and_workloads import (
 from allocator_client._generated.documents.what_if import SimulationRequest
 from allocator_client.cli.demanding import (
     changed_fields,
-    confirm,
-    print_before_and_after,
-    refuse_failed,
-    simulation_of,
+    show_and_ask,
+    unlimited_question,
     wait_option,
     workload_change,
     workload_named,
+    yes_option,
 )
 from allocator_client.cli.failures import Failure
 from allocator_client.cli.output import print_json, print_pieces, print_rows, say, table
@@ -42,7 +41,6 @@ _OTHERS = {
     "cluster": "a cluster left or returned",
     "limit": "a limit of another member or group",
 }
-yes_option = click.option("--yes", is_flag=True, help="Change it without a question.")
 
 
 @click.command()
@@ -127,10 +125,9 @@ def set_workload(
     found = workload_named(session, pool, who, workload)
     change = workload_change(session, pool, who, workload, changes)
     body: WorkloadChangePatch = {**numbers, **({"demand": demand} if demand else {})}  # type: ignore[typeddict-item]
-    question = f"Change {workload}?"
-    if numbers.get("tasks", 0) is None:
-        question = f"May {workload} run as many tasks as possible? It takes all that others leave."
-    _show_and_ask(session, pool, {"workloads": {"change": [change]}}, question, timeout, yes=yes)
+    limited = numbers.get("tasks", 0) is not None
+    question = f"Change {workload}?" if limited else unlimited_question(workload)
+    show_and_ask(session, pool, {"workloads": {"change": [change]}}, question, timeout, yes=yes)
     present = session.client.pools_workloads_show(pool, found["id"])
     _refuse_changed(found, present.body)
     answer = session.client.pools_workloads_update(pool, found["id"], body, if_match=present.etag)
@@ -154,7 +151,7 @@ def withdraw(
     who = session.tenant_or(tenant)
     found = workload_named(session, pool, who, workload)
     body: SimulationRequest = {"workloads": {"withdraw": [found["id"]]}}
-    _show_and_ask(session, pool, body, f"Withdraw {workload} for good?", timeout, yes=yes)
+    show_and_ask(session, pool, body, f"Withdraw {workload} for good?", timeout, yes=yes)
     present = session.client.pools_workloads_show(pool, found["id"])
     _refuse_changed(found, present.body)
     answer = session.client.pools_workloads_retire(pool, found["id"], if_match=present.etag)
@@ -162,25 +159,6 @@ def withdraw(
         say(f"Withdrew {workload} as generation {answer.generation:,} of {pool}.")
     else:
         print_json({"withdrawn": found["id"], "generation": answer.generation})
-
-
-def _show_and_ask(
-    session: Session,
-    slug: str,
-    body: SimulationRequest,
-    question: str,
-    seconds: float,
-    *,
-    yes: bool,
-) -> None:
-    """Show what changes would do, and go on once they are confirmed."""
-    if yes:
-        return
-    done = simulation_of(session, slug, body, seconds)
-    refuse_failed(done)
-    if session.for_people:
-        print_before_and_after(done)
-    confirm(question, given=False, otherwise="Nothing was changed: add --yes to change it.")
 
 
 def _refuse_changed(shown: WorkloadDocument, present: WorkloadDocument) -> None:

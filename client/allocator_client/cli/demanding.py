@@ -1,4 +1,4 @@
-"""The commands `alloc submit` and `alloc what-if`."""
+"""The commands `alloc submit` and `alloc what-if`, and the preview of every change of a workload."""
 
 import sys
 import time
@@ -10,6 +10,7 @@ import click
 
 from allocator_client._generated.documents.decisions import AllocationDocument, DecisionDocument
 from allocator_client._generated.documents.servers_and_workloads import (
+    ServerDocument,
     WorkloadDocument,
     WorkloadRequest,
 )
@@ -65,6 +66,7 @@ wait_option = click.option(
     show_default=True,
     help="Seconds to wait at most.",
 )
+yes_option = click.option("--yes", is_flag=True, help="Change it without a question.")
 
 
 def selector_of(pairs: Sequence[dict[str, str]]) -> dict[str, str | list[str]]:
@@ -96,17 +98,8 @@ def _is_terminal() -> bool:
     return sys.stdin.isatty()
 
 
-def confirm(question: str, *, given: bool, otherwise: str) -> None:
-    """Ask a person in a terminal, unless the option for it is given.
-
-    Raises `Failure` for a no, and `UsageError` with `otherwise` where there is nobody to ask.
-    """
-    if given:
-        return
-    if not _is_terminal():
-        raise click.UsageError(otherwise)
-    if not click.confirm(question):
-        raise Failure("Nothing was changed.")
+def unlimited_question(workload: str) -> str:
+    return f"May {workload} run as many tasks as possible? It takes all that others leave."
 
 
 @click.command()
@@ -126,13 +119,14 @@ def confirm(question: str, *, given: bool, otherwise: str) -> None:
               help="Tasks that start at once if none runs.")  # fmt: skip
 @click.option("--tasks", type=click.IntRange(min=0), help="How many may run at once.")
 @click.option("--unlimited", is_flag=True, help="As many tasks as possible, instead of --tasks.")
-@click.option("--name", help="Of the workload; one is made up by default.")
+@click.option("--name", help="Workload name. Drawn at random by default.")
 @click.option("--priority", type=int, default=0, show_default=True, help="Higher goes first.")
 @click.option("--select", type=PAIRS, multiple=True, metavar="LABEL=VALUE", help="Only such servers; "
               "the same label twice: one of the values.")  # fmt: skip
 @click.option("--minimum-run", metavar="DURATION", help="How long a placed task keeps its server, such "
               "as PT30M. The pool's by default.")  # fmt: skip
 @click.option("--wait", is_flag=True, help="Wait for the decision about it, and show what it got.")
+@yes_option
 @wait_option
 @tenant_option
 @asking()
@@ -151,42 +145,44 @@ def submit(
     select: Sequence[dict[str, str]],
     minimum_run: str | None,
     wait: bool,
+    yes: bool,
     timeout: float,
     tenant: str | None,
 ) -> None:
-    """Ask for work: a workload of equal tasks.
+    """Submit a workload of equal tasks after showing what it would get.
 
-    Without --tasks it takes all that others leave, which is confirmed in a terminal or by --unlimited.
+    Without --tasks it takes all that others leave. With --yes, that has to be stated by --unlimited.
     """
     if unlimited and tasks is not None:
         raise click.UsageError("--tasks and --unlimited exclude each other.")
-    if tasks is None:
-        confirm(
-            "May it run as many tasks as possible? It takes all that others leave.",
-            given=unlimited,
-            otherwise="State --tasks, or --unlimited for as many tasks as possible.",
-        )
+    if tasks is None and not unlimited and (yes or not _is_terminal()):
+        raise click.UsageError("State --tasks, or --unlimited for as many tasks as possible.")
     slug = session.pool(pool)
-    body: WorkloadRequest = {
-        "name": name or f"work-{uuid.uuid4().hex[:8]}",
+    named = name or f"work-{uuid.uuid4().hex[:8]}"
+    tried: SimulationRequestWorkloadsSubmit = {
+        "name": named,
         "tasks": tasks,
         "priority": priority,
         "server_selector": selector_of(select),
     }
     if pieces is None:
-        body["demand"] = {**demand}
+        tried["demand"] = {**demand}
     else:
-        body["pieces"] = [{"count": pieces, "demand": {**demand}}]
+        tried["pieces"] = [{"count": pieces, "demand": {**demand}}]
     if per_server is not None:
-        body["per_server"] = per_server
+        tried["per_server"] = per_server
     if together is not None:
-        body["together"] = together
+        tried["together"] = together
     if at_least > 1:
-        body["at_least"] = at_least
+        tried["at_least"] = at_least
+    if tenant:
+        tried["tenant"] = tenant
+    question = unlimited_question(named) if tasks is None else f"Submit {named}?"
+    show_and_ask(session, slug, {"workloads": {"submit": [tried]}}, question, timeout, yes=yes)
+    # The minimum starts when a task is placed, so that a simulation does not take it.
+    body: WorkloadRequest = {**tried}  # type: ignore[typeddict-item] # the same fields
     if minimum_run is not None:
         body["minimum_run"] = minimum_run
-    if tenant:
-        body["tenant"] = tenant
     answer = session.client.pools_workloads_create(slug, body)
     workload: WorkloadDocument = answer.body  # type: ignore[assignment] # one was asked for
     for condition in workload["conditions"]:
@@ -252,6 +248,31 @@ def _say_what_it_got(
     say(f"Limited by {reason}: alloc why {workload['pool']} {name}{whose}")
 
 
+def show_and_ask(
+    session: Session,
+    slug: str,
+    body: SimulationRequest,
+    question: str,
+    seconds: float,
+    *,
+    yes: bool,
+) -> None:
+    """Show what changes would do, and ask a person in a terminal to confirm them.
+
+    Raises `Failure` for a no, and `UsageError` outside a terminal.
+    """
+    if yes:
+        return
+    done = simulation_of(session, slug, body, seconds)
+    refuse_failed(done)
+    if session.for_people:
+        print_before_and_after(done)
+    if not _is_terminal():
+        raise click.UsageError("Nothing was changed: add --yes to change it.")
+    if not click.confirm(question):
+        raise Failure("Nothing was changed.")
+
+
 @click.command("what-if")
 @pool_argument
 @click.option(
@@ -281,6 +302,13 @@ def _say_what_it_got(
     metavar="cpu=8,memory=32Gi",
     help="Of an operator: one more server of this capacity.",
 )
+@click.option(
+    "--drain-server",
+    "drained",
+    multiple=True,
+    metavar="NAME",
+    help="Of an operator: without a server.",
+)
 @wait_option
 @tenant_option
 @asking()  # fmt: skip
@@ -291,6 +319,7 @@ def what_if(
     added: Sequence[tuple[str, str]],
     withdraw: Sequence[str],
     servers: Sequence[dict[str, str]],
+    drained: Sequence[str],
     timeout: float,
     tenant: str | None,
 ) -> None:
@@ -302,8 +331,10 @@ def what_if(
     alloc what-if lab --set analysis tasks=20,cpu=2
     alloc what-if lab --add more cpu=1,memory=4Gi,tasks=3
     """
-    if not (changes or added or withdraw or servers):
-        raise click.UsageError("Say what would change: --set, --add, --withdraw or --add-server.")
+    if not (changes or added or withdraw or servers or drained):
+        raise click.UsageError(
+            "Name a change: --set, --add, --withdraw, --add-server or --drain-server."
+        )
     slug = session.pool(pool)
     if tenant is None and (changes or added or withdraw):
         tenant = session.tenant_or(None)
@@ -312,6 +343,9 @@ def what_if(
         body["servers"] = {"add": [
             {"name": f"what-if-{n}", "capacity": {**capacity}} for n, capacity in enumerate(servers, 1)
         ]}  # fmt: skip
+    if drained:
+        ids = [_server_named(session, slug, name)["id"] for name in drained]
+        body["servers"] = {**body.get("servers", {}), "drain": ids}
     if changes or added or withdraw:
         body["workloads"] = {
             "change": [
@@ -361,6 +395,13 @@ def workload_named(session: Session, slug: str, tenant: str | None, name: str) -
     found = list(session.client.pools_workloads_list(slug, name=name, tenant=tenant))
     if not found:
         raise Failure(f"There is no workload {name} of {tenant} in {slug}.")
+    return found[0]
+
+
+def _server_named(session: Session, slug: str, name: str) -> ServerDocument:
+    found = list(session.client.pools_servers_list(slug, name=name))
+    if not found:
+        raise Failure(f"There is no server {name} in {slug}.")
     return found[0]
 
 
@@ -433,6 +474,10 @@ def print_before_and_after(done: SimulationDocument) -> None:
             for row in result["tenants"]
         ),
     )
+    if lost := result.get("lost"):  # a service of an earlier release does not send it
+        say("\nTasks of several pieces that end:")
+        for each in lost:
+            say(f"  {each['tenant']}: {each['detail']}")
     cost = result.get("cost")  # a service of an earlier release does not send it
     if cost is not None:
         say(f"\n{cost['words']}")

@@ -172,8 +172,8 @@ def test_a_guarantee_that_cannot_be_met_is_accepted_with_a_warning(pool, operato
     assert [(each["code"], each["detail"]) for each in warnings] == [
         (
             "guarantee.unmet",
-            f"The guarantee of {whose}, 16 gpu on gpu=h100, is met to 50 %: all gpu on its servers is in"
-            " use.",
+            f"The guarantee of {whose}, 16 gpu on gpu=h100, is met to 50\N{NO-BREAK SPACE}%: all gpu on"
+            " its servers is in use.",
         )
         for whose in ("group ml", "a")
     ]
@@ -196,8 +196,8 @@ def test_a_setting_of_the_pool_warns_as_well(pool, operator, members):
         assert "warnings" not in answer
         return
     assert [each["detail"] for each in answer["warnings"]] == [
-        "The guarantee of b, what its workloads get alone on its own servers, is met to 50 %: the limit"
-        " of a member is reached."
+        "The guarantee of b, what its workloads get alone on its own servers, is met to"
+        " 50\N{NO-BREAK SPACE}%: the limit of a member is reached."
     ]
     assert patch(operator, f"{PATH}/", {"count": "above"}).json()["warnings"] == answer["warnings"]
 
