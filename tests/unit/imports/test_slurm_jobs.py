@@ -148,6 +148,9 @@ class TestPlaces:
         found = row(job(tres_req_str="cpu=1,gres/gpu:a100=1,gres/gpu:v100=2,license/x=1"))
         assert found.demand == [1, 0, 3]
 
+    def test_a_stated_total_counts_in_place_of_the_models(self):
+        assert row(job(tres_req_str="cpu=1,gres/gpu=4,gres/gpu:a100=1")).demand == [1, 0, 4]
+
     def test_one_switch_is_a_label_that_all_servers_share(self):
         asks = {"node_count": 2, "required_switches": 1}
         assert row(job(**asks), topology=TOPOLOGY).gang.together == "switch"
