@@ -10,7 +10,7 @@ import numpy as np
 
 from benchmarks.instances import GOOGLE_SERVERS
 from benchmarks.measurement import Row, best_seconds
-from policies import DISCRETE_TOLERANCE, Guarantee, Problem, WholeServers
+from policies import DISCRETE_TOLERANCE, Gang, Guarantee, Problem, WholeServers
 from policies.simulation import Simulation, Trace, simulate
 
 TENANTS, DAY, SEED = 250, 86_400.0, 3
@@ -20,12 +20,17 @@ LOAD = 1.1
 # Tenants with a guarantee, and their part of the pool together.
 GUARANTEES, GUARANTEED = 100, 0.6
 KINDS = 4
+PIECES = 4  # of each gang
 
 
 def measure(*, quick: bool) -> list[Row]:
-    """Measure a small day beside the plain loop and with guarantees, then a Google-scale one."""
+    """Measure a small day beside the plain loop, with guarantees, as gangs, and a large one."""
     tasks = SMALL[1] // (4 if quick else 1)
-    rows = [_beside_plain(SMALL[0], tasks, quick), _with_guarantees(SMALL[0], tasks, quick)]
+    rows = [
+        _beside_plain(SMALL[0], tasks, quick),
+        _with_guarantees(SMALL[0], tasks, quick),
+        _as_gangs(SMALL[0], tasks, quick),
+    ]
     if not quick:
         rows.append(_scale())
     return rows
@@ -80,6 +85,48 @@ def _with_guarantees(servers: int, tasks: int, quick: bool) -> Row:
         agreement=None,
         goal=None,
         notes=f"{seconds / without_seconds:.2f} times as long; {others:,} tasks start at another time",
+    )
+
+
+def _as_gangs(servers: int, tasks: int, quick: bool) -> Row:
+    """Return the time of a day whose tasks are pieces of gangs, beside that of the single tasks.
+
+    Both days have the same pieces. Those of a gang are submitted at once and are equally long.
+    """
+    problem, trace = _day(servers, tasks)
+    first = np.arange(0, tasks, PIECES)
+    single = Trace.create(
+        workload=np.repeat(trace.workload[first], PIECES),
+        submit=np.repeat(trace.submit[first], PIECES),
+        duration=np.repeat(trace.duration[first], PIECES),
+    )
+    gangs = Trace.create(
+        workload=trace.workload[first],
+        submit=trace.submit[first],
+        duration=trace.duration[first],
+    )
+    of_gangs = replace(
+        problem,
+        demand=problem.demand * PIECES,
+        gangs={j: Gang(np.array([PIECES]), problem.demand[[j]]) for j in range(problem.n)},
+    )
+    repeat = 1 if quick else 5
+    single_seconds, alone = best_seconds(
+        lambda: None, lambda _: simulate(problem, single, "drfh"), repeat=repeat
+    )
+    seconds, found = best_seconds(
+        lambda: None, lambda _: simulate(of_gangs, gangs, "drfh"), repeat=repeat
+    )
+    waited = float((found.waiting > 0).mean())
+    return Row(
+        name=f"best-fit drfh, a day of gangs of {PIECES}",
+        sizes=_sizes(servers, len(first) * PIECES, alone),
+        ours_seconds=seconds,
+        peer="ours, each piece as a single task",
+        peer_seconds=single_seconds,
+        agreement=None,
+        goal=None,
+        notes=f"{seconds / single_seconds:.2f} times as long; {waited:.0%} of {len(first):,} gangs wait",
     )
 
 

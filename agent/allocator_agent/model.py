@@ -53,6 +53,7 @@ class Job:
     selects: tuple[tuple[str, tuple[str, ...]], ...] = ()  # a label of servers, and its values
     together: str = ""  # a label of servers, of which all of its nodes must have one value
     minimum_run: int | None = None  # seconds that it runs at least; None: as the terms state
+    flavors: Mapping[str, str] = field(default_factory=dict)  # Kueue's of each resource it holds
 
     @property
     def total(self) -> Amounts:

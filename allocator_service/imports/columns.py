@@ -110,7 +110,8 @@ FORMATS: Mapping[str, str] = {
     "csv": "UTF-8, commas, a header with the columns below in any order.",
     "json": "A JSON array of objects with the columns below as fields.",
     "kubernetes": "Output of kubectl get {objects} -o json.",
-    "slurm": "Output of scontrol show node --json, or of sinfo --json.",
+    "slurm": "Output of scontrol show node --json, or of sinfo --json; for workloads that of"
+    " squeue --json in the same file.",
     "sacctmgr": "Output of sacctmgr --parsable2 show association tree.",
 }
 

@@ -21,6 +21,7 @@ from allocator_service.imports.rows import (
 )
 from allocator_service.imports.sacct import sacct_usage
 from allocator_service.imports.slurm import slurm_nodes
+from allocator_service.imports.slurm_jobs import slurm_workloads
 from allocator_service.imports.slurm_tree import slurm_tree
 from allocator_service.imports.swf import swf_usage
 from allocator_service.imports.trees import tree_import
@@ -28,7 +29,7 @@ from allocator_service.imports.usage import usage_import
 from allocator_service.imports.workloads import workloads_import
 
 NODE_FORMATS = ("csv", "kubernetes", "slurm")
-WORKLOAD_FORMATS = ("csv", "kubernetes")
+WORKLOAD_FORMATS = ("csv", "kubernetes", "slurm")
 TREE_FORMATS = ("csv", "sacctmgr")
 USAGE_FORMATS = ("csv", "sacct", "kubernetes", "swf")
 
@@ -53,7 +54,8 @@ def read_workloads(
     """Read workloads. Errors are reported as by `read_nodes`."""
     if file_format == "csv":
         return csv_workloads(_text(content), resources, owner)
-    return kubernetes_workloads(content, resources, owner)
+    reader = kubernetes_workloads if file_format == "kubernetes" else slurm_workloads
+    return reader(content, resources, owner)
 
 
 def read_usage(

@@ -29,6 +29,10 @@ class Measures:
         """The names so far that the pool does not count, in alphabetical order."""
         return sorted(self._ignored)
 
+    def counts(self, name: str) -> bool:
+        """Return whether the pool has a resource of this name."""
+        return name in self._position
+
     def named(
         self, quantities: Mapping[str, object], *, rounding: str, pointer: str
     ) -> dict[str, Decimal]:

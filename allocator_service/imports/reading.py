@@ -55,7 +55,7 @@ def json_content(content: str | dict[str, Any]) -> dict[str, Any]:
         return content
     document = _json(content)
     if not isinstance(document, dict):
-        raise _no_json("expected an object")
+        raise not_the_json("expected an object")
     return document
 
 
@@ -63,7 +63,7 @@ def json_items(content: str) -> list[Any]:
     """Parse a JSON array and return its items. Raises `Unacceptable`, `TooLarge`."""
     items = _json(content)
     if not isinstance(items, list):
-        raise _no_json("expected an array")
+        raise not_the_json("expected an array")
     check_row_count(len(items))
     return items
 
@@ -77,18 +77,20 @@ def _json(content: str) -> Any:
             code="import.too_many",
         )
     try:
-        return json.loads(content, parse_float=Decimal, parse_constant=_refuse_constant)
+        return json.loads(content, parse_float=Decimal, parse_constant=refuse_constant)
     except json.JSONDecodeError as error:
-        raise _no_json(f"line {error.lineno}, column {error.colno}: {error.msg}") from error
+        raise not_the_json(f"line {error.lineno}, column {error.colno}: {error.msg}") from error
     except (ValueError, RecursionError) as error:
-        raise _no_json("it is nested too deeply or has a number too long to read") from error
+        raise not_the_json("it is nested too deeply or has a number too long to read") from error
 
 
-def _refuse_constant(name: str) -> NoReturn:
+def refuse_constant(name: str) -> NoReturn:
+    """Raise `Unacceptable` for NaN and Infinity, which a JSON document cannot have."""
     raise Unacceptable(f"{name} is not a JSON number.", code="quantity.not_finite")
 
 
-def _no_json(reason: str) -> Unacceptable:
+def not_the_json(reason: str) -> Unacceptable:
+    """Return the error of content that cannot be parsed."""
     return Unacceptable(f"The content is not the expected JSON: {reason}.", code="import.json")
 
 

@@ -146,12 +146,14 @@ class ImportedFile(Generic[Row]):
 
     `by_kinds` returns the rows for pools that cannot run all gangs, by the most kinds of pieces that a
     task may have: with 1, pieces of gangs of two kinds are tasks of their own, with 0 those of all
-    gangs. It is None if the file leaves no such choice.
+    gangs. It is None if the file leaves no such choice. With `selects_if_placed`, rows select servers
+    only in pools whose policy places tasks.
     """
 
     rows: Sequence[Row | RefusedRow | SkippedRow]
     ignored: Sequence[str] = ()
     by_kinds: Callable[[int], Sequence[Row | RefusedRow | SkippedRow]] | None = None
+    selects_if_placed: bool = False
 
 
 NodeFile = ImportedFile[NodeRow]

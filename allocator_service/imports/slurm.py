@@ -1,12 +1,15 @@
 """Nodes from `scontrol show node --json` and `sinfo --json`.
 
 Slurm counts memory in MiB. A node that drains, is down, fails or is under maintenance is draining.
+Labels are the first partition of a node, its features, the types of its generic resources, and its
+switch if the file has the output of `scontrol show topology`.
 """
 
 import json
 import re
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from allocator_service.core.errors import Unacceptable
@@ -22,14 +25,16 @@ from allocator_service.imports.measures import ROUND_CAPACITY, Measures
 from allocator_service.imports.reading import (
     check_row_count,
     errors_of,
-    json_content,
     list_at,
     object_at,
 )
 from allocator_service.imports.rows import NodeFile, NodeRow, Owner, Place, RefusedRow
+from allocator_service.imports.slurm_content import label_text, slurm_content, switches_of
 
 UNAVAILABLE_STATES = ("DRAIN", "DOWN", "FAIL", "MAINT")
 GRES_LABEL = "gres."
+PARTITION_LABEL = "partition"
+SWITCH_LABEL = "switch"
 FEATURE_VALUE = "true"
 # The look-ahead and the possessive quantifiers keep the match linear: with backtracking, a long
 # model would take quadratic time.
@@ -46,19 +51,64 @@ def slurm_nodes(
 
     Raises `Unacceptable` for content that is not the output of either command.
     """
-    document = json_content(content)
-    measures = Measures(resources)
+    document = slurm_content(content)
+    measures, switches = Measures(resources), switches_of(document)
     rows: list[NodeRow | RefusedRow] = []
-    for place, node in _nodes(document):
+    for place, node in nodes_of(document):
         try:
-            rows.append(_row(place, object_at(node), measures, owner))
+            rows.append(_row(place, object_at(node), measures, owner, switches))
         except Unacceptable as error:
             name = node.get("name") if isinstance(node, dict) else ""
             rows.append(RefusedRow(place, str(name or "")[:80], errors_of(error)))
     return NodeFile(rows, measures.ignored)
 
 
-def _nodes(document: dict[str, Any]) -> Iterator[tuple[Place, Any]]:
+@dataclass
+class Partition:
+    """The nodes of a partition.
+
+    `classes` are the partitions that label them, and `least_cpus` the CPUs of the smallest.
+    """
+
+    classes: set[str] = field(default_factory=set)
+    least_cpus: int = 0
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """Properties of the nodes that determine where a job can run.
+
+    `types` has the types of generic resources by the label of nodes and its value.
+    """
+
+    partitions: Mapping[str, Partition]
+    types: Mapping[str, Mapping[str, frozenset[str]]]
+    switches: Mapping[str, str]
+
+    @property
+    def classes(self) -> set[str]:
+        """The partitions that label nodes."""
+        return {name for each in self.partitions.values() for name in each.classes}
+
+
+def job_nodes(document: dict[str, Any]) -> Nodes:
+    """Return the nodes of a file with jobs. Raises `Unacceptable` for one that cannot be read."""
+    partitions: defaultdict[str, Partition] = defaultdict(Partition)
+    types: defaultdict[str, dict[str, frozenset[str]]] = defaultdict(dict)
+    for _, item in nodes_of(document):
+        node = object_at(item)
+        names = _few_texts(node.get("partitions"), "/nodes/partitions")
+        cpus = _number(node.get("cpus"), "/nodes/cpus")
+        for name in names:
+            each = partitions[name]
+            each.classes.add(names[0])
+            each.least_cpus = min(each.least_cpus or cpus, cpus)
+        for kind, models in _models(_generic_resources(node.get("gres"))).items():
+            types[GRES_LABEL + kind][_types_label(models)] = frozenset(models)
+    return Nodes(dict(partitions), dict(types), switches_of(document))
+
+
+def nodes_of(document: dict[str, Any]) -> Iterator[tuple[Place, Any]]:
     """Yield each node once, in the shape of `scontrol`, with its item."""
     if "sinfo" not in document:
         for number, node in enumerate(list_at(document, "nodes", "scontrol show node --json")):
@@ -69,7 +119,14 @@ def _nodes(document: dict[str, Any]) -> Iterator[tuple[Place, Any]]:
     kinds: dict[str, int] = {}
     seen: dict[str, int] = {}
     count = 0
-    for number, group in enumerate(list_at(document, "sinfo", "sinfo --json")):
+    groups = list_at(document, "sinfo", "sinfo --json")
+    partitions: defaultdict[str, dict[str, None]] = defaultdict(dict)
+    for group in groups:
+        partition = object_at(group, "partition").get("name")
+        if partition:
+            for name in _texts(object_at(group, "nodes").get("nodes"), "/nodes/nodes"):
+                partitions[name][check_text(partition, "/partition/name")] = None
+    for number, group in enumerate(groups):
         node = _node_of_group(group)
         kind = kinds.setdefault(json.dumps(node, default=str, sort_keys=True), len(kinds))
         names = _texts(object_at(group, "nodes").get("nodes"), "/nodes/nodes")
@@ -77,7 +134,8 @@ def _nodes(document: dict[str, Any]) -> Iterator[tuple[Place, Any]]:
         check_row_count(count)
         for name in names:
             if seen.get(name) != kind:
-                yield Place("item", number), {**node, "name": name}
+                partitioned = {"name": name, "partitions": list(partitions[name])}
+                yield Place("item", number), {**node, **partitioned}
             seen[name] = kind
 
 
@@ -97,19 +155,34 @@ def _uniform(figures: dict[str, Any]) -> Any:
     return least if least == most else f"{least} to {most}"
 
 
-def _row(place: Place, node: dict[str, Any], measures: Measures, owner: Owner) -> NodeRow:
+def _row(
+    place: Place,
+    node: dict[str, Any],
+    measures: Measures,
+    owner: Owner,
+    switches: Mapping[str, str],
+) -> NodeRow:
     labels = dict.fromkeys(_few_texts(node.get("features"), "/features"), FEATURE_VALUE)
+    for partition in _few_texts(node.get("partitions"), "/partitions")[:1]:
+        labels[PARTITION_LABEL] = partition
+    name = check_text(node.get("name"), "/name")
+    if name in switches:
+        labels[SWITCH_LABEL] = switches[name]
     counts: Counter[str] = Counter()
     unread: dict[str, str] = {}
-    for item in _generic_resources(node.get("gres")):
+    items = _generic_resources(node.get("gres"))
+    for item in items:
         match = _GRES.fullmatch(item)
         if match is None:
             unread[item.partition(":")[0]] = item
             continue
         kind, model, number = match.groups()
         counts[kind] += int(number or 1)
-        if model:
-            labels[GRES_LABEL + kind] = model
+        # A pool may count the GPUs of a type by themselves.
+        if kind == "gpu" and model and measures.counts(gpus_of_type(model)):
+            counts[gpus_of_type(model)] += int(number or 1)
+    for kind, models in _models(items).items():
+        labels[GRES_LABEL + kind] = _types_label(models)
     quantities: dict[str, object] = {
         **counts,
         **unread,  # an error if the pool counts its kind, and ignored otherwise
@@ -119,7 +192,7 @@ def _row(place: Place, node: dict[str, Any], measures: Measures, owner: Owner) -
     slug = owner.of(labels) or None
     return NodeRow(
         place,
-        check_text(node.get("name"), "/name"),
+        name,
         check_slug(slug, "/features") if slug else None,
         measures.vector(quantities, rounding=ROUND_CAPACITY, pointer=""),
         check_labels(labels, "/features"),
@@ -127,6 +200,25 @@ def _row(place: Place, node: dict[str, Any], measures: Measures, owner: Owner) -
             word in state.upper() for state in _states(node) for word in UNAVAILABLE_STATES
         ),
     )
+
+
+def gpus_of_type(model: str) -> str:
+    """Return the resource that counts the GPUs of one type."""
+    return f"gpu_{model.lower()}"
+
+
+def _models(items: Sequence[str]) -> dict[str, set[str]]:
+    """Return the types of each generic resource."""
+    found: defaultdict[str, set[str]] = defaultdict(set)
+    for item in items:
+        match = _GRES.fullmatch(item)
+        if match is not None and match[2]:
+            found[match[1]].add(match[2])
+    return found
+
+
+def _types_label(models: set[str]) -> str:
+    return label_text(".".join(sorted(models)))
 
 
 def _states(node: dict[str, Any]) -> list[str]:

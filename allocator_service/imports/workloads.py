@@ -60,7 +60,8 @@ def workloads_import(
     # Locked before the rows are compared, so that the comparison holds when they are written.
     if not choice.dry_run:
         pool = pool_lock(pool)
-    file = workloads_in_cluster(_runnable(file, pool, now), choice.cluster, pool)
+    file = _placeable(_runnable(file, pool, now), pool)
+    file = workloads_in_cluster(file, choice.cluster, pool)
     present = _present(pool, rows_of(file, WorkloadRow))
     work = _Workloads(pool, present, choice.cluster, now)
     return rows_import(pool=pool, file=file, work=work, choice=choice, now=now, progress=progress)
@@ -76,6 +77,19 @@ def _runnable(file: WorkloadFile, pool: Pool, now: datetime) -> WorkloadFile:
     while most and gang_refusal(pool, two_kinds=most > 1, now=now):
         most -= 1
     return file if most == kinds else replace(file, rows=file.by_kinds(most), by_kinds=None)
+
+
+def _placeable(file: WorkloadFile, pool: Pool) -> WorkloadFile:
+    """Return the file without selections of servers if the pool's policy places nothing."""
+    if not file.selects_if_placed or pool.policy_places:
+        return file
+    rows = [
+        replace(row, selector={}, gang=row.gang and replace(row.gang, together=""))
+        if isinstance(row, WorkloadRow)
+        else row
+        for row in file.rows
+    ]
+    return replace(file, rows=rows)
 
 
 class _Workloads(Work[WorkloadRow]):

@@ -192,6 +192,15 @@ def amounts_of(manifest: Mapping[str, Any]) -> Amounts:
     return amounts
 
 
+def amounts_by_flavor(manifest: Mapping[str, Any]) -> dict[tuple[str, str], Fraction]:
+    """Return the quota of a queue by flavor and resource of the pool."""
+    amounts: dict[tuple[str, str], Fraction] = {}
+    for (flavor, name), amount in limits_of(manifest).items():
+        place = flavor, name.rpartition("/")[2]
+        amounts[place] = amounts.get(place, Fraction(0)) + amount
+    return amounts
+
+
 def written(amount: Fraction) -> str:
     """A quantity as Kubernetes writes it: whole, or in thousandths."""
     if amount.denominator == 1:

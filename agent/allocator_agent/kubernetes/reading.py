@@ -13,6 +13,9 @@ from allocator_agent.quantities import Amounts, added, quantity
 FINISHED = ("Succeeded", "Failed")
 # Mark of workloads that the agent deactivated. One that others deactivated stays as it is.
 REQUEUED = "allocator.requeued"
+# A label of nodes, of which all nodes of a pod set must have one value.
+TOPOLOGY = "kueue.x-k8s.io/podset-required-topology"
+_TOPOLOGY_GROUP = "kueue.x-k8s.io/podset-group-name"
 
 
 def read_nodes(items: Iterable[Mapping[str, Any]], *, owner_label: str) -> Iterator[Node]:
@@ -92,6 +95,8 @@ def read_workloads(items: Iterable[Mapping[str, Any]], *, class_label: str) -> I
         runs = _is(status, "Admitted") and not is_off and not _is(status, "Evicted")
         owners = metadata.get("ownerReferences") or []
         counts = _admitted_counts(status) if runs else {}
+        flavors = _admitted_flavors(status) if runs else {}
+        together = _together(spec.get("podSets") or [])
         for pods in spec.get("podSets") or []:
             if counts.get(pods["name"]) == 0:
                 continue  # all of them are done
@@ -108,6 +113,8 @@ def read_workloads(items: Iterable[Mapping[str, Any]], *, class_label: str) -> I
                 can_requeue=not any(owner.get("kind") == "Pod" for owner in owners),
                 reason=_message(status, "QuotaReserved", "False"),
                 whole=f"{metadata['namespace']}/{metadata['name']}",
+                together=together,
+                flavors=flavors.get(pods["name"], {}),
             )
 
 
@@ -196,6 +203,37 @@ def _admitted_counts(status: Mapping[str, Any]) -> dict[str, int]:
         for each in assigned
         if each.get("count") is not None
     }
+
+
+def _admitted_flavors(status: Mapping[str, Any]) -> dict[str, dict[str, str]]:
+    """Return the flavor of each resource of the pool, by pod set."""
+    assigned = (status.get("admission") or {}).get("podSetAssignments") or []
+    return {
+        each["name"]: {
+            name.rpartition("/")[2]: flavor for name, flavor in (each.get("flavors") or {}).items()
+        }
+        for each in assigned
+    }
+
+
+def _together(pod_sets: Sequence[Mapping[str, Any]]) -> str:
+    """Return the label of which the nodes of all pods must have one value, empty for none.
+
+    Pod sets that state a label each may be on nodes of different values, unless they are in one group.
+    """
+    asked = {_topology_of(pods) for pods in pod_sets}
+    if len(asked) != 1:
+        return ""
+    label, group = asked.pop()
+    return label if len(pod_sets) == 1 or group else ""
+
+
+def _topology_of(pods: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the label and the group that a pod set requires."""
+    request = pods.get("topologyRequest") or {}
+    annotations = ((pods.get("template") or {}).get("metadata") or {}).get("annotations") or {}
+    label = request.get("required") or annotations.get(TOPOLOGY) or ""
+    return str(label), str(request.get("podSetGroupName") or annotations.get(_TOPOLOGY_GROUP) or "")
 
 
 def _seconds(status: Mapping[str, Any], condition: str) -> int:

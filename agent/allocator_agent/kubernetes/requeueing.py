@@ -6,16 +6,19 @@ its quota, it is active again and queues as any other.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any
 
 from allocator_agent.changes import CHANGE, ObjectChange
 from allocator_agent.kubernetes.api import Manifest
 from allocator_agent.kubernetes.effective import in_force
-from allocator_agent.kubernetes.quotas import amounts_of
+from allocator_agent.kubernetes.quotas import amounts_by_flavor
 from allocator_agent.kubernetes.reading import REQUEUED
+from allocator_agent.model import Job, Terms
 from allocator_agent.quantities import Amounts
+from allocator_agent.reclaim import Jobs, to_stop
 
 Patch = tuple[str, str, dict[str, Any]]  # namespace, name, merge patch
 
@@ -54,17 +57,60 @@ def requeue_patch(item: Manifest) -> Patch:
     return _patch(item, active=False, mark="true")
 
 
-def queues_by_tenant(objects: Iterable[Manifest]) -> dict[str, tuple[str, Amounts]]:
-    """Return the name and the quota of each tenant's queue in a rendering."""
+@dataclass(frozen=True)
+class Queue:
+    """The quota of a tenant's queue by flavor and resource."""
+
+    name: str
+    quota: Mapping[tuple[str, str], Fraction]
+
+    @property
+    def total(self) -> Amounts:
+        """The quota over all flavors."""
+        total: Amounts = {}
+        for (_, name), amount in self.quota.items():
+            total[name] = total.get(name, Fraction(0)) + amount
+        return total
+
+
+def queues_by_tenant(objects: Iterable[Manifest]) -> dict[str, Queue]:
+    """Return the queue of each tenant in a rendering."""
     return {
-        item["metadata"]["labels"]["allocator.tenant"]: (
-            item["metadata"]["name"],
-            amounts_of(in_force(item, "ClusterQueue")),
+        item["metadata"]["labels"]["allocator.tenant"]: Queue(
+            item["metadata"]["name"], amounts_by_flavor(in_force(item, "ClusterQueue"))
         )
         for item in objects
         if item["kind"] == "ClusterQueue"
         and "allocator.tenant" in item["metadata"].get("labels", {})
     }
+
+
+def above_quota(
+    jobs: Sequence[Job], queue: Queue, *, terms: Terms, noticed: Mapping[str, int], now: int
+) -> list[Jobs]:
+    """Return the running jobs of a queue that are too many on some flavor.
+
+    Quota of one flavor cannot be used on another, so that the sum over all may be kept while one is not.
+    """
+    flavors = {flavor for flavor, _ in queue.quota}
+    only = min(flavors) if len(flavors) == 1 else ""
+    limit = {_on(*place): amount for place, amount in queue.quota.items()}
+    placed = []
+    for job in jobs:
+        demand = {}
+        for name in queue.total if job.running else ():
+            if name in job.demand and (flavor := job.flavors.get(name, only)):
+                demand[_on(flavor, name)] = job.demand[name]
+                # Nothing is decided on a flavor that the rendering omits.
+                limit.setdefault(_on(flavor, name), Fraction(0))
+        placed.append(replace(job, demand=demand))
+    chosen = to_stop(placed, limit, terms=terms, noticed=noticed, now=now)
+    by_id = {job.id: job for job in jobs}
+    return [tuple(by_id[job.id] for job in each) for each in chosen]
+
+
+def _on(flavor: str, resource: str) -> str:
+    return f"{flavor}/{resource}"
 
 
 def queue_of(item: Mapping[str, Any]) -> str:

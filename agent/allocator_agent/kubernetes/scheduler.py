@@ -24,6 +24,7 @@ from allocator_agent.kubernetes.quotas import (
 )
 from allocator_agent.kubernetes.requeueing import (
     ResumedWorkload,
+    above_quota,
     queue_of,
     queues_by_tenant,
     requeue_patch,
@@ -31,7 +32,7 @@ from allocator_agent.kubernetes.requeueing import (
 from allocator_agent.kubernetes.watching import Changed, Watched
 from allocator_agent.model import Job, Observation, Rendering, Usage, Waiting
 from allocator_agent.quantities import Amounts, added
-from allocator_agent.reclaim import Memory, ReclaimPlan, by_account, plan_reclaim, to_stop
+from allocator_agent.reclaim import Memory, ReclaimPlan, by_account, plan_reclaim
 
 _ATTEMPTS = 5
 NODES, PODS, NAMESPACES = "/api/v1/nodes", "/api/v1/pods", "/api/v1/namespaces"
@@ -198,15 +199,15 @@ class Kubernetes:
         jobs = [
             job
             for job in observed.jobs
-            if job.account in of and admitted_by.get(job.whole, "") in ("", of[job.account][0])
+            if job.account in of and admitted_by.get(job.whole, "") in ("", of[job.account].name)
         ]
         seconds = int(now.timestamp())
         chosen = [
             each
             for namespace, mine in by_account(jobs).items()
-            for each in to_stop(
+            for each in above_quota(
                 mine,
-                of[namespace][1],
+                of[namespace],
                 terms=rendering.terms,
                 noticed=self.memory.notices,
                 now=seconds,
@@ -215,7 +216,7 @@ class Kubernetes:
         ends = plan_reclaim(
             chosen,
             jobs=jobs,
-            limits={namespace: limit for namespace, (_, limit) in of.items()},
+            limits={namespace: queue.total for namespace, queue in of.items()},
             ranks={namespace: row.get("reclaim_rank", 0) for namespace, row in rows.items()},
             terms=rendering.terms,
             memory=self.memory,

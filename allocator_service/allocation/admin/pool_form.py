@@ -102,8 +102,8 @@ class PoolForm(ServiceForm):
     )
     churn = forms.IntegerField(
         required=False,
-        help_text="The most tasks that are ended in one decision interval, so that not everything"
-        " moves at once. Empty: any number.",
+        help_text="The most tasks that each agent ends in one decision interval, so that not everything"
+        " moves at once. A pool of several clusters has an agent for each. Empty: any number.",
     )
 
     class Meta:

@@ -228,3 +228,46 @@ def test_the_bar_grows_to_its_end_and_is_drawn_only_when_it_grows():
     assert len(drawings) == 31
     assert drawings[15].endswith("[" + "#" * 15 + "." * 15 + "] 50 %")
     assert drawings[-1].endswith("[" + "#" * 30 + "] 100 %")
+
+
+def slurm_file(*names):
+    node = {"cpus": 8, "real_memory": 8192, "gres": ""}
+    nodes = [{**node, "name": name, "partitions": [name]} for name in names]
+    shape = {"account": "u1", "tres_req_str": "cpu=2,mem=2G,node=2", "node_count": 2}
+    jobs = [
+        {"job_id": number, "job_state": "PENDING", "partition": name, **shape}
+        for number, name in enumerate(names)
+    ]
+    return json.dumps({"nodes": nodes}) + json.dumps({"jobs": jobs})
+
+
+def test_jobs_of_slurm_select_servers_where_the_policy_places_tasks(lab, command):
+    file = slurm_file("big", "small")
+    lab.policy_name, lab.policy_mode = "drfh", "indivisible"
+    lab.save()
+    found = command("import_workloads", file, "--format", "slurm")
+    assert found.lines[-1].startswith("2 added, 0 changed, 0 unchanged, 0 refused")
+    big, small = Workload.objects.order_by("name")
+    assert (big.server_selector, small.server_selector) == (
+        {"partition": "big"},
+        {"partition": "small"},
+    )
+    assert (big.pieces[0]["count"], big.per_server, big.demand) == (2, 1, [2, 2])
+    again = command("import_workloads", file, "--format", "slurm")
+    assert again.lines[-1].startswith("0 added, 0 changed, 2 unchanged")
+
+
+def test_jobs_of_slurm_select_nothing_where_the_policy_does_not(lab, command):
+    lab.policy_name, lab.policy_mode, lab.policy_places = "drf", "divisible", False
+    lab.save()
+    found = command("import_workloads", slurm_file("big", "small"), "--format", "slurm")
+    assert found.lines[-1].startswith("2 added, 0 changed, 0 unchanged, 0 refused")
+    assert [each.server_selector for each in Workload.objects.all()] == [{}, {}]
+
+
+def test_a_job_of_slurm_that_cannot_be_read_is_named(lab, command):
+    file = slurm_file("big").replace("mem=2G", "mem=2X").replace('"job_id": 0', '"job_id": 4711')
+    found = command("import_workloads", file, "--format", "slurm")
+    assert found.code == 1
+    assert found.lines[0].startswith("item 0\trefused\tjob 4711\timport.shape /tres_req_str: ")
+    assert not Workload.objects.exists()

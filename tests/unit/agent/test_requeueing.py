@@ -45,13 +45,12 @@ def agent(server, tmp_path, quotas):
     return (EffectiveKueue if quotas == "effective" else Kubernetes)(configuration, Api(options))
 
 
-def queue(name, cpu, quotas):
-    groups = [
-        {
-            "coveredResources": ["cpu"],
-            "flavors": [{"name": "big", "resources": [{"name": "cpu", "nominalQuota": cpu}]}],
-        }
+def queue(name, cpu, quotas, **flavors):
+    rows = [
+        {"name": flavor, "resources": [{"name": "cpu", "nominalQuota": most}]}
+        for flavor, most in (flavors or {"big": cpu}).items()
     ]
+    groups = [{"coveredResources": ["cpu"], "flavors": rows}]
     spec, status = {"resourceGroups": groups}, {}
     if quotas == "effective":
         reference = {"apiGroup": "allocator", "kind": "Pool", "name": "lab"}
@@ -237,3 +236,48 @@ def test_a_refused_quota_keeps_no_workload_off(server, agent, quotas):
     plan = agent.plan(decision(quotas, a="3", b="0"), agent.observe(), NOW)
     assert agent.apply(plan) != []
     assert workload(server, "young") == (True, {})
+
+
+def on_flavor(server, name, flavor, *, since, namespace="a", resource="cpu"):
+    """Have a workload of one pod that holds quota of a flavor."""
+    put(server, name, namespace, since=since)
+    item = server.objects[WORKLOADS, namespace, name]
+    assigned = [{"name": "set-0", "count": 1, "flavors": {resource: flavor}}]
+    item["status"]["admission"] = {"clusterQueue": namespace, "podSetAssignments": assigned}
+    server.put(WORKLOADS, item)
+
+
+def by_flavor(quotas, **flavors):
+    """Return a decision with quota of the flavors for a, and none for b."""
+    tenants = [{"tenant": name, "reclaim_rank": 0} for name in "ab"]
+    objects = [queue("a", "", quotas, **flavors), queue("b", "0", quotas)]
+    return Rendering("run", 1, tenants, objects, Terms())
+
+
+def ended(server, agent, wanted):
+    for name in "ab":
+        server.put(
+            QUEUES, next(each for each in wanted.objects if each["metadata"]["name"] == name)
+        )
+    plan = agent.plan(wanted, agent.observe(), NOW)
+    return [each.key for each in plan.reclaim.ended]
+
+
+def test_quota_of_one_flavor_covers_nothing_on_another(server, agent, quotas):
+    on_flavor(server, "on-big", "big", since="2026-11-01T08:00:00Z")
+    on_flavor(server, "on-small", "small", since="2026-11-01T09:00:00Z")
+    # The sum is kept, and the youngest is on a flavor that has room.
+    assert ended(server, agent, by_flavor(quotas, big="0", small="2")) == ["a/on-big"]
+    assert ended(server, agent, by_flavor(quotas, big="1", small="1")) == []
+    assert ended(server, agent, by_flavor(quotas, big="2", small="0")) == ["a/on-small"]
+
+
+def test_a_workload_on_a_flavor_without_quota_ends(server, agent, quotas):
+    on_flavor(server, "on-big", "big", since="2026-11-01T08:00:00Z")
+    on_flavor(server, "elsewhere", "gone", since="2026-11-01T07:00:00Z")
+    assert ended(server, agent, by_flavor(quotas, big="2")) == ["a/elsewhere"]
+
+
+def test_a_resource_outside_of_the_quotas_ends_nothing(server, agent, quotas):
+    on_flavor(server, "other", "gone", since="2026-11-01T07:00:00Z", resource="example.com/other")
+    assert ended(server, agent, by_flavor(quotas, big="0", small="0")) == []

@@ -490,3 +490,16 @@ class TestSlurm:
     def test_numbers_in_objects_are_read(self):
         (row,) = nodes({"nodes": [slurm_node(cpus={"set": True, "number": 12})]}, "slurm")
         assert row.capacity[0] == 12
+
+
+def test_more_pods_than_a_gang_has_are_single_tasks():
+    (row,) = workloads({"items": [workload(pod_set("main", 10_001, 1))]}, "kubernetes")
+    assert (row.tasks, row.gang) == (10_001, Gang())
+
+
+def test_pods_of_several_tenants_do_not_start_together():
+    items = [workload(pod_set("main", 1, 1), name="w") for _ in range(2)]
+    for item, team in zip(items, ("a", "b"), strict=True):
+        item["metadata"]["labels"] = {"team": team}
+    rows = workloads({"items": items}, "kubernetes", Owner(label="team"))
+    assert [(row.owner, row.tasks) for row in rows] == [("a", 1), ("b", 1)]

@@ -33,6 +33,20 @@ def sinfo(names: int, **group: object) -> str:
     return json.dumps({"sinfo": [one]})
 
 
+def queue(size: int, job: Callable[[int], dict[str, object]]) -> str:
+    shape = {
+        "job_state": "PENDING",
+        "account": "a",
+        "partition": "p",
+        "tres_req_str": "cpu=4,mem=1G,node=2",
+        "node_count": 2,
+    }
+    node = {"name": "n", "partitions": ["p"], "cpus": 4, "real_memory": 4096}
+    count = max(1, size // 200)
+    jobs = [{**shape, **job(number)} for number in range(min(count, 150_000))]
+    return json.dumps({"jobs": jobs, "nodes": [node]})
+
+
 def pod(**spec: object) -> str:
     return json.dumps({"items": [{"metadata": {"name": "p", "namespace": "a"}, "spec": spec}]})
 
@@ -87,6 +101,34 @@ WORST: dict[str, tuple[Callable[[str], object], Callable[[int], str]]] = {
                 ]
             }
         ),
+    ),
+    "slurm, many jobs": (
+        lambda text: read_workloads(text, "slurm", LAB, Owner()),
+        lambda size: queue(size, lambda number: {"job_id": number, "account": f"a{number % 100}"}),
+    ),
+    "slurm, many jobs that start together": (
+        lambda text: read_workloads(text, "slurm", LAB, Owner()),
+        lambda size: queue(size, lambda number: {"job_id": number, "het_job_id": number // 2}),
+    ),
+    "slurm, many shapes": (
+        lambda text: read_workloads(text, "slurm", LAB, Owner()),
+        lambda size: queue(size, lambda number: {"tres_req_str": f"cpu={number + 1}"}),
+    ),
+    "slurm, one long item": (
+        lambda text: read_workloads(text, "slurm", LAB, Owner()),
+        lambda size: '{"jobs": [' + "[1," * (size // 3),
+    ),
+    "slurm, a long list of array tasks": (
+        lambda text: read_workloads(text, "slurm", LAB, Owner()),
+        lambda size: queue(1, lambda _: {"array_task_string": "1-2," * (size // 4)}),
+    ),
+    "slurm, nodes of a switch": (
+        lambda text: read_nodes(text, "slurm", LAB, Owner()),
+        lambda size: gres("") + "\nSwitchName=s Level=0 Nodes=" + "[" * size,
+    ),
+    "slurm, switches of many nodes": (
+        lambda text: read_nodes(text, "slurm", LAB, Owner()),
+        lambda size: gres("") + "\nSwitchName=s Level=0 Nodes=n[1-65000]" * (size // 2**14),
     ),
     "kubernetes, affinity with many values": (
         lambda text: read_workloads(text, "kubernetes", LAB, Owner()),

@@ -55,6 +55,30 @@ SCONTROL = {
         }
     ]
 }
+SQUEUE = {
+    **SCONTROL,
+    "topology": "SwitchName=s1 Level=0 LinkSpeed=1 Nodes=n[1-2]",
+    "jobs": [
+        {
+            "job_id": {"set": True, "infinite": False, "number": 7},
+            "account": "physics",
+            "job_state": ["PENDING"],
+            "state_reason": "BeginTime",
+            "partition": "p",
+            "node_count": {"set": True, "infinite": False, "number": 2},
+            "nodes": "n[1-2]",
+            "array_task_string": "1-9:2%3",
+            "het_job_id": {"set": True, "number": 7},
+            "tres_req_str": "cpu=4,mem=1G,node=2,gres/gpu:a100=2",
+            "tres_per_node": "gres/gpu:a100:1",
+            "shared": ["none"],
+            "eligible_time": {"set": True, "number": 1_795_000_000},
+            "submit_time": {"set": True, "number": 1_795_000_000},
+            "required_switches": 1,
+        },
+        {"job_id": 8, "job_state": "RUNNING", "account": "physics", "tres_alloc_str": "cpu=1"},
+    ],
+}
 NODE_LIST = {
     "items": [
         {
@@ -156,6 +180,7 @@ def refused_or_read(read: Any) -> bool:
     [
         pytest.param(SINFO, "slurm", read_nodes, id="sinfo"),
         pytest.param(SCONTROL, "slurm", read_nodes, id="scontrol"),
+        pytest.param(SQUEUE, "slurm", read_workloads, id="squeue"),
         pytest.param(NODE_LIST, "kubernetes", read_nodes, id="nodes"),
         pytest.param(pods("Running"), "kubernetes", read_workloads, id="pods"),
         pytest.param(pods("Succeeded"), "kubernetes", None, id="finished pods"),

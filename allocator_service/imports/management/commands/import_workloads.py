@@ -1,4 +1,4 @@
-"""The command `manage.py import_workloads POOL FILE`, for workloads from CSV or Kubernetes pods."""
+"""The command `manage.py import_workloads POOL FILE`, for CSV, Kubernetes pods and Slurm jobs."""
 
 from allocator_service.imports.kinds import WORKLOADS
 from allocator_service.imports.management.import_command import ImportCommand

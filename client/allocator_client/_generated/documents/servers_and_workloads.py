@@ -29,7 +29,7 @@ class WorkloadImportRequest(TypedDict):
     skip_refused: NotRequired[bool]
     # Register unknown tenants.
     register_tenants: NotRequired[bool]
-    format: NotRequired[Literal["csv", "kubernetes"]]
+    format: NotRequired[Literal["csv", "kubernetes", "slurm"]]
     # The tenant of rows that name none.
     tenant: NotRequired[str | None]
     # The label that names the tenant.
