@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from allocator_service.allocation.guarantee_texts import stopped_text
 from allocator_service.allocation.trees import Fulfilment, NodeAmount, TreeNode
-from allocator_service.core.display import unit_text
+from allocator_service.core.display import percent_text, unit_text
 from allocator_service.core.errors import DomainError
 from allocator_service.core.quantities import Resource, pointer_token
 from allocator_service.pools.limits import Limit, limits_from, selector_text
@@ -175,9 +175,13 @@ def _met_text(
     """Return whether the decision in force meets a guarantee, empty for another amount."""
     if not isinstance(decided, Fulfilment) or decided.met is None:
         return ""
-    if decided.met < 1:
-        return f"not met: {stopped_text(decided.limited_by or (), known=known)}"
     is_used = all(part.fraction is None or part.fraction > _ALL for part in parts)
+    if decided.met < 1:
+        missed = "not met"
+        if parts and is_used:
+            # Other workloads of the node have more than their part.
+            missed = f"a workload has {percent_text(decided.met)} of its part"
+        return f"{missed}: {stopped_text(decided.limited_by or (), known=known)}"
     return "met" if is_used else "met: the workloads below can use no more of it"
 
 

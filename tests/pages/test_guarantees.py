@@ -10,6 +10,7 @@ from allocator_service.core.quantities import Resource
 from allocator_service.pools.locking import pool_lock
 from allocator_service.pools.models import GroupTerms, MembershipTerms
 from allocator_service.pools.recompute import pool_changed
+from allocator_service.workloads.services import workload_withdraw
 from tests import factories
 from tests.pages.browser import browser_of
 from tests.pages.people import person_of_group
@@ -127,6 +128,19 @@ def test_a_guarantee_that_no_server_matches_is_not_met(shared):
         "at least 8 GPUs on gpu=b200: 0 GPUs allocated now, 0 %, not met: no active server matches"
         in shown(shared.b)
     )
+
+
+def test_a_guarantee_of_which_one_workload_lacks_its_part(shared):
+    """b is guaranteed 12 GPUs. Its first workload, for the 8 with label h100 alone, can have 8 of them."""
+    factories.server(shared.pool, "new", 16, 16, shared.b, labels={"gpu": "new"})
+    set_member("b", guarantee=gpus(12))
+    workload_withdraw(workload=shared.work_of_b, version=1, now=utc_now())
+    first = {"server_selector": {"gpu": ["h100"]}, "priority": 1}
+    factories.workload(shared.pool, "old", 1, 1, shared.b, **first)
+    factories.workload(shared.pool, "any", 1, 1, shared.b)
+    decided(shared)
+    text = shown(shared.b)
+    assert "a workload has" in text, text
 
 
 @pytest.mark.parametrize("of", ["pool", "member"])
