@@ -83,6 +83,7 @@ def run_events(  # type: ignore[no-untyped-def]
     t, m, p = len(first), gain.shape[1], left.shape[1]
     one_pool = rule == ONE_POOL
     with_gangs = len(gangs.on_server) > 0
+    per_task, at_least, large, small = gangs.per_task, gangs.at_least, gangs.large, gangs.small
     dirty, touched, touches = np.zeros(t, dtype=np.bool_), np.empty(t, dtype=np.int64), 0
     may_fit, fitting = np.empty(t, dtype=np.bool_), np.empty(t, dtype=np.bool_)
     who, alone_room = np.empty(t, dtype=np.int64), np.empty(m)
@@ -142,13 +143,19 @@ def run_events(  # type: ignore[no-untyped-def]
                         floors.stalled_on_own[:] = False
                 for r in range(m):
                     in_use[i, r] -= amount[job, r]
-                for at in range(max(gangs.per_task[job], 1)):
+                for at in range(max(per_task[job], 1)):
                     piece = job
-                    if gangs.per_task[job] > 0:
+                    if per_task[job] > 0:
                         piece = placed.kind[placed.first[ended] + at]
                         server = placed.server[placed.first[ended] + at]
                     reopened = return_to_limits(
-                        piece, row_of[server], limits, gangs, tasks.allowed, tasks.pointer, blocked
+                        piece,
+                        row_of[server],
+                        limits,
+                        per_task,
+                        tasks.allowed,
+                        tasks.pointer,
+                        blocked,
                     )
                     for place in range(reopened):
                         other = owner[limits.reopened[place]]
@@ -204,8 +211,8 @@ def run_events(  # type: ignore[no-untyped-def]
         for c in range(touches):
             i = touched[c]
             least_waiting(
-                i, first, active, actives, arrived, launched, running, limit, blocked, demand, gangs,
-                least, fresh,
+                i, first, active, actives, arrived, launched, running, limit, blocked, demand,
+                per_task, at_least, large, small, least, fresh,
             )  # fmt: skip
             use_now(i, in_use, natural, rate)
             use_alone(
@@ -276,9 +283,9 @@ def run_events(  # type: ignore[no-untyped-def]
                 started = 1
                 for at in range(first[i], first[i] + actives[i]):
                     job = active[at]
-                    if not may_start(job, arrived, launched, running, limit, gangs):
+                    if not may_start(job, arrived, launched, running, limit, per_task, at_least):
                         continue
-                    if gangs.per_task[job] > 0:
+                    if per_task[job] > 0:
                         started, looked = start_gang(
                             rule, job, blocked[job], freed.servers, freed_count, tasks, gangs, limits,
                             servers, draws, placed,
@@ -308,7 +315,7 @@ def run_events(  # type: ignore[no-untyped-def]
                 if server == NOWHERE:
                     fresh[i] = False
                 else:
-                    pieces = gangs.per_task[job]
+                    pieces = per_task[job]
                     for each in range(started):
                         begun = in_order[first_task[job] + launched[job]]
                         start[begun], end[begun] = now, now + duration[begun]
@@ -354,7 +361,7 @@ def run_events(  # type: ignore[no-untyped-def]
                         settle(i, now, kind, length, boundary, total, rate, since)
                     least_waiting(
                         i, first, active, actives, arrived, launched, running, limit, blocked,
-                        demand, gangs, least, fresh,
+                        demand, per_task, at_least, large, small, least, fresh,
                     )  # fmt: skip
                     use_now(i, in_use, natural, rate)
                     waits_on = least[0, i] < np.inf and not once

@@ -337,7 +337,8 @@ def _start(  # type: ignore[no-untyped-def]
         )  # fmt: skip
     least_waiting(
         i, tenants.first, tally.active, tally.actives, tally.arrived, tally.launched, tally.running,
-        tenants.limit, tally.blocked, tasks.demand, gangs, tally.least, tally.fresh,
+        tenants.limit, tally.blocked, tasks.demand, gangs.per_task,
+        gangs.at_least, gangs.large, gangs.small, tally.least, tally.fresh,
     )  # fmt: skip
     use_now(i, tally.in_use, tenants.natural, remembered.rate)
     return active_tasks + 1, touches

@@ -154,7 +154,7 @@ def close_limits_of_kind(kind, limits):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def return_to_limits(kind, row, limits, gangs, allowed, pointer, blocked):  # type: ignore[no-untyped-def]
+def return_to_limits(kind, row, limits, per_task, allowed, pointer, blocked):  # type: ignore[no-untyped-def]
     """Count a piece of a workload no longer. Returns how many workloads ``reopened`` names.
 
     They may start on servers on which they would have exceeded a limit, so all servers are looked at
@@ -175,7 +175,7 @@ def return_to_limits(kind, row, limits, gangs, allowed, pointer, blocked):  # ty
             other = limits.workload[entry]
             limits.closed[entry] = False
             limits.shut[amount] -= 1
-            if gangs.per_task[other] == 0:
+            if per_task[other] == 0:
                 # The rows of a gang are those within its limits at each of its pieces.
                 _reopen(other, limits, allowed)
             pointer[limits.kind[entry]] = 0

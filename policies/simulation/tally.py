@@ -35,11 +35,11 @@ def strike(job, i, first, active, actives, listed):  # type: ignore[no-untyped-d
 
 
 @compiled
-def may_start(job, arrived, launched, running, limit, gangs):  # type: ignore[no-untyped-def]
+def may_start(job, arrived, launched, running, limit, per_task, at_least):  # type: ignore[no-untyped-def]
     """Return whether tasks wait that may run at once with the others, enough of them to start."""
     waiting = arrived[job] - launched[job]
-    if gangs.per_task[job] > 0 and running[job] == 0.0:
-        return waiting >= gangs.at_least[job] and gangs.at_least[job] <= limit[job]
+    if per_task[job] > 0 and running[job] == 0.0:
+        return waiting >= at_least[job] and at_least[job] <= limit[job]
     return waiting > 0 and running[job] < limit[job]
 
 
@@ -55,7 +55,10 @@ def least_waiting(  # type: ignore[no-untyped-def]
     limit,
     blocked,
     demand,
-    gangs,
+    per_task,
+    at_least,
+    large,
+    small,
     least,
     fresh,
 ):
@@ -65,12 +68,12 @@ def least_waiting(  # type: ignore[no-untyped-def]
         least[r, i] = np.inf
     for at in range(first[i], first[i] + actives[i]):
         job = active[at]
-        if may_start(job, arrived, launched, running, limit, gangs):
+        if may_start(job, arrived, launched, running, limit, per_task, at_least):
             some |= not blocked[job]
             for r in range(demand.shape[1]):
                 least[r, i] = min(least[r, i], demand[job, r])
-            if gangs.per_task[job] > 0:
-                for kind in (gangs.large[job], gangs.small[job]):
+            if per_task[job] > 0:
+                for kind in (large[job], small[job]):
                     for r in range(demand.shape[1]):
                         if kind != NOWHERE:
                             least[r, i] = min(least[r, i], demand[kind, r])
