@@ -2,7 +2,7 @@
 
 A part is a number of tasks of one workload that can always run, on the servers of its guarantee. The
 parts are tenants of their own after the tenants of the problem, each with one workload, in two problems:
-in ``raised_problem`` their shares rise together from 0 to all their tasks; in ``kept_problem`` they
+in ``raised_problem`` their shares rise together to all their tasks; in ``kept_problem`` they
 run, as far as they could rise, and the shares of the rest of the workloads rise beside them.
 """
 
@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from policies.arrays import BoolArray, FloatArray, IntArray, grouped_sum
+from policies.floors.placed_tasks import PlacedTasks
 from policies.floors.pools import FloorPool
 from policies.model.current_placements import CurrentPlacements
 from policies.model.group_tree import POOL
@@ -45,36 +46,14 @@ class Parts:
     where: list[dict[str, tuple[str, ...]]]
     on_own: BoolArray
 
-
-@dataclass(frozen=True, eq=False)
-class PlacedTasks:
-    """Whole tasks that have their servers before everything else.
-
-    Attributes:
-        workload, row, server: (q,) of each entry, the servers of a row numbered from 0.
-        tasks: (q,) on the server.
-    """
-
-    workload: IntArray
-    row: IntArray
-    server: IntArray
-    tasks: FloatArray
-
-    def some(self, entries: IntArray) -> PlacedTasks:
-        """Return some of the entries."""
-        return PlacedTasks(
-            self.workload[entries], self.row[entries], self.server[entries], self.tasks[entries]
-        )
-
-    def placements(self, workload: IntArray, tasks: FloatArray) -> CurrentPlacements:
-        """Return so many tasks (q,) of each entry, as those of other workloads (q,)."""
-        some = tasks > 0
-        return CurrentPlacements(
-            workload=workload[some],
-            row=self.row[some],
-            offset=self.server[some],
-            servers=np.ones(int(some.sum()), dtype=np.int64),
-            tasks=tasks[some],
+    def some(self, parts: IntArray, tasks: FloatArray) -> Parts:
+        """Return some parts, with other numbers of tasks (p,)."""
+        return Parts(
+            self.workload[parts],
+            tasks[parts],
+            self.pool[parts],
+            [self.where[p] for p in parts.tolist()],
+            self.on_own[parts],
         )
 
 
@@ -129,30 +108,30 @@ def parts_of(
 
 
 def raised_problem(
-    problem: Problem, parts: Parts, choice: Choice, first: CurrentPlacements | None = None
+    problem: Problem, parts: Parts, choice: Choice, kept: CurrentPlacements | None = None
 ) -> Problem:
     """Return the problem in which the shares of the parts rise together, in proportion to their tasks.
 
+    Parts on own servers are kept in it.
+
     Args:
-        first: tasks that stay on their servers, of parts and of workloads beside them. If there are any,
-            parts on own servers rise with all others. Otherwise all of their tasks run.
+        kept: tasks that stay on their servers, of parts and of workloads beside them.
     """
-    beyond, on_own = np.zeros(problem.n), parts.on_own
-    if first is not None:
-        of_workload = first.workload < problem.n
-        beyond = grouped_sum(first.tasks[of_workload], first.workload[of_workload], problem.n)
-        on_own = np.zeros_like(parts.on_own)
+    uncounted = np.zeros(problem.n)
+    if kept is not None:
+        of_workload = kept.workload < problem.n
+        uncounted = grouped_sum(kept.tasks[of_workload], kept.workload[of_workload], problem.n)
     weight = parts.tasks * share_per_task(problem, choice)[parts.workload]
     return _with_parts(
         problem,
         parts,
         floors="raised",
-        tasks=np.concatenate([beyond, parts.tasks]),
+        tasks=np.concatenate([uncounted, parts.tasks]),
         weight=np.concatenate([problem.weight, np.where(weight > 0, weight, 1.0)]),
-        best_effort=np.concatenate([problem.best_effort, on_own]),
+        best_effort=np.concatenate([problem.best_effort, parts.on_own]),
         weights_mode="explicit",
-        kept=np.concatenate([np.zeros(problem.t, dtype=np.bool_), on_own]),
-        kept_placements=first,
+        kept=np.concatenate([np.zeros(problem.t, dtype=np.bool_), parts.on_own]),
+        kept_placements=kept,
     )
 
 
@@ -161,7 +140,7 @@ def kept_problem(
     parts: Parts,
     met: FloatArray,
     classes: ServerClasses,
-    others: CurrentPlacements | None,
+    uncounted: CurrentPlacements | None,
     *,
     whole: bool,
 ) -> Problem:
@@ -172,7 +151,7 @@ def kept_problem(
 
     Args:
         met: (p,) tasks of each part that run.
-        others: tasks that stay on their servers beside the parts.
+        uncounted: tasks that stay on their servers beside the parts.
     """
     rest = rest_of(problem, parts, met)
     some = np.ones(len(parts.workload), dtype=np.bool_)
@@ -184,7 +163,7 @@ def kept_problem(
         weight=np.concatenate([problem.weight, np.ones(len(some))]),
         best_effort=np.concatenate([problem.best_effort, some]),
         kept=np.concatenate([np.zeros(problem.t, dtype=np.bool_), some]),
-        kept_placements=others,
+        kept_placements=uncounted,
     )
     if not problem.count_guaranteed:
         return built

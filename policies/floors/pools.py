@@ -9,7 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from policies.arrays import BoolArray, FloatArray, IntArray
+from policies.arrays import BoolArray, FloatArray, IntArray, grouped_sum
+from policies.floors.placed_tasks import PlacedTasks
+from policies.model.current_placements import CurrentPlacements
 from policies.model.group_tree import POOL
 from policies.model.limits import SMALLEST_LIMIT_SHARE, CountedWorkloads, Scope
 from policies.model.problem import Problem
@@ -40,11 +42,17 @@ class FloorPool:
     floor: FloatArray = field(default_factory=lambda: np.zeros(0))
 
 
-def pools_of(problem: Problem, classes: ServerClasses, *, whole: bool) -> list[FloorPool]:
-    """Return the pools of all guarantees, in order, then those of own servers, by tenant."""
+def pools_of(
+    problem: Problem, classes: ServerClasses, kept: PlacedTasks | None = None, *, whole: bool
+) -> list[FloorPool]:
+    """Return the pools of all guarantees, in order, then those of own servers, by tenant.
+
+    Args:
+        kept: tasks that stay on their servers. The pool of a guarantee keeps those on its servers.
+    """
     on_servers = _OnServers(problem)
     pools = [
-        _pool_of_guarantee(problem, classes, each, on_servers(each.rows), whole=whole)
+        _pool_of_guarantee(problem, classes, each, on_servers(each.rows), kept, whole=whole)
         for each in problem.guaranteed
     ]
     pools += [_own_pool(problem, tenant) for tenant in np.flatnonzero(problem.own_servers).tolist()]
@@ -118,6 +126,7 @@ def _pool_of_guarantee(
     classes: ServerClasses,
     item: CountedWorkloads[Guarantee],
     nested: _Nested,
+    kept: PlacedTasks | None,
     *,
     whole: bool,
 ) -> FloorPool:
@@ -151,10 +160,26 @@ def _pool_of_guarantee(
             for scope, node, amount in inside.amounts(each)
         ],
         count_guaranteed=problem.count_guaranteed,
+        kept_placements=None
+        if kept is None
+        else _kept_in_pool(problem, workloads, item.rows, kept),
         **inside.tree(),
         **_workloads(problem, workloads, inside.position, named),
     )
     return FloorPool(pool, workloads, item.rows, where)
+
+
+def _kept_in_pool(
+    problem: Problem, workloads: IntArray, rows: BoolArray, kept: PlacedTasks
+) -> CurrentPlacements:
+    """Return the kept tasks of some workloads on some rows (k,), as tasks on one server."""
+    here = rows[kept.row]
+    tasks = grouped_sum(kept.tasks[here], kept.workload[here], problem.n)[workloads]
+    some = np.flatnonzero(tasks)
+    one = np.ones(len(some), dtype=np.int64)
+    return CurrentPlacements(
+        workload=some, row=0 * one, offset=0 * one, servers=one, tasks=tasks[some]
+    )
 
 
 def _floor_alone(

@@ -13,9 +13,11 @@ from policies.arrays import FloatArray, grouped_sum
 from policies.errors import ProblemTooLargeError
 from policies.finishing.feasibility_rounding import rounded_to_feasible
 from policies.floors.known_pools import KnownPools
-from policies.floors.parts import Parts, PlacedTasks, kept_problem, parts_of, raised_problem
-from policies.floors.placed_first import on_own_servers, started
+from policies.floors.own_servers import alone_on_own_servers
+from policies.floors.parts import Parts, kept_problem, parts_of, raised_problem
+from policies.floors.placed_tasks import PlacedTasks
 from policies.floors.pools import pools_of
+from policies.floors.starting_state import StartingState, starting_state
 from policies.model.allocation import Allocation, Floors
 from policies.model.current_placements import CurrentPlacements
 from policies.model.policy import Choice
@@ -40,8 +42,9 @@ def solve_with_floors(
         known: pools of guarantees that were divided already, in this problem or in one around it.
     """
     classes = one_class(problem) if choice.sees_one_pool else server_classes(problem)
-    pools = pools_of(problem, classes, whole=choice.whole_tasks)
     places = choice.whole_tasks and not choice.sees_one_pool
+    kept = PlacedTasks.kept(problem) if problem.kept_placements is not None else None
+    pools = pools_of(problem, classes, kept, whole=choice.whole_tasks)
     answers: list[Allocation | None] = []
     floors: list[FloatArray] = []
     for number, pool in enumerate(pools):
@@ -58,18 +61,17 @@ def solve_with_floors(
                 answer = solve(pool.problem, ON_OWN_SERVERS if on_own else choice, None)
             answers.append(answer)
             floors.append(answer.tasks)
-    own = on_own_servers(problem, pools, answers) if places else None
+    own = alone_on_own_servers(problem, pools, answers) if places else None
     parts = parts_of(problem, pools, floors, own)
-    others = None
-    if places and problem.kept_placements is not None:
-        kept = started(problem, pools, answers, parts)
-        parts, others = kept.parts, kept.others
-        raised = solve(raised_problem(problem, parts, choice, kept.first), choice, None)
-    else:
-        first = None if own is None else _on_own(problem, parts, own)
-        raised = solve(raised_problem(problem, parts, choice), choice, first)
+    state = StartingState(parts, None if own is None else _on_own(problem, parts, own))
+    if kept is not None:
+        state = starting_state(problem, pools, parts, kept)
+        parts = state.parts
+    raised = solve(raised_problem(problem, parts, choice, state.kept), choice, state.on_own)
     met = raised.tasks[problem.n :]
-    following = kept_problem(problem, parts, met, classes, others, whole=choice.whole_tasks)
+    following = kept_problem(
+        problem, parts, met, classes, state.uncounted, whole=choice.whole_tasks
+    )
     rest = solve(following, choice, _placed(raised, problem.n) if places else None)
     floor = grouped_sum(parts.tasks, parts.workload, problem.n)
     reached = grouped_sum(met, parts.workload, problem.n)

@@ -74,29 +74,32 @@ class Part:
 class Parts:
     """All parts of a problem, and what runs before they rise.
 
+    Workloads are those of the problem with the parts.
+
     Attributes:
         parts: by pool and workload.
-        placed: of whole tasks on servers, tasks that run before, by the number of the workload in the
-            problem with the parts.
-        keeps: whether the problem keeps tasks on their servers, which are then among ``placed``.
+        on_own: tasks of parts on own servers.
+        kept: tasks that stay on their servers, of other parts or of none; None if none are kept.
     """
 
     parts: list[Part]
-    placed: Placed
-    keeps: bool
+    on_own: Placed
+    kept: Placed | None = None
 
-    def first(self) -> CurrentPlacements:
-        """Return where tasks run before the parts rise."""
-        return _placements(self.placed)
+    def placed_on_own(self) -> CurrentPlacements:
+        """Return where the parts on own servers run."""
+        return placements_of(self.on_own)
 
-    def others(self, n: int) -> CurrentPlacements | None:
-        """Return where kept tasks of workloads run that are those of no part."""
-        if not self.keeps:
+    def placed_kept(self, below: int | None = None) -> CurrentPlacements | None:
+        """Return where kept tasks run, those of workloads below a number alone if it is given."""
+        if self.kept is None:
             return None
-        return _placements(Counter({place: c for place, c in self.placed.items() if place[0] < n}))
+        some = {at: c for at, c in self.kept.items() if below is None or at[0] < below}
+        return placements_of(Counter(some))
 
 
-def _placements(placed: Placed) -> CurrentPlacements:
+def placements_of(placed: Placed) -> CurrentPlacements:
+    """Return whole tasks as placements."""
     rows = [(*place, count) for place, count in sorted(placed.items()) if count]
     workload, row, server, count = np.array(rows, dtype=np.int64).reshape(-1, 4).T
     return CurrentPlacements(
@@ -116,13 +119,13 @@ def parts_of(stated: Stated, pools: list[Pool], answers: tuple[Allocation | None
     """
     problem = stated.problem
     placed = stated.choice.whole_tasks and not stated.choice.sees_one_pool
-    own = _on_own(stated, pools, answers) if placed else Placed()
+    own = _alone_on_own(stated, pools, answers) if placed else Placed()
     parts = _all_parts(stated, pools, answers, own)
-    if placed and problem.kept_placements is not None:
-        return _beside_kept(stated, pools, answers, parts)
+    if placed and (kept := kept_of(stated)) is not None:
+        return _beside_kept(stated, pools, parts, kept)
     number = {part.workload: at for at, part in enumerate(parts) if part.own}
-    first = {(problem.n + number[j], row, at): count for (j, row, at), count in own.items()}
-    return Parts(parts, Counter(first), keeps=False)
+    on_own = {(problem.n + number[j], row, at): count for (j, row, at), count in own.items()}
+    return Parts(parts, Counter(on_own))
 
 
 def _all_parts(
@@ -167,55 +170,60 @@ def _all_parts(
     return sorted(parts, key=lambda part: (part.pool, part.workload))
 
 
-def _beside_kept(
-    stated: Stated, pools: list[Pool], answers: tuple[Allocation | None, ...], every: list[Part]
-) -> Parts:
+def _beside_kept(stated: Stated, pools: list[Pool], every: list[Part], kept: Placed) -> Parts:
     """Return the parts of a problem with kept tasks, and what runs before they rise.
 
-    A kept task is one of the part with the fewest servers that has its server and lacks tasks. Those
-    on own servers come last and have every server.
+    A kept task counts for the part with the fewest servers that has its server and still lacks tasks.
     """
-    problem, kept = stated.problem, _kept(stated)
+    problem = stated.problem
     size = [int(problem.server_count[pool.rows].sum()) for pool in pools]
-    order = sorted(
+    of_workload: dict[int, list[int]] = {}
+    for p in sorted(
         range(len(every)), key=lambda p: (every[p].own, size[every[p].pool], every[p].pool)
-    )
-    beyond, counted = Counter(kept), [Counter[tuple[int, int, int]]() for _ in every]
-    of_workload: dict[int, list[tuple[int, int, int]]] = {}
+    ):
+        of_workload.setdefault(every[p].workload, []).append(p)
+    places: dict[int, list[tuple[int, int, int]]] = {}
     for place in sorted(kept):
-        of_workload.setdefault(place[0], []).append(place)
-    for p in order:
-        part = every[p]
-        for place in of_workload.get(part.workload, ()):
-            if part.own or part.rows[place[1]]:
-                more = min(beyond[place], round(part.tasks) - counted[p].total())
-                counted[p][place] += more
-                beyond[place] -= more
-    # No part has more tasks than its workload has beside the kept tasks that are of none.
-    tasks = [part.tasks for part in every]
-    for j, places in of_workload.items():
-        mine = [p for p in order if every[p].workload == j]
-        over = sum(tasks[p] for p in mine) + sum(beyond[at] for at in places) - problem.tasks[j]
+        places.setdefault(place[0], []).append(place)
+    uncounted, counted = Counter(kept), [Placed() for _ in every]
+    tasks, lacking = [part.tasks for part in every], [round(part.tasks) for part in every]
+    for j, mine in of_workload.items():
+        for p in mine:
+            for place in places.get(j, ()):
+                if not lacking[p]:
+                    break
+                if uncounted[place] and (every[p].own or every[p].rows[place[1]]):
+                    counted[p][place] = min(uncounted[place], lacking[p])
+                    uncounted[place] -= counted[p][place]
+                    lacking[p] -= counted[p][place]
+        # Floors and the kept tasks that count for none are among the tasks that the workload has.
+        over = sum(tasks[p] for p in mine) - problem.tasks[j]
+        over += sum(uncounted[place] for place in places.get(j, ()))
         for p in reversed(mine):
-            less = max(0.0, min(over, tasks[p] - counted[p].total()))
+            less = max(0, min(over, lacking[p]))
             tasks[p] -= less
+            lacking[p] -= round(less)
             over -= less
+    of_own = {part.workload: p for p, part in enumerate(every) if part.own}
+    own = _beside(stated, kept, Counter({j: lacking[p] for j, p in of_own.items()}))
+    for p in of_own.values():
+        # What has no room on own servers is not guaranteed.
+        tasks[p] -= lacking[p]
+    for place, number in own.items():
+        counted[of_own[place[0]]][place] += number
+        tasks[of_own[place[0]]] += number
     stays = [p for p in range(len(every)) if tasks[p] > 0]
-    parts = [replace(every[p], tasks=tasks[p]) for p in stays]
-    lacking = Counter(
-        {every[p].workload: round(tasks[p]) - counted[p].total() for p in stays if every[p].own}
-    )
-    own = _on_own(stated, pools, answers, kept, lacking)
-    placed = beyond
-    for at, (p, part) in enumerate(zip(stays, parts, strict=True)):
-        some = counted[p]
-        if part.own:
-            some += Counter({place: n for place, n in own.items() if place[0] == part.workload})
-        placed += Counter({(problem.n + at, *place[1:]): n for place, n in some.items()})
-    return Parts(parts, placed, keeps=True)
+    on_own, before = Placed(), uncounted
+    for number, p in enumerate(stays):
+        for (_, row, server), count in counted[p].items():
+            (on_own if every[p].own else before)[problem.n + number, row, server] += count
+    return Parts([replace(every[p], tasks=tasks[p]) for p in stays], on_own, before)
 
 
-def _kept(stated: Stated) -> Placed:
+def kept_of(stated: Stated) -> Placed | None:
+    """Return the tasks that a problem keeps on their servers, None if it keeps none."""
+    if stated.problem.kept_placements is None:
+        return None
     keys, tasks = tasks_that_stay(stated, server_reasons(stated))
     kinds, rows = max(len(stated.pieces.owner), 1), stated.rows
     first = np.cumsum(rows.servers) - rows.servers
@@ -227,30 +235,15 @@ def _kept(stated: Stated) -> Placed:
     return found
 
 
-def _on_own(
-    stated: Stated,
-    pools: list[Pool],
-    answers: tuple[Allocation | None, ...],
-    kept: Placed | None = None,
-    lacking: Counter[int] | None = None,
+def _alone_on_own(
+    stated: Stated, pools: list[Pool], answers: tuple[Allocation | None, ...]
 ) -> Placed:
-    """Return what runs on tenants' own servers.
+    """Return what runs on tenants' own servers, without tasks beyond a limit.
 
     Servers are filled in order, by the workloads of higher priority first, then by the older ones.
-    Tasks beyond a limit are left out.
-
-    Args:
-        kept: what runs there already; lacking: tasks that each workload has at most beside it.
     """
-    problem, amounts = stated.problem, stated.on_servers
-    demands = [[int(amount) for amount in row] for row in amounts.demand]
-    limits = LimitsLeft(stated.limits, amounts, np.arange(problem.k))
-    taken: dict[tuple[int, int], list[tuple[int, int]]] = {}
-    for (j, row, server), number in (kept or {}).items():
-        limits.take(j, row, number)
-        taken.setdefault((row, server), []).append((j, number))
+    problem, placing = stated.problem, _Placing(stated)
     number_of = {name: row for row, name in enumerate(problem.server_names)}
-    found: Placed = Counter()
     first = len(problem.guarantees)
     for pool, answer in zip(pools[first:], answers[first:], strict=True):
         on_row: Counter[tuple[int, int]] = Counter()
@@ -261,28 +254,58 @@ def _on_own(
         ):
             key = pool.workloads[workload], number_of[pool.problem.server_names[row]]
             on_row[key] += round(tasks)
-        room: dict[tuple[int, int], list[int]] = {}
-        for (j, row), stated_tasks in sorted(
-            on_row.items(), key=lambda item: (-problem.priority[item[0][0]], item[0])
-        ):
-            tasks = stated_tasks if lacking is None else min(stated_tasks, lacking[j])
-            for q in limits.mine(j):
-                if limits.rows[q][row]:
-                    bounds = zip(limits.left[q].tolist(), demands[j], strict=True)
-                    tasks = min([tasks, *(int(a // d) for a, d in bounds if d and a < np.inf)])
-            for server in range(int(problem.server_count[row])):
-                if (row, server) not in room:
-                    size = [int(amount) for amount in amounts.capacity[row]]
-                    for other, number in taken.get((row, server), ()):
-                        size = [a - number * d for a, d in zip(size, demands[other], strict=True)]
-                    room[row, server] = size
-                left = room[row, server]
-                count = min([tasks, *(a // d for a, d in zip(left, demands[j], strict=True) if d)])
-                if count:
-                    found[j, row, server] += count
-                    left[:] = [a - count * d for a, d in zip(left, demands[j], strict=True)]
-                    limits.take(j, row, count)
-                    tasks -= count
-                    if lacking is not None:
-                        lacking[j] -= count
-    return found
+        for j, row in sorted(on_row, key=lambda key: (-problem.priority[key[0]], key)):
+            placing.place(j, row, on_row[j, row])
+    return placing.found
+
+
+def _beside(stated: Stated, kept: Placed, lacking: Counter[int]) -> Placed:
+    """Return the tasks that workloads lack, as far as own servers have room beside kept ones."""
+    problem, placing, rows = stated.problem, _Placing(stated), stated.rows
+    for (j, row, server), number in kept.items():
+        placing.take(j, row, server, number)
+    order = sorted(lacking, key=lambda j: (problem.workload_tenant[j], -problem.priority[j], j))
+    for j in order:
+        for at, row in enumerate(rows.row.tolist()):
+            if problem.contributed_by[row] == problem.workload_tenant[j] and rows.allowed[j, at]:
+                lacking[j] -= placing.place(j, row, lacking[j])
+    return placing.found
+
+
+class _Placing:
+    """Room on servers and in limits while tasks are placed."""
+
+    def __init__(self, stated: Stated) -> None:
+        self.found = Placed()
+        self._servers = stated.problem.server_count.tolist()
+        self._capacity = stated.on_servers.capacity
+        self._demands = [[int(amount) for amount in row] for row in stated.on_servers.demand]
+        self._left: dict[tuple[int, int], list[int]] = {}
+        self._limits = LimitsLeft(stated.limits, stated.on_servers, np.arange(stated.problem.k))
+
+    def take(self, j: int, row: int, server: int, number: int) -> None:
+        """Take what so many tasks use."""
+        left = self._left_on(row, server)
+        left[:] = [a - number * d for a, d in zip(left, self._demands[j], strict=True)]
+        self._limits.take(j, row, number)
+
+    def place(self, j: int, row: int, tasks: int) -> int:
+        """Place at most so many tasks on the servers of a row, in order. Returns how many."""
+        demand, most = self._demands[j], tasks
+        for q in self._limits.mine(j):
+            if self._limits.rows[q][row]:
+                bounds = zip(self._limits.left[q].tolist(), demand, strict=True)
+                most = min([most, *(int(a // d) for a, d in bounds if d and a < np.inf)])
+        missing = most
+        for server in range(self._servers[row] if missing else 0):
+            room = zip(self._left_on(row, server), demand, strict=True)
+            if count := min([missing, *(a // d for a, d in room if d)]):
+                self.found[j, row, server] += count
+                self.take(j, row, server, count)
+                missing -= count
+        return most - missing
+
+    def _left_on(self, row: int, server: int) -> list[int]:
+        if (row, server) not in self._left:
+            self._left[row, server] = [int(amount) for amount in self._capacity[row]]
+        return self._left[row, server]

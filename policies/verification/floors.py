@@ -23,7 +23,16 @@ from policies.model.problem import Problem
 from policies.model.problem_fields import Guarantee, Limit, Selector
 from policies.model.tolerance import AGREEMENT
 from policies.verification.checks import Check, check
-from policies.verification.floor_parts import DUST, Part, Parts, Pool, parts_of
+from policies.verification.floor_parts import (
+    DUST,
+    Part,
+    Parts,
+    Placed,
+    Pool,
+    kept_of,
+    parts_of,
+    placements_of,
+)
 from policies.verification.form import form_of
 from policies.verification.in_place import found_tasks
 from policies.verification.kept_tasks import OnServers
@@ -143,12 +152,13 @@ def _named(checks: tuple[Check, ...], step: str) -> Iterator[Check]:
 def _pools(stated: Stated) -> Iterator[Pool]:
     problem = stated.problem
     places = stated.places() if stated.choice.sees_one_pool else stated.rows
+    kept = kept_of(stated)
     for number, item in enumerate(stated.guarantees):
         here = item.rows[places.row]
         if stated.choice.sees_one_pool:
             here = np.ones(places.count, dtype=np.bool_)
         runs = places.allowed[:, here].any(axis=1) & item.counted
-        yield _guaranteed_pool(stated, number, item, np.flatnonzero(runs).tolist())
+        yield _guaranteed_pool(stated, number, item, np.flatnonzero(runs).tolist(), kept)
     everywhere = np.ones(problem.k, dtype=np.bool_)
     for tenant in np.flatnonzero(problem.own_servers).tolist():
         rows = [
@@ -172,7 +182,9 @@ def _pools(stated: Stated) -> Iterator[Pool]:
         yield Pool(own, STATIC if placed else stated.choice, mine, everywhere, {})
 
 
-def _guaranteed_pool(stated: Stated, number: int, item: StatedLimit, workloads: list[int]) -> Pool:
+def _guaranteed_pool(
+    stated: Stated, number: int, item: StatedLimit, workloads: list[int], kept: Placed | None
+) -> Pool:
     """One server of the amount, for the workloads below the node that may run where it holds."""
     problem = stated.problem
     given = problem.guarantees[number]
@@ -229,9 +241,20 @@ def _guaranteed_pool(stated: Stated, number: int, item: StatedLimit, workloads: 
         limits=[Limit(*each) for each, _ in limits if each is not None],
         guarantees=[Guarantee(*each) for each in guarantees if each is not None],
         count_guaranteed=problem.count_guaranteed,
+        kept_placements=None if kept is None else _kept_inside(kept, item.rows, workloads),
         **_some_workloads(problem, workloads, {i: at for at, i in enumerate(tenants)}, named),
     )
     return Pool(pool, stated.choice, workloads, item.rows, given.where)
+
+
+def _kept_inside(kept: Placed, rows: BoolArray, workloads: list[int]) -> CurrentPlacements:
+    """Return the kept tasks of a pool's workloads on its servers, which are one server in it."""
+    position = {j: at for at, j in enumerate(workloads)}
+    inside = Placed()
+    for (j, row, _), number in kept.items():
+        if rows[row] and j in position:
+            inside[position[j], 0, 0] += number
+    return placements_of(inside)
 
 
 def _tasks_alone(
@@ -279,7 +302,7 @@ def _steps(
     """The two problems that have the parts as tenants, with their answers and what runs before."""
     first = second = None
     if stated.choice.whole_tasks and not stated.choice.sees_one_pool:
-        first = None if found.keeps else found.first()
+        first = found.placed_on_own()
         second = _parts_of_answer(floors.raised, stated.problem.n)
     rising = _rising_problem(stated, found)
     met = np.zeros(len(found.parts))
@@ -292,28 +315,25 @@ def _steps(
 
 
 def _rising_problem(stated: Stated, found: Parts) -> Problem:
-    """The problem in which the parts rise together, in proportion to their tasks.
-
-    Beside kept tasks, parts on own servers rise too: they may have no room there.
-    """
+    """The problem in which the parts rise together, in proportion to their tasks."""
     problem, parts = stated.problem, found.parts
-    own = np.array([part.own and not found.keeps for part in parts], dtype=np.bool_)
+    own = np.array([part.own for part in parts], dtype=np.bool_)
     per_task = stated.columns.max(axis=1, initial=0.0)
     weight = [part.tasks * float(per_task[part.workload]) for part in parts]
-    beyond = np.zeros(problem.n)
-    for (j, _, _), tasks in found.placed.items():
+    uncounted = np.zeros(problem.n)
+    for (j, _, _), tasks in (found.kept or {}).items():
         if j < problem.n:
-            beyond[j] += tasks
+            uncounted[j] += tasks
     return _with_parts(
         problem,
         parts,
         floors="raised",
-        tasks=np.r_[beyond, [part.tasks for part in parts]],
+        tasks=np.r_[uncounted, [part.tasks for part in parts]],
         weight=np.r_[problem.weight, [w if w > 0 else 1.0 for w in weight]],
         best_effort=np.r_[problem.best_effort, own],
         weights_mode="explicit",
         kept=np.r_[np.zeros(problem.t, dtype=np.bool_), own],
-        kept_placements=found.first() if found.keeps else None,
+        kept_placements=found.placed_kept(),
     )
 
 
@@ -329,7 +349,7 @@ def _rest_problem(stated: Stated, found: Parts, met: FloatArray) -> Problem:
         "weight": np.r_[problem.weight, np.ones(len(parts))],
         "best_effort": np.r_[problem.best_effort, some],
         "kept": np.r_[np.zeros(problem.t, dtype=np.bool_), some],
-        "kept_placements": found.others(problem.n),
+        "kept_placements": found.placed_kept(problem.n),
     }
     owner = problem.workload_tenant[of]
     if problem.count_guaranteed and whole:

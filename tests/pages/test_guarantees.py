@@ -131,7 +131,7 @@ def test_a_guarantee_that_no_server_matches_is_not_met(shared):
 
 
 def test_a_guarantee_of_which_one_workload_lacks_its_part(shared):
-    """b is guaranteed 12 GPUs. Its first workload, for the 8 with label h100 alone, can have 8 of them."""
+    """b is guaranteed 12 GPUs. Its first workload, for servers with H100 alone, cannot have as many."""
     factories.server(shared.pool, "new", 16, 16, shared.b, labels={"gpu": "new"})
     set_member("b", guarantee=gpus(12))
     workload_withdraw(workload=shared.work_of_b, version=1, now=utc_now())

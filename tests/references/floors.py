@@ -5,12 +5,13 @@ Source: docs/policies/guarantees.md.
 Divisible problems have one workload per tenant.
 """
 
+from collections import Counter
 from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 
-from policies import Problem
+from policies import CurrentPlacements, Problem
 from policies.model.limits import in_order
 from tests.references.exact_program import maximise
 from tests.references.filling import fill, stand_alone
@@ -339,8 +340,10 @@ def fill_with_floors(problem, rule, seed=0):
     floors = []
     for number, given in enumerate(problem.guarantees):
         pool, jobs, rows = pool_of(problem, given, tree, pooled)
+        if problem.kept_placements is not None:
+            pool = replace(pool, kept_placements=kept_inside(problem, jobs, rows))
         floors.append((number, jobs, rows, whole_in(pool)))
-    on_own, before, alone_on_own = [{} for _ in range(problem.n)], [], []
+    on_own, before = [{} for _ in range(problem.n)], []
     own = np.flatnonzero(problem.own_servers).tolist()
     if own and pooled:
         for tenant in own:
@@ -352,14 +355,13 @@ def fill_with_floors(problem, rule, seed=0):
         alone = replace(problem, contributed_only=problem.contributed_only | ~mine)
         _, before = stand_alone(alone, with_servers=True)
         before = [(j, row, at) for j, row, at in before if problem.workload_tenant[j] in own]
-        alone_on_own = before
         before = within_limits(problem, before)
         for j, row, _ in before:
             on_own[j][row] = on_own[j].get(row, 0) + 1
     parts = parts_of(problem, floors, on_own)
     if problem.kept_placements is not None:
         owned = [(j, None, sum(on_own[j].values())) for j in owned_order(problem, on_own)]
-        parts, started, before, beside = beside_kept(problem, parts + owned, alone_on_own)
+        parts, started, before, beside = beside_kept(problem, parts + owned)
         return fill(
             problem, rule, seed, parts=parts, started=started, before=before, beside=beside,
             guaranteed=True,
@@ -374,33 +376,48 @@ def owned_order(problem, on_own):
     )
 
 
-def beside_kept(problem, parts, on_own):
-    """(parts, tasks of each that run, where they run, where kept tasks of no part run).
-
-    Args:
-        parts: (workload, rows or None for own servers, tasks); on_own: (workload, row, server of the
-            row) of each task of tenants alone on their servers.
-    """
+def kept_places(problem):
+    """(workload, row, server of the row) of each kept task, by workload and server."""
     rows = [
         row for row in range(problem.k)
         if not problem.contributed_only[row] and problem.capacity[row].any()
         for _ in range(int(problem.server_count[row]))
     ]  # fmt: skip
     kept = sorted((j, server) for j, _, server in kept_pieces(problem).elements())
-    places = [(j, rows[server], server - rows.index(rows[server])) for j, server in kept]
+    return [(j, rows[server], server - rows.index(rows[server])) for j, server in kept]
+
+
+def kept_inside(problem, jobs, rows):
+    """Return the kept tasks of a pool's workloads on its rows, which are one server."""
+    inside = Counter(
+        jobs.index(j) for j, row, _ in kept_places(problem) if j in jobs and row in rows
+    )
+    columns = np.array([[j, 0, 0, 1, tasks] for j, tasks in sorted(inside.items())], dtype=np.int64)
+    workload, row, offset, servers, tasks = columns.reshape(-1, 5).T
+    return CurrentPlacements(
+        workload=workload, row=row, offset=offset, servers=servers, tasks=tasks.astype(float)
+    )
+
+
+def beside_kept(problem, parts):
+    """(parts, tasks of each that run, where they run, where kept tasks of no part run).
+
+    Args:
+        parts: (workload, rows or None for own servers, tasks).
+    """
+    beside = kept_places(problem)
     size = [
         np.inf if where is None else sum(int(problem.server_count[row]) for row in where)
         for _, where, _ in parts
     ]
     order = sorted(range(len(parts)), key=lambda at: size[at])
-    mine, beside = [[] for _ in parts], []
+    mine = [[] for _ in parts]
     for at in order:
         j, where, tasks = parts[at]
-        for place in list(places):
+        for place in list(beside):
             if place[0] == j and len(mine[at]) < tasks and (where is None or place[1] in where):
                 mine[at].append(place)
-                places.remove(place)
-    beside = places
+                beside.remove(place)
     tasks = [count for _, _, count in parts]
     for at in reversed(order):
         j = parts[at][0]
@@ -440,15 +457,20 @@ def beside_kept(problem, parts, on_own):
 
     for place in [*beside, *(place for some in mine for place in some)]:
         take(*place)
-    for j, row, _ in on_own:
-        at = next((at for at in range(len(parts)) if parts[at][:2] == (j, None)), None)
-        if at is None or len(mine[at]) >= tasks[at]:
-            continue
-        for server in range(int(problem.server_count[row])):
-            if fits(j, row, server):
+    own = [at for at, (_, where, _) in enumerate(parts) if where is None]
+    for at in sorted(own, key=lambda at: own_order(problem, parts[at][0])):
+        j = parts[at][0]
+        for row, server in left:
+            is_own = problem.contributed_by[row] == problem.workload_tenant[j]
+            while (
+                is_own
+                and may_use(problem, j, row)
+                and len(mine[at]) < tasks[at]
+                and fits(j, row, server)
+            ):
                 take(j, row, server)
                 mine[at].append((j, row, server))
-                break
+        tasks[at] = len(mine[at])
     everywhere = frozenset(range(problem.k))
     found = [
         (j, everywhere if where is None else where, count)
@@ -457,6 +479,11 @@ def beside_kept(problem, parts, on_own):
     stays = [at for at, (_, _, count) in enumerate(found) if count]
     before = [place for some in mine for place in some]
     return [found[at] for at in stays], [len(mine[at]) for at in stays], before, beside
+
+
+def own_order(problem, j):
+    """Return the order in which workloads are placed on own servers."""
+    return int(problem.workload_tenant[j]), -int(problem.priority[j]), j
 
 
 def within_limits(problem, launched):
@@ -483,4 +510,5 @@ def whole_in(pool):
         return [0] * pool.n
     if pool.guarantees:
         return fill_with_floors(pool, "first-fit")[1]
-    return fill(pool, "first-fit")[1]
+    kept = [] if pool.kept_placements is None else kept_places(pool)
+    return fill(pool, "first-fit", beside=kept)[1]

@@ -32,6 +32,20 @@ def guaranteed(tenant, gpus, **where):
     return Guarantee("tenant", tenant, np.array([float(gpus)]), where)
 
 
+@st.composite
+def pools_with_guarantees(draw):
+    """Draw problems with several servers of a row, and rows that offer nothing."""
+    problem = draw(problems_with_guarantees())
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    offers = rng.random((problem.k, 1)) < 0.9
+    return replace(
+        problem,
+        server_count=rng.integers(1, 4, problem.k),
+        capacity=problem.capacity * offers,
+        tasks=np.minimum(problem.tasks, 12),
+    )
+
+
 def test_kept_tasks_count_for_a_guarantee():
     """b is guaranteed 5 of 8 GPUs and keeps 3; with the next 2 its floor is met."""
     problem = two_tenants(guarantees=[guaranteed(1, 5)])
@@ -67,25 +81,62 @@ def test_kept_tasks_on_other_servers_than_the_guarantees_do_not_count_for_it():
 
 
 @pytest.mark.parametrize(
-    ("kept", "servers"),
+    ("kept", "met", "servers"),
     [
-        # Tasks of others leave one place on the own server: the floor rises elsewhere.
-        ((1, 0, 0, 1, 3), {(0, 0): 1, (1, 0): 3, (0, 1): 3, (1, 1): 1}),
+        # Tasks of others leave one place on the own server, so that one task is guaranteed.
+        ((1, 0, 0, 1, 3), 1, {(0, 0): 1, (1, 0): 3, (0, 1): 3, (1, 1): 1}),
         # Own tasks elsewhere count for the floor.
-        ((0, 1, 0, 1, 2), {(0, 0): 2, (1, 0): 2, (0, 1): 2, (1, 1): 2}),
-        ((0, 1, 0, 1, 4), {(0, 1): 4, (1, 0): 4}),
+        ((0, 1, 0, 1, 2), 4, {(0, 0): 2, (1, 0): 2, (0, 1): 2, (1, 1): 2}),
+        ((0, 1, 0, 1, 4), 4, {(0, 1): 4, (1, 0): 4}),
     ],
 )
-def test_own_servers_beside_kept_tasks(kept, servers):
+def test_own_servers_beside_kept_tasks(kept, met, servers):
     """a contributed the first of two servers of 4 GPUs. Its floor is 4 tasks."""
     problem = Problem.create(
         resources=["gpu"], capacity=[[4], [4]], tenants=["a", "b"], demand=[[1], [1]],
         contributed_by=[0, 1], own_servers=[True, False],
     )  # fmt: skip
     answer = whole(keeping(problem, kept))
-    assert answer.floors.met.tolist() == [4, 0]
+    assert answer.floors.met.tolist() == answer.floors.floor.tolist() == [met, 0]
     assert tasks_on_servers(answer) == servers
     assert verify(answer.problem, answer).valid
+
+
+def test_what_a_tenant_keeps_is_part_of_what_it_is_guaranteed():
+    """a is guaranteed 4 of 8 GPUs and keeps 4 tasks of its less important workload."""
+    problem = Problem.create(
+        resources=["gpu"], capacity=[[8]], tenants=["a", "c"], workload_tenant=[0, 0, 1],
+        demand=[[1], [1], [1]], tasks=[4, 4, 8], priority=[0, 1, 0],
+        guarantees=[guaranteed(0, 4)],
+    )  # fmt: skip
+    assert whole(problem).tasks.tolist() == [0, 4, 4]
+    assert whole(keeping(problem, (0, 0, 0, 1, 4))).tasks.tolist() == [4, 0, 4]
+    both = whole(keeping(problem, (0, 0, 0, 1, 4), (2, 0, 0, 1, 2)))
+    assert (both.tasks.tolist(), guarantees_unmet(both)) == ([4, 0, 4], [])
+
+
+def test_own_servers_do_not_give_what_kept_tasks_of_the_tenant_hold_there():
+    problem = Problem.create(
+        resources=["gpu"], capacity=[[4], [4]], tenants=["a", "b"], workload_tenant=[0, 0, 1],
+        demand=[[1], [1], [1]], tasks=[4, 4, 8], priority=[0, 1, 0], contributed_by=[0, -1],
+        own_servers=[True, False],
+    )  # fmt: skip
+    answer = whole(keeping(problem, (0, 0, 0, 1, 4)))
+    assert answer.tasks.tolist() == [4, 0, 4]
+    assert verify(answer.problem, answer).valid
+
+
+def test_own_servers_are_one_after_the_other_however_they_are_grouped():
+    """4 of the 8 GPUs of a run kept tasks of b, and 4 are guaranteed to c."""
+    found = []
+    for count in ([1, 1], [2]):
+        problem = Problem.create(
+            resources=["gpu"], capacity=[[4]] * len(count), server_count=count,
+            contributed_by=[0] * len(count), tenants=["a", "b", "c"], demand=[[1]] * 3,
+            tasks=[4, 4, 4], own_servers=[True, False, False], guarantees=[guaranteed(2, 4)],
+        )  # fmt: skip
+        found.append(whole(keeping(problem, (1, 0, 0, 1, 4))).tasks.tolist())
+    assert found == [[4, 4, 0], [4, 4, 0]]
 
 
 def test_own_servers_leave_kept_tasks_their_part_of_a_limit():
@@ -103,7 +154,7 @@ def test_own_servers_leave_kept_tasks_their_part_of_a_limit():
 
 @pytest.mark.parametrize("placement", PLACEMENTS)
 @examples(500)
-@given(problem=with_kept(problems_with_guarantees()))
+@given(problem=with_kept(pools_with_guarantees()))
 def test_beside_floors_they_come_first_as_in_the_plain_reference(placement, problem):
     answer = whole(problem, placement=placement)
     guaranteed, tasks = fill_with_floors(problem, placement)
@@ -117,7 +168,7 @@ def test_beside_floors_they_come_first_as_in_the_plain_reference(placement, prob
 
 
 @examples(400)
-@given(problem=with_kept(problems_with_guarantees()), data=st.data())
+@given(problem=with_kept(pools_with_guarantees()), data=st.data())
 def test_beside_floors_tasks_that_run_may_stay_too(problem, data):
     tasks = st.sampled_from([0.0, 1.0, 2.0, 4.0, np.inf])
     before = np.array(data.draw(st.lists(tasks, min_size=problem.n, max_size=problem.n)))
@@ -131,7 +182,7 @@ def test_beside_floors_tasks_that_run_may_stay_too(problem, data):
 
 
 @examples(300)
-@given(problem=with_kept(problems_with_guarantees()))
+@given(problem=with_kept(pools_with_guarantees()))
 def test_beside_floors_answers_are_written_and_read(problem):
     kept = problem.kept_placements
     exists = kept.offset + kept.servers <= problem.server_count[kept.row]

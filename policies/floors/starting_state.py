@@ -1,0 +1,134 @@
+"""The state of a problem with kept tasks before its floors rise.
+
+Source: docs/policies/kept-tasks.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from policies.arrays import FloatArray, IntArray, grouped_sum
+from policies.floors.own_servers import beside_kept_tasks
+from policies.floors.parts import Parts
+from policies.floors.placed_tasks import PlacedTasks
+from policies.floors.pools import FloorPool
+from policies.model.current_placements import CurrentPlacements
+from policies.model.problem import Problem
+
+
+@dataclass(frozen=True, eq=False)
+class StartingState:
+    """Parts, and the tasks of them that run before the others rise.
+
+    Workloads are those of the problem with the parts.
+
+    Attributes:
+        parts: of the problem.
+        on_own: tasks of the parts on own servers, which are all of them; None without placements.
+        kept: tasks that stay, of other parts or of none; None if the problem keeps none.
+        uncounted: those of none.
+    """
+
+    parts: Parts
+    on_own: CurrentPlacements | None
+    kept: CurrentPlacements | None = None
+    uncounted: CurrentPlacements | None = None
+
+
+def starting_state(
+    problem: Problem, pools: Sequence[FloorPool], parts: Parts, kept: PlacedTasks
+) -> StartingState:
+    """Count kept tasks for parts, and place what own servers have room for beside them.
+
+    A kept task counts for the part with the fewest servers that has its server and still lacks tasks.
+    """
+    counts = _Counts(problem, pools, parts, kept)
+    counts.shrink()
+    missing, part_of = np.zeros(problem.n), np.full(problem.n, -1, dtype=np.int64)
+    of_own = np.flatnonzero(parts.on_own)
+    missing[parts.workload[of_own]] = counts.lacking[of_own]
+    own = beside_kept_tasks(problem, kept, missing)
+    # What has no room on own servers is not guaranteed.
+    more = grouped_sum(own.tasks, own.workload, problem.n)[parts.workload[of_own]]
+    tasks = counts.tasks.copy()
+    tasks[of_own] += more - counts.lacking[of_own]
+    stays = np.flatnonzero(tasks)
+    number = np.full(len(tasks), -1, dtype=np.int64)
+    number[stays] = problem.n + np.arange(len(stays))
+    part_of[parts.workload[of_own]] = number[of_own]
+    uncounted = kept.placements(kept.workload, counts.uncounted)
+    counted = [
+        PlacedTasks(kept.workload[some], kept.row[some], kept.server[some], taken).placements(
+            np.full(len(some), number[p]), taken
+        )
+        for p, some, taken in counts.counted
+    ]
+    on_own = [
+        each for each, (p, _, _) in zip(counted, counts.counted, strict=True) if parts.on_own[p]
+    ]
+    others = [
+        each for each, (p, _, _) in zip(counted, counts.counted, strict=True) if not parts.on_own[p]
+    ]
+    return StartingState(
+        parts.some(stays, tasks),
+        _together([own.placements(part_of[own.workload], own.tasks), *on_own]),
+        _together([uncounted, *others]),
+        uncounted,
+    )
+
+
+class _Counts:
+    """Kept tasks as tasks of parts.
+
+    Attributes:
+        tasks: (p,) of each part; lacking: (p,) of these for which no kept task counts.
+        counted: (part, entries of kept tasks, how many of each count for the part).
+        uncounted: (q,) kept tasks that count for no part.
+    """
+
+    def __init__(
+        self, problem: Problem, pools: Sequence[FloorPool], parts: Parts, kept: PlacedTasks
+    ) -> None:
+        self._problem, self._parts, self._kept = problem, parts, kept
+        servers = [int(problem.server_count[pool.rows].sum()) for pool in pools]
+        self._order = sorted(
+            range(len(parts.workload)),
+            key=lambda p: (bool(parts.on_own[p]), servers[parts.pool[p]], int(parts.pool[p])),
+        )
+        self.tasks, self.lacking = parts.tasks.copy(), parts.tasks.copy()
+        self.uncounted = kept.tasks.copy()
+        self.counted: list[tuple[int, IntArray, FloatArray]] = []
+        order = np.argsort(kept.workload, kind="stable")
+        edges = np.searchsorted(kept.workload[order], np.arange(problem.n + 1))
+        for p in self._order:
+            j, rows = parts.workload[p], pools[parts.pool[p]].rows
+            mine = order[edges[j] : edges[j + 1]]
+            room = self.uncounted[mine] * (parts.on_own[p] | rows[kept.row[mine]])
+            taken = np.clip(self.lacking[p] - (np.cumsum(room) - room), 0.0, room)
+            self.uncounted[mine] -= taken
+            self.lacking[p] -= taken.sum()
+            self.counted.append((p, mine, taken))
+
+    def shrink(self) -> None:
+        """Take from parts, the last ones first, what their workload lacks beside ``uncounted``."""
+        of, n = self._parts.workload, self._problem.n
+        over = grouped_sum(self.tasks, of, n) - self._problem.tasks
+        over = np.maximum(over + grouped_sum(self.uncounted, self._kept.workload, n), 0.0)
+        for p in reversed(self._order):
+            less = min(over[of[p]], self.lacking[p])
+            over[of[p]] -= less
+            self.tasks[p] -= less
+            self.lacking[p] -= less
+
+
+def _together(placed: Sequence[CurrentPlacements]) -> CurrentPlacements:
+    return CurrentPlacements(
+        workload=np.concatenate([each.workload for each in placed]),
+        row=np.concatenate([each.row for each in placed]),
+        offset=np.concatenate([each.offset for each in placed]),
+        servers=np.concatenate([each.servers for each in placed]),
+        tasks=np.concatenate([each.tasks for each in placed]),
+    )
