@@ -133,14 +133,15 @@ def test_a_guarantee_that_no_server_matches_is_not_met(shared):
 def test_a_guarantee_of_which_one_workload_lacks_its_part(shared):
     """b is guaranteed 12 GPUs. Its first workload, for servers with H100 alone, cannot have as many."""
     factories.server(shared.pool, "new", 16, 16, shared.b, labels={"gpu": "new"})
+    set_member("a", guarantee=gpus(8, H100))
     set_member("b", guarantee=gpus(12))
     workload_withdraw(workload=shared.work_of_b, version=1, now=utc_now())
     first = {"server_selector": {"gpu": ["h100"]}, "priority": 1}
     factories.workload(shared.pool, "old", 1, 1, shared.b, **first)
     factories.workload(shared.pool, "any", 1, 1, shared.b)
     decided(shared)
-    text = shown(shared.b)
-    assert "a workload has" in text, text
+    lacks = "a workload has 80 % of its part: all cpu on its servers is in use"
+    assert f"16 GPUs allocated now, 133.3 %, {lacks}" in shown(shared.b)
 
 
 @pytest.mark.parametrize("of", ["pool", "member"])
