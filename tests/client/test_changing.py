@@ -162,6 +162,23 @@ def test_a_submission_that_cannot_be_computed_is_refused_before_it_is_made(told)
     assert writes(service) == []
 
 
+@pytest.mark.parametrize("at_once", [True, False])
+def test_a_tenants_first_workload_has_no_preview(told, at_once):
+    """An operator submits for a tenant that is no member of the pool yet, which admits it."""
+    error = {"code": "tenant.unknown", "detail": 'The pool has no member "new".'}
+    failed = {**TRIED, "status": "failed", "result": None, "error": error}
+    tried = [refusal(422, "tenant.unknown")] if at_once else [SIMULATED[0], (200, JSON, failed)]
+    made = (201, {**JSON, "Pool-Generation": "9"}, {**WORKLOAD, "conditions": []})
+    service = told(*tried, made)
+    code, out, stderr = at_a_terminal("y", *SUBMITTED, "--tasks", "9", "--tenant", "new")
+    assert (code, "no member of the pool yet" in stderr, "Submit a? [y/N]" in out) == (
+        0,
+        True,
+        True,
+    )
+    assert writes(service) == [("POST", "/api/v1/pools/lab/workloads/")]
+
+
 def test_a_workload_is_withdrawn(alloc, told):
     service = told(TENANTS, LISTED, SHOWN, (204, {"Pool-Generation": "10"}, b""))
     done = alloc("withdraw", "lab", "a", "--yes")

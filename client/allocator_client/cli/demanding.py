@@ -263,14 +263,34 @@ def show_and_ask(
     """
     if yes:
         return
-    done = simulation_of(session, slug, body, seconds)
-    refuse_failed(done)
-    if session.for_people:
+    done = _tried(session, slug, body, seconds)
+    if done is None:
+        note("There is no preview of a tenant's first workload: it is no member of the pool yet.")
+    elif session.for_people:
         print_before_and_after(done)
     if not _is_terminal():
         raise click.UsageError("Nothing was changed: add --yes to change it.")
     if not click.confirm(question):
         raise Failure("Nothing was changed.")
+
+
+def _tried(
+    session: Session, slug: str, body: SimulationRequest, seconds: float
+) -> SimulationDocument | None:
+    """Return the computed simulation of a change, None if the tenant is no member of the pool.
+
+    Its first workload makes it one.
+    """
+    try:
+        done = simulation_of(session, slug, body, seconds)
+    except Problem as problem:
+        if problem.code != "tenant.unknown":
+            raise
+        return None
+    if (done["error"] or {}).get("code") == "tenant.unknown":
+        return None
+    refuse_failed(done)
+    return done
 
 
 @click.command("what-if")
