@@ -1,8 +1,9 @@
 """What the admin pages share: they parse, call the services every interface calls, and render."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from decimal import Decimal
+from functools import cache, partial
 from typing import Any, ClassVar, TypeVar, cast
 
 from django import forms
@@ -19,6 +20,7 @@ from django.urls import reverse
 
 from allocator_service.core.conditional_fields import is_shown
 from allocator_service.core.constraints import domain_error_for
+from allocator_service.core.display import exact_text
 from allocator_service.core.duration_fields import DurationField
 from allocator_service.core.errors import DomainError, FieldError
 from allocator_service.core.history import Difference, history_page
@@ -47,6 +49,9 @@ class ServiceForm(forms.ModelForm):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        for name, value in self.initial.items():
+            if isinstance(value, Decimal):
+                self.initial[name] = decimal_text(value)  # without the zeros of the column
         self.prepare(self.fields)
 
     def prepare(self, fields: Mapping[str, forms.Field]) -> None:
@@ -250,6 +255,17 @@ class Found:
     url: str
 
 
+@cache  # the admin sorts by a column only if it is the same object each time
+def _decimal_column(name: str, label: str) -> Callable[[models.Model], str | None]:
+    @admin.display(description=label, ordering=name, empty_value="-")
+    def shown(row: models.Model) -> str | None:
+        value = getattr(row, name)
+        return None if value is None else exact_text(value)
+
+    shown.__name__ = name  # for the column's class
+    return shown
+
+
 class AuditedAdmin(SavedFiltersAdmin):
     """A model whose history is that of the audit: with reasons, and with what became different.
 
@@ -264,6 +280,18 @@ class AuditedAdmin(SavedFiltersAdmin):
     pool_path: ClassVar[str | None] = "pool__slug"
     limited_may: ClassVar[Collection[str]] = ("view", "add", "change")
     search_place: ClassVar[int | None] = None  # among the results of the search over everything
+
+    def get_list_display(self, request: HttpRequest) -> list[Any]:
+        """Return the columns, of which decimals have no zeros at their end."""
+        decimals = {
+            field.name: str(field.verbose_name)
+            for field in self.model._meta.fields
+            if isinstance(field, models.DecimalField)
+        }
+        return [
+            _decimal_column(name, decimals[name]) if name in decimals else name
+            for name in super().get_list_display(request)
+        ]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         """What the user sees: lists, searches, pages, actions and choices begin with this."""

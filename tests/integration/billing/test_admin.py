@@ -257,8 +257,13 @@ def test_a_budget_of_a_group_is_created_and_its_balance_shown(admin, worked, ten
     budget = Budget.objects.get()
     assert (budget.group, budget.then, budget.carry) == (ml, "stop", Decimal("0.5"))
     change = reverse("admin:billing_budget_change", args=[budget.pk])
-    assert "500.00 hours" in admin.get(change).content.decode()
+    page = admin.get(change).content.decode()
+    assert "500.00 hours" in page
+    assert 'value="500"' in page
+    assert 'value="0.5"' in page
     assert admin.post(change, {**form, "amount": "600", "then": ""}).status_code == 302
     budget.refresh_from_db()
     assert (budget.amount, budget.then, budget.version) == (600, "", 2)
-    assert "ml" in admin.get(reverse("admin:billing_budget_changelist")).content.decode()
+    by_amount = {"o": "4"}  # the fourth column
+    listed = admin.get(reverse("admin:billing_budget_changelist"), by_amount).content.decode()
+    assert ("ml" in listed, ">600</td>" in listed, "column-amount sorted" in listed) == (True,) * 3
