@@ -78,6 +78,19 @@ def test_kept_tasks_on_other_servers_than_the_guarantees_do_not_count_for_it():
     assert (answer.tasks.tolist(), answer.floors.met.tolist()) == ([2, 6], [0, 4])
     answer = whole(keeping(replace(problem, tasks=np.array([8.0, 4.0])), kept))
     assert (answer.tasks.tolist(), answer.floors.floor.tolist()) == ([4, 4], [0, 2])
+    assert verify(answer.problem, answer).valid
+
+
+def test_a_kept_task_counts_for_the_guarantee_with_the_fewest_servers():
+    """4 tasks of b are guaranteed, 2 of them on new servers, where it keeps 2."""
+    problem = Problem.create(
+        resources=["gpu"], capacity=[[4], [4]], server_labels=[{"age": "old"}, {"age": "new"}],
+        tenants=["a", "b"], demand=[[1], [1]], tasks=[8, 8],
+        guarantees=[guaranteed(1, 4), guaranteed(1, 2, age=("new",))],
+    )  # fmt: skip
+    answer = whole(keeping(problem, (1, 1, 0, 1, 2)))
+    assert tasks_on_servers(answer) == {(0, 0): 2, (1, 0): 2, (0, 1): 2, (1, 1): 2}
+    assert verify(answer.problem, answer).valid
 
 
 @pytest.mark.parametrize(
@@ -126,8 +139,9 @@ def test_own_servers_do_not_give_what_kept_tasks_of_the_tenant_hold_there():
     assert verify(answer.problem, answer).valid
 
 
-def test_own_servers_are_one_after_the_other_however_they_are_grouped():
-    """4 of the 8 GPUs of a run kept tasks of b, and 4 are guaranteed to c."""
+@pytest.mark.parametrize(("kept", "tasks"), [(4, [4, 4, 0]), (2, [4, 2, 2])])
+def test_own_servers_are_one_after_the_other_however_they_are_grouped(kept, tasks):
+    """b keeps tasks on the first server of a, which has two of 4 GPUs; 4 are guaranteed to c."""
     found = []
     for count in ([1, 1], [2]):
         problem = Problem.create(
@@ -135,8 +149,8 @@ def test_own_servers_are_one_after_the_other_however_they_are_grouped():
             contributed_by=[0] * len(count), tenants=["a", "b", "c"], demand=[[1]] * 3,
             tasks=[4, 4, 4], own_servers=[True, False, False], guarantees=[guaranteed(2, 4)],
         )  # fmt: skip
-        found.append(whole(keeping(problem, (1, 0, 0, 1, 4))).tasks.tolist())
-    assert found == [[4, 4, 0], [4, 4, 0]]
+        found.append(whole(keeping(problem, (1, 0, 0, 1, kept))).tasks.tolist())
+    assert found == [tasks, tasks]
 
 
 def test_own_servers_leave_kept_tasks_their_part_of_a_limit():
