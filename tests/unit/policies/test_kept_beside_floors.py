@@ -128,6 +128,18 @@ def test_what_a_tenant_keeps_is_part_of_what_it_is_guaranteed():
     assert (both.tasks.tolist(), guarantees_unmet(both)) == ([4, 0, 4], [])
 
 
+def test_what_a_tenant_keeps_elsewhere_is_no_part_of_what_it_is_guaranteed():
+    """a is guaranteed 4 new GPUs and keeps 2 tasks of another workload on old ones."""
+    problem = Problem.create(
+        resources=["gpu"], capacity=[[4], [4]], server_labels=[{"age": "old"}, {"age": "new"}],
+        tenants=["a", "c"], workload_tenant=[0, 0, 1], demand=[[1], [1], [1]], tasks=[2, 4, 8],
+        priority=[0, 1, 0], guarantees=[guaranteed(0, 4, age=("new",))],
+    )  # fmt: skip
+    answer = whole(keeping(problem, (0, 0, 0, 1, 2)))
+    assert (answer.tasks.tolist(), answer.floors.met.tolist()) == ([2, 4, 2], [0, 4, 0])
+    assert verify(answer.problem, answer).valid
+
+
 def test_own_servers_do_not_give_what_kept_tasks_of_the_tenant_hold_there():
     problem = Problem.create(
         resources=["gpu"], capacity=[[4], [4]], tenants=["a", "b"], workload_tenant=[0, 0, 1],
