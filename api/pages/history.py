@@ -50,7 +50,7 @@ class ShownHistory:
     @property
     def svg(self) -> SafeString:
         """The picture. What it shows of names was escaped when it was drawn."""
-        return SafeString(self.chart.svg)
+        return SafeString(self.chart.picture)
 
 
 def history_of(*, pool: Pool, tenant: Tenant, days: int, now: datetime) -> ShownHistory | None:

@@ -62,7 +62,7 @@ class ResourceWeek:
     @property
     def svg(self) -> SafeString:
         """The picture. What it shows of names was escaped when it was drawn."""
-        return SafeString(self.chart.svg)
+        return SafeString(self.chart.picture)
 
 
 def week_of(*, pool: Pool, tenant: Tenant, share: Share | None, now: datetime) -> Week:

@@ -165,7 +165,7 @@ class PoolAdmin(ImpactFormAdmin):
         asked = TabRequest(pool, request.GET, request.user, utc_now())
         content = dict(tab.content(asked))
         content["charts"] = [
-            (chart.title, mark_safe(chart.svg))  # noqa: S308 - escaped by core.charts
+            (chart.title, mark_safe(chart.picture))  # noqa: S308 - escaped by core.charts
             for chart in content.get("charts", [])
         ]
         context = {

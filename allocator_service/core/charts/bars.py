@@ -2,26 +2,33 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from math import ceil
 
 from allocator_service.core.charts.drawing import (
+    BAR,
+    FOOT_ROW,
     GRID,
-    LABEL_WIDTH,
+    LABEL_ROW,
     MARGIN,
-    WIDTH,
     Chart,
+    Drawing,
+    Frame,
     Reference,
+    bar_mark,
     colour,
     heading,
+    label_text,
     legend,
     line,
     number,
-    short,
     text,
     ticks,
     tip,
 )
 
-_ROW, _BAR = 18, 11
+_ROW, _LABEL_GAP = 18, 3
+_CHARACTER = 7  # pixels
 
 
 @dataclass(frozen=True)
@@ -50,48 +57,81 @@ def bar_chart(
 
     `marked` says in the legend what the rows' marks are.
     """
+    drawing = partial(
+        _drawn,
+        title=title,
+        unit=unit,
+        series=series,
+        rows=rows,
+        stacked=stacked,
+        reference=reference,
+        marked=marked,
+    )
+    return Chart(title, drawing)
+
+
+def _drawn(
+    frame: Frame,
+    *,
+    title: str,
+    unit: str,
+    series: Sequence[str],
+    rows: Sequence[BarRow],
+    stacked: bool,
+    reference: Reference | None,
+    marked: str,
+) -> Drawing:
     lines = 1 if stacked else len(series)
-    height_of_row = lines * (_BAR + 1) + _ROW - _BAR
+    labels = [frame.label_lines(row.label) for row in rows]
+    height_of_row = max(
+        lines * (BAR + 1) + _ROW - BAR, LABEL_ROW * max(map(len, labels), default=1) + _LABEL_GAP
+    )
     highest = max((_extent(row.values, stacked=stacked) for row in rows), default=0.0)
     highest = max([highest, *(mark for row in rows for mark in row.marks)])
     marks = ticks(max(highest, reference.value if reference else 0.0))
-    plot = WIDTH - LABEL_WIDTH - 2 * MARGIN
+    left = float(frame.label_width)
+    plot = frame.right - left - MARGIN
     scale = plot / (marks[-1] or 1)
-    keys, top = legend(series, left=LABEL_WIDTH)
+    named, more = heading(frame, title)
+    keys, top = legend(frame, series, left=left, top=more, marked=marked)
     height = top + height_of_row * len(rows) + 40
-    parts = [heading(title), keys]
-    if marked:
-        left = LABEL_WIDTH + sum(34 + 7 * len(short(name)) for name in series)
-        parts += [_mark(left + 5, top - 30), text(left + 18, top - 20, marked)]
+    parts = [named, keys]
     bottom = height - 32
-    for mark in marks:
-        x = LABEL_WIDTH + mark * scale
+    every = _label_interval(marks, plot)
+    for index, mark in enumerate(marks):
+        x = left + mark * scale
         parts.append(line(x, top - 6, x, bottom, GRID))
-        parts.append(text(x, bottom + 14, number(mark), anchor="middle"))
-    parts.append(text(LABEL_WIDTH + plot, bottom + 28, unit, anchor="end"))
+        if index % every == 0:
+            parts.append(text(x, bottom + 14, number(mark), anchor="middle"))
+    parts.append(text(left + plot, bottom + 28, unit, anchor="end"))
     for position, row in enumerate(rows):
         y = top + position * height_of_row
-        parts.append(
-            text(LABEL_WIDTH - 8, y + height_of_row / 2 + 3, short(row.label), anchor="end")
-        )
-        parts += _bars(row, series, y, scale, stacked=stacked)
+        parts.append(label_text(left - 8, y + height_of_row / 2, labels[position]))
+        parts += _bars(row, series, left, y, scale, stacked=stacked)
         parts += [
-            _mark(LABEL_WIDTH + mark * scale, y + 2 + index * (_BAR + 1))
+            bar_mark(left + mark * scale, y + 2 + index * (BAR + 1))
             for index, mark in enumerate(row.marks)
         ]
     if reference is not None:
-        x = LABEL_WIDTH + reference.value * scale
+        x = left + reference.value * scale
+        # Beside the unit, and below it in a narrow picture.
+        height += FOOT_ROW if frame.is_narrow else 0
         parts.append(line(x, top - 6, x, bottom, "#222"))
-        parts.append(text(LABEL_WIDTH, bottom + 28, reference.label))
-    return Chart(title, height, "".join(parts))
+        parts.append(text(frame.left_of_text(left), height - 4, reference.label))
+    return Drawing(height, "".join(parts))
+
+
+def _label_interval(marks: Sequence[float], plot: float) -> int:
+    """Return the least interval of labels on an axis at which they do not touch."""
+    longest = max(len(number(mark)) for mark in marks) + 1
+    return ceil(longest * _CHARACTER * (len(marks) - 1) / plot) or 1
 
 
 def _bars(
-    row: BarRow, series: Sequence[str], top: float, scale: float, *, stacked: bool
+    row: BarRow, series: Sequence[str], left: float, top: float, scale: float, *, stacked: bool
 ) -> Iterable[str]:
-    left = float(LABEL_WIDTH)
     for index, (name, value) in enumerate(zip(series, row.values, strict=True)):
-        y = top + 2 + (0 if stacked else index * (_BAR + 1))
+        y = top + 2 + (0 if stacked else index * (BAR + 1))
         if value is None:
             if not stacked:
                 yield text(left + 4, y + 10, "–")
@@ -99,17 +139,11 @@ def _bars(
         width = max(value, 0.0) * scale
         tooltip = tip(f"{row.label}, {name}: {number(value)}")
         yield (
-            f"<rect x='{left:.1f}' y='{y:.1f}' width='{width:.1f}' height='{_BAR}'"
+            f"<rect x='{left:.1f}' y='{y:.1f}' width='{width:.1f}' height='{BAR}'"
             f" fill='{colour(index)}'>{tooltip}</rect>"
         )
         if stacked:
             left += width
-
-
-def _mark(x: float, y: float) -> str:
-    """A dark stroke with a white edge, so that it shows on a bar and beside it."""
-    stroke = f"<line x1='{x:.1f}' y1='{y - 2:.1f}' x2='{x:.1f}' y2='{y + _BAR + 2:.1f}'"
-    return f"{stroke} stroke='#fff' stroke-width='5'/>{stroke} stroke='#222' stroke-width='2.5'/>"
 
 
 def _extent(values: Sequence[float | None], *, stacked: bool) -> float:

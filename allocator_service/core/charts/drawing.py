@@ -1,6 +1,7 @@
 """What every picture is made of: a title, text, lines, a legend, axes of numbers and of time."""
 
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from html import escape
@@ -10,9 +11,11 @@ from allocator_service.core.display import Precision, instant_text, short_day
 
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00")
 DASHES = ("", "7 3", "2 3")
-WIDTH, LABEL_WIDTH, MARGIN, GAP = 760, 170, 24, 12
-LEGEND_TOP, LEGEND_ROW = 34, 18
+MARGIN, GAP = 24, 12
+LEGEND_TOP, LEGEND_ROW, TITLE_ROW, FOOT_ROW = 34, 18, 19, 16
+LABEL_ROW, LABEL_LINES = 14, 3
 GRID = "#ddd"
+BAR = 11
 _STYLE = "font-family='system-ui, sans-serif' font-size='12' fill='#222' role='img'"
 # An attribute and no style, so that a page's own colours go before it, under any content policy.
 _PAPER = "<rect class='paper' width='100%' height='100%' fill='#fff'/>"
@@ -20,27 +23,85 @@ _TIME_STEPS = [
     timedelta(seconds=seconds)
     for seconds in (1, 5, 15, 30, 60, 300, 900, 1800, 3600, 10_800, 21_600, 43_200)
 ] + [timedelta(days=days) for days in (1, 2, 7, 14, 30, 90, 365, 1825, 7300)]
-_MAX_TIME_TICKS = 7
 _FLAT = 1e-6  # differences below this part of a value are rounding
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True)
-class Chart:
-    """A picture: its title, its height in pixels (all are equally wide), and what is drawn."""
+class Frame:
+    """Width of a picture and of the labels at its left, in pixels.
 
-    title: str
+    Lengths are numbers of characters: of a line of a label, of an entry of the legend, and of a line of
+    the title.
+    """
+
+    width: int
+    label_width: int
+    label_length: int
+    key_length: int
+    title_length: int
+    time_ticks: int
+
+    @property
+    def right(self) -> float:
+        """Right end of an axis."""
+        return self.width - MARGIN
+
+    @property
+    def is_narrow(self) -> bool:
+        return self.width < WIDE.width
+
+    def label_lines(self, label: str) -> list[str]:
+        """Return the lines of a label, the last one cut if there would be more."""
+        return textwrap.wrap(label, self.label_length, max_lines=LABEL_LINES, placeholder="…") or [
+            ""
+        ]
+
+    def left_of_text(self, left: float) -> float:
+        """Return where a text below or above an axis begins: a narrow picture has no room to indent."""
+        return MARGIN / 2 if self.is_narrow else left
+
+
+WIDE = Frame(
+    width=760, label_width=170, label_length=24, key_length=44, title_length=200, time_ticks=7
+)
+NARROW = Frame(
+    width=360, label_width=110, label_length=15, key_length=42, title_length=38, time_ticks=5
+)
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """Shapes of a picture, and its height in pixels."""
+
     height: float
     body: str
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A picture that can be drawn for pages and for phones."""
+
+    title: str
+    draw: Callable[[Frame], Drawing]
 
     @property
     def svg(self) -> str:
         """The whole document."""
-        title = escape(self.title)
+        return self._document(WIDE)
+
+    @property
+    def picture(self) -> str:
+        """The picture for a page, twice: the style sheet shows the one that fits."""
+        return self.svg + self._document(NARROW, "class='narrow' ")
+
+    def _document(self, frame: Frame, attributes: str = "") -> str:
+        title, drawing = escape(self.title), self.draw(frame)
         return (
-            f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {WIDTH} {self.height:.0f}'"
-            f" width='{WIDTH}' height='{self.height:.0f}' {_STYLE}><title>{title}</title>"
-            f"{_PAPER}{self.body}</svg>"
+            f"<svg {attributes}xmlns='http://www.w3.org/2000/svg'"
+            f" viewBox='0 0 {frame.width} {drawing.height:.0f}'"
+            f" width='{frame.width}' height='{drawing.height:.0f}' {_STYLE}><title>{title}</title>"
+            f"{_PAPER}{drawing.body}</svg>"
         )
 
 
@@ -59,31 +120,60 @@ class Reference:
 
 def column(title: str, charts: Sequence[Chart]) -> Chart:
     """The pictures in one, below each other."""
-    parts, top = [], 0.0
-    for chart in charts:
-        parts.append(f"<g transform='translate(0,{top:.0f})'>{chart.body}</g>")
-        top += chart.height + GAP
-    return Chart(title, max(top - GAP, 40.0), "".join(parts))
+
+    def draw(frame: Frame) -> Drawing:
+        parts, top = [], 0.0
+        for chart in charts:
+            drawing = chart.draw(frame)
+            parts.append(f"<g transform='translate(0,{top:.0f})'>{drawing.body}</g>")
+            top += drawing.height + GAP
+        return Drawing(max(top - GAP, 40.0), "".join(parts))
+
+    return Chart(title, draw)
 
 
-def heading(title: str) -> str:
-    """The title above a picture."""
-    return (
-        f"<text x='{MARGIN / 2:.0f}' y='22' font-size='15' font-weight='600'>{escape(title)}</text>"
-    )
+def heading(frame: Frame, title: str) -> tuple[str, float]:
+    """Return the title above a picture, and the height of its lines after the first."""
+    lines = textwrap.wrap(title, frame.title_length) or [""]
+    parts = [
+        f"<text x='{MARGIN / 2:.0f}' y='{22 + TITLE_ROW * index}' font-size='15' font-weight='600'>"
+        f"{escape(each)}</text>"
+        for index, each in enumerate(lines)
+    ]
+    return "".join(parts), float(TITLE_ROW * (len(lines) - 1))
 
 
-def legend(names: Sequence[str], *, left: float, dashed: bool = False) -> tuple[str, float]:
-    """What each colour stands for, in as many rows as it takes; and where the rows end."""
-    parts, x, y = [], left, float(LEGEND_TOP)
-    for index, name in enumerate(names):
-        width = 34 + 7 * len(short(name))
-        if x > left and x + width > WIDTH - MARGIN / 2:
+def legend(
+    frame: Frame,
+    names: Sequence[str],
+    *,
+    left: float,
+    top: float,
+    dashed: bool = False,
+    marked: str = "",
+) -> tuple[str, float]:
+    """Return the meaning of each colour, and where the rows of the legend end.
+
+    `top` is the height of the title's lines after the first, `marked` the meaning of marks.
+    """
+    left = frame.left_of_text(left)
+    parts, x, y = [], left, LEGEND_TOP + top
+    keys = [short(each, frame.key_length) for each in names]
+    for index, name in enumerate([*keys, marked] if marked else keys):
+        width = 34 + 7 * len(name)
+        if x > left and x + width > frame.width - MARGIN / 2:
             x, y = left, y + LEGEND_ROW
-        parts.append(_sample(index, x, y, dashed=dashed))
-        parts.append(text(x + 18, y + 10, short(name)))
+        is_mark = index == len(names)
+        parts.append(bar_mark(x + 5, y) if is_mark else _sample(index, x, y, dashed=dashed))
+        parts.append(text(x + 18, y + 10, name))
         x += width
     return "".join(parts), y + LEGEND_ROW + 12
+
+
+def bar_mark(x: float, y: float) -> str:
+    """Return a dark stroke with a white edge, which shows on a bar and beside it."""
+    stroke = f"<line x1='{x:.1f}' y1='{y - 2:.1f}' x2='{x:.1f}' y2='{y + BAR + 2:.1f}'"
+    return f"{stroke} stroke='#fff' stroke-width='5'/>{stroke} stroke='#222' stroke-width='2.5'/>"
 
 
 def _sample(index: int, x: float, y: float, *, dashed: bool) -> str:
@@ -112,6 +202,14 @@ def text(x: float, y: float, content: str, *, anchor: str = "start") -> str:
 
 def line(x1: float, y1: float, x2: float, y2: float, ink: str) -> str:
     return f"<line x1='{x1:.1f}' y1='{y1:.1f}' x2='{x2:.1f}' y2='{y2:.1f}' stroke='{ink}'/>"
+
+
+def label_text(x: float, y: float, lines: Sequence[str]) -> str:
+    """Return the lines of a label that ends at `x`, centred on the height `y`."""
+    first = y + 3 - LABEL_ROW * (len(lines) - 1) / 2
+    return "".join(
+        text(x, first + LABEL_ROW * index, each, anchor="end") for index, each in enumerate(lines)
+    )
 
 
 def tip(content: str) -> str:
@@ -153,22 +251,28 @@ def number(value: float) -> str:
     return f"{value:,.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
 
 
-def short(label: str) -> str:
-    return label if len(label) <= 24 else label[:23] + "…"
+def short(label: str, longest: int) -> str:
+    return label if len(label) <= longest else label[: longest - 1] + "…"
 
 
 @dataclass(frozen=True)
 class TimeAxis:
     """Time from `left` to the right margin, in UTC."""
 
+    frame: Frame
     start: datetime
     end: datetime
     left: float
 
+    @property
+    def height(self) -> float:
+        """Height of what is drawn below the axis."""
+        return 46.0 + (FOOT_ROW if self.frame.is_narrow else 0)
+
     def x(self, at: datetime) -> float:
         whole = max((self.end - self.start).total_seconds(), 1e-6)
         share = (at - self.start).total_seconds() / whole
-        return self.left + share * (WIDTH - MARGIN - self.left)
+        return self.left + share * (self.frame.right - self.left)
 
     def drawn(self, top: float, bottom: float) -> str:
         """Grid lines and labels at round instants, and below them the range."""
@@ -180,16 +284,20 @@ class TimeAxis:
             day = step >= timedelta(days=1) or at == at.replace(hour=0, minute=0, second=0)
             parts.append(line(x, top, x, bottom, GRID))
             shown = short_day(at) if day else f"{at:{label}}"
-            parts.append(text(min(x, WIDTH - 2 * MARGIN), bottom + 16, shown, anchor="middle"))
+            parts.append(
+                text(min(x, self.frame.right - MARGIN), bottom + 16, shown, anchor="middle")
+            )
         precision: Precision = "second" if self.end - self.start < timedelta(hours=1) else "minute"
         begin, end = (instant_text(at, precision=precision) for at in (self.start, self.end))
-        span = f"{begin} to {end}"
-        parts.append(text(WIDTH - MARGIN, bottom + 34, span, anchor="end"))
+        lines = [f"{begin} to", end] if self.frame.is_narrow else [f"{begin} to {end}"]
+        for index, each in enumerate(lines):
+            y = bottom + 34 + FOOT_ROW * index
+            parts.append(text(self.frame.right, y, each, anchor="end"))
         return "".join(parts)
 
     def _step(self) -> timedelta:
         length = self.end - self.start
-        enough = (step for step in _TIME_STEPS if length / step <= _MAX_TIME_TICKS)
+        enough = (step for step in _TIME_STEPS if length / step <= self.frame.time_ticks)
         return next(enough, length)
 
     def _instants(self, step: timedelta) -> list[datetime]:

@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from html import escape
 
 from allocator_service.core.charts.drawing import (
     GRID,
-    LABEL_WIDTH,
-    MARGIN,
-    WIDTH,
     Chart,
+    Drawing,
+    Frame,
     TimeAxis,
     colour,
     heading,
@@ -53,19 +53,35 @@ def gantt_chart(
     now: datetime | None = None,
 ) -> Chart:
     """The rows over `[start, end)`; `now` is marked where it is within."""
-    keys, top = legend(series, left=LABEL_WIDTH)
+    draw = partial(_gantt, title=title, series=series, rows=rows, start=start, end=end, now=now)
+    return Chart(title, draw)
+
+
+def _gantt(
+    frame: Frame,
+    *,
+    title: str,
+    series: Sequence[str],
+    rows: Sequence[GanttRow],
+    start: datetime,
+    end: datetime,
+    now: datetime | None,
+) -> Drawing:
+    named, more = heading(frame, title)
+    left = frame.label_width
+    keys, top = legend(frame, series, left=left, top=more)
     bottom = top + _ROW * len(rows)
-    axis = TimeAxis(start, end, LABEL_WIDTH)
-    parts = [heading(title), keys, axis.drawn(top, bottom)]
+    axis = TimeAxis(frame, start, end, left)
+    parts = [named, keys, axis.drawn(top, bottom)]
     for position, row in enumerate(rows):
         y = top + position * _ROW
-        parts.append(line(LABEL_WIDTH, y + _ROW, WIDTH - MARGIN, y + _ROW, GRID))
-        parts.append(text(LABEL_WIDTH - 8, y + 16, short(row.label), anchor="end"))
+        parts.append(line(left, y + _ROW, frame.right, y + _ROW, GRID))
+        parts.append(text(left - 8, y + 16, short(row.label, frame.label_length), anchor="end"))
         parts += [_bar(row, bar, axis, y) for bar in row.bars]
     if now is not None and start <= now < end:
         parts.append(line(axis.x(now), top - 8, axis.x(now), bottom, "#222"))
         parts.append(text(axis.x(now) + 4, top - 2, "now"))
-    return Chart(title, bottom + 46, "".join(parts))
+    return Drawing(bottom + axis.height, "".join(parts))
 
 
 def _bar(row: GanttRow, bar: GanttBar, axis: TimeAxis, y: float) -> str:

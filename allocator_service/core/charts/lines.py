@@ -4,12 +4,15 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 
 from allocator_service.core.charts.drawing import (
+    FOOT_ROW,
     GRID,
     MARGIN,
-    WIDTH,
     Chart,
+    Drawing,
+    Frame,
     Reference,
     TimeAxis,
     colour,
@@ -44,57 +47,79 @@ def history_chart(
 ) -> Chart:
     """One quantity at instants, oldest first; gaps where it has no value."""
     known = [(at, value) for at, value in points if value is not None]
-    top = 64.0
+    return Chart(title, partial(_history, title=title, unit=unit, known=known, ink=ink))
+
+
+def _history(
+    frame: Frame, *, title: str, unit: str, known: Sequence[tuple[datetime, float]], ink: int
+) -> Drawing:
+    named, more = heading(frame, title)
+    top = 64.0 + more
     if not known:
-        return _empty(title, top)
-    axis = TimeAxis(known[0][0], known[-1][0], _LEFT)
-    values, grid = _values(top, unit, [value for _, value in known])
+        return _empty(named, top)
+    axis = TimeAxis(frame, known[0][0], known[-1][0], _LEFT)
+    values, grid = _values(frame, top, unit, [value for _, value in known])
     bottom = top + _PLOT
     place = [(axis.x(at), values.y(value)) for at, value in known]
     path = " ".join(f"{x:.1f},{y:.1f}" for x, y in place)
-    parts = [heading(title), grid, axis.drawn(top, bottom)]
+    parts = [named, grid, axis.drawn(top, bottom)]
     parts.append(f"<polyline points='{path}' {stroke(ink)}/>")
     for (x, y), (at, value) in zip(place, known, strict=True):
         tooltip = tip(f"{instant_text(at, precision='second')}: {number(value)} {unit}")
         parts.append(
             f"<circle cx='{x:.1f}' cy='{y:.1f}' r='2.5' fill='{colour(ink)}'>{tooltip}</circle>"
         )
-    return Chart(title, bottom + 46, "".join(parts))
+    return Drawing(bottom + axis.height, "".join(parts))
 
 
 def steps_chart(
     *, title: str, unit: str, lines: Sequence[StepLine], reference: Reference | None = None
 ) -> Chart:
     """Several quantities, each constant over its intervals, on one axis of time."""
-    keys, below = legend([each.label for each in lines], left=_LEFT, dashed=True)
+    draw = partial(_steps, title=title, unit=unit, lines=lines, reference=reference)
+    return Chart(title, draw)
+
+
+def _steps(
+    frame: Frame, *, title: str, unit: str, lines: Sequence[StepLine], reference: Reference | None
+) -> Drawing:
+    named, more = heading(frame, title)
+    labels = [each.label for each in lines]
+    keys, below = legend(frame, labels, left=_LEFT, top=more, dashed=True)
     top = below + 10  # the unit stands between
     spans = [interval for each in lines for interval in each.intervals]
     drawn = [value for _, _, value in spans if value is not None]
     if not drawn:
-        return _empty(title, top)
-    axis = TimeAxis(min(start for start, _, _ in spans), max(end for _, end, _ in spans), _LEFT)
+        return _empty(named, top)
+    first, last = min(start for start, _, _ in spans), max(end for _, end, _ in spans)
+    axis = TimeAxis(frame, first, last, _LEFT)
     if reference is not None and (reference.is_included or _is_near(reference.value, drawn)):
         drawn.append(reference.value)
-    values, grid = _values(top, unit, drawn)
+    values, grid = _values(frame, top, unit, drawn)
     bottom = top + _PLOT
-    parts = [heading(title), keys, grid, axis.drawn(top, bottom)]
+    parts = [named, keys, grid, axis.drawn(top, bottom)]
     places = _grid(lines, axis, values)
     for index, each in enumerate(lines):
         parts += _marks(each, axis, values, unit)
         parts += [_drawn(path, index, here) for path, here in _paths(index, places)]
+    height = bottom + axis.height
     if reference is not None:
-        parts += _reference(reference, values, bottom)
-    return Chart(title, bottom + 46, "".join(parts))
+        # Beside the range of the axis, and below it in a narrow picture.
+        height += FOOT_ROW if frame.is_narrow else 0
+        parts += _reference(frame, reference, values, bottom, height - 12)
+    return Drawing(height, "".join(parts))
 
 
 def _is_near(value: float, drawn: Sequence[float]) -> bool:
     return min(drawn) / 2 <= value <= 2 * max(drawn)
 
 
-def _reference(reference: Reference, values: "_Values", bottom: float) -> list[str]:
+def _reference(
+    frame: Frame, reference: Reference, values: "_Values", bottom: float, label_at: float
+) -> list[str]:
     """Draw a line at a value, or a mark at the edge if the axis ends before it."""
     label = reference.label
-    right, top = WIDTH - MARGIN, bottom - _PLOT
+    right, top = frame.right, bottom - _PLOT
     if values.low <= reference.value <= values.high:
         y = values.y(reference.value)
         shape = line(_LEFT, y, right, y, "#222")
@@ -105,7 +130,7 @@ def _reference(reference: Reference, values: "_Values", bottom: float) -> list[s
             f"<path class='mark' d='M{right:.0f},{y:.1f} l-5,{tail} l10,0 z' fill='currentColor'/>"
         )
         label += f" ({'above' if is_above else 'below'} the axis)"
-    return [shape, text(_LEFT, bottom + 34, label)]
+    return [shape, text(frame.left_of_text(_LEFT), label_at, label)]
 
 
 def _marks(each: StepLine, axis: TimeAxis, values: "_Values", unit: str) -> list[str]:
@@ -208,18 +233,18 @@ class _Values:
         return self.bottom - (value - self.low) * _PLOT / ((self.high - self.low) or 1)
 
 
-def _values(top: float, unit: str, drawn: Sequence[float]) -> tuple[_Values, str]:
+def _values(frame: Frame, top: float, unit: str, drawn: Sequence[float]) -> tuple[_Values, str]:
     """Return an axis that fits the values, and its grid."""
     marks = fitted_ticks(min(drawn), max(drawn))
     values = _Values(marks[0], marks[-1], top + _PLOT)
     parts = []
     for mark, shown in zip(marks, tick_texts(marks), strict=True):
         y = values.y(mark)
-        parts.append(line(_LEFT, y, WIDTH - MARGIN, y, GRID))
+        parts.append(line(_LEFT, y, frame.right, y, GRID))
         parts.append(text(_LEFT - 6, y + 4, shown, anchor="end"))
     parts.append(text(MARGIN / 2, top - 12, unit))
     return values, "".join(parts)
 
 
-def _empty(title: str, top: float) -> Chart:
-    return Chart(title, top + 40, heading(title) + text(_LEFT, top + 16, "No values yet."))
+def _empty(named: str, top: float) -> Drawing:
+    return Drawing(top + 40, named + text(_LEFT, top + 16, "No values yet."))

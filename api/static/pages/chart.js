@@ -9,7 +9,9 @@
 
   // Read each time, because the page may have been updated under the picture.
   const read = (region) => {
-    const svg = region.querySelector("svg");
+    // The picture is there twice, for pages and for phones; one is shown.
+    const drawn = [...region.querySelectorAll("svg")];
+    const svg = drawn.find((each) => each.getClientRects().length) ?? drawn[0];
     const marks = [...(svg?.querySelectorAll("rect:has(> title)") ?? [])].flatMap((mark) => {
       const parts = TEXT.exec(mark.querySelector("title").textContent), left = mark.x.baseVal.value;
       return parts ? [{ left, right: left + mark.width.baseVal.value, ...parts.groups }] : [];
@@ -23,8 +25,9 @@
     if (!line) {
       line = document.createElementNS(NAMESPACE, "line");
       line.setAttribute("class", "pointer");
-      line.setAttribute("y1", "40");
-      line.setAttribute("y2", String(svg.viewBox.baseVal.height - 46));
+      const grid = [...svg.querySelectorAll("line[stroke='#ddd']")];
+      line.setAttribute("y1", String(Math.min(...grid.map((each) => each.y1.baseVal.value))));
+      line.setAttribute("y2", String(Math.max(...grid.map((each) => each.y2.baseVal.value))));
       svg.append(line);
     }
     return line;
@@ -35,6 +38,7 @@
     const readout = region.parentElement.querySelector(".readout");
     if (!here.length || !readout) return;
     const line = pointer(svg);
+    for (const other of region.querySelectorAll(".pointer")) if (other !== line) other.remove();
     line.setAttribute("x1", String(x));
     line.setAttribute("x2", String(x));
     const latest = here.reduce((a, b) => (a.left >= b.left ? a : b));
@@ -58,9 +62,6 @@
     const at = Math.min(Math.max(to, 0), last);
     known.set(region, at);
     show(region, picture, picture.edges[at]);
-    // On a phone the picture scrolls: the place that is read out must be seen.
-    const scale = picture.svg.getBoundingClientRect().width / picture.svg.viewBox.baseVal.width;
-    region.scrollLeft = picture.edges[at] * scale - region.clientWidth / 2;
   };
 
   const begin = () => {

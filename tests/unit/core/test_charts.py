@@ -8,14 +8,18 @@ import pytest
 from allocator_service.core.charts import (
     BarRow,
     Curve,
+    GanttBar,
+    GanttRow,
     Reference,
     StepLine,
     bar_chart,
+    column,
+    gantt_chart,
     growth_chart,
     history_chart,
     steps_chart,
 )
-from allocator_service.core.charts.drawing import COLOURS, LABEL_WIDTH, WIDTH
+from allocator_service.core.charts.drawing import COLOURS, NARROW, WIDE
 
 SVG = "{http://www.w3.org/2000/svg}"
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -70,7 +74,7 @@ def test_any_numbers_make_a_picture(values):
 
 def test_names_are_escaped_and_long_ones_cut():
     chart = bar_chart(
-        title="<script>", unit="&", series=["s"], rows=[BarRow("<b>" + "x" * 40, [1.0])]
+        title="<script>", unit="&", series=["s"], rows=[BarRow("<b>" + "x" * 80, [1.0])]
     )
     assert "<script>" not in chart.svg
     assert "<script>" in texts(chart)
@@ -105,9 +109,9 @@ def test_marks_are_to_scale_and_stay_on_the_paper():
     root = ET.fromstring(chart.svg)
     strokes = [each for each in root.iter() if each.get("stroke-width") == "2.5"]
     legend, first, second = (float(each.get("x1", 0)) for each in strokes)
-    assert second - LABEL_WIDTH == pytest.approx(4 * (first - LABEL_WIDTH), rel=1e-2)
-    assert LABEL_WIDTH < legend < WIDTH
-    assert second <= WIDTH
+    assert second - WIDE.label_width == pytest.approx(4 * (first - WIDE.label_width), rel=1e-2)
+    assert WIDE.label_width < legend < WIDE.width
+    assert second <= WIDE.width
 
 
 def lines_of(chart):
@@ -188,7 +192,7 @@ def test_the_axis_of_values_fits_them(values, marks):
     ]
     assert ends == marks
     heights = [y for path in points_of(chart) for _, y in path]
-    assert 54 <= min(heights) <= max(heights) <= chart.height - 46 + 0.1
+    assert 54 <= min(heights) <= max(heights) <= chart.draw(WIDE).height - 46 + 0.1
 
 
 def test_an_entitlement_far_above_the_values_is_a_mark_and_does_not_flatten_them():
@@ -202,3 +206,61 @@ def test_an_entitlement_far_above_the_values_is_a_mark_and_does_not_flatten_them
     assert "class='mark'" not in near.svg
     low = steps([1000, 990], reference=Reference(1, "entitled: 1 u", is_included=False))
     assert "entitled: 1 u (below the axis)" in texts(low)
+
+
+POLICIES = [
+    "Fair shares on real servers (DRFH)",
+    "Fair shares on real servers (DRFH) (two-choices)",
+]
+LONG_TITLE = "memory: used, and what it would have been alone, means of 3 h 30 min"
+
+
+def every_kind_of_chart():
+    end = NOON + timedelta(days=7)
+    values = [(NOON, NOON + timedelta(days=1), 3.0), (NOON + timedelta(days=1), end, 1_234_567.0)]
+    bar = GanttBar(NOON, NOON + timedelta(days=1), "72 slots", 0)
+    return [
+        bar_chart(
+            title=LONG_TITLE,
+            unit="per cent of the pool",
+            series=POLICIES,
+            rows=[BarRow(each, [1.0, 1_234_567.0], [5.0, 7.0]) for each in POLICIES],
+            reference=Reference(5.0, "1: as much as alone"),
+            marked="contributed",
+        ),
+        steps_chart(
+            title=LONG_TITLE,
+            unit="cores, mean of the day",
+            lines=[StepLine(each, values) for each in POLICIES],
+            reference=Reference(9e9, "entitled now: 9,000,000,000 cores", is_included=False),
+        ),
+        history_chart(title=LONG_TITLE, unit="tasks", points=[(NOON, 3.0), (end, 4.0)]),
+        gantt_chart(
+            title=LONG_TITLE,
+            series=POLICIES,
+            rows=[GanttRow(POLICIES[0], [bar])],
+            start=NOON,
+            end=end,
+        ),
+    ]
+
+
+def test_a_page_has_each_picture_for_phones_too_and_nothing_of_it_is_cut_off():
+    charts = every_kind_of_chart()
+    for chart in [*charts, column("all", charts)]:
+        wide, narrow = ET.fromstring(f"<p>{chart.picture}</p>")
+        assert (wide.get("width"), narrow.get("width")) == ("760", "360")
+        assert narrow.get("class") == "narrow"
+        for shown in narrow.iter(f"{SVG}text"):
+            size = 8.0 if shown.get("font-size") else 6.0  # pixels of a character
+            at, length = float(shown.get("x")), size * len(shown.text)
+            part = {None: 0, "start": 0, "middle": 0.5, "end": 1}[shown.get("text-anchor")]
+            assert at - part * length >= -4, shown.text
+            assert at + (1 - part) * length <= NARROW.width + 4, shown.text
+
+
+def test_long_names_are_told_apart_in_labels_and_legends():
+    shown = texts(every_kind_of_chart()[0])
+    keys = {each for each in shown if each.startswith(POLICIES[0])}
+    assert len(keys) == len(POLICIES)
+    assert shown.count("choices)") == 1
