@@ -73,7 +73,7 @@ def test_the_numbers_are_those_of_the_api(decided, ada):
     as_ada = decided.as_ada
     [row] = as_ada.get("/api/v1/pools/lab/entitlements/").json()["tenants"]
     [mine] = as_ada.get("/api/v1/pools/lab/allocations/").json()["results"]
-    shown = values(ada.text(LAB).partition('<table class="amounts">')[2])
+    shown = values(ada.text(LAB).partition('<table class="amounts stacked">')[2])
     names = ("entitled", "has", "lent", "borrowed", "unused")
     table = [row[name][resource] for name in names for resource in ("cpu", "memory")]
     assert shown[: len(table)] == table

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 from decimal import Decimal
+from zoneinfo import ZoneInfo
 
 from django import template
 from django.utils.html import format_html
@@ -19,6 +20,7 @@ from allocator_service.core.display import (
     percent_text,
     quantity_text,
     resource_text,
+    short_day,
 )
 from allocator_service.core.quantities import Resource, decimal_text
 
@@ -78,6 +80,14 @@ def moment(at: datetime | None, zone: str, precision: Precision = "minute") -> S
         return SafeString("")
     text = instant_text(at, zone, precision)
     return format_html('<time datetime="{}">{}</time>', at.isoformat(), text)
+
+
+@register.simple_tag(name="short_day")
+def day_without_year(at: datetime, zone: str) -> SafeString:
+    """Return the day of an instant by the clocks of a time zone, such as 24 Nov."""
+    return format_html(
+        '<time datetime="{}">{}</time>', at.isoformat(), short_day(at.astimezone(ZoneInfo(zone)))
+    )
 
 
 @register.filter
