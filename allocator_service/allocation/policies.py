@@ -11,6 +11,11 @@ from allocator_service.pools.policy import PolicyChoice
 from policies import PolicyError, ProblemTooLargeError, SolveTimeoutError
 
 _BEYOND_64_BITS = 2**63
+# Policies of backtests alone.
+_SIMULATED_ONLY = {
+    "dedicated": "Servers of its own for each tenant, at random",
+    "ffmra": "First server with room (FFMRA)",
+}
 
 
 def policy_choose(name: str, mode: str | None, options: Mapping[str, Any] | None) -> PolicyChoice:
@@ -139,7 +144,7 @@ def policy_is_divisible(name: str) -> bool:
 def policy_title(name: str) -> str:
     """Return the name of a policy for people, or the name itself of one that is unknown."""
     found = next((each for each in policies.policies_available() if each.name == name), None)
-    return name if found is None else found.title or name
+    return _SIMULATED_ONLY.get(name, name) if found is None else found.title or name
 
 
 def policy_description(name: str) -> str:

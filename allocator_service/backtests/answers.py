@@ -29,7 +29,7 @@ class Answer(NamedTuple):
     @property
     def picture(self) -> SafeString:
         """The picture, to stand in a page."""
-        return mark_safe(self.chart.svg)  # noqa: S308 - drawn here, every text escaped
+        return mark_safe(self.chart.picture)  # noqa: S308 - drawn here, every text escaped
 
 
 def label_of(policy: Mapping[str, Any]) -> str:
@@ -58,7 +58,7 @@ def spread(found: Mapping[str, Any] | None, shown: Any) -> str:
 
 def part(value: float | None) -> str:
     """A part of the whole, in per cent."""
-    return "–" if value is None else f"{PER_CENT * value:.1f} %"
+    return "–" if value is None else f"{PER_CENT * value:.1f}\N{NO-BREAK SPACE}%"
 
 
 def number(value: float | None) -> str:
@@ -72,5 +72,5 @@ def span(seconds: float | None) -> str:
         return "–"
     for size, unit in ((86_400.0, "d"), (HOUR, "h"), (60.0, "min")):
         if seconds >= 2 * size:
-            return f"{seconds / size:.1f} {unit}"
-    return f"{seconds:.3g} s"
+            return f"{seconds / size:.1f}\N{NO-BREAK SPACE}{unit}"
+    return f"{seconds:.3g}\N{NO-BREAK SPACE}s"

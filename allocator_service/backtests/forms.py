@@ -13,6 +13,7 @@ from django.core.exceptions import ValidationError
 from django.core.files.uploadedfile import UploadedFile
 from django.db.models import QuerySet
 
+from allocator_service.allocation.policies import policy_title
 from allocator_service.backtests.errors import (
     MAX_CELLS,
     MAX_SEED,
@@ -111,7 +112,7 @@ class BacktestForm(forms.Form):
         " 40 cpu=64 memory=256",
     )
     policies = forms.MultipleChoiceField(
-        choices=[(name, name) for name in sorted(POLICIES, key="static".__ne__)],
+        choices=[(name, policy_title(name)) for name in sorted(POLICIES, key="static".__ne__)],
         initial=_BESIDE,
         widget=forms.CheckboxSelectMultiple,
         help_text="The first is what the others are compared with.",
@@ -121,7 +122,7 @@ class BacktestForm(forms.Form):
         required=False,
         max_length=MAX_TEXT,
         widget=forms.Textarea(attrs={"rows": 2, "spellcheck": "false"}),
-        help_text="A policy a line, where its defaults are not what you want:"
+        help_text="A policy a line, by its name in the API, where its defaults are not what you want:"
         " slots slots_per_largest_server=14",
     )
     seeds = forms.CharField(

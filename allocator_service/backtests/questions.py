@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from allocator_service.allocation.policies import policy_title
 from allocator_service.backtests.answers import (
     HOUR,
     PER_CENT,
@@ -91,7 +92,7 @@ def _over_time(result: Mapping[str, Any], done: Sequence[Mapping[str, Any]]) -> 
         lines.append(StepLine(label_of(each["policy"]), spans))
         tenths = [values[place * len(values) // 10 :][:1] for place in range(10)] if values else []
         rows.append([label_of(each["policy"]), *(part(tenth[0]) for tenth in tenths)])
-    header = ["policy", *(f"{10 * place} %" for place in range(10))]
+    header = ["policy", *(f"{10 * place}\N{NO-BREAK SPACE}%" for place in range(10))]
     return Answer(
         f"When is {resource} in use?",
         steps_chart(title=f"{resource} in use over time", unit="per cent", lines=lines),
@@ -152,10 +153,11 @@ def _by_size(result: Mapping[str, Any], done: Sequence[Mapping[str, Any]]) -> An
         for place in range(len(sizes))
         if any(each["by_job_size"][place]["jobs"] for each in done)
     ]
+    baseline = policy_title(result["baseline"])
     return Answer(
-        f"Jobs of which size are faster than under {result['baseline']}?",
+        f"Jobs of which size are faster than under “{baseline}”?",
         bar_chart(
-            title=f"Mean completion time, by a job's tasks ({result['baseline']} first)",
+            title=f"Mean completion time, by a job's tasks ({baseline} first)",
             unit="hours",
             series=[label_of(each["policy"]) for each in done],
             rows=[

@@ -1,6 +1,7 @@
 """Results as rows, as pictures, and as one page to send on."""
 
 from collections.abc import Iterator, Mapping
+from datetime import datetime
 from typing import Any
 
 from django.template.loader import render_to_string
@@ -45,6 +46,7 @@ def shown(backtest: Backtest) -> dict[str, Any]:
     return {
         "backtest": backtest,
         "result": result,
+        "period": _period(result["input"]),
         "said": list(said_of_input(result["input"])),
         "definitions": sorted(result["definitions"].items()),
         "answers": answers(result),
@@ -55,6 +57,13 @@ def shown(backtest: Backtest) -> dict[str, Any]:
             if each["error"]
         ],
     }
+
+
+def _period(found: Mapping[str, Any]) -> tuple[datetime, datetime] | None:
+    """Return the instants between which the input lies, None for an empty one."""
+    if not found.get("from") or not found.get("to"):
+        return None
+    return datetime.fromisoformat(found["from"]), datetime.fromisoformat(found["to"])
 
 
 def summary(result: Mapping[str, Any]) -> Table:

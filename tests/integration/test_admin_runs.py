@@ -210,7 +210,7 @@ def test_a_decision_is_read_beside_other_policies(pages, run):
     rows = [(row[0], *(row[at[name]] for name in (drfh, static, drf))) for row in table.rows]
     assert sorted(rows) == [("u1", "10", "10", "11.67"), ("u2", "10", "10", "11.67")]
     used = {row[0]: row[1] for row in shown["answers"][1].table.rows}
-    assert (used[drfh], used[drf]) == ("85.7 %", "100.0 %")
+    assert (used[drfh], used[drf]) == ("85.7\N{NO-BREAK SPACE}%", "100.0\N{NO-BREAK SPACE}%")
     assert shown["failed"] == []
     as_superuser("UPDATE run_snapshot SET document = NULL")
     page = pages.get(link, follow=True)

@@ -7,6 +7,7 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 
 from allocator_service.backtests.models import Backtest
 from allocator_service.core.models import AuditEntry
+from policies.simulation import POLICIES
 from tests.backtests import CSV, asked, work
 from tests.pages.browser import TOKEN, browser_of
 from tests.pages.people import person_of
@@ -70,6 +71,14 @@ def test_a_trace_is_sent_by_the_form(world):
     assert world.as_bob.get(f"{ALL}{made.pk}/").status_code == 404
     work()
     assert ada.text(answer["Location"]).count('class="chart wide"') == 7
+
+
+def test_the_form_names_policies_as_every_page_does(world):
+    form = browser_of(world.as_ada).text(START)
+    named = dict(re.findall(r'name="policies" value="([^"]*)"[^>]*>\s*([^<]*?)\s*</label>', form))
+    assert named.keys() == POLICIES.keys()
+    assert named["drfh"] == "Fair shares on real servers (DRFH)"
+    assert not set(named.values()) & set(named)
 
 
 def test_of_a_pool_that_hides_its_members_a_tenant_is_given_its_own_use(world):
