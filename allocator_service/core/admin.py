@@ -1,9 +1,9 @@
 """What the admin pages share: they parse, call the services every interface calls, and render."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from functools import cache, partial
+from functools import partial
 from typing import Any, ClassVar, TypeVar, cast
 
 from django import forms
@@ -20,7 +20,6 @@ from django.urls import reverse
 
 from allocator_service.core.conditional_fields import is_shown
 from allocator_service.core.constraints import domain_error_for
-from allocator_service.core.display import exact_text
 from allocator_service.core.duration_fields import DurationField
 from allocator_service.core.errors import DomainError, FieldError
 from allocator_service.core.history import Difference, history_page
@@ -28,6 +27,7 @@ from allocator_service.core.models import AuditEntry, Event
 from allocator_service.core.paging import EstimatingPaginator
 from allocator_service.core.quantities import Resource, decimal_text, vector_from
 from allocator_service.core.saved_filters import SavedFiltersAdmin
+from allocator_service.core.shown_fields import ShownForm, column
 from allocator_service.core.visible import visible_pools
 from policies.fields import Field, Mistakes, is_one_line
 
@@ -255,17 +255,6 @@ class Found:
     url: str
 
 
-@cache  # the admin sorts by a column only if it is the same object each time
-def _decimal_column(name: str, label: str) -> Callable[[models.Model], str | None]:
-    @admin.display(description=label, ordering=name, empty_value="-")
-    def shown(row: models.Model) -> str | None:
-        value = getattr(row, name)
-        return None if value is None else exact_text(value)
-
-    shown.__name__ = name  # for the column's class
-    return shown
-
-
 class AuditedAdmin(SavedFiltersAdmin):
     """A model whose history is that of the audit: with reasons, and with what became different.
 
@@ -279,19 +268,25 @@ class AuditedAdmin(SavedFiltersAdmin):
     list_per_page = 50
     pool_path: ClassVar[str | None] = "pool__slug"
     limited_may: ClassVar[Collection[str]] = ("view", "add", "change")
+    durations: ClassVar[Collection[str]] = ()  # fields with a duration in ISO 8601
     search_place: ClassVar[int | None] = None  # among the results of the search over everything
 
     def get_list_display(self, request: HttpRequest) -> list[Any]:
-        """Return the columns, of which decimals have no zeros at their end."""
-        decimals = {
-            field.name: str(field.verbose_name)
-            for field in self.model._meta.fields
-            if isinstance(field, models.DecimalField)
-        }
+        """Return the columns, with numbers and durations for people."""
+        fields = {field.name: field for field in self.model._meta.fields}
         return [
-            _decimal_column(name, decimals[name]) if name in decimals else name
+            column(fields[name], self.durations) if name in fields else name
             for name in super().get_list_display(request)
         ]
+
+    def render_change_form(
+        self, request: HttpRequest, context: dict[str, Any], *args: Any, **kwargs: Any
+    ) -> HttpResponse:
+        """Render an object's page, with the fields that are only read for people."""
+        given = context["adminform"]
+        fieldsets, readonly = given.fieldsets, given.readonly_fields
+        context["adminform"] = ShownForm(given.form, fieldsets, {}, readonly, model_admin=self)
+        return super().render_change_form(request, context, *args, **kwargs)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         """What the user sees: lists, searches, pages, actions and choices begin with this."""

@@ -36,6 +36,16 @@ def duration_parts(text: str) -> tuple[str, str]:
     return text, ISO
 
 
+def duration_text(text: str) -> str:
+    """Return a duration for people, such as a month, 7 days; one of several units as it is stored."""
+    number, unit = duration_parts(text)
+    if unit == ISO:
+        return text
+    if number == "1":
+        return f"{'an' if unit == 'hours' else 'a'} {_TEXTS[unit][2]}"
+    return f"{int(number):,} {unit}"
+
+
 class DurationWidget(forms.MultiWidget):
     """Boxes for a number and a unit."""
 

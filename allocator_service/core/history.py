@@ -11,10 +11,12 @@ from django.core.paginator import Page, Paginator
 from django.db.models import Model, Q
 
 from allocator_service.core.audit import stated_fields
+from allocator_service.core.duration_fields import duration_text
 from allocator_service.core.models import AuditEntry
 from allocator_service.core.quantities import decimal_text
 
 ENTRIES_A_PAGE = 50
+_DURATION = re.compile(r"P(T?[0-9]+[YMWDHS])+", re.ASCII)
 _DECIMAL = re.compile(r"-?[0-9]+\.[0-9]+", re.ASCII)
 
 
@@ -119,4 +121,6 @@ def _text(value: Any) -> str:
     if isinstance(value, list):
         return ", ".join(_text(each) for each in value)
     text = str(value)
+    if _DURATION.fullmatch(text):
+        return duration_text(text)
     return decimal_text(Decimal(text)) if _DECIMAL.fullmatch(text) else text

@@ -19,11 +19,19 @@ from allocator_service.billing.models import Budget, UnitGrant
 from allocator_service.billing.service_units import units_grant
 from allocator_service.core.admin import ServiceAdmin, ServiceForm
 from allocator_service.core.clock import utc_now
+from allocator_service.core.duration_fields import DurationField
 from allocator_service.core.errors import Unacceptable
 from allocator_service.pools.budgets import Then
 
 
 class BudgetForm(ServiceForm):
+    per = DurationField(
+        units=[(unit, unit) for unit in ("days", "weeks", "months", "years")],
+        default="months",
+        required=False,
+        help_text="Length of a period; empty for one period between the dates below.",
+    )
+
     class Meta:
         model = Budget
         fields = [
@@ -79,6 +87,7 @@ class BudgetAdmin(ServiceAdmin):
     list_select_related = ["pool", "tenant", "group"]
     autocomplete_fields = ["pool", "tenant", "group"]
     actions = ["retire"]
+    durations = ("per",)
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
         fixed = ["pool", "tenant", "group", "resource", "per", "starts_at", "ends_at"]

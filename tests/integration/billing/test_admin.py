@@ -20,6 +20,8 @@ from allocator_service.billing.models import (
     Statement,
 )
 from allocator_service.billing.statements.paper import typesetting
+from allocator_service.core.quantities import decimal_text
+from allocator_service.ledger.models import Entry
 from allocator_service.pools.group_services import GroupDraft, GroupSettings, groups_create
 from allocator_service.pools.member_services import members_admit
 from tests.integration.billing.conftest import APRIL_2, at, seal, used
@@ -224,10 +226,11 @@ def test_a_month_that_lacks_nothing_is_closed_by_two_clicks(admin, worked):
 
 def test_the_tab_of_a_pool_has_its_months_plans_and_budgets(admin, worked, tenant):
     admin.post(reverse("admin:billing_closing_open", args=[worked.pk]), {"month": "2027-03"})
-    form = {"pool": worked.pk, "tenant": tenant("a").pk, "amount": "500", "per": "P1M", "then": ""}
-    added = admin.post(
-        reverse("admin:billing_budget_add"), {**form, "thresholds": "50,100", "carry": 0}
-    )
+    form = {
+        "pool": worked.pk, "tenant": tenant("a").pk, "amount": "500", "per_0": "1",
+        "per_1": "months", "then": "", "thresholds": "50,100", "carry": 0,
+    }  # fmt: skip
+    added = admin.post(reverse("admin:billing_budget_add"), form)
     assert added.status_code == 302, added.context["adminform"].form.errors
     with time_machine.travel(APRIL_2, tick=False):
         admin.force_login(get_user_model().objects.get())
@@ -245,25 +248,39 @@ def test_a_budget_of_a_group_is_created_and_its_balance_shown(admin, worked, ten
     )
     members_admit(pool=worked, tenants=[tenant("a")], now=at(1))
     form = {
-        "pool": worked.pk, "group": ml.pk, "resource": "cpu", "amount": "500", "per": "P1M",
+        "pool": worked.pk, "group": ml.pk, "resource": "cpu", "amount": "500", "per_0": "1",
+        "per_1": "months",
         "carry": "0.5", "then": "stop", "thresholds": "50,100",
     }  # fmt: skip
     add = reverse("admin:billing_budget_add")
-    for wrong in ({"group": ""}, {"tenant": tenant("a").pk}, {"per": ""}, {"carry": "2"}):
+    for wrong in ({"group": ""}, {"tenant": tenant("a").pk}, {"per_0": ""}, {"carry": "2"}):
         answer = admin.post(add, {**form, **wrong})
         assert answer.status_code == 200, wrong
         assert "errorlist" in answer.content.decode()
     assert admin.post(add, form).status_code == 302
     budget = Budget.objects.get()
     assert (budget.group, budget.then, budget.carry) == (ml, "stop", Decimal("0.5"))
+    assert budget.per == "P1M"
     change = reverse("admin:billing_budget_change", args=[budget.pk])
     page = admin.get(change).content.decode()
     assert "500.00 hours" in page
     assert 'value="500"' in page
     assert 'value="0.5"' in page
+    assert '<div class="readonly">a month</div>' in page
+    history = admin.get(reverse("admin:billing_budget_history", args=[budget.pk]))
+    assert "per: <ins>a month</ins>" in history.content.decode()
     assert admin.post(change, {**form, "amount": "600", "then": ""}).status_code == 302
     budget.refresh_from_db()
     assert (budget.amount, budget.then, budget.version) == (600, "", 2)
     by_amount = {"o": "4"}  # the fourth column
     listed = admin.get(reverse("admin:billing_budget_changelist"), by_amount).content.decode()
     assert ("ml" in listed, ">600</td>" in listed, "column-amount sorted" in listed) == (True,) * 3
+    assert (">a month</td>" in listed, "P1M" in listed) == (True, False)
+
+
+def test_numbers_that_are_only_read_have_no_zeros_of_their_columns(admin, worked, tenant):
+    entry = Entry.objects.filter(quantity__gt=1).first()
+    page = admin.get(reverse("admin:ledger_entry_change", args=[entry.pk])).content.decode()
+    shown = re.findall('<div class="readonly">([0-9.,]+)</div>', page)
+    assert f"{decimal_text(entry.quantity)}" in shown
+    assert not [each for each in shown if "." in each and each.endswith("0")]
