@@ -163,7 +163,8 @@ def test_levels_of_tasks_over_those_alone(tree, mode, tasks, levels, operator):
     explained = operator.get(f"/api/v1/runs/{run.pk}/explanation/ada/").json()
     assert explained["weighted_share"] == pytest.approx(levels[0])
     assert explained["share"] == pytest.approx(tasks[0] / 5)
-    assert f", {levels[0]:.4g} of what it would run alone, at weight 1" in explained["sentence"]
+    alone = f"{100 * levels[0]:.4g} %"
+    assert f", {alone} of what it would run alone, at weight 1" in explained["sentence"]
     assert all(each["tasks_after"] > tasks[0] for each in explained["counterfactuals"])
 
 

@@ -47,7 +47,7 @@ def test_the_figures_are_those_of_the_decision(fig2, tenant):
     assert explanation.binding[0].server_class.first == "high-memory"
     assert (explanation.just_above, explanation.just_below) == (None, None)
     assert explanation.sentence.startswith(
-        "u1 runs 10 tasks of analysis, a dominant share of 0.7143"
+        "u1 runs 10 tasks of analysis, a dominant share of 71.43 %"
     )
     assert "ran out on the servers where it costs least" in explanation.sentence
 
