@@ -169,7 +169,7 @@ def test_a_tenants_first_workload_has_no_preview(told, at_once):
     failed = {**TRIED, "status": "failed", "result": None, "error": error}
     tried = [refusal(422, "tenant.unknown")] if at_once else [SIMULATED[0], (200, JSON, failed)]
     made = (201, {**JSON, "Pool-Generation": "9"}, {**WORKLOAD, "conditions": []})
-    service = told(*tried, made)
+    service = told(*tried, (200, JSON, {"slug": "new"}), made)
     code, out, stderr = at_a_terminal("y", *SUBMITTED, "--tasks", "9", "--tenant", "new")
     assert (code, "no member of the pool yet" in stderr, "Submit a? [y/N]" in out) == (
         0,
@@ -177,6 +177,18 @@ def test_a_tenants_first_workload_has_no_preview(told, at_once):
         True,
     )
     assert writes(service) == [("POST", "/api/v1/pools/lab/workloads/")]
+
+
+@pytest.mark.parametrize(
+    ("seen", "hint"), [(("chemistry", "physics"), " Did you mean physics?"), (("chemistry",), "")]
+)
+def test_a_mistyped_tenant_is_refused_with_the_nearest_that_the_key_sees(told, seen, hint):
+    listed = page([{"slug": each} for each in seen], None, last=True)
+    service = told(refusal(422, "tenant.unknown"), refusal(404, "tenant.not_found"), listed)
+    code, _, stderr = at_a_terminal("y", *SUBMITTED, "--tasks", "9", "--tenant", "phisycs")
+    sentence = f'No tenant that this key sees has the slug "phisycs".{hint}'
+    assert (code, sentence in " ".join(stderr.split())) == (1, True), stderr
+    assert writes(service) == []
 
 
 def test_a_workload_is_withdrawn(alloc, told):

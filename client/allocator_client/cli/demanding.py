@@ -4,6 +4,8 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Iterable, Sequence
+from difflib import get_close_matches
+from itertools import islice
 from typing import Any, TypeVar
 
 import click
@@ -35,6 +37,7 @@ from allocator_client.errors import Problem
 T = TypeVar("T")
 _LOOK_SECONDS = (0.1, 2.0)  # between two looks: at first, and at last
 _SILENT_SECONDS = 3.0
+_TENANTS_COMPARED = 1_000
 
 
 class Pairs(click.ParamType[dict[str, str]]):
@@ -265,6 +268,9 @@ def show_and_ask(
         return
     done = _tried(session, slug, body, seconds)
     if done is None:
+        for submitted in body.get("workloads", {}).get("submit", []):
+            if named := submitted.get("tenant"):
+                _refuse_unknown_tenant(session, named)
         note("There is no preview of a tenant's first workload: it is no member of the pool yet.")
     elif session.for_people:
         print_before_and_after(done)
@@ -272,6 +278,19 @@ def show_and_ask(
         raise click.UsageError("Nothing was changed: add --yes to change it.")
     if not click.confirm(question):
         raise Failure("Nothing was changed.")
+
+
+def _refuse_unknown_tenant(session: Session, slug: str) -> None:
+    """Raise `Failure` for a tenant that the key does not see, with the slugs that are nearest."""
+    try:
+        session.client.tenants_show(slug)
+    except Problem as problem:
+        if problem.code != "tenant.not_found":
+            raise
+        listed = islice(session.client.tenants_list(limit=_TENANTS_COMPARED), _TENANTS_COMPARED)
+        near = get_close_matches(slug, [each["slug"] for each in listed])
+        hint = f" Did you mean {' or '.join(near)}?" if near else ""
+        raise Failure(f'No tenant that this key sees has the slug "{slug}".{hint}') from None
 
 
 def _tried(
