@@ -28,6 +28,10 @@ LISTS = Path("tests/mutants")
 LEFT_OUT = shutil.ignore_patterns(
     ".git", ".venv", ".data", "__pycache__", ".*_cache", "node_modules"
 )
+USAGE = """Usage: ./dev mutants [LIST | LIST/NAME ...]
+
+Make mistakes in critical modules, one at a time in a copy of the project. A test must fail for each.
+Without a name, all mutants run."""
 SECONDS = 900.0  # a mutant that runs longer has been noticed
 
 _TESTS_PASSED, _TESTS_FAILED = 0, 1
@@ -60,7 +64,11 @@ def mutants(arguments: Sequence[str]) -> int:
 
     Raises `StepFailed` for a name that means nothing, and when the tests fail without a mutant.
     """
-    chosen = _chosen(read(PROJECT / LISTS), arguments)
+    known = read(PROJECT / LISTS)
+    if not {"-h", "--help"}.isdisjoint(arguments):
+        print(f"{USAGE}\n\nLists in {LISTS}: {', '.join(_lists(known))}.")
+        return 0
+    chosen = _chosen(known, arguments)
     lost = {each.name: problem for each in chosen if (problem := each.misplaced(PROJECT))}
     for name, problem in lost.items():
         print(f"LOST     {name}: {problem}", flush=True)

@@ -96,3 +96,11 @@ def test_a_list_that_cannot_be_read_is_told(tmp_path):
 def test_a_name_that_means_nothing_is_refused():
     with pytest.raises(StepFailed, match="find the mutant autk"):
         mutants.mutants(["autk"])
+
+
+@pytest.mark.parametrize("asked", ["-h", "--help"])
+def test_help_states_the_usage_and_the_lists(asked, capsys):
+    assert mutants.mutants([asked]) == 0
+    shown = capsys.readouterr().out
+    assert "Usage: ./dev mutants [LIST | LIST/NAME ...]" in shown
+    assert "auth" in shown
