@@ -49,7 +49,7 @@ def with_warnings(response: Response, warnings: list[dict[str, Any]]) -> Respons
 def warns_of_guarantees(
     handler: Callable[Concatenate[V, Request, P], Response | HttpResponse],
 ) -> Callable[Concatenate[V, Request, P], Response | HttpResponse]:
-    """Add a warning for each guarantee that cannot be met to the response of a change.
+    """Add a warning for each unmet guarantee to the response of a change.
 
     Warnings name other members, so only callers who may see these get them. They are computed after
     the change is committed, because a computation must not hold the lock of the pool.

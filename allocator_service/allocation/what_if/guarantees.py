@@ -25,7 +25,7 @@ SECONDS = 5.0
 
 @dataclass(frozen=True)
 class GuaranteeCheck:
-    """The guarantees that cannot be met, with a sentence for each, or why they were not computed."""
+    """Unmet guarantees with a sentence for each, or why they were not computed."""
 
     unmet: Sequence[tuple[Mapping[str, Any], str]] = ()
     unknown: str = ""
