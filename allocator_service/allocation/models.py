@@ -165,7 +165,7 @@ class Run(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"{self.pool} {self.status} {self.id}"
+        return f"{self.pool}, generation {self.generation:,}"
 
 
 class Allocation(models.Model):
