@@ -6,6 +6,7 @@ from decimal import Decimal
 from typing import Any
 
 import policies
+from allocator_service.core.display import number_text
 from allocator_service.core.errors import DomainError, TooLarge, Unavailable, refusal
 from allocator_service.pools.policy import PolicyChoice
 from policies import PolicyError, ProblemTooLargeError, SolveTimeoutError
@@ -145,6 +146,15 @@ def policy_title(name: str) -> str:
     """Return the name of a policy for people, or the name itself of one that is unknown."""
     found = next((each for each in policies.policies_available() if each.name == name), None)
     return _SIMULATED_ONLY.get(name, name) if found is None else found.title or name
+
+
+def options_text(options: Mapping[str, Any]) -> str:
+    """Return the options of a policy for people, such as placement two-choices."""
+    return ", ".join(
+        f"{name.replace('_', ' ')} "
+        + (number_text(Decimal(str(value))) if isinstance(value, float) else str(value))
+        for name, value in options.items()
+    )
 
 
 def policy_description(name: str) -> str:

@@ -113,7 +113,8 @@ def explanation_text(sentence: str) -> str:
     shares = _SHARE.sub(
         lambda found: percent_text(Decimal(found[0])).replace("\N{NO-BREAK SPACE}", " "), sentence
     )
-    return _TASKS.sub(lambda found: number_text(Decimal(found[0])), shares)
+    counted = _TASKS.sub(lambda found: number_text(Decimal(found[0])), shares)
+    return counted.replace(" and 1 more workloads,", " and 1 more workload,", 1)
 
 
 def spent_text(stored: Mapping[str, Any], timezone: str, known: Collection[str] | None) -> str:

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from django.utils.safestring import SafeString, mark_safe
 
-from allocator_service.allocation.policies import policy_title
+from allocator_service.allocation.policies import options_text, policy_title
 from allocator_service.core.charts import Chart
 
 HOUR = 3600.0
@@ -34,7 +34,7 @@ class Answer(NamedTuple):
 
 def label_of(policy: Mapping[str, Any]) -> str:
     """Return a policy's name for people, with the options that it was given."""
-    options = ", ".join(f"{name} {value}" for name, value in policy["options"].items())
+    options = options_text(policy["options"])
     title = policy_title(policy["name"])
     return f"{title} ({options})" if options else title
 

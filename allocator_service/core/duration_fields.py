@@ -37,7 +37,10 @@ def duration_parts(text: str) -> tuple[str, str]:
 
 
 def duration_text(text: str) -> str:
-    """Return a duration for people, such as a month, 7 days; one of several units as it is stored."""
+    """Return a duration for people, such as a month or 7 days.
+
+    A duration of several units stays as it is stored.
+    """
     number, unit = duration_parts(text)
     if unit == ISO:
         return text

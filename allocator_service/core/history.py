@@ -1,4 +1,4 @@
-"""What was done to an object, as its page in the admin tells it: from the audit, newest first."""
+"""History of an object in the admin, from the audit, newest first."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,18 +11,23 @@ from django.core.paginator import Page, Paginator
 from django.db.models import Model, Q
 
 from allocator_service.core.audit import stated_fields
+from allocator_service.core.display import instant_text
 from allocator_service.core.duration_fields import duration_text
 from allocator_service.core.models import AuditEntry
 from allocator_service.core.quantities import decimal_text
 
 ENTRIES_A_PAGE = 50
 _DURATION = re.compile(r"P(T?[0-9]+[YMWDHS])+", re.ASCII)
-_DECIMAL = re.compile(r"-?[0-9]+\.[0-9]+", re.ASCII)
+_DECIMAL = re.compile(r"-?[0-9]+(?:\.[0-9]+|(?:\.[0-9]+)?E[+-][0-9]+)", re.ASCII)
+_INSTANT = re.compile(r"[0-9-]{10}T[0-9:]{8}(?:\.[0-9]+)?(?:Z|[+-][0-9:]{5})", re.ASCII)
 
 
 @dataclass(frozen=True)
 class Difference:
-    """A field before and after, as texts; `before` is None where the object was made."""
+    """A field before and after, as texts.
+
+    `before` is None for an object that was made.
+    """
 
     field: str
     before: str | None
@@ -123,4 +128,6 @@ def _text(value: Any) -> str:
     text = str(value)
     if _DURATION.fullmatch(text):
         return duration_text(text)
+    if _INSTANT.fullmatch(text):
+        return instant_text(datetime.fromisoformat(text), precision="second")
     return decimal_text(Decimal(text)) if _DECIMAL.fullmatch(text) else text

@@ -16,7 +16,10 @@ from allocator_service.core.duration_fields import duration_text
 
 
 def column(field: "models.Field[Any, Any]", durations: Collection[str]) -> Any:
-    """Return a list's column of a field: a function for one that is shown otherwise, or the name."""
+    """Return the column of a field in a list.
+
+    It is a function for a number or a duration, otherwise the name of the field.
+    """
     name = field.name
     is_number = isinstance(field, models.DecimalField | models.FloatField)
     if is_number or name in durations:

@@ -11,6 +11,7 @@ from django.db.models import Q
 
 from allocator_service.core.display import instant_text
 from allocator_service.core.ids import new_id
+from allocator_service.core.quantities import decimal_text
 from allocator_service.pools.models import Pool
 from allocator_service.tenants.models import Tenant
 from allocator_service.workloads.models import Workload
@@ -57,7 +58,7 @@ class Entry(models.Model):
         ordering = ["-id"]
 
     def __str__(self) -> str:
-        return f"{self.kind} of {self.resource}: {self.amount}"
+        return f"{self.kind} of {self.resource}: {decimal_text(self.amount)}"
 
 
 class Identity(models.Model):

@@ -18,7 +18,7 @@ from django.views.decorators.http import require_POST
 from allocator_service.allocation.admin.shares import ORDERS, Asked, reason_text, share_page
 from allocator_service.allocation.audit.decisions import refuse_undecided, run_proof, run_verify
 from allocator_service.allocation.models import Allocation, Placement, Run, RunStatus
-from allocator_service.allocation.policies import policy_title
+from allocator_service.allocation.policies import options_text, policy_title
 from allocator_service.allocation.selectors import input_of
 from allocator_service.allocation.what_if.explanations import Binding, run_explain
 from allocator_service.core.admin import ReadOnlyAdmin, quantities_shown
@@ -181,7 +181,7 @@ class RunAdmin(ReadOnlyAdmin):
     def decided_by(self, run: Run) -> str:
         if not run.policy:
             return "-"
-        options = ", ".join(f"{name} {value}" for name, value in run.policy["options"].items())
+        options = options_text(run.policy["options"])
         return f"{policy_title(run.policy['name'])}, {run.policy['mode']}" + (
             f", {options}" if options else ""
         )
@@ -233,11 +233,15 @@ class AllocationAdmin(ReadOnlyAdmin):
         "dominant_resource",
         "dominant_share",
         "weighted_share",
-        "limited_by",
+        "why_no_more",
     ]
     list_select_related = ["workload", "tenant", "run__pool"]
     search_fields = ["tenant__slug", "workload__name"]
     ordering = ["-id"]
+
+    @admin.display(description="why no more", ordering="limited_by", empty_value="-")
+    def why_no_more(self, row: Allocation) -> str | None:
+        return reason_text(row.limited_by) if row.limited_by else None
 
 
 @admin.register(Placement)

@@ -33,7 +33,7 @@ _CHARACTER = 7  # pixels
 
 @dataclass(frozen=True)
 class BarRow:
-    """One labelled group of bars: a value per series, None for none.
+    """A labelled group of bars with a value per series, None for none.
 
     `marks` are what the values are compared with, one per series, drawn as strokes.
     """
@@ -53,7 +53,9 @@ def bar_chart(
     reference: Reference | None = None,
     marked: str = "",
 ) -> Chart:
-    """Horizontal bars, one group a row; `stacked` puts a row's values behind each other.
+    """Return horizontal bars, a group in each row.
+
+    `stacked` puts the values of a row behind each other.
 
     `marked` says in the legend what the rows' marks are.
     """
@@ -83,9 +85,8 @@ def _drawn(
 ) -> Drawing:
     lines = 1 if stacked else len(series)
     labels = [frame.label_lines(row.label) for row in rows]
-    height_of_row = max(
-        lines * (BAR + 1) + _ROW - BAR, LABEL_ROW * max(map(len, labels), default=1) + _LABEL_GAP
-    )
+    height_of_bars = lines * (BAR + 1) + _ROW - BAR
+    height_of_row = max(height_of_bars, LABEL_ROW * max(map(len, labels), default=1) + _LABEL_GAP)
     highest = max((_extent(row.values, stacked=stacked) for row in rows), default=0.0)
     highest = max([highest, *(mark for row in rows for mark in row.marks)])
     marks = ticks(max(highest, reference.value if reference else 0.0))
@@ -107,6 +108,7 @@ def _drawn(
     for position, row in enumerate(rows):
         y = top + position * height_of_row
         parts.append(label_text(left - 8, y + height_of_row / 2, labels[position]))
+        y += (height_of_row - height_of_bars) / 2
         parts += _bars(row, series, left, y, scale, stacked=stacked)
         parts += [
             bar_mark(left + mark * scale, y + 2 + index * (BAR + 1))

@@ -58,7 +58,10 @@ class Frame:
         ]
 
     def left_of_text(self, left: float) -> float:
-        """Return where a text below or above an axis begins: a narrow picture has no room to indent."""
+        """Return the left edge of a text above or below an axis.
+
+        A narrow picture has no room to indent it.
+        """
         return MARGIN / 2 if self.is_narrow else left
 
 
@@ -92,7 +95,10 @@ class Chart:
 
     @property
     def picture(self) -> str:
-        """The picture for a page, twice: the style sheet shows the one that fits."""
+        """The picture as drawn for pages and for phones.
+
+        A page has both, and its style sheet shows the one that fits.
+        """
         return self.svg + self._document(NARROW, "class='narrow' ")
 
     def _document(self, frame: Frame, attributes: str = "") -> str:
