@@ -165,6 +165,8 @@ class Run(models.Model):
         ]
 
     def __str__(self) -> str:
+        if self.generation is None:
+            return f"{self.pool}, {self.get_status_display().lower()}"
         return f"{self.pool}, generation {self.generation:,}"
 
 

@@ -421,7 +421,9 @@ class ServiceAdmin(AuditedAdmin):
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> list[Any]:
         """What the form offers for this object, then what can only be read."""
-        offered = self.form(instance=obj).fields
+        offered = list(self.form(instance=obj).fields)
+        if obj is not None and not self.has_change_permission(request, obj):
+            offered = [name for name in offered if name != "reason"]
         return list(dict.fromkeys([*offered, *self.get_readonly_fields(request, obj)]))
 
     def apply_to_each(

@@ -36,6 +36,7 @@ from allocator_service.workloads.services import (
     workload_withdraw,
     workloads_submit,
 )
+from policies import REASONS
 from policies.fields import IntegerField, TextField
 
 _KIND = re.compile(r"(?:(\d{1,5})\s*[x×*]\s+)?(\S.*)", re.ASCII)
@@ -165,7 +166,7 @@ class WorkloadAdmin(ServiceAdmin):
         "tasks",
         "priority",
         "state",
-        "unsatisfiable",
+        "cannot_run",
     ]
     list_filter = ["state", "pool", ("unsatisfiable", admin.EmptyFieldListFilter)]
     list_select_related = ["pool", "tenant"]
@@ -174,6 +175,10 @@ class WorkloadAdmin(ServiceAdmin):
     autocomplete_fields = ["pool", "tenant"]
     actions = ["withdraw"]
 
+    @admin.display(description="cannot run", ordering="unsatisfiable")
+    def cannot_run(self, workload: Workload) -> str:
+        return REASONS.get(workload.unsatisfiable, workload.unsatisfiable).capitalize() or "-"
+
     def search_note(self, row: Workload) -> str:
         return f"{row.tenant} in {row.pool}"
 
@@ -181,7 +186,7 @@ class WorkloadAdmin(ServiceAdmin):
         return super().get_queryset(request).prefetch_related("pool__resource_types")
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
-        return ["pool", "tenant", "unsatisfiable", "created_at", "withdrawn_at"] if obj else []
+        return ["pool", "tenant", "cannot_run", "created_at", "withdrawn_at"] if obj else []
 
     @admin.display(description="demand of a task")
     def quantities(self, workload: Workload) -> str:

@@ -100,7 +100,8 @@ def _steps(
     parts = [named, keys, grid, axis.drawn(top, bottom)]
     places = _grid(lines, axis, values)
     for index, each in enumerate(lines):
-        parts += _marks(each, axis, values, unit)
+        if not frame.is_narrow:  # pages read the marks of the wide picture for both
+            parts += _marks(each, axis, values, unit)
         parts += [_drawn(path, index, here) for path, here in _paths(index, places)]
     height = bottom + axis.height
     if reference is not None:

@@ -7,14 +7,23 @@
   const TEXT = /^(?<label>.*), (?<since>\d+ \p{L}+ \d{4}, [\d:]+ \S+): (?<value>.*)$/su;
   const known = new WeakMap();  // regions with the place of the keyboard
 
-  // Read each time, because the page may have been updated under the picture.
+  // Where the axis of time begins and ends: the grid has a line for each value.
+  const span = (svg) => {
+    const across = [...svg.querySelectorAll("line[stroke='#ddd']")].map((line) => [line.x1, line.x2].map((x) => x.baseVal.value));
+    return [Math.min(...across.map((ends) => ends[0])), Math.max(...across.map((ends) => ends[1]))];
+  };
+
+  // Read each time, because the page may have been updated under the picture. The picture is there twice, for pages and for
+  // phones. The first one has the marks, the one that fits is shown.
   const read = (region) => {
-    // The picture is there twice, for pages and for phones; one is shown.
-    const drawn = [...region.querySelectorAll("svg")];
-    const svg = drawn.find((each) => each.getClientRects().length) ?? drawn[0];
-    const marks = [...(svg?.querySelectorAll("rect:has(> title)") ?? [])].flatMap((mark) => {
-      const parts = TEXT.exec(mark.querySelector("title").textContent), left = mark.x.baseVal.value;
-      return parts ? [{ left, right: left + mark.width.baseVal.value, ...parts.groups }] : [];
+    const drawn = [...region.querySelectorAll("svg")], first = drawn[0];
+    const svg = drawn.find((each) => each.getClientRects().length) ?? first;
+    if (!svg) return { svg, marks: [], edges: [], end: 0 };
+    const [from, to] = span(first), [left, right] = span(svg);
+    const place = (x) => left + (x - from) * (right - left) / (to - from);
+    const marks = [...first.querySelectorAll("rect:has(> title)")].flatMap((mark) => {
+      const parts = TEXT.exec(mark.querySelector("title").textContent), begin = mark.x.baseVal.value;
+      return parts ? [{ left: place(begin), right: place(begin + mark.width.baseVal.value), ...parts.groups }] : [];
     });
     const edges = [...new Set(marks.map((mark) => mark.left))].sort((a, b) => a - b);
     return { svg, marks, edges, end: Math.max(...marks.map((mark) => mark.right)) };
