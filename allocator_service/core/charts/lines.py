@@ -145,10 +145,10 @@ def _marks(each: StepLine, axis: TimeAxis, values: "_Values", unit: str) -> list
             f"{each.label}, {instant_text(start, precision='second')}: {number(value)} {unit}"
         )
         parts.append(
-            f"<rect x='{left:.1f}' y='{y - 4:.1f}' width='{max(right - left, 1):.1f}' height='8'"
-            f" fill='#fff' fill-opacity='0'>{tooltip}</rect>"
+            f"<rect x='{left:.1f}' y='{y - 4:.1f}' width='{max(right - left, 1):.1f}' height='8'>"
+            f"{tooltip}</rect>"
         )
-    return parts
+    return ["<g fill='#fff' fill-opacity='0'>", *parts, "</g>"]
 
 
 @dataclass(frozen=True)
