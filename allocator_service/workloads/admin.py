@@ -36,7 +36,6 @@ from allocator_service.workloads.services import (
     workload_withdraw,
     workloads_submit,
 )
-from policies import REASONS
 from policies.fields import IntegerField, TextField
 
 _KIND = re.compile(r"(?:(\d{1,5})\s*[x×*]\s+)?(\S.*)", re.ASCII)
@@ -154,6 +153,14 @@ class WorkloadForm(ServiceForm):
         return Workload.objects.get(pk=submitted.ids[0])
 
 
+_CANNOT_RUN = {
+    "no_eligible_server": "No server of the pool matches what it selects and demands.",
+    "resource_absent": "No server of the pool has a resource that it demands.",
+    "no_server_large_enough": "One task is larger than every server it may run on.",
+    "out_of_range": "Its demand is too small or too large to compute with.",
+}
+
+
 class WorkloadAdmin(ServiceAdmin):
     """Admin of workloads, which `imports.admin` registers with an import from files."""
 
@@ -177,7 +184,7 @@ class WorkloadAdmin(ServiceAdmin):
 
     @admin.display(description="cannot run", ordering="unsatisfiable")
     def cannot_run(self, workload: Workload) -> str:
-        return REASONS.get(workload.unsatisfiable, workload.unsatisfiable).capitalize() or "-"
+        return _CANNOT_RUN.get(workload.unsatisfiable, workload.unsatisfiable) or "-"
 
     def search_note(self, row: Workload) -> str:
         return f"{row.tenant} in {row.pool}"
