@@ -59,11 +59,19 @@ def limits_refusal(name: str, options: Mapping[str, Any]) -> str:
 
 
 def gangs_refusal(
-    name: str, mode: str, options: Mapping[str, Any], two_kinds: bool, guaranteed: bool
+    name: str,
+    mode: str,
+    options: Mapping[str, Any],
+    *,
+    two_kinds: bool,
+    guaranteed: bool,
+    at_least: bool,
 ) -> str:
     """State why a policy cannot run gangs. The text is empty for a policy that can."""
     choice = policies.choose(name, mode, plain_options(options))
-    return policies.gangs_refusal(choice, two_kinds=two_kinds, guaranteed=guaranteed)
+    return policies.gangs_refusal(
+        choice, two_kinds=two_kinds, guaranteed=guaranteed, at_least=at_least
+    )
 
 
 def plain_options(options: Mapping[str, Any] | None) -> dict[str, Any] | None:

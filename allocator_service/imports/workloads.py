@@ -99,7 +99,7 @@ class _Workloads(Work[WorkloadRow]):
 
     def __init__(self, pool: Pool, present: Present, cluster: str, now: datetime) -> None:
         self._pool, self._present, self._cluster, self._now = pool, present, cluster, now
-        self._refusals: dict[bool, str] = {}
+        self._refusals: dict[tuple[bool, bool], str] = {}
         self._added: list[WorkloadRow] = []
         self._changed: list[tuple[WorkloadRow, Workload]] = []
 
@@ -127,10 +127,13 @@ class _Workloads(Work[WorkloadRow]):
         """Return the error of a gang that the pool's policy cannot run."""
         if row.gang is None or row.gang.is_plain:
             return None
-        two = len(row.gang.pieces) > 1
-        if two not in self._refusals:
-            self._refusals[two] = gang_refusal(self._pool, two_kinds=two, now=self._now)
-        why = self._refusals[two]
+        of_gang = len(row.gang.pieces) > 1, row.gang.at_least > 1
+        if of_gang not in self._refusals:
+            two_kinds, at_least = of_gang
+            self._refusals[of_gang] = gang_refusal(
+                self._pool, two_kinds=two_kinds, at_least=at_least, now=self._now
+            )
+        why = self._refusals[of_gang]
         return FieldError("/pieces", "workload.pieces", why) if why else None
 
     def has_changes(self) -> bool:

@@ -1,8 +1,8 @@
 """Checks that a pool can run the tasks of several pieces that it has."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, Protocol
 
 from django.db.models import Q
 
@@ -12,8 +12,29 @@ from allocator_service.pools.models import Pool
 
 # Workloads with tasks of several pieces, or several tasks that start at once.
 HAS_GANG = ~Q(pieces=[]) | Q(at_least__gt=1)
-# Policy, mode, options, whether some have two kinds of pieces, whether anything is guaranteed.
-GangRule = Callable[[str, str, Mapping[str, Any], bool, bool], str]
+
+
+class GangRule(Protocol):
+    """Rule that states why a policy cannot run gangs."""
+
+    def __call__(
+        self,
+        name: str,
+        mode: str,
+        options: Mapping[str, Any],
+        *,
+        two_kinds: bool,
+        guaranteed: bool,
+        at_least: bool,
+    ) -> str:
+        """Return a sentence, an empty text if the policy can run them.
+
+        `two_kinds` is whether a task has pieces of two kinds, `guaranteed` whether the pool has
+        guarantees or own servers, `at_least` whether several tasks of a workload start at once.
+        """
+        ...
+
+
 _gang_rules: list[GangRule] = []
 
 
@@ -33,9 +54,16 @@ def refuse_gangs(pool: Pool, *, now: datetime, pointer: str, guaranteed: bool = 
     if first is None:
         return
     two = gangs.filter(pieces__1__isnull=False).first()
-    why = gang_refusal(pool, two_kinds=two is not None, now=now, guaranteed=guaranteed)
+    together = gangs.filter(at_least__gt=1).first()
+    why = gang_refusal(
+        pool,
+        two_kinds=two is not None,
+        at_least=together is not None,
+        now=now,
+        guaranteed=guaranteed,
+    )
     if why:
-        named = two or first
+        named = two or together or first
         raise Unacceptable(
             f'{why} The workload "{named.name}" of {named.tenant.slug} has several.',
             code="workload.pieces",
@@ -43,12 +71,29 @@ def refuse_gangs(pool: Pool, *, now: datetime, pointer: str, guaranteed: bool = 
         )
 
 
-def gang_refusal(pool: Pool, *, two_kinds: bool, now: datetime, guaranteed: bool = False) -> str:
-    """Return why the pool cannot run tasks of several pieces, an empty text if it can."""
+def gang_refusal(
+    pool: Pool,
+    *,
+    two_kinds: bool,
+    now: datetime,
+    at_least: bool = False,
+    guaranteed: bool = False,
+) -> str:
+    """Return why the pool cannot run tasks of several pieces, an empty text if it can.
+
+    `at_least` is whether several tasks of a workload start at once.
+    """
     guaranteed = (
         guaranteed or pool.own_servers or has_own_servers(pool) or has_guarantees(pool, now=now)
     )
-    settings = (pool.policy_name, pool.policy_mode, pool.policy_options)
+    of_pool = (pool.policy_name, pool.policy_mode, pool.policy_options)
     return next(
-        (why for rule in _gang_rules if (why := rule(*settings, two_kinds, guaranteed))), ""
+        (
+            why
+            for rule in _gang_rules
+            if (
+                why := rule(*of_pool, two_kinds=two_kinds, guaranteed=guaranteed, at_least=at_least)
+            )
+        ),
+        "",
     )

@@ -9,13 +9,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from policies.arrays import FloatArray, IntArray
+from policies.arrays import BoolArray, FloatArray, IntArray
 from policies.floors.placed_tasks import PlacedTasks
 from policies.floors.pools import FloorPool
 from policies.model.allocation import Allocation
+from policies.model.gangs import Gang
 from policies.model.problem import Problem
 from policies.model.quantities import WholeServers
 from policies.model.server_classes import each_row_alone
+from policies.model.tolerance import DISCRETE_TOLERANCE
 
 
 def alone_on_own_servers(
@@ -23,100 +25,218 @@ def alone_on_own_servers(
 ) -> PlacedTasks:
     """Return the tasks of tenants alone on their own servers, without those that a limit excludes.
 
-    The answers of the pools of own servers have the tasks on each row.
+    The answers of the pools of own servers have the tasks on each row. Workloads of higher priority come
+    first, then the older ones.
     """
-    placing = _Placing(problem, np.full(problem.n, np.inf))
+    placing = _Placing(problem, pools, np.full(problem.n, np.inf))
+    allowed = _allowed_rows(problem)
     first, tenants = len(problem.guarantees), np.flatnonzero(problem.own_servers).tolist()
     for tenant, pool, answer in zip(tenants, pools[first:], answers[first:], strict=True):
         assert answer is not None  # noqa: S101 - for mypy: the pools of own servers are solved
-        rows = np.flatnonzero((problem.contributed_by == tenant) & ~problem.contributed_only)
-        job, at, tasks = answer.placements_by_row()
-        placing.place(pool.workloads[job], rows[at], tasks)
+        own = (problem.contributed_by == tenant) & ~problem.contributed_only
+        rows, workloads = np.flatnonzero(own), pool.workloads
+        kind, at, tasks = answer.placements_by_row()
+        order = np.lexsort((at, kind))
+        edges = np.searchsorted(kind[order], np.arange(len(workloads) + 1))
+        for number in np.lexsort((workloads, -problem.priority[workloads])).tolist():
+            j = int(workloads[number])
+            if j in problem.gangs:
+                servers = placing.servers_of(own & allowed[j])
+                placing.place_gangs(j, servers, float(answer.tasks[number]))
+                continue
+            for entry in order[edges[number] : edges[number + 1]].tolist():
+                here = placing.servers_of(np.arange(problem.k) == rows[at[entry]])
+                placing.place(j, here, float(tasks[entry]))
     return placing.placed()
 
 
-def beside_kept_tasks(problem: Problem, kept: PlacedTasks, missing: FloatArray) -> PlacedTasks:
+def beside_kept_tasks(
+    problem: Problem, pools: Sequence[FloorPool], kept: PlacedTasks, missing: FloatArray
+) -> PlacedTasks:
     """Return the tasks for which own servers have room beside kept ones.
 
     Args:
         missing: (n,) tasks of each workload at most.
     """
-    placing, rows = _Placing(problem, missing), each_row_alone(problem)
+    placing, allowed = _Placing(problem, pools, missing), _allowed_rows(problem)
     placing.take(kept)
     for tenant in np.flatnonzero(problem.own_servers).tolist():
-        own = np.flatnonzero(problem.contributed_by[rows.first_row] == tenant)
         mine = np.flatnonzero((problem.workload_tenant == tenant) & (missing > 0))
-        job, at = np.nonzero(rows.allowed[mine][:, own])
-        placing.place(mine[job], rows.first_row[own[at]], missing[mine[job]])
+        for j in mine[np.lexsort((mine, -problem.priority[mine]))].tolist():
+            servers = placing.servers_of((problem.contributed_by == tenant) & allowed[j])
+            place = placing.place_gangs if j in problem.gangs else placing.place
+            place(j, servers, np.inf)
     return placing.placed()
 
 
-class _Placing:
-    """Room on servers and in limits while tasks are placed."""
+def _allowed_rows(problem: Problem) -> BoolArray:
+    """(n, k) rows on which a workload may run."""
+    rows = each_row_alone(problem)
+    allowed = np.zeros((problem.n, problem.k), dtype=np.bool_)
+    allowed[:, rows.first_row] = rows.allowed
+    return allowed
 
-    def __init__(self, problem: Problem, missing: FloatArray) -> None:
+
+class _Placing:
+    """Room on own servers and in limits while tasks are placed.
+
+    The servers of all tenants with own servers are numbered from 0, those of a row one after the other.
+    """
+
+    def __init__(self, problem: Problem, pools: Sequence[FloorPool], missing: FloatArray) -> None:
         """Begin with empty servers. At most ``missing`` (n,) tasks of each workload are placed."""
         self._problem, self._missing = problem, missing.copy()
+        self._pools = pools[len(problem.guarantees) :]
         self._whole = WholeServers.of(problem)
+        owned = np.isin(problem.contributed_by, np.flatnonzero(problem.own_servers))
+        servers = np.where(owned, problem.server_count, 0)
+        self._first = np.cumsum(servers) - servers
+        self._row = np.repeat(np.arange(problem.k), servers)
+        self._left = self._whole.capacity[self._row]
         self._limits = self._whole.limits.copy()
         self._counted = np.zeros((len(self._limits), problem.n), dtype=np.bool_)
         for item, of_limit in zip(problem.limited, self._counted, strict=True):
             of_limit[item.workloads] = True
-        self._left: dict[int, FloatArray] = {}
-        self._entries: list[IntArray] = [np.zeros((0, 3), dtype=np.int64)]
-        self._tasks: list[FloatArray] = [np.zeros(0)]
+        # Kind, server, tasks or pieces, and number of the task of what was placed.
+        self._placed: list[tuple[IntArray, IntArray, FloatArray, IntArray]] = []
+        self._tasks = 0
 
     def placed(self) -> PlacedTasks:
         """Return all tasks that were placed."""
-        workload, row, server = np.concatenate(self._entries).T
-        return PlacedTasks(workload, row, server, np.concatenate(self._tasks))
+        none = np.zeros(0, dtype=np.int64)
+        columns = zip((none, none, np.zeros(0), none), *self._placed, strict=True)
+        kind, server, tasks, task = (np.concatenate(column) for column in columns)
+        row = self._row[server]
+        return PlacedTasks(kind, row, server - self._first[row], tasks, task)
+
+    def servers_of(self, rows: BoolArray) -> IntArray:
+        """Return the own servers of some rows (k,)."""
+        return np.flatnonzero(rows[self._row])
 
     def take(self, kept: PlacedTasks) -> None:
         """Take what tasks use that run already."""
-        need = kept.tasks[:, None] * self._whole.demand[kept.workload]
+        need = kept.tasks[:, None] * self._whole.demand[kept.kind]
+        workload = self._problem.pieces.workload[kept.kind]
         for item, of_limit, left in zip(
             self._problem.limited, self._counted, self._limits, strict=True
         ):
-            left -= need[of_limit[kept.workload] & item.rows[kept.row]].sum(axis=0)
-        order = np.argsort(kept.row, kind="stable")
-        rows, begins = np.unique(kept.row[order], return_index=True)
-        ends = np.append(begins, len(order))[1:]
-        for row, begin, end in zip(rows.tolist(), begins.tolist(), ends.tolist(), strict=True):
-            some = order[begin:end]
-            np.subtract.at(self._left_on(row), kept.server[some], need[some])
+            left -= need[of_limit[workload] & item.rows[kept.row]].sum(axis=0)
+        here = np.isin(kept.row, self._row)
+        server = self._first[kept.row[here]] + kept.server[here]
+        np.subtract.at(self._left, server, need[here])
 
-    def place(self, workload: IntArray, row: IntArray, tasks: FloatArray) -> None:
-        """Place at most so many tasks (q,) of each workload on each row.
+    def place(self, j: int, servers: IntArray, most: float) -> None:
+        """Place at most so many tasks of one piece on some servers, one after the other."""
+        where = np.zeros((0, len(servers)), dtype=np.bool_)
+        if len(mine := np.flatnonzero(self._counted[:, j])):
+            where = np.stack([self._problem.limited[q].rows[self._row[servers]] for q in mine])
+        changes = np.flatnonzero((where[:, 1:] != where[:, :-1]).any(axis=0)) + 1
+        most = min(most, float(self._missing[j]))
+        for some in np.split(servers, changes):
+            if most > 0 and len(some):
+                most -= self._place_within(j, some, most)
 
-        Workloads of higher priority come first, then the older ones, each row by row.
-        """
-        for q in np.lexsort((row, workload, -self._problem.priority[workload])).tolist():
-            self._place(int(workload[q]), int(row[q]), float(tasks[q]))
-
-    def _place(self, j: int, row: int, tasks: float) -> None:
-        most = min(tasks, float(self._missing[j]))
-        demand, left = self._whole.demand[j], self._left_on(row)
+    def _place_within(self, j: int, servers: IntArray, most: float) -> float:
+        """Place tasks on servers that the same limits count. Returns how many."""
+        demand, limits = self._whole.demand[j], self._limits_of(j, int(servers[0]))
         needed = demand > 0
-        mine = [
-            number
-            for number in np.flatnonzero(self._counted[:, j]).tolist()
-            if self._problem.limited[number].rows[row]
-        ]
-        each = np.floor(left[:, needed] / demand[needed]).min(axis=1)
+        each = np.floor(self._left[servers][:, needed] / demand[needed]).min(axis=1)
         before = np.cumsum(each) - each
-        room = np.floor(self._limits[mine][:, needed] / demand[needed])
-        taken: FloatArray = np.clip(room.min(initial=most) - before, 0.0, each)
-        self._limits[mine] -= taken.sum() * demand
-        left -= taken[:, None] * demand
-        servers = np.flatnonzero(taken)
-        self._entries.append(
-            np.stack([np.full(len(servers), j), np.full(len(servers), row), servers], 1)
-        )
-        self._tasks.append(taken[servers])
+        room = np.floor(self._limits[limits][:, needed] / demand[needed]).min(initial=most)
+        taken: FloatArray = np.clip(room - before, 0.0, each)
+        some = np.flatnonzero(taken)
+        number = self._tasks + np.arange(len(some))
+        self._placed.append((np.full(len(some), j), servers[some], taken[some], number))
+        self._tasks += len(some)
+        self._left[servers] -= taken[:, None] * demand
+        self._limits[limits] -= taken.sum() * demand
         self._missing[j] -= taken.sum()
+        return float(taken.sum())
 
-    def _left_on(self, row: int) -> FloatArray:
-        if row not in self._left:
-            servers = int(self._problem.server_count[row])
-            self._left[row] = np.tile(self._whole.capacity[row], (servers, 1))
-        return self._left[row]
+    def place_gangs(self, j: int, servers: IntArray, most: float) -> None:
+        """Place at most so many tasks of several pieces on some servers, first-fit, one by one."""
+        gang = self._problem.gangs[j]
+        kinds, zone = self._larger_first(j), self._problem.zones[gang.together][self._row[servers]]
+        for _ in range(int(min(most, self._missing[j]))):
+            if not self._place_gang(gang, kinds, servers, zone):
+                return
+            self._missing[j] -= 1
+
+    def _place_gang(
+        self, gang: Gang, kinds: Sequence[tuple[int, int]], servers: IntArray, zone: IntArray
+    ) -> bool:
+        """Place all pieces of one task, or none. Returns whether they have room.
+
+        Args:
+            zone: (s,) number of each server's value of the label that keeps pieces together.
+        """
+        untried = zone >= 0
+        while True:
+            first = np.flatnonzero(untried & (self._room(kinds[0][0], servers) > 0))
+            if not len(first):
+                return False
+            same = zone == zone[first[0]]
+            if self._place_pieces(gang, kinds, servers[same]):
+                return True
+            untried &= ~same
+
+    def _place_pieces(
+        self, gang: Gang, kinds: Sequence[tuple[int, int]], servers: IntArray
+    ) -> bool:
+        here, placed = np.zeros(len(servers)), list[tuple[int, int, float]]()
+        for kind, pieces in kinds:
+            missing = float(pieces)
+            while missing:
+                room = self._room(kind, servers)
+                if gang.per_server:
+                    room = np.minimum(room, gang.per_server - here)
+                at = int(np.argmax(room > 0))
+                if room[at] <= 0:
+                    for earlier, server, number in placed:
+                        self._take(earlier, server, -number)
+                    return False
+                number = min(missing, float(room[at]))
+                self._take(kind, int(servers[at]), number)
+                placed.append((kind, int(servers[at]), number))
+                here[at] += number
+                missing -= number
+        columns = np.array(placed).T
+        used = columns[:2].astype(np.int64)
+        self._placed.append((used[0], used[1], columns[2], np.full(len(placed), self._tasks)))
+        self._tasks += 1
+        return True
+
+    def _larger_first(self, j: int) -> list[tuple[int, int]]:
+        """Return kind and number of pieces, the larger kind of the tenant's own servers first."""
+        problem = self._problem
+        kinds = [(kind, int(problem.pieces.count[kind])) for kind in problem.pieces.kinds(j)]
+        pool = next(each for each in self._pools if j in each.workloads)
+        assert pool.problem is not None  # noqa: S101 - for mypy: own servers are a problem
+        whole = WholeServers.of(pool.problem)
+        of_pool = pool.problem.pieces.kinds(int(np.searchsorted(pool.workloads, j)))
+        size = (whole.demand * whole.share_of_unit)[list(of_pool)].max(axis=1, initial=0.0)
+        larger_last = len(kinds) > 1 and size[1] > size[0] * (1 + DISCRETE_TOLERANCE)
+        return kinds[::-1] if larger_last else kinds
+
+    def _limits_of(self, kind: int, server: int) -> list[int]:
+        """Return the limits that count pieces of a kind on a server."""
+        counted = np.flatnonzero(self._counted[:, self._problem.pieces.workload[kind]])
+        row = self._row[server]
+        return [number for number in counted.tolist() if self._problem.limited[number].rows[row]]
+
+    def _room(self, kind: int, servers: IntArray) -> FloatArray:
+        """(s,) pieces of a kind for which each server by itself has room, and limits."""
+        demand = self._whole.demand[kind]
+        needed = demand > 0
+        room: FloatArray = np.floor(self._left[servers][:, needed] / demand[needed]).min(axis=1)
+        counted = np.flatnonzero(self._counted[:, self._problem.pieces.workload[kind]])
+        for number in counted.tolist():
+            most = np.floor(self._limits[number, needed] / demand[needed]).min()
+            here = self._problem.limited[number].rows[self._row[servers]]
+            room = np.where(here, np.minimum(room, most), room)
+        return room
+
+    def _take(self, kind: int, server: int, pieces: float) -> None:
+        need = pieces * self._whole.demand[kind]
+        self._left[server] -= need
+        self._limits[self._limits_of(kind, server)] -= need

@@ -18,6 +18,7 @@ from policies.arrays import BoolArray, FloatArray, IntArray, grouped_sum
 from policies.floors.placed_tasks import PlacedTasks
 from policies.floors.pools import FloorPool
 from policies.model.current_placements import CurrentPlacements
+from policies.model.gangs import Gang, Pieces
 from policies.model.group_tree import POOL
 from policies.model.policy import Choice
 from policies.model.problem import Problem
@@ -77,7 +78,7 @@ def parts_of(
     shared, left = len(pools), problem.tasks.copy()
     if on_own is not None:
         shared = len(problem.guarantees)
-        placed = grouped_sum(on_own.tasks, on_own.workload, problem.n)
+        placed = on_own.per_workload(problem)
         for at in range(shared, len(pools)):
             found += [(at, j, float(placed[j]), True) for j in pools[at].workloads.tolist()]
         left -= placed
@@ -90,8 +91,7 @@ def parts_of(
             if not (others & ~rows).any():
                 have += tasks[mine]
         if on_own is not None:
-            here = rows[on_own.row]
-            have += grouped_sum(on_own.tasks[here], on_own.workload[here], problem.n)[mine]
+            have += on_own.per_workload(problem, rows)[mine]
         missing = np.minimum(floor - have, left[mine])
         missing[missing <= SMALLEST_REST * floor] = 0.0
         left[mine] -= missing
@@ -199,6 +199,7 @@ def _with_parts(problem: Problem, parts: Parts, **others: Any) -> Problem:
         "workload_tenant": np.concatenate([problem.workload_tenant, t + np.arange(p)]),
         "workload_names": problem.workload_names + names,
         "demand": np.concatenate([problem.demand, problem.demand[of]]),
+        "gangs": _gangs(problem, parts),
         "priority": np.concatenate([problem.priority, problem.priority[of]]),
         "selectors": problem.selectors
         + tuple(
@@ -209,6 +210,28 @@ def _with_parts(problem: Problem, parts: Parts, **others: Any) -> Problem:
         "part_of": np.concatenate([np.full(n, -1, dtype=np.int64), of]),
     }
     return replace(problem, **{**fields, **others})
+
+
+def _gangs(problem: Problem, parts: Parts) -> dict[int, Gang]:
+    """Return the gangs of workloads and parts."""
+    of_parts = {
+        problem.n + number: problem.gangs[j]
+        for number, j in enumerate(parts.workload.tolist())
+        if j in problem.gangs
+    }
+    return {**problem.gangs, **of_parts}
+
+
+def placed_on_own(problem: Problem, parts: Parts, own: PlacedTasks) -> CurrentPlacements:
+    """Return what runs on own servers as pieces of parts."""
+    demand = np.concatenate([problem.demand, problem.demand[parts.workload]])
+    of_parts = Pieces.of(demand, _gangs(problem, parts))
+    part_of = np.full(problem.n, -1, dtype=np.int64)
+    mine = np.flatnonzero(parts.on_own)
+    part_of[parts.workload[mine]] = problem.n + mine
+    part = part_of[problem.pieces.workload[own.kind]]
+    kind = np.where(own.kind < problem.n, part, of_parts.second[part])
+    return own.placements(kind, own.tasks)
 
 
 def both_selectors(first: Selector, second: Selector) -> dict[str, tuple[str, ...]]:

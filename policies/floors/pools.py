@@ -174,7 +174,7 @@ def _kept_in_pool(
 ) -> CurrentPlacements:
     """Return the kept tasks of some workloads on some rows (k,), as tasks on one server."""
     here = rows[kept.row]
-    tasks = grouped_sum(kept.tasks[here], kept.workload[here], problem.n)[workloads]
+    tasks = grouped_sum(kept.tasks[here], kept.kind[here], problem.n)[workloads]
     some = np.flatnonzero(tasks)
     one = np.ones(len(some), dtype=np.int64)
     return CurrentPlacements(
@@ -273,6 +273,11 @@ def _own_pool(problem: Problem, tenant: int) -> FloorPool:
         contributed_by=np.zeros(len(rows), dtype=np.int64),
         tenants=[problem.tenants[tenant]],
         selectors=[problem.selectors[j] for j in workloads.tolist()],
+        gangs={
+            number: problem.gangs[j]
+            for number, j in enumerate(workloads.tolist())
+            if j in problem.gangs
+        },
         **_workloads(problem, workloads, position, np.ones(problem.m, dtype=np.bool_)),
     )
     return FloorPool(pool, workloads, np.ones(problem.k, dtype=np.bool_), {})

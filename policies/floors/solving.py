@@ -14,11 +14,17 @@ from policies.errors import ProblemTooLargeError
 from policies.finishing.feasibility_rounding import rounded_to_feasible
 from policies.floors.known_pools import KnownPools
 from policies.floors.own_servers import alone_on_own_servers
-from policies.floors.parts import Parts, kept_problem, parts_of, raised_problem
+from policies.floors.parts import (
+    Parts,
+    kept_problem,
+    parts_of,
+    placed_on_own,
+    raised_problem,
+)
 from policies.floors.placed_tasks import PlacedTasks
 from policies.floors.pools import pools_of
 from policies.floors.starting_state import StartingState, starting_state
-from policies.model.allocation import Allocation, Floors
+from policies.model.allocation import Allocation, Floors, current_placements_of
 from policies.model.current_placements import CurrentPlacements
 from policies.model.policy import Choice
 from policies.model.problem import Problem
@@ -30,6 +36,7 @@ Solve = Callable[[Problem, Choice, CurrentPlacements | None], Allocation]
 # Verification places at most this many whole tasks again.
 MOST_GUARANTEED_TASKS = 5_000_000
 ON_OWN_SERVERS = Choice(catalogue.STATIC, "indivisible")
+GANGS_ON_OWN_SERVERS = Choice(catalogue.DRFH, "indivisible", {"placement": "first-fit"})
 
 
 def solve_with_floors(
@@ -58,12 +65,15 @@ def solve_with_floors(
                     pool.problem, partial(_divided, problem, choice, solve, number)
                 )
             else:
-                answer = solve(pool.problem, ON_OWN_SERVERS if on_own else choice, None)
+                by = choice
+                if on_own:
+                    by = GANGS_ON_OWN_SERVERS if pool.problem.gangs else ON_OWN_SERVERS
+                answer = solve(pool.problem, by, None)
             answers.append(answer)
             floors.append(answer.tasks)
     own = alone_on_own_servers(problem, pools, answers) if places else None
     parts = parts_of(problem, pools, floors, own)
-    state = StartingState(parts, None if own is None else _on_own(problem, parts, own))
+    state = StartingState(parts, None if own is None else placed_on_own(problem, parts, own))
     if kept is not None:
         state = starting_state(problem, pools, parts, kept)
         parts = state.parts
@@ -99,38 +109,26 @@ def _divided(
     return answer
 
 
-def _on_own(problem: Problem, parts: Parts, own: PlacedTasks) -> CurrentPlacements:
-    """Return where the parts run that are placed on own servers."""
-    part_of = np.full(problem.n, -1, dtype=np.int64)
-    mine = np.flatnonzero(parts.on_own)
-    part_of[parts.workload[mine]] = problem.n + mine
-    return own.placements(part_of[own.workload], own.tasks)
-
-
 def _placed(raised: Allocation, n: int) -> CurrentPlacements:
     """Return where the parts run."""
-    workload, row, offset, servers, tasks = raised.placements_by_range()
-    mine = workload >= n
-    return CurrentPlacements(
-        workload=workload[mine],
-        row=row[mine],
-        offset=offset[mine],
-        servers=servers[mine],
-        tasks=tasks[mine],
-    )
+    placements = current_placements_of(raised)
+    return placements.some(raised.problem.pieces.workload[placements.workload] >= n)
 
 
 def _together(problem: Problem, parts: Parts, rest: Allocation) -> Allocation:
     """Return the answer of the rest with each part as tasks of its workload."""
     whole = np.concatenate([np.arange(problem.n), parts.workload])
+    workload = whole[rest.placement_workload]
+    first = rest.placement_piece < rest.problem.n
+    kind = np.where(first, workload, problem.pieces.second[workload])
     classes = _classes(problem, rest)
-    pair = whole[rest.placement_workload] * (classes.count + 1) + rest.placement_class
+    pair = kind * (classes.count + 1) + rest.placement_class
     pairs, where = np.unique(pair, return_inverse=True)
     placed = grouped_sum(rest.placement_tasks, where, len(pairs))
-    workload = pairs // (classes.count + 1)
+    kind = pairs // (classes.count + 1)
     tasks = grouped_sum(rest.tasks, whole, problem.n)
     if len(pairs) and not rest.whole:
-        tasks = grouped_sum(placed, workload, problem.n)
+        tasks = grouped_sum(placed, kind, problem.n)
     certificate = rest.certificate
     if certificate is not None:
         certificate = replace(certificate, frozen_in=certificate.frozen_in[: problem.t])
@@ -139,7 +137,7 @@ def _together(problem: Problem, parts: Parts, rest: Allocation) -> Allocation:
         choice=rest.choice,
         tasks=tasks,
         classes=classes,
-        placement_piece=workload,
+        placement_piece=kind,
         placement_class=pairs % (classes.count + 1),
         placement_tasks=placed,
         level=np.full(problem.t, np.nan),

@@ -12,7 +12,7 @@ import numpy as np
 
 from policies.arrays import FloatArray, IntArray, grouped_sum
 from policies.floors.own_servers import beside_kept_tasks
-from policies.floors.parts import Parts
+from policies.floors.parts import Parts, placed_on_own
 from policies.floors.placed_tasks import PlacedTasks
 from policies.floors.pools import FloorPool
 from policies.model.current_placements import CurrentPlacements
@@ -47,37 +47,24 @@ def starting_state(
     """
     counts = _Counts(problem, pools, parts, kept)
     counts.shrink()
-    missing, part_of = np.zeros(problem.n), np.full(problem.n, -1, dtype=np.int64)
+    missing = np.zeros(problem.n)
     of_own = np.flatnonzero(parts.on_own)
     missing[parts.workload[of_own]] = counts.lacking[of_own]
-    own = beside_kept_tasks(problem, kept, missing)
+    own = beside_kept_tasks(problem, pools, kept, missing)
     # What has no room on own servers is not guaranteed.
-    more = grouped_sum(own.tasks, own.workload, problem.n)[parts.workload[of_own]]
+    more = own.per_workload(problem)[parts.workload[of_own]]
     tasks = counts.tasks.copy()
     tasks[of_own] += more - counts.lacking[of_own]
     stays = np.flatnonzero(tasks)
     number = np.full(len(tasks), -1, dtype=np.int64)
     number[stays] = problem.n + np.arange(len(stays))
-    part_of[parts.workload[of_own]] = number[of_own]
-    uncounted = kept.placements(kept.workload, counts.uncounted)
-    counted = [
-        PlacedTasks(kept.workload[some], kept.row[some], kept.server[some], taken).placements(
-            np.full(len(some), number[p]), taken
-        )
-        for p, some, taken in counts.counted
-    ]
-    on_own = [
-        each for each, (p, _, _) in zip(counted, counts.counted, strict=True) if parts.on_own[p]
-    ]
-    others = [
-        each for each, (p, _, _) in zip(counted, counts.counted, strict=True) if not parts.on_own[p]
-    ]
-    return StartingState(
-        parts.some(stays, tasks),
-        _together([own.placements(part_of[own.workload], own.tasks), *on_own]),
-        _together([uncounted, *others]),
-        uncounted,
-    )
+    found = parts.some(stays, tasks)
+    uncounted = kept.placements(kept.kind, counts.uncounted)
+    on_own, others = [placed_on_own(problem, found, own)], [uncounted]
+    for p, some, taken in counts.counted:
+        placed = kept.some(some).placements(np.full(len(some), number[p]), taken)
+        (on_own if parts.on_own[p] else others).append(placed)
+    return StartingState(found, _together(on_own), _together(others), uncounted)
 
 
 class _Counts:
@@ -101,8 +88,8 @@ class _Counts:
         self.tasks, self.lacking = parts.tasks.copy(), parts.tasks.copy()
         self.uncounted = kept.tasks.copy()
         self.counted: list[tuple[int, IntArray, FloatArray]] = []
-        order = np.argsort(kept.workload, kind="stable")
-        edges = np.searchsorted(kept.workload[order], np.arange(problem.n + 1))
+        order = np.argsort(kept.kind, kind="stable")
+        edges = np.searchsorted(kept.kind[order], np.arange(problem.n + 1))
         for p in self._order:
             j, rows = parts.workload[p], pools[parts.pool[p]].rows
             mine = order[edges[j] : edges[j + 1]]
@@ -116,7 +103,7 @@ class _Counts:
         """Take from parts, the last ones first, what their workload lacks beside ``uncounted``."""
         of, n = self._parts.workload, self._problem.n
         over = grouped_sum(self.tasks, of, n) - self._problem.tasks
-        over = np.maximum(over + grouped_sum(self.uncounted, self._kept.workload, n), 0.0)
+        over = np.maximum(over + grouped_sum(self.uncounted, self._kept.kind, n), 0.0)
         for p in reversed(self._order):
             less = min(over[of[p]], self.lacking[p])
             over[of[p]] -= less

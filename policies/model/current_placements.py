@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from policies.arrays import FloatArray, IntArray
+from policies.arrays import BoolArray, FloatArray, IntArray
 
 GONE = -1
 
@@ -41,3 +41,13 @@ class CurrentPlacements:
     offset: IntArray
     servers: IntArray
     tasks: FloatArray
+
+    def some(self, entries: BoolArray) -> CurrentPlacements:
+        """Return some entries (p,)."""
+        return CurrentPlacements(
+            workload=self.workload[entries],
+            row=self.row[entries],
+            offset=self.offset[entries],
+            servers=self.servers[entries],
+            tasks=self.tasks[entries],
+        )

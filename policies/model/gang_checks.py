@@ -9,7 +9,7 @@ from policies.model.policy import Choice, Servers, ShareDefinition
 from policies.model.problem import Problem
 
 
-def gangs_refusal(choice: Choice, *, two_kinds: bool, guaranteed: bool) -> str:
+def gangs_refusal(choice: Choice, *, two_kinds: bool, guaranteed: bool, at_least: bool) -> str:
     """State why a policy cannot run tasks of several pieces, an empty text if it can.
 
     Parameters
@@ -20,6 +20,8 @@ def gangs_refusal(choice: Choice, *, two_kinds: bool, guaranteed: bool) -> str:
         Whether some tasks have two kinds of pieces.
     guaranteed : bool
         Whether there are guarantees or own servers.
+    at_least : bool
+        Whether several tasks of some workload start at once.
 
     Returns
     -------
@@ -29,7 +31,7 @@ def gangs_refusal(choice: Choice, *, two_kinds: bool, guaranteed: bool) -> str:
     Examples
     --------
     >>> from policies import choose, gangs_refusal
-    >>> gangs_refusal(choose("mrfs"), two_kinds=False, guaranteed=False)
+    >>> gangs_refusal(choose("mrfs"), two_kinds=False, guaranteed=False, at_least=False)
     "The policy 'mrfs' places whole tasks of one piece only."
     """
     if choice.sees_one_pool or choice.policy.time_sharing:
@@ -38,7 +40,8 @@ def gangs_refusal(choice: Choice, *, two_kinds: bool, guaranteed: bool) -> str:
     if choice.places_pieces:
         if choice.share is ShareDefinition.ALONE:
             return "The option `share: alone` is for tasks of one piece."
-        return "Guarantees and own servers of whole tasks are for tasks of one piece." * guaranteed
+        why = "Beside guarantees and own servers, `at_least` is 1: tasks start one by one."
+        return why * (guaranteed and at_least)
     if choice.policy.servers[choice.mode] is not Servers.CLASSES:
         return f"The policy {name!r} places whole tasks of one piece only."
     return "A divisible task has one kind of pieces, as only their sum counts." * two_kinds
@@ -54,9 +57,11 @@ def check_gangs(problem: Problem, choice: Choice) -> Problem:
         return problem
     two = [j for j, gang in problem.gangs.items() if len(gang.count) > 1]
     guaranteed = bool(problem.guarantees) or bool(np.any(problem.own_servers))
-    why = gangs_refusal(choice, two_kinds=bool(two), guaranteed=guaranteed)
+    several = [j for j, gang in problem.gangs.items() if gang.at_least > 1]
+    why = gangs_refusal(choice, two_kinds=bool(two), guaranteed=guaranteed, at_least=bool(several))
     if why:
-        _refuse(why, min(two or problem.gangs))
+        some = several if choice.places_pieces else two
+        _refuse(why, min(some or problem.gangs))
     return problem.placed_by(choice)
 
 
@@ -70,6 +75,9 @@ def check_simulated_gangs(problem: Problem, choice: Choice) -> None:
     if problem.gangs and choice.policy.share is ShareDefinition.SLOTS:
         _refuse("Simulations of 'slots' place whole tasks of one piece only.", min(problem.gangs))
     check_gangs(problem, choice)
+    if problem.gangs and choice.places_pieces and problem.has_floors:
+        why = "Simulations of guarantees and own servers are for tasks of one piece."
+        _refuse(why, min(problem.gangs))
 
 
 def _refuse(why: str, workload: int) -> None:

@@ -7,24 +7,28 @@ Source: docs/policies/guarantees.md, docs/policies/kept-tasks.md. The module sha
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from policies.arrays import BoolArray, FloatArray, grouped_sum
+from policies.arrays import BoolArray, FloatArray, IntArray
 from policies.model.allocation import Allocation
 from policies.model.current_placements import CurrentPlacements
 from policies.model.policy import Choice
 from policies.model.problem import Problem
 from policies.model.problem_fields import Selector
+from policies.model.tolerance import DISCRETE_TOLERANCE
 from policies.verification.kept_tasks import tasks_that_stay
+from policies.verification.pieces import Pieces
+from policies.verification.replay import every_server
 from policies.verification.servers import LimitsLeft
 from policies.verification.stated import Stated
 from policies.verification.whole_tasks import server_reasons
 
 # Tasks below this part of what a workload has are rounding.
 DUST = 1e-12
-# Whole tasks by workload, row and server of the row.
+# Whole tasks, or pieces, by kind, row and server of the row.
 Placed = Counter[tuple[int, int, int]]
 
 
@@ -111,25 +115,51 @@ def placements_of(placed: Placed) -> CurrentPlacements:
     )
 
 
-def parts_of(stated: Stated, pools: list[Pool], answers: tuple[Allocation | None, ...]) -> Parts:
+def parts_of(
+    stated: Stated,
+    pools: list[Pool],
+    answers: tuple[Allocation | None, ...],
+    kept: Placed | None,
+) -> Parts:
     """Return the guaranteed parts of all workloads, by pool and workload.
 
     A floor counts what floors on some of its servers give already; the pools with the fewest servers
     come first. No workload has more tasks guaranteed than it has.
+
+    Args:
+        kept: tasks that stay on their servers, None if none are kept.
     """
-    problem = stated.problem
     placed = stated.choice.whole_tasks and not stated.choice.sees_one_pool
-    own = _alone_on_own(stated, pools, answers) if placed else Placed()
+    own = _Placing(stated)
+    if placed:
+        _place_alone(stated, pools, answers, own)
     parts = _all_parts(stated, pools, answers, own)
-    if placed and (kept := kept_of(stated)) is not None:
+    if placed and kept is not None:
         return _beside_kept(stated, pools, parts, kept)
     number = {part.workload: at for at, part in enumerate(parts) if part.own}
-    on_own = {(problem.n + number[j], row, at): count for (j, row, at), count in own.items()}
-    return Parts(parts, Counter(on_own))
+    return Parts(parts, _as_parts(stated, parts, number, own.found))
+
+
+def _as_parts(stated: Stated, parts: list[Part], number: dict[int, int], found: Placed) -> Placed:
+    """Return what runs on own servers by the kinds of the problems with parts.
+
+    Args:
+        number: part on own servers of each workload that has one.
+    """
+    n, pieces = stated.problem.n, stated.pieces
+    kind_of, following = {}, len(pieces.owner) + len(parts)
+    for at, part in enumerate(parts):
+        kinds = pieces.of(part.workload)
+        if number.get(part.workload) == at:
+            kind_of[kinds[0]] = n + at
+            if len(kinds) > 1:
+                kind_of[kinds[1]] = following
+        following += len(kinds) - 1
+    return Counter({(kind_of[q], row, at): count for (q, row, at), count in found.items()})
 
 
 def _all_parts(
-    stated: Stated, pools: list[Pool], answers: tuple[Allocation | None, ...], own: Placed
+    stated: Stated, pools: list[Pool], answers: tuple[Allocation | None, ...], own: _Placing
 ) -> list[Part]:
     """Return the parts, of which a workload has no more tasks than it wants.
 
@@ -139,10 +169,8 @@ def _all_parts(
     problem = stated.problem
     placed = stated.choice.whole_tasks and not stated.choice.sees_one_pool
     first_own = len(problem.guarantees)
-    nowhere = np.zeros(problem.k, dtype=np.bool_)
-    places = np.array(list(own), dtype=np.int64).reshape(-1, 3)
-    jobs, on_rows, counts = places[:, 0], places[:, 1], np.array(list(own.values()), np.float64)
-    run = grouped_sum(counts, jobs, problem.n)
+    nowhere, everywhere = np.zeros(problem.k, dtype=np.bool_), np.ones(problem.k, dtype=np.bool_)
+    run = own.tasks_on(everywhere)
     left = (problem.tasks - run).tolist()
     parts = [
         Part(at, j, float(run[j]), {}, nowhere, own=True)
@@ -155,8 +183,7 @@ def _all_parts(
     servers = problem.server_count
     for at in sorted(shared, key=lambda at: (int(servers[pools[at].rows].sum()), at)):
         pool = pools[at]
-        here = pool.rows[on_rows]
-        have = grouped_sum(counts[here], jobs[here], problem.n)
+        have = own.tasks_on(pool.rows)
         for rows, tasks in given.values():
             if (rows <= pool.rows).all():
                 have += tasks
@@ -205,19 +232,19 @@ def _beside_kept(stated: Stated, pools: list[Pool], every: list[Part], kept: Pla
             lacking[p] -= round(less)
             over -= less
     of_own = {part.workload: p for p, part in enumerate(every) if part.own}
-    own = _beside(stated, kept, Counter({j: lacking[p] for j, p in of_own.items()}))
-    for p in of_own.values():
+    own = _beside(stated, kept, {j: lacking[p] for j, p in of_own.items()})
+    more = own.tasks_on(np.ones(problem.k, dtype=np.bool_))
+    for j, p in of_own.items():
         # What has no room on own servers is not guaranteed.
-        tasks[p] -= lacking[p]
-    for place, number in own.items():
-        counted[of_own[place[0]]][place] += number
-        tasks[of_own[place[0]]] += number
+        tasks[p] += float(more[j]) - lacking[p]
     stays = [p for p in range(len(every)) if tasks[p] > 0]
-    on_own, before = Placed(), uncounted
-    for number, p in enumerate(stays):
+    parts = [replace(every[p], tasks=tasks[p]) for p in stays]
+    number = {every[p].workload: at for at, p in enumerate(stays) if every[p].own}
+    on_own, before = _as_parts(stated, parts, number, own.found), uncounted
+    for at, p in enumerate(stays):
         for (_, row, server), count in counted[p].items():
-            (on_own if every[p].own else before)[problem.n + number, row, server] += count
-    return Parts([replace(every[p], tasks=tasks[p]) for p in stays], on_own, before)
+            (on_own if every[p].own else before)[problem.n + at, row, server] += count
+    return Parts(parts, on_own, before)
 
 
 def kept_of(stated: Stated) -> Placed | None:
@@ -235,77 +262,194 @@ def kept_of(stated: Stated) -> Placed | None:
     return found
 
 
-def _alone_on_own(
-    stated: Stated, pools: list[Pool], answers: tuple[Allocation | None, ...]
-) -> Placed:
-    """Return what runs on tenants' own servers, without tasks beyond a limit.
+def _place_alone(
+    stated: Stated,
+    pools: list[Pool],
+    answers: tuple[Allocation | None, ...],
+    placing: _Placing,
+) -> None:
+    """Place what runs on tenants' own servers, without tasks beyond a limit.
 
     Servers are filled in order, by the workloads of higher priority first, then by the older ones.
     """
-    problem, placing = stated.problem, _Placing(stated)
+    problem = stated.problem
     number_of = {name: row for row, name in enumerate(problem.server_names)}
     first = len(problem.guarantees)
     for pool, answer in zip(pools[first:], answers[first:], strict=True):
         on_row: Counter[tuple[int, int]] = Counter()
         assert answer is not None  # noqa: S101 - for mypy: pools of own servers are solved
         assert pool.problem is not None  # noqa: S101
-        for workload, row, tasks in zip(
+        owner = Pieces.stated(pool.problem).owner
+        for kind, row, tasks in zip(
             *(column.tolist() for column in answer.placements_by_row()), strict=True
         ):
-            key = pool.workloads[workload], number_of[pool.problem.server_names[row]]
+            key = pool.workloads[owner[kind]], number_of[pool.problem.server_names[row]]
             on_row[key] += round(tasks)
-        for j, row in sorted(on_row, key=lambda key: (-problem.priority[key[0]], key)):
-            placing.place(j, row, on_row[j, row])
-    return placing.found
+        tasks_of = dict(zip(pool.workloads, answer.tasks.tolist(), strict=True))
+        rows_of: dict[int, list[int]] = {}
+        for j, row in sorted(on_row):
+            rows_of.setdefault(j, []).append(row)
+        own = [number_of[name] for name in pool.problem.server_names]
+        for j in sorted(rows_of, key=lambda j: (-problem.priority[j], j)):
+            if j in problem.gangs:
+                placing.gangs(j, own, round(tasks_of[j]))
+            else:
+                for row in rows_of[j]:
+                    placing.single(j, [row], on_row[j, row])
 
 
-def _beside(stated: Stated, kept: Placed, lacking: Counter[int]) -> Placed:
-    """Return the tasks that workloads lack, as far as own servers have room beside kept ones."""
+def _beside(stated: Stated, kept: Placed, lacking: dict[int, int]) -> _Placing:
+    """Place the tasks that workloads lack, as far as own servers have room beside kept ones."""
     problem, placing, rows = stated.problem, _Placing(stated), stated.rows
     for (j, row, server), number in kept.items():
         placing.take(j, row, server, number)
     order = sorted(lacking, key=lambda j: (problem.workload_tenant[j], -problem.priority[j], j))
     for j in order:
-        for at, row in enumerate(rows.row.tolist()):
-            if problem.contributed_by[row] == problem.workload_tenant[j] and rows.allowed[j, at]:
-                lacking[j] -= placing.place(j, row, lacking[j])
-    return placing.found
+        own = rows.row[problem.contributed_by[rows.row] == problem.workload_tenant[j]].tolist()
+        place = placing.gangs if j in problem.gangs else placing.single
+        place(j, own, lacking[j])
+    return placing
 
 
 class _Placing:
-    """Room on servers and in limits while tasks are placed."""
+    """Room on servers and in limits while tasks are placed.
+
+    Attributes:
+        found: what was placed.
+    """
 
     def __init__(self, stated: Stated) -> None:
+        problem = stated.problem
         self.found = Placed()
-        self._servers = stated.problem.server_count.tolist()
-        self._capacity = stated.on_servers.capacity
-        self._demands = [[int(amount) for amount in row] for row in stated.on_servers.demand]
-        self._left: dict[tuple[int, int], list[int]] = {}
-        self._limits = LimitsLeft(stated.limits, stated.on_servers, np.arange(stated.problem.k))
+        self._stated = stated
+        self._row = np.repeat(np.arange(problem.k), problem.server_count)
+        self._first = np.cumsum(problem.server_count) - problem.server_count
+        self._left: FloatArray = stated.on_servers.capacity[self._row].astype(np.float64)
+        self._limits = LimitsLeft(
+            stated.limits, stated.on_servers, np.arange(problem.k), stated.pieces.owner
+        )
+        # Tasks by workload and the rows that have their pieces.
+        self._tasks: Counter[tuple[int, frozenset[int]]] = Counter()
+        self._rank = np.full(problem.k, -1, dtype=np.int64)
+        self._rank[stated.rows.row] = np.arange(stated.rows.count)
 
-    def take(self, j: int, row: int, server: int, number: int) -> None:
-        """Take what so many tasks use."""
-        left = self._left_on(row, server)
-        left[:] = [a - number * d for a, d in zip(left, self._demands[j], strict=True)]
-        self._limits.take(j, row, number)
+    def tasks_on(self, rows: BoolArray) -> FloatArray:
+        """(n,) tasks that were placed with all pieces on some rows (k,)."""
+        tasks, some = np.zeros(self._stated.problem.n), set(np.flatnonzero(rows).tolist())
+        for (j, used), number in self._tasks.items():
+            if used <= some:
+                tasks[j] += number
+        return tasks
 
-    def place(self, j: int, row: int, tasks: int) -> int:
-        """Place at most so many tasks on the servers of a row, in order. Returns how many."""
-        demand, most = self._demands[j], tasks
-        for q in self._limits.mine(j):
-            if self._limits.rows[q][row]:
-                bounds = zip(self._limits.left[q].tolist(), demand, strict=True)
-                most = min([most, *(int(a // d) for a, d in bounds if d and a < np.inf)])
-        missing = most
-        for server in range(self._servers[row] if missing else 0):
-            room = zip(self._left_on(row, server), demand, strict=True)
-            if count := min([missing, *(a // d for a, d in room if d)]):
-                self.found[j, row, server] += count
-                self.take(j, row, server, count)
-                missing -= count
-        return most - missing
+    def take(self, kind: int, row: int, server: int, number: int) -> None:
+        """Take what so many tasks, or pieces, use."""
+        self._left[self._first[row] + server] -= number * self._stated.on_servers.demand[kind]
+        self._limits.take(kind, row, number)
 
-    def _left_on(self, row: int, server: int) -> list[int]:
-        if (row, server) not in self._left:
-            self._left[row, server] = [int(amount) for amount in self._capacity[row]]
-        return self._left[row, server]
+    def single(self, j: int, rows: list[int], tasks: int) -> None:
+        """Place at most so many tasks of one piece on the servers of some rows, in order."""
+        for server in self._with_room(j, rows).tolist():
+            if not tasks:
+                return
+            row = int(self._row[server])
+            if number := self._most(j, server, tasks):
+                self._found(j, row, server, number)
+                self._tasks[j, frozenset([row])] += number
+                tasks -= number
+
+    def gangs(self, j: int, rows: list[int], tasks: int) -> None:
+        """Place at most so many tasks of several pieces on some rows, piece by piece."""
+        gang, kinds = self._stated.problem.gangs[j], self._larger_first(j, rows)
+        values = np.zeros(self._stated.problem.k, dtype=np.int64)
+        if gang.together:
+            values = self._stated.pieces.values[gang.together]
+        for _ in range(tasks):
+            untried = [row for row in rows if values[row] >= 0]
+            placed: list[tuple[int, int]] = []
+            while untried and not placed:
+                first = next(
+                    (s for s in self._with_room(kinds[0], untried) if self._most(kinds[0], s, 1)),
+                    None,
+                )
+                if first is None:
+                    return
+                value = values[self._row[first]]
+                placed = self._pieces(
+                    kinds, gang.per_server, [r for r in untried if values[r] == value]
+                )
+                untried = [row for row in untried if values[row] != value]
+            if not placed:
+                return
+            self._tasks[j, frozenset(int(self._row[server]) for _, server in placed)] += 1
+
+    def _pieces(
+        self, kinds: Sequence[int], per_server: int, rows: list[int]
+    ) -> list[tuple[int, int]]:
+        """Place all pieces of one task, or none.
+
+        Args:
+            kinds: of each piece.
+
+        Returns:
+            Kind and server of each piece.
+        """
+        placed: list[tuple[int, int]] = []
+        here: Counter[int] = Counter()
+        for kind in kinds:
+            open_ = (
+                s
+                for s in self._with_room(kind, rows).tolist()
+                if (not per_server or here[s] < per_server) and self._most(kind, s, 1)
+            )
+            server = next(open_, None)
+            if server is None:
+                for earlier, where in placed:
+                    self._found(earlier, int(self._row[where]), where, -1)
+                return []
+            self._found(kind, int(self._row[server]), server, 1)
+            placed.append((kind, server))
+            here[server] += 1
+        return placed
+
+    def _found(self, kind: int, row: int, server: int, number: int) -> None:
+        at = int(server - self._first[row])
+        self.found[kind, row, at] += number
+        if not self.found[kind, row, at]:
+            del self.found[kind, row, at]
+        self.take(kind, row, at, number)
+
+    def _larger_first(self, j: int, rows: list[int]) -> list[int]:
+        """Return the kinds of all pieces of a task, those with the larger share of some rows first."""
+        amounts, pieces = self._stated.on_servers, self._stated.pieces
+        total = self._stated.problem.server_count[rows] @ amounts.capacity[rows]
+        share = np.divide(1.0, total, out=np.zeros(len(total)), where=total > 0)
+        kinds = pieces.of(j)
+        size = [float((amounts.demand[q] * share).max(initial=0.0)) for q in kinds]
+        if len(kinds) > 1 and size[1] > size[0] * (1 + DISCRETE_TOLERANCE):
+            kinds = kinds[::-1]
+        return [q for q in kinds for _ in range(int(pieces.count[q]))]
+
+    def _with_room(self, kind: int, rows: list[int]) -> IntArray:
+        """Return the servers of some rows on which a piece may run and has room, without limits."""
+        here = np.array(rows, dtype=np.int64)
+        here = here[self._rank[here] >= 0]
+        here = here[self._stated.rows.allowed[kind, self._rank[here]]]
+        _, servers = every_server(self._first[here], self._stated.problem.server_count[here])
+        fits = (self._left[servers] >= self._stated.on_servers.demand[kind]).all(axis=1)
+        found: IntArray = servers[fits]
+        return found
+
+    def _most(self, kind: int, server: int, tasks: int) -> int:
+        """Return how many tasks of a kind, at most so many, fit on a server and within limits."""
+        demand, row = self._stated.on_servers.demand[kind], int(self._row[server])
+        rooms = [self._left[server]]
+        rooms += [
+            self._limits.left[q] for q in self._limits.mine(kind) if self._limits.rows[q][row]
+        ]
+        bounds = [
+            int(amount // needed)
+            for room in rooms
+            for amount, needed in zip(room.tolist(), demand.tolist(), strict=True)
+            if needed > 0 and amount < np.inf
+        ]
+        return max(0, min([tasks, *bounds]))

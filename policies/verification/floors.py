@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from policies import catalogue
-from policies.arrays import BoolArray, FloatArray, grouped_sum
-from policies.model.allocation import Allocation, Floors
+from policies.arrays import BoolArray, FloatArray, IntArray, grouped_sum
+from policies.model.allocation import Allocation, Floors, current_placements_of
 from policies.model.current_placements import CurrentPlacements
 from policies.model.policy import Choice
 from policies.model.problem import Problem
@@ -37,13 +37,16 @@ from policies.verification.form import form_of
 from policies.verification.in_place import found_tasks
 from policies.verification.kept_tasks import OnServers
 from policies.verification.limits import SMALLEST_SHARE, StatedLimit, rows_matching
+from policies.verification.pieces import Pieces
 from policies.verification.rounds import proportions
 from policies.verification.stated import Places, Stated
 from policies.verification.whole_tasks import Whole, check_places
 
 # Verifies the answer to a problem, beside parts of workloads that run already.
 Verify = Callable[[Problem, Allocation, CurrentPlacements | None], tuple[Check, ...]]
-STATIC = Choice(catalogue.STATIC, "indivisible")
+# A tenant alone on its own servers, without and with tasks of several pieces.
+ALONE = Choice(catalogue.STATIC, "indivisible")
+GANGS_ALONE = Choice(catalogue.DRFH, "indivisible", {"placement": "first-fit"})
 LARGEST_AMOUNT = float(np.nextafter(1e12, 0.0))
 
 
@@ -55,10 +58,11 @@ def check_floors(
     verify: Verify,
 ) -> Iterator[Check]:
     """Check the answers of all steps, and that the answer is what they make together."""
-    problem, choice, floors = stated.problem, stated.choice, allocation.floors
+    choice, floors = stated.choice, allocation.floors
     assert floors is not None  # noqa: S101 - for mypy; ``promised`` is checked before
     placed = choice.whole_tasks and not choice.sees_one_pool
-    pools = list(_pools(stated))
+    kept = kept_of(stated) if placed else None
+    pools = list(_pools(stated, kept))
     agrees = len(floors.pools) == len(pools) and all(
         answer is None
         if pool.problem is None
@@ -74,17 +78,17 @@ def check_floors(
         yield from _named(verify(pool.problem, answer, None), f"floor pool {number}")
         if np.shape(answer.tasks) != (pool.problem.n,):
             return
-    found = parts_of(stated, pools, floors.pools)
+    found = parts_of(stated, pools, floors.pools, kept)
     parts, steps = found.parts, _steps(stated, found, floors)
-    for name, (step, answer, kept) in steps.items():
+    for name, (step, answer, before) in steps.items():
         if answer.tasks.shape != (step.n,) or not _same(answer.choice, choice):
             yield Check(f"{name}_fits", False, "the step is about the problem's workloads", 0.0)
             return
-        yield from _named(verify(step, answer, kept), name)
+        yield from _named(verify(step, answer, before), name)
     yield from _check_together(stated, parts, allocation, floors)
     if placed:
-        whole = np.r_[np.arange(problem.n), [part.workload for part in parts]].astype(np.int64)
-        rest = replace(floors.rest, placement_piece=whole[floors.rest.placement_piece])
+        kinds, _ = _kinds_of_steps(stated, parts)
+        rest = replace(floors.rest, placement_piece=kinds[floors.rest.placement_piece])
         fresh = found_tasks(stated.places(rest.classes.servers), stated, rest)
 
         def guaranteed(found: OnServers) -> bool:
@@ -121,9 +125,10 @@ def floors_of(
 ) -> Floors:
     """Put together the answers of all steps, each of which is asked for once its problem is known."""
     n = stated.problem.n
-    pools = list(_pools(stated))
+    kept = kept_of(stated)
+    pools = list(_pools(stated, kept))
     answers = tuple(of_pool(at, pool.problem, pool.choice) for at, pool in enumerate(pools))
-    found = parts_of(stated, pools, answers)
+    found = parts_of(stated, pools, answers, kept)
     parts = found.parts
     raised = of_raised(_rising_problem(stated, found))
     met = raised.tasks[n:]
@@ -149,16 +154,17 @@ def _named(checks: tuple[Check, ...], step: str) -> Iterator[Check]:
         yield Check(step.split(" ")[0], True, f"{step} is the policy's answer", 0.0)
 
 
-def _pools(stated: Stated) -> Iterator[Pool]:
+def _pools(stated: Stated, kept: Placed | None) -> Iterator[Pool]:
     problem = stated.problem
     places = stated.places() if stated.choice.sees_one_pool else stated.rows
-    kept = kept_of(stated)
     for number, item in enumerate(stated.guarantees):
         here = item.rows[places.row]
         if stated.choice.sees_one_pool:
             here = np.ones(places.count, dtype=np.bool_)
-        runs = places.allowed[:, here].any(axis=1) & item.counted
-        yield _guaranteed_pool(stated, number, item, np.flatnonzero(runs).tolist(), kept)
+        runs = np.zeros(problem.n, dtype=np.bool_)
+        runs[stated.pieces.owner[places.allowed[:, here].any(axis=1)]] = True
+        workloads = np.flatnonzero(runs & item.counted).tolist()
+        yield _guaranteed_pool(stated, number, item, workloads, kept)
     everywhere = np.ones(problem.k, dtype=np.bool_)
     for tenant in np.flatnonzero(problem.own_servers).tolist():
         rows = [
@@ -176,10 +182,12 @@ def _pools(stated: Stated) -> Iterator[Pool]:
             contributed_by=[0] * len(rows),
             tenants=[problem.tenants[tenant]],
             selectors=[problem.selectors[j] for j in mine],
+            gangs={at: problem.gangs[j] for at, j in enumerate(mine) if j in problem.gangs},
             **_some_workloads(problem, mine, {tenant: 0}, np.ones(problem.m, dtype=np.bool_)),
         )
         placed = stated.choice.whole_tasks and not stated.choice.sees_one_pool
-        yield Pool(own, STATIC if placed else stated.choice, mine, everywhere, {})
+        alone = GANGS_ALONE if own.gangs else ALONE
+        yield Pool(own, alone if placed else stated.choice, mine, everywhere, {})
 
 
 def _guaranteed_pool(
@@ -303,7 +311,8 @@ def _steps(
     first = second = None
     if stated.choice.whole_tasks and not stated.choice.sees_one_pool:
         first = found.placed_on_own()
-        second = _parts_of_answer(floors.raised, stated.problem.n)
+        placements = current_placements_of(floors.raised)
+        second = placements.some(_kinds_of_steps(stated, found.parts)[1][placements.workload])
     rising = _rising_problem(stated, found)
     met = np.zeros(len(found.parts))
     if floors.raised.tasks.shape == (rising.n,):
@@ -403,6 +412,8 @@ def _with_parts(problem: Problem, parts: list[Part], **others: Any) -> Problem:
         ),
         "workload_names": problem.workload_names + names,
         "demand": np.concatenate([problem.demand, problem.demand[of]]),
+        "gangs": dict(problem.gangs)
+        | {problem.n + at: problem.gangs[j] for at, j in enumerate(of) if j in problem.gangs},
         "priority": np.r_[problem.priority, problem.priority[of]].astype(np.int64),
         "selectors": problem.selectors
         + tuple(_both(problem.selectors[part.workload], part.where) for part in parts),
@@ -430,17 +441,19 @@ def _both(first: Selector, second: Selector) -> Selector:
     }
 
 
-def _parts_of_answer(raised: Allocation, n: int) -> CurrentPlacements:
-    """Return the placements of the parts in the answer of the first step."""
-    workload, row, offset, servers, tasks = raised.placements_by_range()
-    mine = workload >= n
-    return CurrentPlacements(
-        workload=workload[mine],
-        row=row[mine],
-        offset=offset[mine],
-        servers=servers[mine],
-        tasks=tasks[mine],
-    )
+def _kinds_of_steps(stated: Stated, parts: list[Part]) -> tuple[IntArray, BoolArray]:
+    """Return what the kinds of pieces of the problems with parts are kinds of.
+
+    Returns:
+        (q,) kind of the problem, and whether it is one of a part.
+    """
+    n, pieces, of = stated.problem.n, stated.pieces, [part.workload for part in parts]
+    second = [pieces.of(j)[1] for j in of if len(pieces.of(j)) > 1]
+    kinds = [*range(n), *of, *range(n, len(pieces.owner)), *second]
+    of_part = np.zeros(len(kinds), dtype=np.bool_)
+    of_part[n : n + len(parts)] = True
+    of_part[len(kinds) - len(second) :] = True
+    return np.array(kinds, dtype=np.int64), of_part
 
 
 def _check_together(
@@ -560,16 +573,45 @@ def _missed_on_servers(
             sets[rows.tobytes()] = rows, sofar + met
     if not of_workload:
         return missed
-    workload, row, tasks = allocation.placements_by_row()
-    order = np.argsort(workload, kind="stable")
-    edges = np.searchsorted(workload[order], np.arange(n + 1))
+    runs_on = TasksOnRows(allocation)
     for j, sets in of_workload.items():
-        mine = order[edges[j] : edges[j + 1]]
         for size in range(1, len(sets) + 1):
             for some in combinations(sets.values(), size):
                 union = np.logical_or.reduce([rows for rows, _ in some])
-                runs = float(tasks[mine][union[row[mine]]].sum())
+                runs = runs_on.tasks(j, union)
                 inside = sum(met for rows, met in sets.values() if (rows <= union).all())
                 if inside > 0:
                     missed[j] = max(missed[j], 1 - runs / inside)
     return missed
+
+
+class TasksOnRows:
+    """Tasks of an answer by the rows of servers on which they run."""
+
+    def __init__(self, allocation: Allocation) -> None:
+        self._problem = allocation.problem
+        self._pieces = Pieces.stated(allocation.problem)
+        self._kind, self._row, self._number = allocation.placements_by_row()
+        owner = self._pieces.owner[self._kind]
+        self._order = np.argsort(owner, kind="stable")
+        self._edges = np.searchsorted(owner[self._order], np.arange(self._problem.n + 1))
+
+    def tasks(self, j: int, rows: BoolArray) -> float:
+        """Return the tasks of a workload on some rows (k,), of gangs those that pieces there make."""
+        mine = self._order[self._edges[j] : self._edges[j + 1]]
+        mine = mine[rows[self._row[mine]]]
+        gang = self._problem.gangs.get(j)
+        if gang is None:
+            return float(self._number[mine].sum())
+        value = np.zeros(len(mine), dtype=np.int64)
+        if gang.together:
+            value = self._pieces.values[gang.together][self._row[mine]]
+        tasks = 0.0
+        for one in np.unique(value).tolist():
+            here = mine[value == one]
+            made = [
+                self._number[here[self._kind[here] == kind]].sum() // count
+                for kind, count in zip(self._pieces.of(j), gang.count.tolist(), strict=True)
+            ]
+            tasks += float(min(made))
+        return tasks

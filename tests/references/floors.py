@@ -102,12 +102,16 @@ def pool_of(problem, given, tree, pooled):
 
 
 def may_use(problem, j, row):
-    """Whether a part of a task can run on the servers of a row."""
+    """Whether a part of a task, or a part of a piece, can run on the servers of a row."""
     labels = problem.server_labels[row]
+    pieces = problem.gangs[j].demand if j in problem.gangs else [problem.demand[j]]
     return (
         not problem.contributed_only[row]
         and all(labels.get(label) in values for label, values in problem.selectors[j].items())
-        and all(c for c, d in zip(problem.capacity[row], problem.demand[j], strict=True) if d)
+        and any(
+            all(c for c, d in zip(problem.capacity[row], piece, strict=True) if d)
+            for piece in pieces
+        )
     )
 
 
@@ -131,6 +135,7 @@ def own_pool(problem, tenant):
         tasks=problem.tasks[mine],
         priority=problem.priority[mine],
         selectors=[problem.selectors[j] for j in mine],
+        gangs={at: problem.gangs[j] for at, j in enumerate(mine) if j in problem.gangs},
     ), mine
 
 
@@ -138,7 +143,7 @@ def parts_of(problem, floors, on_own):
     """(workload, rows, tasks): floors less what is guaranteed already on some of their rows.
 
     Args:
-        floors: (number, workloads, rows, tasks of each); on_own: (n) by row, tasks there already.
+        floors: (number, workloads, rows, tasks of each); on_own: (n) by rows, tasks there already.
     """
     given, found = [], []
     left = [
@@ -154,7 +159,7 @@ def parts_of(problem, floors, on_own):
         for j, floor in zip(jobs, tasks, strict=True):
             have = sum(
                 part for other, others, part in given if other == j and others <= rows
-            ) + sum(count for row, count in on_own[j].items() if row in rows)
+            ) + sum(count for used, count in on_own[j].items() if used <= rows)
             missing = min(floor - have, left[j])
             if missing > 0:
                 left[j] -= missing
@@ -357,7 +362,8 @@ def fill_with_floors(problem, rule, seed=0):
         before = [(j, row, at) for j, row, at in before if problem.workload_tenant[j] in own]
         before = within_limits(problem, before)
         for j, row, _ in before:
-            on_own[j][row] = on_own[j].get(row, 0) + 1
+            used = frozenset([row])
+            on_own[j][used] = on_own[j].get(used, 0) + 1
     parts = parts_of(problem, floors, on_own)
     if problem.kept_placements is not None:
         owned = [(j, None, sum(on_own[j].values())) for j in owned_order(problem, on_own)]

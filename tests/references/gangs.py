@@ -88,12 +88,14 @@ def kinds_of(problem, j, totals):
     )
 
 
-def can_start(pool, j):
-    """Return True if all pieces of each kind by itself have room on empty servers."""
+def can_start(pool, j, servers=None):
+    """Return True if all pieces of each kind by itself have room on empty servers, or some of them."""
     problem, gang = pool.problem, pool.problem.gangs.get(j)
     for count, demand, _ in kinds_of(problem, j, pool.totals):
         places = {}
         for server, row in enumerate(pool.row_of):
+            if servers is not None and server not in servers:
+                continue
             value = problem.server_labels[row].get(gang.together) if gang and gang.together else ""
             if value is not None and pool.room(j, demand, server):
                 fit = min(c // d for c, d in zip(pool.left[server], demand, strict=True) if d)
@@ -105,11 +107,16 @@ def can_start(pool, j):
     return True
 
 
-def launch(pool, j, at_once):
-    """Return kind and server of each piece of tasks that start at once, or None."""
+def launch(pool, j, at_once, servers=None, totals=None):
+    """Return kind and server of each piece of tasks that start at once, or None.
+
+    Args:
+        servers: on which they may run; None for all.
+        totals: by which the larger kind of pieces is the first; None for those of the pool.
+    """
     problem, gang = pool.problem, pool.problem.gangs.get(j)
-    kinds = kinds_of(problem, j, pool.totals)
-    servers = list(range(len(pool.left)))
+    kinds = kinds_of(problem, j, pool.totals if totals is None else totals)
+    servers = list(range(len(pool.left))) if servers is None else servers
     if gang is None or not gang.together:
         return place(pool, j, kinds, at_once, gang, servers)
     value = [problem.server_labels[row].get(gang.together) for row in pool.row_of]
@@ -144,11 +151,13 @@ def place(pool, j, kinds, at_once, gang, servers):
     return placed
 
 
-def fill_gangs(problem, rule, seed=0, kept=()):
+def fill_gangs(problem, rule, seed=0, kept=(), *, parts=(), before=()):
     """Return (workload, kind, server) of every piece in order, and the tasks of workloads.
 
     Args:
         kept: (workload, kind, server) of pieces that run before everything else.
+        parts: (workload, rows, tasks) that are guaranteed; before: pieces of guaranteed tasks that run
+            before these.
     """
     pool = Pool(problem, rule, seed)
     weights, totals = exact_weights(problem), pool.totals
@@ -157,13 +166,40 @@ def fill_gangs(problem, rule, seed=0, kept=()):
         for row in problem.demand
     ]
     runnable = {j for j in range(problem.n) if not problem.out_of_range[j] and can_start(pool, j)}
-    log, count = list(kept), [0] * problem.n
-    for j, kind, server in kept:
+    log, count, given = [*before, *kept], [0] * problem.n, [0] * problem.n
+    servers = [[s for s, row in enumerate(pool.row_of) if row in rows] for _, rows, _ in parts]
+    rising = [
+        at
+        for at, (j, _, _) in enumerate(parts)
+        if not problem.out_of_range[j] and can_start(pool, j, servers[at])
+    ]
+    for tasks, (j, kind, server) in [
+        *((given, each) for each in before),
+        *((count, each) for each in kept),
+    ]:
         gang = problem.gangs.get(j)
         demand = problem.demand[j] if gang is None else gang.demand[kind]
         pool.take(j, [exact(d) for d in demand], server)
         if kind == 0:
-            count[j] += Fraction(1, 1 if gang is None else int(gang.count[0]))
+            tasks[j] += Fraction(1, 1 if gang is None else int(gang.count[0]))
+    run = [0] * len(parts)
+    while rising:
+        at = min(rising, key=lambda at: (Fraction(run[at]) / Fraction(parts[at][2]), at))
+        j, _, tasks = parts[at]
+        placed = launch(pool, j, 1, servers[at]) if run[at] < tasks else None
+        if placed is None:
+            rising.remove(at)
+            continue
+        log += [(j, kind, server) for kind, server, _ in placed]
+        run[at] += 1
+        given[j] += 1
+    pool.random = SplitMix64(seed)
+    beside = [0] * problem.n
+    if problem.count_guaranteed:
+        count = [c + g for c, g in zip(count, given, strict=True)]
+    else:
+        beside = given
+    most = [tasks - b for tasks, b in zip(problem.tasks, beside, strict=True)]
     for stage in (False, True):
         waiting = {
             i: sorted(
@@ -195,14 +231,15 @@ def fill_gangs(problem, rule, seed=0, kept=()):
             gang = problem.gangs.get(j)
             at_once = gang.at_least if gang and not count[j] else 1
             placed = None
-            if count[j] + at_once <= problem.tasks[j]:
+            if count[j] + at_once <= most[j]:
                 placed = launch(pool, j, at_once)
             if placed is None:
                 waiting[tenant].pop(0)
                 continue
             log += [(j, kind, server) for kind, server, _ in placed]
             count[j] += at_once
-    return log, count
+    count = [c + b for c, b in zip(count, beside, strict=True)]
+    return (log, count, given) if parts or before else (log, count)
 
 
 class GangStep(Step):

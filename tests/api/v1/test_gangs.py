@@ -488,8 +488,18 @@ def test_two_kinds_are_for_whole_tasks(operator):
 
 def test_a_pool_with_gangs_keeps_what_they_need(pool, operator):
     submit(operator, MPI)
+    path, body = f"{PATH}/", {"policy": {"name": "static"}}
+    answer = operator.patch(path, body, If_Match=operator.get(path)["ETag"])
+    assert (answer.status_code, answer.json()["code"]) == (422, "workload.pieces")
+    assert factories.decision(pool).status == "succeeded"
+
+
+TOGETHER = {**MPI, "at_least": 2}
+
+
+def test_tasks_that_start_together_keep_guarantees_out(pool, operator):
+    submit(operator, TOGETHER)
     for path, body in (
-        (f"{PATH}/", {"policy": {"name": "static"}}),
         (f"{PATH}/", {"own_servers": True}),
         (f"{PATH}/members/solo/", {"guarantee": [{"amount": {"gpu": 4}}]}),
         (f"{PATH}/members/solo/", {"own_servers": True}),
@@ -498,19 +508,29 @@ def test_a_pool_with_gangs_keeps_what_they_need(pool, operator):
         sent = {"weight": 1, **body} if "members" in path else body
         answer = method(path, sent, If_Match=operator.get(path)["ETag"])
         assert (answer.status_code, answer.json()["code"]) == (422, "workload.pieces"), body
+        assert "at_least" in answer.json()["detail"]
     body = {"slug": "ml", "name": "ML", "guarantee": [{"amount": {"gpu": 4}}]}
     answer = operator.post(f"{PATH}/groups/", body)
     assert (answer.status_code, answer.json()["code"]) == (422, "workload.pieces")
     assert factories.decision(pool).status == "succeeded"
 
 
-def test_gangs_beside_guarantees_are_refused(pool, operator):
-    path = f"{PATH}/members/solo/"
-    body = {"weight": 1, "guarantee": [{"amount": {"gpu": 4}}]}
+def test_gangs_are_guaranteed(pool, operator):
+    path = f"{PATH}/members/mpi/"
+    body = {"weight": 1, "guarantee": [{"amount": {"gpu": 24}}]}
     assert operator.put(path, body, If_Match=operator.get(path)["ETag"]).status_code == 200
-    answer = operator.post(f"{PATH}/workloads/", MPI)
+    answer = operator.post(f"{PATH}/workloads/", TOGETHER)
     assert (answer.status_code, answer.json()["code"]) == (422, "workload.pieces")
     assert answer.json()["errors"][0]["pointer"] == "/pieces"
+    submit(operator, SOLO, MPI)
+    run = factories.decision(pool)
+    assert tasks(run) == {"mpi": 1, "solo": 8}
+    proven(operator, run)
+    rows = operator.get(f"/api/v1/runs/{run.pk}/allocations/").json()["results"]
+    floors = {row["tenant"]: (row.get("floor"), row.get("floor_met")) for row in rows}
+    assert floors == {"mpi": (1, 1), "solo": (None, None)}
+    sentence = operator.get(f"/api/v1/runs/{run.pk}/explanation/mpi/").json()["sentence"]
+    assert "guaranteed" in sentence, sentence
 
 
 GANG_COLUMNS = "pieces,second_pieces,second_demand.gpu,per_server,together,at_least"

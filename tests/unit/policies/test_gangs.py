@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from policies import (
     CurrentPlacements,
     Gang,
-    Guarantee,
     History,
     ParsedProblem,
     PolicyNotApplicableError,
@@ -557,13 +556,6 @@ def test_policies_that_place_single_tasks_refuse_gangs(policy, options):
     with pytest.raises(PolicyNotApplicableError) as error:
         solve(cluster(gang((3, [8])), 2), policy, mode="indivisible", options=options)
     assert (error.value.code, error.value.pointer) == ("workload.pieces", "/workloads/0/pieces")
-
-
-def test_guarantees_beside_placed_gangs_are_refused():
-    problem = cluster(gang((3, [8])), 2, guarantees=[Guarantee("tenant", 1, np.array([4.0]))])
-    with pytest.raises(PolicyNotApplicableError, match="one piece"):
-        whole(problem)
-    assert solve(problem, "drfh").tasks.tolist() == pytest.approx([2 / 3, 16])
 
 
 def test_a_document_comes_back_as_it_was():

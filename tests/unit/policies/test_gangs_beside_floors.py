@@ -1,0 +1,190 @@
+"""Guarantees and own servers of tasks of several pieces: figures, a plain reference, forgeries."""
+
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from policies import (
+    Limit,
+    ParsedProblem,
+    PolicyNotApplicableError,
+    Problem,
+    allocation_to_document,
+    current_placements_of,
+    guarantees_unmet,
+    problem_from_document,
+    problem_to_document,
+    verify,
+    verify_answer,
+)
+from tests.examples import examples
+from tests.references.gang_floors import fill_gangs_with_floors
+from tests.unit.policies.test_filling_properties import PLACEMENTS, tasks_on_servers
+from tests.unit.policies.test_gangs import cluster, gang, gang_problems, running_of
+from tests.unit.policies.test_kept_beside_floors import guaranteed, pools_with_guarantees
+from tests.unit.policies.test_kept_tasks import whole
+
+
+@st.composite
+def gangs_with_guarantees(draw):
+    """Draw problems with guarantees in which some workloads have gangs, whose tasks start one by one."""
+    problem = draw(gang_problems(pools_with_guarantees()))
+    gangs = {j: replace(each, at_least=1) for j, each in problem.gangs.items()}
+    return replace(problem, gangs=gangs)
+
+
+@pytest.mark.parametrize("placement", PLACEMENTS)
+@examples(600)
+@given(problem=gangs_with_guarantees(), seed=st.integers(0, 3))
+def test_floors_are_met_as_in_the_plain_reference(placement, problem, seed):
+    options = {"placement": placement}
+    if placement == "two-choices":
+        options["seed"] = seed
+    answer = whole(problem, **options)
+    log, tasks, met = fill_gangs_with_floors(problem, placement, seed)
+    assert answer.floors.met.tolist() == met
+    assert answer.tasks.tolist() == tasks
+    expected = Counter((problem.pieces.kinds(j)[kind], server) for j, kind, server in log)
+    assert tasks_on_servers(answer) == expected
+    found = verify(problem, answer)
+    assert found.valid, [item for item in found.checks if not item.holds]
+
+
+@examples(400)
+@given(problem=gangs_with_guarantees(), data=st.data())
+def test_pieces_of_floors_stay_on_their_servers(problem, data):
+    fresh = whole(problem)
+    again = current_placements_of(fresh)
+    running = again if data.draw(st.booleans()) else data.draw(running_of(problem))
+    answer = whole(problem, running)
+    assert answer.tasks.tolist() == fresh.tasks.tolist()
+    if running is again:
+        assert answer.moved == 0
+    found = verify(problem, answer, running=running)
+    assert found.valid, [item for item in found.checks if not item.holds]
+
+
+@examples(400)
+@given(problem=gangs_with_guarantees(), data=st.data())
+def test_beside_floors_single_tasks_are_kept_and_gangs_are_not(problem, data):
+    kept = data.draw(running_of(problem))
+    single = np.isin(problem.pieces.workload[kept.workload], list(problem.gangs), invert=True)
+    answer = whole(replace(problem, kept_placements=kept))
+    only = whole(replace(problem, kept_placements=kept.some(single)))
+    assert answer.tasks.tolist() == only.tasks.tolist()
+    assert tasks_on_servers(answer) == tasks_on_servers(only)
+    found = verify(replace(problem, kept_placements=kept), answer)
+    assert found.valid, [item for item in found.checks if not item.holds]
+
+
+@examples(300)
+@given(problem=gangs_with_guarantees())
+def test_answers_are_written_and_read(problem):
+    parsed = problem_from_document(
+        problem_to_document(ParsedProblem(problem, "drfh", "indivisible"))
+    )
+    document = allocation_to_document(whole(problem), include=["certificate", "placements"])
+    found = verify_answer(parsed, document, parsed.choice)
+    assert found.valid, [item for item in found.checks if not item.holds]
+
+
+def condominium(**fields):
+    """Return 2 servers of 8 GPUs each of mpi and solo: mpi has gangs of 2 servers, solo single GPUs."""
+    return Problem.create(
+        resources=["gpu"], capacity=[[8], [8]], server_count=[2, 2], contributed_by=[0, 1],
+        tenants=["mpi", "solo"], demand=[[16], [1]], tasks=[2, 40], gangs={0: gang((2, [8]))},
+        **fields,
+    )  # fmt: skip
+
+
+def test_a_guaranteed_gang_comes_before_single_tasks():
+    """Solo has 8 tasks when mpi could start, on all four servers unless they fit on one."""
+    problem = cluster(gang((4, [8])), 1)
+    assert whole(problem).tasks.tolist() == [1, 0]
+    answer = whole(replace(problem, guarantees=(guaranteed(1, 8),)))
+    assert (answer.tasks.tolist(), answer.floors.met.tolist()) == ([0, 32], [0, 8])
+    answer = whole(replace(problem, guarantees=(guaranteed(0, 32),)))
+    assert (answer.tasks.tolist(), answer.floors.met.tolist()) == ([1, 0], [1, 0])
+
+
+def test_an_amount_guarantees_the_whole_gangs_that_it_is_for():
+    """31 GPUs are 1 gang of 24."""
+    problem = cluster(gang((3, [8])), 2, guarantees=[guaranteed(0, 31)])
+    answer = whole(problem)
+    assert (answer.floors.floor.tolist(), answer.floors.met.tolist()) == ([1, 0], [1, 0])
+
+
+def test_a_guaranteed_gang_needs_servers_for_all_its_pieces():
+    """48 GPUs are guaranteed, but a second gang of 3 whole servers has only one."""
+    problem = cluster(gang((3, [8])), 2, guarantees=[guaranteed(0, 48)])
+    answer = whole(problem)
+    assert (answer.floors.floor.tolist(), answer.floors.met.tolist()) == ([2, 0], [1, 0])
+    (unmet,) = guarantees_unmet(answer)
+    assert (unmet["node"], unmet["met"]) == ({"tenant": "mpi"}, 0.5)
+    assert unmet["limited_by"] == ["gang"]
+
+
+def test_own_servers_run_gangs():
+    answer = whole(condominium(own_servers=[True, True]))
+    assert (answer.tasks.tolist(), answer.floors.met.tolist()) == ([1, 16], [1, 16])
+    servers = tasks_on_servers(answer)
+    assert {server for (kind, server) in servers if kind == 0} == {0, 1}
+    assert verify(answer.problem, answer).valid
+
+
+def test_a_limit_cuts_gangs_on_own_servers():
+    """Mpi contributed 4 servers and may have 16 of their 32 GPUs."""
+    problem = Problem.create(
+        resources=["gpu"], capacity=[[8]], server_count=[4], contributed_by=[0], tenants=["mpi"],
+        demand=[[16]], gangs={0: gang((2, [8]))}, own_servers=[True],
+        limits=[Limit("tenant", 0, np.array([16.0]))],
+    )  # fmt: skip
+    answer = whole(problem)
+    assert (answer.tasks.tolist(), answer.floors.floor.tolist()) == ([1], [1])
+    assert verify(problem, answer).valid
+
+
+def test_gangs_on_own_servers_count_for_a_guarantee_on_all_of_their_servers():
+    """Mpi's own 2 servers, one of them new, run 1 gang; 16 new GPUs are guaranteed to it, too."""
+    problem = Problem.create(
+        resources=["gpu"], capacity=[[8]] * 4, contributed_by=[0, 0, -1, -1],
+        server_labels=[{"age": "old"}, {"age": "new"}, {"age": "new"}, {"age": "new"}],
+        tenants=["mpi"], demand=[[16]], gangs={0: gang((2, [8]))}, own_servers=[True],
+        guarantees=[guaranteed(0, 16, age=("new",))],
+    )  # fmt: skip
+    answer = whole(problem)
+    assert answer.floors.floor.tolist() == [2]
+    near = replace(problem, server_labels=({"age": "new"},) * 4)
+    assert whole(near).floors.floor.tolist() == [1]
+    assert verify(problem, answer).valid
+
+
+def test_tasks_that_start_together_are_refused_beside_guarantees():
+    problem = cluster(gang((1, [8]), at_least=2), 4, guarantees=[guaranteed(1, 4)])
+    with pytest.raises(PolicyNotApplicableError, match="at_least") as error:
+        whole(problem)
+    assert (error.value.code, error.value.pointer) == ("workload.pieces", "/workloads/0/pieces")
+
+
+@pytest.mark.parametrize(
+    "forge",
+    [
+        lambda answer: replace(answer, tasks=answer.tasks + np.array([-1, 8])),
+        lambda answer: replace(answer, floors=replace(answer.floors, met=answer.floors.met * 0)),
+        lambda answer: replace(
+            answer, placement_class=np.roll(answer.placement_class, 1)
+        ),
+        lambda answer: replace(
+            answer, floors=replace(answer.floors, raised=answer.floors.rest)
+        ),
+    ],
+    ids=["fewer gangs", "floors unmet", "other servers", "another first step"],
+)  # fmt: skip
+def test_forged_answers_are_refused(forge):
+    answer = whole(condominium(own_servers=[True, False], guarantees=[guaranteed(1, 4)]))
+    assert verify(answer.problem, answer).valid
+    assert not verify(answer.problem, forge(answer)).valid
