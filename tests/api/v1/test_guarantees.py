@@ -83,6 +83,15 @@ def test_a_member_has_a_guarantee_on_some_servers(pool, operator, members):
     assert "14 tasks of it guaranteed" in explanation["sentence"]
 
 
+def test_a_guarantee_beside_a_member_without_workloads_is_proven(pool, operator, members):
+    factories.tenant("idle")
+    assert operator.put(f"{PATH}/members/idle/", {"weight": 1}).status_code == 201
+    put(operator, f"{PATH}/members/a/", {"weight": 1, "guarantee": [{"amount": {"gpu": 10}}]})
+    run = factories.decision(pool)
+    assert tasks(run)["a"] == (10, 10, 1)
+    proven(operator, run)
+
+
 def test_levels_count_what_is_above(pool, operator, members):
     row = {"amount": {"gpu": 10}}
     put(operator, f"{PATH}/members/a/", {"weight": 1, "guarantee": [row]})

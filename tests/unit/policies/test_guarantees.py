@@ -428,3 +428,19 @@ def test_properties_of_an_answer_with_guarantees_are_decided():
     answer = solve(contested_problem(np.random.default_rng(3)), "drfh")
     verdicts = properties_of(answer, seconds=5).verdicts
     assert verdicts["pareto_optimal"].holds
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("policy", ["drf", "drfh"])
+def test_a_tenant_without_workloads_has_no_level(policy, mode):
+    """Answers of documents state none; that of any other tenant must be stated."""
+    given = document([{"amount": {"gpu": 4}}], policy)
+    given["tenants"].append({"name": "idle"})
+    given["policy"]["mode"] = mode
+    parsed = problem_from_document(given)
+    answer = solve(parsed.problem, policy, mode=mode)
+    written = allocation_to_document(answer, include=["certificate", "placements"])
+    found = verify_answer(parsed, written, parsed.choice)
+    assert found.valid, [each for each in found.checks if not each.holds]
+    forged = replace(answer, level=np.where(np.arange(3) == 0, np.nan, answer.level))
+    assert not verify(parsed.problem, forged).valid
