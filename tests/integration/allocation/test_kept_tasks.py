@@ -60,7 +60,9 @@ def decide(pool, at):
     decision_wanted(pool, now=at)
     run = recompute_pool(pool_id=pool.pk, clock=lambda: at, early=True)
     assert run.status == "succeeded", run.error
-    assert run_verify(run)["valid"] is True
+    assert run_verify(run)["valid"] is True, [
+        c for c in run_verify(run)["checks"] if not c["holds"]
+    ]
     return run
 
 
@@ -225,6 +227,25 @@ def test_young_tasks_stay_while_a_guarantee_waits(young, tenant):
     assert tasks(run) == {"a": 6, "b": 2}
     assert run.summary["guarantees_unmet"][0]["met"] == 0.4
     assert tasks(decide(young, NOON + 30 * MINUTE)) == {"a": 3, "b": 5}
+
+
+def test_gangs_are_not_kept_beside_guarantees(young, tenant):
+    """No instant is stated until which they would stay. Single tasks are kept."""
+    mpi, other = tenant("mpi"), tenant("b")
+    gang = Gang((Piece(2, {"cpu": vector(2, 2)[0], "memory": vector(2, 2)[1]}),))
+    draft = WorkloadDraft(mpi, "mpi", vector(4, 4), tasks=2, gang=gang)
+    workloads_submit(pool=young, drafts=[draft], now=NOON)
+    member_put(
+        pool=young, tenant=other, weight=Decimal(1), best_effort=False, version=1, now=NOON,
+        guarantee=[Limit({"cpu": Decimal(4)})],
+    )  # fmt: skip
+    run = decide(young, NOON)
+    assert (tasks(run), tasks_kept(run, now=NOON)) == ({"mpi": 2}, [])
+    submit(young, other, None)
+    run = decide(young, NOON + MINUTE)
+    assert tasks(run) == {"mpi": 1, "b": 4}
+    assert [each.workload.name for each in tasks_kept(run, now=NOON + MINUTE)] == ["work"]
+    assert "mpi keep" not in run_explain(run=run, tenant=mpi).sentence
 
 
 def test_policies_that_keep_no_tasks_decide_as_ever(young, tenant):

@@ -155,7 +155,7 @@ def test_a_row_that_cannot_be_is_refused_with_its_line(lab, command, row, error)
 @pytest.mark.parametrize(
     "row", [",a,,,cpu=1,,", ",a,,,,yes,", "member,u1,,,cpu=1,,", "member,u1,,,,yes,"]
 )
-def test_a_pool_with_gangs_takes_none(lab, command, row):
+def test_a_pool_whose_tasks_start_together_takes_none(lab, command, row):
     lab.policy_mode = "indivisible"
     lab.save()
     factories.workload(lab, "mpi", 1, 0, Tenant.objects.get(slug="u3"), gang=Gang(at_least=2))
@@ -163,7 +163,7 @@ def test_a_pool_with_gangs_takes_none(lab, command, row):
     for options in (["--dry-run"], []):
         ran = command("import_groups", f"{HEADER}{row}\n", *options)
         assert ran.code != 0
-        assert "are for tasks of one piece" in ran.error, ran
+        assert "`at_least` is 1" in ran.error, ran
         assert state(lab) == before
 
 

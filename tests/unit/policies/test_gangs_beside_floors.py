@@ -93,7 +93,7 @@ def test_answers_are_written_and_read(problem):
 
 
 def condominium(**fields):
-    """Return 2 servers of 8 GPUs each of mpi and solo: mpi has gangs of 2 servers, solo single GPUs."""
+    """Return 2 servers of 8 GPUs each of mpi, which has gangs of 2 servers, and of solo."""
     return Problem.create(
         resources=["gpu"], capacity=[[8], [8]], server_count=[2, 2], contributed_by=[0, 1],
         tenants=["mpi", "solo"], demand=[[16], [1]], tasks=[2, 40], gangs={0: gang((2, [8]))},
@@ -129,11 +129,30 @@ def test_a_guaranteed_gang_needs_servers_for_all_its_pieces():
 
 
 def test_own_servers_run_gangs():
-    answer = whole(condominium(own_servers=[True, True]))
-    assert (answer.tasks.tolist(), answer.floors.met.tolist()) == ([1, 16], [1, 16])
-    servers = tasks_on_servers(answer)
-    assert {server for (kind, server) in servers if kind == 0} == {0, 1}
+    """Mpi contributed two of three servers. At its turn a and b have two of them without own servers."""
+    problem = Problem.create(
+        resources=["gpu"], capacity=[[8], [8]], server_count=[1, 2], contributed_by=[-1, 2],
+        tenants=["a", "b", "mpi"], demand=[[8], [8], [16]], tasks=[4, 4, 2],
+        gangs={2: gang((2, [8]))},
+    )  # fmt: skip
+    assert whole(problem).tasks.tolist() == [2, 1, 0]
+    answer = whole(replace(problem, own_servers=np.array([False, False, True])))
+    assert (answer.tasks.tolist(), answer.floors.met.tolist()) == ([1, 0, 1], [0, 0, 1])
+    assert {server for kind, server in tasks_on_servers(answer) if kind == 2} == {1, 2}
     assert verify(answer.problem, answer).valid
+
+
+def test_gangs_on_own_servers_are_together():
+    """The first own server is alone in its rack, and the other two are in one."""
+    problem = Problem.create(
+        resources=["gpu"], capacity=[[8]] * 3, contributed_by=[0, 0, 0],
+        server_labels=[{"rack": "x"}, {"rack": "y"}, {"rack": "y"}], tenants=["mpi"],
+        demand=[[16]], gangs={0: gang((2, [8]), together="rack")}, own_servers=[True],
+    )  # fmt: skip
+    answer = whole(problem)
+    assert answer.floors.met.tolist() == [1]
+    assert tasks_on_servers(answer) == {(0, 1): 1, (0, 2): 1}
+    assert verify(problem, answer).valid
 
 
 def test_a_limit_cuts_gangs_on_own_servers():
