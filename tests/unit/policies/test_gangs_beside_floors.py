@@ -26,7 +26,7 @@ from tests.references.gang_floors import fill_gangs_with_floors
 from tests.unit.policies.test_filling_properties import PLACEMENTS, tasks_on_servers
 from tests.unit.policies.test_gangs import cluster, gang, gang_problems, running_of
 from tests.unit.policies.test_kept_beside_floors import guaranteed, pools_with_guarantees
-from tests.unit.policies.test_kept_tasks import whole
+from tests.unit.policies.test_kept_tasks import keeping, whole
 
 
 @st.composite
@@ -153,6 +153,19 @@ def test_gangs_on_own_servers_are_together():
     assert answer.floors.met.tolist() == [1]
     assert tasks_on_servers(answer) == {(0, 1): 1, (0, 2): 1}
     assert verify(problem, answer).valid
+
+
+def test_a_gang_without_room_beside_kept_tasks_leaves_its_servers_to_others():
+    """Mpi contributed 3 servers, of which b keeps two. Single tasks of mpi have the third."""
+    problem = Problem.create(
+        resources=["gpu"], capacity=[[8]], server_count=[3], contributed_by=[0],
+        tenants=["mpi", "b"], workload_tenant=[0, 0, 1], demand=[[16], [1], [8]],
+        tasks=[1, 8, 2], priority=[1, 0, 0], gangs={0: gang((2, [8]))}, own_servers=[True, False],
+    )  # fmt: skip
+    assert whole(problem).floors.met.tolist() == [1, 8, 0]
+    answer = whole(keeping(problem, (2, 0, 0, 2, 1)))
+    assert (answer.tasks.tolist(), answer.floors.met.tolist()) == ([0, 8, 2], [0, 8, 0])
+    assert verify(answer.problem, answer).valid
 
 
 def test_a_limit_cuts_gangs_on_own_servers():
