@@ -40,38 +40,20 @@ from allocator_service.workloads.gangs import MAX_KINDS, MAX_PIECES, Gang, Piece
 
 COMMAND = "squeue --json"
 TENANT_FIELD = "account"
-FIELDS = frozenset(
-    (
-        *(
-            "job_id",
-            "array_job_id",
-            "array_task_id",
-            "array_task_string",
-            "het_job_id",
-            "partition",
-        ),
-        *("job_state", "state_reason", "node_count", "nodes", "tres_req_str", "tres_alloc_str"),
-        *(
-            "tres_per_job",
-            "tres_per_node",
-            "tres_per_socket",
-            "tres_per_task",
-            "shared",
-            "exclusive",
-        ),
-        *("eligible_time", "start_time", "submit_time", "last_sched_evaluation"),
-        *("required_switches", "minimum_switches"),
-    )
-)
+FIELDS = frozenset((
+    "job_id", "array_job_id", "array_task_id", "array_task_string", "het_job_id", "partition",
+    "job_state", "state_reason", "node_count", "nodes", "tres_req_str", "tres_alloc_str",
+    "tres_per_job", "tres_per_node", "tres_per_socket", "tres_per_task", "shared", "exclusive",
+    "eligible_time", "start_time", "submit_time", "last_sched_evaluation",
+    "required_switches", "minimum_switches",
+))  # fmt: skip
 # Reasons that keep a job from running whatever its account may use.
-NOT_YET = frozenset(
-    (
-        *("JobHeldUser", "JobHeldAdmin", "JobHoldMaxRequeue", "launch_failed_requeued_held"),
-        *("Dependency", "DependencyNeverSatisfied", "JobArrayTaskLimit", "BadConstraints"),
-        *("Licenses", "InvalidAccount", "InvalidQOS", "PartitionDown", "PartitionInactive"),
-        *("PartitionNodeLimit", "PartitionTimeLimit"),
-    )
-)
+NOT_YET = frozenset((
+    "JobHeldUser", "JobHeldAdmin", "JobHoldMaxRequeue", "launch_failed_requeued_held",
+    "Dependency", "DependencyNeverSatisfied", "JobArrayTaskLimit", "BadConstraints",
+    "Licenses", "InvalidAccount", "InvalidQOS", "PartitionDown", "PartitionInactive",
+    "PartitionNodeLimit", "PartitionTimeLimit",
+))  # fmt: skip
 # A job that begins this soon is demand already, such as one that was requeued.
 SOON_SECONDS = 600
 PRESENT_STATES = {"PENDING", "RUNNING", "SUSPENDED", "STOPPED", "CONFIGURING"}

@@ -95,10 +95,10 @@ def above_quota(
     flavors = {flavor for flavor, _ in queue.quota}
     only = min(flavors) if len(flavors) == 1 else ""
     limit = {_on(*place): amount for place, amount in queue.quota.items()}
-    placed = []
+    placed, names = [], list(queue.total)
     for job in jobs:
         demand = {}
-        for name in queue.total if job.running else ():
+        for name in names if job.running else ():
             if name in job.demand and (flavor := job.flavors.get(name, only)):
                 demand[_on(flavor, name)] = job.demand[name]
                 # Nothing is decided on a flavor that the rendering omits.
