@@ -102,6 +102,27 @@ def test_a_gang_starts_within_two_rounds_and_the_longest_job(operator, agent, qu
     assert UNCHANGED in agent.run("--dry-run")
 
 
+def test_guaranteed_gangs_take_the_whole_cluster(operator, agent, quiet):
+    """Mpi shares the cluster with the stream, until all of its CPUs are guaranteed to it."""
+    pool = crowded(operator, agent, quiet)
+    gangs = quiet.submit("mpi", "--nodes=2", "--ntasks-per-node=4", seconds=90, count=2)
+    agent.run("--once")
+    assert decided_tasks(operator, pool) == {"mpi": 1, "stream": 8}
+    member = f"{pool}/members/mpi/"
+    tag = {"If-Match": operator.get(member).headers["ETag"]}
+    guarantee = [{"amount": {"cpu": 16}}]
+    body = {"weight": 1, "guarantee": guarantee}
+    assert operator.request("PUT", member, body, headers=tag).body["guarantee"]
+
+    def both_run():
+        agent.run("--once")
+        return [state(quiet, job)[0] for job in gangs] == ["R", "R"]
+
+    eventually(both_run, seconds=90)
+    assert decided_tasks(operator, pool) == {"mpi": 2}
+    assert quiet.jobs("RUNNING") == {"mpi": 2}
+
+
 def test_without_holding_it_does_not_start(operator, agent, quiet, service):
     """The control: limits alone leave half of the CPUs free, on the wrong nodes."""
     agent.configure(url=service.url, slurm="hold = no")
