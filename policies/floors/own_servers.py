@@ -13,11 +13,13 @@ from policies.arrays import BoolArray, FloatArray, IntArray
 from policies.floors.placed_tasks import PlacedTasks
 from policies.floors.pools import FloorPool
 from policies.model.allocation import Allocation
-from policies.model.gangs import Gang
 from policies.model.problem import Problem
 from policies.model.quantities import WholeServers
 from policies.model.server_classes import each_row_alone
 from policies.model.tolerance import DISCRETE_TOLERANCE
+
+# Servers that are looked at together. They fill up in order, so that few are looked at in vain.
+_LOOKED_AT = 64
 
 
 def alone_on_own_servers(
@@ -75,6 +77,19 @@ def _allowed_rows(problem: Problem) -> BoolArray:
     allowed = np.zeros((problem.n, problem.k), dtype=np.bool_)
     allowed[:, rows.first_row] = rows.allowed
     return allowed
+
+
+class _Together:
+    """Own servers on which all pieces of one task may run, in order.
+
+    Attributes:
+        first: position of the first server that had room for a piece of each kind before the task.
+        here: (s,) pieces of the task on each server.
+    """
+
+    def __init__(self, servers: IntArray, kinds: Sequence[tuple[int, int]]) -> None:
+        self.servers, self.here = servers, np.zeros(len(servers))
+        self.first = {kind: 0 for kind, _ in kinds}
 
 
 class _Placing:
@@ -155,56 +170,56 @@ class _Placing:
 
     def place_gangs(self, j: int, servers: IntArray, most: float) -> None:
         """Place at most so many tasks of several pieces on some servers, first-fit, one by one."""
-        gang = self._problem.gangs[j]
-        kinds, zone = self._larger_first(j), self._problem.zones[gang.together][self._row[servers]]
+        gang, kinds = self._problem.gangs[j], self._larger_first(j)
+        zone = self._problem.zones[gang.together][self._row[servers]]
+        apart = [_Together(servers[zone == value], kinds) for value in np.unique(zone[zone >= 0])]
         for _ in range(int(min(most, self._missing[j]))):
-            if not self._place_gang(gang, kinds, servers, zone):
+            for each in apart:
+                for kind, _ in kinds:
+                    each.first[kind], _ = self._find(kind, each, gang.per_server)
+            # Those with the first server for the first piece come first.
+            open_ = [each for each in apart if each.first[kinds[0][0]] < len(each.servers)]
+            open_.sort(key=lambda each: int(each.servers[each.first[kinds[0][0]]]))
+            if not any(self._place_gang(kinds, each, gang.per_server) for each in open_):
                 return
             self._missing[j] -= 1
 
-    def _place_gang(
-        self, gang: Gang, kinds: Sequence[tuple[int, int]], servers: IntArray, zone: IntArray
-    ) -> bool:
-        """Place all pieces of one task, or none. Returns whether they have room.
-
-        Args:
-            zone: (s,) number of each server's value of the label that keeps pieces together.
-        """
-        untried = zone >= 0
-        while True:
-            first = np.flatnonzero(untried & (self._room(kinds[0][0], servers) > 0))
-            if not len(first):
-                return False
-            same = zone == zone[first[0]]
-            if self._place_pieces(gang, kinds, servers[same]):
-                return True
-            untried &= ~same
-
-    def _place_pieces(
-        self, gang: Gang, kinds: Sequence[tuple[int, int]], servers: IntArray
-    ) -> bool:
-        here, placed = np.zeros(len(servers)), list[tuple[int, int, float]]()
+    def _place_gang(self, kinds: Sequence[tuple[int, int]], on: _Together, per_server: int) -> bool:
+        """Place all pieces of one task, or none. Returns whether they have room."""
+        placed: list[tuple[int, int, float]] = []
+        on.here[:] = 0.0
         for kind, pieces in kinds:
             missing = float(pieces)
             while missing:
-                room = self._room(kind, servers)
-                if gang.per_server:
-                    room = np.minimum(room, gang.per_server - here)
-                at = int(np.argmax(room > 0))
-                if room[at] <= 0:
+                at, room = self._find(kind, on, per_server)
+                if room <= 0:
+                    on.here[:] = 0.0
                     for earlier, server, number in placed:
                         self._take(earlier, server, -number)
                     return False
-                number = min(missing, float(room[at]))
-                self._take(kind, int(servers[at]), number)
-                placed.append((kind, int(servers[at]), number))
-                here[at] += number
+                number = min(missing, room)
+                self._take(kind, int(on.servers[at]), number)
+                placed.append((kind, int(on.servers[at]), number))
+                on.here[at] += number
                 missing -= number
+        on.here[:] = 0.0
         columns = np.array(placed).T
         used = columns[:2].astype(np.int64)
         self._placed.append((used[0], used[1], columns[2], np.full(len(placed), self._tasks)))
         self._tasks += 1
         return True
+
+    def _find(self, kind: int, on: _Together, per_server: int) -> tuple[int, float]:
+        """Return the position of the first server with room for a piece, and for how many it has."""
+        for begin in range(on.first[kind], len(on.servers), _LOOKED_AT):
+            some = slice(begin, begin + _LOOKED_AT)
+            room = self._room(kind, on.servers[some])
+            if per_server:
+                room = np.minimum(room, per_server - on.here[some])
+            at = int(np.argmax(room > 0))
+            if room[at] > 0:
+                return begin + at, float(room[at])
+        return len(on.servers), 0.0
 
     def _larger_first(self, j: int) -> list[tuple[int, int]]:
         """Return kind and number of pieces, the larger kind of the tenant's own servers first."""

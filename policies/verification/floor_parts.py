@@ -323,7 +323,7 @@ class _Placing:
         self.found = Placed()
         self._stated = stated
         self._row = np.repeat(np.arange(problem.k), problem.server_count)
-        self._first = np.cumsum(problem.server_count) - problem.server_count
+        self._first_of = np.cumsum(problem.server_count) - problem.server_count
         self._left: FloatArray = stated.on_servers.capacity[self._row].astype(np.float64)
         self._limits = LimitsLeft(
             stated.limits, stated.on_servers, np.arange(problem.k), stated.pieces.owner
@@ -343,12 +343,14 @@ class _Placing:
 
     def take(self, kind: int, row: int, server: int, number: int) -> None:
         """Take what so many tasks, or pieces, use."""
-        self._left[self._first[row] + server] -= number * self._stated.on_servers.demand[kind]
+        self._left[self._first_of[row] + server] -= number * self._stated.on_servers.demand[kind]
         self._limits.take(kind, row, number)
 
     def single(self, j: int, rows: list[int], tasks: int) -> None:
         """Place at most so many tasks of one piece on the servers of some rows, in order."""
-        for server in self._with_room(j, rows).tolist():
+        servers = self._servers(rows)
+        fits = (self._left[servers] >= self._stated.on_servers.demand[j]).all(axis=1)
+        for server in servers[fits].tolist():
             if not tasks:
                 return
             row = int(self._row[server])
@@ -359,60 +361,67 @@ class _Placing:
 
     def gangs(self, j: int, rows: list[int], tasks: int) -> None:
         """Place at most so many tasks of several pieces on some rows, piece by piece."""
-        gang, kinds = self._stated.problem.gangs[j], self._larger_first(j, rows)
-        values = np.zeros(self._stated.problem.k, dtype=np.int64)
-        if gang.together:
-            values = self._stated.pieces.values[gang.together]
+        gang, pieces = self._stated.problem.gangs[j], self._larger_first(j, rows)
+        # Servers with one value of the label, and how many of the first ones have no room for a kind.
+        together: dict[int, list[int]] = {}
+        for server in self._servers(rows).tolist():
+            value = 0
+            if gang.together:
+                value = int(self._stated.pieces.values[gang.together][self._row[server]])
+            if value >= 0:
+                together.setdefault(value, []).append(server)
+        full = {(kind, value): 0 for kind in set(pieces) for value in together}
         for _ in range(tasks):
-            untried = [row for row in rows if values[row] >= 0]
+            for kind, value in full:
+                full[kind, value] = self._first(kind, together[value], full[kind, value])
+            order = sorted(
+                (servers[full[pieces[0], value]], value)
+                for value, servers in together.items()
+                if full[pieces[0], value] < len(servers)
+            )
             placed: list[tuple[int, int]] = []
-            while untried and not placed:
-                first = next(
-                    (s for s in self._with_room(kinds[0], untried) if self._most(kinds[0], s, 1)),
-                    None,
-                )
-                if first is None:
-                    return
-                value = values[self._row[first]]
-                placed = self._pieces(
-                    kinds, gang.per_server, [r for r in untried if values[r] == value]
-                )
-                untried = [row for row in untried if values[row] != value]
+            for _, value in order:
+                begin = {kind: full[kind, value] for kind in set(pieces)}
+                placed = placed or self._pieces(pieces, gang.per_server, together[value], begin)
             if not placed:
                 return
             self._tasks[j, frozenset(int(self._row[server]) for _, server in placed)] += 1
 
     def _pieces(
-        self, kinds: Sequence[int], per_server: int, rows: list[int]
+        self, pieces: Sequence[int], per_server: int, servers: list[int], begin: dict[int, int]
     ) -> list[tuple[int, int]]:
         """Place all pieces of one task, or none.
 
         Args:
-            kinds: of each piece.
+            pieces: kind of each; begin: position of the first server that can have room for a kind.
 
         Returns:
             Kind and server of each piece.
         """
         placed: list[tuple[int, int]] = []
         here: Counter[int] = Counter()
-        for kind in kinds:
-            open_ = (
-                s
-                for s in self._with_room(kind, rows).tolist()
-                if (not per_server or here[s] < per_server) and self._most(kind, s, 1)
-            )
-            server = next(open_, None)
-            if server is None:
+        for kind in pieces:
+            at = self._first(kind, servers, begin[kind])
+            while at < len(servers) and here[servers[at]] == per_server > 0:
+                at = self._first(kind, servers, at + 1)
+            if at == len(servers):
                 for earlier, where in placed:
                     self._found(earlier, int(self._row[where]), where, -1)
                 return []
-            self._found(kind, int(self._row[server]), server, 1)
-            placed.append((kind, server))
-            here[server] += 1
+            self._found(kind, int(self._row[servers[at]]), servers[at], 1)
+            placed.append((kind, servers[at]))
+            here[servers[at]] += 1
         return placed
 
+    def _first(self, kind: int, servers: list[int], begin: int) -> int:
+        """Return the position of the first server, from one on, with room for a piece."""
+        at = begin
+        while at < len(servers) and not self._most(kind, servers[at], 1):
+            at += 1
+        return at
+
     def _found(self, kind: int, row: int, server: int, number: int) -> None:
-        at = int(server - self._first[row])
+        at = int(server - self._first_of[row])
         self.found[kind, row, at] += number
         if not self.found[kind, row, at]:
             del self.found[kind, row, at]
@@ -429,19 +438,17 @@ class _Placing:
             kinds = kinds[::-1]
         return [q for q in kinds for _ in range(int(pieces.count[q]))]
 
-    def _with_room(self, kind: int, rows: list[int]) -> IntArray:
-        """Return the servers of some rows on which a piece may run and has room, without limits."""
+    def _servers(self, rows: list[int]) -> IntArray:
+        """Return the servers of some rows that offer something."""
         here = np.array(rows, dtype=np.int64)
         here = here[self._rank[here] >= 0]
-        here = here[self._stated.rows.allowed[kind, self._rank[here]]]
-        _, servers = every_server(self._first[here], self._stated.problem.server_count[here])
-        fits = (self._left[servers] >= self._stated.on_servers.demand[kind]).all(axis=1)
-        found: IntArray = servers[fits]
-        return found
+        return every_server(self._first_of[here], self._stated.problem.server_count[here])[1]
 
     def _most(self, kind: int, server: int, tasks: int) -> int:
         """Return how many tasks of a kind, at most so many, fit on a server and within limits."""
         demand, row = self._stated.on_servers.demand[kind], int(self._row[server])
+        if not self._stated.rows.allowed[kind, self._rank[row]]:
+            return 0
         rooms = [self._left[server]]
         rooms += [
             self._limits.left[q] for q in self._limits.mine(kind) if self._limits.rows[q][row]
