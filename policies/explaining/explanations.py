@@ -271,7 +271,20 @@ def _guaranteed(allocation: Allocation, workloads: tuple[int, ...]) -> str:
         return ""
     if met >= floor * (1 - PRICE_NOISE):
         return f"{_tasks(floor)} of it guaranteed; "
-    return f"{_tasks(floor)} guaranteed, of which only {met:.6g} run beside other guarantees; "
+    reasons = {allocation.floors.raised.limited_by[part] for part in _unmet_parts(allocation, mine)}
+    why = "beside other guarantees"
+    if reasons == {GANG}:
+        why = "as servers lack room for all pieces of one more task"
+    return f"{_tasks(floor)} guaranteed, of which only {met:.6g} run {why}; "
+
+
+def _unmet_parts(allocation: Allocation, workloads: list[int]) -> list[int]:
+    """Return the workloads of the first step that are guaranteed parts of some and lack tasks."""
+    assert allocation.floors is not None  # noqa: S101 - for mypy: the caller has floors
+    raised = allocation.floors.raised
+    lacks = np.isin(raised.problem.part_of, workloads) & (raised.tasks < raised.problem.tasks)
+    found: list[int] = np.flatnonzero(lacks).tolist()
+    return found
 
 
 def _groups_named(problem: Problem, tenant: int, within: int | None) -> Iterator[int]:

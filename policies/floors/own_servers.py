@@ -6,6 +6,7 @@ Source: docs/policies/guarantees.md, docs/policies/kept-tasks.md.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from heapq import heapify, heappop, heapreplace
 
 import numpy as np
 
@@ -17,9 +18,10 @@ from policies.model.problem import Problem
 from policies.model.quantities import WholeServers
 from policies.model.server_classes import each_row_alone
 from policies.model.tolerance import DISCRETE_TOLERANCE
+from policies.proofs.saturation import filling_reasons
 
-# Servers that are looked at together. They fill up in order, so that few are looked at in vain.
-_LOOKED_AT = 64
+# Servers fill up in order, so that the first ones with room are near those of the piece before.
+_BATCH = 64
 
 
 def alone_on_own_servers(
@@ -30,25 +32,22 @@ def alone_on_own_servers(
     The answers of the pools of own servers have the tasks on each row. Workloads of higher priority come
     first, then the older ones.
     """
-    placing = _Placing(problem, pools, np.full(problem.n, np.inf))
-    allowed = _allowed_rows(problem)
+    placing, allowed = _Placing(problem, pools, np.full(problem.n, np.inf)), _allowed_rows(problem)
     first, tenants = len(problem.guarantees), np.flatnonzero(problem.own_servers).tolist()
     for tenant, pool, answer in zip(tenants, pools[first:], answers[first:], strict=True):
         assert answer is not None  # noqa: S101 - for mypy: the pools of own servers are solved
         own = (problem.contributed_by == tenant) & ~problem.contributed_only
-        rows, workloads = np.flatnonzero(own), pool.workloads
-        kind, at, tasks = answer.placements_by_row()
-        order = np.lexsort((at, kind))
-        edges = np.searchsorted(kind[order], np.arange(len(workloads) + 1))
-        for number in np.lexsort((workloads, -problem.priority[workloads])).tolist():
-            j = int(workloads[number])
-            if j in problem.gangs:
-                servers = placing.servers_of(own & allowed[j])
-                placing.place_gangs(j, servers, float(answer.tasks[number]))
-                continue
-            for entry in order[edges[number] : edges[number + 1]].tolist():
-                here = placing.servers_of(np.arange(problem.k) == rows[at[entry]])
-                placing.place(j, here, float(tasks[entry]))
+        if answer.problem.gangs:
+            # Where one task has several pieces, all are placed anew within limits.
+            tasks_of = dict(zip(pool.workloads.tolist(), answer.tasks.tolist(), strict=True))
+            for j in _in_order(problem, pool.workloads):
+                placing.place(j, placing.servers_of(own & allowed[j]), tasks_of[j])
+            continue
+        rows, (number, at, tasks) = np.flatnonzero(own), answer.placements_by_row()
+        workload = pool.workloads[number]
+        for entry in np.lexsort((at, workload, -problem.priority[workload])).tolist():
+            here = placing.servers_of(np.arange(problem.k) == rows[at[entry]])
+            placing.place(int(workload[entry]), here, float(tasks[entry]))
     return placing.placed()
 
 
@@ -64,11 +63,16 @@ def beside_kept_tasks(
     placing.take(kept)
     for tenant in np.flatnonzero(problem.own_servers).tolist():
         mine = np.flatnonzero((problem.workload_tenant == tenant) & (missing > 0))
-        for j in mine[np.lexsort((mine, -problem.priority[mine]))].tolist():
+        for j in _in_order(problem, mine):
             servers = placing.servers_of((problem.contributed_by == tenant) & allowed[j])
-            place = placing.place_gangs if j in problem.gangs else placing.place
-            place(j, servers, np.inf)
+            placing.place(j, servers, np.inf)
     return placing.placed()
+
+
+def _in_order(problem: Problem, workloads: IntArray) -> list[int]:
+    """Return workloads of one tenant, those of higher priority first, then the older ones."""
+    found: list[int] = workloads[np.lexsort((workloads, -problem.priority[workloads]))].tolist()
+    return found
 
 
 def _allowed_rows(problem: Problem) -> BoolArray:
@@ -77,19 +81,6 @@ def _allowed_rows(problem: Problem) -> BoolArray:
     allowed = np.zeros((problem.n, problem.k), dtype=np.bool_)
     allowed[:, rows.first_row] = rows.allowed
     return allowed
-
-
-class _Together:
-    """Own servers on which all pieces of one task may run, in order.
-
-    Attributes:
-        first: position of the first server that had room for a piece of each kind before the task.
-        here: (s,) pieces of the task on each server.
-    """
-
-    def __init__(self, servers: IntArray, kinds: Sequence[tuple[int, int]]) -> None:
-        self.servers, self.here = servers, np.zeros(len(servers))
-        self.first = {kind: 0 for kind, _ in kinds}
 
 
 class _Placing:
@@ -101,13 +92,15 @@ class _Placing:
     def __init__(self, problem: Problem, pools: Sequence[FloorPool], missing: FloatArray) -> None:
         """Begin with empty servers. At most ``missing`` (n,) tasks of each workload are placed."""
         self._problem, self._missing = problem, missing.copy()
-        self._pools = pools[len(problem.guarantees) :]
+        tenants = np.flatnonzero(problem.own_servers).tolist()
+        self._pool_of = dict(zip(tenants, pools[len(problem.guarantees) :], strict=True))
         self._whole = WholeServers.of(problem)
         owned = np.isin(problem.contributed_by, np.flatnonzero(problem.own_servers))
         servers = np.where(owned, problem.server_count, 0)
         self._first = np.cumsum(servers) - servers
         self._row = np.repeat(np.arange(problem.k), servers)
         self._left = self._whole.capacity[self._row]
+        self._runs = filling_reasons(problem, self._whole, each_row_alone(problem)) == ""
         self._limits = self._whole.limits.copy()
         self._counted = np.zeros((len(self._limits), problem.n), dtype=np.bool_)
         for item, of_limit in zip(problem.limited, self._counted, strict=True):
@@ -141,12 +134,20 @@ class _Placing:
         np.subtract.at(self._left, server, need[here])
 
     def place(self, j: int, servers: IntArray, most: float) -> None:
-        """Place at most so many tasks of one piece on some servers, one after the other."""
+        """Place at most so many tasks of a workload on some servers, first-fit, if any can run."""
+        most = min(most, float(self._missing[j]))
+        if not len(servers) or not self._runs[j]:
+            return
+        if j in self._problem.gangs:
+            self._place_gangs(j, servers, int(most))
+        else:
+            self._place_single(j, servers, most)
+
+    def _place_single(self, j: int, servers: IntArray, most: float) -> None:
         where = np.zeros((0, len(servers)), dtype=np.bool_)
         if len(mine := np.flatnonzero(self._counted[:, j])):
             where = np.stack([self._problem.limited[q].rows[self._row[servers]] for q in mine])
         changes = np.flatnonzero((where[:, 1:] != where[:, :-1]).any(axis=0)) + 1
-        most = min(most, float(self._missing[j]))
         for some in np.split(servers, changes):
             if most > 0 and len(some):
                 most -= self._place_within(j, some, most)
@@ -168,64 +169,94 @@ class _Placing:
         self._missing[j] -= taken.sum()
         return float(taken.sum())
 
-    def place_gangs(self, j: int, servers: IntArray, most: float) -> None:
-        """Place at most so many tasks of several pieces on some servers, first-fit, one by one."""
+    def _place_gangs(self, j: int, servers: IntArray, most: int) -> None:
+        """Place tasks of several pieces one by one, on servers with one value of their label."""
         gang, kinds = self._problem.gangs[j], self._larger_first(j)
         zone = self._problem.zones[gang.together][self._row[servers]]
-        apart = [_Together(servers[zone == value], kinds) for value in np.unique(zone[zone >= 0])]
-        for _ in range(int(min(most, self._missing[j]))):
-            for each in apart:
-                for kind, _ in kinds:
-                    each.first[kind], _ = self._find(kind, each, gang.per_server)
-            # Those with the first server for the first piece come first.
-            open_ = [each for each in apart if each.first[kinds[0][0]] < len(each.servers)]
-            open_.sort(key=lambda each: int(each.servers[each.first[kinds[0][0]]]))
-            if not any(self._place_gang(kinds, each, gang.per_server) for each in open_):
-                return
+        fits = np.flatnonzero((zone >= 0) & (self._room(kinds[0][0], servers) > 0))
+        values, first = np.unique(zone[fits], return_index=True)
+        # The value of the first server with room for the first piece is tried first.
+        waiting = list(zip(fits[first].tolist(), values.tolist(), strict=True))
+        heapify(waiting)
+        tried: dict[int, tuple[IntArray, dict[int, int]]] = {}
+        while most and waiting:
+            value = waiting[0][1]
+            if value not in tried:
+                tried[value] = np.flatnonzero(zone == value), dict.fromkeys(dict(kinds), 0)
+            at, begin = tried[value]
+            if not self._place_gang(kinds, servers[at], begin, gang.per_server):
+                heappop(waiting)  # room only shrinks
+                continue
+            most -= 1
             self._missing[j] -= 1
+            for kind in begin:
+                begin[kind], _ = self._find(kind, servers[at], begin[kind])
+            if (first_at := begin[kinds[0][0]]) < len(at):
+                heapreplace(waiting, (int(at[first_at]), value))
+            else:
+                heappop(waiting)
 
-    def _place_gang(self, kinds: Sequence[tuple[int, int]], on: _Together, per_server: int) -> bool:
-        """Place all pieces of one task, or none. Returns whether they have room."""
-        placed: list[tuple[int, int, float]] = []
-        on.here[:] = 0.0
+    def _place_gang(
+        self,
+        kinds: Sequence[tuple[int, int]],
+        servers: IntArray,
+        begin: dict[int, int],
+        per_server: int,
+    ) -> bool:
+        """Place all pieces of one task, or none. Returns whether they have room.
+
+        Args:
+            begin: position of the first server that can have room for a piece of each kind.
+        """
+        here, placed = np.zeros(len(servers)), list[tuple[int, int, float]]()
         for kind, pieces in kinds:
-            missing = float(pieces)
+            missing, at = float(pieces), begin[kind]
             while missing:
-                at, room = self._find(kind, on, per_server)
-                if room <= 0:
-                    on.here[:] = 0.0
+                at, room = self._find(kind, servers, at, here, per_server)
+                if not room:
                     for earlier, server, number in placed:
                         self._take(earlier, server, -number)
                     return False
                 number = min(missing, room)
-                self._take(kind, int(on.servers[at]), number)
-                placed.append((kind, int(on.servers[at]), number))
-                on.here[at] += number
+                self._take(kind, int(servers[at]), number)
+                placed.append((kind, int(servers[at]), number))
+                here[at] += number
                 missing -= number
-        on.here[:] = 0.0
         columns = np.array(placed).T
         used = columns[:2].astype(np.int64)
         self._placed.append((used[0], used[1], columns[2], np.full(len(placed), self._tasks)))
         self._tasks += 1
         return True
 
-    def _find(self, kind: int, on: _Together, per_server: int) -> tuple[int, float]:
-        """Return the position of the first server with room for a piece, and for how many it has."""
-        for begin in range(on.first[kind], len(on.servers), _LOOKED_AT):
-            some = slice(begin, begin + _LOOKED_AT)
-            room = self._room(kind, on.servers[some])
-            if per_server:
-                room = np.minimum(room, per_server - on.here[some])
+    def _find(
+        self,
+        kind: int,
+        servers: IntArray,
+        begin: int,
+        here: FloatArray | None = None,
+        per_server: int = 0,
+    ) -> tuple[int, float]:
+        """Return the position of the first server with room for a piece, and for how many it has.
+
+        Args:
+            begin: position from which on servers are looked at.
+            here: (s,) pieces of the same task on each server, of which it may have ``per_server``.
+        """
+        for first in range(begin, len(servers), _BATCH):
+            some = slice(first, first + _BATCH)
+            room = self._room(kind, servers[some])
+            if here is not None and per_server:
+                room = np.minimum(room, per_server - here[some])
             at = int(np.argmax(room > 0))
             if room[at] > 0:
-                return begin + at, float(room[at])
-        return len(on.servers), 0.0
+                return first + at, float(room[at])
+        return len(servers), 0.0
 
     def _larger_first(self, j: int) -> list[tuple[int, int]]:
         """Return kind and number of pieces, the larger kind of the tenant's own servers first."""
         problem = self._problem
         kinds = [(kind, int(problem.pieces.count[kind])) for kind in problem.pieces.kinds(j)]
-        pool = next(each for each in self._pools if j in each.workloads)
+        pool = self._pool_of[int(problem.workload_tenant[j])]
         assert pool.problem is not None  # noqa: S101 - for mypy: own servers are a problem
         whole = WholeServers.of(pool.problem)
         of_pool = pool.problem.pieces.kinds(int(np.searchsorted(pool.workloads, j)))

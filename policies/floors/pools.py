@@ -16,7 +16,7 @@ from policies.model.group_tree import POOL
 from policies.model.limits import SMALLEST_LIMIT_SHARE, CountedWorkloads, Scope
 from policies.model.problem import Problem
 from policies.model.problem_fields import Guarantee, Limit
-from policies.model.server_classes import ServerClasses
+from policies.model.server_classes import ServerClasses, allowed_pieces
 from policies.model.validation import LARGEST_QUANTITY
 
 # What is within this part of a whole task, relative to the number of tasks, is a whole task.
@@ -136,6 +136,8 @@ def _pool_of_guarantee(
     """
     here = item.rows[classes.first_row]
     workloads = item.workloads[classes.allowed[item.workloads][:, here].any(axis=1)]
+    if problem.gangs:
+        workloads = workloads[[_can_run(problem, classes, j, here) for j in workloads.tolist()]]
     named, where = item.limited, dict(item.limit.where)
     inside = _Inside(problem, item, workloads)
     if len(workloads) == 1:
@@ -167,6 +169,17 @@ def _pool_of_guarantee(
         **_workloads(problem, workloads, inside.position, named),
     )
     return FloorPool(pool, workloads, item.rows, where)
+
+
+def _can_run(problem: Problem, classes: ServerClasses, workload: int, here: BoolArray) -> bool:
+    """Return whether each piece of a task may run on some classes (K,), with one value of its label."""
+    gang = problem.gangs.get(workload)
+    if gang is None:
+        return True
+    zone = problem.zones[gang.together][classes.first_row]
+    kinds = allowed_pieces(problem, classes)[list(problem.pieces.kinds(workload))]
+    values = [set(zone[each & here & (zone >= 0)].tolist()) for each in kinds]
+    return bool(set.intersection(*values))
 
 
 def _kept_in_pool(

@@ -40,7 +40,7 @@ def gangs_refusal(choice: Choice, *, two_kinds: bool, guaranteed: bool, at_least
     if choice.places_pieces:
         if choice.share is ShareDefinition.ALONE:
             return "The option `share: alone` is for tasks of one piece."
-        why = "Beside guarantees and own servers, `at_least` is 1: tasks start one by one."
+        why = "In a pool or problem with guarantees or own servers, `at_least` must be 1."
         return why * (guaranteed and at_least)
     if choice.policy.servers[choice.mode] is not Servers.CLASSES:
         return f"The policy {name!r} places whole tasks of one piece only."

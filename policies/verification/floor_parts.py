@@ -6,6 +6,7 @@ Source: docs/policies/guarantees.md, docs/policies/kept-tasks.md. The module sha
 
 from __future__ import annotations
 
+import heapq
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -130,11 +131,11 @@ def parts_of(
         kept: tasks that stay on their servers, None if none are kept.
     """
     placed = stated.choice.whole_tasks and not stated.choice.sees_one_pool
-    own = _Placing(stated)
-    if placed:
-        _place_alone(stated, pools, answers, own)
+    own = _alone_on_own(stated, pools, answers) if placed else None
     parts = _all_parts(stated, pools, answers, own)
-    if placed and kept is not None:
+    if own is None:
+        return Parts(parts, Placed())
+    if kept is not None:
         return _beside_kept(stated, pools, parts, kept)
     number = {part.workload: at for at, part in enumerate(parts) if part.own}
     return Parts(parts, _as_parts(stated, parts, number, own.found))
@@ -159,18 +160,20 @@ def _as_parts(stated: Stated, parts: list[Part], number: dict[int, int], found: 
 
 
 def _all_parts(
-    stated: Stated, pools: list[Pool], answers: tuple[Allocation | None, ...], own: _Placing
+    stated: Stated,
+    pools: list[Pool],
+    answers: tuple[Allocation | None, ...],
+    own: _Placing | None,
 ) -> list[Part]:
     """Return the parts, of which a workload has no more tasks than it wants.
 
     Args:
-        own: tasks on their tenants' own servers.
+        own: tasks on their tenants' own servers; None if their floors hold on all servers.
     """
     problem = stated.problem
-    placed = stated.choice.whole_tasks and not stated.choice.sees_one_pool
     first_own = len(problem.guarantees)
     nowhere, everywhere = np.zeros(problem.k, dtype=np.bool_), np.ones(problem.k, dtype=np.bool_)
-    run = own.tasks_on(everywhere)
+    run = np.zeros(problem.n) if own is None else own.tasks_on(everywhere)
     left = (problem.tasks - run).tolist()
     parts = [
         Part(at, j, float(run[j]), {}, nowhere, own=True)
@@ -178,12 +181,12 @@ def _all_parts(
         for j in pools[at].workloads
         if run[j] > 0
     ]
-    shared = range(first_own if placed else len(pools))
+    shared = range(len(pools) if own is None else first_own)
     given: dict[bytes, tuple[BoolArray, FloatArray]] = {}
     servers = problem.server_count
     for at in sorted(shared, key=lambda at: (int(servers[pools[at].rows].sum()), at)):
         pool = pools[at]
-        have = own.tasks_on(pool.rows)
+        have = np.zeros(problem.n) if own is None else own.tasks_on(pool.rows)
         for rows, tasks in given.values():
             if (rows <= pool.rows).all():
                 have += tasks
@@ -262,16 +265,14 @@ def kept_of(stated: Stated) -> Placed | None:
     return found
 
 
-def _place_alone(
-    stated: Stated,
-    pools: list[Pool],
-    answers: tuple[Allocation | None, ...],
-    placing: _Placing,
-) -> None:
+def _alone_on_own(
+    stated: Stated, pools: list[Pool], answers: tuple[Allocation | None, ...]
+) -> _Placing:
     """Place what runs on tenants' own servers, without tasks beyond a limit.
 
     Servers are filled in order, by the workloads of higher priority first, then by the older ones.
     """
+    placing = _Placing(stated)
     problem = stated.problem
     number_of = {name: row for row, name in enumerate(problem.server_names)}
     first = len(problem.guarantees)
@@ -286,16 +287,14 @@ def _place_alone(
             key = pool.workloads[owner[kind]], number_of[pool.problem.server_names[row]]
             on_row[key] += round(tasks)
         tasks_of = dict(zip(pool.workloads, answer.tasks.tolist(), strict=True))
-        rows_of: dict[int, list[int]] = {}
-        for j, row in sorted(on_row):
-            rows_of.setdefault(j, []).append(row)
         own = [number_of[name] for name in pool.problem.server_names]
-        for j in sorted(rows_of, key=lambda j: (-problem.priority[j], j)):
-            if j in problem.gangs:
-                placing.gangs(j, own, round(tasks_of[j]))
-            else:
-                for row in rows_of[j]:
-                    placing.single(j, [row], on_row[j, row])
+        for j, row in sorted(on_row, key=lambda key: (-problem.priority[key[0]], key)):
+            if not pool.problem.gangs:
+                placing.place(j, [row], on_row[j, row])
+            elif j in tasks_of:
+                # Where one task has several pieces, all are placed anew within limits.
+                placing.place(j, own, round(tasks_of.pop(j)))
+    return placing
 
 
 def _beside(stated: Stated, kept: Placed, lacking: dict[int, int]) -> _Placing:
@@ -306,8 +305,7 @@ def _beside(stated: Stated, kept: Placed, lacking: dict[int, int]) -> _Placing:
     order = sorted(lacking, key=lambda j: (problem.workload_tenant[j], -problem.priority[j], j))
     for j in order:
         own = rows.row[problem.contributed_by[rows.row] == problem.workload_tenant[j]].tolist()
-        place = placing.gangs if j in problem.gangs else placing.single
-        place(j, own, lacking[j])
+        placing.place(j, own, lacking[j])
     return placing
 
 
@@ -332,6 +330,7 @@ class _Placing:
         self._tasks: Counter[tuple[int, frozenset[int]]] = Counter()
         self._rank = np.full(problem.k, -1, dtype=np.int64)
         self._rank[stated.rows.row] = np.arange(stated.rows.count)
+        self._runs = server_reasons(stated) == ""
 
     def tasks_on(self, rows: BoolArray) -> FloatArray:
         """(n,) tasks that were placed with all pieces on some rows (k,)."""
@@ -346,7 +345,14 @@ class _Placing:
         self._left[self._first_of[row] + server] -= number * self._stated.on_servers.demand[kind]
         self._limits.take(kind, row, number)
 
-    def single(self, j: int, rows: list[int], tasks: int) -> None:
+    def place(self, j: int, rows: list[int], tasks: int) -> None:
+        """Place at most so many tasks on the servers of some rows, in order, if any can run at all."""
+        if self._runs[j] and j in self._stated.problem.gangs:
+            self._gangs(j, rows, tasks)
+        elif self._runs[j]:
+            self._single(j, rows, tasks)
+
+    def _single(self, j: int, rows: list[int], tasks: int) -> None:
         """Place at most so many tasks of one piece on the servers of some rows, in order."""
         servers = self._servers(rows)
         fits = (self._left[servers] >= self._stated.on_servers.demand[j]).all(axis=1)
@@ -359,10 +365,10 @@ class _Placing:
                 self._tasks[j, frozenset([row])] += number
                 tasks -= number
 
-    def gangs(self, j: int, rows: list[int], tasks: int) -> None:
+    def _gangs(self, j: int, rows: list[int], tasks: int) -> None:
         """Place at most so many tasks of several pieces on some rows, piece by piece."""
         gang, pieces = self._stated.problem.gangs[j], self._larger_first(j, rows)
-        # Servers with one value of the label, and how many of the first ones have no room for a kind.
+        # Servers with one value of the label, and the first of these that can have room for a kind.
         together: dict[int, list[int]] = {}
         for server in self._servers(rows).tolist():
             value = 0
@@ -370,46 +376,44 @@ class _Placing:
                 value = int(self._stated.pieces.values[gang.together][self._row[server]])
             if value >= 0:
                 together.setdefault(value, []).append(server)
-        full = {(kind, value): 0 for kind in set(pieces) for value in together}
-        for _ in range(tasks):
-            for kind, value in full:
-                full[kind, value] = self._first(kind, together[value], full[kind, value])
-            order = sorted(
-                (servers[full[pieces[0], value]], value)
-                for value, servers in together.items()
-                if full[pieces[0], value] < len(servers)
-            )
-            placed: list[tuple[int, int]] = []
-            for _, value in order:
-                begin = {kind: full[kind, value] for kind in set(pieces)}
-                placed = placed or self._pieces(pieces, gang.per_server, together[value], begin)
-            if not placed:
-                return
-            self._tasks[j, frozenset(int(self._row[server]) for _, server in placed)] += 1
+        begin = {value: dict.fromkeys(pieces, 0) for value in together}
+        waiting = [(servers[0], value) for value, servers in together.items()]
+        while tasks and waiting:
+            _, value = waiting[0]
+            servers = together[value]
+            for kind, at in begin[value].items():
+                begin[value][kind] = self._first(kind, servers, at)
+            if (at := begin[value][pieces[0]]) == len(servers):
+                heapq.heappop(waiting)
+            elif waiting[0][0] < servers[at]:
+                heapq.heapreplace(waiting, (servers[at], value))
+            elif placed := self._pieces(pieces, gang.per_server, servers, dict(begin[value])):
+                self._tasks[j, frozenset(int(self._row[server]) for server in placed)] += 1
+                tasks -= 1
+            else:
+                heapq.heappop(waiting)  # room only shrinks
 
     def _pieces(
         self, pieces: Sequence[int], per_server: int, servers: list[int], begin: dict[int, int]
-    ) -> list[tuple[int, int]]:
-        """Place all pieces of one task, or none.
+    ) -> list[int]:
+        """Place all pieces of one task, or none. Returns the server of each.
 
         Args:
             pieces: kind of each; begin: position of the first server that can have room for a kind.
-
-        Returns:
-            Kind and server of each piece.
         """
-        placed: list[tuple[int, int]] = []
+        placed: list[int] = []
         here: Counter[int] = Counter()
         for kind in pieces:
             at = self._first(kind, servers, begin[kind])
             while at < len(servers) and here[servers[at]] == per_server > 0:
                 at = self._first(kind, servers, at + 1)
             if at == len(servers):
-                for earlier, where in placed:
+                for earlier, where in zip(pieces, placed, strict=False):
                     self._found(earlier, int(self._row[where]), where, -1)
                 return []
+            begin[kind] = at
             self._found(kind, int(self._row[servers[at]]), servers[at], 1)
-            placed.append((kind, servers[at]))
+            placed.append(servers[at])
             here[servers[at]] += 1
         return placed
 

@@ -34,6 +34,7 @@ from policies.verification.floor_parts import (
     placements_of,
 )
 from policies.verification.form import form_of
+from policies.verification.gangs import most_tasks
 from policies.verification.in_place import found_tasks
 from policies.verification.kept_tasks import OnServers
 from policies.verification.limits import SMALLEST_SHARE, StatedLimit, rows_matching
@@ -88,6 +89,11 @@ def check_floors(
     yield from _check_together(stated, parts, allocation, floors)
     if placed:
         kinds, _ = _kinds_of_steps(stated, parts)
+        if not np.isin(floors.rest.placement_piece, np.arange(len(kinds))).all():
+            yield Check(
+                "rest_pieces", False, "the pieces of the rest are those of its workloads", 0.0
+            )
+            return
         rest = replace(floors.rest, placement_piece=kinds[floors.rest.placement_piece])
         fresh = found_tasks(stated.places(rest.classes.servers), stated, rest)
 
@@ -161,9 +167,8 @@ def _pools(stated: Stated, kept: Placed | None) -> Iterator[Pool]:
         here = item.rows[places.row]
         if stated.choice.sees_one_pool:
             here = np.ones(places.count, dtype=np.bool_)
-        runs = np.zeros(problem.n, dtype=np.bool_)
-        runs[stated.pieces.owner[places.allowed[:, here].any(axis=1)]] = True
-        workloads = np.flatnonzero(runs & item.counted).tolist()
+        some = np.flatnonzero(item.counted).tolist()
+        workloads = [j for j in some if _can_run(stated, places, j, here)]
         yield _guaranteed_pool(stated, number, item, workloads, kept)
     everywhere = np.ones(problem.k, dtype=np.bool_)
     for tenant in np.flatnonzero(problem.own_servers).tolist():
@@ -188,6 +193,18 @@ def _pools(stated: Stated, kept: Placed | None) -> Iterator[Pool]:
         placed = stated.choice.whole_tasks and not stated.choice.sees_one_pool
         alone = GANGS_ALONE if own.gangs else ALONE
         yield Pool(own, alone if placed else stated.choice, mine, everywhere, {})
+
+
+def _can_run(stated: Stated, places: Places, j: int, here: BoolArray) -> bool:
+    """Return whether some places (K,) have one for each piece, all with one value of its label."""
+    gang = stated.problem.gangs.get(j)
+    open_ = places.allowed[stated.pieces.of(j)] & here
+    if gang is None or not gang.together:
+        return bool(open_.any(axis=1).all())
+    value = stated.pieces.values[gang.together][places.row]
+    return any(
+        open_[:, value == one].any(axis=1).all() for one in np.unique(value[value >= 0]).tolist()
+    )
 
 
 def _guaranteed_pool(
@@ -312,7 +329,8 @@ def _steps(
     if stated.choice.whole_tasks and not stated.choice.sees_one_pool:
         first = found.placed_on_own()
         placements = current_placements_of(floors.raised)
-        second = placements.some(_kinds_of_steps(stated, found.parts)[1][placements.workload])
+        of_part = np.flatnonzero(_kinds_of_steps(stated, found.parts)[1])
+        second = placements.some(np.isin(placements.workload, of_part))
     rising = _rising_problem(stated, found)
     met = np.zeros(len(found.parts))
     if floors.raised.tasks.shape == (rising.n,):
@@ -521,13 +539,14 @@ def _check_together(
         ("objective", "bound", "gap"),
     )
     if not stated.choice.sees_one_pool:
+        # Where pieces run is judged by the placement rule.
         tasks = floors.raised.tasks[problem.n :].tolist()
         missed = _missed_on_servers(
             allocation,
             [
                 (part.workload, part.rows, met)
                 for part, met in zip(parts, tasks, strict=True)
-                if not part.own
+                if not part.own and part.workload not in problem.gangs
             ],
         )
         yield check(
@@ -540,7 +559,10 @@ def _check_together(
 
 
 def run_where_guaranteed(allocation: Allocation) -> bool:
-    """True if guaranteed tasks run on the servers for which they are guaranteed."""
+    """True if guaranteed tasks run on the servers for which they are guaranteed.
+
+    Of gangs with guarantees on several sets of servers this is not known.
+    """
     floors, n = allocation.floors, allocation.problem.n
     if floors is None:
         return True
@@ -549,69 +571,81 @@ def run_where_guaranteed(allocation: Allocation) -> bool:
     parts = zip(step.part_of[n:].tolist(), rows, floors.raised.tasks[n:].tolist(), strict=True)
     own = step.kept[step.workload_tenant[n:]].tolist()
     some = [part for part, placed in zip(parts, own, strict=True) if not placed]
-    return bool((_missed_on_servers(allocation, some) <= AGREEMENT).all())
+    gangs = [part for part in some if part[0] in allocation.problem.gangs]
+    single = [part for part in some if part[0] not in allocation.problem.gangs]
+    return _gangs_where_guaranteed(allocation, gangs) and bool(
+        (_missed_on_servers(allocation, single) <= AGREEMENT).all()
+    )
 
 
-def _missed_on_servers(
-    allocation: Allocation, parts: list[tuple[int, BoolArray, float]]
-) -> FloatArray:
-    """(n,) part of what is guaranteed on some servers that does not run there.
+# Workload, rows (k,) of servers and tasks of a part.
+_PartMet = tuple[int, BoolArray, float]
 
-    By Hall's theorem, parts that are to run on sets of servers all do if and only if each union of
-    these sets runs at least the parts that have to be in it.
 
-    Args:
-        parts: workload, rows (k,) of servers and tasks of each.
-    """
-    n = allocation.problem.n
-    missed = np.zeros(n)
+def _sets_of_servers(parts: list[_PartMet]) -> dict[int, dict[bytes, tuple[BoolArray, float]]]:
+    """Return the tasks of each workload by the servers that they have to run on, if not on any."""
     of_workload: dict[int, dict[bytes, tuple[BoolArray, float]]] = {}
     for j, rows, met in parts:
         if not rows.all():
             sets = of_workload.setdefault(j, {})
             _, sofar = sets.get(rows.tobytes(), (rows, 0.0))
             sets[rows.tobytes()] = rows, sofar + met
+    return of_workload
+
+
+def _gangs_where_guaranteed(allocation: Allocation, parts: list[_PartMet]) -> bool:
+    """True if pieces on the servers of each gang's guarantee make the guaranteed tasks."""
+    problem, classes = allocation.problem, allocation.classes
+    pieces = Pieces.stated(problem)
+    for j, sets in _sets_of_servers(parts).items():
+        if len(sets) > 1:
+            return False
+        ((rows, met),) = sets.values()
+        gang, kinds = problem.gangs[j], pieces.of(j)
+        table = np.zeros((len(kinds), classes.count))
+        for number, kind in enumerate(kinds):
+            mine = allocation.placement_piece == kind
+            of = allocation.placement_class[mine]
+            np.add.at(table[number], of, allocation.placement_tasks[mine] / classes.servers[of])
+        value = np.zeros(problem.k, dtype=np.int64)
+        if gang.together:
+            value = pieces.values[gang.together]
+        value = np.where(rows, value, -1)[classes.first_row]
+        made = sum(
+            most_tasks(
+                table[:, value == one],
+                classes.servers[value == one].astype(np.float64),
+                gang.count.tolist(),
+                gang.per_server,
+            )
+            for one in np.unique(value[value >= 0]).tolist()
+        )
+        if made < met:
+            return False
+    return True
+
+
+def _missed_on_servers(allocation: Allocation, parts: list[_PartMet]) -> FloatArray:
+    """(n,) part of what is guaranteed on some servers that does not run there.
+
+    By Hall's theorem, parts that are to run on sets of servers all do if and only if each union of
+    these sets runs at least the parts that have to be in it. Tasks have one piece.
+    """
+    n = allocation.problem.n
+    missed = np.zeros(n)
+    of_workload = _sets_of_servers(parts)
     if not of_workload:
         return missed
-    runs_on = TasksOnRows(allocation)
+    kind, row, tasks = allocation.placements_by_row()
+    order = np.argsort(kind, kind="stable")
+    edges = np.searchsorted(kind[order], np.arange(n + 1))
     for j, sets in of_workload.items():
+        mine = order[edges[j] : edges[j + 1]]
         for size in range(1, len(sets) + 1):
             for some in combinations(sets.values(), size):
                 union = np.logical_or.reduce([rows for rows, _ in some])
-                runs = runs_on.tasks(j, union)
+                runs = float(tasks[mine][union[row[mine]]].sum())
                 inside = sum(met for rows, met in sets.values() if (rows <= union).all())
                 if inside > 0:
                     missed[j] = max(missed[j], 1 - runs / inside)
     return missed
-
-
-class TasksOnRows:
-    """Tasks of an answer by the rows of servers on which they run."""
-
-    def __init__(self, allocation: Allocation) -> None:
-        self._problem = allocation.problem
-        self._pieces = Pieces.stated(allocation.problem)
-        self._kind, self._row, self._number = allocation.placements_by_row()
-        owner = self._pieces.owner[self._kind]
-        self._order = np.argsort(owner, kind="stable")
-        self._edges = np.searchsorted(owner[self._order], np.arange(self._problem.n + 1))
-
-    def tasks(self, j: int, rows: BoolArray) -> float:
-        """Return the tasks of a workload on some rows (k,), of gangs those that pieces there make."""
-        mine = self._order[self._edges[j] : self._edges[j + 1]]
-        mine = mine[rows[self._row[mine]]]
-        gang = self._problem.gangs.get(j)
-        if gang is None:
-            return float(self._number[mine].sum())
-        value = np.zeros(len(mine), dtype=np.int64)
-        if gang.together:
-            value = self._pieces.values[gang.together][self._row[mine]]
-        tasks = 0.0
-        for one in np.unique(value).tolist():
-            here = mine[value == one]
-            made = [
-                self._number[here[self._kind[here] == kind]].sum() // count
-                for kind, count in zip(self._pieces.of(j), gang.count.tolist(), strict=True)
-            ]
-            tasks += float(min(made))
-        return tasks

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 import numpy as np
 
@@ -133,3 +134,28 @@ def places_for(demand: FloatArray, left: FloatArray, per_server: int) -> FloatAr
         fit = np.minimum(fit, left[:, r] // demand[r])
     places: FloatArray = np.clip(fit, 0.0, float(per_server) if per_server else 2.0**31)
     return places
+
+
+def most_tasks(
+    pieces: FloatArray, servers: FloatArray, count: Sequence[int], per_server: int
+) -> int:
+    """Return the most tasks of which pieces on servers are all pieces.
+
+    Args:
+        pieces: (c, K) of each kind on one server of each place; servers: (K,) of each place.
+        count: pieces of one task of each kind; per_server: most of one task on one server, 0 for any.
+    """
+    rows = zip(pieces @ servers, count, strict=True)
+    low, high = 0, int(min(total // each for total, each in rows))
+    while low < high:
+        middle = (low + high + 1) // 2
+        cap = per_server * middle if per_server else np.inf
+        # By Gale's theorem pieces make tasks if those of each set of kinds do.
+        make = all(
+            np.minimum(pieces[list(some)].sum(axis=0), cap) @ servers
+            >= middle * sum(count[c] for c in some)
+            for size in range(1, len(count) + 1)
+            for some in combinations(range(len(count)), size)
+        )
+        low, high = (middle, high) if make else (low, middle - 1)
+    return low

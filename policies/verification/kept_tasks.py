@@ -6,14 +6,14 @@ an error there cannot hide itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import combinations
+from collections.abc import Sequence
 
 import numpy as np
 
 from policies.arrays import FloatArray, IntArray, TextArray
 from policies.model.current_placements import CurrentPlacements
 from policies.model.gangs import Gang
+from policies.verification.gangs import most_tasks
 from policies.verification.replay import every_server, tasks_by_server
 from policies.verification.servers import LimitsLeft
 from policies.verification.stated import Stated
@@ -153,33 +153,9 @@ def _most_tasks(
     room: dict[tuple[int, int], int], kinds: Sequence[int], count: Sequence[int], per_server: int
 ) -> int:
     """Return the most tasks that pieces make, at most ``per_server`` of a task on one server."""
-    tasks = 0
-    while _make(room, kinds, count, per_server, tasks + 1):
-        tasks += 1
-    return tasks
-
-
-def _make(
-    room: dict[tuple[int, int], int],
-    kinds: Sequence[int],
-    count: Sequence[int],
-    per_server: int,
-    tasks: int,
-) -> bool:
-    for some in _sets(range(len(kinds))):
-        by_server: dict[int, int] = {}
-        for (kind, server), number in room.items():
-            if kind in [kinds[c] for c in some]:
-                by_server[server] = by_server.get(server, 0) + number
-        places = sum(min(number, per_server * tasks or number) for number in by_server.values())
-        if places < tasks * sum(count[c] for c in some):
-            return False
-    return True
-
-
-def _sets(every: Sequence[int]) -> Iterator[tuple[int, ...]]:
-    for size in range(1, len(every) + 1):
-        yield from combinations(every, size)
+    servers = sorted({server for _, server in room})
+    pieces = [[float(room.get((kind, server), 0)) for server in servers] for kind in kinds]
+    return most_tasks(np.array(pieces), np.ones(len(servers)), count, per_server)
 
 
 def _pieces_of(

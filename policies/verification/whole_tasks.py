@@ -407,6 +407,7 @@ def check_places(
             if whole.stated.problem.gangs:
                 kept = _gangs_in_place(whole, running)
                 agrees = kept is not None and in_place.same_tasks(found, kept)
+                agrees = agrees and guaranteed(found)
             else:
                 agrees = _in_place(whole, running, found, fresh, guaranteed)
         moved = in_place.moved_tasks(whole.stated, answer, running, found)

@@ -49,7 +49,7 @@ def pool_of(problem, given, tree, pooled):
         for j in range(problem.n)
         if is_below(problem, given, j)
         and any(d for d, a in zip(problem.demand[j], given.amount, strict=True) if a < np.inf)
-        and (pooled or any(may_use(problem, j, row) for row in rows))
+        and (pooled or can_run_on(problem, j, rows))
         and (not pooled or all(tree.totals[r] for r in np.flatnonzero(problem.demand[j])))
     ]
     named = np.flatnonzero(given.amount < np.inf)
@@ -101,17 +101,29 @@ def pool_of(problem, given, tree, pooled):
     return pool, mine, frozenset(rows)
 
 
-def may_use(problem, j, row):
-    """Whether a part of a task, or a part of a piece, can run on the servers of a row."""
+def may_use(problem, j, row, demand=None):
+    """Whether a part of a task, or of a piece with some demand, can run on the servers of a row."""
     labels = problem.server_labels[row]
-    pieces = problem.gangs[j].demand if j in problem.gangs else [problem.demand[j]]
+    demand = problem.demand[j] if demand is None else demand
     return (
         not problem.contributed_only[row]
         and all(labels.get(label) in values for label, values in problem.selectors[j].items())
-        and any(
-            all(c for c, d in zip(problem.capacity[row], piece, strict=True) if d)
-            for piece in pieces
-        )
+        and all(c for c, d in zip(problem.capacity[row], demand, strict=True) if d)
+    )
+
+
+def can_run_on(problem, j, rows):
+    """Whether each piece of a task can run on one of some rows, all with one value of its label."""
+    gang = problem.gangs.get(j)
+    if gang is None:
+        return any(may_use(problem, j, row) for row in rows)
+    value = {row: problem.server_labels[row].get(gang.together) for row in rows}
+    groups = [set(rows)]
+    if gang.together:
+        groups = [{r for r in rows if value[r] == one} for one in set(value.values()) - {None}]
+    return any(
+        all(any(may_use(problem, j, row, piece) for row in group) for piece in gang.demand)
+        for group in groups
     )
 
 

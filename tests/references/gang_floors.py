@@ -33,9 +33,9 @@ def on_own_servers(problem):
         totals = Pool(mine, "first-fit", 0).totals
         for at, on_row in alone(mine):
             j = jobs[at]
-            # Single tasks stay on the row on which they are alone.
+            # Without gangs tasks stay on the row on which they are alone.
             wanted = [(rows, sum(on_row.values()))]
-            if j not in problem.gangs:
+            if not mine.gangs:
                 wanted = [([rows[row]], tasks) for row, tasks in sorted(on_row.items())]
             for where, tasks in wanted:
                 servers = [server for server, row in enumerate(pool.row_of) if row in where]

@@ -9,12 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policies import (
+    CurrentPlacements,
+    Guarantee,
     Limit,
     ParsedProblem,
     PolicyNotApplicableError,
     Problem,
     allocation_to_document,
     current_placements_of,
+    explain,
     guarantees_unmet,
     problem_from_document,
     problem_to_document,
@@ -200,6 +203,122 @@ def test_tasks_that_start_together_are_refused_beside_guarantees():
     with pytest.raises(PolicyNotApplicableError, match="at_least") as error:
         whole(problem)
     assert (error.value.code, error.value.pointer) == ("workload.pieces", "/workloads/0/pieces")
+
+
+@pytest.mark.parametrize("per_server", [0, 1])
+def test_pieces_stay_if_those_on_the_guarantees_servers_make_its_tasks(per_server):
+    """8 new GPUs are guaranteed, and two pieces of 4 run on a new server, two on an old one.
+
+    With one piece of a task on a server, both tasks have a piece on the old server.
+    """
+    problem = Problem.create(
+        resources=["gpu"], capacity=[[8], [8]], server_count=[2, 2],
+        server_labels=[{"age": "new"}, {"age": "old"}], tenants=["mpi", "u"], demand=[[8], [1]],
+        tasks=[2, 4], gangs={0: gang((2, [4]), per_server=per_server)},
+        guarantees=[guaranteed(0, 8, age=("new",))],
+    )  # fmt: skip
+    running = placed((0, 0, 0, 1, 2), (0, 1, 0, 1, 2))
+    answer = whole(problem, running)
+    assert answer.tasks.tolist() == [2, 4]
+    assert (answer.moved == 0) == (per_server == 0)
+    assert verify(problem, answer, running=running).valid
+    new, old = tasks_on_servers(answer)[0, 0], tasks_on_servers(answer)[0, 1]
+    assert per_server == 0 or min(new, old) == 1
+    # The same counts where the tasks ran, as a forged answer has them.
+    without = replace(problem, guarantees=())
+    stay = whole(without, running)
+    forged = replace(stay, problem=problem, floors=answer.floors)
+    assert stay.moved == 0
+    assert verify(problem, forged, running=running).valid == (per_server == 0)
+
+
+def test_gangs_with_guarantees_on_several_sets_of_servers_are_placed_anew():
+    """The task in rack y counts for neither of two guarantees, each of which has a server of it."""
+    problem = Problem.create(
+        resources=["gpu"], capacity=[[4], [8], [4]],
+        server_labels=[
+            {"s": "1", "rack": "y"}, {"s": "12", "rack": "x"}, {"s": "2", "rack": "y"},
+        ],
+        tenants=["mpi"], demand=[[8]], tasks=[2], gangs={0: gang((2, [4]), together="rack")},
+        guarantees=[guaranteed(0, 8, s=("1", "12")), guaranteed(0, 8, s=("12", "2"))],
+    )  # fmt: skip
+    running = placed((0, 0, 0, 1, 1), (0, 1, 0, 1, 2), (0, 2, 0, 1, 1))
+    answer, fresh = whole(problem, running), whole(problem)
+    assert tasks_on_servers(answer) == tasks_on_servers(fresh)
+    assert verify(problem, answer, running=running).valid
+
+
+def placed(*rows):
+    """Return placements of (kind, row, offset, servers, pieces)."""
+    kind, row, offset, servers, tasks = np.array(rows).T
+    return CurrentPlacements(
+        workload=kind, row=row, offset=offset, servers=servers, tasks=tasks.astype(float)
+    )
+
+
+def test_what_a_limit_takes_from_single_tasks_goes_to_those_after_them():
+    """Three own servers of 5 for a task of 4, a gang of 2 pieces of 5, and a task of 1."""
+    problem = Problem.create(
+        resources=["gpu"], capacity=[[5]], server_count=[3], contributed_by=[0], tenants=["t", "u"],
+        workload_tenant=[0, 0, 0, 1], demand=[[4], [10], [1], [1]], tasks=[1, 1, 1, 9],
+        gangs={1: gang((2, [5]))}, own_servers=[True, False],
+    )  # fmt: skip
+    assert whole(problem).floors.met.tolist() == [1, 1, 1, 0]
+    cut = replace(problem, limits=(Limit("workload", 0, np.array([0.0])),))
+    answer = whole(cut)
+    assert answer.floors.met.tolist() == [0, 1, 1, 0]
+    assert verify(cut, answer).valid
+
+
+@pytest.mark.parametrize(
+    ("pieces", "together"),
+    [([(1, [0, 1]), (1, [1, 0])], ""), ([(2, [1, 0])], "rack")],
+    ids=["a head that needs other servers", "no server with the label"],
+)
+def test_a_guarantee_is_not_for_gangs_that_cannot_run_on_its_servers(pieces, together):
+    """8 new GPUs are guaranteed to t, whose second workload can run there."""
+    problem = Problem.create(
+        resources=["gpu", "cpu"], capacity=[[8, 0], [8, 8]],
+        server_labels=[{"age": "new"}, {"age": "old"}], tenants=["t"], workload_tenant=[0, 0],
+        demand=[[1, 0], [1, 0]], tasks=[1, 8], priority=[1, 0],
+        gangs={0: gang(*pieces, together=together)},
+        guarantees=[Guarantee("tenant", 0, np.array([8.0, np.inf]), {"age": ("new",)})],
+    )  # fmt: skip
+    answer = whole(problem)
+    assert answer.floors.met.tolist() == [0, 8]
+    assert verify(problem, answer).valid
+
+
+@pytest.mark.parametrize("gangs", [{}, {0: gang((2, [0.5]))}], ids=["single", "gang"])
+def test_demands_out_of_range_have_no_floor_on_own_servers(gangs):
+    problem = Problem.create(
+        resources=["gpu"], capacity=[[1], [9e11]], contributed_by=[0, -1], tenants=["t", "u"],
+        demand=[[1], [1e9]], tasks=[2, 4], own_servers=[True, False], gangs=gangs,
+    )  # fmt: skip
+    answer = whole(problem)
+    assert (answer.limited_by[0], answer.floors.floor.tolist()) == ("out_of_range", [0, 0])
+    assert verify(problem, answer).valid
+
+
+@pytest.mark.parametrize("gangs", [{}, {0: gang((2, [4]))}], ids=["single", "gang"])
+def test_answers_with_other_parts_are_refused(gangs):
+    """The answer of the pool of own servers is forged to have no task, so that it has no part."""
+    problem = Problem.create(
+        resources=["gpu"], capacity=[[8], [8]], contributed_by=[0, -1], tenants=["t", "u"],
+        demand=[[8], [1]], tasks=[2, 4], own_servers=[True, False], gangs=gangs,
+    )  # fmt: skip
+    answer = whole(problem)
+    (pool,) = answer.floors.pools
+    floors = replace(answer.floors, pools=(replace(pool, tasks=pool.tasks * 0),))
+    assert not verify(problem, replace(answer, floors=floors)).valid
+
+
+def test_the_explanation_states_that_pieces_have_no_room():
+    answer = whole(cluster(gang((3, [8])), 2, guarantees=[guaranteed(0, 48)]))
+    assert (
+        "2 tasks guaranteed, of which only 1 run as servers lack room for all pieces of one more task"
+        in explain(answer, 0).sentence
+    )
 
 
 @pytest.mark.parametrize(
