@@ -74,7 +74,7 @@ def _runnable(file: WorkloadFile, pool: Pool, now: datetime) -> WorkloadFile:
     gangs = [row.gang for row in rows_of(file, WorkloadRow) if row.gang is not None]
     kinds = max((len(gang.pieces) for gang in gangs), default=0)
     most = kinds
-    while most and gang_refusal(pool, two_kinds=most > 1, now=now):
+    while most and gang_refusal(pool, two_kinds=most > 1, at_least=False, now=now):
         most -= 1
     return file if most == kinds else replace(file, rows=file.by_kinds(most), by_kinds=None)
 

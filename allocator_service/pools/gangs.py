@@ -53,30 +53,28 @@ def refuse_gangs(pool: Pool, *, now: datetime, pointer: str, guaranteed: bool = 
     first = gangs.first()
     if first is None:
         return
-    two = gangs.filter(pieces__1__isnull=False).first()
-    together = gangs.filter(at_least__gt=1).first()
-    why = gang_refusal(
-        pool,
-        two_kinds=two is not None,
-        at_least=together is not None,
-        now=now,
-        guaranteed=guaranteed,
-    )
-    if why:
-        named = two or together or first
-        raise Unacceptable(
-            f'{why} The workload "{named.name}" of {named.tenant.slug} has several.',
-            code="workload.pieces",
-            pointer=pointer,
-        )
+    of_two_kinds = gangs.filter(pieces__1__isnull=False).first()
+    starting_together = gangs.filter(at_least__gt=1).first()
+    for workload, needs in (
+        (first, {}),
+        (of_two_kinds, {"two_kinds": True}),
+        (starting_together, {"at_least": True}),
+    ):
+        asked = {"two_kinds": False, "at_least": False, "guaranteed": guaranteed, **needs}
+        if workload is not None and (why := gang_refusal(pool, now=now, **asked)):
+            raise Unacceptable(
+                f'{why} See the workload "{workload.name}" of {workload.tenant.slug}.',
+                code="workload.pieces",
+                pointer=pointer,
+            )
 
 
 def gang_refusal(
     pool: Pool,
     *,
     two_kinds: bool,
+    at_least: bool,
     now: datetime,
-    at_least: bool = False,
     guaranteed: bool = False,
 ) -> str:
     """Return why the pool cannot run tasks of several pieces, an empty text if it can.

@@ -186,12 +186,18 @@ def _form(
         (
             count
             for count in range(MAX_KINDS, 0, -1)
-            if not gang_refusal(pool, two_kinds=count > 1, now=utc_now())
+            if not gang_refusal(pool, two_kinds=count > 1, at_least=False, now=utc_now())
         ),
         0,
     )
+    together = not gang_refusal(pool, two_kinds=False, at_least=True, now=utc_now())
     return WorkloadForm(
-        data, pool=pool, resources=resources_of(pool), workload=workload, kinds=kinds
+        data,
+        pool=pool,
+        resources=resources_of(pool),
+        workload=workload,
+        kinds=kinds,
+        starts_together=together,
     )
 
 

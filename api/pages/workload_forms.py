@@ -29,7 +29,8 @@ class WorkloadForm(forms.Form):
     """A workload to submit, or the new terms of one that exists.
 
     A number of tasks is required unless the box for no limit is ticked. `kinds` is how many kinds of
-    pieces the pool can run: fields of pieces that it refuses are left out.
+    pieces the pool can run, and `starts_together` whether several tasks may start at once: fields
+    that the pool refuses are left out.
     """
 
     name = forms.CharField(max_length=253, help_text="To find it again, such as training.")
@@ -103,6 +104,7 @@ class WorkloadForm(forms.Form):
         resources: Sequence[Resource],
         workload: Workload | None = None,
         kinds: int = 0,
+        starts_together: bool = True,
     ) -> None:
         super().__init__(data, initial=_initial(workload, resources), label_suffix="")
         self._resources, self._workload = resources, workload
@@ -115,6 +117,8 @@ class WorkloadForm(forms.Form):
         for names, of_kind in ((SHAPE, 1), (("second_pieces",), MAX_KINDS)):
             for name in names if kinds < of_kind else ():
                 del self.fields[name]
+        if not starts_together and (workload is None or workload.at_least == 1):
+            self.fields.pop("at_least", None)
         whose = "one task, or of one piece" if kinds else "one task"
         self._demands = self._add_demands("demand", whose)
         self._second = self._add_demands("second_demand", "one piece") if kinds > 1 else []

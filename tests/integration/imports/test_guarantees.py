@@ -163,7 +163,7 @@ def test_a_pool_whose_tasks_start_together_takes_none(lab, command, row):
     for options in (["--dry-run"], []):
         ran = command("import_groups", f"{HEADER}{row}\n", *options)
         assert ran.code != 0
-        assert "`at_least` is 1" in ran.error, ran
+        assert "`at_least` must be 1" in ran.error, ran
         assert state(lab) == before
 
 
