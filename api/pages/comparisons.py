@@ -27,7 +27,7 @@ _REFUSALS = {
     "policy.no_placement": "It sees one big server, and this pool has work for certain servers.",
     "policy.no_kept_tasks": "It does not keep running tasks on their servers, as this pool does.",
     "policy.options": "Its settings do not suit the servers and resources of this pool.",
-    "workload.pieces": "It does not run this pool's gangs: tasks whose parts start together.",
+    "workload.pieces": "It does not run the gangs of this pool: tasks whose parts start together.",
     "problem.too_large": "This pool has more tasks or servers than it can decide.",
     "solve.failed": "It found no exact answer: amounts in this pool are too far apart.",
     TOOK_TOO_LONG: "It did not finish in the time that it had.",

@@ -307,3 +307,13 @@ def test_the_form_asks_only_for_pieces_that_the_pool_runs(decided, ada, policy, 
     decided.lab.save()
     found = set(re.findall(r'name="((?:second_)?pieces)"', ada.text(FORM)))
     assert found == fields
+
+
+def test_the_form_offers_no_common_start_beside_own_servers(whole, ada):
+    assert 'name="at_least"' in ada.text(FORM)
+    whole.lab.own_servers = True
+    whole.lab.save()
+    assert 'name="at_least"' not in ada.text(FORM)
+    page = tried(ada.post(FORM, FORM, **GANG))
+    assert ada.post(page, page)["Location"] == LAB
+    assert mine(whole)["mpi"].at_least == 1
