@@ -181,6 +181,7 @@ class WorkloadAdmin(ServiceAdmin):
     search_place = 6
     autocomplete_fields = ["pool", "tenant"]
     actions = ["withdraw"]
+    durations = ("minimum_run",)
 
     @admin.display(description="cannot run", ordering="unsatisfiable")
     def cannot_run(self, workload: Workload) -> str:

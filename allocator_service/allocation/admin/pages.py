@@ -111,6 +111,10 @@ class PoolAdmin(ImpactFormAdmin):
     search_fields = ["slug", "name"]
     search_place = 1
     actions = ["recompute", "retire"]
+    durations = (
+        "window_length", "window_half_life", "decision_interval", "cluster_grace", "minimum_run",
+        "notice",
+    )  # fmt: skip
 
     def search_note(self, row: Pool) -> str:
         return row.name
