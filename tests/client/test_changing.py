@@ -191,6 +191,21 @@ def test_a_mistyped_tenant_is_refused_with_the_nearest_that_the_key_sees(told, s
     assert writes(service) == []
 
 
+@pytest.mark.parametrize("typed", ["phisycs", "PHISYCS"])
+def test_a_mistyped_tenant_is_refused_with_the_nearest_without_a_question_too(alloc, told, typed):
+    listed = page([{"slug": "physics"}, {"slug": "chemistry"}], None, last=True)
+    told(refusal(422, "tenant.unknown"), refusal(404, "tenant.not_found"), listed)
+    done = alloc(*SUBMITTED, "--tasks", "9", "--tenant", typed, "--yes")
+    sentence = f'No tenant that this key sees has the slug "{typed}". Did you mean physics?'
+    assert (done.exit_code, sentence in " ".join(done.stderr.split())) == (1, True), done.stderr
+
+
+def test_the_refusal_of_a_tenant_that_exists_stays(alloc, told):
+    told(refusal(422, "tenant.unknown"), (200, JSON, {"slug": "physics"}))
+    done = alloc(*SUBMITTED, "--tasks", "9", "--tenant", "physics", "--yes")
+    assert (done.exit_code, "tenant.unknown" in done.stderr) == (1, True), done.stderr
+
+
 def test_a_workload_is_withdrawn(alloc, told):
     service = told(TENANTS, LISTED, SHOWN, (204, {"Pool-Generation": "10"}, b""))
     done = alloc("withdraw", "lab", "a", "--yes")

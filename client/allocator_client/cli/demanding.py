@@ -186,7 +186,13 @@ def submit(
     body: WorkloadRequest = {**tried}  # type: ignore[typeddict-item] # the same fields
     if minimum_run is not None:
         body["minimum_run"] = minimum_run
-    answer = session.client.pools_workloads_create(slug, body)
+    try:
+        answer = session.client.pools_workloads_create(slug, body)
+    except Problem as problem:
+        # With --yes there was no preview, which refuses an unknown tenant.
+        if problem.code == "tenant.unknown" and tenant:
+            _refuse_unknown_tenant(session, tenant)
+        raise
     workload: WorkloadDocument = answer.body  # type: ignore[assignment] # one was asked for
     for condition in workload["conditions"]:
         note(f"As things are it cannot run: {condition['reason']}.")
@@ -288,7 +294,7 @@ def _refuse_unknown_tenant(session: Session, slug: str) -> None:
         if problem.code != "tenant.not_found":
             raise
         listed = islice(session.client.tenants_list(limit=_TENANTS_COMPARED), _TENANTS_COMPARED)
-        near = get_close_matches(slug, [each["slug"] for each in listed])
+        near = get_close_matches(slug.lower(), [each["slug"] for each in listed])
         hint = f" Did you mean {' or '.join(near)}?" if near else ""
         raise Failure(f'No tenant that this key sees has the slug "{slug}".{hint}') from None
 
