@@ -6,8 +6,8 @@ from decimal import Decimal
 from typing import Any
 
 import policies
-from allocator_service.core.display import number_text
 from allocator_service.core.errors import DomainError, TooLarge, Unavailable, refusal
+from allocator_service.core.quantities import decimal_text
 from allocator_service.pools.policy import PolicyChoice
 from policies import PolicyError, ProblemTooLargeError, SolveTimeoutError
 
@@ -159,10 +159,15 @@ def policy_title(name: str) -> str:
 def options_text(options: Mapping[str, Any]) -> str:
     """Return the options of a policy for people, such as placement two-choices."""
     return ", ".join(
-        f"{name.replace('_', ' ')} "
-        + (number_text(Decimal(str(value))) if isinstance(value, float) else str(value))
-        for name, value in options.items()
+        f"{name.replace('_', ' ')} {_option_text(value)}" for name, value in options.items()
     )
+
+
+def _option_text(value: Any) -> str:
+    """Return the exact value of an option."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return decimal_text(Decimal(repr(value))) if isinstance(value, float) else str(value)
 
 
 def policy_description(name: str) -> str:
