@@ -167,7 +167,10 @@ class Run(models.Model):
     def __str__(self) -> str:
         if self.generation is None:
             return f"{self.pool}, {self.get_status_display().lower()}"
-        return f"{self.pool}, generation {self.generation:,}"
+        text = f"{self.pool}, generation {self.generation:,}"
+        if self.status == RunStatus.SUCCEEDED:
+            return text
+        return f"{text}, {self.get_status_display().lower()}"
 
 
 class Allocation(models.Model):

@@ -285,7 +285,10 @@ class AuditedAdmin(SavedFiltersAdmin):
         """Render an object's page, with the fields that are only read for people."""
         given = context["adminform"]
         fieldsets, readonly = given.fieldsets, given.readonly_fields
-        context["adminform"] = ShownForm(given.form, fieldsets, {}, readonly, model_admin=self)
+        shown = ShownForm(given.form, fieldsets, {}, readonly, model_admin=self)
+        # Django has dropped them where the user may not change the object.
+        shown.prepopulated_fields = given.prepopulated_fields
+        context["adminform"] = shown
         return super().render_change_form(request, context, *args, **kwargs)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:

@@ -14,6 +14,8 @@ from django.utils.safestring import SafeString
 from allocator_service.core.display import exact_text, number_text
 from allocator_service.core.duration_fields import duration_text
 
+_LONGEST_EXPONENT = 20  # beyond it a float is shown in scientific notation
+
 
 def column(field: "models.Field[Any, Any]", durations: Collection[str]) -> Any:
     """Return the column of a field in a list.
@@ -37,13 +39,25 @@ def _column(name: str, label: str, is_duration: bool) -> Callable[[models.Model]
     return shown
 
 
-def _text(value: Any, is_duration: bool) -> str | None:
-    """Return a value for people, None for one that the admin shows itself."""
+def _text(value: Any, is_duration: bool, *, exact: bool = False) -> str | None:
+    """Return a value for people, None for one that the admin shows itself.
+
+    `exact`: floats have all of their digits.
+    """
     if isinstance(value, Decimal):
         return exact_text(value)
     if isinstance(value, float):
-        return number_text(Decimal(str(value)))
+        return _float_text(value, exact)
     return duration_text(value) if is_duration and value else None
+
+
+def _float_text(value: float, exact: bool) -> str:
+    number = Decimal(repr(value))
+    if not number.is_finite():
+        return str(value)
+    if not exact:
+        return number_text(number)
+    return exact_text(number) if abs(number.adjusted()) <= _LONGEST_EXPONENT else repr(value)
 
 
 class ShownForm(AdminForm):
@@ -84,5 +98,6 @@ class _ReadField(AdminReadonlyField):
         name, row = str(self.field["field"]), self.form.instance
         text = None
         if name in {field.name for field in row._meta.fields}:
-            text = _text(getattr(row, name), name in getattr(self.model_admin, "durations", ()))
+            durations = getattr(self.model_admin, "durations", ())
+            text = _text(getattr(row, name), name in durations, exact=True)
         return super().contents() if text is None else conditional_escape(text)
