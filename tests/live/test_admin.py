@@ -69,7 +69,28 @@ def test_an_operator_opens_a_pool_contributes_servers_and_sees_a_decision(page, 
 
     assert decided("bench", 3)["run"]["summary"]["servers"] == 3
     page.goto("/admin/allocation/allocation/?q=titration")
-    expect(page.locator("#result_list tbody tr").first).to_contain_text("12.0")
+    expect(page.locator("#result_list .field-tasks").first).to_have_text("12")
+
+
+def test_a_list_is_sorted_and_selected_on_a_phone(page):
+    page.set_viewport_size({"width": 390, "height": 900})
+    page.goto("/admin/pools/server/")
+    rows = page.locator("#result_list tbody tr")
+    assert rows.count() > 1
+    for head in page.locator("#result_list thead :is(.sortable a, input):visible").all():
+        box = head.bounding_box()
+        assert box is not None
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= 390
+    # Columns that do not sort are named for screen readers only.
+    capacity = page.locator("#result_list thead .column-quantities")
+    assert capacity.inner_text().strip().lower() == "capacity"
+    assert capacity.evaluate("e => e.offsetWidth") == 1
+    page.locator("#action-toggle").check()
+    expect(page.locator("input.action-select:checked")).to_have_count(rows.count())
+    page.locator("#result_list thead").get_by_role("link", name="Name", exact=True).click()
+    expect(page).to_have_url(re.compile(r"[?&]o="))
+    assert page.evaluate("document.documentElement.scrollWidth - window.innerWidth") <= 0
 
 
 def test_the_form_of_a_pool_shows_what_the_chosen_policy_uses(page):
