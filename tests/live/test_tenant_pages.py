@@ -352,13 +352,23 @@ def test_the_amounts_now_are_not_cut_off_on_a_phone(page):
 
 def test_a_picture_is_drawn_for_the_width_that_it_has(page):
     metered(page)
+    regions = page.locator(".chart").all()
+    assert regions
     for width, drawn in ((WIDE, "760"), (NARROW, "360")):
         page.set_viewport_size({"width": width, "height": 900})
-        for region in page.locator(".chart").all():
+        for region in regions:
             shown = region.locator("svg:visible")
             expect(shown).to_have_count(1)
             expect(shown).to_have_attribute("width", drawn)
             assert region.evaluate("e => e.scrollWidth - e.clientWidth") == 0
+            # The hidden picture is not read out either.
+            assert region.get_by_role("img").count() == 1
+    page.evaluate("document.querySelectorAll('link, style').forEach(each => each.remove())")
+    for region in regions:
+        shown = region.locator("svg:visible")
+        expect(shown).to_have_count(1)
+        expect(shown).to_have_attribute("width", "760")
+    page.reload()
 
 
 def test_a_picture_shows_its_values_under_the_pointer_and_by_the_arrow_keys(page):

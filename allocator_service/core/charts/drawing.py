@@ -31,8 +31,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 class Frame:
     """Width of a picture and of the labels at its left, in pixels.
 
-    Lengths are numbers of characters: of a line of a label, of an entry of the legend, and of a line of
-    the title.
+    `*_length` fields count characters.
     """
 
     width: int
@@ -97,9 +96,10 @@ class Chart:
     def picture(self) -> str:
         """The picture as drawn for pages and for phones.
 
-        A page has both, and its style sheet shows the one that fits.
+        A page has both, and its style sheet shows the one that fits. Without it, the wide one is shown.
         """
-        return self.svg + self._document(NARROW, "class='narrow' ")
+        # An attribute of presentation, which every rule of a style sheet overrides.
+        return self.svg + self._document(NARROW, "class='narrow' display='none' ")
 
     def _document(self, frame: Frame, attributes: str = "") -> str:
         title, drawing = escape(self.title), self.draw(frame)

@@ -242,6 +242,12 @@ def every_kind_of_chart():
             start=NOON,
             end=end,
         ),
+        growth_chart(
+            title=LONG_TITLE,
+            sizes="tenants",
+            unit="seconds",
+            curves=[Curve(each, [(10, 0.02), (1_234_567, 9_999.0)]) for each in POLICIES],
+        ),
     ]
 
 
@@ -251,6 +257,8 @@ def test_a_page_has_each_picture_for_phones_too_and_nothing_of_it_is_cut_off():
         wide, narrow = ET.fromstring(f"<p>{chart.picture}</p>")
         assert (wide.get("width"), narrow.get("width")) == ("760", "360")
         assert narrow.get("class") == "narrow"
+        # Where no style sheet chooses, the picture is there once.
+        assert (wide.get("display"), narrow.get("display")) == (None, "none")
         for shown in narrow.iter(f"{SVG}text"):
             size = 8.0 if shown.get("font-size") else 6.0  # pixels of a character
             at, length = float(shown.get("x")), size * len(shown.text)
