@@ -37,9 +37,9 @@ def duration_parts(text: str) -> tuple[str, str]:
 
 
 def duration_text(text: str) -> str:
-    """Return a duration for people, such as a month or 7 days.
+    """Return the text of a duration, such as "7 days" for P7D and "a month" for P1M.
 
-    A duration of several units stays as it is stored.
+    A duration of several units, such as P1DT12H, is returned unchanged.
     """
     number, unit = duration_parts(text)
     if unit == ISO:

@@ -59,8 +59,8 @@ class SummaryDocument(documents.Document):
         UnmetGuarantee,
         min_items=0,
         required=False,
-        description="Guarantees that are not met in full in this decision, because of the servers of the"
-        " pool, other guarantees or kept tasks; absent if all are met.",
+        description="Guarantees that this decision does not meet in full. Causes are missing servers,"
+        " other guarantees or kept tasks. Absent if all are met.",
     )
 
 

@@ -126,8 +126,8 @@ class RunSummary(TypedDict):
     # Limit at which the search for a better schedule ended; absent if it ended by itself. An
     # answer that the time limit ended depends on the machine's load.
     stopped: NotRequired[Literal["work", "time"]]
-    # Guarantees that are not met in full in this decision, because of the servers of the pool,
-    # other guarantees or kept tasks; absent if all are met.
+    # Guarantees that this decision does not meet in full. Causes are missing servers, other
+    # guarantees or kept tasks. Absent if all are met.
     guarantees_unmet: NotRequired[list[RunSummaryGuaranteesUnmet]]
 
 
