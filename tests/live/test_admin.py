@@ -72,9 +72,14 @@ def test_an_operator_opens_a_pool_contributes_servers_and_sees_a_decision(page, 
     expect(page.locator("#result_list .field-tasks").first).to_have_text("12")
 
 
-def test_a_list_is_sorted_and_selected_on_a_phone(page):
+def test_a_list_is_sorted_and_selected_on_a_phone(page, operator):
+    pool = {"slug": "racks", "name": "Racks", "resources": [{"name": "cpu", "unit": "core"}]}
+    policy = {"policy": {"name": "drfh"}, "weights": "explicit"}
+    assert operator.post("/api/v1/pools/", {**pool, **policy}).status == 201
+    rack = {"name": "rack", "count": 2, "capacity": {"cpu": 4}}
+    assert operator.post("/api/v1/pools/racks/servers/", rack).status == 201
     page.set_viewport_size({"width": 390, "height": 900})
-    page.goto("/admin/pools/server/")
+    page.goto("/admin/pools/server/?q=rack")
     rows = page.locator("#result_list tbody tr")
     assert rows.count() > 1
     for head in page.locator("#result_list thead :is(.sortable a, input):visible").all():
