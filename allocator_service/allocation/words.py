@@ -1,12 +1,11 @@
 """Sentences for people about the reasons of a decision and what helps."""
 
-import re
 from collections.abc import Collection, Mapping
 from decimal import Decimal
 from typing import Any
 
 from allocator_service.allocation.history import Cause
-from allocator_service.core.display import instant_text, number_text, percent_text
+from allocator_service.core.display import instant_text, number_text
 from allocator_service.pools.budgets import opening_of
 
 _RESOURCE, _LIMIT = "resource:", "limit:"
@@ -43,13 +42,6 @@ _REASONS: Mapping[str, tuple[str, str]] = {
         "More contribution or weight; or wait for others.",
     ),
 }
-# As `policies.explaining` writes them.
-_NUMBER = r"[0-9]+(?:\.[0-9]+)?(?:e[+-][0-9]+)?"
-_SHARE = re.compile(
-    rf"(?<=a dominant share of ){_NUMBER}|(?<=, ){_NUMBER}(?= of what it would run alone)"
-    rf"|(?<= uses ){_NUMBER}(?= of the pool at weight)"
-)
-_TASKS = re.compile(rf"(?<= ){_NUMBER}(?= tasks )")
 _DONE: Mapping[str, str] = {"submit": "submitted", "withdraw": "withdrew"}
 _DATED: Mapping[str, str] = {"begin": "began", "end": "ended"}
 _CHANGED: Mapping[str, str] = {
@@ -102,19 +94,6 @@ def helps(limited_by: str, known: Collection[str] | None = None) -> str:
     if limited_by.startswith(_RESOURCE):
         return f"More {limited_by.removeprefix(_RESOURCE)} in the pool."
     return _REASONS[limited_by][1]
-
-
-def explanation_text(sentence: str) -> str:
-    """Return the sentence of an explanation with numbers and percentages as people read them.
-
-    The mathematics writes shares as fractions, and numbers without separators.
-    """
-    # With plain spaces, because terminals print the sentence, too.
-    shares = _SHARE.sub(
-        lambda found: percent_text(Decimal(found[0])).replace("\N{NO-BREAK SPACE}", " "), sentence
-    )
-    counted = _TASKS.sub(lambda found: number_text(Decimal(found[0])), shares)
-    return counted.replace(" and 1 more workloads,", " and 1 more workload,", 1)
 
 
 def spent_text(stored: Mapping[str, Any], timezone: str, known: Collection[str] | None) -> str:

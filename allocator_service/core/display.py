@@ -13,6 +13,8 @@ from allocator_service.core.quantities import Resource, decimal_text
 
 Precision = Literal["day", "minute", "second", "time"]
 
+# Of a percentage, but for rounding of floating-point numbers.
+_ALL = Decimal("99.9999999")
 _LEAST, _WITHOUT_FRACTION = Decimal("0.001"), Decimal(10_000)
 _CLOCKS = {"minute": "%H:%M", "second": "%H:%M:%S"}
 # Words and abbreviations of devices (GPU, vCPU) have a plural. Symbols such as GiB, MHz or W have none.
@@ -82,7 +84,12 @@ def percent_text(fraction: float | Decimal) -> str:
 
     A no-break space keeps the sign beside its number in narrow columns.
     """
-    return f"{number_text(Decimal(str(fraction)) * 100)}\N{NO-BREAK SPACE}%"
+    percent = Decimal(str(fraction)) * 100
+    shown = number_text(percent)
+    # Less than all is not called all.
+    if shown == "100" and percent < _ALL:
+        shown = "less than 100"
+    return f"{shown}\N{NO-BREAK SPACE}%"
 
 
 def money_text(amount: str | Decimal, currency: str = "") -> str:

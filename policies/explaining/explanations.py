@@ -14,6 +14,7 @@ import numpy as np
 
 from policies.arrays import FloatArray
 from policies.explaining.groups import tenant_levels
+from policies.explaining.numbers import counted_tasks, number, percent
 from policies.model.allocation import Allocation
 from policies.model.certificate import Certificate
 from policies.model.policy import ShareDefinition
@@ -173,15 +174,16 @@ def _sentence(
     if not workloads:
         return f"{name} runs nothing: it has no workload."
     shown = [
-        f"{_tasks(float(allocation.tasks[j]))} of {problem.workload_names[j]}"
+        f"{counted_tasks(float(allocation.tasks[j]))} of {problem.workload_names[j]}"
         for j in workloads[:WORKLOADS_NAMED]
     ]
     more = len(workloads) - len(shown)
-    tasks = ", ".join(shown) + (f" and {more} more workloads" if more else "")
-    share = f"a dominant share of {allocation.tenant_share[tenant]:.4g}"
+    others = f" and {more:,} more workload{'s' * (more > 1)}" if more else ""
+    tasks = ", ".join(shown) + others
+    share = f"a dominant share of {percent(float(allocation.tenant_share[tenant]))}"
     if allocation.choice.share is ShareDefinition.ALONE:
-        alone = shares_of(problem, allocation.choice, allocation.tasks)[tenant]
-        share += f", {alone:.4g} of what it would run alone,"
+        alone = float(shares_of(problem, allocation.choice, allocation.tasks)[tenant])
+        share += f", {percent(alone)} of what it would run alone,"
     why = _why(allocation, tenant, workloads, binding, within, limits)
     why = f"{_guaranteed(allocation, workloads)}{why}"
     standing = (
@@ -205,10 +207,11 @@ def _shared_groups(
             allocation.used_by_group[group], problem.totals, out=used, where=problem.totals > 0
         )
         count = int(problem.tenants_below[group])
-        tenants = f"{count} tenants" if count > 1 else "this tenant"
+        tenants = f"{count:,} tenants" if count > 1 else "this tenant"
+        most, weight = float(used.max(initial=0.0)), float(problem.group_weight[group])
         parts.append(
-            f"; {problem.groups[group]} uses {used.max(initial=0.0):.4g} of the pool at weight"
-            f" {problem.group_weight[group]:.4g}, divided among {tenants}"
+            f"; {problem.groups[group]} uses {percent(most)} of the pool at weight"
+            f" {number(weight)}, divided among {tenants}"
         )
     return "".join(parts)
 
@@ -217,14 +220,10 @@ def _standing(allocation: Allocation, tenant: int) -> str:
     """Its weight, or why it is served only after everybody else."""
     problem = allocation.problem
     if not problem.second_stage[tenant]:
-        return f"at weight {problem.effective_weight[tenant]:.4g}"
+        return f"at weight {number(float(problem.effective_weight[tenant]))}"
     if problem.best_effort[tenant]:
         return "of what the others leave, because it is best effort"
     return "of what the others leave, because it contributed nothing to this pool"
-
-
-def _tasks(count: float) -> str:
-    return "1 task" if count == 1 else f"{count:.6g} tasks"
 
 
 def _why(
@@ -270,12 +269,12 @@ def _guaranteed(allocation: Allocation, workloads: tuple[int, ...]) -> str:
     if not floor:
         return ""
     if met >= floor * (1 - PRICE_NOISE):
-        return f"{_tasks(floor)} of it guaranteed; "
+        return f"{counted_tasks(floor)} of it guaranteed; "
     reasons = {allocation.floors.raised.limited_by[part] for part in _unmet_parts(allocation, mine)}
     why = "beside other guarantees"
     if reasons == {GANG}:
         why = "as servers lack room for all pieces of one more task"
-    return f"{_tasks(floor)} guaranteed, of which only {met:.6g} run {why}; "
+    return f"{counted_tasks(floor)} guaranteed, of which only {number(met)} run {why}; "
 
 
 def _unmet_parts(allocation: Allocation, workloads: list[int]) -> list[int]:

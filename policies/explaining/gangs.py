@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from policies.explaining.numbers import number
 from policies.model.allocation import Allocation
 from policies.model.gang_places import pieces_with_room
 from policies.model.quantities import WholeServers
@@ -33,6 +34,6 @@ def gang_sentence(allocation: Allocation, workload: int) -> str:
         "pieces of the tasks that must start together" if at_once > 1 else "pieces of one more task"
     )
     return (
-        f"{sum(fit)} of {sum(needed)} {what} fit; the largest free place has "
-        f"{amount:.6g} {problem.resources[r]}."
+        f"{sum(fit):,} of {sum(needed):,} {what} fit; the largest free place has "
+        f"{number(amount)} {problem.resources[r]}."
     )

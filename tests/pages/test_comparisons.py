@@ -246,7 +246,9 @@ def test_a_pool_with_gangs_states_which_policies_do_not_place_them(lab):
     ada.text(PAGE)
     work()
     text = ada.text(PAGE)
-    assert f"<strong>{policy_title('mrfs')}</strong>: It does not run the gangs of this pool" in text
+    assert (
+        f"<strong>{policy_title('mrfs')}</strong>: It does not run the gangs of this pool" in text
+    )
     assert "(workload.pieces)" not in text
 
 

@@ -46,8 +46,8 @@ def test_numbers_have_four_digits_and_groups_of_three():
     shown = [number_text(Decimal(value)) for value in values]
     assert shown == ["10", "12,346", "1,235", "0.7143", "0", "less than 0.001", "nearly 0"]
     assert quantity_text(Decimal("24.35"), "core") == "24.35 cores"
-    shown = [percent_text(each).split("\N{NO-BREAK SPACE}") for each in (5 / 7, 1.0, 0)]
-    assert shown == [["71.43", "%"], ["100", "%"], ["0", "%"]]
+    shown = [percent_text(each).split("\N{NO-BREAK SPACE}") for each in (5 / 7, 1.0, 0.99996)]
+    assert shown == [["71.43", "%"], ["100", "%"], ["less than 100", "%"]]
     assert (counted(1, "pool"), counted(2000, "pool")) == ("1 pool", "2,000 pools")
 
 

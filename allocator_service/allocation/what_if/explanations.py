@@ -28,7 +28,6 @@ from allocator_service.allocation.runs.placement_dates import (
 )
 from allocator_service.allocation.selectors import input_of
 from allocator_service.allocation.what_if.evaluations import SECONDS, answer_document
-from allocator_service.allocation.words import explanation_text
 from allocator_service.core.display import resource_text
 from allocator_service.core.errors import Conflict, Missing, Unavailable
 from allocator_service.core.quantities import Resource
@@ -181,7 +180,7 @@ def run_explain(
         kept=[each for each in kept if each.workload.tenant_id == tenant.pk],
         sentence=" ".join(
             [
-                explanation_text(found.sentence),
+                found.sentence,
                 *(exhausted_sentence(each, run.pool.timezone) for each in budgets),
                 *kept_sentences(kept, tenant, run.pool.timezone, waits=waits),
             ]

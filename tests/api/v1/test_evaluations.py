@@ -78,7 +78,7 @@ def test_shares_of_tasks_over_those_alone(operator):
     assert [row["tasks"] for row in answer["allocations"]] == pytest.approx([24 / 11, 10 / 11])
     assert answer["summary"]["objective"] == pytest.approx(6 / 11)
     assert [row["level"] for row in answer["explanations"]] == pytest.approx([6 / 11, 6 / 11])
-    assert "0.5455 of what it would run alone" in answer["explanations"][0]["sentence"]
+    assert "54.55 % of what it would run alone" in answer["explanations"][0]["sentence"]
 
 
 @pytest.mark.parametrize(

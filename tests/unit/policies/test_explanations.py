@@ -84,6 +84,6 @@ def test_who_is_served_last_is_told_why(fields, standing):
     )
     sentence = explain(solve(problem, "drf"), 1).sentence
     assert sentence == (
-        "guest runs 3 tasks of workload-0002, a dominant share of 0.375 of what the others leave, "
+        "guest runs 3 tasks of workload-0002, a dominant share of 37.5 % of what the others leave, "
         f"{standing}; it stopped where cpu ran out on the servers where it costs least."
     )

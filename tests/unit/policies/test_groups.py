@@ -328,8 +328,8 @@ def test_an_explanation_names_the_groups_that_share():
     )  # fmt: skip
     answer = solve(problem, "drfh")
     assert explain(answer, 0).sentence == (
-        "vision runs 4 tasks of workload-0001, a dominant share of 0.5 at weight 1;"
-        " ml uses 1 of the pool at weight 2, divided among 2 tenants;"
+        "vision runs 4 tasks of workload-0001, a dominant share of 50 % at weight 1;"
+        " ml uses 100 % of the pool at weight 2, divided among 2 tenants;"
         " it stopped where gpu ran out on the servers where it costs least."
     )
     assert "uses" not in explain(answer, 2).sentence

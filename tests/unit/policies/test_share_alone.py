@@ -354,7 +354,7 @@ def test_explanations_say_what_a_tenant_would_run_alone():
         found = explain(alone(problem_of(capacity, demand, weight=[2, 1], **tree)), 0)
         level = found.level
         assert found.weighted_share == pytest.approx(level)
-        assert f"{2 * level:.4g} of what it would run alone, at weight 2" in found.sentence
+        assert f"{200 * level:.4g} % of what it would run alone, at weight 2" in found.sentence
         assert (found.just_above, found.just_below) == (None, None)
         assert found.share == pytest.approx(2 * level * 4 / 5)
     late = explain(alone(problem_of(capacity, demand, best_effort=[True, False])), 0)
