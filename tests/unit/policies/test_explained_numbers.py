@@ -10,7 +10,8 @@ from policies.explaining.numbers import counted_tasks, number, percent
     ("value", "shown"),
     [
         (1234567.0, "1,234,567"), (16 / 3, "5.333"), (5.9999999999, "6"), (12345.6, "12,346"),
-        (0.5, "0.5"), (1234.5, "1,234"), (0.99996, "1"), (3e-5, "less than 0.001"), (0.0, "0"), (-1e-17, "0"),
+        (0.5, "0.5"), (1234.5, "1,234"), (0.99996, "1"),
+        (3e-5, "less than 0.001"), (0.0, "0"), (-1e-17, "0"),
     ],
 )  # fmt: skip
 def test_whole_numbers_have_all_digits_and_others_four(value, shown):
