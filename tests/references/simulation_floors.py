@@ -47,7 +47,8 @@ class FloorsNow:
             _, before = stand_alone(alone, with_servers=True)
             before = [(j, row, at) for j, row, at in before if problem.workload_tenant[j] in own]
             for j, row, _ in within_limits(problem, before):
-                on_own[j][row] = on_own[j].get(row, 0) + 1
+                used = frozenset([row])
+                on_own[j][used] = on_own[j].get(used, 0) + 1
         parts = parts_of(problem, floors, on_own)
         self.parts = [[j, rows, Fraction(tasks), Fraction(0), False] for j, rows, tasks in parts]
         for tenant in own:

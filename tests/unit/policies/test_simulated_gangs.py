@@ -116,7 +116,7 @@ def test_guarantees_at_any_time_are_for_tasks_of_one_piece():
     problem = cluster(gang((3, [8])))
     later = replace(problem, guarantees=(Guarantee("tenant", 0, np.array([8.0])),))
     for each, terms in ((later, ()), (problem, [(5.0, later)])):
-        with pytest.raises(PolicyNotApplicableError, match="Guarantees"):
+        with pytest.raises(PolicyNotApplicableError, match="guarantees"):
             simulate(each, trace_of((MPI, 1, 0, 1)), "drfh", terms=terms)
 
 
