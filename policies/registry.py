@@ -36,7 +36,7 @@ from policies.model.problem import Problem
 from policies.model.request import Request, Solver, deadline_of
 from policies.selection import choose, make_known, policy_named
 from policies.time_division import tda
-from policies.verification.floors import run_where_guaranteed
+from policies.verification.guaranteed_places import run_where_guaranteed
 from policies.verification.verify import check_feasible, with_proofs
 
 _SOLVERS: dict[str, Mapping[str, Solver]] = {}
