@@ -210,6 +210,7 @@ def _solved(
                 Request(step, by, None, request.deadline, kept), known=pools
             ),
             pools,
+            request.deadline,
         )
         return _checked(_in_place(allocation, running, request.deadline), request.history)
     with _linear_algebra_in_one_thread():

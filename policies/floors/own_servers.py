@@ -5,12 +5,14 @@ Source: docs/policies/guarantees.md, docs/policies/kept-tasks.md.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from heapq import heapify, heappop, heapreplace
 
 import numpy as np
 
 from policies.arrays import BoolArray, FloatArray, IntArray
+from policies.errors import SolveTimeoutError
 from policies.floors.placed_tasks import PlacedTasks
 from policies.floors.pools import FloorPool
 from policies.model.allocation import Allocation
@@ -25,14 +27,20 @@ _BATCH = 64
 
 
 def alone_on_own_servers(
-    problem: Problem, pools: Sequence[FloorPool], answers: Sequence[Allocation | None]
+    problem: Problem,
+    pools: Sequence[FloorPool],
+    answers: Sequence[Allocation | None],
+    deadline: float | None = None,
 ) -> PlacedTasks:
     """Return the tasks of tenants alone on their own servers, without those that a limit excludes.
 
     The answers of the pools of own servers have the tasks on each row. Workloads of higher priority come
     first, then the older ones.
     """
-    placing, allowed = _Placing(problem, pools, np.full(problem.n, np.inf)), _allowed_rows(problem)
+    placing, allowed = (
+        _Placing(problem, pools, np.full(problem.n, np.inf), deadline),
+        _allowed_rows(problem),
+    )
     first, tenants = len(problem.guarantees), np.flatnonzero(problem.own_servers).tolist()
     for tenant, pool, answer in zip(tenants, pools[first:], answers[first:], strict=True):
         assert answer is not None  # noqa: S101 - for mypy: the pools of own servers are solved
@@ -52,14 +60,18 @@ def alone_on_own_servers(
 
 
 def beside_kept_tasks(
-    problem: Problem, pools: Sequence[FloorPool], kept: PlacedTasks, missing: FloatArray
+    problem: Problem,
+    pools: Sequence[FloorPool],
+    kept: PlacedTasks,
+    missing: FloatArray,
+    deadline: float | None = None,
 ) -> PlacedTasks:
     """Return the tasks for which own servers have room beside kept ones.
 
     Args:
         missing: (n,) tasks of each workload at most.
     """
-    placing, allowed = _Placing(problem, pools, missing), _allowed_rows(problem)
+    placing, allowed = _Placing(problem, pools, missing, deadline), _allowed_rows(problem)
     placing.take(kept)
     for tenant in np.flatnonzero(problem.own_servers).tolist():
         mine = np.flatnonzero((problem.workload_tenant == tenant) & (missing > 0))
@@ -89,9 +101,15 @@ class _Placing:
     The servers of all tenants with own servers are numbered from 0, those of a row one after the other.
     """
 
-    def __init__(self, problem: Problem, pools: Sequence[FloorPool], missing: FloatArray) -> None:
+    def __init__(
+        self,
+        problem: Problem,
+        pools: Sequence[FloorPool],
+        missing: FloatArray,
+        deadline: float | None,
+    ) -> None:
         """Begin with empty servers. At most ``missing`` (n,) tasks of each workload are placed."""
-        self._problem, self._missing = problem, missing.copy()
+        self._problem, self._missing, self._deadline = problem, missing.copy(), deadline
         tenants = np.flatnonzero(problem.own_servers).tolist()
         self._pool_of = dict(zip(tenants, pools[len(problem.guarantees) :], strict=True))
         self._whole = WholeServers.of(problem)
@@ -180,6 +198,8 @@ class _Placing:
         heapify(waiting)
         tried: dict[int, tuple[IntArray, dict[int, int]]] = {}
         while most and waiting:
+            if self._deadline is not None and time.monotonic() > self._deadline:
+                raise SolveTimeoutError("solve.timeout", "the time limit passed on own servers")
             value = waiting[0][1]
             if value not in tried:
                 tried[value] = np.flatnonzero(zone == value), dict.fromkeys(dict(kinds), 0)

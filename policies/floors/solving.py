@@ -40,13 +40,21 @@ GANGS_ON_OWN_SERVERS = Choice(catalogue.DRFH, "indivisible", {"placement": "firs
 
 
 def solve_with_floors(
-    problem: Problem, choice: Choice, solve: Solve, known: KnownPools
+    problem: Problem,
+    choice: Choice,
+    solve: Solve,
+    known: KnownPools,
+    deadline: float | None = None,
 ) -> Allocation:
     """Solve a problem with guarantees or own servers.
 
     Args:
         solve: solves the problems of the steps.
         known: pools of guarantees that were divided already, in this problem or in one around it.
+        deadline: ``time.monotonic()`` seconds after which no more is placed on own servers.
+
+    Raises:
+        SolveTimeoutError: the deadline passed.
     """
     classes = one_class(problem) if choice.sees_one_pool else server_classes(problem)
     places = choice.whole_tasks and not choice.sees_one_pool
@@ -71,11 +79,11 @@ def solve_with_floors(
                 answer = solve(pool.problem, by, None)
             answers.append(answer)
             floors.append(answer.tasks)
-    own = alone_on_own_servers(problem, pools, answers) if places else None
+    own = alone_on_own_servers(problem, pools, answers, deadline) if places else None
     parts = parts_of(problem, pools, floors, own)
     state = StartingState(parts, None if own is None else placed_on_own(problem, parts, own))
     if kept is not None:
-        state = starting_state(problem, pools, parts, kept)
+        state = starting_state(problem, pools, parts, kept, deadline)
         parts = state.parts
     raised = solve(raised_problem(problem, parts, choice, state.kept), choice, state.on_own)
     met = raised.tasks[problem.n :]

@@ -39,7 +39,11 @@ class StartingState:
 
 
 def starting_state(
-    problem: Problem, pools: Sequence[FloorPool], parts: Parts, kept: PlacedTasks
+    problem: Problem,
+    pools: Sequence[FloorPool],
+    parts: Parts,
+    kept: PlacedTasks,
+    deadline: float | None = None,
 ) -> StartingState:
     """Count kept tasks for parts, and place what own servers have room for beside them.
 
@@ -50,7 +54,7 @@ def starting_state(
     missing = np.zeros(problem.n)
     of_own = np.flatnonzero(parts.on_own)
     missing[parts.workload[of_own]] = counts.lacking[of_own]
-    own = beside_kept_tasks(problem, pools, kept, missing)
+    own = beside_kept_tasks(problem, pools, kept, missing, deadline)
     # What has no room on own servers is not guaranteed.
     more = own.per_workload(problem)[parts.workload[of_own]]
     tasks = counts.tasks.copy()

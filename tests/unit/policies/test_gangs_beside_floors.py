@@ -1,5 +1,6 @@
 """Guarantees and own servers of tasks of several pieces: figures, a plain reference, forgeries."""
 
+import time
 from collections import Counter
 from dataclasses import replace
 
@@ -15,6 +16,7 @@ from policies import (
     ParsedProblem,
     PolicyNotApplicableError,
     Problem,
+    SolveTimeoutError,
     allocation_to_document,
     current_placements_of,
     explain,
@@ -24,6 +26,9 @@ from policies import (
     verify,
     verify_answer,
 )
+from policies.floors.own_servers import alone_on_own_servers
+from policies.floors.pools import pools_of
+from policies.model.server_classes import server_classes
 from tests.examples import examples
 from tests.references.gang_floors import fill_gangs_with_floors
 from tests.unit.policies.test_filling_properties import PLACEMENTS, tasks_on_servers
@@ -203,6 +208,33 @@ def test_tasks_that_start_together_are_refused_beside_guarantees():
     with pytest.raises(PolicyNotApplicableError, match="at_least") as error:
         whole(problem)
     assert (error.value.code, error.value.pointer) == ("workload.pieces", "/workloads/0/pieces")
+
+
+def many_gangs(gpus):
+    """Return one own server with so many GPUs, for gangs of 2 pieces of 1 GPU."""
+    return Problem.create(
+        resources=["gpu"], capacity=[[gpus]], contributed_by=[0], tenants=["mpi"], demand=[[2]],
+        gangs={0: gang((2, [1]))}, own_servers=[True],
+    )  # fmt: skip
+
+
+def test_gangs_are_placed_on_own_servers_within_the_time_limit():
+    problem = many_gangs(8)
+    pools = pools_of(problem, server_classes(problem), whole=True)
+    answers = whole(problem).floors.pools
+    later = time.monotonic() + 60
+    assert alone_on_own_servers(problem, pools, answers, later).per_workload(problem).tolist() == [
+        4
+    ]
+    with pytest.raises(SolveTimeoutError):
+        alone_on_own_servers(problem, pools, answers, time.monotonic())
+
+
+def test_a_forged_number_of_gangs_is_refused_without_placing_them():
+    answer, large = whole(many_gangs(8)), many_gangs(1e9)
+    pool = replace(answer.floors.pools[0], problem=large, tasks=np.array([5e8]))
+    forged = replace(answer, problem=large, floors=replace(answer.floors, pools=(pool,)))
+    assert not verify(large, forged).valid
 
 
 @pytest.mark.parametrize("per_server", [0, 1])
