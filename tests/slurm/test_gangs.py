@@ -70,6 +70,11 @@ def reservations(cluster):
     return cluster.run("scontrol", "--oneliner", "show", "reservation", check=False)
 
 
+def reported_holds(operator, pool):
+    rows = operator.get(f"{pool}/enforcement/").body["tenants"]
+    return [each for row in rows for each in row["holds"]]
+
+
 def test_a_gang_starts_within_two_rounds_and_the_longest_job(operator, agent, quiet):
     pool = crowded(operator, agent, quiet)
     (gang,) = quiet.submit("mpi", *GANG, seconds=60)
@@ -81,14 +86,8 @@ def test_a_gang_starts_within_two_rounds_and_the_longest_job(operator, agent, qu
     began = time.monotonic()
     for text in ("account mpi", "cores 2 of n1, 2 of n2, 2 of n3, 2 of n4", f"held for job {gang}"):
         assert f"      {text}\n" in shown
-    row = next(
-        row
-        for row in operator.get(f"{pool}/enforcement/").body["tenants"]
-        if row["tenant"] == "mpi"
-    )
-    (held,) = row["holds"]
+    (held,) = reported_holds(operator, pool)
     assert (held["jobs"], held["servers"]) == ([str(gang)], ["n1", "n2", "n3", "n4"])
-    assert [each["tenant"] for each in held["beside"]] == ["stream"]
 
     eventually(
         lambda: state(quiet, gang)[0] == "R",
@@ -142,9 +141,11 @@ def test_without_holding_it_does_not_start(operator, agent, quiet, service):
 
 def test_what_is_held_ends_with_the_job_and_survives_the_agent(operator, agent, quiet):
     """A job is cancelled, put back by hand, and held by its owner; and a part of a round is lost."""
-    crowded(operator, agent, quiet, lengths=[600])
+    pool = crowded(operator, agent, quiet, lengths=[600])
     first, second = quiet.submit("mpi", *GANG, seconds=60, count=2)
     rounds_until_held(agent, quiet, first)
+    (held,) = reported_holds(operator, pool)
+    assert held["beside"] == [{"tenant": "stream", "jobs": 16}]
     assert f"allocator-{agent.pool}_hold_{first}" in reservations(quiet)
     assert f"_hold_{second}" not in reservations(quiet)  # one is decided
 
@@ -190,16 +191,12 @@ def test_a_node_that_drains_is_no_more_held(operator, agent, quiet):
     (gang,) = quiet.submit("mpi", "--nodes=2", "--ntasks-per-node=3", "--nice=1000000", seconds=60)
     rounds_until_held(agent, quiet, gang)
 
-    def held():
-        rows = operator.get(f"{pool}/enforcement/").body["tenants"]
-        return [each["servers"] for row in rows for each in row["holds"]]
-
-    (before,) = held()
+    (before,) = [each["servers"] for each in reported_holds(operator, pool)]
     quiet.run("scontrol", "update", f"NodeName={before[0]}", "State=DRAIN", "Reason=test")
     try:
         agent.run("--once")  # ends the hold
         rounds_until_held(agent, quiet, gang)
-        (after,) = held()
+        (after,) = [each["servers"] for each in reported_holds(operator, pool)]
         assert len(after) == 2
         assert before[0] not in after
         quiet.run("scancel", "--account=stream", "--state=RUNNING")
