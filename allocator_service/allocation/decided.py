@@ -23,15 +23,9 @@ from allocator_service.allocation.decided_parts import (
     Vector,
 )
 from allocator_service.allocation.documents import stored_document
-from allocator_service.allocation.models import (
-    Allocation,
-    Floors,
-    Placement,
-    Run,
-    Schedule,
-    ServerClass,
-)
+from allocator_service.allocation.models import Allocation, Floors, Run, Schedule
 from allocator_service.allocation.selectors import input_of
+from allocator_service.allocation.stored_placements import stored_placements
 from allocator_service.core.errors import Conflict
 from allocator_service.core.quantities import Resource
 from allocator_service.pools.clusters import CLUSTER_LABEL, cluster_of
@@ -87,35 +81,22 @@ def _stored(run: Run, reserves: bool, gangs: bool) -> StoredRows:
     allocations = list(
         Allocation.objects.filter(run=run)
         .order_by("position")
-        .values_list("workload_id", "tasks", "weighted_share")
+        .values_list("tasks", "weighted_share")
     )
-    classes = list(
-        ServerClass.objects.filter(run=run)
-        .order_by("position")
-        .values_list("id", "count", "labels")
-    )
-    workload_of = {row[0]: position for position, row in enumerate(allocations)}
-    class_of = {row[0]: position for position, row in enumerate(classes)}
-    placements = Placement.objects.filter(run=run).values_list(
-        "workload_id", "kind", "server_class_id", "tasks"
-    )
+    placed = stored_placements(run)
     schedule = Schedule.objects.filter(run=run).first()
     floors = Floors.objects.filter(run=run).first() if reserves else None
     document = input_of(run)
-    placed = [
-        (workload_of[workload], kind, class_of[server_class], tasks)
-        for workload, kind, server_class, tasks in placements.iterator(chunk_size=10_000)
-    ]
     return StoredRows(
         document=document,
-        tasks=[(tasks, share) for _, tasks, share in allocations],
-        classes=[(count, labels) for _, count, labels in classes],
-        placements=placed,
+        tasks=allocations,
+        classes=[(each.count, each.traits.labels) for each in placed.ranges],
+        placements=list(placed),
         plan=None if schedule is None else schedule.plan,
         intervals=() if schedule is None else schedule.intervals,
         period_seconds=0 if schedule is None else schedule.period_seconds,
         floors=None if floors is None else stored_document(floors.document),
-        names=server_names(run, document["workloads"], placed) if gangs else None,
+        names=server_names(run.pool, document["workloads"], placed) if gangs else None,
     )
 
 

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from allocator_service.allocation.models import Run, ServerClass
+from allocator_service.allocation.placements import DecidedPlacements
 from allocator_service.allocation.present_servers import PresentServers
+from allocator_service.pools.models import Pool
 from allocator_service.pools.selectors import server_groups
 from policies import Choice, Problem
 
@@ -104,28 +105,24 @@ def decided_gangs(
 
 
 def server_names(
-    run: Run,
-    workloads: Sequence[Mapping[str, Any]],
-    placements: Iterable[tuple[int, int, int, float]],
+    pool: Pool, workloads: Sequence[Mapping[str, Any]], placements: DecidedPlacements
 ) -> dict[int, Sequence[str]]:
-    """Return the servers of the classes that have pieces of gangs, by position of the class.
+    """Return the servers of the ranges that have pieces of gangs, by position of the range.
 
-    A class is absent if a server of it drains or is no longer as it was.
+    A range is absent if a server of it drains or is no longer as it was.
     """
     gangs = {position for position, row in enumerate(workloads) if row.get("pieces")}
-    used = {server_class for workload, _, server_class, _ in placements if workload in gangs}
+    used = {number for workload, _, number, _ in placements if workload in gangs}
     if not used:
         return {}
-    groups = server_groups(run.pool)
-    present = PresentServers(groups)
-    rows = ServerClass.objects.filter(run=run, position__in=used).values_list(
-        "position", "count", "capacity", "labels", "owner__slug", "first_server", "last_server"
-    )
+    groups = server_groups(pool)
+    present = PresentServers(groups, placements.ranges)
     found: dict[int, Sequence[str]] = {}
-    for position, count, capacity, labels, owner, first, last in rows:
-        if first is None or last is None:
+    for number in sorted(used):
+        each = placements.ranges[number]
+        if each.first_server is None or each.last_server is None:
             continue
-        group, offset, here = present.find(capacity, labels, owner, first, last)
-        if here == count:
-            found[position] = groups[group].names[offset : offset + here]
+        group, offset, here = present.find(each.traits, each.first_server, each.last_server)
+        if here == each.count:
+            found[number] = groups[group].names[offset : offset + here]
     return found

@@ -38,13 +38,7 @@ class Snapshot(models.Model):
 
 
 class ServerClass(models.Model):
-    """Servers that a run did not tell apart, a range `first`..`last` by age; placements name classes.
-
-    `labels` are those that all of them carry. `owner` is the tenant that contributed all of them,
-    null when they are the pool's own or several tenants'; `shared` tells the latter apart.
-    `first_server` and `last_server` say which servers those names meant, for a class within one
-    contributor's identical servers; a server's id grows with its age.
-    """
+    """A range of servers, as the release before stores it."""
 
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
     run = models.ForeignKey("Run", models.PROTECT, related_name="server_classes")
@@ -212,10 +206,7 @@ class Allocation(models.Model):
 
 
 class Placement(models.Model):
-    """Tasks of a workload on every server of a class of identical ones.
-
-    `tasks` counts pieces of one `kind` if the decision places the pieces of the workload's tasks.
-    """
+    """Tasks of a workload on every server of a class, as the release before stores them."""
 
     run = models.ForeignKey(Run, models.PROTECT, related_name="placements")
     position = models.PositiveIntegerField()
@@ -236,6 +227,19 @@ class Placement(models.Model):
 
     def __str__(self) -> str:
         return f"{self.tasks:g} on {self.server_class}"
+
+
+class Placements(models.Model):
+    """Where a run places tasks, as `allocation.stored_placements` writes it."""
+
+    run = models.OneToOneField(Run, models.PROTECT, primary_key=True, related_name="placed")
+    document = models.BinaryField()
+
+    class Meta:
+        db_table = "run_placements"
+
+    def __str__(self) -> str:
+        return f"placements of {self.run_id}"
 
 
 class PlacementDates(models.Model):

@@ -7,35 +7,37 @@ from uuid import UUID
 
 import orjson
 
+from allocator_service.allocation.placements import ServerRange, Traits, owners_of
 from allocator_service.pools.selectors import ServerGroup
 
 _Kind = tuple[tuple[Decimal, ...], bytes, str | None]
 
 
 class PresentServers:
-    """Servers of a pool that do not drain, by capacity, labels and contributor."""
+    """Servers of a pool that do not drain, by capacity, labels and contributor.
 
-    def __init__(self, groups: Sequence[ServerGroup]) -> None:
+    `ranges` are those of the decision.
+    """
+
+    def __init__(self, groups: Sequence[ServerGroup], ranges: Sequence[ServerRange]) -> None:
         self._groups = groups
-        self._position = {
+        position = {
             _kind(group.capacity, group.labels, group.contributed_by): position
             for position, group in enumerate(groups)
             if not group.draining
         }
+        owners = owners_of(ranges)
+        self._position = {
+            each: position.get(_kind(each.capacity, each.labels, owners[each.owner]))
+            for each in {each.traits for each in ranges}
+        }
 
-    def find(
-        self,
-        capacity: Sequence[Decimal],
-        labels: Mapping[str, str],
-        owner: str | None,
-        first: UUID,
-        last: UUID,
-    ) -> tuple[int, int, int]:
-        """Return the group of a class, the offset of its first server in it, and the number of servers.
+    def find(self, traits: Traits, first: UUID, last: UUID) -> tuple[int, int, int]:
+        """Return the group of a range, the offset of its first server in it, and the number of servers.
 
-        The number is 0 if no server of the class is present and unchanged.
+        The number is 0 if no server of the range is present and unchanged.
         """
-        position = self._position.get(_kind(capacity, labels, owner))
+        position = self._position[traits]
         if position is None:
             return 0, 0, 0
         ids = self._groups[position].ids

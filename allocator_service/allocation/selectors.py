@@ -16,7 +16,6 @@ from allocator_service.allocation.models import (
     Allocation,
     Certificate,
     Heartbeat,
-    Placement,
     Run,
     RunStatus,
     Schedule,
@@ -156,18 +155,9 @@ def allocations_of(*, run: Run, tenant: Tenant | None) -> QuerySet[Allocation]:
     return allocations if tenant is None else allocations.filter(tenant=tenant)
 
 
-def placements_of(*, run: Run, tenant: Tenant | None) -> QuerySet[Placement]:
-    """The run's placements, on classes of identical servers. Raises `Gone` once pruned."""
-    _refuse_pruned(run)
-    placements = Placement.objects.filter(run=run).select_related(
-        "workload__tenant", "server_class__owner"
-    )
-    return placements if tenant is None else placements.filter(workload__tenant=tenant)
-
-
 def certificate_of(run: Run) -> dict[str, Any]:
     """The run's certificate. Raises `Missing` for a policy without one, `Gone` once pruned."""
-    _refuse_pruned(run)
+    refuse_pruned(run)
     certificate = Certificate.objects.filter(run=run).first()
     if certificate is None:
         raise Missing(
@@ -299,6 +289,7 @@ def heartbeat_age_seconds(*, process: str, now: datetime) -> float | None:
     return None if beat is None else (now - beat.seen_at).total_seconds()
 
 
-def _refuse_pruned(run: Run) -> None:
+def refuse_pruned(run: Run) -> None:
+    """Raise `Gone` for a run of which only what is permanent is kept."""
     if run.pruned_at is not None:
         raise Gone("This part of the run is no longer kept.", code="run.pruned")

@@ -11,6 +11,7 @@ from allocator_service.allocation.models import (
     Floors,
     Heartbeat,
     Placement,
+    Placements,
     Run,
     RunStatus,
     ServerClass,
@@ -68,6 +69,7 @@ def retention_apply(*, now: datetime) -> int:
     )
     with transaction.atomic():
         Run.objects.filter(pk__in=old).update(pruned_at=now)
+        Placements.objects.filter(run__in=old).delete()
         Placement.objects.filter(run__in=old).delete()
         ServerClass.objects.filter(run__in=old).delete()
         Certificate.objects.filter(run__in=old).delete()

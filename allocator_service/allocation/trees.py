@@ -10,8 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from allocator_service.allocation.audit.decisions import refuse_undecided, stored_decision
-from allocator_service.allocation.models import Allocation, Placement, Run, ServerClass
+from allocator_service.allocation.models import Allocation, Run
 from allocator_service.allocation.selectors import finite_or_none, input_of
+from allocator_service.allocation.stored_placements import stored_placements
 from allocator_service.core.quantities import Resource
 from policies import (
     Problem,
@@ -343,22 +344,13 @@ class _PlacedTasks:
     """
 
     def __init__(self, run: Run, problem: Problem) -> None:
-        classes = ServerClass.objects.filter(run=run).order_by("position")
-        counts = np.array(classes.values_list("count", flat=True), dtype=np.int64)
-        choice = choose(**run.policy)
-        self._first_row = classes_of_decision(problem, choice, counts).first_row
-        allocated = Allocation.objects.filter(run=run)
-        position_of = dict(allocated.values_list("workload_id", "position"))
-        placed = list(
-            Placement.objects.filter(run=run).values_list(
-                "workload_id", "kind", "server_class__position", "server_class__count", "tasks"
-            )
-        )
+        choice, placed = choose(**run.policy), stored_placements(run)
+        self._first_row = classes_of_decision(problem, choice, placed.counts).first_row
         pieces = problem.placed_by(choice).pieces
-        self._workload = np.array([position_of[each[0]] for each in placed], dtype=np.int64)
-        kinds = [pieces.kinds(j)[each[1]] for j, each in zip(self._workload, placed, strict=True)]
-        self._class = np.array([each[2] for each in placed], dtype=np.int64)
-        tasks = np.array([each[3] * each[4] for each in placed], dtype=np.float64)
+        self._workload = np.array(placed.workload, dtype=np.int64)
+        kinds = [pieces.kinds(workload)[kind] for workload, kind, *_ in placed]
+        self._class = np.array(placed.range_of, dtype=np.int64)
+        tasks = placed.counts[self._class] * np.array(placed.tasks)
         self._amounts = tasks[:, None] * pieces.demand[np.array(kinds, dtype=np.int64)]
 
     def amounts(self, rows: npt.NDArray[np.bool_], workloads: npt.NDArray[np.int64]) -> FloatArray:

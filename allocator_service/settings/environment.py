@@ -69,6 +69,7 @@ class Environment:
     backtests_open: int
     run_retention_days: int
     event_retention_days: int
+    placement_rows: bool
     clock_file: str
     static_root: str
     trusted_proxies: list[IPv4Network | IPv6Network]
@@ -108,6 +109,7 @@ def read_environment(*, secret_key: str | None = None) -> Environment:
         event_retention_days=_from_one(
             "EVENT_RETENTION_DAYS", _env.int("EVENT_RETENTION_DAYS", 90)
         ),
+        placement_rows=_env.bool("PLACEMENT_ROWS", False),
         clock_file=_env.str("CLOCK_FILE", ""),
         static_root=_env.str("STATIC_ROOT", ""),
         trusted_proxies=_networks("TRUSTED_PROXIES", _env.list("TRUSTED_PROXIES", default=[])),

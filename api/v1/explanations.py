@@ -265,7 +265,7 @@ def _blocked(use: TenantUse) -> dict[str, Any] | None:
 def _binding(
     binding: Binding, resources: Sequence[Resource], caller: Tenant | None
 ) -> dict[str, Any]:
-    servers = binding.server_class
+    servers = binding.servers
     document = {
         "resource": binding.resource.name,
         "unit": binding.resource.unit,
@@ -273,12 +273,14 @@ def _binding(
     }
     if servers is None:
         return {**document, "servers": None}
-    known = caller is None or (not servers.shared and servers.owner_id in (None, caller.pk))
+    known = caller is None or (
+        not servers.traits.shared and servers.traits.owner in (None, caller.pk)
+    )
     return {
         **document,
         "servers": {
             "count": servers.count,
-            "capacity": vector_to_document(servers.capacity, resources),
-            "labels": servers.labels if known else {},
+            "capacity": vector_to_document(servers.traits.capacity, resources),
+            "labels": servers.traits.labels if known else {},
         },
     }

@@ -5,7 +5,9 @@ from math import fsum
 from typing import Any, NamedTuple
 
 from allocator_service.allocation.allocation_rows import AllocationRow
-from allocator_service.allocation.models import Placement, Run, RunStatus, ServerClass
+from allocator_service.allocation.models import Run, RunStatus
+from allocator_service.allocation.placement_list import PlacementRow
+from allocator_service.allocation.placements import ServerRange
 from allocator_service.allocation.selectors import PlacedDemand
 from allocator_service.core.quantities import Resource, vector_to_document
 from allocator_service.tenants.models import Tenant
@@ -279,24 +281,23 @@ class RowWriter:
             for slug, group in grouped.items()
         ]
 
-    def placement(self, row: Placement, demand: PlacedDemand) -> dict[str, Any]:
-        tenant = row.workload.tenant
+    def placement(self, row: PlacementRow, demand: PlacedDemand) -> dict[str, Any]:
         tasks = int(row.tasks) if self._whole_on_servers else row.tasks
         document = {
-            "tenant": self._tenant(tenant.slug),
-            "workload": self._workload(tenant.pk, row.workload_id, row.workload.name),
+            "tenant": self._tenant(row.tenant),
+            "workload": self._workload(row.tenant_id, row.workload_id, row.workload),
             **({"pieces": tasks, "kind": row.kind} if demand.has_pieces else {"tasks": tasks}),
             "resources": self._quantities([row.tasks * each for each in demand.kinds[row.kind]]),
         }
-        servers = row.server_class
+        servers = row.servers
         if servers.count == 1:
             return {**document, "server": self._server(servers, servers.first)}
         return {
             **document,
             "servers": {
                 "count": servers.count,
-                "capacity": vector_to_document(servers.capacity, self._resources),
-                "labels": servers.labels if self._knows(servers) else {},
+                "capacity": vector_to_document(servers.traits.capacity, self._resources),
+                "labels": servers.traits.labels if self._knows(servers) else {},
                 "first": self._server(servers, servers.first),
                 "last": self._server(servers, servers.last),
             },
@@ -322,16 +323,17 @@ class RowWriter:
             return {"id": workload_id, "name": name}
         return {"id": None, "name": pseudonym("workload", str(workload_id), pool=self._run.pool)}
 
-    def _knows(self, servers: ServerClass) -> bool:
+    def _knows(self, servers: ServerRange) -> bool:
         """Return whether the caller may read the names of servers, which are its own or the pool's."""
         if self._caller is None:
             return True
-        return not servers.shared and servers.owner_id in (None, self._caller.pk)
+        traits = servers.traits
+        return not traits.shared and traits.owner in (None, self._caller.pk)
 
-    def _server(self, servers: ServerClass, name: str) -> str:
+    def _server(self, servers: ServerRange, name: str) -> str:
         if self._knows(servers):
             return name
-        return pseudonym("server", f"{servers.owner_id}:{name}", pool=self._run.pool)
+        return pseudonym("server", f"{servers.traits.owner}:{name}", pool=self._run.pool)
 
 
 def allocation_columns(resources: Sequence[Resource]) -> list[str]:

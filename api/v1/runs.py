@@ -10,11 +10,11 @@ from rest_framework.response import Response
 from allocator_service.allocation.allocation_rows import AllocationRows
 from allocator_service.allocation.audit.decisions import run_verify
 from allocator_service.allocation.models import Run
+from allocator_service.allocation.placement_list import PlacementList
 from allocator_service.allocation.selectors import (
     certificate_of,
     demands_of,
     input_of,
-    placements_of,
     runs_for,
 )
 from allocator_service.allocation.services import run_request
@@ -79,7 +79,7 @@ def placements_page(view: ContractView, run: Run) -> Response:
     """Answer a page of placements."""
     resources = resources_of(run.pool)
     writer = RowWriter(run, resources, view.tenant, groups_known(pool=run.pool, caller=view.tenant))
-    rows = placements_of(run=run, tenant=_limit(run, view.tenant)).order_by("position")
+    rows = PlacementList(run, _limit(run, view.tenant))
     page = page_of_fixed(f"placements:{run.pk}", rows, **view.query)
     demands = demands_of(run)
     return view.listing(

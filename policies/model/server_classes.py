@@ -19,6 +19,7 @@ from policies.model.problem import Problem
 
 # (workload, class) pairs: one byte each to say where tasks may run, and a variable each to solve for.
 LARGEST_TABLE = 40_000_000
+_ALL = slice(None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -270,11 +271,17 @@ def _allowed(problem: Problem, share: FloatArray, first_row: IntArray) -> BoolAr
     return allowed
 
 
-def allowed_pieces(problem: Problem, classes: ServerClasses) -> BoolArray:
-    """(q, K) on which classes a piece of each kind may run."""
-    pieces = problem.pieces
-    allowed = classes.allowed[pieces.workload]
-    if len(pieces.demand) > problem.n:
-        for r in np.flatnonzero((classes.capacity_share <= 0).any(axis=0)):
-            allowed &= (pieces.demand[:, r, None] <= 0) | (classes.capacity_share[:, r] > 0)
+def allowed_pieces(
+    problem: Problem, classes: ServerClasses, columns: IntArray | slice = _ALL
+) -> BoolArray:
+    """(q, K) on which classes, or which of them, a piece of each kind may run.
+
+    Do not change the array: without gangs it is that of the classes.
+    """
+    pieces, allowed = problem.pieces, np.ascontiguousarray(classes.allowed[:, columns])
+    if len(pieces.demand) == problem.n:
+        return allowed
+    allowed, share = allowed[pieces.workload], classes.capacity_share[columns]
+    for r in np.flatnonzero((share <= 0).any(axis=0)):
+        allowed &= (pieces.demand[:, r, None] <= 0) | (share[:, r] > 0)
     return allowed

@@ -64,7 +64,7 @@ def _stops_by_room(allocation: Allocation, beyond: BoolArray) -> tuple[str, ...]
     first = np.searchsorted(classes.first_row, rows)
     reasons = filling_reasons(problem, whole, classes)
     of = problem.pieces.workload
-    allowed = np.ascontiguousarray(allowed_pieces(problem, classes)[:, first])
+    allowed = allowed_pieces(problem, classes, first)
 
     def stops_on(allowed: BoolArray) -> tuple[str, ...]:
         return stopped_by(
@@ -143,11 +143,13 @@ def filling_reasons(problem: Problem, whole: WholeServers, classes: ServerClasse
     """(n,) why a workload cannot run at all on empty servers, or the empty string."""
     reasons = unserved_reasons(problem, classes.allowed)
     rows, first = np.unique(classes.first_row, return_index=True)
-    allowed = np.ascontiguousarray(allowed_pieces(problem, classes)[:, first])
+    allowed = allowed_pieces(problem, classes, first)
     misfit = too_large(whole.demand, whole.capacity[rows], allowed, np.arange(len(rows)))
     large = np.zeros(problem.n, dtype=np.bool_)
     large[problem.pieces.workload[misfit]] = True
     reasons[(reasons == "") & large] = NO_SERVER_LARGE_ENOUGH
+    if not problem.gangs:
+        return reasons
     empty, of_class = whole.capacity[classes.first_row], allowed_pieces(problem, classes)
     for j in problem.gangs:
         if not reasons[j] and not each_kind_fits(problem, j, whole, classes, empty, of_class):

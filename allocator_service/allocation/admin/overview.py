@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 from django.core.paginator import Paginator
-from django.db.models import Count, Q, Sum
+from django.db.models import Count, Q
 
 from allocator_service.allocation.admin.group_tree import AskedTree, group_tree
 from allocator_service.allocation.admin.past_and_plan import timetable_charts, window_table
@@ -18,9 +18,11 @@ from allocator_service.allocation.admin.shares import (
     share_page,
 )
 from allocator_service.allocation.admin.tabs import NOW, PERIODS, TabRequest, pool_tab
-from allocator_service.allocation.models import Run, RunStatus, ServerClass
+from allocator_service.allocation.models import Run, RunStatus
+from allocator_service.allocation.placements import ServerRange
 from allocator_service.allocation.policies import policy_title
 from allocator_service.allocation.selectors import decision_now, demands_of, failed_since
+from allocator_service.allocation.stored_placements import stored_placements
 from allocator_service.core.charts import BarRow, Chart, bar_chart, history_chart
 from allocator_service.core.errors import Missing
 from allocator_service.core.quantities import Resource
@@ -149,7 +151,7 @@ def _tenant_charts(shares: SharePage, resources: Sequence[Resource]) -> list[Cha
 class ClassRow:
     """A class of identical servers, with capacity and use of one by resource."""
 
-    servers: ServerClass
+    servers: ServerRange
     amounts: Sequence[tuple[float, float]]
 
     @property
@@ -192,28 +194,22 @@ def _class_rows(run: Run, resources: Sequence[Resource]) -> tuple[list[ClassRow]
 
     There are none under a policy that sees the pool as one server.
     """
-    found = ServerClass.objects.filter(run=run).order_by("position")
-    classes = list(found[: CLASSES_SHOWN + 1])
-    count = len(classes) if len(classes) <= CLASSES_SHOWN else found.count()
-    classes = classes[:CLASSES_SHOWN]
-    used = {each.pk: np.zeros(len(resources)) for each in classes}
-    placed = (
-        run.placements.filter(server_class__in=classes)
-        .values("server_class", "kind", "workload")
-        .annotate(tasks=Sum("tasks"))
-    )
-    demands = demands_of(run) if placed else {}
-    for row in placed:
-        demand = demands[row["workload"]].kinds[row["kind"]]
-        # A resource that the pool got later is in no demand of the decision.
-        used[row["server_class"]][: len(demand)] += row["tasks"] * np.array(demand)
+    placed = stored_placements(run)
+    shown = placed.ranges[:CLASSES_SHOWN]
+    used = np.zeros((len(shown), len(resources)))
+    demands = list(demands_of(run).values()) if len(placed.tasks) else []
+    for workload, kind, number, tasks in placed:
+        if number < len(shown):
+            demand = demands[workload].kinds[kind]
+            # A resource that the pool got later is in no demand of the decision.
+            used[number, : len(demand)] += tasks * np.array(demand)
     rows = []
-    for each in classes:
+    for each, taken in zip(shown, used, strict=True):
         capacity = np.zeros(len(resources))
-        capacity[: len(each.capacity)] = [float(amount) for amount in each.capacity]
-        taken = np.minimum(used[each.pk], capacity)
-        rows.append(ClassRow(each, list(zip(capacity.tolist(), taken.tolist(), strict=True))))
-    return rows, count
+        capacity[: len(each.traits.capacity)] = list(map(float, each.traits.capacity))
+        most = np.minimum(taken, capacity)
+        rows.append(ClassRow(each, list(zip(capacity.tolist(), most.tolist(), strict=True))))
+    return rows, len(placed.ranges)
 
 
 def _server_charts(rows: Sequence[ClassRow], resources: Sequence[Resource]) -> list[Chart]:

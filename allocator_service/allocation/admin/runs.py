@@ -7,6 +7,7 @@ from uuid import UUID
 
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
+from django.core.paginator import Paginator
 from django.db.models import prefetch_related_objects
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
@@ -17,9 +18,10 @@ from django.views.decorators.http import require_POST
 
 from allocator_service.allocation.admin.shares import ORDERS, Asked, reason_text, share_page
 from allocator_service.allocation.audit.decisions import refuse_undecided, run_proof, run_verify
-from allocator_service.allocation.models import Allocation, Placement, Run, RunStatus
+from allocator_service.allocation.models import Allocation, Run, RunStatus
+from allocator_service.allocation.placement_list import PlacementList
 from allocator_service.allocation.policies import options_text, policy_title
-from allocator_service.allocation.selectors import input_of
+from allocator_service.allocation.selectors import demands_of, input_of
 from allocator_service.allocation.what_if.explanations import Binding, run_explain
 from allocator_service.core.admin import ReadOnlyAdmin, quantities_shown
 from allocator_service.core.clock import utc_now
@@ -30,6 +32,7 @@ from allocator_service.pools.selectors import resources_of
 from allocator_service.tenants.models import Tenant
 
 COUNTERFACTUALS = 5
+PLACEMENTS_A_PAGE = 100
 
 
 @admin.register(Run)
@@ -80,6 +83,7 @@ class RunAdmin(ReadOnlyAdmin):
                 view(self.explanation),
                 name="allocation_run_explanation",
             ),
+            path("<uuid:pk>/placements/", view(self.placements), name="allocation_run_placements"),
             path("<uuid:pk>/proof/", view(self.proof), name="allocation_run_proof"),
             path(
                 "<uuid:pk>/verification/",
@@ -118,6 +122,25 @@ class RunAdmin(ReadOnlyAdmin):
             return {"explanation": found, "binding": binding, "reasons": reasons}
 
         return self._page(request, run, "explanation", f"Why {tenant} got this", explained)
+
+    def placements(self, request: HttpRequest, pk: UUID) -> HttpResponse:
+        """Where tasks run, a page at a time."""
+        run = self._visible(request, pk)
+
+        def placed() -> Mapping[str, Any]:
+            paginator = Paginator(PlacementList(run, None), PLACEMENTS_A_PAGE)
+            page = paginator.get_page(request.GET.get("page", "1"))
+            demands = demands_of(run)
+            return {
+                "page": page,
+                "pages": list(paginator.get_elided_page_range(page.number)),
+                "rows": [
+                    (row, "piece" if demands[row.workload_id].has_pieces else "task")
+                    for row in page.object_list
+                ],
+            }
+
+        return self._page(request, run, "placements", "Where tasks run", placed)
 
     def proof(self, request: HttpRequest, pk: UUID) -> HttpResponse:
         """All that an outsider needs to verify the decision, as `python -m policies verify` takes it."""
@@ -207,8 +230,8 @@ class RunAdmin(ReadOnlyAdmin):
 
 def _capacity(binding: Binding, resources: Sequence[Resource]) -> str:
     """What one of the servers has on which a resource binds."""
-    servers = binding.server_class
-    return "" if servers is None else quantities_shown(servers.capacity, resources)
+    servers = binding.servers
+    return "" if servers is None else quantities_shown(servers.traits.capacity, resources)
 
 
 def _summary_shown(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -242,11 +265,3 @@ class AllocationAdmin(ReadOnlyAdmin):
     @admin.display(description="why no more", ordering="limited_by", empty_value="-")
     def why_no_more(self, row: Allocation) -> str | None:
         return reason_text(row.limited_by) if row.limited_by else None
-
-
-@admin.register(Placement)
-class PlacementAdmin(ReadOnlyAdmin):
-    pool_path = "run__pool__slug"
-    list_display = ["workload", "server_class", "tasks", "run"]
-    list_select_related = ["workload", "server_class", "run__pool"]
-    ordering = ["-id"]

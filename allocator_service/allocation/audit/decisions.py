@@ -12,17 +12,10 @@ import numpy as np
 from allocator_service.allocation.documents import stored_document, unreadable
 from allocator_service.allocation.long_term.steps import step_history
 from allocator_service.allocation.models import Allocation as AllocationRow
-from allocator_service.allocation.models import (
-    Floors,
-    Placement,
-    Run,
-    RunStatus,
-    Schedule,
-    ServerClass,
-    Step,
-)
+from allocator_service.allocation.models import Floors, Run, RunStatus, Schedule, Step
 from allocator_service.allocation.reasons import reason_renamed
 from allocator_service.allocation.selectors import certificate_of, finite_or_none, input_of
+from allocator_service.allocation.stored_placements import stored_placements
 from allocator_service.core.errors import Conflict, Missing, TooLarge
 from allocator_service.ledger.selectors import chained_digests, decisions_chained_before
 from policies import (
@@ -215,50 +208,36 @@ def _rebuilt(run: Run) -> StoredDecision:
         certificate = certificate_from_document(certificate_of(run))
     except Missing:
         certificate = None
-    stored = list(
-        ServerClass.objects.filter(run=run)
-        .order_by("position")
-        .values_list("position", "count", "capacity")
-    )
-    counts = np.array([count for _, count, _ in stored], dtype=np.int64)
-    classes = classes_of_decision(problem, choice, counts)
-    ranges_agree = [
-        (position, count, [float(c) for c in capacity]) for position, count, capacity in stored
-    ] == [
-        (position, int(classes.servers[position]), problem.capacity[row].tolist())
+    placed = stored_placements(run)
+    classes = classes_of_decision(problem, choice, placed.counts)
+    capacity = {each: list(map(float, each.capacity)) for each in placed.traits}
+    ranges_agree = [(each.count, capacity[each.traits]) for each in placed.ranges] == [
+        (int(classes.servers[position]), problem.capacity[row].tolist())
         for position, row in enumerate(classes.first_row)
         if not choice.sees_one_pool
     ]
     rows = list(
         AllocationRow.objects.filter(run=run)
         .order_by("position")
-        .values_list("workload_id", "tasks", "level", "limited_by")
+        .values_list("tasks", "level", "limited_by")
     )
     if len(rows) != problem.n:
         raise unreadable(f"/allocations: expected {problem.n} rows, found {len(rows)}")
-    position_of = {workload: position for position, (workload, *_) in enumerate(rows)}
-    placements = list(
-        Placement.objects.filter(run=run)
-        .order_by("position")
-        .values_list(
-            "workload_id", "kind", "server_class__position", "server_class__count", "tasks"
-        )
-    )
     level = np.full(problem.t, np.nan)
-    for owner, (_, _, tenant_level, _) in zip(problem.workload_tenant, rows, strict=True):
+    for owner, (_, tenant_level, _) in zip(problem.workload_tenant, rows, strict=True):
         if tenant_level is not None:
             level[owner] = tenant_level
     summary = run.summary or {}
     allocation = Allocation(
         problem=problem,
         choice=choice,
-        tasks=np.array([tasks for _, tasks, _, _ in rows], dtype=np.float64),
+        tasks=np.array([tasks for tasks, _, _ in rows], dtype=np.float64),
         classes=classes,
         placement_piece=np.array(
-            [_piece(problem, position_of[w], kind) for w, kind, *_ in placements], dtype=np.int64
+            [_piece(problem, workload, kind) for workload, kind, *_ in placed], dtype=np.int64
         ),
-        placement_class=np.array([position for *_, position, _, _ in placements], dtype=np.int64),
-        placement_tasks=np.array([count * tasks for *_, count, tasks in placements]),
+        placement_class=np.array(placed.range_of, dtype=np.int64),
+        placement_tasks=placed.counts[placed.range_of] * np.array(placed.tasks),
         level=level,
         limited_by=tuple(limited_by for *_, limited_by in rows),
         objective=_number(summary.get("objective")),

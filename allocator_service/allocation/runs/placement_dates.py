@@ -14,7 +14,8 @@ from uuid import UUID
 import numpy as np
 import orjson
 
-from allocator_service.allocation.models import PlacementDates, Run, ServerClass
+from allocator_service.allocation.models import PlacementDates, Run
+from allocator_service.allocation.placements import ServerRange
 from allocator_service.allocation.present_servers import PresentServers
 from allocator_service.core.display import counted, instant_text
 from allocator_service.core.durations import duration_seconds
@@ -63,30 +64,24 @@ def keeps_tasks(document: Mapping[str, Any]) -> bool:
 
 
 def dated_ranges(
-    pool: Pool, run: Run | None, groups: Sequence[ServerGroup], workload_ids: Sequence[UUID]
+    run: Run,
+    ranges: Sequence[ServerRange],
+    groups: Sequence[ServerGroup],
+    workload_ids: Sequence[UUID],
 ) -> list[DatedRange]:
     """Return the dates of a run's tasks, on the servers that the pool has now.
 
-    `run` is the decision in force. Without any stored for it, its tasks have no dates.
+    `run` is the decision in force, with its `ranges`. Without any stored for it, its tasks have no
+    dates.
     """
-    stored = None if run is None else PlacementDates.objects.filter(pool=pool, run=run).first()
+    stored = PlacementDates.objects.filter(run=run).first()
     rows = [] if stored is None else stored.rows
     if not rows:
         return []
     positions = {str(id_): position for position, id_ in enumerate(workload_ids)}
-    classes = {
-        each.position: each
-        for each in ServerClass.objects.filter(
-            run=run, position__in={row[2] for row in rows}
-        ).select_related("owner")
-    }
-    present, found = PresentServers(groups), []
+    present, found = PresentServers(groups, ranges), []
     for workload, kind, position, first, last, _, tasks, since in rows:
-        servers = classes[position]
-        owner = None if servers.owner is None else servers.owner.slug
-        group, offset, here = present.find(
-            servers.capacity, servers.labels, owner, UUID(first), UUID(last)
-        )
+        group, offset, here = present.find(ranges[position].traits, UUID(first), UUID(last))
         if here and workload in positions:
             found.append(DatedRange(positions[workload], kind, group, offset, here, tasks, since))
     return found

@@ -1,7 +1,7 @@
 """Publishing a decision: everything a reader may see of it, in the transaction that is open."""
 
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -9,7 +9,6 @@ from uuid import UUID
 import orjson
 from django.db import connection
 from django.db.models import Q
-from psycopg.types.json import Jsonb
 
 from allocator_service.allocation.long_term.metering import metering_hold
 from allocator_service.allocation.long_term.steps import step_keep, step_starved
@@ -17,20 +16,18 @@ from allocator_service.allocation.models import (
     Allocation,
     Certificate,
     Floors,
-    Placement,
     Run,
     RunStatus,
     Schedule,
-    ServerClass,
 )
+from allocator_service.allocation.placements import placements_of_decision
 from allocator_service.allocation.runs.placement_dates import placement_dates_store
 from allocator_service.allocation.runs.snapshots import PoolState
 from allocator_service.allocation.selectors import finite_or_none
+from allocator_service.allocation.stored_placements import placements_store
 from allocator_service.core.copying import copy_rows
-from allocator_service.core.ids import new_ids
 from allocator_service.core.outbox import event_record, events_record
 from allocator_service.ledger.intake.entries import decision_chain
-from allocator_service.pools.selectors import ServerGroup
 from allocator_service.tenants.models import Tenant
 from allocator_service.workloads.models import Workload
 from policies import (
@@ -98,8 +95,7 @@ def decision_publish(
     _copy_allocations(run, state, allocation)
     _record_allocation_changes(run, previous, now)
     if not allocation.choice.sees_one_pool:
-        class_ids = _copy_server_classes(run, state, allocation)
-        _copy_placements(run, state, allocation, class_ids)
+        placements_store(run, placements_of_decision(state.groups, state.tenant_pks, allocation))
     released_at = placement_dates_store(
         run=run,
         allocation=allocation,
@@ -223,43 +219,6 @@ def _keep_schedule(run: Run, state: PoolState, allocation: Decision, plan: Plan)
     )
 
 
-def _copy_server_classes(run: Run, state: PoolState, allocation: Decision) -> Sequence[UUID]:
-    classes = allocation.classes
-    ids = new_ids(classes.count)
-
-    def rows() -> Iterator[Sequence[Any]]:
-        for position, id_ in enumerate(ids):
-            groups = [state.groups[row] for row in classes.rows_of(position)]
-            owners = {group.contributed_by for group in groups}
-            owner = next(iter(owners)) if len(owners) == 1 else None
-            first, last = 0, groups[-1].count - 1
-            if classes.offset is not None:
-                first = int(classes.offset[position])
-                last = first + int(classes.servers[position]) - 1
-            yield (
-                id_, run.pk, position, int(classes.servers[position]), list(groups[0].capacity),
-                Jsonb(_common_labels(groups)), groups[0].names[first], groups[-1].names[last],
-                groups[0].ids[first] if len(groups) == 1 else None,
-                groups[0].ids[last] if len(groups) == 1 else None,
-                state.tenant_pks[owner] if owner else None, len(owners) > 1,
-            )  # fmt: skip
-
-    copy_rows(
-        ServerClass,
-        ["id", "run_id", "position", "count", "capacity", "labels", "first", "last",
-         "first_server_id", "last_server_id", "owner_id", "shared"],
-        rows(),
-    )  # fmt: skip
-    return ids
-
-
-def _common_labels(groups: Sequence[ServerGroup]) -> dict[str, str]:
-    common = set(groups[0].labels.items())
-    for group in groups[1:]:
-        common &= set(group.labels.items())
-    return dict(sorted(common))
-
-
 def _copy_allocations(run: Run, state: PoolState, allocation: Decision) -> None:
     problem = allocation.problem
     owner = problem.workload_tenant
@@ -287,28 +246,6 @@ def _copy_allocations(run: Run, state: PoolState, allocation: Decision) -> None:
          "limited_by", "floor", "floor_met"],
         ((run.pk, position, *row) for position, row in enumerate(columns)),
     )  # fmt: skip
-
-
-def _copy_placements(
-    run: Run, state: PoolState, allocation: Decision, class_ids: Sequence[UUID]
-) -> None:
-    per_server = allocation.placement_tasks / allocation.classes.servers[allocation.placement_class]
-    copy_rows(
-        Placement,
-        ["run_id", "position", "workload_id", "server_class_id", "kind", "tasks"],
-        (
-            (run.pk, position, state.workload_ids[workload], class_ids[server_class], kind, tasks)
-            for position, (workload, kind, server_class, tasks) in enumerate(
-                zip(
-                    allocation.placement_workload.tolist(),
-                    (allocation.placement_piece >= allocation.problem.n).astype(int).tolist(),
-                    allocation.placement_class.tolist(),
-                    per_server.tolist(),
-                    strict=True,
-                )
-            )
-        ),
-    )
 
 
 def _mark_unsatisfiable(run: Run, state: PoolState, allocation: Decision, now: datetime) -> None:

@@ -17,7 +17,8 @@ from orjson import loads
 
 from allocator_service.allocation.documents import stored_document
 from allocator_service.allocation.long_term.steps import Basis, history_at, starvation_timeout
-from allocator_service.allocation.models import Placement, Run, RunStatus, Snapshot
+from allocator_service.allocation.models import Run, RunStatus, Snapshot
+from allocator_service.allocation.placements import DecidedPlacements
 from allocator_service.allocation.present_servers import PresentServers
 from allocator_service.allocation.runs.budgets import with_budgets
 from allocator_service.allocation.runs.placement_dates import (
@@ -27,6 +28,7 @@ from allocator_service.allocation.runs.placement_dates import (
     kept_rows,
     minimum_seconds,
 )
+from allocator_service.allocation.stored_placements import stored_placements
 from allocator_service.allocation.time_sharing.deficits import deficits_at, deficits_in_force
 from allocator_service.core.errors import Gone
 from allocator_service.core.quantities import Resource, decimal_text, json_number
@@ -158,14 +160,18 @@ def _read(pool: Pool, now: datetime, *, begins: bool) -> PoolState:
         minimum = minimum_seconds(pool, [row[10] for row in workloads])
     if pool.policy_places and pool.policy_mode == "indivisible":
         previous = _previous(pool)
-        running = _running(previous, groups, [server["name"] for server in servers])
-        if running:
-            document["running"] = running
-        if any(minimum):
-            dated = dated_ranges(pool, previous, groups, [row[0] for row in workloads])
-            kept = kept_rows(dated, document, minimum, now)
-            if kept:
-                document["kept"] = kept
+        if previous is not None:
+            placed = stored_placements(previous)
+            names = [server["name"] for server in servers]
+            active = {row[0]: (row[2], row[3]) for row in workloads}
+            running = _running(previous, placed, groups, names, active)
+            if running:
+                document["running"] = running
+            if any(minimum):
+                dated = dated_ranges(previous, placed.ranges, groups, list(active))
+                kept = kept_rows(dated, document, minimum, now)
+                if kept:
+                    document["kept"] = kept
     if policy_named(pool.policy_name).time_sharing:
         deficits = deficits_at(pool, now) if begins else deficits_in_force(pool, now)
         for tenant in document["tenants"]:
@@ -274,47 +280,45 @@ def _tenant(
 
 def _previous(pool: Pool) -> Run | None:
     """Return the decision of whole tasks that is the latest."""
-    return Run.objects.filter(
+    decided = Run.objects.filter(
         pool=pool,
         status=RunStatus.SUCCEEDED,
         effective_until=None,
         policy__mode="indivisible",
-    ).first()
+    )
+    return decided.select_related("snapshot").defer("snapshot__document").first()
 
 
 def _running(
-    previous: Run | None, groups: Sequence[ServerGroup], names: Sequence[str]
+    previous: Run,
+    placed: DecidedPlacements,
+    groups: Sequence[ServerGroup],
+    names: Sequence[str],
+    workloads: Mapping[UUID, tuple[str, str]],
 ) -> list[dict[str, Any]]:
     """Where the decision in force runs whole tasks, on the servers of `groups` called `names`.
 
-    Servers that are no longer as they were (retired, draining, of another capacity) are called "".
+    `workloads` has tenant and name of those that are active. Servers that are no longer as they were
+    (retired, draining, of another capacity) are called "".
     """
-    if previous is None:
-        return []
-    placed = Placement.objects.filter(run=previous, workload__state=WorkloadState.ACTIVE).order_by(
-        "position"
-    )
-    rows = placed.values_list(
-        "workload__tenant__slug",
-        "workload__name",
-        "kind",
-        "tasks",
-        "server_class__count",
-        "server_class__capacity",
-        "server_class__labels",
-        "server_class__owner__slug",
-        "server_class__first_server",
-        "server_class__last_server",
-    )
-    present = PresentServers(groups)
+    present = PresentServers(groups, placed.ranges)
+    servers = [
+        present.find(each.traits, each.first_server, each.last_server)
+        if each.first_server and each.last_server
+        else None
+        for each in placed.ranges
+    ]
+    ids = [] if previous.snapshot is None else previous.snapshot.workload_ids
+    active = list(map(workloads.get, ids))
     running = []
-    for tenant, workload, piece, tasks, count, capacity, labels, owner, first, last in rows:
-        if first is None or last is None:
+    for workload, kind, number, tasks in placed:
+        found, named = servers[number], active[workload]
+        if found is None or named is None:
             continue
-        entry = {"tenant": tenant, "workload": workload, "tasks": int(tasks)}
-        if piece:
-            entry["kind"] = piece
-        position, offset, here = present.find(capacity, labels, owner, first, last)
+        (position, offset, here), count = found, placed.ranges[number].count
+        entry = {"tenant": named[0], "workload": named[1], "tasks": int(tasks)}
+        if kind:
+            entry["kind"] = kind
         if here:
             running.append(entry | {"server": names[position], "offset": offset, "servers": here})
         if count > here:

@@ -18,7 +18,8 @@ from uuid import UUID
 import numpy as np
 
 from allocator_service.allocation.audit.decisions import stored_decision
-from allocator_service.allocation.models import Allocation, Run, RunStatus, ServerClass
+from allocator_service.allocation.models import Allocation, Run, RunStatus
+from allocator_service.allocation.placements import ServerRange
 from allocator_service.allocation.reasons import budget_of_reason, group_of_reason
 from allocator_service.allocation.runs.budgets import stop_limits
 from allocator_service.allocation.runs.placement_dates import (
@@ -27,6 +28,7 @@ from allocator_service.allocation.runs.placement_dates import (
     tasks_kept,
 )
 from allocator_service.allocation.selectors import input_of
+from allocator_service.allocation.stored_placements import stored_placements
 from allocator_service.allocation.what_if.evaluations import SECONDS, answer_document
 from allocator_service.core.display import resource_text
 from allocator_service.core.errors import Conflict, Missing, Unavailable
@@ -48,12 +50,12 @@ _MARGIN = 0.999999
 class Binding:
     """A full resource that holds the tenant back, on servers where it could run.
 
-    `server_class` is null for a policy that sees the pool as one server. `price`: by how much the
+    `servers` is None for a policy that sees the pool as one server. `price`: by how much the
     round's least weighted share would rise per unit of it.
     """
 
     resource: Resource
-    server_class: ServerClass | None
+    servers: ServerRange | None
     price: float
 
 
@@ -151,12 +153,12 @@ def run_explain(
     )
     kept = tasks_kept(run, now=now or run.effective_from or run.created_at)
     waits = any(row.limited_by not in {"task_limit", *UNSERVED} for row in rows)
-    stored = {row.position: row for row in ServerClass.objects.filter(run=run)}
+    ranges = stored_placements(run).ranges
     resources = resources_of(run.pool)
     binding = [
         Binding(
             resources[item.resource],
-            None if item.server_class is None else stored.get(item.server_class),
+            None if item.server_class is None else ranges[item.server_class],
             item.price,
         )
         for item in found.binding
@@ -267,11 +269,13 @@ def _candidates(
     ):
         yield from _with_higher_limits(document, row, workload)
     for item in binding:
-        if item.server_class is None:
+        if item.servers is None:
             continue
         capacity = {
             resource: float(amount)
-            for resource, amount in zip(problem.resources, item.server_class.capacity, strict=False)
+            for resource, amount in zip(
+                problem.resources, item.servers.traits.capacity, strict=False
+            )
             if amount
         }
         yield _with_server(document, row.tenant.slug, capacity, workload["server_selector"])

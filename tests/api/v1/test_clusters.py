@@ -9,7 +9,6 @@ from django.contrib.auth import get_user_model
 from django.test import Client as DjangoClient
 from django.urls import reverse
 
-from allocator_service.allocation.models import Placement
 from allocator_service.core.clock import utc_now
 from allocator_service.core.errors import Unacceptable
 from allocator_service.core.models import Event
@@ -18,6 +17,7 @@ from allocator_service.enforcement.watching import clusters_watch, enforcement_w
 from allocator_service.pools.models import Cluster, Server
 from tests import factories
 from tests.pages.browser import browser_of
+from tests.placements import placed
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -116,11 +116,8 @@ def test_a_workload_of_a_cluster_has_servers_of_it_only(pool, operator):
     submit(operator, "cat", "there", server_selector={"cluster": "west"})
     home = submit(operator, "dan", "home", server_selector={"cluster": ["lab"]}, tasks=3)
     run = factories.decision(pool)
-    rows = Placement.objects.filter(run=run).values_list(
-        "workload__name", "server_class__first_server"
-    )
     cluster_of = {each.pk: each.labels.get("cluster", "lab") for each in Server.objects.all()}
-    found = {(name, cluster_of[first]) for name, first in rows}
+    found = {(row.workload, cluster_of[row.servers.first_server]) for row in placed(run)}
     assert {cluster for name, cluster in found if name == "there"} == {"west"}
     assert {cluster for name, cluster in found if name == "home"} == {"lab"}
     assert home["conditions"] == []

@@ -10,7 +10,6 @@ from django.contrib.auth import get_user_model
 from django.urls import reverse
 
 from allocator_service.allocation.long_term.metering import pool_meter_all
-from allocator_service.allocation.models import Placement
 from allocator_service.core.quantities import Resource
 from allocator_service.pools.clusters import CLUSTER_LABEL
 from allocator_service.pools.models import Server
@@ -20,6 +19,7 @@ from tests import factories
 from tests.api.v1.test_simulations import simulated
 from tests.kueue_cases import pod_set, workload
 from tests.pages.browser import browser_of
+from tests.placements import placed
 from tests.references.ledger import metered_entries
 
 PATH = "/api/v1/pools/shared"
@@ -158,8 +158,10 @@ def test_a_head_and_its_workers(operator):
     run = factories.decision(pool)
     assert tasks(run) == {"ray": 1}
     proven(operator, run)
-    placed = {row.server_class.first: (row.kind, row.tasks) for row in Placement.objects.all()}
-    assert placed == {"head": (0, 1), "gpus": (1, 2)}
+    assert {row.servers.first: (row.kind, row.tasks) for row in placed(run)} == {
+        "head": (0, 1),
+        "gpus": (1, 2),
+    }
     assert patch(operator, f"{PATH}/workloads/{found['id']}/", {"priority": 1}).status_code == 200
     again = factories.decision(pool)
     assert again.summary["moved_tasks"] == 0

@@ -44,7 +44,7 @@ def test_the_figures_are_those_of_the_decision(fig2, tenant):
     assert explanation.weight == 1
     assert explanation.reasons == {"analysis": row.limited_by}
     assert explanation.binding[0].resource.name == "cpu"
-    assert explanation.binding[0].server_class.first == "high-memory"
+    assert explanation.binding[0].servers.first == "high-memory"
     assert (explanation.just_above, explanation.just_below) == (None, None)
     assert explanation.sentence.startswith(
         "u1 runs 10 tasks of analysis, a dominant share of 71.43 %"
@@ -55,7 +55,7 @@ def test_the_figures_are_those_of_the_decision(fig2, tenant):
 def test_prices_say_what_a_little_more_capacity_is_worth(fig2, tenant):
     """A little more of what binds lifts the least share by its price, summed over what binds."""
     prices = {
-        (item.server_class.first, item.resource.name): item.price
+        (item.servers.first, item.resource.name): item.price
         for slug in ("u1", "u2")
         for item in explained(fig2, tenant(slug)).binding
     }

@@ -29,6 +29,7 @@ from allocator_service.workloads.services import (
     workloads_submit,
 )
 from tests.integration.conftest import NOON, settings, vector
+from tests.placements import placed
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -70,11 +71,12 @@ def tasks(run):
 
 
 def on_servers(run):
-    placed = {}
-    for row in run.placements.select_related("workload__tenant", "server_class"):
-        for server in {row.server_class.first, row.server_class.last}:
-            placed[row.workload.tenant.slug, server] = row.tasks
-    return placed
+    rows = placed(run)
+    return {
+        (row.tenant, server): row.tasks
+        for row in rows
+        for server in (row.servers.first, row.servers.last)
+    }
 
 
 def test_young_tasks_stay_until_their_minimum_has_passed(young, tenant):

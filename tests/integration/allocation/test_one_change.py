@@ -8,10 +8,11 @@ from decimal import Decimal
 
 import pytest
 
-from allocator_service.allocation.models import Allocation, Placement, Run, RunStatus
+from allocator_service.allocation.models import Allocation, Run, RunStatus
 from allocator_service.allocation.policies import policy_choose
 from allocator_service.allocation.runs.recompute import document_solve, recompute_pool
 from allocator_service.allocation.selectors import input_of
+from allocator_service.allocation.stored_placements import stored_placements
 from allocator_service.core.models import Event
 from allocator_service.ledger.models import PendingDecision, SealedDecision
 from allocator_service.pools.member_services import member_put
@@ -161,12 +162,8 @@ def _compare(pool, run, tasks_before):
     ]
     servers = decision.classes.servers[decision.placement_class]
     each = decision.placement_tasks / servers
-    assert list(
-        Placement.objects.filter(run=run)
-        .order_by("position")
-        .values_list("workload_id", "server_class__position", "tasks")
-    ) == [
-        (workloads[piece].pk, position, tasks)
+    assert list(stored_placements(run)) == [
+        (piece, 0, position, tasks)
         for piece, position, tasks in zip(
             decision.placement_piece.tolist(),
             decision.placement_class.tolist(),

@@ -17,10 +17,12 @@ from allocator_service.allocation.models import (
     RunStatus,
     Snapshot,
 )
+from allocator_service.allocation.placements import owners_of
 from allocator_service.allocation.policies import policy_choose
 from allocator_service.allocation.runs.recompute import recompute_pool
 from allocator_service.allocation.selectors import decision_at, decision_now, input_of
 from allocator_service.allocation.services import run_request
+from allocator_service.allocation.stored_placements import stored_placements
 from allocator_service.core.errors import Missing
 from allocator_service.core.models import Event
 from allocator_service.ledger.audit.verification import LedgerCheck
@@ -38,9 +40,12 @@ from allocator_service.workloads.models import Workload
 from allocator_service.workloads.services import WorkloadDraft, workload_withdraw, workloads_submit
 from policies import policies_available, problem_from_document, solve
 from tests.integration.conftest import NOON, another_session, recomputed, settings, vector
+from tests.placements import falsify, placed
 from tests.references.ledger import metered_entries
 
 pytestmark = pytest.mark.django_db(transaction=True)
+
+COLUMNS = ("workload", "kind", "range", "tasks")
 
 
 def test_figure_2_of_the_drfh_paper_is_decided_proven_and_in_force(fig2):
@@ -54,7 +59,7 @@ def test_figure_2_of_the_drfh_paper_is_decided_proven_and_in_force(fig2):
     assert [row[0] for row in rows] == ["analysis", "simulation"]
     assert [row[1] for row in rows] == pytest.approx([10, 10], rel=1e-9)
     assert [row[2] for row in rows] == pytest.approx([5 / 7, 5 / 7], rel=1e-9)
-    assert list(run.placements.values_list("server_class__first", "workload__name")) == [
+    assert [(row.servers.first, row.workload) for row in placed(run)] == [
         ("high-memory", "analysis"),
         ("high-cpu", "simulation"),
     ]
@@ -251,8 +256,10 @@ def test_a_class_of_several_contributors_servers_has_no_owner(fig2, tenant, now)
     drafts = [ServerDraft(name, vector(3, 3), tenant(name)) for name in ("u1", "u2")]
     servers_contribute(pool=fig2, drafts=drafts, now=now)
     run = recomputed(fig2)
-    classes = run.server_classes.values_list("count", "owner__slug", "shared")
-    assert sorted(classes, key=str) == [(1, "u1", False), (1, "u2", False), (2, None, True)]
+    ranges = stored_placements(run).ranges
+    owners = owners_of(ranges)
+    found = [(each.count, owners[each.traits.owner], each.traits.shared) for each in ranges]
+    assert sorted(found, key=str) == [(1, "u1", False), (1, "u2", False), (2, None, True)]
 
 
 def test_a_tampered_row_fails_verification(falsifiable, fig2):
@@ -263,7 +270,7 @@ def test_a_tampered_row_fails_verification(falsifiable, fig2):
     assert verdict["valid"] is False
     Allocation.objects.filter(pk=row.pk).update(tasks=row.tasks)
     assert run_verify(run)["valid"] is True
-    run.server_classes.update(count=7)
+    falsify(run, lambda document: document["ranges"][0].__setitem__(1, 7))
     assert {c["name"] for c in run_verify(run)["checks"] if not c["holds"]} >= {"server_ranges"}
 
 
@@ -274,9 +281,9 @@ def test_a_tampered_row_fails_verification(falsifiable, fig2):
         lambda run: run.allocations.filter(position=0).update(dominant_share=0.8),
         lambda run: run.allocations.filter(position=0).update(dominant_resource="gpu"),
         lambda run: run.allocations.filter(position=1).update(resources=[10.0, 2.5]),
-        lambda run: run.placements.filter(position=0).update(tasks=F("tasks") / 2),
-        lambda run: run.placements.filter(position=0).delete(),
-        lambda run: doubled(run.placements.first()),
+        lambda run: falsify(run, halved),
+        lambda run: falsify(run, without_the_first),
+        lambda run: falsify(run, with_the_first_twice),
         lambda run: run.certificate.delete(),
     ],
 )
@@ -294,6 +301,14 @@ def test_the_nightly_verification_finds_a_decision_that_was_changed(falsifiable,
         lambda run: Certificate.objects.filter(run=run).update(document=b"x"),
         lambda run: Run.objects.filter(pk=run.pk).update(summary=5),
         lambda run: run.allocations.filter(position=1).delete(),
+        lambda run: falsify(run, lambda document: document["tasks"].pop()),
+        lambda run: falsify(run, lambda document: document["range"].__setitem__(0, 9)),
+        lambda run: falsify(run, lambda document: document["range"].__setitem__(0, -1)),
+        lambda run: falsify(run, lambda document: document["tasks"].__setitem__(0, "many")),
+        lambda run: falsify(run, lambda document: document.pop("traits")),
+        lambda run: falsify(
+            run, lambda document: document["traits"].append([["x"], {}, None, False])
+        ),
     ],
 )
 def test_what_cannot_be_read_is_not_valid(falsifiable, fig2, falsified):
@@ -304,9 +319,18 @@ def test_what_cannot_be_read_is_not_valid(falsifiable, fig2, falsified):
     assert [check["name"] for check in verdict["checks"]] == ["readable"]
 
 
-def doubled(row):
-    row.pk, row.position = None, 1000
-    row.save(force_insert=True)
+def halved(document):
+    document["tasks"][0] /= 2
+
+
+def without_the_first(document):
+    for column in COLUMNS:
+        del document[column][0]
+
+
+def with_the_first_twice(document):
+    for column in COLUMNS:
+        document[column].append(document[column][0])
 
 
 def test_a_request_while_another_waits_is_answered_with_the_same_run(fig2, now):
@@ -348,10 +372,11 @@ def test_with_nothing_changed_nothing_moves(fig2, now, policy, mode):
     first = recomputed(fig2)
     run_request(pool=fig2, reason="", now=now)
     second = recomputed(fig2)
-    columns = ("workload", "server_class__first", "server_class__last", "tasks")
-    assert list(first.placements.values_list(*columns)) == list(
-        second.placements.values_list(*columns)
-    )
+    rows = [
+        [(each.workload, each.servers.first, each.servers.last, each.tasks) for each in placed(run)]
+        for run in (first, second)
+    ]
+    assert rows[0] == rows[1]
 
 
 def test_a_retired_pools_waiting_run_is_cancelled_and_its_job_is_done(pool, now):

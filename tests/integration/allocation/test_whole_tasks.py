@@ -3,9 +3,11 @@
 import pytest
 
 from allocator_service.allocation.audit.decisions import run_verify
+from allocator_service.allocation.placement_list import PlacementList
 from allocator_service.allocation.policies import policy_choose
 from allocator_service.allocation.runs.recompute import recompute_pool
 from allocator_service.allocation.selectors import input_of
+from allocator_service.allocation.stored_placements import stored_placements
 from allocator_service.allocation.what_if.impact import servers_impact
 from allocator_service.pools.models import Server
 from allocator_service.pools.recompute import decision_wanted
@@ -34,7 +36,7 @@ def test_servers_that_run_the_same_tasks_are_one_named_range(fig2, tenant):
     run = recompute_pool(pool_id=fig2.pk, clock=lambda: NOON)
     tasks = run.allocations.values_list("tasks", flat=True)
     assert all(value == int(value) for value in tasks)
-    names = [(row.first, row.last, row.count) for row in run.server_classes.order_by("position")]
+    names = [(each.first, each.last, each.count) for each in stored_placements(run).ranges]
     assert names[0][0] == "high-memory"
     assert sum(count for *_, count in names) == 5
     assert names[-1][1] == "node-3"
@@ -71,11 +73,8 @@ def decide(pool):
 
 def placed(run):
     """{(workload, first server, last server): tasks on each}."""
-    rows = run.placements.select_related("workload", "server_class")
-    return {
-        (row.workload.name, row.server_class.first, row.server_class.last): row.tasks
-        for row in rows
-    }
+    rows = PlacementList(run, None)
+    return {(row.workload, row.servers.first, row.servers.last): row.tasks for row in rows[:]}
 
 
 def test_with_nothing_changed_no_task_moves(busy):
@@ -139,4 +138,4 @@ def test_the_stored_input_replayed_gives_the_same_placements(busy, tenant):
         row["tasks"] * row.get("servers", {"count": 1})["count"] for row in answer["placements"]
     )
     assert replayed == 11
-    assert len(answer["placements"]) == run.placements.count()
+    assert len(answer["placements"]) == len(PlacementList(run, None))
