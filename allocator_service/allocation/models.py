@@ -174,10 +174,13 @@ class Allocation(models.Model):
     `floor` are the tasks that are guaranteed and `floor_met` the part of them that runs, null without.
     """
 
-    run = models.ForeignKey(Run, models.PROTECT, related_name="allocations")
+    # Rows are read by run, for which two other indexes serve; tenants and workloads are never deleted.
+    run = models.ForeignKey(Run, models.PROTECT, related_name="allocations", db_index=False)
     position = models.PositiveIntegerField()
-    tenant = models.ForeignKey(Tenant, models.PROTECT, related_name="allocations")
-    workload = models.ForeignKey(Workload, models.PROTECT, related_name="allocations")
+    tenant = models.ForeignKey(Tenant, models.PROTECT, related_name="allocations", db_index=False)
+    workload = models.ForeignKey(
+        Workload, models.PROTECT, related_name="allocations", db_index=False
+    )
     tasks = models.FloatField()
     resources = ArrayField(models.FloatField())
     dominant_resource = models.CharField(max_length=63)
@@ -230,7 +233,7 @@ class Placement(models.Model):
 
 
 class Placements(models.Model):
-    """Where a run places tasks, as `allocation.stored_placements` writes it."""
+    """The placements of a run, as `allocation.stored_placements` writes them."""
 
     run = models.OneToOneField(Run, models.PROTECT, primary_key=True, related_name="placed")
     document = models.BinaryField()

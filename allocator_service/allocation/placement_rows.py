@@ -1,10 +1,11 @@
-"""Placements as the release before stores them: a row for each range of servers and each placement.
+"""Placements as the release before stores them, a row for each range and each placement.
 
 The next release drops the tables, and this module with them.
 """
 
 from collections.abc import Iterator, Sequence
 from typing import Any
+from uuid import UUID
 
 from psycopg.types.json import Jsonb
 
@@ -51,8 +52,8 @@ def placement_rows_read(run: Run) -> DecidedPlacements:
             Traits(each.capacity, each.labels, each.owner_id, each.shared),
             each.first,
             each.last,
-            each.first_server_id,
-            each.last_server_id,
+            _id(each.first_server_id),
+            _id(each.last_server_id),
         )
         for each in ServerClass.objects.filter(run=run).order_by("position")
     ]
@@ -70,3 +71,7 @@ def placement_rows_read(run: Run) -> DecidedPlacements:
         [row[2] for row in rows],
         [row[3] for row in rows],
     )
+
+
+def _id(server: UUID | None) -> str | None:
+    return None if server is None else str(server)

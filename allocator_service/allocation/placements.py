@@ -1,11 +1,10 @@
-"""Where a decision places tasks: ranges of servers, and tasks on each of their servers."""
+"""Placements of decisions, on ranges of servers."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from uuid import UUID
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +16,7 @@ from policies import Allocation
 
 @dataclass(frozen=True, eq=False)
 class Traits:
-    """What the servers of a range have in common.
+    """Properties that the servers of a range have in common.
 
     `labels` are those that all of them carry. `owner` is the tenant that contributed all of them, by
     primary key, None if they are the pool's own or several tenants', which `shared` tells apart.
@@ -31,7 +30,7 @@ class Traits:
 
 @dataclass(frozen=True)
 class ServerRange:
-    """Servers that a run did not tell apart, from `first` to `last` by age; placements name ranges.
+    """Servers that a run did not tell apart, from `first` to `last` by age.
 
     `first_server` and `last_server` are their ids, for a range within one contributor's identical
     servers. Ranges of equal servers have one object as `traits`.
@@ -41,8 +40,8 @@ class ServerRange:
     traits: Traits
     first: str
     last: str
-    first_server: UUID | None
-    last_server: UUID | None
+    first_server: str | None
+    last_server: str | None
 
 
 @dataclass(frozen=True)
@@ -108,8 +107,8 @@ def _ranges(
             traits[rows],
             first.names[begin],
             last.names[end],
-            UUID(first.ids[begin]) if len(rows) == 1 else None,
-            UUID(first.ids[end]) if len(rows) == 1 else None,
+            first.ids[begin] if len(rows) == 1 else None,
+            first.ids[end] if len(rows) == 1 else None,
         )
 
 
@@ -128,6 +127,6 @@ def _traits(groups: Sequence[ServerGroup], tenant_pks: Mapping[str, int]) -> Tra
 
 
 def owners_of(ranges: Iterable[ServerRange]) -> dict[int | None, str | None]:
-    """Return the slugs of the owners of ranges, by primary key; None for None."""
+    """Return the slugs of the owners of ranges by primary key, None for None."""
     keys = {each.traits.owner for each in ranges} - {None}
     return {None: None} | {pk: tenant.slug for pk, tenant in Tenant.objects.in_bulk(keys).items()}

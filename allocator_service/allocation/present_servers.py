@@ -3,7 +3,6 @@
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
-from uuid import UUID
 
 import orjson
 
@@ -32,7 +31,7 @@ class PresentServers:
             for each in {each.traits for each in ranges}
         }
 
-    def find(self, traits: Traits, first: UUID, last: UUID) -> tuple[int, int, int]:
+    def find(self, traits: Traits, first: str, last: str) -> tuple[int, int, int]:
         """Return the group of a range, the offset of its first server in it, and the number of servers.
 
         The number is 0 if no server of the range is present and unchanged.
@@ -41,8 +40,8 @@ class PresentServers:
         if position is None:
             return 0, 0, 0
         ids = self._groups[position].ids
-        offset = bisect_left(ids, str(first))
-        return position, offset, bisect_right(ids, str(last)) - offset
+        offset = bisect_left(ids, first)
+        return position, offset, bisect_right(ids, last) - offset
 
 
 def _kind(capacity: Sequence[Decimal], labels: Mapping[str, str], owner: str | None) -> _Kind:

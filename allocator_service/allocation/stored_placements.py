@@ -9,7 +9,6 @@ import zlib
 from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
-from uuid import UUID
 
 import orjson
 from django.conf import settings
@@ -72,9 +71,7 @@ def _read(document: Mapping[str, Any]) -> DecidedPlacements:
     for number, count, first, first_server, *last in document["ranges"]:
         last_name, last_server = last or (first, first_server)
         ranges.append(
-            ServerRange(
-                count, traits[number], first, last_name, _id(first_server), _id(last_server)
-            )
+            ServerRange(count, traits[number], first, last_name, first_server, last_server)
         )
     columns = [document[name] for name in ("workload", "kind", "range", "tasks")]
     if len({len(column) for column in columns}) > 1:
@@ -82,7 +79,3 @@ def _read(document: Mapping[str, Any]) -> DecidedPlacements:
     if columns[2] and not 0 <= min(columns[2]) <= max(columns[2]) < len(ranges):
         raise ValueError("no such range")
     return DecidedPlacements(ranges, *columns)
-
-
-def _id(text: str | None) -> UUID | None:
-    return None if text is None else UUID(text)

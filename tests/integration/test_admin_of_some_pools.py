@@ -152,6 +152,8 @@ def test_what_is_foreign_answers_as_what_does_not_exist(some):
         ],
         (f"/admin/billing/closing/open/{some.lab.pk}/", "/admin/billing/closing/open/999999/"),
         (f"/admin/allocation/run/{run.pk}/proof/", f"/admin/allocation/run/{NOBODYS}/proof/"),
+        (f"/admin/allocation/run/{run.pk}/placements/",
+         f"/admin/allocation/run/{NOBODYS}/placements/"),
         (f"/admin/allocation/run/{run.pk}/explanation/u1/",
          f"/admin/allocation/run/{NOBODYS}/explanation/u1/"),
     ):  # fmt: skip

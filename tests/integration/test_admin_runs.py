@@ -9,16 +9,17 @@ from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Permission
 from django.urls import reverse
 
+from allocator_service.allocation.admin import runs
 from allocator_service.allocation.admin.shares import reason_text
 from allocator_service.allocation.models import Allocation, Run
-from allocator_service.allocation.policies import policy_title
+from allocator_service.allocation.policies import policy_choose, policy_title
 from allocator_service.allocation.runs.recompute import recompute_pool
 from allocator_service.core.audit import acting_as
 from allocator_service.pools.member_services import member_put
 from allocator_service.pools.models import Membership, Server
 from allocator_service.pools.operators import pool_limit_set
 from allocator_service.pools.server_services import ServerSettings, server_update
-from allocator_service.pools.services import pool_create
+from allocator_service.pools.services import pool_create, pool_update
 from allocator_service.tenants.models import ApiKey
 from allocator_service.tenants.services import api_key_create
 from tests.integration.conftest import NOON, settings, vector
@@ -44,6 +45,35 @@ def of_run(name, run, *more):
 
 def text_of(answer):
     return " ".join(answer.content.decode().split())
+
+
+def test_a_runs_placements_are_read_a_page_at_a_time(pages, run, monkeypatch):
+    assert of_run("placements", run) in text_of(pages.get(of_run("change", run)))
+    page = text_of(pages.get(of_run("placements", run)))
+    for words in (
+        "1 to 2 of 2 placements",
+        "analysis",
+        ">10</data> tasks",
+        "high-memory",
+        "high-cpu",
+    ):
+        assert words in page, words
+    monkeypatch.setattr(runs, "PLACEMENTS_A_PAGE", 1)
+    page = text_of(pages.get(of_run("placements", run), {"page": "2"}))
+    assert "2 to 2 of 2 placements" in page
+    assert "high-memory" not in page
+    assert '<a href="?page=1">1</a>' in page
+
+
+def test_a_run_that_placed_nothing_says_so(pages, fig2):
+    pool_update(
+        pool=fig2,
+        settings=settings(policy=policy_choose("drf", "divisible", {})),
+        version=None,
+        now=NOON,
+    )
+    run = recompute_pool(pool_id=fig2.pk, clock=lambda: NOON)
+    assert "its policy sees the pool as one" in text_of(pages.get(of_run("placements", run)))
 
 
 def test_a_runs_page_says_in_units_what_it_came_to(pages, run):

@@ -39,7 +39,7 @@ def releases(
     # Its kernels are compiled nowhere: two servers are solved without.
     interpreted = environment | {"NUMBA_DISABLE_JIT": "1"}
     before = LiveService(interpreted, folder / "before-logs", sources)
-    now = LiveService(environment, folder / "logs")
+    now = LiveService(environment | {"PLACEMENT_ROWS": "true"}, folder / "logs")
     try:
         before.manage("migrate", "--verbosity", "0")
         before.launch()

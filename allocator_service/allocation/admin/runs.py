@@ -124,7 +124,7 @@ class RunAdmin(ReadOnlyAdmin):
         return self._page(request, run, "explanation", f"Why {tenant} got this", explained)
 
     def placements(self, request: HttpRequest, pk: UUID) -> HttpResponse:
-        """Where tasks run, a page at a time."""
+        """Show a page of placements."""
         run = self._visible(request, pk)
 
         def placed() -> Mapping[str, Any]:

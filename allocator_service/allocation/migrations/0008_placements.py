@@ -18,7 +18,13 @@ DROP TRIGGER decision_kept_until_pruned ON run_placements;
 class Migration(migrations.Migration):
     dependencies = [
         ('allocation', '0007_placement_dates'),
+        ('tenants', '0004_clusters'),
+        ('workloads', '0008_minima_by_their_own_index'),
     ]
+    safe_while_used = (
+        "Allocations are read by run, by two other indexes. Removing an index waits for statements that "
+        "use the table, and takes no time."
+    )
 
     operations = [
         migrations.CreateModel(
@@ -32,4 +38,19 @@ class Migration(migrations.Migration):
             },
         ),
         migrations.RunSQL(KEEP_UNTIL_PRUNED, KEEP_NO_MORE),
+        migrations.AlterField(
+            model_name='allocation',
+            name='run',
+            field=models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='allocations', to='allocation.run'),
+        ),
+        migrations.AlterField(
+            model_name='allocation',
+            name='tenant',
+            field=models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='allocations', to='tenants.tenant'),
+        ),
+        migrations.AlterField(
+            model_name='allocation',
+            name='workload',
+            field=models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='allocations', to='workloads.workload'),
+        ),
     ]

@@ -81,7 +81,7 @@ def dated_ranges(
     positions = {str(id_): position for position, id_ in enumerate(workload_ids)}
     present, found = PresentServers(groups, ranges), []
     for workload, kind, position, first, last, _, tasks, since in rows:
-        group, offset, here = present.find(ranges[position].traits, UUID(first), UUID(last))
+        group, offset, here = present.find(ranges[position].traits, first, last)
         if here and workload in positions:
             found.append(DatedRange(positions[workload], kind, group, offset, here, tasks, since))
     return found

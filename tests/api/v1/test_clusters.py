@@ -116,7 +116,7 @@ def test_a_workload_of_a_cluster_has_servers_of_it_only(pool, operator):
     submit(operator, "cat", "there", server_selector={"cluster": "west"})
     home = submit(operator, "dan", "home", server_selector={"cluster": ["lab"]}, tasks=3)
     run = factories.decision(pool)
-    cluster_of = {each.pk: each.labels.get("cluster", "lab") for each in Server.objects.all()}
+    cluster_of = {str(each.pk): each.labels.get("cluster", "lab") for each in Server.objects.all()}
     found = {(row.workload, cluster_of[row.servers.first_server]) for row in placed(run)}
     assert {cluster for name, cluster in found if name == "there"} == {"west"}
     assert {cluster for name, cluster in found if name == "home"} == {"lab"}
