@@ -8,7 +8,7 @@ is feasible when every member gets the same fraction of it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -32,7 +32,8 @@ class ServerClasses:
         first_row: (K,) a row of each class.
         servers: (K,) how many servers the class has.
         capacity_share: (K, m) of the whole class, as a share ``ĉ`` of the pool.
-        allowed: (n, K) on which classes each workload may run.
+        allowed_kinds: (n, C) on which kinds of classes each workload may run.
+        kind: (K,) the column of each class in ``allowed_kinds``; None where each has its own.
         offset: (K,) where each class is a range of servers inside one row: the position of
             its first server in the row, so that the range is ``[offset, offset + servers)``
             of row ``first_row``; None where classes consist of whole rows.
@@ -42,13 +43,27 @@ class ServerClasses:
     first_row: IntArray
     servers: IntArray
     capacity_share: FloatArray
-    allowed: BoolArray
+    allowed_kinds: BoolArray
     offset: IntArray | None = None
+    kind: IntArray | None = None
 
     @property
     def count(self) -> int:
         """Number of classes ``K``."""
         return len(self.first_row)
+
+    @cached_property
+    def allowed(self) -> BoolArray:
+        """(n, K) on which classes each workload may run.
+
+        Many ranges of servers are of few kinds: ``allowed_on`` some of them is smaller.
+        """
+        return self.allowed_on(_ALL)
+
+    def allowed_on(self, classes: IntArray | slice) -> BoolArray:
+        """(n, c) on which of some classes each workload may run."""
+        columns = classes if self.kind is None else self.kind[classes]
+        return np.ascontiguousarray(self.allowed_kinds[:, columns])
 
     def rows_of(self, server_class: int) -> IntArray:
         """Rows of one class, in their order."""
@@ -152,8 +167,9 @@ def server_ranges(problem: Problem, servers: IntArray) -> ServerClasses:
         np.ascontiguousarray(
             rows.capacity_share[of_row] * (servers / rows.servers[of_row])[:, None]
         ),
-        rows.allowed[:, of_row],
+        rows.allowed_kinds,
         start - edge[of_row],
+        of_row,
     )
 
 
@@ -187,7 +203,7 @@ def one_class(problem: Problem) -> ServerClasses:
     servers = np.full(count, problem.server_count[offering].sum(), dtype=np.int64)
     capacity = np.tile(problem.totals, (count, 1))
     pool = _classes(problem, class_of_row, offering[:count], servers, capacity)
-    for array in (class_of_row, pool.first_row, servers, pool.capacity_share, pool.allowed):
+    for array in (class_of_row, pool.first_row, servers, pool.capacity_share, pool.allowed_kinds):
         array.setflags(write=False)
     return pool
 
@@ -278,7 +294,7 @@ def allowed_pieces(
 
     Do not change the array: without gangs it is that of the classes.
     """
-    pieces, allowed = problem.pieces, np.ascontiguousarray(classes.allowed[:, columns])
+    pieces, allowed = problem.pieces, classes.allowed_on(columns)
     if len(pieces.demand) == problem.n:
         return allowed
     allowed, share = allowed[pieces.workload], classes.capacity_share[columns]

@@ -141,8 +141,8 @@ def _limit_in_the_way(
 
 def filling_reasons(problem: Problem, whole: WholeServers, classes: ServerClasses) -> TextArray:
     """(n,) why a workload cannot run at all on empty servers, or the empty string."""
-    reasons = unserved_reasons(problem, classes.allowed)
     rows, first = np.unique(classes.first_row, return_index=True)
+    reasons = unserved_reasons(problem, classes.allowed_on(first))
     allowed = allowed_pieces(problem, classes, first)
     misfit = too_large(whole.demand, whole.capacity[rows], allowed, np.arange(len(rows)))
     large = np.zeros(problem.n, dtype=np.bool_)

@@ -71,7 +71,7 @@ def placed(answer, of_server):
         classes=replace(
             fresh.classes,
             first_row=np.arange(4), servers=np.ones(4, np.int64), offset=np.zeros(4, np.int64),
-            allowed=np.ones((2, 4), bool),
+            allowed_kinds=np.ones((2, 4), bool),
         ),
         placement_piece=workload, placement_class=server, placement_tasks=tasks * 1.0,
     )  # fmt: skip
