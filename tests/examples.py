@@ -2,8 +2,9 @@
 
 `./dev test` asks each property of a sixteenth of its examples, but of no fewer than 16, the same ones
 every time; `./dev test --thorough` asks it of all, and runs the long tests; mutants are looked for with
-a quarter, and no fewer than 25. What is asked of every place, a hostile value or a kill at random, is asked of some of them.
-Without deadlines: the machine may be busy. `ALLOCATOR_EXAMPLES` is a number of examples for all of them.
+a quarter, and no fewer than 25. What is asked of every place, a hostile value or a kill at random, is
+asked of some of them. Without deadlines: the machine may be busy. `ALLOCATOR_EXAMPLES` is a number of
+examples for all of them.
 """
 
 import os

@@ -24,8 +24,12 @@ OF_SERVICES = ("tests/live/", "tests/faults/", "tests/slurm/")
 LONG = (
     "tests/api/test_openapi.py",
     "tests/integration/ledger/",
-    "tests/unit/policies/",
+    "tests/integration/billing/",
+    "tests/forger/",
+    "tests/pages/test_access.py",
     "tests/unit/launcher/",
+    "tests/upgrades/",
+    "tests/unit/policies/",
 )
 # Set from `--thorough`; workers of pytest-xdist inherit it. Here, because `tests.examples` reads
 # it when it is imported, which must be after the option is read.
