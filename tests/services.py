@@ -5,6 +5,7 @@ itself up. Workers of pytest-xdist inherit the variables and make databases of t
 DATABASE_URL and REDIS_URL name already is used as it is.
 """
 
+import gc
 import os
 import re
 from typing import Any
@@ -23,8 +24,12 @@ OF_SERVICES = ("tests/live/", "tests/faults/", "tests/slurm/")
 LONG = (
     "tests/api/test_openapi.py",
     "tests/integration/ledger/",
-    "tests/unit/policies/",
+    "tests/integration/billing/",
+    "tests/forger/",
+    "tests/pages/test_access.py",
     "tests/unit/launcher/",
+    "tests/upgrades/",
+    "tests/unit/policies/",
 )
 # Set from `--thorough`; workers of pytest-xdist inherit it. Here, because `tests.examples` reads
 # it when it is imported, which must be after the option is read.
@@ -33,13 +38,15 @@ THOROUGH = "ALLOCATOR_THOROUGH"
 # database of the sixteen there for itself, and its services have others, see tests.live.conftest.
 AT_ONCE = 3  # workers
 _FIRST_OF_WORKERS = 16 - AT_ONCE
+# With Python's own threshold, 700, garbage collection takes an eighth of the tests' processor time.
+_GARBAGE_THRESHOLD = 50_000
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--thorough",
         action="store_true",
-        help="run the long tests, and ask every property of all its random examples, not of an eighth",
+        help="run the long tests, and ask every property of all its random examples, not of a sixteenth",
     )
 
 
@@ -48,6 +55,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config):
     """Wrap the hook in which pytest-django reads the settings."""
     # As in every process of the service: the matrices are small, and the cores are all in use.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    gc.disable()  # until the tests are collected: they stay until the session ends
     if early_config.known_args_namespace.thorough:
         os.environ[THOROUGH] = "1"
     if not ({"DATABASE_URL", "REDIS_URL"} <= os.environ.keys()):
@@ -79,6 +87,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LongestFirst
         return None
     config.option.loadscopereorder = False  # by their number, which says little about their time
     return LongestFirst(config, log)
+
+
+def pytest_collection_finish() -> None:
+    """Leave the collected tests out of garbage collection, and do it less often."""
+    gc.freeze()
+    gc.set_threshold(_GARBAGE_THRESHOLD)
+    gc.enable()
 
 
 @pytest.hookimpl(trylast=True)

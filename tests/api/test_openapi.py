@@ -33,6 +33,7 @@ from tests.api.v1.test_scopes import MATRIX
 from tests.backtests import asked
 from tests.documented import DOCUMENT, loaded, openapi
 from tests.emptying import empty
+from tests.examples import thorough
 
 # Texts without control characters, cursors that a list gave out, names that exist: what makes a
 # value acceptable is more than JSON Schema can say, so that valid documents may be refused.
@@ -211,7 +212,7 @@ def decided_once(django_db_setup, django_db_blocker, lasting_connection):
 
 
 _few = settings(
-    max_examples=8,
+    max_examples=8 if thorough() else 5,
     deadline=None,
     derandomize=True,
     database=None,

@@ -28,9 +28,12 @@ expect.set_options(timeout=10_000)  # as long as a page's actions may take, see 
 NAMES = ("live", "clocked", "slurm", "kept", "pictures")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def service(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Iterator[LiveService]:
-    """The service, up and ready; it may send to loopback, and trusts the receivers' certificate."""
+    """The service, up and ready; it may send to loopback, and trusts the receivers' certificate.
+
+    It stops after the last test of this folder: idle, it takes a seventh of a core.
+    """
     receivers = {
         "WEBHOOK_ALLOWED_NETWORKS": "127.0.0.0/8,::1/128",
         "SSL_CERT_FILE": str(CERTIFICATE),
@@ -72,12 +75,12 @@ def worker_id(request: pytest.FixtureRequest) -> str:
     return str(getattr(request.config, "workerinput", {}).get("workerid", "master"))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def operator(service: LiveService) -> Client:
     return service.client("operator", "tests")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def superuser(service: LiveService) -> tuple[str, str]:
     """Name and password of somebody who may do everything in the admin."""
     return superuser_of(service)

@@ -1,5 +1,6 @@
 """The service's processes, started and stopped by tests: all but the one that computes backtests."""
 
+import json
 import os
 import socket
 import subprocess
@@ -11,6 +12,32 @@ from launcher.processes import Process, start, stop, wait_until_ready
 from launcher.service import components
 
 PROJECT = Path(__file__).parents[2]
+# Loads Django once and forks for each command: to load it takes longer than most commands do.
+_FORK_COMMANDS = """
+import json, os, sys, tempfile, traceback, django
+from allocator_service.command_line import main
+django.setup()
+for line in sys.stdin:
+    with tempfile.TemporaryFile("w+") as output:
+        child = os.fork()
+        if not child:
+            code = 1
+            try:
+                os.dup2(output.fileno(), 1)
+                sys.argv = ["manage.py", *json.loads(line)]
+                main()
+                code = 0
+            except SystemExit as ended:
+                code = int(bool(ended.code))
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                sys.stdout.flush()
+                os._exit(code)
+        _, status = os.waitpid(child, 0)
+        output.seek(0)
+        print(json.dumps([os.waitstatus_to_exitcode(status), output.read()]), flush=True)
+"""
 
 
 class LiveService:
@@ -28,6 +55,7 @@ class LiveService:
             for component in components(listener=self._listener.fileno(), data=logs)
         }
         self.processes: dict[str, Process] = {}
+        self._manager: subprocess.Popen[str] | None = None
 
     def start(self, *names: str) -> None:
         for name in names:
@@ -43,18 +71,33 @@ class LiveService:
     def stop(self) -> None:
         for process in self.processes.values():
             stop(process, patience_seconds=10)
+        if self._manager is not None:
+            self._manager.communicate()
         self._listener.close()
 
     def manage(self, *arguments: str) -> str:
-        """Run a management command; returns its standard output."""
-        return subprocess.run(
-            [sys.executable, "manage.py", *arguments],
-            env={**self.environment, "ALLOCATOR_PROCESS": "manage"},
-            cwd=self._project,
-            check=True,
-            stdout=subprocess.PIPE,
-            text=True,
-        ).stdout.strip()
+        """Run a management command in a process of its own; returns its standard output."""
+        env = {**self.environment, "ALLOCATOR_PROCESS": "manage"}
+        if arguments[0] == "migrate":  # has settings of its own
+            command = [sys.executable, "manage.py", *arguments]
+            return subprocess.check_output(command, env=env, cwd=self._project, text=True).strip()
+        if self._manager is None:
+            self._manager = subprocess.Popen(
+                [sys.executable, "-c", _FORK_COMMANDS],
+                env=env,
+                cwd=self._project,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+        assert self._manager.stdin is not None
+        assert self._manager.stdout is not None
+        self._manager.stdin.write(f"{json.dumps(arguments)}\n")
+        self._manager.stdin.flush()
+        code, printed = json.loads(self._manager.stdout.readline())
+        if code:
+            raise subprocess.CalledProcessError(code, arguments, printed)
+        return str(printed).strip()
 
     def client(self, scope: str, name: str, *options: str) -> Client:
         return Client(

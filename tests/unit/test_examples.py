@@ -5,12 +5,12 @@ import sys
 
 import pytest
 
-from tests.examples import UNSHRUNK, examples
+from tests.examples import UNSHRUNK, examples, numbers
 from tests.services import THOROUGH
 
 
-@pytest.mark.parametrize(("count", "asked"), [(2000, 250), (500, 62), (60, 25), (25, 25), (20, 20)])
-def test_the_gate_asks_an_eighth_and_the_weekly_run_all(count, asked, monkeypatch):
+@pytest.mark.parametrize(("count", "asked"), [(2000, 125), (500, 31), (60, 16), (16, 16), (10, 10)])
+def test_the_gate_asks_a_sixteenth_and_the_weekly_run_all(count, asked, monkeypatch):
     monkeypatch.delenv(THOROUGH, raising=False)
     monkeypatch.delenv(UNSHRUNK, raising=False)
     assert examples(count).max_examples == asked
@@ -22,6 +22,16 @@ def test_a_mutant_is_looked_for_with_a_quarter(monkeypatch):
     monkeypatch.delenv(THOROUGH, raising=False)
     monkeypatch.setenv(UNSHRUNK, "1")
     assert examples(500).max_examples == 125
+    assert examples(60).max_examples == 25
+
+
+def test_loops_take_as_many_numbers_as_properties_have_examples(monkeypatch):
+    monkeypatch.delenv(THOROUGH, raising=False)
+    monkeypatch.delenv(UNSHRUNK, raising=False)
+    assert list(numbers(64)) == list(range(0, 64, 4))
+    assert list(numbers(5)) == [0, 1, 2, 3, 4]
+    monkeypatch.setenv(THOROUGH, "1")
+    assert list(numbers(64)) == list(range(64))
 
 
 def test_the_plugin_that_reads_thorough_does_not_decide_before_about_long_tests():

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from policies import Problem, allocation_to_document, solve, verify
 from policies.documents.answer import summary_document
 from policies.documents.certificate import certificate_from_document, certificate_to_document
-from tests.examples import examples
+from tests.examples import examples, long
 from tests.references.time_division import leximin_shares
 from tests.unit.policies.test_tda_properties import failed_checks, small_pools
 
@@ -70,7 +70,7 @@ def test_more_effort_gives_a_higher_level_and_no_bound_is_below_it():
     assert all(item.proven for item in last.certificate.rounds)
 
 
-@pytest.mark.parametrize("resources", [2, 3])
+@pytest.mark.parametrize("resources", [pytest.param(2, marks=long), 3])
 def test_hundreds_of_tenants_on_a_grid_of_a_thousand_are_proven(resources):
     problem = large_pool(tenants=300, resources=resources)
     answer = solve(problem, "tda", options={"effort": 3})
