@@ -110,7 +110,8 @@ def _placed(stated: Stated, allocation: Allocation, found: OnServers) -> Allocat
         first_row=rows.row[row_of],
         servers=np.ones(len(row_of), dtype=np.int64),
         offset=np.arange(len(row_of)) - (np.cumsum(rows.servers) - rows.servers)[row_of],
-        allowed=rows.allowed[:, row_of],
+        allowed_kinds=rows.allowed,
+        kind=row_of,
     )
     return replace(
         allocation,
