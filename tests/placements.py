@@ -4,7 +4,7 @@ import zlib
 
 import orjson
 
-from allocator_service.allocation.models import Placements
+from allocator_service.allocation.models import PlacementDocument
 from allocator_service.allocation.placement_list import PlacementList
 
 
@@ -15,8 +15,8 @@ def placed(run):
 
 def falsify(run, change):
     """Store a changed document of a run's placements. Its table must not be protected."""
-    stored = Placements.objects.get(run=run)
+    stored = PlacementDocument.objects.get(run=run)
     document = orjson.loads(zlib.decompress(stored.document))
     change(document)
     content = zlib.compress(orjson.dumps(document))
-    Placements.objects.filter(run=run).update(document=content)
+    PlacementDocument.objects.filter(run=run).update(document=content)

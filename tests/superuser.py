@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from django.db import connection, transaction
 
 DECISIONS = (
-    "run", "run_allocation", "run_placements", "run_placement", "run_server_class", "run_certificate",
-    "run_schedule", "run_step",
+    "run", "run_allocation", "run_placement_document", "run_placement", "run_server_class",
+    "run_certificate", "run_floors", "run_schedule", "run_step",
 )  # fmt: skip
 
 

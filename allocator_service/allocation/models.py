@@ -232,14 +232,14 @@ class Placement(models.Model):
         return f"{self.tasks:g} on {self.server_class}"
 
 
-class Placements(models.Model):
+class PlacementDocument(models.Model):
     """The placements of a run, as `allocation.stored_placements` writes them."""
 
     run = models.OneToOneField(Run, models.PROTECT, primary_key=True, related_name="placed")
     document = models.BinaryField()
 
     class Meta:
-        db_table = "run_placements"
+        db_table = "run_placement_document"
 
     def __str__(self) -> str:
         return f"placements of {self.run_id}"

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from psycopg.types.json import Jsonb
 
-from allocator_service.allocation.models import Placement, Run, ServerClass
+from allocator_service.allocation.models import Allocation, Placement, Run, ServerClass
 from allocator_service.allocation.placements import DecidedPlacements, ServerRange, Traits
 from allocator_service.core.copying import copy_rows
 from allocator_service.core.ids import new_ids
@@ -46,19 +46,19 @@ def placement_rows_store(run: Run, placements: DecidedPlacements) -> None:
 
 def placement_rows_read(run: Run) -> DecidedPlacements:
     """Return the placements of a run that are stored as rows."""
-    ranges = [
-        ServerRange(
-            each.count,
-            Traits(each.capacity, each.labels, each.owner_id, each.shared),
-            each.first,
-            each.last,
-            _id(each.first_server_id),
-            _id(each.last_server_id),
-        )
-        for each in ServerClass.objects.filter(run=run).order_by("position")
-    ]
-    workload_ids = [] if run.snapshot is None else run.snapshot.workload_ids
-    position_of = {id_: position for position, id_ in enumerate(workload_ids)}
+    classes = list(ServerClass.objects.filter(run=run).order_by("position"))
+    if not classes:
+        return DecidedPlacements([], [], [], [], [])
+    traits: dict[Any, Traits] = {}
+    ranges = []
+    for each in classes:
+        key = (*each.capacity,), (*each.labels.items(),), each.owner_id, each.shared
+        if key not in traits:
+            traits[key] = Traits(each.capacity, each.labels, each.owner_id, each.shared)
+        ids = (_id(each.first_server_id), _id(each.last_server_id))
+        ranges.append(ServerRange(each.count, traits[key], each.first, each.last, *ids))
+    allocated = Allocation.objects.filter(run=run)
+    position_of = dict(allocated.values_list("workload_id", "position"))
     rows = list(
         Placement.objects.filter(run=run)
         .order_by("position")

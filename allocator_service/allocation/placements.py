@@ -30,7 +30,7 @@ class Traits:
 
 @dataclass(frozen=True)
 class ServerRange:
-    """Servers that a run did not tell apart, from `first` to `last` by age.
+    """Identical servers of a decision, from `first` to `last` by age.
 
     `first_server` and `last_server` are their ids, for a range within one contributor's identical
     servers. Ranges of equal servers have one object as `traits`.
@@ -69,7 +69,7 @@ class DecidedPlacements:
 
     @property
     def traits(self) -> Iterator[Traits]:
-        """Those of each range."""
+        """Traits of each range, in order."""
         return (each.traits for each in self.ranges)
 
 

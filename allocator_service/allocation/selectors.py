@@ -290,6 +290,6 @@ def heartbeat_age_seconds(*, process: str, now: datetime) -> float | None:
 
 
 def refuse_pruned(run: Run) -> None:
-    """Raise `Gone` for a run of which only what is permanent is kept."""
+    """Raise `Gone` for a run whose proof is no longer kept."""
     if run.pruned_at is not None:
         raise Gone("This part of the run is no longer kept.", code="run.pruned")

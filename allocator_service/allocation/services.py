@@ -11,7 +11,7 @@ from allocator_service.allocation.models import (
     Floors,
     Heartbeat,
     Placement,
-    Placements,
+    PlacementDocument,
     Run,
     RunStatus,
     ServerClass,
@@ -69,7 +69,8 @@ def retention_apply(*, now: datetime) -> int:
     )
     with transaction.atomic():
         Run.objects.filter(pk__in=old).update(pruned_at=now)
-        Placements.objects.filter(run__in=old).delete()
+        # Of all that are pruned: the release before does not know the table.
+        PlacementDocument.objects.filter(run__pruned_at__isnull=False).delete()
         Placement.objects.filter(run__in=old).delete()
         ServerClass.objects.filter(run__in=old).delete()
         Certificate.objects.filter(run__in=old).delete()

@@ -69,7 +69,7 @@ class Environment:
     backtests_open: int
     run_retention_days: int
     event_retention_days: int
-    placement_rows: bool
+    placement_rows: bool | None
     clock_file: str
     static_root: str
     trusted_proxies: list[IPv4Network | IPv6Network]
@@ -109,7 +109,7 @@ def read_environment(*, secret_key: str | None = None) -> Environment:
         event_retention_days=_from_one(
             "EVENT_RETENTION_DAYS", _env.int("EVENT_RETENTION_DAYS", 90)
         ),
-        placement_rows=_env.bool("PLACEMENT_ROWS", False),
+        placement_rows=_env.bool("PLACEMENT_ROWS") if _env.str("PLACEMENT_ROWS", "") else None,
         clock_file=_env.str("CLOCK_FILE", ""),
         static_root=_env.str("STATIC_ROOT", ""),
         trusted_proxies=_networks("TRUSTED_PROXIES", _env.list("TRUSTED_PROXIES", default=[])),

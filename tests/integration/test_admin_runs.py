@@ -14,6 +14,7 @@ from allocator_service.allocation.admin.shares import reason_text
 from allocator_service.allocation.models import Allocation, Run
 from allocator_service.allocation.policies import policy_choose, policy_title
 from allocator_service.allocation.runs.recompute import recompute_pool
+from allocator_service.allocation.services import run_request
 from allocator_service.core.audit import acting_as
 from allocator_service.pools.member_services import member_put
 from allocator_service.pools.models import Membership, Server
@@ -63,6 +64,12 @@ def test_a_runs_placements_are_read_a_page_at_a_time(pages, run, monkeypatch):
     assert "2 to 2 of 2 placements" in page
     assert "high-memory" not in page
     assert '<a href="?page=1">1</a>' in page
+
+
+def test_the_placements_of_a_run_that_waits_are_not_called_none(pages, run):
+    waits = run_request(pool=run.pool, reason="", now=NOON)
+    answer = pages.get(of_run("placements", waits), follow=True)
+    assert "it has no decision to verify" in text_of(answer)
 
 
 def test_a_run_that_placed_nothing_says_so(pages, fig2):

@@ -3,6 +3,8 @@
 Its sources come from git, on this tree's dependencies; it is skipped where git lacks the commit.
 """
 
+import json
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -39,7 +41,7 @@ def releases(
     # Its kernels are compiled nowhere: two servers are solved without.
     interpreted = environment | {"NUMBA_DISABLE_JIT": "1"}
     before = LiveService(interpreted, folder / "before-logs", sources)
-    now = LiveService(environment | {"PLACEMENT_ROWS": "true"}, folder / "logs")
+    now = LiveService(environment, folder / "logs")
     try:
         before.manage("migrate", "--verbosity", "0")
         before.launch()
@@ -62,10 +64,16 @@ def served(client: Client) -> tuple[object, ...]:
     """What tells the decision in force: the run, who got what, and whether it verifies."""
     run = client.get(f"{POOL}/decision/").body["run"]["id"]
     rows = [
-        (row["tenant"], row["workload"]["name"], row["tasks"])
-        for row in client.pages(f"/api/v1/runs/{run}/allocations/")
+        [
+            (row["tenant"], row["workload"]["name"], row["tasks"])
+            for row in client.pages(f"/api/v1/runs/{run}/{part}/")
+        ]
+        for part in ("allocations", "placements")
     ]
-    return run, rows, client.post(f"/api/v1/runs/{run}/verify/", {}).body["valid"]
+    # Each release may write its own fields beside the numbers.
+    rendering = json.dumps(client.get(f"{POOL}/decision/renderings/kueue/").body)
+    quotas = re.findall(r'"nominalQuota": ("?[^",}]*)', rendering)
+    return run, rows, quotas, client.post(f"/api/v1/runs/{run}/verify/", {}).body["valid"]
 
 
 def submitted(client: Client, name: str) -> int:
@@ -81,7 +89,8 @@ def test_the_release_before_works_on_the_new_schema_beside_this_one(
     old_key = key_of(before, "before")
     old = Client(before.url, old_key)
     old.post("/api/v1/pools/", {
-        "slug": "kept", "name": "Kept", "policy": {"name": "drfh"}, "weights": "explicit",
+        "slug": "kept", "name": "Kept", "weights": "explicit",
+        "policy": {"name": "drfh", "mode": "indivisible"},
         "resources": [{"name": "cpu"}],
     })  # fmt: skip
     old.post("/api/v1/tenants/", {"slug": "physics", "name": "Physics"})
@@ -115,7 +124,8 @@ def test_the_release_before_works_on_the_new_schema_beside_this_one(
     assert decision_of(new, "kept", generation)["generation"] == generation
     shown = served(old)
     assert [served(client) for client in both] == [shown] * len(both)
-    assert shown[2] is True
+    assert shown[-1] is True
+    assert shown[2]  # quotas
 
     # The worker of this release, and what stands beside it; web of the release before goes on.
     end(before, "worker", *BESIDE)
@@ -124,7 +134,7 @@ def test_the_release_before_works_on_the_new_schema_beside_this_one(
     assert decision_of(old, "kept", generation, seconds=60)["generation"] == generation
     shown = served(old)
     assert [served(client) for client in both] == [shown] * len(both)
-    assert shown[2] is True
+    assert shown[-1] is True
     names = {row["name"] for row in new.pages(f"{POOL}/workloads/")}
     others = {"on the new schema", "by this release", "by the release before"}
     assert names == {*submitter.accepted, *others}

@@ -128,6 +128,7 @@ class RunAdmin(ReadOnlyAdmin):
         run = self._visible(request, pk)
 
         def placed() -> Mapping[str, Any]:
+            refuse_undecided(run)
             paginator = Paginator(PlacementList(run, None), PLACEMENTS_A_PAGE)
             page = paginator.get_page(request.GET.get("page", "1"))
             demands = demands_of(run)

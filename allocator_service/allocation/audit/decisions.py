@@ -13,6 +13,7 @@ from allocator_service.allocation.documents import stored_document, unreadable
 from allocator_service.allocation.long_term.steps import step_history
 from allocator_service.allocation.models import Allocation as AllocationRow
 from allocator_service.allocation.models import Floors, Run, RunStatus, Schedule, Step
+from allocator_service.allocation.placements import DecidedPlacements, owners_of
 from allocator_service.allocation.reasons import reason_renamed
 from allocator_service.allocation.selectors import certificate_of, finite_or_none, input_of
 from allocator_service.allocation.stored_placements import stored_placements
@@ -37,6 +38,7 @@ from policies import (
 )
 from policies import Floors as FloorsOfDecision
 from policies import Schedule as Plan
+from policies.model.server_classes import ServerClasses
 
 # Errors of reading rows that are not as they were stored.
 _UNREADABLE = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, zlib.error)
@@ -210,12 +212,8 @@ def _rebuilt(run: Run) -> StoredDecision:
         certificate = None
     placed = stored_placements(run)
     classes = classes_of_decision(problem, choice, placed.counts)
-    capacity = {each: list(map(float, each.capacity)) for each in placed.traits}
-    ranges_agree = [(each.count, capacity[each.traits]) for each in placed.ranges] == [
-        (int(classes.servers[position]), problem.capacity[row].tolist())
-        for position, row in enumerate(classes.first_row)
-        if not choice.sees_one_pool
-    ]
+    expected = [] if choice.sees_one_pool else _expected_ranges(problem, classes)
+    ranges_agree = _stated_ranges(placed) == expected
     rows = list(
         AllocationRow.objects.filter(run=run)
         .order_by("position")
@@ -255,10 +253,45 @@ def _rebuilt(run: Run) -> StoredDecision:
     )
 
 
+def _stated_ranges(placed: DecidedPlacements) -> list[tuple[int, Any]]:
+    """Return the number of servers of each range, and the properties that they have in common."""
+    owners = owners_of(placed.ranges)
+    stated = {
+        each: (
+            list(map(float, each.capacity)),
+            each.labels,
+            owners.get(each.owner, ""),
+            each.shared,
+        )
+        for each in set(placed.traits)
+    }
+    return [(each.count, stated[each.traits]) for each in placed.ranges]
+
+
+def _expected_ranges(problem: Problem, classes: ServerClasses) -> list[tuple[int, Any]]:
+    """Return the same of the classes of the input."""
+    of_rows: dict[tuple[int, ...], Any] = {}
+    expected = []
+    for position, count in enumerate(classes.servers.tolist()):
+        rows = tuple(classes.rows_of(position).tolist())
+        if rows not in of_rows:
+            labels = [set(problem.server_labels[row].items()) for row in rows]
+            owners = {int(problem.contributed_by[row]) for row in rows}
+            owner = min(owners) if len(owners) == 1 else -1
+            of_rows[rows] = (
+                problem.capacity[rows[0]].tolist(),
+                dict(set.intersection(*labels)),
+                None if owner < 0 else problem.tenants[owner],
+                len(owners) > 1,
+            )
+        expected.append((count, of_rows[rows]))
+    return expected
+
+
 def _piece(problem: Problem, workload: int, kind: int) -> int:
     """Return the index of a stored kind of pieces of a workload."""
     kinds = problem.pieces.kinds(workload)
-    if kind >= len(kinds):
+    if not 0 <= kind < len(kinds):
         raise unreadable(
             f"workload {problem.workload_names[workload]} has no pieces of kind {kind}"
         )

@@ -270,8 +270,17 @@ def test_a_tampered_row_fails_verification(falsifiable, fig2):
     assert verdict["valid"] is False
     Allocation.objects.filter(pk=row.pk).update(tasks=row.tasks)
     assert run_verify(run)["valid"] is True
-    falsify(run, lambda document: document["ranges"][0].__setitem__(1, 7))
-    assert {c["name"] for c in run_verify(run)["checks"] if not c["holds"]} >= {"server_ranges"}
+    for changed in (
+        lambda document: document["ranges"][0].__setitem__(1, 7),
+        lambda document: document["traits"][0].__setitem__(1, {"zone": "a"}),
+        lambda document: document["traits"][0].__setitem__(2, None),
+        lambda document: document["traits"][0].__setitem__(2, 999),
+        lambda document: document["traits"][0].__setitem__(3, True),
+    ):
+        run = recomputed_again(fig2)
+        falsify(run, changed)
+        assert {c["name"] for c in run_verify(run)["checks"] if not c["holds"]} >= {"server_ranges"}
+        assert recomputed_again(fig2).status == RunStatus.SUCCEEDED
 
 
 @pytest.mark.parametrize(
@@ -304,6 +313,17 @@ def test_the_nightly_verification_finds_a_decision_that_was_changed(falsifiable,
         lambda run: falsify(run, lambda document: document["tasks"].pop()),
         lambda run: falsify(run, lambda document: document["range"].__setitem__(0, 9)),
         lambda run: falsify(run, lambda document: document["range"].__setitem__(0, -1)),
+        lambda run: falsify(run, lambda document: document["range"].__setitem__(0, 0.5)),
+        lambda run: falsify(run, lambda document: document["kind"].__setitem__(0, -1)),
+        lambda run: falsify(run, lambda document: document["kind"].__setitem__(0, 1)),
+        lambda run: falsify(run, lambda document: document["workload"].__setitem__(0, 99)),
+        lambda run: falsify(run, lambda document: document["workload"].__setitem__(0, -1)),
+        lambda run: falsify(run, lambda document: document["tasks"].__setitem__(0, None)),
+        lambda run: falsify(run, lambda document: document["tasks"].__setitem__(0, -1.0)),
+        lambda run: falsify(run, lambda document: document["ranges"][0].__setitem__(1, "x")),
+        lambda run: falsify(run, lambda document: document["ranges"][0].__setitem__(3, 5)),
+        lambda run: falsify(run, lambda document: document["traits"][0].__setitem__(1, [])),
+        lambda run: falsify(run, lambda document: document["traits"][0].__setitem__(2, "x")),
         lambda run: falsify(run, lambda document: document["tasks"].__setitem__(0, "many")),
         lambda run: falsify(run, lambda document: document.pop("traits")),
         lambda run: falsify(
@@ -317,6 +337,11 @@ def test_what_cannot_be_read_is_not_valid(falsifiable, fig2, falsified):
     verdict = run_verify(Run.objects.get(pk=run.pk))
     assert verdict["valid"] is False
     assert [check["name"] for check in verdict["checks"]] == ["readable"]
+
+
+def recomputed_again(pool):
+    run_request(pool=pool, reason="", now=NOON)
+    return recomputed(pool)
 
 
 def halved(document):

@@ -8,7 +8,7 @@ from django.conf import settings as django_settings
 from django.contrib.sessions.models import Session
 
 from allocator_service.allocation.audit.decisions import run_verify
-from allocator_service.allocation.models import Certificate, Placements
+from allocator_service.allocation.models import Certificate, PlacementDocument
 from allocator_service.allocation.services import retention_apply, run_request
 from allocator_service.core.errors import Gone
 from tests.integration.conftest import recomputed
@@ -22,7 +22,7 @@ def test_old_runs_are_pruned_but_the_decision_in_force_stays_whole(fig2, now):
     second = recomputed(fig2, now + timedelta(days=1))
     assert retention_apply(now=now + timedelta(days=200)) == 1
     first.refresh_from_db()
-    assert not Placements.objects.filter(run=first).exists()
+    assert not PlacementDocument.objects.filter(run=first).exists()
     assert not Certificate.objects.filter(run=first).exists()
     assert first.allocations.count() == 2
     with pytest.raises(Gone):
