@@ -18,8 +18,9 @@ def test_a_tenant_is_told_why(decided, operator):
     told = decided.as_ada.get(f"{decided.path}ada/").json()
     assert told["weighted_share"] == pytest.approx(5 / 7)
     assert told["workloads"] == [
-        {"workload": "analysis", "limited_by": "resource:cpu", "budget": None}
-    ]
+        {"workload": "analysis", "limited_by": "resource:cpu", "budget": None,
+         "detail": "All of cpu is used up on the servers it may run on."}
+    ]  # fmt: skip
     assert told["binding"][0]["resource"] == "cpu"
     assert told["binding"][0]["price"] > 0
     (counterfactual,) = told["counterfactuals"]
