@@ -50,6 +50,13 @@ class BudgetForm(ServiceForm):
             "then",
             "thresholds",
         ]
+        labels: ClassVar = {"then": "When it is spent", "carry": "Carry over"}
+        help_texts: ClassVar = {
+            "then": "last: served after everybody else; stop: gets nothing of the resource; until the"
+            " period ends.",
+            "carry": "Fraction of what is left that the next period gets, from 0 to 1.",
+            "thresholds": "Percentages that send mail and events, such as 50,80,100.",
+        }
 
     def perform(self, cleaned: dict[str, Any]) -> Budget:
         settings = BudgetSettings(
@@ -110,12 +117,12 @@ class BudgetAdmin(ServiceAdmin):
     @admin.display(description="Spent in this period")
     def spent(self, budget: Budget) -> str:
         found = self._balance(budget)
-        return "-" if found is None else f"{found.spent_text} {found.unit}"
+        return "-" if found is None else money_text(found.spent_text, found.unit)
 
     @admin.display(description="Left")
     def left(self, budget: Budget) -> str:
         found = self._balance(budget)
-        return "-" if found is None else f"{found.left_text} {found.unit}"
+        return "-" if found is None else money_text(found.left_text, found.unit)
 
     def _balance(self, budget: Budget) -> Balance | None:
         if budget.retired_at is not None:

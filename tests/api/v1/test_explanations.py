@@ -2,6 +2,7 @@
 
 import pytest
 
+from allocator_service.allocation.what_if import explanations
 from tests import factories
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -12,6 +13,13 @@ def decided(world):
     world.run = factories.decision(world.lab)
     world.path = f"/api/v1/runs/{world.run.pk}/explanation/"
     return world
+
+
+def test_labels_of_a_server_that_would_help_are_words():
+    document = {"resources": [{"name": "cpu", "unit": "core"}], "servers": []}
+    labels = {"zone": "a", "disk": ["ssd", "nvme"]}
+    words, _, _ = explanations._with_server(document, "ada", {"cpu": 1.0}, labels)
+    assert "labelled zone=a, disk=ssd or nvme, contributed by ada" in words
 
 
 def test_a_tenant_is_told_why(decided, operator):
