@@ -510,7 +510,7 @@ def quantities_shown(vector: Sequence[Any], resources: Sequence[Resource]) -> st
     """Return the amounts of a stored vector for people, such as 4 cores, 16 GiB memory."""
     named = zip(resources, vector, strict=False)
     parts = [resource_text(amount, each) for each, amount in named if amount]
-    return ", ".join(part.replace(" ", "\N{NO-BREAK SPACE}") for part in parts) or "nothing"
+    return ", ".join(part.replace(" ", "\N{NO-BREAK SPACE}", 1) for part in parts) or "nothing"
 
 
 def quantities_vector(

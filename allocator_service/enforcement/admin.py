@@ -221,7 +221,7 @@ class AgentAdmin(ReadOnlyAdmin):
 class ReportAdmin(ReadOnlyAdmin):
     pool_path = "agent__pool__slug"
     list_display = ["agent", "run", "reported_at", "repeated_at"]
-    list_select_related = ["agent", "run__pool"]
+    list_select_related = ["agent__pool", "run__pool"]
     exclude = ["content"]
     readonly_fields = ["document"]
 
