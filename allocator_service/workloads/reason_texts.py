@@ -29,7 +29,7 @@ OPERATOR = Reader()
 
 @dataclass(frozen=True)
 class _Texts:
-    """Texts of a reason: why, in a few words for guarantees, and what helps."""
+    """Texts of a reason, of which the clause is for guarantees."""
 
     sentence: str
     clause: str
