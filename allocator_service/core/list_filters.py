@@ -1,6 +1,5 @@
 """Filters of the admin's lists whose choices have texts for people."""
 
-from collections.abc import Iterator
 from typing import Any
 
 from django.apps import apps
@@ -13,7 +12,7 @@ class PresenceFilter(admin.EmptyFieldListFilter):
 
     absent, present = "No", "Yes"
 
-    def choices(self, changelist: Any) -> Iterator[dict[str, Any]]:
+    def choices(self, changelist: Any) -> Any:
         texts = {"1": self.absent, "0": self.present}
         for lookup, choice in zip((None, "1", "0"), super().choices(changelist), strict=True):
             if lookup is None:
@@ -47,7 +46,7 @@ class NamedChoices(admin.FieldListFilter):
     def name_of(self, value: str) -> str:
         raise NotImplementedError
 
-    def choices(self, changelist: Any) -> Iterator[dict[str, Any]]:
+    def choices(self, changelist: Any) -> Any:
         for index, choice in enumerate(super().choices(changelist)):
             if index == 0:  # all
                 yield choice
