@@ -19,7 +19,7 @@ def test_labels_of_a_server_that_would_help_are_words():
     document = {"resources": [{"name": "cpu", "unit": "core"}], "servers": []}
     labels = {"zone": "a", "disk": ["ssd", "nvme"]}
     words, _, _ = explanations._with_server(document, "ada", {"cpu": 1.0}, labels)
-    assert "labelled zone=a, disk=ssd or nvme, contributed by ada" in words
+    assert "labelled zone=a, disk=ssd, contributed by ada" in words
 
 
 def test_a_tenant_is_told_why(decided, operator):
