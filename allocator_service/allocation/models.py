@@ -65,7 +65,9 @@ class ServerClass(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"{self.first} … {self.last} ({self.count})"
+        if self.count == 1:
+            return str(self.first)
+        return f"{self.first} to {self.last} ({self.count:,})"
 
 
 class RunStatus(models.TextChoices):

@@ -19,7 +19,7 @@ class Traits:
     """Properties that the servers of a range have in common.
 
     `labels` are those that all of them carry. `owner` is the tenant that contributed all of them, by
-    primary key, None if they are the pool's own or several tenants', which `shared` tells apart.
+    primary key, None if they are the pool's own or several tenants', which `shared` distinguishes.
     """
 
     capacity: Sequence[Decimal]

@@ -9,7 +9,7 @@ import orjson
 from allocator_service.allocation.placements import ServerRange, Traits, owners_of
 from allocator_service.pools.selectors import ServerGroup
 
-_NOBODY = ""  # an owner that does not exist, for what is stored wrong
+_UNKNOWN = ""  # the owner of servers whose stored owner does not exist
 _Kind = tuple[tuple[Decimal, ...], bytes, str | None]
 
 
@@ -28,7 +28,7 @@ class PresentServers:
         }
         owners = owners_of(ranges)
         self._position = {
-            each: position.get(_kind(each.capacity, each.labels, owners.get(each.owner, _NOBODY)))
+            each: position.get(_kind(each.capacity, each.labels, owners.get(each.owner, _UNKNOWN)))
             for each in {each.traits for each in ranges}
         }
 

@@ -54,7 +54,7 @@ def placements_store(run: Run, placements: DecidedPlacements) -> None:
 def _writes_rows() -> bool:
     """Return whether processes of the release before may read the decision.
 
-    A database that has rows was theirs, and the operator says when the last of them has ended.
+    A database with rows was theirs. The operator sets when the last of them has ended.
     """
     chosen = settings.ENVIRONMENT.placement_rows
     return ServerClass.objects.exists() if chosen is None else bool(chosen)

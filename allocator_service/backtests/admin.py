@@ -9,6 +9,8 @@ from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import URLPattern, path
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
 
 from allocator_service.allocation.audit.decisions import refuse_undecided
 from allocator_service.allocation.models import Run
@@ -23,15 +25,14 @@ from allocator_service.backtests.side_by_side import side_by_side
 from allocator_service.core.admin import ReadOnlyAdmin
 from allocator_service.core.clock import utc_now
 from allocator_service.core.errors import DomainError
+from allocator_service.core.shown_fields import instant
 from allocator_service.core.visible import visible_pools
 from allocator_service.pools.models import Pool
 
 
 @admin.register(Backtest)
 class BacktestAdmin(ReadOnlyAdmin):
-    list_display = [
-        "title", "status", "done", "policies", "pool", "asked_by", "created_at", "finished_at",
-    ]  # fmt: skip
+    list_display = ["title", "progress", "policies", "pool", "asked_by", "created_at"]
     list_filter = ["status"]
     ordering = ["-id"]
     fields = [
@@ -59,9 +60,16 @@ class BacktestAdmin(ReadOnlyAdmin):
     def title(self, backtest: Backtest) -> str:
         return str(backtest)
 
-    @admin.display(description="per cent")
-    def done(self, backtest: Backtest) -> int:
-        return percent(backtest)
+    @admin.display(description="status", ordering="status")
+    def progress(self, backtest: Backtest) -> SafeString | str:
+        status = backtest.get_status_display()
+        if backtest.finished_at is not None:
+            return format_html("{} {}", status, instant(backtest.finished_at))
+        return f"{status}, {self.done(backtest)}"
+
+    @admin.display(description="done")
+    def done(self, backtest: Backtest) -> str:
+        return f"{percent(backtest)}\N{NO-BREAK SPACE}%"
 
     @admin.display(description="policies")
     def policies(self, backtest: Backtest) -> str:

@@ -17,12 +17,16 @@ from django.db.models import Q, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
+from django.utils.text import Truncator
 
+from allocator_service.core import sign_in_admin  # noqa: F401 - registers its models
 from allocator_service.core.conditional_fields import is_shown
 from allocator_service.core.constraints import domain_error_for
+from allocator_service.core.display import resource_text
 from allocator_service.core.duration_fields import DurationField
 from allocator_service.core.errors import DomainError, FieldError
 from allocator_service.core.history import Difference, history_page
+from allocator_service.core.list_filters import ObjectTypeFilter
 from allocator_service.core.models import AuditEntry, Event
 from allocator_service.core.paging import EstimatingPaginator
 from allocator_service.core.quantities import Resource, decimal_text, vector_from
@@ -32,6 +36,7 @@ from allocator_service.core.visible import visible_pools
 from policies.fields import Field, Mistakes, is_one_line
 
 M = TypeVar("M", bound=models.Model)
+CONTENT_SHOWN = 120  # characters of an event
 
 
 class ServiceForm(forms.ModelForm):
@@ -269,13 +274,14 @@ class AuditedAdmin(SavedFiltersAdmin):
     pool_path: ClassVar[str | None] = "pool__slug"
     limited_may: ClassVar[Collection[str]] = ("view", "add", "change")
     durations: ClassVar[Collection[str]] = ()  # fields with a duration in ISO 8601
+    shares: ClassVar[Collection[str]] = ()  # fields with a fraction, shown in percent
     search_place: ClassVar[int | None] = None  # among the results of the search over everything
 
     def get_list_display(self, request: HttpRequest) -> list[Any]:
-        """Return the columns, with numbers and durations for people."""
+        """Return the columns, with numbers, instants and durations for people."""
         fields = {field.name: field for field in self.model._meta.fields}
         return [
-            column(fields[name], self.durations) if name in fields else name
+            column(fields[name], self.durations, self.shares) if name in fields else name
             for name in super().get_list_display(request)
         ]
 
@@ -501,10 +507,10 @@ def quantities_text(vector: list[Any], resources: list[Resource]) -> str:
 
 
 def quantities_shown(vector: Sequence[Any], resources: Sequence[Resource]) -> str:
-    """A stored vector for people, each quantity with its unit; what is 0 is left out."""
+    """Return the amounts of a stored vector for people, such as 4 cores, 16 GiB memory."""
     named = zip(resources, vector, strict=False)
-    parts = [f"{r.name} {decimal_text(amount)} {r.unit}".rstrip() for r, amount in named if amount]
-    return ", ".join(parts) or "nothing"
+    parts = [resource_text(amount, each) for each, amount in named if amount]
+    return ", ".join(part.replace(" ", "\N{NO-BREAK SPACE}", 1) for part in parts) or "nothing"
 
 
 def quantities_vector(
@@ -518,13 +524,19 @@ def quantities_vector(
 class AuditEntryAdmin(ReadOnlyAdmin):
     pool_path = "pool"
     list_display = ["at", "actor", "action", "object_name", "pool", "reason"]
-    list_filter = ["object_type", "action", "at"]
+    list_filter = [("object_type", ObjectTypeFilter), "action", "at"]
+    filter_titles: ClassVar = {"object_type": "Kind of object", "at": "Time"}
     search_fields = ["object_name", "actor", "reason", "request_id"]
 
 
 @admin.register(Event)
 class EventAdmin(ReadOnlyAdmin):
     pool_path = "pool"
-    list_display = ["occurred_at", "kind", "pool", "tenant", "payload"]
+    list_display = ["occurred_at", "kind", "pool", "tenant", "content"]
     list_filter = ["kind"]
     ordering = ["-id"]
+
+    @admin.display(description="content")
+    def content(self, event: Event) -> str:
+        shown = ", ".join(f"{name}: {value}" for name, value in event.payload.items())
+        return Truncator(shown).chars(CONTENT_SHOWN)

@@ -4,7 +4,7 @@ Machines get exact decimals (`core.quantities`) and ISO 8601 instead.
 """
 
 import re
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Literal
 from zoneinfo import ZoneInfo
@@ -51,8 +51,8 @@ def quantity_text(value: Decimal, unit: str = "") -> str:
 
 
 def exact_text(value: Decimal, unit: str = "") -> str:
-    """Return a quantity with all of its digits and its unit."""
-    number = decimal_text(value)
+    """Return a quantity with all of its digits, in groups of three, and its unit."""
+    number = f"{Decimal(decimal_text(value)):,f}"
     return f"{number} {unit_text(unit, number)}".rstrip()
 
 
@@ -110,6 +110,16 @@ def instant_text(at: datetime, zone: str = "UTC", precision: Precision = "minute
     if precision == "time":
         return f"{there:%H:%M:%S} {named}"
     return f"{day}, {there:{_CLOCKS[precision]}} {named}"
+
+
+def list_instant_text(at: datetime) -> str:
+    """Return an instant in UTC for a narrow column, such as 24 Nov 2026, 07:50:12 UTC.
+
+    The day and the time have no-break spaces, so that a line breaks between them.
+    """
+    there = at.astimezone(UTC)
+    day, time = f"{there.day} {there:%b %Y}", f"{there:%H:%M:%S} UTC"
+    return ", ".join(part.replace(" ", "\N{NO-BREAK SPACE}") for part in (day, time))
 
 
 def short_day(at: date) -> str:

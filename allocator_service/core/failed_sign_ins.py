@@ -4,4 +4,4 @@ from axes.apps import AppConfig
 
 
 class FailedSignInsConfig(AppConfig):  # type: ignore[misc] # axes has no types
-    verbose_name = "Failed sign-ins"
+    verbose_name = "Sign-ins"

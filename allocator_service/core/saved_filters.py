@@ -1,6 +1,7 @@
 """Filters of the admin's lists that a user keeps by name."""
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 from urllib.parse import urlencode
 from uuid import UUID
 
@@ -9,6 +10,7 @@ from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import get_object_or_404, redirect
 from django.urls import URLPattern, path, reverse
+from django.utils.text import capfirst
 from django.views.decorators.http import require_POST
 
 from allocator_service.core.models import SavedFilter
@@ -20,7 +22,19 @@ _PASSING = {"p", "all", "e", "_popup", "_to_field", "_changelist_filters"}
 
 
 class SavedFiltersAdmin(admin.ModelAdmin):
-    """A list whose filters each user saves for itself."""
+    """A list whose filters have titles for people, and are saved by each user for itself.
+
+    `filter_titles` are by the path of a field, where its name is not the title.
+    """
+
+    filter_titles: ClassVar[Mapping[str, str]] = {}
+
+    def get_changelist_instance(self, request: HttpRequest) -> Any:
+        """Return the list, with the titles of its filters."""
+        listed = super().get_changelist_instance(request)
+        for each in listed.filter_specs:
+            each.title = self.filter_titles.get(getattr(each, "field_path", ""), each.title)
+        return listed
 
     def get_urls(self) -> list[URLPattern]:
         name = f"{self.opts.app_label}_{self.opts.model_name}_filter"
@@ -41,6 +55,7 @@ class SavedFiltersAdmin(admin.ModelAdmin):
         """The list, with the user's filters of it and the one in force."""
         query = _filter_of(request.GET)
         context = {
+            "title": capfirst(self.opts.verbose_name_plural),
             "saved_filters": [
                 (each, self._list_url(each.query), each.query == query)
                 for each in self._filters(request)

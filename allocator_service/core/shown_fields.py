@@ -1,54 +1,108 @@
 """Values of an object's fields as lists and pages of the admin show them."""
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
+from datetime import UTC, datetime
 from decimal import Decimal
 from functools import cache
+from math import isfinite
 from typing import Any, cast
 
 from django.contrib import admin
 from django.contrib.admin.helpers import AdminForm, AdminReadonlyField, Fieldline, Fieldset
 from django.db import models
-from django.utils.html import conditional_escape
+from django.utils.html import conditional_escape, format_html
 from django.utils.safestring import SafeString
 
-from allocator_service.core.display import exact_text, number_text
+from allocator_service.core.display import (
+    exact_text,
+    list_instant_text,
+    number_text,
+    percent_text,
+)
 from allocator_service.core.duration_fields import duration_text
 
 _LONGEST_EXPONENT = 20  # beyond it a float is shown in scientific notation
 
 
-def column(field: "models.Field[Any, Any]", durations: Collection[str]) -> Any:
+def column(
+    field: "models.Field[Any, Any]", durations: Collection[str], shares: Collection[str]
+) -> Any:
     """Return the column of a field in a list.
 
-    It is a function for a number or a duration, otherwise the name of the field.
+    It is a function for a number, an instant or a duration, otherwise the name of the field.
     """
-    name = field.name
-    is_number = isinstance(field, models.DecimalField | models.FloatField)
-    if is_number or name in durations:
-        return _column(name, str(field.verbose_name), name in durations)
+    name, label = field.name, str(field.verbose_name)
+    if name in shares:
+        return _column(name, label, _share)
+    if name in durations:
+        return _column(name, label, _duration)
+    if isinstance(field, models.DateTimeField):
+        return _column(name, label, instant)
+    if isinstance(field, models.DecimalField | models.FloatField):
+        return _column(name, label, _text)
     return name
 
 
+def instant(at: datetime | None) -> SafeString | None:
+    """Return an instant for a column, None for none."""
+    if at is None:
+        return None
+    return format_html('<time datetime="{}">{}</time>', at.isoformat(), list_instant_text(at))
+
+
+def between(start: datetime | None, end: datetime | None) -> SafeString | None:
+    """Return an interval for a column, None for one that has not begun."""
+    if start is None:
+        return None
+    if end is None:
+        return format_html("since {}", instant(start))
+    first = list_instant_text(start)
+    if start.astimezone(UTC).date() == end.astimezone(UTC).date():
+        first = first.removesuffix("\N{NO-BREAK SPACE}UTC")
+        text = f"{end.astimezone(UTC):%H:%M:%S}\N{NO-BREAK SPACE}UTC"
+    else:
+        text = list_instant_text(end)
+    return format_html(
+        '<time datetime="{}">{}</time> to <time datetime="{}">{}</time>',
+        start.isoformat(), first, end.isoformat(), text,
+    )  # fmt: skip
+
+
+def labels_text(labels: Mapping[str, Any]) -> str:
+    """Return names with their values for a column, such as zone=a, disk=ssd."""
+    return ", ".join(f"{name}={value}" for name, value in sorted(labels.items()))
+
+
+def _share(value: float | None) -> str | None:
+    if value is None or not isfinite(value):
+        return None if value is None else str(value)
+    return format_html('<data value="{}">{}</data>', repr(value), percent_text(value))
+
+
+def _duration(value: str) -> str | None:
+    return duration_text(value) if value else None
+
+
 @cache  # the admin sorts by a column only if it is the same object each time
-def _column(name: str, label: str, is_duration: bool) -> Callable[[models.Model], str | None]:
+def _column(
+    name: str, label: str, text_of: Callable[[Any], str | None]
+) -> Callable[[models.Model], str | None]:
     @admin.display(description=label, ordering=name, empty_value="-")
     def shown(row: models.Model) -> str | None:
-        return _text(getattr(row, name), is_duration)
+        return text_of(getattr(row, name))
 
     shown.__name__ = name  # for the column's class
     return shown
 
 
-def _text(value: Any, is_duration: bool, *, exact: bool = False) -> str | None:
-    """Return a value for people, None for one that the admin shows itself.
+def _text(value: Any, *, exact: bool = False) -> str | None:
+    """Return a number for people, None for a value that the admin shows itself.
 
     `exact`: floats have all of their digits.
     """
     if isinstance(value, Decimal):
         return exact_text(value)
-    if isinstance(value, float):
-        return _float_text(value, exact)
-    return duration_text(value) if is_duration and value else None
+    return _float_text(value, exact) if isinstance(value, float) else None
 
 
 def _float_text(value: float, exact: bool) -> str:
@@ -98,6 +152,7 @@ class _ReadField(AdminReadonlyField):
         name, row = str(self.field["field"]), self.form.instance
         text = None
         if name in {field.name for field in row._meta.fields}:
-            durations = getattr(self.model_admin, "durations", ())
-            text = _text(getattr(row, name), name in durations, exact=True)
+            value = getattr(row, name)
+            is_duration = name in getattr(self.model_admin, "durations", ())
+            text = _duration(value) if is_duration else _text(value, exact=True)
         return super().contents() if text is None else conditional_escape(text)

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
-from typing import Any
+from typing import Any, ClassVar
 
 from django.contrib import admin
 from django.db.models import Count
@@ -213,6 +213,7 @@ class AgentAdmin(ReadOnlyAdmin):
         "name", "pool", "target", "generation", "interval_seconds", "reported_at", "received_at",
     ]  # fmt: skip
     list_filter = ["pool", "target"]
+    filter_titles: ClassVar = {"target": "Scheduler"}
     list_select_related = ["pool"]
 
 
@@ -220,7 +221,7 @@ class AgentAdmin(ReadOnlyAdmin):
 class ReportAdmin(ReadOnlyAdmin):
     pool_path = "agent__pool__slug"
     list_display = ["agent", "run", "reported_at", "repeated_at"]
-    list_select_related = ["agent", "run__pool"]
+    list_select_related = ["agent__pool", "run__pool"]
     exclude = ["content"]
     readonly_fields = ["document"]
 

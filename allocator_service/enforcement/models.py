@@ -50,7 +50,7 @@ class Agent(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"{self.name} of {self.pool_id}"
+        return f"{self.name} of {self.pool}"
 
     @property
     def patience(self) -> timedelta:
@@ -108,7 +108,7 @@ class Watch(models.Model):
         db_table = "enforcement_watch"
 
     def __str__(self) -> str:
-        return f"{self.pool_id}: {self.received_at}"
+        return str(self.pool)
 
 
 class Drift(models.Model):
@@ -127,7 +127,7 @@ class Drift(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"{self.tenant_id} since {instant_text(self.since, precision='second')}"
+        return f"{self.tenant} since {instant_text(self.since, precision='second')}"
 
 
 class Blockage(models.Model):
@@ -149,4 +149,4 @@ class Blockage(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"{self.tenant_id} since {instant_text(self.since, precision='second')}"
+        return f"{self.tenant} since {instant_text(self.since, precision='second')}"

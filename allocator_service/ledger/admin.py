@@ -8,11 +8,14 @@ from django.core.exceptions import PermissionDenied, ValidationError
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import URLPattern, path
+from django.utils.safestring import SafeString
 
 from allocator_service.core.admin import ReadOnlyAdmin
 from allocator_service.core.clock import utc_now
+from allocator_service.core.display import exact_text
 from allocator_service.core.errors import DomainError
 from allocator_service.core.quantities import parse_quantity
+from allocator_service.core.shown_fields import between
 from allocator_service.ledger.intake.corrections import entry_correct
 from allocator_service.ledger.models import Block, Entry, Kind
 
@@ -50,11 +53,19 @@ class CorrectionForm(forms.Form):
 @admin.register(Entry)
 class EntryAdmin(ReadOnlyAdmin):
     list_display = [
-        "recorded_at", "pool", "tenant", "resource", "quantity", "start", "end", "kind", "source",
+        "recorded_at", "pool", "tenant", "resource", "measured", "interval", "kind", "source",
     ]  # fmt: skip
     list_filter = ["kind", "pool"]
     list_select_related = ["pool", "tenant"]
     search_fields = ["tenant__slug", "event_id"]
+
+    @admin.display(description="quantity", ordering="quantity")
+    def measured(self, entry: Entry) -> str:
+        return exact_text(entry.quantity, entry.unit)
+
+    @admin.display(description="interval", ordering="start")
+    def interval(self, entry: Entry) -> SafeString | None:
+        return between(entry.start, entry.end)
 
     def get_urls(self) -> list[URLPattern]:
         correct = path(

@@ -9,7 +9,6 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from allocator_service.allocation.words import reason_text
 from allocator_service.core.display import (
     counted,
     instant_text,
@@ -20,6 +19,7 @@ from allocator_service.core.display import (
 from allocator_service.core.models import Event
 from allocator_service.mail.models import MailKind
 from allocator_service.workloads.models import Workload
+from allocator_service.workloads.reason_texts import TENANT, reason_text
 
 NAMED = 5
 LONGEST = 500
@@ -58,7 +58,7 @@ def _allocation(payload: Mapping[str, Any]) -> str:
 
 def _unsatisfiable(payload: Mapping[str, Any]) -> str:
     name = _names([payload["workload"]])[payload["workload"]]
-    return f"{name} cannot run. {reason_text(payload['reason'])}"
+    return f"{name} cannot run. {reason_text(payload['reason'], TENANT)}"
 
 
 def _starved(payload: Mapping[str, Any]) -> str:

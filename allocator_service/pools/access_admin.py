@@ -8,6 +8,8 @@ from django.contrib import admin, messages
 from django.contrib.admin.widgets import AdminSplitDateTime
 from django.db.models import OuterRef, QuerySet, Subquery
 from django.http import HttpRequest
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
 
 from allocator_service.core.admin import (
     ServiceAdmin,
@@ -16,6 +18,7 @@ from allocator_service.core.admin import (
 from allocator_service.core.clock import utc_now
 from allocator_service.core.errors import Unacceptable
 from allocator_service.core.models import PoolLimit
+from allocator_service.core.shown_fields import instant
 from allocator_service.pools.models import (
     Group,
     Pool,
@@ -200,10 +203,7 @@ class ApiKeyAdmin(ServiceAdmin):
     form = ApiKeyForm
     search_fields = ["name", "prefix", "tenant__slug", "pool"]
     search_place = 9
-    list_display = [
-        "prefix", "name", "scope", "tenant", "pool", "of_group", "access", "last_used_at",
-        "expires_at", "revoked_at",
-    ]  # fmt: skip
+    list_display = ["prefix", "name", "scope", "subject", "last_used_at", "validity"]
     list_filter = ["scope"]
     list_select_related = ["tenant"]
     autocomplete_fields = ["tenant"]
@@ -214,9 +214,21 @@ class ApiKeyAdmin(ServiceAdmin):
         rows: QuerySet[ApiKey] = super().get_queryset(request)
         return rows.annotate(group_slug=Subquery(of_key))
 
-    @admin.display(description="group")
-    def of_group(self, key: ApiKey) -> str:
-        return getattr(key, "group_slug", None) or ""
+    @admin.display(description="tenant or pool", empty_value="-")
+    def subject(self, key: ApiKey) -> str | None:
+        if key.tenant is not None:
+            return key.tenant.slug
+        group = getattr(key, "group_slug", None)
+        if group is None:
+            return key.pool or None
+        return f"group {group} of {key.pool} ({key.get_access_display().lower()})"
+
+    @admin.display(description="valid", ordering="expires_at")
+    def validity(self, key: ApiKey) -> SafeString:
+        if key.revoked_at is not None:
+            return format_html("revoked {}", instant(key.revoked_at))
+        is_past = key.expires_at <= utc_now()
+        return format_html("{} {}", "expired" if is_past else "until", instant(key.expires_at))
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
         return ["prefix", "created_at", "last_used_at", "revoked_at"] if obj else []

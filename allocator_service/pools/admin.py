@@ -20,6 +20,8 @@ from allocator_service.core.admin import (
 )
 from allocator_service.core.clock import utc_now
 from allocator_service.core.labels import LABEL_LENGTH, LabelsField
+from allocator_service.core.list_filters import MemberFilter
+from allocator_service.core.shown_fields import labels_text
 from allocator_service.pools import access_admin  # noqa: F401 - registers its models
 from allocator_service.pools.group_admin import group_form_field, tier_form_field
 from allocator_service.pools.limit_forms import (
@@ -94,7 +96,7 @@ class ServerAdmin(ServiceAdmin):
     """Registered by `allocation.admin`, which can tell what an action would do before it is done."""
 
     form = ServerForm
-    list_display = ["name", "pool", "contributed_by", "quantities", "labels", "state"]
+    list_display = ["name", "pool", "contributed_by", "quantities", "labelled", "state"]
     list_filter = ["state", "pool"]
     list_select_related = ["pool", "contributed_by"]
     search_fields = ["name", "contributed_by__slug", "pool__slug"]
@@ -107,6 +109,10 @@ class ServerAdmin(ServiceAdmin):
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
         return ["pool", "contributed_by", "state", "created_at", "retired_at"] if obj else []
+
+    @admin.display(description="labels", ordering="labels", empty_value="-")
+    def labelled(self, server: Server) -> str | None:
+        return labels_text(server.labels) or None
 
     @admin.display(description="capacity")
     def quantities(self, server: Server) -> str:
@@ -230,7 +236,8 @@ class MembershipAdmin(ServiceAdmin):
 
     form = MembershipForm
     list_display = ["tenant", "pool", "present_terms", "group", "tier", "admitted_at"]
-    list_filter = ["pool", ("ended_at", admin.EmptyFieldListFilter)]
+    list_filter = ["pool", ("ended_at", MemberFilter)]
+    filter_titles: ClassVar = {"ended_at": "Current or former"}
     list_select_related = ["tenant", "pool"]
     search_fields = ["tenant__slug", "tenant__name", "pool__slug"]
     search_place = 4

@@ -9,6 +9,7 @@ from django.http import HttpRequest
 
 from allocator_service.core.admin import ServiceAdmin, ServiceForm
 from allocator_service.core.clock import utc_now
+from allocator_service.core.list_filters import PresentFilter
 from allocator_service.core.quantities import decimal_text
 from allocator_service.pools.group_services import (
     AMOUNTS,
@@ -129,7 +130,8 @@ class GroupAdmin(ServiceAdmin):
 
     form = GroupForm
     list_display = ["slug", "name", "pool", "parent", "weight", "tier", "retired_at"]
-    list_filter = ["pool", ("retired_at", admin.EmptyFieldListFilter)]
+    list_filter = ["pool", ("retired_at", PresentFilter)]
+    filter_titles: ClassVar = {"retired_at": "Current or retired"}
     list_select_related = ["pool"]
     search_fields = ["slug", "name"]
     search_place = 3

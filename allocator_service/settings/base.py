@@ -76,6 +76,7 @@ AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
 AXES_RESET_ON_SUCCESS = True
 AXES_SENSITIVE_PARAMETERS = ["username", "ip_address", "key"]
 AXES_VERBOSE = False
+AXES_ENABLE_ADMIN = False  # core.sign_in_admin has its lists
 
 TEMPLATES = [
     {

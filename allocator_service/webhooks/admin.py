@@ -1,18 +1,21 @@
 """Webhooks and deliveries in the admin."""
 
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, ClassVar
 
 from django.conf import settings
 from django.contrib import admin
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 from django.urls import reverse
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
 
 from allocator_service.core.admin import ReasonForm, ServiceAdmin
 from allocator_service.core.board import Notice, Section, Urgency, tells
 from allocator_service.core.clock import utc_now
 from allocator_service.core.display import counted
+from allocator_service.core.shown_fields import instant
 from allocator_service.core.templatetags.shown import age
 from allocator_service.core.visible import VisiblePools
 from allocator_service.webhooks.models import Delivery, Webhook
@@ -66,13 +69,22 @@ def webhooks_section(now: datetime, pools: VisiblePools) -> Section:
 
 @admin.register(Webhook)
 class WebhookAdmin(ActionsOnlyAdmin):
-    list_display = [
-        "url", "scope", "tenant", "pool", "disabled_at", "disabled_because", "failing_since",
-        "retired_at",
-    ]  # fmt: skip
+    list_display = ["url", "scope", "tenant", "pool", "state"]
     list_filter = ["disabled_because", "scope", "tenant", "pool"]
+    filter_titles: ClassVar = {"disabled_because": "Why disabled", "scope": "Subscriber"}
     list_select_related = ["tenant", "pool"]
     actions = ["disable", "enable", "test"]
+
+    @admin.display(description="state")
+    def state(self, webhook: Webhook) -> SafeString | str:
+        if webhook.retired_at is not None:
+            return format_html("retired {}", instant(webhook.retired_at))
+        if webhook.disabled_at is not None:
+            reason = webhook.get_disabled_because_display().lower()
+            return format_html("disabled ({}) since {}", reason, instant(webhook.disabled_at))
+        if webhook.failing_since is not None:
+            return format_html("failing since {}", instant(webhook.failing_since))
+        return "enabled"
 
     @admin.action(description="Disable and cancel pending deliveries", permissions=["change"])
     def disable(self, request: HttpRequest, queryset: QuerySet[Webhook]) -> None:
@@ -111,14 +123,22 @@ class WebhookAdmin(ActionsOnlyAdmin):
 @admin.register(Delivery)
 class DeliveryAdmin(ActionsOnlyAdmin):
     pool_path = "webhook__pool__slug"
-    list_display = ["created_at", "kind", "webhook", "state", "tries", "due_at", "finished_at"]
+    list_display = ["created_at", "kind", "webhook", "progress", "tries"]
     list_filter = ["state", "kind"]
+    filter_titles: ClassVar = {"kind": "Event"}
     list_select_related = ["webhook"]
     actions = ["resend"]
 
     @admin.display(description="attempts")
     def tries(self, delivery: Delivery) -> int:
         return len(delivery.attempts)
+
+    @admin.display(description="state", ordering="state")
+    def progress(self, delivery: Delivery) -> SafeString:
+        state = delivery.get_state_display()
+        if delivery.finished_at is not None:
+            return format_html("{} {}", state, instant(delivery.finished_at))
+        return format_html("{}, due {}", state, instant(delivery.due_at))
 
     @admin.action(description="Send again", permissions=["change"])
     def resend(self, request: HttpRequest, queryset: QuerySet[Delivery]) -> None:

@@ -19,6 +19,7 @@ from allocator_service.core.admin import (
 from allocator_service.core.clock import utc_now
 from allocator_service.core.duration_fields import DurationField
 from allocator_service.core.labels import LABEL_LENGTH, SelectorField
+from allocator_service.core.list_filters import RunnableFilter
 from allocator_service.core.quantities import decimal_text
 from allocator_service.pools.selectors import resources_of
 from allocator_service.workloads.gangs import (
@@ -29,6 +30,7 @@ from allocator_service.workloads.gangs import (
     gang_read,
 )
 from allocator_service.workloads.models import MAX_PRIORITY, Workload, WorkloadState
+from allocator_service.workloads.reason_texts import OPERATOR, reason_text
 from allocator_service.workloads.services import (
     WorkloadDraft,
     WorkloadSettings,
@@ -153,14 +155,6 @@ class WorkloadForm(ServiceForm):
         return Workload.objects.get(pk=submitted.ids[0])
 
 
-_CANNOT_RUN = {
-    "no_eligible_server": "No server of the pool matches what it selects and demands.",
-    "resource_absent": "No server of the pool has a resource that it demands.",
-    "no_server_large_enough": "One task is larger than every server it may run on.",
-    "out_of_range": "Its demand is too small or too large to compute with.",
-}
-
-
 class WorkloadAdmin(ServiceAdmin):
     """Admin of workloads, which `imports.admin` registers with an import from files."""
 
@@ -170,12 +164,13 @@ class WorkloadAdmin(ServiceAdmin):
         "tenant",
         "pool",
         "quantities",
-        "tasks",
+        "requested",
         "priority",
         "state",
         "cannot_run",
     ]
-    list_filter = ["state", "pool", ("unsatisfiable", admin.EmptyFieldListFilter)]
+    list_filter = ["state", "pool", ("unsatisfiable", RunnableFilter)]
+    filter_titles: ClassVar = {"unsatisfiable": "Can a task run now?"}
     list_select_related = ["pool", "tenant"]
     search_fields = ["name", "tenant__slug", "pool__slug"]
     search_place = 6
@@ -183,9 +178,13 @@ class WorkloadAdmin(ServiceAdmin):
     actions = ["withdraw"]
     durations = ("minimum_run",)
 
+    @admin.display(description="tasks", ordering="tasks")
+    def requested(self, workload: Workload) -> str:
+        return "any number" if workload.tasks is None else f"{workload.tasks:,}"
+
     @admin.display(description="cannot run", ordering="unsatisfiable")
     def cannot_run(self, workload: Workload) -> str:
-        return _CANNOT_RUN.get(workload.unsatisfiable, workload.unsatisfiable) or "-"
+        return reason_text(workload.unsatisfiable, OPERATOR) if workload.unsatisfiable else "-"
 
     def search_note(self, row: Workload) -> str:
         return f"{row.tenant} in {row.pool}"

@@ -11,13 +11,13 @@ from django import forms
 from django.urls import reverse
 from django.utils import timezone
 
-from allocator_service.allocation.guarantee_texts import stopped_text
 from allocator_service.allocation.trees import Fulfilment, NodeAmount, TreeNode
 from allocator_service.core.display import percent_text, unit_text
 from allocator_service.core.errors import DomainError
 from allocator_service.core.quantities import Resource, pointer_token
 from allocator_service.pools.limits import Limit, limits_from, selector_text
 from allocator_service.pools.models import GroupTerms, MembershipTerms, Pool
+from allocator_service.workloads.reason_texts import Reader, stopped_text
 from api.contract.documents import read_document
 from api.pages.workload_forms import selector_of_lines
 from api.v1.limits import LimitDocument, limits_read
@@ -181,7 +181,7 @@ def _met_text(
         if parts and is_used:
             # Other workloads of the node have more than their part.
             missed = f"a workload has {percent_text(decided.met)} of its part"
-        return f"{missed}: {stopped_text(decided.limited_by or (), known=known)}"
+        return f"{missed}: {stopped_text(decided.limited_by or (), Reader(groups=known))}"
     return "met" if is_used else "met: the workloads below can use no more of it"
 
 

@@ -13,7 +13,6 @@ from django.http.response import HttpResponseBase
 from allocator_service.allocation.models import Simulation, SimulationStatus
 from allocator_service.allocation.what_if.applying import simulation_apply
 from allocator_service.allocation.what_if.simulations import simulation_get, simulation_request
-from allocator_service.allocation.words import reason_text
 from allocator_service.core.clock import utc_now
 from allocator_service.core.errors import DomainError, Missing
 from allocator_service.pools.gangs import gang_refusal
@@ -21,6 +20,7 @@ from allocator_service.pools.models import Pool
 from allocator_service.pools.selectors import resources_of
 from allocator_service.workloads.gangs import MAX_KINDS
 from allocator_service.workloads.models import Workload, WorkloadState
+from allocator_service.workloads.reason_texts import TENANT, reason_text
 from allocator_service.workloads.selectors import workloads_for
 from api.contract.fields import uuid_or_none
 from api.pages.views import PoolPage, see
@@ -227,7 +227,7 @@ def _rows(workloads: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
                 "name": each["workload"],
                 "before": None if before is None else before["tasks"],
                 "after": None if after is None else after["tasks"],
-                "reason": "" if after is None else reason_text(after["limited_by"]),
+                "reason": "" if after is None else reason_text(after["limited_by"], TENANT),
             }
         )
     return sorted(rows, key=lambda row: row["before"] == row["after"])

@@ -1,6 +1,6 @@
 """What a pool's page says, put together from the API's own documents for the tenant's key."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
@@ -19,8 +19,6 @@ from allocator_service.allocation.words import (
     NOT_DECIDED,
     PAUSED,
     SPENT_HELPS,
-    helps,
-    reason_text,
     spent_text,
 )
 from allocator_service.core.errors import Missing
@@ -33,6 +31,7 @@ from allocator_service.pools.selectors import ServerKind, resources_of
 from allocator_service.tenants.models import Tenant
 from allocator_service.workloads.gangs import Gang, gang_text
 from allocator_service.workloads.models import Workload, WorkloadState
+from allocator_service.workloads.reason_texts import TENANT, Reader, reason_text, remedy_text
 from api.pages.bars import Bar, bar_of
 from api.v1.entitlements import entitlements_document
 from api.v1.run_inputs import sees_whole
@@ -207,12 +206,9 @@ def workload_rows(
     tenant: Tenant,
     run: Run | None,
     workloads: Sequence[Workload],
-    known: Collection[str] | None = None,
+    reader: Reader = TENANT,
 ) -> list[WorkloadRow]:
-    """Return the workloads with their rows of the decision.
-
-    `known` are the groups that a visitor of a group may know, None for the tenant itself.
-    """
+    """Return the workloads with their rows of the decision."""
     resources = resources_of(pool)
     got = {}
     if run is not None:
@@ -220,9 +216,9 @@ def workload_rows(
         got = {row.workload_id: row for row in rows}
     zone = pool.timezone
     return [
-        _workload_row(each, got.get(each.pk), resources, known)
-        if (spent := _spent(each, got.get(each.pk), run, resources, known)) is None
-        else _spent_row(each, got[each.pk], resources, spent_text(spent, zone, known))
+        _workload_row(each, got.get(each.pk), resources, reader)
+        if (spent := _spent(each, got.get(each.pk), run, resources, reader)) is None
+        else _spent_row(each, got[each.pk], resources, spent_text(spent, zone, reader))
         for each in workloads
     ]
 
@@ -232,7 +228,7 @@ def _spent(
     got: Allocation | None,
     run: Run | None,
     resources: Sequence[Resource],
-    known: Collection[str] | None,
+    reader: Reader,
 ) -> Mapping[str, Any] | None:
     """Return the exhausted budget that stops a workload, if its node may be named."""
     if run is None or got is None or workload.state == WorkloadState.PAUSED:
@@ -243,16 +239,16 @@ def _spent(
         demands={each.name for each, amount in _demand(workload, resources)},
         budgets=run.budgets,
     )
-    if spent is None or spent["scope"] != "group" or known is None:
+    if spent is None or spent["scope"] != "group" or reader.groups is None:
         return spent
-    return spent if spent["node"] in known else None
+    return spent if spent["node"] in reader.groups else None
 
 
 def _workload_row(
     workload: Workload,
     got: Allocation | None,
     resources: Sequence[Resource],
-    known: Collection[str] | None,
+    reader: Reader,
 ) -> WorkloadRow:
     demand = _demand(workload, resources)
     limited_by = workload.unsatisfiable if got is None else got.limited_by
@@ -261,9 +257,8 @@ def _workload_row(
     if not limited_by:
         return WorkloadRow(workload, demand, None, NOT_DECIDED, "", wants_more=False)
     wants_more = got is not None and limited_by != "task_limit"
-    return WorkloadRow(
-        workload, demand, got, reason_text(limited_by, known), helps(limited_by, known), wants_more
-    )
+    reason, remedy = reason_text(limited_by, reader), remedy_text(limited_by, reader)
+    return WorkloadRow(workload, demand, got, reason, remedy, wants_more)
 
 
 def _spent_row(

@@ -30,6 +30,7 @@ from allocator_service.enforcement.selectors import decision_in_force
 from allocator_service.pools.models import GroupTerms, MembershipTerms
 from allocator_service.pools.selectors import group_missing, resources_of
 from allocator_service.tenants.models import Access
+from allocator_service.workloads.reason_texts import Reader
 from api.contract.fields import is_slug
 from api.pages.amounts import (
     OVER,
@@ -171,7 +172,11 @@ class SubtreeMemberPage(SubtreePage):
             balances=tenant_balances(pool=pool, tenant=member, now=now),
             explanation=None if run is None else self._explanation(run, terms),
             workloads=workload_rows(
-                pool=pool, tenant=member, run=run, workloads=listed.rows, known=known
+                pool=pool,
+                tenant=member,
+                run=run,
+                workloads=listed.rows,
+                reader=Reader(groups=known),
             ),
             amounts=amounts_by_kind(
                 amount_rows(
@@ -197,7 +202,7 @@ class SubtreeMemberPage(SubtreePage):
                 )
         except Missing:  # it had no workload when the decision was made
             return None
-        return explanation_document(found, run, tenant)
+        return explanation_document(found, run, tenant, Reader())
 
 
 class SubtreeStatementPage(SubtreePage):

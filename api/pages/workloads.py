@@ -7,7 +7,7 @@ from django.http.response import HttpResponseBase
 
 from allocator_service.allocation.selectors import runs_with_slots
 from allocator_service.allocation.what_if.explanations import Explanation, run_explain
-from allocator_service.allocation.words import SPENT_HELPS, helps
+from allocator_service.allocation.words import SPENT_HELPS
 from allocator_service.core.clock import utc_now
 from allocator_service.core.errors import Missing
 from allocator_service.core.snapshots import one_snapshot
@@ -16,6 +16,7 @@ from allocator_service.pools.models import Pool
 from allocator_service.pools.selectors import resources_of
 from allocator_service.tenants.models import Tenant
 from allocator_service.workloads.models import Workload, WorkloadState
+from allocator_service.workloads.reason_texts import TENANT, remedy_text
 from allocator_service.workloads.selectors import workloads_for
 from api.contract.fields import uuid_or_none
 from api.contract.pagination import Page, by_id
@@ -93,7 +94,7 @@ class WhyPage(PoolPage):
             "why",
             **content,
             decision=decision_said(pool=of_pool, run=run, tenant=self.tenant, now=now),
-            explanation=explanation and explanation_document(explanation, run, self.tenant),
+            explanation=explanation and explanation_document(explanation, run, self.tenant, TENANT),
             hint=explanation and chosen and _hint(explanation, chosen.name),
             helps_shown=HELPS_SHOWN,
         )
@@ -116,4 +117,4 @@ def _hint(explanation: Explanation, workload: str) -> str:
     if workload in explanation.spent:
         return SPENT_HELPS
     limited_by = explanation.reasons.get(workload)
-    return "" if limited_by is None else helps(limited_by)
+    return "" if limited_by is None else remedy_text(limited_by, TENANT)

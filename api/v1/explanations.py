@@ -1,6 +1,7 @@
 """Explanations of what a tenant got."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from rest_framework.request import Request
@@ -8,15 +9,18 @@ from rest_framework.response import Response
 
 from allocator_service.allocation.models import Run
 from allocator_service.allocation.what_if.explanations import Binding, Explanation, run_explain
+from allocator_service.allocation.words import spent_text
 from allocator_service.core.clock import utc_now
 from allocator_service.core.quantities import Resource, vector_to_document
 from allocator_service.core.selecting import missing
 from allocator_service.enforcement.selectors import TenantUse, decision_in_force, tenant_use
 from allocator_service.pools.budgets import opening_of
 from allocator_service.pools.group_services import MAX_DEPTH
+from allocator_service.pools.models import Pool
 from allocator_service.pools.selectors import resources_of
 from allocator_service.tenants.models import Tenant
 from allocator_service.tenants.selectors import tenant_get, tenants_for
+from allocator_service.workloads.reason_texts import OPERATOR, TENANT, Reader, reason_text
 from api.auth import EVERY_SCOPE_AND_GROUP
 from api.contract import documents
 from api.contract.fields import is_slug
@@ -67,6 +71,9 @@ class ReasonDocument(documents.Document):
     budget = documents.IdField(
         allow_null=True,
         description="Exhausted budget, of `budgets`, whose limit of 0 `limited_by` names. null: none.",
+    )
+    detail = documents.TextField(
+        max_length=2_000, description="Sentence for people of `limited_by` or of the budget."
     )
 
 
@@ -179,7 +186,8 @@ class ExplanationView(OneRunView):
             within = None if subtree is None else subtree.group.slug
             explanation = run_explain(run=found, tenant=explained, within=within, now=utc_now())
         use = use_under(found, explained)
-        return Response(explanation_document(explanation, found, caller, use))
+        reader = OPERATOR if caller is None else TENANT if subtree is None else Reader()
+        return Response(explanation_document(explanation, found, caller, reader, use))
 
     def _explained(self, slug: str) -> Tenant:
         if not is_slug(slug):
@@ -191,11 +199,12 @@ def explanation_document(
     explanation: Explanation,
     run: Run,
     caller: Tenant | None,
+    reader: Reader,
     use: TenantUse | None = None,
 ) -> dict[str, Any]:
-    """The explanation as the caller may see it."""
+    """Return the explanation as the caller may see it, with sentences for the reader."""
     resources = resources_of(run.pool)
-    reader = EnforcementReader(run.pool, resources, caller)
+    enforced = EnforcementReader(run.pool, resources, caller)
     return {
         "tenant": explanation.tenant,
         "groups": explanation.groups,
@@ -208,6 +217,7 @@ def explanation_document(
                 "workload": workload,
                 "limited_by": reason_known(reason, pool=run.pool, known=explanation.groups),
                 "budget": explanation.spent.get(workload, {}).get("budget"),
+                "detail": _detail(explanation, workload, reason, run.pool, reader),
             }
             for workload, reason in explanation.reasons.items()
         ],
@@ -223,11 +233,22 @@ def explanation_document(
         "blocked": None if use is None else _blocked(use),
         "ending": []
         if use is None
-        else [JobsEndingDocument.write(each, reader) for each in use.ending],
+        else [JobsEndingDocument.write(each, enforced) for each in use.ending],
         "holds": []
         if use is None
-        else [ServersHeldDocument.write(held, reader) for held in use.holds],
+        else [ServersHeldDocument.write(held, enforced) for held in use.holds],
     }
+
+
+def _detail(
+    explanation: Explanation, workload: str, reason: str, pool: Pool, reader: Reader
+) -> str:
+    """Return why a workload got no more, by the groups that the explanation names."""
+    informed = replace(reader, groups=None if reader == OPERATOR else explanation.groups)
+    spent = explanation.spent.get(workload)
+    if spent is not None:
+        return spent_text(spent, pool.timezone, informed)
+    return reason_text(reason, informed)
 
 
 def _exhausted(stored: Mapping[str, Any]) -> dict[str, Any]:

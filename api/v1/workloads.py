@@ -16,6 +16,7 @@ from allocator_service.pools.clusters import clusters_selected
 from allocator_service.tenants.models import Tenant
 from allocator_service.workloads.gangs import GANG, Gang, demand_read, gang_read
 from allocator_service.workloads.models import MAX_PRIORITY, MAX_TASKS, Workload, WorkloadState
+from allocator_service.workloads.reason_texts import OPERATOR, reason_text
 from allocator_service.workloads.selectors import workloads_for
 from allocator_service.workloads.services import (
     WorkloadDraft,
@@ -45,13 +46,17 @@ PRIORITY: Mapping[str, Any] = {"minimum": -MAX_PRIORITY, "maximum": MAX_PRIORITY
 class ConditionDocument(documents.Document):
     type = documents.ChoiceField(choices=["unsatisfiable"])
     reason = documents.ChoiceField(choices=UNSERVED)
+    detail = documents.TextField(max_length=500, description="Sentence of the reason for people.")
 
 
 class ConditionsField(documents.ListField):
     """The conditions of a workload, of which the reason why it cannot run is stored."""
 
     def write(self, value: Any, context: Any) -> list[dict[str, Any]]:
-        return [{"type": "unsatisfiable", "reason": value}] if value else []
+        if not value:
+            return []
+        detail = reason_text(value, OPERATOR)  # it does not depend on the reader
+        return [{"type": "unsatisfiable", "reason": value, "detail": detail}]
 
 
 class MinimumRunField(documents.DurationField):

@@ -224,14 +224,15 @@ def test_several_changes_of_one_workload_are_one_and_keep_the_rest_of_its_demand
 
 def test_a_submission_sends_what_was_written(alloc, told):
     made = {"id": "id-a", "pool": "lab", "name": "a", "tasks": 3,
-            "conditions": [{"type": "unsatisfiable", "reason": "no_server_large_enough"}]}  # fmt: skip
+            "conditions": [{"type": "unsatisfiable", "reason": "no_server_large_enough",
+                            "detail": "One task is too large."}]}  # fmt: skip
     service = told((201, {**JSON, "Pool-Generation": "9"}, made))
     done = alloc(
         "submit", "lab", "--demand", "cpu=250m,memory=4Gi", "--tasks", "3", "--name", "a",
         "--select", "zone=a", "--select", "zone=b,disk=ssd", "--priority", "-1", "--yes",
     )  # fmt: skip
     assert (done.exit_code, done.stdout) == (0, "Submitted a as generation 9 of lab.\n")
-    assert "it cannot run: no_server_large_enough" in done.stderr
+    assert "it cannot run. One task is too large." in done.stderr
     assert json.loads(service.bodies[0]) == {
         "name": "a", "demand": {"cpu": "250m", "memory": "4Gi"}, "tasks": 3, "priority": -1,
         "server_selector": {"zone": ["a", "b"], "disk": ["ssd"]},
@@ -275,24 +276,20 @@ def test_why_names_the_schedulers_reason_for_jobs_that_wait(alloc, told, reason)
     assert "although" not in shown(blocked=None)
 
 
-def test_why_names_the_budget_that_stops_a_workload(alloc, told):
-    budget = {
-        "budget": "b1", "group": "ml", "tenant": None, "resource": "gpu", "amount": "100",
-        "then": "stop", "opens_at": "2027-02-01T00:00:00+01:00",
-    }  # fmt: skip
+def test_why_has_the_sentences_of_the_service(alloc, told):
     explanation = {
         "sentence": "physics runs nothing.", "binding": [], "counterfactuals": [], "blocked": None,
-        "budgets": [budget],
+        "budgets": [],
         "workloads": [
-            {"workload": "w", "limited_by": "limit:group:ml", "budget": "b1"},
-            {"workload": "v", "limited_by": "limit:group:ml", "budget": None},
+            {"workload": "w", "limited_by": "limit:group:ml", "detail": "The budget is spent."},
+            {"workload": "v", "limited_by": "limit:group:ml"},  # of an older service
         ],
     }  # fmt: skip
     rows = [row(name, 0) | {"limited_by": "limit:group:ml"} for name in ("w", "v")]
     told(decision(9), (200, JSON, explanation), (200, JSON, POOL), page(rows, None, last=True))
     lines = alloc("why", "lab", "--tenant", "physics").output.splitlines()
     assert [line.split("%")[-1].strip() for line in lines if line[:2] in ("w ", "v ")] == [
-        "budget of group ml, spent until 31 January 2027, 23:00 UTC", "limit:group:ml",
+        "The budget is spent.", "limit:group:ml",
     ]  # fmt: skip
 
 

@@ -135,7 +135,7 @@ def test_a_key_of_a_group_names_a_group_of_its_pool(pool, superuser):
     assert (key.scope, key.pool, key.group) == ("group", pool.slug, group.pk)
     assert key.access == "read"
     page = superuser.get(reverse("admin:tenants_apikey_changelist")).content.decode()
-    assert "science</td>" in page
+    assert "group science of lab (read)" in page
 
 
 def test_people_are_bound_to_a_group_of_a_pool(pool, superuser):

@@ -46,7 +46,8 @@ def rows_of(client, row):
     """The lines of an object's history: the action, the reason, what differs."""
     name = f"admin:{row._meta.app_label}_{row._meta.model_name}_history"
     page = client.get(reverse(name, args=[row.pk])).content.decode()
-    lines = re.findall('<tr><td data-label="When">.*?</tr>', page, re.DOTALL)
+    page = re.sub('<span class="cell-label">.*?</span>', "", page)
+    lines = re.findall("<tr><td><time.*?</tr>", page, re.DOTALL)
     return [" ".join(re.sub("<[^>]+>", " ", line).split()) for line in lines]
 
 

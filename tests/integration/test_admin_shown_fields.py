@@ -5,13 +5,16 @@ import re
 
 import pytest
 from django.contrib import admin
+from django.contrib.admin.utils import get_fields_from_path
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Permission
 from django.db.models.signals import post_init
 from django.urls import reverse
+from django.utils.text import capfirst
 
 from allocator_service.allocation.models import Allocation, Run
 from allocator_service.allocation.runs.recompute import recompute_pool
+from allocator_service.core.display import percent_text
 from allocator_service.pools.models import Pool
 from allocator_service.tenants.models import Tenant
 from allocator_service.workloads.models import Workload
@@ -75,6 +78,72 @@ def test_a_page_has_the_exact_value_of_a_float(operator, fig2, odd_floats):
     listed = operator.get(reverse("admin:allocation_allocation_changelist"))
     assert listed.status_code == 200
     assert ">nan</td>" in listed.content.decode()
+
+
+def test_a_list_shows_a_tiny_share_as_the_pages_do(rf):
+    columns = admin.site._registry[Allocation].get_list_display(rf.get("/"))
+    share = next(each for each in columns if getattr(each, "__name__", "") == "dominant_share")
+    shown = share(Allocation(dominant_share=0.00004))
+    assert shown == f'<data value="4e-05">{percent_text(0.00004)}</data>'
+    assert percent_text(0.00004) == "0.004\N{NO-BREAK SPACE}%"
+    assert share(Allocation(dominant_share=None)) is None
+
+
+TITLES = {
+    "allocation.run": ["Status", "Pool"],
+    "auth.user": ["Staff status", "Superuser status", "Active", "Groups"],
+    "axes.accessattempt": ["Time"],
+    "axes.accessfailurelog": ["Time", "Locked out"],
+    "axes.accesslog": ["Time"],
+    "backtests.backtest": ["Status"],
+    "billing.budget": ["Pool", "When it is spent"],
+    "billing.closing": ["Pool", "Month"],
+    "billing.creditnote": ["Pool"],
+    "billing.posting": ["Kind", "Pool"],
+    "billing.priceplan": ["State", "Pool"],
+    "billing.rerating": ["Pool"],
+    "billing.statement": ["Pool", "Month", "Tenant"],
+    "billing.unitgrant": ["Pool"],
+    "core.auditentry": ["Kind of object", "Action", "Time"],
+    "core.event": ["Kind"],
+    "enforcement.agent": ["Pool", "Scheduler"],
+    "enforcement.blockage": ["Pool"],
+    "enforcement.drift": ["Pool"],
+    "ledger.block": ["Pool"],
+    "ledger.entry": ["Kind", "Pool"],
+    "pools.group": ["Pool", "Current or retired"],
+    "pools.membership": ["Pool", "Current or former"],
+    "pools.pool": ["Policy", "Source of weights", "Current or retired"],
+    "pools.server": ["State", "Pool"],
+    "tenants.apikey": ["Scope"],
+    "webhooks.delivery": ["State", "Event"],
+    "webhooks.webhook": ["Why disabled", "Subscriber", "Tenant", "Pool"],
+    "workloads.workload": ["State", "Pool", "Can a task run now?"],
+}
+
+
+def test_filters_have_titles_for_people():
+    found = {}
+    for model, registered in admin.site._registry.items():
+        titles = getattr(registered, "filter_titles", {})
+        filters = [each if isinstance(each, str) else each[0] for each in registered.list_filter]
+        found[model._meta.label_lower] = [
+            capfirst(titles.get(path, get_fields_from_path(model, path)[-1].verbose_name))
+            for path in filters
+        ]
+    assert {name: titles for name, titles in found.items() if titles} == TITLES
+
+
+def test_filters_have_names_for_values(operator, fig2):
+    workloads = operator.get(reverse("admin:workloads_workload_changelist")).content.decode()
+    assert "Can a task run now?" in workloads
+    assert "By unsatisfiable" not in workloads
+    pools = operator.get(reverse("admin:pools_pool_changelist")).content.decode()
+    assert 'policy_name=drfh">Fair shares on real servers (DRFH)</a>' in pools
+    audit = operator.get(reverse("admin:core_auditentry_changelist")).content.decode()
+    assert 'object_type=pool">Pool</a>' in audit
+    budgets = operator.get(reverse("admin:billing_budget_changelist")).content.decode()
+    assert ">It is served after everybody else</a>" in budgets
 
 
 def test_a_form_fills_fields_from_others(operator, monkeypatch):

@@ -69,7 +69,7 @@ def test_an_operator_opens_a_pool_contributes_servers_and_sees_a_decision(page, 
 
     assert decided("bench", 3)["run"]["summary"]["servers"] == 3
     page.goto("/admin/allocation/allocation/?q=titration")
-    expect(page.locator("#result_list .field-tasks").first).to_have_text("12")
+    expect(page.locator("#result_list .field-tasks").first).to_have_text("12", use_inner_text=True)
 
 
 def test_a_list_is_sorted_and_selected_on_a_phone(page, operator):

@@ -140,7 +140,6 @@ def of_members(page: Page) -> Locator:
 
 
 def of_runs(page: Page) -> Locator:
-    page.set_viewport_size({"width": 1_900, "height": 900})  # its rows are long
     page.goto("/admin/allocation/run/")
     page.locator("#changelist-filter").get_by_role("link", name="lab", exact=True).click()
     expect(page.locator("#result_list tbody tr").first).to_be_visible()

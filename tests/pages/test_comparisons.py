@@ -54,6 +54,7 @@ def work():
 
 def table(text):
     """Rows of the page's table by policy: tasks, and the difference."""
+    text = re.sub('<span class="cell-label">.*?</span>', "", text)
     cells = re.findall('<tr[^>]*><th scope="row">([^<]*)</th>(.*?)</tr>', text)
     return {
         name: [re.sub("<[^>]*>", "", cell) for cell in re.findall("<td[^>]*>(.*?)</td>", rest)]

@@ -7,7 +7,9 @@ import pytest
 
 from allocator_service.core.display import (
     counted,
+    exact_text,
     instant_text,
+    list_instant_text,
     money_text,
     month_text,
     number_text,
@@ -39,6 +41,11 @@ AT = datetime(2026, 11, 24, 7, 50, 5, tzinfo=UTC)
 )
 def test_a_unit_is_stated_once_and_in_its_number(name, unit, value, text):
     assert resource_text(Decimal(value), Resource(name, unit)) == text
+
+
+def test_a_column_has_short_instants_and_exact_numbers():
+    assert list_instant_text(AT).replace("\N{NO-BREAK SPACE}", " ") == "24 Nov 2026, 07:50:05 UTC"
+    assert exact_text(Decimal("1234567.8910"), "core") == "1,234,567.891 cores"
 
 
 def test_numbers_have_four_digits_and_groups_of_three():

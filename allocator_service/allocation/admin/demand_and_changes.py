@@ -11,7 +11,6 @@ from django.db.models import Q
 
 from allocator_service.allocation.admin.overview import run_in_force
 from allocator_service.allocation.admin.past_and_plan import history_charts
-from allocator_service.allocation.admin.shares import reason_text
 from allocator_service.allocation.admin.tabs import PERIODS, TabRequest, pool_tab
 from allocator_service.allocation.models import Allocation
 from allocator_service.core.history import entries_done
@@ -19,6 +18,7 @@ from allocator_service.core.models import AuditEntry
 from allocator_service.core.quantities import Resource
 from allocator_service.pools.selectors import members_of, resources_of
 from allocator_service.workloads.models import Workload, WorkloadState
+from allocator_service.workloads.reason_texts import OPERATOR, reason_text
 
 WORKLOADS_A_PAGE = 25
 CHANGES_A_PAGE = 25
@@ -39,10 +39,10 @@ class DemandRow:
         if self.workload.state == WorkloadState.PAUSED:
             return "It is paused."
         if self.workload.unsatisfiable:
-            return f"It cannot run: {reason_text(self.workload.unsatisfiable)}"
+            return f"It cannot run: {reason_text(self.workload.unsatisfiable, OPERATOR)}"
         if self.got is None:
             return "It is not in the decision in force."
-        return reason_text(self.got.limited_by) if self.got.limited_by else ""
+        return reason_text(self.got.limited_by, OPERATOR) if self.got.limited_by else ""
 
 
 @pool_tab("demand", "Demand", permission="workloads.view_workload", place=4)

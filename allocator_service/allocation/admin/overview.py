@@ -14,7 +14,6 @@ from allocator_service.allocation.admin.shares import (
     ORDERS,
     Asked,
     SharePage,
-    reason_text,
     share_page,
 )
 from allocator_service.allocation.admin.tabs import NOW, PERIODS, TabRequest, pool_tab
@@ -29,6 +28,7 @@ from allocator_service.core.quantities import Resource
 from allocator_service.pools.models import Pool, ServerState
 from allocator_service.pools.selectors import members_of, resources_of
 from allocator_service.workloads.models import WorkloadState
+from allocator_service.workloads.reason_texts import OPERATOR, reason_text
 
 CLASSES_SHOWN = 25
 RUNS_DRAWN = 300
@@ -61,7 +61,9 @@ def now_tab(asked: TabRequest) -> Mapping[str, Any]:
         "policy": None if run is None else policy_title(run.policy["name"]),
         "behind": 0 if run is None else max(pool.generation - (run.generation or 0), 0),
         "failure": failed_since(pool=pool, run=run),
-        "unsatisfiable": [(reason_text(reason), count) for reason, count in unsatisfiable],
+        "unsatisfiable": [
+            (reason_text(reason, OPERATOR), count) for reason, count in unsatisfiable
+        ],
         "open_gap": _open_gap(run),
         "capacities": _capacities(pool, run, resources_of(pool)),
         "counts": _counts(pool),

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 from django.contrib import admin
 from django.core.exceptions import PermissionDenied
@@ -26,6 +26,7 @@ from allocator_service.core.admin import (
 from allocator_service.core.clock import utc_now
 from allocator_service.core.errors import DomainError
 from allocator_service.core.history import Difference
+from allocator_service.core.list_filters import NamedChoices, PresentFilter
 from allocator_service.imports.admin import FileImportAdmin, ServerFileForm, TreeFileForm
 from allocator_service.pools.admin import MembershipAdmin, ServerAdmin
 from allocator_service.pools.group_admin import GroupAdmin
@@ -97,6 +98,13 @@ class ImpactGroupAdmin(ImpactFormAdmin, FileImportAdmin, GroupAdmin):
     file_form = TreeFileForm
 
 
+class PolicyFilter(NamedChoices, admin.AllValuesFieldListFilter):
+    """A filter of pools by policy."""
+
+    def name_of(self, value: str) -> str:
+        return policy_title(value)
+
+
 @admin.register(Pool)
 class PoolAdmin(ImpactFormAdmin):
     """Pools, each with a page of tabs that apps register."""
@@ -107,7 +115,12 @@ class PoolAdmin(ImpactFormAdmin):
     list_display = [
         "slug", "name", "policy", "weights", "generation", "retired_at", "overview",
     ]  # fmt: skip
-    list_filter = ["policy_name", "weights", ("retired_at", admin.EmptyFieldListFilter)]
+    list_filter = [("policy_name", PolicyFilter), "weights", ("retired_at", PresentFilter)]
+    filter_titles: ClassVar = {
+        "policy_name": "Policy",
+        "weights": "Source of weights",
+        "retired_at": "Current or retired",
+    }
     search_fields = ["slug", "name"]
     search_place = 1
     actions = ["recompute", "retire"]

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
@@ -16,7 +17,7 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 from django.views.decorators.http import require_POST
 
-from allocator_service.allocation.admin.shares import ORDERS, Asked, reason_text, share_page
+from allocator_service.allocation.admin.shares import ORDERS, Asked, share_page
 from allocator_service.allocation.audit.decisions import refuse_undecided, run_proof, run_verify
 from allocator_service.allocation.models import Allocation, Run, RunStatus
 from allocator_service.allocation.placement_list import PlacementList
@@ -25,11 +26,14 @@ from allocator_service.allocation.selectors import demands_of, input_of
 from allocator_service.allocation.what_if.explanations import Binding, run_explain
 from allocator_service.core.admin import ReadOnlyAdmin, quantities_shown
 from allocator_service.core.clock import utc_now
+from allocator_service.core.display import number_text, percent_text
 from allocator_service.core.errors import DomainError
 from allocator_service.core.quantities import Resource
+from allocator_service.core.shown_fields import between
 from allocator_service.core.templatetags.shown import second, significant
 from allocator_service.pools.selectors import resources_of
 from allocator_service.tenants.models import Tenant
+from allocator_service.workloads.reason_texts import OPERATOR, reason_text
 
 COUNTERFACTUALS = 5
 PLACEMENTS_A_PAGE = 100
@@ -41,15 +45,8 @@ class RunAdmin(ReadOnlyAdmin):
 
     change_form_template = "admin/allocation/run/change_form.html"
     list_display = [
-        "id",
-        "pool",
-        "status",
-        "generation",
-        "reason",
-        "effective_from",
-        "effective_until",
-        "seconds",
-    ]
+        "created_at", "pool", "status", "generation", "reason", "effective", "seconds",
+    ]  # fmt: skip
     list_filter = ["status", "pool"]
     list_select_related = ["pool"]
     readonly_fields = [
@@ -118,7 +115,7 @@ class RunAdmin(ReadOnlyAdmin):
         def explained() -> Mapping[str, Any]:
             found = run_explain(run=run, tenant=of, most=COUNTERFACTUALS, now=utc_now())
             binding = [(each, _capacity(each, resources)) for each in found.binding]
-            reasons = [(name, reason_text(why)) for name, why in found.reasons.items()]
+            reasons = [(name, reason_text(why, OPERATOR)) for name, why in found.reasons.items()]
             return {"explanation": found, "binding": binding, "reasons": reasons}
 
         return self._page(request, run, "explanation", f"Why {tenant} got this", explained)
@@ -210,6 +207,10 @@ class RunAdmin(ReadOnlyAdmin):
             f", {options}" if options else ""
         )
 
+    @admin.display(description="in force", ordering="effective_from", empty_value="never")
+    def effective(self, run: Run) -> SafeString | None:
+        return between(run.effective_from, run.effective_until)
+
     @admin.display(description="in force")
     def in_force(self, run: Run) -> SafeString | str:
         if run.effective_from is None:
@@ -217,9 +218,11 @@ class RunAdmin(ReadOnlyAdmin):
         until = second(run.effective_until, "now")
         return format_html("{} until {}", second(run.effective_from), until)
 
-    @admin.display(description="time in the solver", ordering="solve_seconds")
-    def seconds(self, run: Run) -> str:
-        return "-" if run.solve_seconds is None else f"{run.solve_seconds:.3f} s"
+    @admin.display(description="time in the solver", ordering="solve_seconds", empty_value="-")
+    def seconds(self, run: Run) -> str | None:
+        if run.solve_seconds is None:
+            return None
+        return f"{number_text(Decimal(repr(run.solve_seconds)))}\N{NO-BREAK SPACE}s"
 
     @admin.display(description="outcome")
     def results(self, run: Run) -> SafeString | str:
@@ -240,7 +243,7 @@ def _summary_shown(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
     shown = []
     for name, value in summary.items():
         if isinstance(value, Mapping):
-            shown += [(f"{name} of {part}", f"{100 * each:.2f} %") for part, each in value.items()]
+            shown += [(f"{name} of {part}", percent_text(each)) for part, each in value.items()]
         elif value is not None:
             shown.append((name, significant(value)))
     return shown
@@ -260,9 +263,10 @@ class AllocationAdmin(ReadOnlyAdmin):
         "why_no_more",
     ]
     list_select_related = ["workload", "tenant", "run__pool"]
+    shares = ("dominant_share", "weighted_share")
     search_fields = ["tenant__slug", "workload__name"]
     ordering = ["-id"]
 
     @admin.display(description="why no more", ordering="limited_by", empty_value="-")
     def why_no_more(self, row: Allocation) -> str | None:
-        return reason_text(row.limited_by) if row.limited_by else None
+        return reason_text(row.limited_by, OPERATOR) if row.limited_by else None

@@ -20,7 +20,8 @@ from allocator_service.core.errors import Gone
 from allocator_service.core.quantities import Resource
 from allocator_service.pools.models import MembershipTerms, Pool
 from allocator_service.pools.selectors import members_of
-from policies import REASONS, entitled_partition, problem_from_document
+from allocator_service.workloads.reason_texts import OPERATOR, reason_text
+from policies import entitled_partition, problem_from_document
 
 TENANTS_A_PAGE = 25
 BY_SHARE, BY_NAME, BY_LEAST = "share", "name", "least"
@@ -31,7 +32,6 @@ _ORDERED: Mapping[str, Sequence[Any]] = {
     BY_NAME: [],
 }
 _SLUG, _NAME = "membership__tenant__slug", "membership__tenant__name"
-_RESOURCE, _LIMIT = "resource:", "limit:"
 _PARTS_OF_TERMS = {"resources", "servers", "groups", "tenants", "policy", "weights"}
 
 
@@ -131,7 +131,7 @@ def share_page(pool: Pool, run: Run, resources: Sequence[Resource], asked: Asked
             row["workloads"],
             row["share"],
             row["weighted_share"],
-            [reason_text(reason) for reason in sorted(row["reasons"])],
+            [reason_text(reason, OPERATOR) for reason in sorted(row["reasons"])],
             *terms.get(row[_SLUG], (nothing, nothing)),
             allocated.get(row["membership__tenant"], none),
         )
@@ -139,17 +139,6 @@ def share_page(pool: Pool, run: Run, resources: Sequence[Resource], asked: Asked
     ]
     members = everybody.count() if asked.search else paginator.count
     return SharePage(asked, page, rows, members)
-
-
-def reason_text(limited_by: str) -> str:
-    """Why a workload did not get more, in a few words."""
-    if limited_by.startswith(_RESOURCE):
-        return f"{limited_by.removeprefix(_RESOURCE)} holds it back."
-    if limited_by == f"{_LIMIT}lend":
-        return "What contributors lend is in use."
-    if limited_by.startswith(_LIMIT):
-        return f"The limit of {' '.join(limited_by.split(':')[1:])} is reached."
-    return REASONS[limited_by].capitalize()
 
 
 def _with_parts(

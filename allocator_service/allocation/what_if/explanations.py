@@ -34,6 +34,7 @@ from allocator_service.core.display import resource_text
 from allocator_service.core.errors import Conflict, Missing, Unavailable
 from allocator_service.core.quantities import Resource
 from allocator_service.pools.budgets import Then, exhausted_sentence, spent_text
+from allocator_service.pools.limits import selector_text
 from allocator_service.pools.selectors import resources_of
 from allocator_service.tenants.models import Tenant
 from policies import UNSERVED, Problem, explain
@@ -440,7 +441,7 @@ def _with_server(
     }
     size = _size(document, capacity)
     number = "one more server" if count == 1 else f"{count} more servers"
-    with_labels = f" labelled {labels}" if labels else ""
+    with_labels = f" labelled {selector_text(labels)}" if labels else ""
     return (
         f"{number} with {size}{with_labels}, contributed by {tenant}",
         {"servers": {"add": [server]}},

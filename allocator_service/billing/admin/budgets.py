@@ -1,10 +1,11 @@
 """Budgets and grants of service units."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 from django.contrib import admin
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest
+from django.utils.text import capfirst
 
 from allocator_service.billing.balances import Balance, balances
 from allocator_service.billing.budgets import (
@@ -19,9 +20,11 @@ from allocator_service.billing.models import Budget, UnitGrant
 from allocator_service.billing.service_units import units_grant
 from allocator_service.core.admin import ServiceAdmin, ServiceForm
 from allocator_service.core.clock import utc_now
+from allocator_service.core.display import exact_text, money_text
 from allocator_service.core.duration_fields import DurationField
 from allocator_service.core.errors import Unacceptable
-from allocator_service.pools.budgets import Then
+from allocator_service.core.list_filters import NamedChoices
+from allocator_service.pools.budgets import Then, effect_text
 
 
 class BudgetForm(ServiceForm):
@@ -47,6 +50,13 @@ class BudgetForm(ServiceForm):
             "then",
             "thresholds",
         ]
+        labels: ClassVar = {"then": "When it is spent", "carry": "Carry over"}
+        help_texts: ClassVar = {
+            "then": "last: served after everybody else; stop: gets nothing of the resource; until the"
+            " period ends.",
+            "carry": "Fraction of what is left that the next period gets, from 0 to 1.",
+            "thresholds": "Percentages that send mail and events, such as 50,80,100.",
+        }
 
     def perform(self, cleaned: dict[str, Any]) -> Budget:
         settings = BudgetSettings(
@@ -71,19 +81,20 @@ class BudgetForm(ServiceForm):
         return budget_create(pool=cleaned["pool"], draft=draft, now=utc_now())
 
 
+class EffectFilter(NamedChoices, admin.ChoicesFieldListFilter):
+    """A filter by what happens when a budget is spent."""
+
+    def name_of(self, value: str) -> str:
+        """Return the effect of a choice by its label."""
+        return str(capfirst(effect_text(value, "more of its resource")))
+
+
 @admin.register(Budget)
 class BudgetAdmin(ServiceAdmin):
     form = BudgetForm
-    list_display = [
-        "node",
-        "pool",
-        "resource",
-        "amount",
-        "per",
-        "then",
-        "retired_at",
-    ]
-    list_filter = ["pool", "then"]
+    list_display = ["node", "pool", "limit", "per", "effect", "retired_at"]
+    list_filter = ["pool", ("then", EffectFilter)]
+    filter_titles: ClassVar = {"then": "When it is spent"}
     list_select_related = ["pool", "tenant", "group"]
     autocomplete_fields = ["pool", "tenant", "group"]
     actions = ["retire"]
@@ -93,15 +104,25 @@ class BudgetAdmin(ServiceAdmin):
         fixed = ["pool", "tenant", "group", "resource", "per", "starts_at", "ends_at"]
         return [*fixed, "spent", "left", "created_at", "retired_at"] if obj else []
 
+    @admin.display(description="amount", ordering="amount")
+    def limit(self, budget: Budget) -> str:
+        if budget.resource:
+            return f"{exact_text(budget.amount)} hours of {budget.resource}"
+        return money_text(budget.amount.normalize(), budget.pool.currency)
+
+    @admin.display(description="when it is spent", ordering="then")
+    def effect(self, budget: Budget) -> str:
+        return str(capfirst(effect_text(budget.then, budget.resource)))
+
     @admin.display(description="Spent in this period")
     def spent(self, budget: Budget) -> str:
         found = self._balance(budget)
-        return "-" if found is None else f"{found.spent_text} {found.unit}"
+        return "-" if found is None else money_text(found.spent_text, found.unit)
 
     @admin.display(description="Left")
     def left(self, budget: Budget) -> str:
         found = self._balance(budget)
-        return "-" if found is None else f"{found.left_text} {found.unit}"
+        return "-" if found is None else money_text(found.left_text, found.unit)
 
     def _balance(self, budget: Budget) -> Balance | None:
         if budget.retired_at is not None:

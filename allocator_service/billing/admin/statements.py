@@ -1,6 +1,7 @@
 """Statements: what a month lacks, what it comes to, closing it, and the page that one sends."""
 
 from datetime import datetime
+from decimal import Decimal
 from functools import partial
 from typing import Any
 
@@ -282,12 +283,34 @@ class StatementAdmin(ReadOnlyAdmin):
 @admin.register(Posting)
 class PostingAdmin(ReadOnlyAdmin):
     list_display = [
-        "month", "pool", "kind", "tenant", "owner", "resource", "tenant_amount", "owner_amount",
-        "fee_amount", "pool_amount", "currency",
+        "month_name", "pool", "kind", "tenant", "resource", "charged", "counterparts",
     ]  # fmt: skip
     list_filter = ["kind", "pool"]
     list_select_related = ["pool", "tenant", "owner"]
     ordering = ["-id"]
+
+    @admin.display(description="month", ordering="month")
+    def month_name(self, posting: Posting) -> str:
+        return month_text(f"{posting.month:%Y-%m}")
+
+    @admin.display(description="tenant pays", ordering="tenant_amount")
+    def charged(self, posting: Posting) -> str:
+        return self._money(posting.tenant_amount, posting)
+
+    @admin.display(description="who gets it")
+    def counterparts(self, posting: Posting) -> SafeString:
+        """Return the other accounts of the posting, whose sum is the tenant's."""
+        accounts = (
+            (f"owner {posting.owner}", posting.owner_amount),
+            ("fee", posting.fee_amount),
+            ("pool", posting.pool_amount),
+        )
+        lines = [(name, self._money(-value, posting)) for name, value in accounts if value]
+        return format_html_join(mark_safe("<br>"), "{}: {}", lines)
+
+    def _money(self, amount: Decimal, posting: Posting) -> str:
+        text = money_text(written_money(amount, minor_digits(posting.pool)), posting.currency)
+        return text.replace(" ", "\N{NO-BREAK SPACE}")
 
 
 class CreditNoteForm(ServiceForm):

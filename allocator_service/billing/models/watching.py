@@ -109,7 +109,10 @@ class Budget(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"{self.amount.normalize():f} {self.resource or self.pool.currency} of {self.node}"
+        amount = f"{self.amount.normalize():,f}"
+        if self.resource:
+            return f"{amount} hours of {self.resource} for {self.node}"
+        return f"{amount} {self.pool.currency} for {self.node}"
 
     @property
     def node(self) -> Tenant | Group:

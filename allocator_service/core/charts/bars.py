@@ -7,6 +7,7 @@ from math import ceil
 
 from allocator_service.core.charts.drawing import (
     BAR,
+    CHARACTER,
     FOOT_ROW,
     GRID,
     LABEL_ROW,
@@ -28,7 +29,6 @@ from allocator_service.core.charts.drawing import (
 )
 
 _ROW, _LABEL_GAP = 18, 3
-_CHARACTER = 7  # pixels
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ def _drawn(
     parts.append(text(left + plot, bottom + 28, unit, anchor="end"))
     for position, row in enumerate(rows):
         y = top + position * height_of_row
-        parts.append(label_text(left - 8, y + height_of_row / 2, labels[position]))
+        parts.append(label_text(left - 8, y + height_of_row / 2, labels[position], row.label))
         y += (height_of_row - height_of_bars) / 2
         parts += _bars(row, series, left, y, scale, stacked=stacked)
         parts += [
@@ -126,7 +126,7 @@ def _drawn(
 def _label_interval(marks: Sequence[float], plot: float) -> int:
     """Return the least interval of labels on an axis at which they do not touch."""
     longest = max(len(number(mark)) for mark in marks) + 1
-    return ceil(longest * _CHARACTER * (len(marks) - 1) / plot) or 1
+    return ceil(longest * CHARACTER * (len(marks) - 1) / plot) or 1
 
 
 def _bars(

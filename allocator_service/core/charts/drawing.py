@@ -16,6 +16,8 @@ LEGEND_TOP, LEGEND_ROW, TITLE_ROW, FOOT_ROW = 34, 18, 19, 16
 LABEL_ROW, LABEL_LINES = 14, 3
 GRID = "#ddd"
 BAR = 11
+CHARACTER = 7  # pixels of a character of text, at most on average
+_KEY = 34  # pixels of a sample in the legend with its margins
 _STYLE = "font-family='system-ui, sans-serif' font-size='12' fill='#222' role='img'"
 # An attribute and no style, so that a page's own colours go before it, under any content policy.
 _PAPER = "<rect class='paper' width='100%' height='100%' fill='#fff'/>"
@@ -37,7 +39,6 @@ class Frame:
     width: int
     label_width: int
     label_length: int
-    key_length: int
     title_length: int
     time_ticks: int
 
@@ -64,12 +65,8 @@ class Frame:
         return MARGIN / 2 if self.is_narrow else left
 
 
-WIDE = Frame(
-    width=760, label_width=170, label_length=24, key_length=44, title_length=200, time_ticks=7
-)
-NARROW = Frame(
-    width=360, label_width=110, label_length=15, key_length=42, title_length=38, time_ticks=5
-)
+WIDE = Frame(width=760, label_width=170, label_length=24, title_length=200, time_ticks=7)
+NARROW = Frame(width=360, label_width=110, label_length=15, title_length=38, time_ticks=5)
 
 
 @dataclass(frozen=True)
@@ -160,20 +157,24 @@ def legend(
 ) -> tuple[str, float]:
     """Return the meaning of each colour, and where the rows of the legend end.
 
-    `top` is the height of the title's lines after the first, `marked` the meaning of marks.
+    `top` is the height of the title's lines after the first, `marked` the meaning of marks. A name
+    that is wider than the picture has several lines.
     """
     left = frame.left_of_text(left)
-    parts, x, y = [], left, LEGEND_TOP + top
-    keys = [short(each, frame.key_length) for each in names]
-    for index, name in enumerate([*keys, marked] if marked else keys):
-        width = 34 + 7 * len(name)
-        if x > left and x + width > frame.width - MARGIN / 2:
-            x, y = left, y + LEGEND_ROW
+    right = frame.width - MARGIN / 2
+    longest = int((right - left - _KEY) / CHARACTER)
+    parts, x, y, height = [], left, LEGEND_TOP + top, LEGEND_ROW
+    for index, name in enumerate([*names, marked] if marked else names):
+        lines = textwrap.wrap(name, longest) or [""]
+        width = _KEY + CHARACTER * max(map(len, lines))
+        if x > left and x + width > right:
+            x, y, height = left, y + height, LEGEND_ROW
         is_mark = index == len(names)
         parts.append(bar_mark(x + 5, y) if is_mark else _sample(index, x, y, dashed=dashed))
-        parts.append(text(x + 18, y + 10, name))
+        parts += [text(x + 18, y + 10 + LABEL_ROW * at, each) for at, each in enumerate(lines)]
+        height = max(height, LEGEND_ROW + LABEL_ROW * (len(lines) - 1))
         x += width
-    return "".join(parts), y + LEGEND_ROW + 12
+    return "".join(parts), y + height + 12
 
 
 def bar_mark(x: float, y: float) -> str:
@@ -210,12 +211,17 @@ def line(x1: float, y1: float, x2: float, y2: float, ink: str) -> str:
     return f"<line x1='{x1:.1f}' y1='{y1:.1f}' x2='{x2:.1f}' y2='{y2:.1f}' stroke='{ink}'/>"
 
 
-def label_text(x: float, y: float, lines: Sequence[str]) -> str:
-    """Return the lines of a label that ends at `x`, centred on the height `y`."""
+def label_text(x: float, y: float, lines: Sequence[str], label: str) -> str:
+    """Return the lines of a label that ends at `x`, centred on the height `y`.
+
+    A label whose last line is cut is whole in a tooltip.
+    """
     first = y + 3 - LABEL_ROW * (len(lines) - 1) / 2
-    return "".join(
+    drawn = "".join(
         text(x, first + LABEL_ROW * index, each, anchor="end") for index, each in enumerate(lines)
     )
+    is_cut = lines[-1].endswith("…") and not label.endswith("…")
+    return f"<g>{tip(label)}{drawn}</g>" if is_cut else drawn
 
 
 def tip(content: str) -> str:
@@ -255,10 +261,6 @@ def tick_texts(marks: Sequence[float]) -> list[str]:
 
 def number(value: float) -> str:
     return f"{value:,.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
-
-
-def short(label: str, longest: int) -> str:
-    return label if len(label) <= longest else label[: longest - 1] + "…"
 
 
 @dataclass(frozen=True)

@@ -7,22 +7,23 @@ from functools import partial
 from html import escape
 
 from allocator_service.core.charts.drawing import (
+    CHARACTER,
     GRID,
+    LABEL_ROW,
     Chart,
     Drawing,
     Frame,
     TimeAxis,
     colour,
     heading,
+    label_text,
     legend,
     line,
-    short,
     text,
     tip,
 )
 
 _ROW, _BAR = 24, 18
-_CHARACTER = 7
 
 
 @dataclass(frozen=True)
@@ -70,14 +71,16 @@ def _gantt(
     named, more = heading(frame, title)
     left = frame.label_width
     keys, top = legend(frame, series, left=left, top=more)
-    bottom = top + _ROW * len(rows)
+    labels = [frame.label_lines(row.label) for row in rows]
+    height_of_row = max(_ROW, LABEL_ROW * max(map(len, labels), default=1) + _ROW - LABEL_ROW)
+    bottom = top + height_of_row * len(rows)
     axis = TimeAxis(frame, start, end, left)
     parts = [named, keys, axis.drawn(top, bottom)]
     for position, row in enumerate(rows):
-        y = top + position * _ROW
-        parts.append(line(left, y + _ROW, frame.right, y + _ROW, GRID))
-        parts.append(text(left - 8, y + 16, short(row.label, frame.label_length), anchor="end"))
-        parts += [_bar(row, bar, axis, y) for bar in row.bars]
+        y = top + position * height_of_row
+        parts.append(line(left, y + height_of_row, frame.right, y + height_of_row, GRID))
+        parts.append(label_text(left - 8, y + height_of_row / 2, labels[position], row.label))
+        parts += [_bar(row, bar, axis, y + (height_of_row - _ROW) / 2) for bar in row.bars]
     if now is not None and start <= now < end:
         parts.append(line(axis.x(now), top - 8, axis.x(now), bottom, "#222"))
         parts.append(text(axis.x(now) + 4, top - 2, "now"))
@@ -91,7 +94,7 @@ def _bar(row: GanttRow, bar: GanttBar, axis: TimeAxis, y: float) -> str:
         f"<rect x='{left:.1f}' y='{y + 3:.1f}' width='{max(right - left, 0.5):.1f}' height='{_BAR}'"
         f" fill='{colour(bar.series)}' stroke='#fff'>{tooltip}</rect>"
     )
-    if right - left < _CHARACTER * len(bar.text) + 6:
+    if right - left < CHARACTER * len(bar.text) + 6:
         return drawn
     return drawn + (
         f"<text x='{(left + right) / 2:.1f}' y='{y + 16:.1f}' text-anchor='middle' fill='#fff'"

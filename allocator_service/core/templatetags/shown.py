@@ -23,6 +23,7 @@ from allocator_service.core.display import (
     short_day,
 )
 from allocator_service.core.quantities import Resource, decimal_text
+from allocator_service.core.shown_fields import between
 
 register = template.Library()
 _UNKNOWN = SafeString('<span class="soft">not known</span>')
@@ -113,6 +114,12 @@ def age(length: timedelta) -> str:
 def second(at: datetime | None, otherwise: str = "") -> SafeString | str:
     """Return an instant to the second, in UTC."""
     return moment(at, "UTC", "second") if at is not None else otherwise
+
+
+@register.simple_tag(name="between")
+def interval(start: datetime | None, end: datetime | None) -> SafeString | str:
+    """Return the interval in which something was in force, or that it never was."""
+    return between(start, end) or "never"
 
 
 @register.filter

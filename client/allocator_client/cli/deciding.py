@@ -273,7 +273,8 @@ def why(session: Session, pool: str | None, workload: str | None, tenant: str | 
         (row for row in rows if workload in (None, row["workload"]["name"])),
         unit,
         of_one=True,
-        spent=_spent_texts(explanation),
+        # An older service has no sentences.
+        details={each["workload"]: each.get("detail", "") for each in explanation["workloads"]},
     )
     _say_what_binds(explanation, unit)
     helping = [
@@ -301,30 +302,18 @@ def _say_what_binds(explanation: ExplanationDocument, unit: dict[str, str]) -> N
         )
 
 
-def _spent_texts(explanation: ExplanationDocument) -> dict[str, str]:
-    """Return the budget that stops each workload until it opens again, by the workload's name."""
-    budgets = {each["budget"]: each for each in explanation.get("budgets", ())}
-    texts = {}
-    for row in explanation["workloads"]:
-        stops = budgets.get(row.get("budget") or "")  # an older service names none
-        if stops is not None:
-            whose = f"group {stops['group']}" if stops["group"] else stops["tenant"] or NONE
-            texts[row["workload"]] = f"budget of {whose}, spent until {instant(stops['opens_at'])}"
-    return texts
-
-
 def _allocations_table(
     rows: Iterable[AllocationDocument],
     unit: dict[str, str],
     *,
     of_one: bool,
-    spent: Mapping[str, str] | None = None,
+    details: Mapping[str, str] | None = None,
 ) -> None:
     """Print what workloads of one tenant or of several have.
 
-    `spent` are the budgets that stop workloads, by their names.
+    `details` are sentences of the reasons, by the names of workloads.
     """
-    rows, spent = list(rows), spent or {}
+    rows, details = list(rows), details or {}
     guaranteed = any("floor" in row for row in rows)
     amounts = [
         f">{name.upper()} ({unit[name]})" if unit[name] else f">{name.upper()}" for name in unit
@@ -347,7 +336,7 @@ def _allocations_table(
                 *((number(row.get("floor")),) if guaranteed else ()),
                 *(number(row["resources"].get(name, 0)) for name in unit),
                 percent(row["dominant_share"]),
-                spent.get(row["workload"]["name"]) or row["limited_by"].removeprefix("resource:"),
+                details.get(row["workload"]["name"]) or row["limited_by"].removeprefix("resource:"),
             )
             for row in rows
         ),

@@ -195,7 +195,8 @@ def submit(
         raise
     workload: WorkloadDocument = answer.body  # type: ignore[assignment] # one was asked for
     for condition in workload["conditions"]:
-        note(f"As things are it cannot run: {condition['reason']}.")
+        # An older service has no sentence.
+        note(f"As things are it cannot run. {condition.get('detail') or condition['reason']}")
     if not wait:
         if session.for_people:
             say(f"Submitted {workload['name']} as generation {answer.generation:,} of {slug}.")

@@ -220,7 +220,12 @@ def test_an_amount_below_what_is_spent_stops_the_group_at_once(pool, operator):
     }
     explanation = operator.get(f"/api/v1/runs/{run.pk}/explanation/vision/").json()
     assert explanation["workloads"] == [
-        {"workload": "v", "limited_by": "limit:group:ml", "budget": made.json()["id"]}
+        {
+            "workload": "v",
+            "limited_by": "limit:group:ml",
+            "budget": made.json()["id"],
+            "detail": "The budget of the group ml, gpu hours, is spent until 1 January 2027, 00:00 UTC.",
+        }
     ]
     assert explanation["sentence"].endswith(
         "; v stopped at the budget of group ml, which is spent until 1 January 2027, 00:00 UTC."
@@ -286,8 +291,18 @@ def test_a_limit_of_a_group_is_no_budget_for_work_without_its_resource(pool, ope
     run = factories.decision(pool)
     explanation = operator.get(f"/api/v1/runs/{run.pk}/explanation/vision/").json()
     assert explanation["workloads"] == [
-        {"workload": "v", "limited_by": "limit:group:ml", "budget": budget},
-        {"workload": "cpu-only", "limited_by": "limit:group:ml", "budget": None},
+        {
+            "workload": "v",
+            "limited_by": "limit:group:ml",
+            "budget": budget,
+            "detail": "The budget of the group ml, gpu hours, is spent until 1 January 2027, 00:00 UTC.",
+        },
+        {
+            "workload": "cpu-only",
+            "limited_by": "limit:group:ml",
+            "budget": None,
+            "detail": "The limit of the group ml is reached.",
+        },
     ]
 
 

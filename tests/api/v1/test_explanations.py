@@ -2,6 +2,7 @@
 
 import pytest
 
+from allocator_service.allocation.what_if import explanations
 from tests import factories
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -14,12 +15,20 @@ def decided(world):
     return world
 
 
+def test_labels_of_a_server_that_would_help_are_words():
+    document = {"resources": [{"name": "cpu", "unit": "core"}], "servers": []}
+    labels = {"zone": "a", "disk": ["ssd", "nvme"]}
+    words, _, _ = explanations._with_server(document, "ada", {"cpu": 1.0}, labels)
+    assert "labelled zone=a, disk=ssd, contributed by ada" in words
+
+
 def test_a_tenant_is_told_why(decided, operator):
     told = decided.as_ada.get(f"{decided.path}ada/").json()
     assert told["weighted_share"] == pytest.approx(5 / 7)
     assert told["workloads"] == [
-        {"workload": "analysis", "limited_by": "resource:cpu", "budget": None}
-    ]
+        {"workload": "analysis", "limited_by": "resource:cpu", "budget": None,
+         "detail": "All of cpu is used up on the servers it may run on."}
+    ]  # fmt: skip
     assert told["binding"][0]["resource"] == "cpu"
     assert told["binding"][0]["price"] > 0
     (counterfactual,) = told["counterfactuals"]

@@ -4,6 +4,7 @@ import pytest
 
 from allocator_service.pools.models import Membership
 from allocator_service.workloads.models import Workload
+from allocator_service.workloads.reason_texts import OPERATOR, reason_text
 from tests import factories
 from tests.api.v1.test_conventions import code
 
@@ -77,8 +78,7 @@ def test_what_no_server_can_run_is_accepted_with_its_reason(change, reason, lab,
     body = {"tenant": "ada", "name": "w", "demand": {"cpu": 1}, **change}
     response = operator.post(WORKLOADS, body)
     assert response.status_code == 201
-    expected = [{"type": "unsatisfiable", "reason": reason}] if reason else []
-    assert response.json()["conditions"] == expected
+    assert response.json()["conditions"] == ([unsatisfiable(reason)] if reason else [])
 
 
 def test_a_pool_without_servers_takes_workloads(db, operator):
@@ -86,7 +86,12 @@ def test_a_pool_without_servers_takes_workloads(db, operator):
     factories.tenant("ada")
     response = operator.post(WORKLOADS, {"tenant": "ada", "name": "w", "demand": {"cpu": 1}})
     assert response.status_code == 201
-    assert response.json()["conditions"] == [{"type": "unsatisfiable", "reason": "resource_absent"}]
+    assert response.json()["conditions"] == [unsatisfiable("resource_absent")]
+
+
+def unsatisfiable(reason):
+    detail = reason_text(reason, OPERATOR)
+    return {"type": "unsatisfiable", "reason": reason, "detail": detail}
 
 
 BAD = [
@@ -186,7 +191,7 @@ def test_a_selector_is_merged_by_label(world):
     world.as_ada.patch(path, {"server_selector": {"zone": ["a"], "disk": "ssd"}}, If_Match='"v1"')
     document = world.as_ada.patch(path, {"server_selector": {"disk": None}}, If_Match='"v2"').json()
     assert document["server_selector"] == {"zone": ["a"]}
-    assert document["conditions"] == [{"type": "unsatisfiable", "reason": "no_eligible_server"}]
+    assert document["conditions"] == [unsatisfiable("no_eligible_server")]
 
 
 def test_a_deleted_workload_is_withdrawn_and_its_name_free_again(world):

@@ -80,7 +80,7 @@ def link_in(text, path):
 def test_from_the_choice_to_news_and_their_end(world, inbox, settings):
     browser = browser_of(world.as_ada)
     page = browser.get("/my/mail/")
-    assert "No mail is sent yet" in page.content.decode()
+    assert "You have not chosen any mail yet." in page.content.decode()
     answer = browser.post("/my/mail/", "/my/mail/", address=ADDRESS, kinds=ALL)
     assert (answer.status_code, answer["Location"]) == (302, "/my/mail/")
     assert "Waits for the link" in browser.text("/my/mail/")
@@ -109,7 +109,7 @@ def test_from_the_choice_to_news_and_their_end(world, inbox, settings):
         done = program.post(end, {"List-Unsubscribe": "One-Click"})
         assert (done.status_code, "no more mail" in done.content.decode()) == (200, True)
     assert not Subscription.objects.exists()
-    assert "No mail is sent yet" in browser.text("/my/mail/")
+    assert "You have not chosen any mail yet." in browser.text("/my/mail/")
 
 
 def test_one_cause_gives_one_mail_and_the_next_comes_later(world, inbox, settings):

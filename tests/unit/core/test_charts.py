@@ -72,6 +72,39 @@ def test_any_numbers_make_a_picture(values):
     ET.fromstring(history_chart(title="t", unit="u", points=points).svg)
 
 
+NAME = "the workload of an institute whose name is long, " * 4
+
+
+@pytest.mark.parametrize("frame", [WIDE, NARROW], ids=["wide", "narrow"])
+def test_a_legend_has_whole_names_within_the_picture(frame):
+    steps = [(NOON, NOON + timedelta(hours=1), 1.0)]
+    lines = [StepLine(name, steps) for name in ("a", NAME, "b", "c" * 200)]
+    drawn = steps_chart(title="t", unit="u", lines=lines).draw(frame)
+    root = ET.fromstring(f"<svg xmlns='http://www.w3.org/2000/svg'>{drawn.body}</svg>")
+    keys = [each for each in root.iter(f"{SVG}text") if each.get("text-anchor") == "start"]
+    shown = " ".join(each.text for each in keys)
+    assert NAME.strip() in shown
+    assert "c" * 200 in shown.replace(" ", "")
+    assert all(float(each.get("x")) + 7 * len(each.text) <= frame.width for each in keys)
+    heights = [float(each.get("y")) for each in keys]
+    axis = min(
+        float(each.get("y1")) for each in root.iter(f"{SVG}line") if each.get("stroke") == "#ddd"
+    )
+    assert sorted(heights)[-2] < axis  # the last one is the end of the axis
+    assert not any(each.text.endswith("…") for each in keys)
+
+
+def test_a_timetable_has_whole_names():
+    bar = GanttBar(NOON, NOON + timedelta(minutes=5), "4 tasks", 0)
+    rows = [GanttRow(NAME[:60], [bar]), GanttRow(NAME, [bar])]
+    chart = gantt_chart(
+        title="t", series=["s"], rows=rows, start=NOON, end=NOON + timedelta(hours=1)
+    )
+    assert NAME[:60] in " ".join(filter(None, texts(chart)))
+    titles = [each.text for each in ET.fromstring(chart.svg).iter(f"{SVG}title")]
+    assert NAME in titles  # more than three lines are cut, and whole in a tooltip
+
+
 def test_names_are_escaped_and_long_ones_cut():
     chart = bar_chart(
         title="<script>", unit="&", series=["s"], rows=[BarRow("<b>" + "x" * 80, [1.0])]

@@ -7,7 +7,12 @@
   for (const row of list.querySelectorAll("tbody tr")) {
     [...row.cells].forEach((cell, place) => {
       if (cell.tagName === "TH") cell.scope = "row";
-      else if (names[place] && !cell.matches(".action-checkbox")) cell.dataset.label = names[place];
+      else if (names[place] && !cell.matches(".action-checkbox")) {
+        const name = document.createElement("span");
+        name.className = "cell-label";
+        name.textContent = names[place];
+        cell.prepend(name);
+      }
     });
   }
   list.closest(".results")?.classList.add("cards");

@@ -257,6 +257,8 @@ class ExplanationWorkload(TypedDict):
     )
     # Exhausted budget, of `budgets`, whose limit of 0 `limited_by` names. null: none.
     budget: str | None
+    # Sentence for people of `limited_by` or of the budget.
+    detail: str
 
 
 class ExplanationBindingServers(TypedDict):

@@ -97,6 +97,8 @@ class WorkloadCondition(TypedDict):
     reason: Literal[
         "no_eligible_server", "resource_absent", "no_server_large_enough", "out_of_range"
     ]
+    # Sentence of the reason for people.
+    detail: str
 
 
 class WorkloadDocument(TypedDict):
