@@ -38,7 +38,6 @@ from policies import (
 )
 from policies import Floors as FloorsOfDecision
 from policies import Schedule as Plan
-from policies.model.server_classes import ServerClasses
 
 # Errors of reading rows that are not as they were stored.
 _UNREADABLE = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, zlib.error)
@@ -212,8 +211,6 @@ def _rebuilt(run: Run) -> StoredDecision:
         certificate = None
     placed = stored_placements(run)
     classes = classes_of_decision(problem, choice, placed.counts)
-    expected = [] if choice.sees_one_pool else _expected_ranges(problem, classes)
-    ranges_agree = _stated_ranges(placed) == expected
     rows = list(
         AllocationRow.objects.filter(run=run)
         .order_by("position")
@@ -248,6 +245,7 @@ def _rebuilt(run: Run) -> StoredDecision:
         statistics={"stopped": summary.get("stopped")},
         floors=_stored_floors(run, choice, problem),
     )
+    ranges_agree = _stated_ranges(placed) == _expected_ranges(allocation)
     return StoredDecision(
         allocation, parsed.history, parsed.running, ranges_agree, _wrong_row(run, allocation)
     )
@@ -268,8 +266,11 @@ def _stated_ranges(placed: DecidedPlacements) -> list[tuple[int, Any]]:
     return [(each.count, stated[each.traits]) for each in placed.ranges]
 
 
-def _expected_ranges(problem: Problem, classes: ServerClasses) -> list[tuple[int, Any]]:
-    """Return the same of the classes of the input."""
+def _expected_ranges(allocation: Allocation) -> list[tuple[int, Any]]:
+    """Return the same of the servers of the input, none for a policy that sees them as one."""
+    problem, classes = allocation.problem, allocation.classes
+    if allocation.choice.sees_one_pool:
+        return []
     of_rows: dict[tuple[int, ...], Any] = {}
     expected = []
     for position, count in enumerate(classes.servers.tolist()):
