@@ -20,7 +20,7 @@ from allocator_service.pools.models import Pool
 from allocator_service.pools.selectors import resources_of
 from allocator_service.tenants.models import Tenant
 from allocator_service.tenants.selectors import tenant_get, tenants_for
-from allocator_service.workloads.reason_texts import OPERATOR, TENANT, Reader, reason_text
+from allocator_service.workloads.reason_texts import Reader, reason_text
 from api.auth import EVERY_SCOPE_AND_GROUP
 from api.contract import documents
 from api.contract.fields import is_slug
@@ -186,7 +186,7 @@ class ExplanationView(OneRunView):
             within = None if subtree is None else subtree.group.slug
             explanation = run_explain(run=found, tenant=explained, within=within, now=utc_now())
         use = use_under(found, explained)
-        reader = OPERATOR if caller is None else TENANT if subtree is None else Reader()
+        reader = Reader(is_tenant=caller is not None and subtree is None)
         return Response(explanation_document(explanation, found, caller, reader, use))
 
     def _explained(self, slug: str) -> Tenant:
@@ -244,7 +244,7 @@ def _detail(
     explanation: Explanation, workload: str, reason: str, pool: Pool, reader: Reader
 ) -> str:
     """Return why a workload got no more, by the groups that the explanation names."""
-    informed = replace(reader, groups=None if reader == OPERATOR else explanation.groups)
+    informed = replace(reader, groups=explanation.groups)
     spent = explanation.spent.get(workload)
     if spent is not None:
         return spent_text(spent, pool.timezone, informed)
