@@ -53,7 +53,7 @@ class CorrectionForm(forms.Form):
 @admin.register(Entry)
 class EntryAdmin(ReadOnlyAdmin):
     list_display = [
-        "recorded_at", "pool", "tenant", "resource", "measured", "interval", "kind", "source",
+        "recorded_at", "pool", "tenant", "resource", "measured", "interval", "origin",
     ]  # fmt: skip
     list_filter = ["kind", "pool"]
     list_select_related = ["pool", "tenant"]
@@ -66,6 +66,10 @@ class EntryAdmin(ReadOnlyAdmin):
     @admin.display(description="interval", ordering="start")
     def interval(self, entry: Entry) -> SafeString | None:
         return between(entry.start, entry.end)
+
+    @admin.display(description="kind and source", ordering="kind")
+    def origin(self, entry: Entry) -> str:
+        return f"{entry.get_kind_display()}, {entry.source}"
 
     def get_urls(self) -> list[URLPattern]:
         correct = path(
