@@ -275,7 +275,11 @@ def test_a_budget_of_a_group_is_created_and_its_balance_shown(admin, worked, ten
     assert (budget.amount, budget.then, budget.version) == (600, "", 2)
     by_amount = {"o": "3"}  # the third column
     listed = admin.get(reverse("admin:billing_budget_changelist"), by_amount).content.decode()
-    assert ("ml" in listed, ">600 hours of cpu</td>" in listed, "column-limit sorted" in listed) == (True,) * 3
+    assert (
+        "ml" in listed,
+        ">600 hours of cpu</td>" in listed,
+        "column-limit sorted" in listed,
+    ) == (True,) * 3
     assert (">a month</td>" in listed, "P1M" in listed) == (True, False)
 
 
