@@ -109,7 +109,7 @@ def read_environment(*, secret_key: str | None = None) -> Environment:
         event_retention_days=_from_one(
             "EVENT_RETENTION_DAYS", _env.int("EVENT_RETENTION_DAYS", 90)
         ),
-        placement_rows=_env.bool("PLACEMENT_ROWS") if _env.str("PLACEMENT_ROWS", "") else None,
+        placement_rows=_placement_rows(_env.str("PLACEMENT_ROWS", "")),
         clock_file=_env.str("CLOCK_FILE", ""),
         static_root=_env.str("STATIC_ROOT", ""),
         trusted_proxies=_networks("TRUSTED_PROXIES", _env.list("TRUSTED_PROXIES", default=[])),
@@ -122,6 +122,17 @@ def read_environment(*, secret_key: str | None = None) -> Environment:
         oidc=_oidc_provider(),
         mail=_mail(),
     )
+
+
+def _placement_rows(value: str) -> bool | None:
+    """Read whether placements are stored as rows, None where the database decides.
+
+    A word that is taken for false would make decisions that the release before cannot read.
+    """
+    known = {"": None, "true": True, "false": False}
+    if value.lower() not in known:
+        raise ImproperlyConfigured(f"PLACEMENT_ROWS is {value}; it must be true, false or empty.")
+    return known[value.lower()]
 
 
 def _oidc_provider() -> OidcProvider | None:

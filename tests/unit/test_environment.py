@@ -61,3 +61,16 @@ def test_half_a_configuration_stops_the_start(told, changes, words):
 
 def test_plain_http_is_for_this_machine_alone(told):
     assert told(**{**WHOLE, "ISSUER": "http://localhost:8080"}) is not None
+
+
+@pytest.mark.parametrize(("value", "chosen"), [("", None), ("true", True), ("False", False)])
+def test_how_placements_are_stored_is_chosen_by_words(monkeypatch, value, chosen):
+    monkeypatch.setenv("PLACEMENT_ROWS", value)
+    assert read_environment(secret_key="x").placement_rows is chosen
+
+
+@pytest.mark.parametrize("value", ["ture", "yes", "0", "rows"])
+def test_another_word_is_not_taken_for_false(monkeypatch, value):
+    monkeypatch.setenv("PLACEMENT_ROWS", value)
+    with pytest.raises(ImproperlyConfigured, match=f"PLACEMENT_ROWS is {value}"):
+        read_environment(secret_key="x")
