@@ -202,7 +202,7 @@ class SubtreeMemberPage(SubtreePage):
                 )
         except Missing:  # it had no workload when the decision was made
             return None
-        return explanation_document(found, run, tenant, Reader())
+        return explanation_document(found, run, tenant, is_tenant=False)
 
 
 class SubtreeStatementPage(SubtreePage):

@@ -94,7 +94,8 @@ class WhyPage(PoolPage):
             "why",
             **content,
             decision=decision_said(pool=of_pool, run=run, tenant=self.tenant, now=now),
-            explanation=explanation and explanation_document(explanation, run, self.tenant, TENANT),
+            explanation=explanation
+            and explanation_document(explanation, run, self.tenant, is_tenant=True),
             hint=explanation and chosen and _hint(explanation, chosen.name),
             helps_shown=HELPS_SHOWN,
         )

@@ -1,7 +1,6 @@
 """Explanations of what a tenant got."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, ClassVar
 
 from rest_framework.request import Request
@@ -186,8 +185,8 @@ class ExplanationView(OneRunView):
             within = None if subtree is None else subtree.group.slug
             explanation = run_explain(run=found, tenant=explained, within=within, now=utc_now())
         use = use_under(found, explained)
-        reader = Reader(is_tenant=caller is not None and subtree is None)
-        return Response(explanation_document(explanation, found, caller, reader, use))
+        is_tenant = caller is not None and subtree is None
+        return Response(explanation_document(explanation, found, caller, use, is_tenant=is_tenant))
 
     def _explained(self, slug: str) -> Tenant:
         if not is_slug(slug):
@@ -199,11 +198,16 @@ def explanation_document(
     explanation: Explanation,
     run: Run,
     caller: Tenant | None,
-    reader: Reader,
     use: TenantUse | None = None,
+    *,
+    is_tenant: bool,
 ) -> dict[str, Any]:
-    """Return the explanation as the caller may see it, with sentences for the reader."""
+    """Return the explanation as the caller may see it.
+
+    `is_tenant` is True if the reader is the tenant itself, which sentences then address.
+    """
     resources = resources_of(run.pool)
+    reader = Reader(is_tenant, explanation.groups)
     enforced = EnforcementReader(run.pool, resources, caller)
     return {
         "tenant": explanation.tenant,
@@ -243,12 +247,11 @@ def explanation_document(
 def _detail(
     explanation: Explanation, workload: str, reason: str, pool: Pool, reader: Reader
 ) -> str:
-    """Return why a workload got no more, by the groups that the explanation names."""
-    informed = replace(reader, groups=explanation.groups)
+    """Return why a workload got no more."""
     spent = explanation.spent.get(workload)
     if spent is not None:
-        return spent_text(spent, pool.timezone, informed)
-    return reason_text(reason, informed)
+        return spent_text(spent, pool.timezone, reader)
+    return reason_text(reason, reader)
 
 
 def _exhausted(stored: Mapping[str, Any]) -> dict[str, Any]:
