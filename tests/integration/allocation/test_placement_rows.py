@@ -124,3 +124,12 @@ def test_the_application_cannot_change_what_is_stored(db, table):
             cursor.execute(statement, [each]).fetchall() for each in (table, "run_certificate")
         ]
     assert found[0] == found[1] != []
+
+
+def test_allocations_have_the_indexes_by_which_they_are_read(db):
+    """Migration 0009 removes the others by their names, and no error follows from a wrong one."""
+    statement = "SELECT indexdef FROM pg_indexes WHERE tablename = 'run_allocation'"
+    with connection.cursor() as cursor:
+        rows = cursor.execute(statement).fetchall()
+    columns = sorted(definition.partition("USING btree ")[2] for (definition,) in rows)
+    assert columns == ["(id)", '(run_id, "position")', '(run_id, tenant_id, "position")']

@@ -15,6 +15,7 @@ from allocator_service.billing.models import (
     Budget,
     Closing,
     CreditNote,
+    Posting,
     PricePlan,
     Rerating,
     Statement,
@@ -206,6 +207,24 @@ def test_a_statement_has_its_currency_and_downloads(admin, worked, tenant, monke
         "102.03 EUR"
         in admin.get(f"{listed}?closing__id__exact={stored.closing_id}").content.decode()
     )
+
+
+def test_the_accounts_of_a_posting_come_to_what_its_tenant_pays(admin, worked, tenant):
+    used(worked, tenant("a"), None, 1, at(2), at(3))
+    seal()
+    admin.post(reverse("admin:billing_closing_open", args=[worked.pk]), {"month": "2027-03"})
+    page = admin.get(reverse("admin:billing_posting_changelist"), {"all": ""}).content.decode()
+    rows = re.findall('field-charged">(.*?)</td><td class="field-counterparts">(.*?)</td>', page)
+    assert len(rows) == Posting.objects.count() > 1
+
+    def amounts(text):
+        found = re.findall(r"(-?[\d,]+\.\d\d)\s*EUR", text)
+        return [Decimal(each.replace(",", "")) for each in found]
+
+    assert {sum(amounts(paid)) - sum(amounts(others)) for paid, others in rows} == {0}
+    assert {sum(amounts(paid)) for paid, _ in rows} == {
+        posting.tenant_amount for posting in Posting.objects.all()
+    }
 
 
 def test_a_month_that_lacks_nothing_is_closed_by_two_clicks(admin, worked):
