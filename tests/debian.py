@@ -44,6 +44,7 @@ SLURM = Packages(
         "slurm-wlm-basic-plugins",
         "slurm-wlm-mysql-plugin",
         "slurmrestd",
+        "libnss-wrapper",  # so that jobs can be of users whom this machine does not have
     ),
     # slurmctld reads its own name and fails under another.
     {f"usr/sbin/{name}": f"{name}-wlm" for name in ("slurmctld", "slurmd", "slurmstepd")},

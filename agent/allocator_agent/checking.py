@@ -9,7 +9,7 @@ from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Protocol
 
-from allocator_agent.configuration import Configuration
+from allocator_agent.configuration import OF_USER, Configuration, place_text
 from allocator_agent.errors import Refused, ServiceAway
 from allocator_agent.findings import Section
 from allocator_agent.model import Observation
@@ -38,9 +38,13 @@ class _Words:
     many: str
     create: str
     has_tree: bool
+    mapping: str = "accounts"
 
 
 _WORDS = {
+    "users": _Words(
+        "user", "users", "sacctmgr -i add user USER account=ACCOUNT", True, mapping="users"
+    ),
     "slurm": _Words("account", "accounts", "sacctmgr -i add account {names}", True),
     "kubernetes": _Words("namespace", "namespaces", "kubectl create namespace {name}", False),
 }
@@ -137,6 +141,9 @@ def _service(
 def _tenants(configuration: Configuration, known: Known, observed: Observation) -> Section:
     """Compare the pool's members with the scheduler's accounts or namespaces."""
     words = _WORDS["slurm" if configuration.scheduler == "slurm" else "kubernetes"]
+    of_users = configuration.slurm.users and configuration.scheduler == "slurm"
+    if of_users:
+        words = _WORDS["users"]
     section = Section(f"{words.many} of pool {configuration.pool}")
     accounts = configuration.by_tenant(observed.accounts)
     parents = configuration.by_tenant(observed.parents)
@@ -144,10 +151,14 @@ def _tenants(configuration: Configuration, known: Known, observed: Observation) 
     absent = sorted(members - accounts.keys() - parents.keys())
     remedy = (
         f"{words.create.format(names=','.join(absent[:_NAMES]), name=(absent or [''])[0])},"
-        " or name theirs under [accounts]"
+        f" or name theirs under [{words.mapping}]"
     )
     if absent and known.has_clusters:
         section.note(f"members of other clusters, or without {words.one}: {_few(absent)}", remedy)
+    elif absent and of_users:
+        section.note(
+            f"members without user, whose membership ends after 30 days: {_few(absent)}", remedy
+        )
     else:
         section.require(
             not absent,
@@ -157,24 +168,50 @@ def _tenants(configuration: Configuration, known: Known, observed: Observation) 
         )
     for tenant in sorted(members & parents.keys()):
         section.missing(
-            f"{words.one} {parents[tenant]} has others below it, so it cannot be a member",
+            f"account {parents[tenant]} has others below it, so it cannot be a member",
             f"end the membership: DELETE /api/v1/pools/{configuration.pool}/members/{tenant}/",
         )
     if twins := sorted(observed.accounts - set(accounts.values())):
         section.missing(
-            f"{words.many} whose tenant has another already: {_few(twins)}",
-            "name a tenant for each under [accounts]",
+            f"{words.many} whose tenant has another already: {_few([place_text(t) for t in twins])}",
+            f"name a tenant for each under [{words.mapping}]",
         )
-    _outside(section, configuration, sorted(accounts.keys() - members - known.groups))
+    outside = sorted(accounts.keys() - members - known.groups)
+    if of_users:
+        outside = _in_groups(section, configuration, known, accounts, outside)
+    _outside(section, configuration, outside)
     _groups(section, words, known, accounts, parents)
     return section
+
+
+def _in_groups(
+    section: Section,
+    configuration: Configuration,
+    known: Known,
+    accounts: Mapping[str, str],
+    outside: Sequence[str],
+) -> list[str]:
+    """Return the users that can become members, and add the accounts of the others."""
+    above = {tenant: accounts[tenant].partition(OF_USER)[0] for tenant in outside}
+    lacking = {
+        account
+        for account in above.values()
+        if configuration.tenant_of(account) not in known.groups
+    }
+    if lacking:
+        section.missing(
+            "accounts whose users cannot be members, because they are not groups:"
+            f" {_few(sorted(lacking))}",
+            "import the accounts as groups of the pool",
+        )
+    return [tenant for tenant in outside if above[tenant] not in lacking]
 
 
 def _outside(section: Section, configuration: Configuration, outside: Sequence[str]) -> None:
     """Add the tenants that the scheduler has and the pool has not."""
     if not outside:
         return
-    if configuration.register_tenants:
+    if configuration.registers_tenants:
         section.ok(f"{len(outside)} become members in the first round: {_few(outside)}")
     else:
         section.note(

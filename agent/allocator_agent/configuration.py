@@ -14,6 +14,7 @@ from allocator_agent.errors import Misconfigured
 SCHEDULERS = ("slurm", "kueue", "kubernetes")
 RECLAIM = ("none", "requeue")
 QUOTAS = ("spec", "effective")
+OF_USER = "|"  # between an account and its user; no name of Slurm that can be read has it
 _SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _SECTIONS = {
     "service": {"url", "pool", "key_file", "ca_file", "timeout"},
@@ -21,9 +22,10 @@ _SECTIONS = {
         *("name", "scheduler", "reclaim", "register_tenants", "gangs"),
         *("decision_wait", "usage_hours"),
     },
-    "slurm": {"cluster", "bin", "classes", "owner_feature", "hold", "notice_signal"},
+    "slurm": {"cluster", "bin", "classes", "owner_feature", "hold", "notice_signal", "users"},
     "kubernetes": {"api", "token_file", "ca_file", "owner_label", "class_label", "quotas"},
     "accounts": None,  # any account, any tenant
+    "users": None,  # any account/user, any tenant
 }
 
 
@@ -35,6 +37,7 @@ class SlurmOptions:
     owner_feature: str = ""
     hold: bool = True
     notice_signal: str = "CONT"  # which ends nothing that does not handle it; empty: none
+    users: bool = False  # whether users of accounts are members
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,12 @@ class Configuration:
     slurm: SlurmOptions = field(default_factory=SlurmOptions)
     kubernetes: KubernetesOptions = field(default_factory=KubernetesOptions)
     accounts: dict[str, str] = field(default_factory=dict)
+    users: dict[str, str] = field(default_factory=dict)  # tenants by account/user
+
+    @property
+    def registers_tenants(self) -> bool:
+        """Return true if accounts, or their users, become members by themselves."""
+        return self.register_tenants or self.slurm.users
 
     @property
     def class_label(self) -> str:
@@ -90,12 +99,28 @@ class Configuration:
         return replace(self, reclaim=reclaim)
 
     def tenant_of(self, account: str) -> str:
-        """The tenant of a Slurm account or a namespace: as mapped, else in the letters of slugs."""
-        return self.accounts.get(account) or re.sub(r"[._]", "-", account.lower())
+        """Return the tenant of an account, of a user of an account, or of a namespace.
+
+        It is the mapped one, or the name in the letters of slugs, `physics--alice` for a user.
+        """
+        name, _, user = account.partition(OF_USER)
+        if user:
+            return self.users.get(f"{name}/{user}") or f"{self.tenant_of(name)}--{_slug(user)}"
+        return self.accounts.get(account) or _slug(account)
 
     def by_tenant(self, accounts: Iterable[str]) -> dict[str, str]:
         """The account of every tenant that has one; of several, the first by name."""
         return {self.tenant_of(name): name for name in sorted(accounts, reverse=True)}
+
+
+def place_text(place: str) -> str:
+    """Return an account or namespace by its name, and a user of an account as `physics/alice`."""
+    return place.replace(OF_USER, "/")
+
+
+def _slug(name: str) -> str:
+    """Return a name in the letters of slugs. The service refuses what has others."""
+    return re.sub(r"[._]", "-", name.lower())
 
 
 def read_configuration(path: Path) -> Configuration:
@@ -151,8 +176,9 @@ class _Reader:
     def file(self, section: str, name: str, default: Path) -> Path:
         return Path(self.text(section, name, str(default)))
 
-    def accounts(self) -> dict[str, str]:
-        return dict(self._parser["accounts"]) if self._parser.has_section("accounts") else {}
+    def mapped(self, section: str) -> dict[str, str]:
+        """Return the tenants that a section names."""
+        return dict(self._parser[section]) if self._parser.has_section(section) else {}
 
 
 def _checked(read: _Reader) -> Configuration:
@@ -183,6 +209,7 @@ def _checked(read: _Reader) -> Configuration:
             owner_feature=read.text("slurm", "owner_feature"),
             hold=read.yes("slurm", "hold", default=True),
             notice_signal=_signal(read),
+            users=read.yes("slurm", "users"),
         ),
         kubernetes=KubernetesOptions(
             api=read.text("kubernetes", "api"),
@@ -191,7 +218,8 @@ def _checked(read: _Reader) -> Configuration:
             owner_label=read.text("kubernetes", "owner_label"),
             class_label=read.text("kubernetes", "class_label", default.class_label),
         ),
-        accounts=read.accounts(),
+        accounts=read.mapped("accounts"),
+        users=read.mapped("users"),
     )
     return configuration.with_quotas(read.choice("kubernetes", "quotas", QUOTAS, default.quotas))
 

@@ -13,7 +13,7 @@ from fractions import Fraction
 from functools import partial
 from typing import Any
 
-from allocator_agent.configuration import Configuration
+from allocator_agent.configuration import OF_USER, Configuration, place_text
 from allocator_agent.errors import Refused
 from allocator_agent.model import TYPES, Job, Node, Observation, Usage, started_together
 from allocator_agent.quantities import MEBIBYTE, Amounts, Units, decimal_text
@@ -27,6 +27,7 @@ _WITHDRAWN = 20  # in a round
 _ADMISSION = "admission"
 _MOST_KINDS = 2  # of the pieces of a task
 _NO_GANGS = "workload.pieces"
+_FEW = 10  # names in a problem
 _Demand = tuple[tuple[str, Fraction], ...]
 
 
@@ -52,10 +53,14 @@ class Feed:
         self.generation = 0
         self.workload_of: dict[str, tuple[str, str]] = {}  # tenant and name, by the id of a job
         self._accounts: Set[str] = frozenset()  # of members
-        self._new: list[str] = []  # tenants that become members
+        self._new: dict[
+            str, str
+        ] = {}  # tenants that become members, and their group if they have one
+        self._places: Set[str] = frozenset()  # of members and others
 
     def send(self, observed: Observation) -> None:
         """Servers and workloads as they are now; those that are gone drained or withdrawn."""
+        self._places = observed.accounts
         self._accounts = self._admitted(observed)
         self._nodes(observed.nodes)
         jobs = [job for job in observed.jobs if job.account in self._accounts]
@@ -76,10 +81,15 @@ class Feed:
                 },
             }
             for usage in usages
-            if usage.account in self._accounts
+            if usage.account in self._accounts or self._has_left(usage.account)
         ]
         for at in range(0, len(rows), _ROWS):
             self._imported("usage", {"format": "csv", "content": csv_text(rows[at : at + _ROWS])})
+
+    def _has_left(self, place: str) -> bool:
+        """Return true for a user who is a member and not in the scheduler any more."""
+        is_member = self._configuration.tenant_of(place) in self._known.members
+        return OF_USER in place and place not in self._places and is_member
 
     def _admitted(self, observed: Observation) -> Set[str]:
         """The accounts of members. All of them become members, before they queue, if so configured."""
@@ -90,17 +100,42 @@ class Feed:
                 f" {', '.join(above)}; submit them to accounts without any below"
             )
         if twins := sorted(observed.accounts - set(accounts.values())):
-            self.problems.append(f"other accounts have the same tenants: map {', '.join(twins)}")
+            self.problems.append(
+                f"other accounts have the same tenants: map {', '.join(map(place_text, twins))}"
+            )
         # The account of a group is no member, also before accounts are put below it.
         outside = sorted(accounts.keys() - self._known.members - self._known.groups)
-        if self._configuration.register_tenants:
-            self._new = outside
-            self.lines += [f"  + member {tenant}" for tenant in outside]
-            return {accounts[name] for name in {*outside, *(accounts.keys() & self._known.members)}}
+        if self._configuration.registers_tenants:
+            self._new = self._groups_of(outside, accounts)
+            self.lines += [f"  + member {tenant}" for tenant in self._new]
+            members = accounts.keys() & self._known.members
+            return {accounts[name] for name in {*self._new, *members}}
         busy = sorted({job.account for job in observed.jobs} & {accounts[name] for name in outside})
         if busy:
             self.problems.append(f"accounts with jobs that are no members: {', '.join(busy)}")
         return {accounts[name] for name in accounts.keys() & self._known.members}
+
+    def _groups_of(self, tenants: Sequence[str], accounts: Mapping[str, str]) -> dict[str, str]:
+        """Return the group of each tenant that becomes a member, empty for an account.
+
+        Users of accounts that are no groups of the pool are left out.
+        """
+        found: dict[str, str] = {}
+        lacking: Counter[str] = Counter()
+        for tenant in tenants:
+            account, _, user = accounts[tenant].partition(OF_USER)
+            group = self._configuration.tenant_of(account) if user else ""
+            if group and group not in self._known.groups:
+                lacking[account] += 1
+            else:
+                found[tenant] = group
+        if lacking:
+            self.problems.append(
+                f"{sum(lacking.values())} users have no limit, because their accounts are not groups of"
+                f" the pool: {', '.join(sorted(lacking)[:_FEW])}"
+                f"{', ...' if len(lacking) > _FEW else ''}; import the accounts as groups"
+            )
+        return found
 
     def _nodes(self, nodes: list[Node]) -> None:
         name = self._configuration.name
@@ -126,7 +161,7 @@ class Feed:
         """
         name = self._configuration.name
         rows = self._workload_rows(jobs)
-        rows += [self._admission(tenant) for tenant in self._new]
+        rows += [self._admission(tenant, group) for tenant, group in self._new.items()]
         names = {(row["tenant"], row["name"]) for row in rows}
         gone = [
             workload
@@ -177,7 +212,7 @@ class Feed:
     def _refusal_of_gangs(self, rows: list[dict[str, str]]) -> str:
         """Return why the pool cannot run gangs, which an import that writes nothing shows."""
         body = {"format": "csv", "content": csv_text(rows), "skip_refused": True, "dry_run": True}
-        body["register_tenants"] = self._configuration.register_tenants
+        body["register_tenants"] = self._configuration.registers_tenants
         try:
             report, _ = self._service.import_rows("workloads", body)
         except Refused as refusal:
@@ -185,15 +220,16 @@ class Feed:
         errors = (error for row in report["rows"] for error in row["errors"])
         return next((error["detail"] for error in errors if error["code"] == _NO_GANGS), "")
 
-    def _admission(self, tenant: str) -> dict[str, str]:
-        """A workload of no tasks, by which an account becomes a member with all others at once."""
+    def _admission(self, tenant: str, group: str) -> dict[str, str]:
+        """Return a workload of no tasks, by which a tenant becomes a member with all others at once."""
         name = f"{self._configuration.name}/{_ADMISSION}"
-        return {"tenant": tenant, "name": name, "tasks": "0", f"demand.{self._units.names[0]}": "1"}
+        row = {"tenant": tenant, "name": name, "tasks": "0", f"demand.{self._units.names[0]}": "1"}
+        return {**row, "group": group} if group else row
 
     def _imported(self, kind: str, body: dict[str, Any]) -> None:
         body |= {
             "skip_refused": True,
-            "register_tenants": self._configuration.register_tenants,
+            "register_tenants": self._configuration.registers_tenants,
             "dry_run": self._dry_run,
         }
         try:

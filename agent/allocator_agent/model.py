@@ -54,6 +54,7 @@ class Job:
     together: str = ""  # a label of servers, of which all of its nodes must have one value
     minimum_run: int | None = None  # seconds that it runs at least; None: as the terms state
     flavors: Mapping[str, str] = field(default_factory=dict)  # Kueue's of each resource it holds
+    licences: str = ""  # that it asks for
 
     @property
     def total(self) -> Amounts:
@@ -99,6 +100,7 @@ class Observation:
     accounts: frozenset[str]
     problems: list[str] = field(default_factory=list)
     parents: frozenset[str] = frozenset()
+    notes: list[str] = field(default_factory=list)  # facts for the report that fail no round
 
 
 @dataclass(frozen=True)

@@ -141,6 +141,7 @@ class Rounds:
         with outcome.step("observe"):
             observed, known = self._look()
         outcome.problems += observed.problems
+        outcome.notes += observed.notes
         with outcome.step("feed"):
             units = Units(known.pool["resources"])
             feed = Feed(self._configuration, self._service, units, known, dry_run=dry_run)
@@ -236,6 +237,7 @@ class Rounds:
         for job in observed.jobs:
             jobs_of.setdefault(job.account, []).append(job)
         tenants = []
+        has_users = self._configuration.slurm.users
         for item in rendering.tenants:
             tenant = item["tenant"]
             account = accounts.get(tenant)
@@ -250,11 +252,13 @@ class Rounds:
                     **_first_pending(jobs, units),
                     **self._holds(plan.waiting.get(tenant, ())),
                     "problems": _few(plan.problems.get(tenant, [])),
+                    # The service ends the membership of users who stay absent.
+                    **({"absent": True} if has_users and account is None else {}),
                 }
             )
         if rendering.reports_ends:
             _add_ends(tenants, plan.reclaim, accounts)
-        said = [*problems, *plan.problems.get("", [])]
+        said = [*problems, *plan.problems.get("", []), *observed.notes]
         now = self._now().isoformat().replace("+00:00", "Z")
         self._service.report(
             {

@@ -173,7 +173,8 @@ class TenantEnforcement:
     `pending_reason` are of the first job that waits, by the scheduler; the former is None where time is
     divided, because jobs wait for their slots there. `blocked_since` is None until the state has lasted
     three intervals. Where agents are of clusters, the numbers are sums of those of `clusters`. One that
-    left the capacity `is_away`: its scheduler keeps earlier limits, which is no drift.
+    left the capacity `is_away`: its scheduler keeps earlier limits, which is no drift. `absent_since` is
+    set if no scheduler knows the tenant any more.
     """
 
     tenant: str
@@ -193,6 +194,7 @@ class TenantEnforcement:
     cluster: str = ""
     clusters: Sequence["TenantEnforcement"] = ()
     is_away: bool = False
+    absent_since: datetime | None = None
 
     @property
     def blocked(self) -> bool:
@@ -368,6 +370,7 @@ def _sum(rows: Sequence[TenantEnforcement]) -> TenantEnforcement:
         holds=[held for row in rows for held in row.holds],
         ending=[each for row in rows for each in row.ending],
         clusters=rows,
+        absent_since=_last([row.absent_since for row in rows]),
     )
 
 
@@ -375,6 +378,12 @@ def _added(vectors: Sequence[Vector | None]) -> Vector | None:
     """Return the sum of the vectors that are known, None if none is."""
     known = [vector for vector in vectors if vector is not None]
     return [sum(column, Decimal(0)) for column in zip(*known, strict=True)] if known else None
+
+
+def _last(instants: Sequence[datetime | None]) -> datetime | None:
+    """Return the last of the instants, None if any is None."""
+    known = [instant for instant in instants if instant is not None]
+    return max(known) if known and len(known) == len(instants) else None
 
 
 def _counted(counts: Sequence[int | None]) -> int | None:
@@ -469,7 +478,32 @@ def _row(
         # Reports stored before the field existed lack it.
         _vector(demand, resources) if (demand := reported.get("pending_demand")) else None,
         holds=_holds(reported),
+        absent_since=_absent_since(reported),
     )
+
+
+def absent_tenants(*, pool: Pool, now: datetime) -> dict[str, tuple[datetime, set[str]]]:
+    """Return since when tenants are absent, and the agents that report them, by slug.
+
+    A tenant that any agent reports as present, or that a silent one reports, is left out.
+    """
+    agents, reports = _newest_reports(pool)
+    found: dict[str, list[tuple[datetime | None, str]]] = {}
+    for agent in agents:
+        for row in reports[agent.pk]["tenants"]:
+            since = None if agent.is_stale(now) else _absent_since(row)
+            found.setdefault(row["tenant"], []).append((since, agent.name))
+    return {
+        slug: (since, {name for _, name in rows})
+        for slug, rows in found.items()
+        if (since := _last([each for each, _ in rows])) is not None
+    }
+
+
+def _absent_since(reported: Mapping[str, Any]) -> datetime | None:
+    """Return since when a tenant is absent. Reports stored before the field existed lack it."""
+    since = reported.get("absent_since")
+    return None if since is None else datetime.fromisoformat(since)
 
 
 def _holds(reported: Mapping[str, Any]) -> list[ServersHeld]:

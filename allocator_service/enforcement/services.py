@@ -35,7 +35,8 @@ MAX_JOBS_OF_EVENT = 20
 class TenantReport:
     """What an agent says of a tenant; quantities are the client's, keyed by resource.
 
-    `pending_reason` and `pending_demand` are of the first of its jobs that wait.
+    `pending_reason` and `pending_demand` are of the first of its jobs that wait. A tenant is `absent` if
+    the scheduler does not know it any more.
     """
 
     tenant: str
@@ -48,6 +49,7 @@ class TenantReport:
     pending_demand: Any = None
     holds: Sequence[Mapping[str, Any]] = ()
     ending: Sequence[Mapping[str, Any]] = ()
+    absent: bool = False
 
 
 @dataclass(frozen=True)
@@ -93,9 +95,9 @@ def report_put(*, pool: Pool, draft: ReportDraft, now: datetime) -> Report:
             pointer="/interval",
         )
     run = _run(pool, draft)
-    content = orjson.dumps(_content(pool, draft))
     agent = Agent.objects.select_for_update(no_key=True).filter(pool=pool, name=draft.agent).first()
     latest = None if agent is None else agent.reports.order_by("-pk").first()
+    content = orjson.dumps(_content(pool, draft, _absences(latest)))
     same = (
         latest is not None
         and latest.run_id == draft.run
@@ -136,6 +138,12 @@ def report_put(*, pool: Pool, draft: ReportDraft, now: datetime) -> Report:
         repeated_at=draft.reported_at,
         content=packed,
     )
+
+
+def _absences(latest: Report | None) -> dict[str, str]:
+    """Return since when tenants are absent by the last report of an agent."""
+    rows = () if latest is None else latest.document["tenants"]
+    return {row["tenant"]: row["absent_since"] for row in rows if row.get("absent_since")}
 
 
 def _record_ends(pool: Pool, draft: ReportDraft, latest: Report | None, now: datetime) -> None:
@@ -203,7 +211,7 @@ def _run(pool: Pool, draft: ReportDraft) -> Run | None:
     return run
 
 
-def _content(pool: Pool, draft: ReportDraft) -> dict[str, Any]:
+def _content(pool: Pool, draft: ReportDraft, absences: Mapping[str, str]) -> dict[str, Any]:
     """The report as it is kept. Raises `Unacceptable` with all that is wrong (at most 20)."""
     resources = resources_of(pool)
     members = set(Membership.objects.filter(pool=pool).values_list("tenant__slug", flat=True))
@@ -227,6 +235,9 @@ def _content(pool: Pool, draft: ReportDraft) -> dict[str, Any]:
             "problems": list(each.problems),
             "holds": list(each.holds),
             "ending": [{**row, "ends_at": _text(row["ends_at"])} for row in each.ending],
+            "absent_since": absences.get(each.tenant, _text(draft.reported_at))
+            if each.absent
+            else None,
         }
         found += [
             FieldError(

@@ -3,6 +3,7 @@
 from celery import shared_task
 
 from allocator_service.core.clock import utc_now
+from allocator_service.enforcement.absence import absent_members_end
 from allocator_service.enforcement.services import reports_prune
 from allocator_service.enforcement.watching import clusters_watch, enforcement_watch, pools_enforced
 from allocator_service.pools.models import Pool
@@ -29,5 +30,7 @@ def watch_pool(pool_id: int) -> None:
 
 @shared_task(name="enforcement.retention", priority=AFTER_DECISIONS)
 def retention() -> None:
-    """Drop reports that have been kept long enough."""
+    """Drop reports that have been kept long enough, and end memberships of users who left."""
     reports_prune(now=utc_now())
+    for pool in pools_enforced():
+        absent_members_end(pool=pool, now=utc_now())

@@ -80,6 +80,10 @@ WORKLOADS = (
     Column(
         "minimum_run", "How long a placed task keeps its server, such as PT30M. Empty: as it is."
     ),
+    Column(
+        "group",
+        "Slug of the group of a tenant that becomes a member. Empty: the pool, or as it is.",
+    ),
 )
 TENANTS = (
     Column("slug", "Slug of the tenant. Required.", ("sample-physics", "sample-chemistry")),

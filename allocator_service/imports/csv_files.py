@@ -120,6 +120,7 @@ def csv_workloads(content: str, resources: Sequence[Resource], owner: Owner) -> 
             check_selector(selector, "/selector"),
             gang,
             _minimum_run(cells.get("minimum_run", "")),
+            check_slug(cells["group"], "/group") if cells.get("group") else "",
         )
 
     return WorkloadFile(_rows(content, WORKLOAD_COLUMNS, "demand.", resources, workload))

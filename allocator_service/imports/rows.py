@@ -54,7 +54,7 @@ class WorkloadRow:
     """A workload. `demand` is that of one task, and `tasks` is None without a limit.
 
     `gang` is None if the row states no pieces, and `minimum_run` empty if it states no time. Those of
-    the workload stay.
+    the workload stay. `group` is that of a tenant that becomes a member, empty for the pool itself.
     """
 
     place: Place
@@ -66,6 +66,7 @@ class WorkloadRow:
     selector: Selector = field(default_factory=dict)
     gang: Gang | None = None
     minimum_run: str = ""
+    group: str = ""
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from decimal import Decimal
 
 from django.db import transaction
 
@@ -28,7 +29,9 @@ from allocator_service.imports.rows import (
 )
 from allocator_service.pools.gangs import gang_refusal
 from allocator_service.pools.locking import pool_lock
+from allocator_service.pools.member_services import MemberDraft, members_put
 from allocator_service.pools.models import Pool
+from allocator_service.pools.selectors import groups_of, members_of
 from allocator_service.workloads.gangs import Gang
 from allocator_service.workloads.models import Workload, WorkloadState
 from allocator_service.workloads.services import (
@@ -63,7 +66,8 @@ def workloads_import(
     file = _placeable(_runnable(file, pool, now), pool)
     file = workloads_in_cluster(file, choice.cluster, pool)
     present = _present(pool, rows_of(file, WorkloadRow))
-    work = _Workloads(pool, present, choice.cluster, now)
+    has_groups = any(row.group for row in rows_of(file, WorkloadRow))
+    work = _Workloads(pool, present, choice.cluster, now, has_groups=has_groups)
     return rows_import(pool=pool, file=file, work=work, choice=choice, now=now, progress=progress)
 
 
@@ -97,8 +101,15 @@ class _Workloads(Work[WorkloadRow]):
 
     row_type = WorkloadRow
 
-    def __init__(self, pool: Pool, present: Present, cluster: str, now: datetime) -> None:
+    def __init__(
+        self, pool: Pool, present: Present, cluster: str, now: datetime, *, has_groups: bool
+    ) -> None:
         self._pool, self._present, self._cluster, self._now = pool, present, cluster, now
+        self._groups, self._members = set[str](), set[str]()
+        if has_groups:
+            self._groups.update(groups_of(pool=pool).values_list("slug", flat=True))
+            members = members_of(pool=pool).values_list("membership__tenant__slug", flat=True)
+            self._members.update(members)
         self._refusals: dict[tuple[bool, bool], str] = {}
         self._added: list[WorkloadRow] = []
         self._changed: list[tuple[WorkloadRow, Workload]] = []
@@ -111,6 +122,7 @@ class _Workloads(Work[WorkloadRow]):
             _not_the_sum(present, row),
             workload_elsewhere(row, present, self._cluster),
             self._not_for_gangs(row),
+            self._without_group(row),
         ]
 
     def classify(self, row: WorkloadRow) -> Outcome:
@@ -136,12 +148,32 @@ class _Workloads(Work[WorkloadRow]):
         why = self._refusals[of_gang]
         return FieldError("/pieces", "workload.pieces", why) if why else None
 
+    def _without_group(self, row: WorkloadRow) -> FieldError | None:
+        """Return the error of a group that the pool does not have."""
+        if not row.group or row.group in self._groups:
+            return None
+        return FieldError("/group", "group.unknown", f'The pool has no group "{row.group}".')
+
     def has_changes(self) -> bool:
         return bool(self._added or self._changed)
 
     def write(self, owners: Owners, now: datetime, progress: Progress) -> None:
+        self._join_groups(owners, now)
         _add(self._pool, self._added, owners, now, progress)
         _change(self._changed, now, progress)
+
+    def _join_groups(self, owners: Owners, now: datetime) -> None:
+        """Admit new members to their groups. Those who are members stay where they are."""
+        groups = {
+            row.owner: row.group
+            for row in reversed(self._added)  # the first row of a tenant counts
+            if row.group and row.owner not in self._members
+        }
+        drafts = [
+            MemberDraft(owners.tenant(slug), Decimal(1), group, 0) for slug, group in groups.items()
+        ]
+        if drafts:
+            members_put(pool=self._pool, drafts=drafts, now=now)
 
 
 def _present(pool: Pool, rows: list[WorkloadRow]) -> Present:

@@ -125,6 +125,11 @@ class TenantEnforcementReportRequest(documents.Document):
         default=list,
         description="Jobs above the decision that have notice, or that have just ended.",
     )
+    absent = documents.BooleanField(
+        default=False,
+        description="The scheduler does not know the tenant any more. After 30 days the membership of"
+        " one that an agent admitted ends.",
+    )
 
 
 class EnforcementReportRequest(documents.Document):
@@ -163,6 +168,9 @@ class TenantEnforcementReport(documents.Document):
     problems = documents.ListField(documents.StringField(), min_items=0)
     holds = documents.ListField(ServersHeldRequest, min_items=0)
     ending = documents.ListField(JobsEndingRequest, min_items=0)
+    absent_since = documents.TimestampField(
+        source=lambda row, _: row.get("absent_since"), allow_null=True
+    )
 
 
 class EnforcementReport(EnforcementReportRequest):
@@ -312,6 +320,9 @@ class TenantEnforcementDocument(documents.Document):
         JobsEndingDocument,
         min_items=0,
         description="Jobs above the decision that have notice, or that have just ended.",
+    )
+    absent_since = documents.TimestampField(
+        allow_null=True, description="Since when no scheduler knows the tenant; null if any does."
     )
     clusters = documents.ListField(
         ClusterEnforcementDocument,

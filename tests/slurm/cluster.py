@@ -18,6 +18,8 @@ from launcher.processes import Process, start, stop
 
 CLUSTER = "lab"
 _PATIENCE_SECONDS = 60.0
+_GROUP = 70_000  # of all people
+_FIRST_USER = 70_000  # the number of the first of the people
 
 
 @dataclass(frozen=True)
@@ -41,10 +43,17 @@ class Cluster:
         state: Path,
         nodes: Sequence[Node],
         switches: Mapping[str, Sequence[str]] | None = None,
+        people: Sequence[str] = (),
+        licences: str = "",
+        threads: int = 1,
     ) -> None:
-        """Describe a cluster; `switches` are the nodes of each, all below one root."""
+        """Describe a cluster; `switches` are the nodes of each, all below one root.
+
+        `people` are users whom this machine does not have, `threads` the CPUs of a core.
+        """
         self.prefix, self.state, self.nodes = prefix, state, tuple(nodes)
         self.switches = switches or {}
+        self.licences, self.threads = licences, threads
         self.user = pwd.getpwuid(os.getuid()).pw_name
         daemons = ("ctld", "dbd", *(node.name for node in nodes))
         self.ports = dict(zip(daemons, _free(len(daemons)), strict=True))
@@ -56,6 +65,14 @@ class Cluster:
             "LD_LIBRARY_PATH": ":".join(map(str, libraries)),
             "SLURM_CONF": str(state / "slurm.conf"),
         }
+        self.people = {name: _FIRST_USER + number for number, name in enumerate(people)}
+        if people:
+            wrapper = multiarch / "libnss_wrapper.so"
+            self.environment |= {
+                "LD_PRELOAD": str(wrapper),
+                "NSS_WRAPPER_PASSWD": str(state / "passwd"),
+                "NSS_WRAPPER_GROUP": str(state / "group"),
+            }
         self.processes: dict[str, Process] = {}
 
     # What tests do with it
@@ -120,7 +137,7 @@ class Cluster:
         """No jobs, no reservations and no accounts but root; slurmctld again if it was killed."""
         if self.processes["slurmctld"].poll() is not None:
             self.start_controller()
-        self.run("scancel", f"--user={self.user}", check=False)
+        self._cancel()
         deadline = time.monotonic() + _PATIENCE_SECONDS
         while self.run("squeue", "--noheader") and time.monotonic() < deadline:
             time.sleep(0.2)
@@ -129,6 +146,13 @@ class Cluster:
                 self.run("scontrol", "delete", line.split()[0])
         # What a killed slurmctld forgot before it was saved still runs for the accounting.
         self.run("sacctmgr", "-i", "show", "runawayjobs", check=False)
+        if self.people:
+            # Slurm deletes no account that is the default of a user.
+            people = ",".join(self.people)
+            self.run("sacctmgr", "-i", "delete", "user", f"name={people}", check=False)
+            told = self.run("sacctmgr", "-nP", "list", "user", "format=user")
+            for user in set(told.splitlines()) - {self.user}:
+                self.run("sacctmgr", "-i", "delete", "user", f"name={user}")
         if names := list(self.limits()):
             self.run("sacctmgr", "-i", "delete", "account", *names)
 
@@ -140,6 +164,7 @@ class Cluster:
             (self.state / name).mkdir(parents=True)
         (self.state / "munge").chmod(0o700)
         (self.state / "run").chmod(0o711)
+        self._add_people()
         self._configure()
         self._configure_gpus()
         self._start_munge()
@@ -178,9 +203,18 @@ class Cluster:
 
     def stop(self) -> None:
         if "slurmctld" in self.processes:
-            self.run("scancel", f"--user={self.user}", check=False)
+            self._cancel()
+            deadline = time.monotonic() + _PATIENCE_SECONDS / 6
+            while self.people and self.run("squeue", "-h", check=False):
+                if time.monotonic() > deadline:
+                    break
+                time.sleep(0.2)
         for process in reversed(self.processes.values()):
             stop(process, patience_seconds=5)
+
+    def _cancel(self) -> None:
+        for state in ("PENDING", "RUNNING", "SUSPENDED"):
+            self.run("scancel", f"--state={state}", check=False)
 
     def _start(self, name: str, command: Sequence[str | Path], **variables: str | Path) -> None:
         with (self.state / "log" / f"{name}.out").open("ab") as log:
@@ -255,6 +289,13 @@ class Cluster:
         client = (str(base / "bin/mariadb"), "--no-defaults", "--user=root", "--execute=SELECT 1")
         self._wait("mariadbd", lambda: self._answers(*client, f"--socket={self._database}"))
 
+    def _add_people(self) -> None:
+        """Write the users that Slurm finds, this machine's included."""
+        rows = [f"{name}:x:{number}:{_GROUP}::/:/bin/sh" for name, number in self.people.items()]
+        users = Path("/etc/passwd").read_text() + "\n".join(rows) + "\n"
+        (self.state / "passwd").write_text(users)
+        (self.state / "group").write_text(f"{Path('/etc/group').read_text()}people:x:{_GROUP}:\n")
+
     def _configure(self) -> None:
         host = socket.gethostname()
         common = f"""\
@@ -322,6 +363,7 @@ KillWait=1
 MaxArraySize=10001
 MaxJobCount=20000
 """
+            + (f"Licenses={self.licences}\n" if self.licences else "")
             + "".join(map(self._node, self.nodes))
             + "".join(
                 f"PartitionName={name} Nodes={','.join(names)} MaxTime=600 State=UP"
@@ -331,7 +373,11 @@ MaxJobCount=20000
         )
 
     def _node(self, node: Node) -> str:
-        extra = f" Feature={','.join(node.features)}" if node.features else ""
+        cores = (
+            f" Sockets=1 CoresPerSocket={node.cpus // self.threads} ThreadsPerCore={self.threads}"
+        )
+        extra = cores if self.threads > 1 else ""
+        extra += f" Feature={','.join(node.features)}" if node.features else ""
         if node.gpus:
             extra += " Gres=" + ",".join(f"gpu:{kind}:{count}" for kind, count in node.gpus)
         return (

@@ -46,7 +46,8 @@ def steps(told):
     """Seconds by step, and the number of changes, as a round logs them."""
     (line,) = re.findall(r"generation \d+: .*", told)
     found = {name: float(number) for name, number in re.findall(r"(\w+) ([\d.]+) s", line)}
-    return {**found, "changes": int(re.search(r"(\d+) changes", line)[1])}
+    counts = re.findall(r"(\d+) to (?:add|change|remove)", line)
+    return {**found, "changes": sum(map(int, counts))}
 
 
 def report(name, told):

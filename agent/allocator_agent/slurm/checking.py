@@ -16,7 +16,7 @@ from allocator_agent.model import Observation
 from allocator_agent.service import Known
 from allocator_agent.slurm import reading
 from allocator_agent.slurm.commands import Commands
-from allocator_agent.slurm.scheduler import Slurm
+from allocator_agent.slurm.scheduler import OVERLAP, Slurm
 
 OLDEST = (21, 8)
 _ENFORCED = ("associations", "limits")
@@ -85,8 +85,19 @@ class SlurmCheck:
             "there is no node",
             "add nodes to slurm.conf",
         )
+        with section.attempt("see the log of slurmctld"):
+            shown = self._commands.run("scontrol", "--oneliner", "show", "licenses")
+            if licences := reading.read_licences(shown):
+                section.note(
+                    f"licences are not resources of the pool ({', '.join(licences)}): jobs that ask for"
+                    " them are counted without them"
+                )
         for problem in observed.problems:
-            section.missing(problem, "give each node one partition, or set [slurm] classes = no")
+            if problem == OVERLAP:
+                remedy = "give each node one partition, or set [slurm] classes = no"
+                section.missing(problem, remedy)
+            else:
+                section.note(problem)
         return observed
 
     def _check_qualities(self, section: Section, resources: Sequence[str]) -> None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from allocator_agent.changes import ADD, CHANGE, REMOVE, ObjectChange, Value
+from allocator_agent.configuration import place_text
 from allocator_agent.model import SWITCH, Job, Node, started_together
 from allocator_agent.slurm.reading import Reservation, units_of
 
@@ -41,7 +42,7 @@ class Hold:
             f"{cores} of {node}" if cores else node for node, cores in self.cores.items()
         )
         values = (
-            Value("account", "", self.account),
+            Value("account", "", place_text(self.account)),
             Value("cores", "", where),
             Value("held for", "", _named(self.jobs)),
         )
@@ -346,5 +347,5 @@ def _named(jobs: Sequence[str]) -> str:
 
 
 def _beside(accounts: Mapping[str, int]) -> tuple[str, ...]:
-    counts = [f"{count} of {account}" for account, count in accounts.items()]
+    counts = [f"{count} of {place_text(account)}" for account, count in accounts.items()]
     return (f"jobs that run there: {', '.join(counts)}",) if counts else ()

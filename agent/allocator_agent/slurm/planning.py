@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
 from allocator_agent.changes import ADD, CHANGE, ObjectChange, Value
+from allocator_agent.configuration import place_text
 from allocator_agent.model import Job, Rendering, Waiting
 from allocator_agent.quantities import MEBIBYTE, Amounts
 from allocator_agent.reclaim import Jobs, Memory, ReclaimPlan, by_account, plan_reclaim, to_stop
 from allocator_agent.slurm.holds import HoldPlan
+from allocator_agent.slurm.people import (
+    WRITABLE,
+    Key,
+    account_of,
+    is_writable,
+    key_of,
+    place_of,
+)
 from allocator_agent.slurm.reading import Association, resource_of, units_of
 from allocator_agent.slurm.reservations import ReservationChange
 
-WRITABLE = re.compile(r"[^\s'\",:]+")  # what sacctmgr can be told
+_END_MEMBERSHIP = "it is not limited; end its membership of the pool"
 _REASSIGNED = "moved to the limits of its partition"
 Limits = dict[str, int]
-Key = tuple[str, str, str]  # account, user, partition
 
 
 @dataclass(frozen=True)
@@ -79,12 +86,12 @@ class LimitRemoval:
 
 @dataclass(frozen=True)
 class MinutesChange:
-    """GrpTRESMins of an account that differ from the budgets of its node.
+    """GrpTRESMins of an account or user that differ from the budgets of its node.
 
     -1 is unlimited.
     """
 
-    account: str
+    place: str
     before: dict[str, int]
     after: dict[str, int]
 
@@ -95,7 +102,7 @@ class MinutesChange:
             for name, most in self.after.items()
             if self.before[name] != most
         ]
-        return ObjectChange(CHANGE, _name_of((self.account, "", "")), tuple(values))
+        return ObjectChange(CHANGE, _name_of(key_of(self.place)), tuple(values))
 
 
 @dataclass(frozen=True)
@@ -139,7 +146,7 @@ class SlurmPlan:
             *(release.shown() for release in self.holds.released),
             *(hold.shown(is_new=hold.name in made) for hold in self.holds.entered),
             *(
-                ObjectChange(CHANGE, f"job {job} of {account}", notes=(_REASSIGNED,))
+                ObjectChange(CHANGE, f"job {job} of {place_text(account)}", notes=(_REASSIGNED,))
                 for account, jobs in self.reassigned.items()
                 for job in jobs
             ),
@@ -162,8 +169,8 @@ def plan_limits(
 ) -> tuple[list[LimitChange], dict[str, list[str]]]:
     """The associations that differ from what is decided, and what cannot be done, by account.
 
-    `accounts` names the Slurm account of every tenant that has one. A class's limit is that of an
-    account in a partition; Slurm limits users there, so it is handed out over the users.
+    `accounts` names the place of every tenant that has one. A class's limit is that of an account in a
+    partition; Slurm limits users there, so it is handed out over the users.
     """
     present = {(item.account, item.user, item.partition): item for item in associations}
     users: dict[str, list[str]] = {}
@@ -180,11 +187,13 @@ def plan_limits(
             if item["kind"] == "account" and any(item["limits"].values()):
                 problems.setdefault(item["tenant"], []).append("Slurm has no account for it")
             continue
-        if not WRITABLE.fullmatch(account):
-            problems.setdefault(item["tenant"], []).append(f"sacctmgr cannot be told {account!r}")
+        if not is_writable(account):
+            text = place_text(account)
+            problems.setdefault(item["tenant"], []).append(f"sacctmgr cannot be told {text!r}")
             continue
+        base, of_user, _ = key_of(account)
         if item["kind"] == "account":
-            row = present[account, "", ""]
+            row = present[base, of_user, ""]
             changes.append(_change(row, item["limits"], str(item["fairshare"])))
         elif classes:
             partition = item["partition"]
@@ -192,12 +201,12 @@ def plan_limits(
             outside = [job for job in mine if job.running and _is_outside(job, present)]
             left = _without(item["limits"], outside)
             within = [job for job in mine if job not in outside]
-            told = handed_out(left, within, sorted(users.get(account, [])))
-            for user, limits in told.items():
-                row = present.get((account, user, partition)) or Association(
-                    account, user, partition, {}, ""
+            names = [of_user] if of_user else sorted(users.get(base, []))
+            for user, limits in handed_out(left, within, names).items():
+                row = present.get((base, user, partition)) or Association(
+                    base, user, partition, {}, ""
                 )
-                new = (account, user, partition) not in present
+                new = (base, user, partition) not in present
                 changes.append(_change(row, limits, row.fairshare, new=new))
     return [change for change in changes if change.lowers or change.raises], problems
 
@@ -209,20 +218,21 @@ def plan_minutes(
 ) -> list[MinutesChange]:
     """Return the accounts whose GrpTRESMins differ from the rendering, which may have none.
 
-    `accounts` names the Slurm account of every tenant and group that has one.
+    `accounts` names the place of every tenant and group that has one.
     """
-    present = {item.account: item for item in associations if not item.user}
+    present = {(item.account, item.user, item.partition): item for item in associations}
     changes: dict[str, MinutesChange] = {}
     for item in objects:
         after = item.get("minutes")
         slug = item.get("tenant") if item["kind"] == "account" else item.get("group")
-        row = present.get(accounts.get(slug or "", ""))
-        if row is None or not after or not WRITABLE.fullmatch(row.account):
+        place = accounts.get(slug or "", "")
+        row = present.get(key_of(place))
+        if row is None or not after or not is_writable(place):
             continue
         before = {name: row.minutes.get(name, -1) for name in after}
         # An account of a tenant precedes that of a former group of the same name.
-        if before != after and (item["kind"] != "removed" or row.account not in changes):
-            changes[row.account] = MinutesChange(row.account, before, dict(after))
+        if before != after and (item["kind"] != "removed" or place not in changes):
+            changes[place] = MinutesChange(place, before, dict(after))
     return list(changes.values())
 
 
@@ -253,29 +263,57 @@ def plan_removals(
     }
     removals: list[LimitRemoval] = []
     for row in associations:
-        tenant = of_account.get(row.account)
-        if tenant is None or not WRITABLE.fullmatch(row.account):
+        place = place_of(row.account, row.user) if row.user else row.account
+        name = place if place in of_account else row.account
+        tenant = of_account.get(name)
+        if tenant is None or not is_writable(place):
             continue
-        is_parent = parents.get(tenant) == row.account
+        is_parent = parents.get(tenant) == name
         limits = {name: most for name, most in row.limits.items() if name in own[tenant]}
-        reason = "it has accounts below it" if is_parent else "limits by partition are off"
+        below = f"it has {_below(name, accounts)} below it"
+        reason = below if is_parent else "limits by partition are off"
         if not limits or (not row.partition and (row.user or not is_parent)):
             continue
-        if row.partition and (
-            limits.keys() != own[tenant] or (row.account, row.partition) in managed
-        ):
+        if row.partition and (limits.keys() != own[tenant] or (name, row.partition) in managed):
             continue
         if row.partition and classes and not is_parent:
             reason = f"nothing is decided for {row.partition}"
         removals.append(LimitRemoval((row.account, row.user, row.partition), limits, reason))
     problems = {
-        tenant: [
-            f"account {account} has accounts below it: it is not limited; end its membership of the pool"
-        ]
+        tenant: [f"account {account} has {_below(account, accounts)} below it: {_END_MEMBERSHIP}"]
         for tenant, account in parents.items()
         if tenant in own
     }
     return removals, problems
+
+
+def _below(account: str, accounts: Mapping[str, str]) -> str:
+    """Return the word for what is below an account that has no limit of its own."""
+    of_users = {account_of(place) for place in accounts.values() if place != account_of(place)}
+    return "users" if account in of_users else "accounts"
+
+
+def plan_user_removals(
+    objects: Sequence[Mapping[str, Any]],
+    associations: Iterable[Association],
+    places: Mapping[str, str],
+) -> list[LimitRemoval]:
+    """Return limits of users that the agent wrote while users were members.
+
+    `places` names the user of every tenant that was one. Only limits of every resource of the pool are
+    the agent's.
+    """
+    own = {item["tenant"]: set(item["limits"]) for item in objects if item["kind"] == "account"}
+    tenants = {key_of(place): tenant for tenant, place in places.items() if tenant in own}
+    removals = []
+    for row in associations:
+        key = (row.account, row.user, row.partition)
+        if not row.user or key not in tenants or not is_writable(place_of(row.account, row.user)):
+            continue
+        limits = {name: most for name, most in row.limits.items() if name in own[tenants[key]]}
+        if limits and limits.keys() == own[tenants[key]]:
+            removals.append(LimitRemoval(key, limits, "limits of users are off"))
+    return removals
 
 
 def plan_reassignments(
@@ -410,7 +448,7 @@ def _name_of(key: Key) -> str:
 
 def _is_outside(job: Job, present: Mapping[Key, Association]) -> bool:
     """Whether the limits of the job's user in its partition do not hold for it."""
-    row = present.get((job.account, job.user, job.partition))
+    row = present.get((account_of(job.account), job.user, job.partition))
     return bool(job.association) and (row is None or row.id != job.association)
 
 

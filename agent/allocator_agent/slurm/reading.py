@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from fractions import Fraction
 
 from allocator_agent.model import SWITCH, TYPES, Job, Node, Usage
 from allocator_agent.quantities import MEBIBYTE, Amounts
+from allocator_agent.slurm.people import place_of
 
 # A node that does not answer for a moment (`IDLE*`) still has its jobs: Slurm calls it DOWN in time.
 # Nodes that are powered down are started when they are needed.
@@ -31,11 +32,11 @@ JOB_FIELDS = (
     ("reason", 64), ("numnodes", 12), ("tres-alloc", 256), ("starttime", 24), ("eligibletime", 24),
     ("requeue", 8), ("reservation", 128), ("associd", 16), ("hetjobid", 16), ("oversubscribe", 12),
     ("nodelist", 1024), ("tres-per-job", 128), ("tres-per-node", 128), ("tres-per-socket", 128),
-    ("tres-per-task", 128), ("reqswitch", 12),
+    ("tres-per-task", 128), ("reqswitch", 12), ("licenses", 256),
 )  # fmt: skip
 JOB_FORMAT = ",".join(f"{name}:{width}" for name, width in JOB_FIELDS)
 JOB_STATES = "PENDING,RUNNING,SUSPENDED,STOPPED,CONFIGURING"
-USAGE_FIELDS = ("JobIDRaw", "Account", "Start", "End", "AllocTRES")
+USAGE_FIELDS = ("JobIDRaw", "Account", "User", "Start", "End", "AllocTRES")
 _PAIR = re.compile(r"(?:^|\s)([A-Za-z]\w*)=(\S*)")
 # The model is looked at ahead: tried at each of its ends, a long one would take quadratic time.
 _GRES = re.compile(
@@ -44,7 +45,13 @@ _GRES = re.compile(
 _NUMBER = re.compile(r"([0-9]+(?:\.[0-9]+)?)([KMGTPE]?)[nc]?")
 _GPU_OF_TYPE = "gpu_"  # begins a pool's resource that is GPUs of one type
 _CORES = re.compile(r"^\s+NodeName=(\S+) CoreIDs=(\S+)", re.MULTILINE)
+_LICENCE = re.compile(r"(?:^|[,;|])([^,;|:@]+)")
+_STEPPED = re.compile(
+    r"^(\d{1,10})_\[(\d{1,10})-(\d{1,10}):(\d{1,10})(?:%\d+)?\]\s*$", re.MULTILINE
+)
+_FEW = 10  # names in a note
 _UNKNOWN = ("", "Unknown", "None", "N/A")
+_ASSOCIATION_SEPARATORS = 6  # between the columns of an association
 _BETWEEN_NODES = re.compile(r",(?![^\[]*\])")  # a comma outside of brackets
 _NODE_PART = re.compile(r"([^\[\]]+)|\[([^\]]*)\]")
 _MOST_NODES = 65_533  # of a cluster of Slurm
@@ -265,7 +272,43 @@ def read_jobs(
             eligible=_seconds(fields["eligibletime"]),
             selects=_selects(fields, types),
             together=SWITCH if is_together else "",
+            licences="" if fields["licenses"] == "(null)" else fields["licenses"],
         )
+
+
+def licence_note(jobs: Sequence[Job]) -> str:
+    """Return how jobs with licences are counted, empty without any."""
+    asking = [job for job in jobs if job.licences]
+    if not asking:
+        return ""
+    names = sorted({name for job in asking for name in _LICENCE.findall(job.licences)})
+    return (
+        f"{len(asking)} jobs ask for licences ({', '.join(names[:_FEW])}"
+        f"{', ...' if len(names) > _FEW else ''}), which the decision does not know: they are counted"
+        " without them"
+    )
+
+
+def read_licences(text: str) -> list[str]:
+    """Return the names of the licences that `scontrol show licenses` prints."""
+    return sorted(re.findall(r"^LicenseName=(\S+)", text, re.MULTILINE))
+
+
+def with_lost_tasks(queue: str, arrays: str) -> str:
+    """Return the lines of `squeue --array` with the tasks that it does not print.
+
+    Where the tasks of an array that wait have one step, as in `6_[22-199:3]`, Slurm 22.05 leaves out the
+    last one. `arrays` are the lines of squeue without `--array`.
+    """
+    width = dict(JOB_FIELDS)["jobarrayid"]
+    lines = {line[:width].strip(): line for line in queue.splitlines()}
+    found = []
+    for job, first, last, step in _STEPPED.findall(arrays):
+        numbers = range(int(first), int(last) + 1, int(step) or 1)
+        lost, sibling = f"{job}_{numbers[-1]}" if numbers else "", lines.get(f"{job}_{first}")
+        if lost and lost not in lines and sibling is not None:
+            found.append(f"{lost:<{width}}{sibling[width:]}\n")
+    return queue + ("" if queue.endswith("\n") or not queue else "\n") + "".join(found)
 
 
 def _selects(fields: Mapping[str, str], types: Types) -> tuple[tuple[str, tuple[str, ...]], ...]:
@@ -354,28 +397,42 @@ def _numbers(ranges: str) -> Iterator[str]:
             yield f"{number:0{len(first)}d}"
 
 
-def read_usage(text: str) -> Iterator[Usage]:
-    """The jobs of `sacct --parsable2 --noheader` that have run and ended."""
+def read_usage(text: str, *, users: bool = False) -> Iterator[Usage]:
+    """Yield the jobs of `sacct --parsable2 --noheader` that have run and ended.
+
+    With `users` they are of users of accounts.
+    """
     for line in text.splitlines():
-        number, account, start, end, tres = line.split("|")
+        number, account, user, start, end, tres = line.split("|")
         if start in _UNKNOWN or end in _UNKNOWN or start == end or "." in number:
             continue
         amounts = read_tres(tres)
         if amounts:
-            yield Usage(f"{number}@{start}Z", account, amounts, f"{start}Z", f"{end}Z")
+            place = place_of(account, user) if users else account
+            yield Usage(f"{number}@{start}Z", place, amounts, f"{start}Z", f"{end}Z")
 
 
 def read_associations(text: str) -> Iterator[Association]:
-    """The rows of `sacctmgr --parsable2 show association`, in the columns that `scheduler` asks for."""
+    """Yield the rows of `sacctmgr --parsable2 show association`, as `scheduler` asks for them.
+
+    A row whose name has the separator cannot be read, and is left out.
+    """
     for line in text.splitlines():
+        if line.count("|") != _ASSOCIATION_SEPARATORS:
+            continue
         account, user, partition, tres, fairshare, number, minutes = line.split("|")
         limits = read_limits(tres)
         yield Association(account, user, partition, limits, fairshare, number, read_limits(minutes))
 
 
+def unreadable_rows(text: str) -> int:
+    """Return the number of rows that `read_associations` leaves out."""
+    return sum(line.count("|") != _ASSOCIATION_SEPARATORS for line in text.splitlines())
+
+
 def read_tree(text: str) -> dict[str, str]:
     """Return the parent of each account but root, from lines `account|user|parent`."""
-    rows = (line.split("|") for line in text.splitlines())
+    rows = (line.split("|") for line in text.splitlines() if line.count("|") == 2)
     return {account: parent for account, user, parent in rows if parent and not user}
 
 
@@ -388,13 +445,19 @@ def read_reservations(text: str) -> Iterator[Reservation]:
                 fields["ReservationName"],
                 _seconds(fields["StartTime"]),
                 _seconds(fields["EndTime"]),
-                fields.get("Accounts", "").replace("(null)", ""),
+                _holder(fields),
                 fields.get("PartitionName", "").replace("(null)", ""),
                 int(fields.get("CoreCnt", 0)),
                 node_names(fields.get("Nodes", "").replace("(null)", "")),
                 fields.get("State") == "ACTIVE",
                 {node: len(list(_numbers(cores))) for node, cores in _CORES.findall(block)},
             )
+
+
+def _holder(fields: Mapping[str, str]) -> str:
+    """Return the account of a reservation, or the user of it that the reservation is for."""
+    account, user = (fields.get(name, "").replace("(null)", "") for name in ("Accounts", "Users"))
+    return place_of(account, user) if account and user else account
 
 
 def read_limits(text: str) -> dict[str, int]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 
 from allocator_agent.changes import ADD, CHANGE, REMOVE, ObjectChange, Value
+from allocator_agent.configuration import place_text
 from allocator_agent.model import Job, Node
 from allocator_agent.slurm.reading import (
     Partition,
@@ -51,7 +52,7 @@ def _texts(reservation: Reservation | None) -> dict[str, str]:
     if reservation is None:
         return {}
     return {
-        "account": reservation.account,
+        "account": place_text(reservation.account),
         "cores": str(reservation.cores),
         "partition": reservation.partition,
         "start": utc_text(reservation.start),

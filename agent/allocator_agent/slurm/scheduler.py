@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -17,6 +18,7 @@ from allocator_agent.reclaim import Memory, ReclaimPlan, Victim
 from allocator_agent.slurm import reading
 from allocator_agent.slurm.commands import Commands
 from allocator_agent.slurm.holds import HeldCluster, Hold, HoldPlan, plan_holds
+from allocator_agent.slurm.people import account_of, key_of, place_of
 from allocator_agent.slurm.planning import (
     LimitChange,
     LimitRemoval,
@@ -29,6 +31,7 @@ from allocator_agent.slurm.planning import (
     plan_minutes,
     plan_reassignments,
     plan_removals,
+    plan_user_removals,
 )
 from allocator_agent.slurm.reading import Association, Partition, Reservation
 from allocator_agent.slurm.reservations import (
@@ -41,6 +44,7 @@ from allocator_agent.slurm.reservations import (
 from allocator_agent.slurm.trees import plan_groups
 
 _ASSOCIATION = "account,user,partition,grptres,fairshare,id,grptresmins"
+OVERLAP = "partitions overlap: limits of a partition hold for the jobs that were sent to it only"
 _PER_COMMAND = 500  # names or job numbers, so that a command line stays short
 Words = tuple[str, ...]
 Rows = Sequence[tuple[LimitChange, Limits]]
@@ -65,6 +69,7 @@ class Slurm:
         self._threads: dict[str, int] = {}  # the CPUs of a core of each node
         self._cluster = configuration.slurm.cluster
         self._associations: list[Association] = []
+        self._unreadable = 0  # rows of accounting that were left out
         self._tree: dict[str, str] = {}  # the parent of each account
         self._switches: dict[str, str] = {}  # the switch of each node
         self._partitions: dict[str, Partition] = {}
@@ -86,12 +91,14 @@ class Slurm:
 
     def _observed(self) -> Observation:
         with ThreadPoolExecutor() as others:
+            arrays = others.submit(self._arrays)
             queue, rows = others.submit(self._queue), others.submit(self._read_associations)
             tree = others.submit(self._read_tree)
             reservations = others.submit(self._reservations)
             topology = others.submit(self._read_switches)
             told = self._commands.run("scontrol", "--oneliner", "show", "node")
-            queued, self._associations = queue.result(), rows.result()
+            queued = reading.with_lost_tasks(queue.result(), arrays.result())
+            self._associations = rows.result()
             self._tree = tree.result()
         problems = []
         switches = topology.result()
@@ -110,9 +117,7 @@ class Slurm:
         nodes = without_reserved(nodes, reservations.result(), self._threads, own)
         overlap = any(each.classes != (name,) for name, each in partitions.items())
         if self._options.classes and overlap:
-            problems.append(
-                "partitions overlap: limits of a partition hold for the jobs that were sent to it only"
-            )
+            problems.append(OVERLAP)
         types = reading.read_types(told)
         jobs = list(
             reading.read_jobs(
@@ -123,9 +128,41 @@ class Slurm:
                 now=int(time.time()),
             )
         )
+        notes = [note] if (note := reading.licence_note(jobs)) else []
+        if self._unreadable:
+            problems.append(
+                f'{self._unreadable} users or accounts have "|" in their names and are left out'
+            )
         parents = frozenset(self._tree.values()) - {"root"}
         accounts = {item.account for item in self._associations if not item.user} - {"root"}
-        return Observation(nodes, jobs, frozenset(accounts - parents), problems, parents)
+        if not self._options.users:
+            members = frozenset(accounts - parents)
+            return Observation(nodes, jobs, members, problems, parents, notes)
+        # Every account is above its users, so that none is a member itself.
+        jobs = [replace(job, account=place_of(job.account, job.user)) for job in jobs]
+        users = self._users()
+        self._tree |= {place: account_of(place) for place in users}
+        if inside := sorted(
+            {
+                f"{row.account}/{row.user}"
+                for row in self._associations
+                if row.user and place_of(row.account, row.user) not in users
+            }
+            - {"root/root"}
+        ):
+            problems.append(
+                "users who are in partitions of an account only, and not in the account, have no limit:"
+                f" {', '.join(inside)}; sacctmgr add user USER account=ACCOUNT"
+            )
+        return Observation(nodes, jobs, users, problems, frozenset(accounts), notes)
+
+    def _users(self) -> frozenset[str]:
+        """Return the places of the users of all accounts but root."""
+        return frozenset(
+            place_of(row.account, row.user)
+            for row in self._associations
+            if row.user and not row.partition and row.account != "root"
+        )
 
     def _read_switches(self) -> dict[str, str] | None:
         """Return the switch of each node, None if Slurm does not print them."""
@@ -145,7 +182,7 @@ class Slurm:
             f"--format={','.join(reading.USAGE_FIELDS)}",
         )
         with _understood():
-            return list(reading.read_usage(told))
+            return list(reading.read_usage(told, users=self._options.users))
 
     def plan(self, rendering: Rendering, observed: Observation, now: datetime) -> SlurmPlan:
         """What has to change so that Slurm obeys the decision."""
@@ -165,6 +202,10 @@ class Slurm:
             classes=classes,
         )
         problems = _joined(problems, found)
+        if not self._options.users:
+            removals += plan_user_removals(
+                rendering.objects, self._associations, self._by_tenant(self._users())
+            )
         parents = plan_groups(
             rendering.objects,
             self._associations,
@@ -258,7 +299,8 @@ class Slurm:
         for account, waiting in plan.reassigned.items():
             for batch in _batches(waiting):
                 problems += self._tried(
-                    "scontrol", "update", f"JobId={','.join(batch)}", f"Account={account}"
+                    *("scontrol", "update", f"JobId={','.join(batch)}"),
+                    f"Account={account_of(account)}",
                 )
         self._remove(plan.removals)
         self._write_minutes(plan.minutes)
@@ -301,10 +343,11 @@ class Slurm:
         fresh: bool,  # noqa: ARG002 - a round that wrote limits has observed once more
     ) -> dict[str, Amounts]:
         """The limits that were in force when this was last observed, by account."""
+        rows = {(row.account, row.user, row.partition): row for row in self._associations}
         return {
-            row.account: amounts_of(row.limits)
-            for row in self._associations
-            if not row.user and row.account in observed.accounts
+            place: amounts_of(rows[key_of(place)].limits)
+            for place in observed.accounts
+            if key_of(place) in rows
         }
 
     def _queue(self) -> str:
@@ -313,12 +356,19 @@ class Slurm:
             *(f"--states={reading.JOB_STATES}", f"--Format={reading.JOB_FORMAT}"),
         )
 
+    def _arrays(self) -> str:
+        """Return the arrays of waiting jobs, each in one line."""
+        return self._commands.run(
+            *("squeue", "--noheader", "--all", "--local", "--states=PENDING", "--format=%i")
+        )
+
     def _read_associations(self) -> list[Association]:
         """Read all rows without inherited limits, which slurmdbd looks up row by row."""
         told = self._commands.run(
             *("sacctmgr", "--noheader", "--parsable2", "show", "association", "WOPInfo"),
             *(f"cluster={self.source}", f"format={_ASSOCIATION}"),
         )
+        self._unreadable = reading.unreadable_rows(told)
         return list(reading.read_associations(told))
 
     def _read_tree(self) -> dict[str, str]:
@@ -349,6 +399,7 @@ class Slurm:
         self._commands.run_all(
             (
                 *("sacctmgr", "--immediate", "modify", "user" if user else "account", "where"),
+                # Without a partition, Slurm would take all of the user's in the account.
                 *([f"user={user}", f"partition={partition}"] if user else []),
                 *(f"account={account}", f"cluster={self.source}"),
                 *("set", "GrpTRES=" + ",".join(f"{name}=-1" for name in removal.before)),
@@ -361,8 +412,8 @@ class Slurm:
         """Set GrpTRESMins of accounts. Raises `SchedulerAway` if any is refused."""
         self._commands.run_all(
             (
-                *("sacctmgr", "--immediate", "modify", "account", "where"),
-                *(f"account={change.account}", f"cluster={self.source}"),
+                *("sacctmgr", "--immediate", "modify", *_where(change.place)),
+                f"cluster={self.source}",
                 *("set", "GrpTRESMins=" + ",".join(f"{n}={m}" for n, m in change.after.items())),
             )
             for change in changes
@@ -417,23 +468,47 @@ def _understood() -> Iterator[None]:
         raise SchedulerAway(f"what Slurm prints cannot be read: {error!r}") from error
 
 
+def _where(place: str) -> Words:
+    """Return the words by which sacctmgr finds an account, or a user outside of partitions."""
+    account, user, _ = key_of(place)
+    whose = (f"user={user}", "partition=") if user else ()
+    return "user" if user else "account", "where", *whose, f"account={account}"
+
+
 def modifications(rows: Rows) -> list[tuple[Words, Words]]:
-    """Whom `sacctmgr modify` is to set what: accounts that get the same together."""
+    """Return whose associations `sacctmgr modify` sets to what.
+
+    Accounts that get the same are set together, and so are the users of one account.
+    """
     alike: dict[Words, list[str]] = {}
+    people: dict[tuple[str, Words], list[str]] = {}
     found: list[tuple[Words, Words]] = []
     for change, limits in rows:
         account, user, partition = change.key
         words = _settings(change, limits)
         if not user:
             alike.setdefault(words, []).append(account)
+        elif not partition and not change.new:
+            people.setdefault((account, words), []).append(user)
         elif not change.new:
             whose = (f"user={user}", f"account={account}", f"partition={partition}")
             found.append((("user", "where", *whose), words))
-    return [
-        (("account", "where", f"account={','.join(names)}"), words)
-        for words, accounts in alike.items()
-        for names in _batches(accounts)
-    ] + found
+    return (
+        [
+            (("account", "where", f"account={','.join(names)}"), words)
+            for words, accounts in alike.items()
+            for names in _batches(accounts)
+        ]
+        + [
+            (
+                ("user", "where", f"user={','.join(names)}", f"account={account}", "partition="),
+                words,
+            )
+            for (account, words), users in people.items()
+            for names in _batches(users)
+        ]
+        + found
+    )
 
 
 def _settings(change: LimitChange, limits: Limits) -> Words:
@@ -480,17 +555,24 @@ def _command(change: ReservationChange) -> list[str]:
         return ["update", name, *([start] if change.before.start != after.start else []), end]
     return [
         *("create", "reservation", name, start, end),
-        *(f"Accounts={after.account}", f"CoreCnt={after.cores}"),
+        *_for(after.account),
+        f"CoreCnt={after.cores}",
         *([f"PartitionName={after.partition}"] if after.partition else []),
         "Flags=IGNORE_JOBS",
     ]
+
+
+def _for(place: str) -> Words:
+    """Return the words that give a reservation to an account, or to a user of it alone."""
+    account, user, _ = key_of(place)
+    return (f"Accounts={account}", *([f"Users={user}"] if user else []))
 
 
 def _hold_command(hold: Hold) -> list[str]:
     """A reservation without an end, which Slurm itself deletes once its job has ended."""
     return [
         *("create", "reservation", f"ReservationName={hold.name}"),
-        *("StartTime=now", "Duration=UNLIMITED", f"Accounts={hold.account}"),
+        *("StartTime=now", "Duration=UNLIMITED", *_for(hold.account)),
         *(f"PartitionName={hold.partition}", f"Nodes={','.join(hold.cores)}"),
         f"CoreCnt={','.join(map(str, hold.cores.values()))}",
         "Flags=IGNORE_JOBS,PURGE_COMP=00:05:00",

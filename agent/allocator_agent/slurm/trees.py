@@ -6,13 +6,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from allocator_agent.configuration import place_text
 from allocator_agent.model import Job
-from allocator_agent.slurm.planning import (
+from allocator_agent.slurm.people import (
     WRITABLE,
     Key,
-    LimitChange,
-    LimitRemoval,
+    account_of,
+    place_of,
 )
+from allocator_agent.slurm.planning import LimitChange, LimitRemoval
 from allocator_agent.slurm.reading import Association, units_of
 
 Bounds = dict[str, "int | None"]  # None: without a limit
@@ -40,8 +42,8 @@ def plan_groups(
 ) -> GroupPlan:
     """Plan the limits of the accounts of groups.
 
-    `accounts` names the account of every tenant that has one without accounts below it, `names` that of
-    every slug, and `tree` the parent of every account in Slurm.
+    `accounts` names the place of every tenant that has one without others below it, `names` that of
+    every slug, and `tree` the parent of every place in Slurm.
     """
     return _Planning(objects, associations, jobs, accounts, names, tree).plan()
 
@@ -59,7 +61,10 @@ class _Planning:
         tree: Mapping[str, str],
     ) -> None:
         self._accounts, self._names, self._tree = accounts, names, tree
-        self._rows = {row.account: row for row in associations if not row.user}
+        rows = list(associations)
+        self._rows = {row.account: row for row in rows if not row.user}
+        places = {place_of(row.account, row.user): row for row in rows if not row.partition}
+        self._rows |= {place: row for place, row in places.items() if place in tree}
         self._members = [item for item in objects if item["kind"] == "account"]
         self._groups = [item for item in objects if item["kind"] == "group"]
         self._removed = [item for item in objects if item["kind"] == "removed"]
@@ -184,6 +189,12 @@ class _Planning:
         expected = "" if group is None else self._names.get(group, "")
         if above == expected or (group is not None and not expected):
             return ""
+        if account_of(account) != account:
+            return (
+                f"user {place_text(account)} is below {above or 'root'} in Slurm, and below"
+                f" {expected or 'the pool itself'} in the pool: put the member into the group of its"
+                " account"
+            )
         return (
             f"account {account} is below {above or 'root'} in Slurm, and below"
             f" {expected or 'the pool itself'} in the pool: move it in one of them (sacctmgr modify"

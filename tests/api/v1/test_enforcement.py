@@ -6,11 +6,14 @@ import pytest
 
 from allocator_service.core.clock import utc_now
 from allocator_service.core.models import Event
+from allocator_service.enforcement.absence import absent_members_end
 from allocator_service.enforcement.models import Agent, Drift, Report
 from allocator_service.enforcement.services import reports_prune
 from allocator_service.enforcement.watching import enforcement_watch
+from allocator_service.pools.models import Server
 from allocator_service.pools.services import pool_retire
 from allocator_service.tenants.services import tenant_retire
+from allocator_service.workloads.models import Workload
 from tests import factories
 from tests.pages.browser import browser_of
 
@@ -80,7 +83,8 @@ def test_a_report_shows_the_three_numbers_of_each_tenant(decided, operator):
         "tenants": [
             body["tenants"][0]
             | {"applied": {"cpu": "1", "memory": "10"}, "used": {"cpu": "1", "memory": "0"}}
-            | {"pending_reason": None, "pending_demand": None, "holds": [], "ending": []},
+            | {"pending_reason": None, "pending_demand": None, "holds": [], "ending": []}
+            | {"absent_since": None},
             {
                 "tenant": "bob",
                 "applied": {"cpu": "10", "memory": "2.0009765625"},
@@ -92,6 +96,7 @@ def test_a_report_shows_the_three_numbers_of_each_tenant(decided, operator):
                 "problems": [],
                 "holds": [],
                 "ending": [],
+                "absent_since": None,
             },
         ],
     }
@@ -105,7 +110,7 @@ def test_a_report_shows_the_three_numbers_of_each_tenant(decided, operator):
         "enforced": {"cpu": "1", "memory": "10"}, "used": {"cpu": "1", "memory": "0"},
         "drift": {"cpu": "-1"}, "over": False, "pending_tasks": 3, "running_tasks": 8,
         "problems": ["a job above"], "pending_reason": None, "blocked_since": None,
-        "holds": [], "ending": [], "clusters": [],
+        "holds": [], "ending": [], "absent_since": None, "clusters": [],
     }  # fmt: skip
     assert float(ada["decided"]["cpu"]) == pytest.approx(2)
     assert bob["drift"] == {"memory": "0.0009765625"}
@@ -456,3 +461,67 @@ def test_a_hold_that_says_nothing_is_refused(decided, operator, change, pointer)
     answer = operator.put(PATH, body)
     assert answer.status_code == 422
     assert answer.json()["errors"][0]["pointer"].startswith(f"/tenants/0/holds/0/{pointer}")
+
+
+def absent_report(run, at, *, who=("ada",), agent="slurm-lab"):
+    body = report(run, agent=agent, interval="PT24H", reported_at=at.isoformat())
+    for row in body["tenants"]:
+        if row["tenant"] in who:
+            row["absent"] = True
+    return body
+
+
+def members(operator):
+    return {row["tenant"] for row in operator.get("/api/v1/pools/lab/members/").json()["results"]}
+
+
+def admitted(world, *tenants, agent="slurm-lab"):
+    """End the demand and servers of tenants that an agent admitted."""
+    Server.objects.filter(contributed_by__in=tenants).update(state="retired")
+    Workload.objects.filter(tenant__in=tenants).update(state="withdrawn")
+    for tenant in tenants:
+        factories.workload(world.lab, f"{agent}/admission", 1, 0, tenant, tasks=0)
+    Workload.objects.filter(tenant__in=tenants).update(state="withdrawn")
+
+
+def test_members_that_left_the_scheduler_end_after_thirty_days(decided, world, operator):
+    """The absence begins with the first report of it, and ends with one of the tenant."""
+    admitted(world, world.ada)
+    now = utc_now()
+    began = now - timedelta(days=31)
+    operator.put(PATH, absent_report(decided, began))
+    assert operator.get(PATH).json()["tenants"][0]["absent_since"] == text(began)
+    operator.put(PATH, absent_report(decided, now - timedelta(days=20), who=()))
+    operator.put(PATH, absent_report(decided, now - timedelta(days=10)))
+    assert absent_members_end(pool=world.lab, now=now) == []
+    operator.put(PATH, absent_report(decided, now - timedelta(days=1)))
+    row = operator.get(PATH).json()["tenants"][0]
+    assert row["absent_since"] == text(now - timedelta(days=10))
+    assert absent_members_end(pool=world.lab, now=now + timedelta(hours=1)) == []
+    Agent.objects.update(received_at=now + timedelta(days=20))
+    assert absent_members_end(pool=world.lab, now=now + timedelta(days=20)) == ["ada"]
+    assert members(operator) == {"bob"}
+    assert absent_members_end(pool=world.lab, now=now + timedelta(days=20)) == []
+    # The tenant returns as a member once it is in the scheduler again.
+    rows = "tenant,name,tasks,demand.cpu\nada,slurm-lab/admission,0,1\n"
+    operator.post("/api/v1/pools/lab/imports/workloads/", {"content": rows})
+    assert members(operator) == {"ada", "bob"}
+
+
+@pytest.mark.parametrize("why", ["not admitted", "workloads", "silent", "present elsewhere"])
+def test_members_stay_that_an_agent_may_not_end(decided, world, operator, why):
+    now = utc_now()
+    if why != "not admitted":
+        admitted(world, world.ada)
+    if why == "workloads":
+        factories.workload(world.lab, "own", 1, 0, world.ada)
+    if why == "present elsewhere":
+        operator.put(PATH, absent_report(decided, now, who=(), agent="other"))
+    operator.put(PATH, absent_report(decided, now - timedelta(days=31)))
+    days = 40 if why == "silent" else 0
+    assert absent_members_end(pool=world.lab, now=now + timedelta(days=days)) == []
+    assert members(operator) == {"ada", "bob"}
+
+
+def text(moment):
+    return moment.isoformat().replace("+00:00", "Z")

@@ -159,6 +159,33 @@ def test_a_tree_is_imported_by_operators_and_by_nobody_else(world, operator):
     assert (member["group"], member["weight"]) == ("labs", 2)
 
 
+def test_workloads_admit_their_tenants_to_groups(world, operator):
+    factories.group(world.lab, "science")
+    factories.group(world.lab, "physics", "science")
+    rows = "tenant,name,tasks,demand.cpu,group\n"
+    body = {"content": f"{rows}eve,first,0,1,physics\nada,first,0,1,physics\n"}
+    body["register_tenants"] = True
+    answer = operator.post(WORKLOADS, body)
+    assert (answer.status_code, answer.json()["counts"]["added"]) == (200, 2)
+
+    def groups():
+        found = operator.get("/api/v1/pools/lab/members/").json()["results"]
+        return {row["tenant"]: row["group"] for row in found}
+
+    # A member stays where it is.
+    assert (groups()["eve"], groups()["ada"]) == ("physics", None)
+    operator.post(WORKLOADS, {"content": f"{rows}eve,second,0,1,science\n"})
+    assert groups()["eve"] == "physics"
+    before = generation(operator)
+    body["content"] = f"{rows}mia,first,0,1,arts\nmia,second,0,1,No Slug\n"
+    refused = operator.post(WORKLOADS, body).json()
+    assert [error["code"] for row in refused["rows"] for error in row["errors"]] == [
+        "group.unknown", "slug.syntax",
+    ]  # fmt: skip
+    assert generation(operator) == before
+    assert "mia" not in groups()
+
+
 def test_a_tree_of_slurm_is_imported_over_http(world, operator):
     text = "Account|User|Share\nroot||1\n labs||3\n  ada||2\n  ada|ada|1\n"
     answer = operator.post(GROUPS, {"content": text, "format": "sacctmgr"})

@@ -94,7 +94,7 @@ def line(**told):
         "starttime": "N/A", "eligibletime": "2026-11-22T13:51:50", "requeue": "1",
         "reservation": "(null)", "associd": "7", "hetjobid": "N/A", "oversubscribe": "OK",
         "nodelist": "", "tres-per-job": "N/A", "tres-per-node": "N/A", "tres-per-socket": "N/A",
-        "tres-per-task": "N/A", "reqswitch": "0",
+        "tres-per-task": "N/A", "reqswitch": "0", "licenses": "(null)",
     } | {name.replace("_", "-"): value for name, value in told.items()}  # fmt: skip
     return "".join(f"{fields[name]:<{width}}" for name, width in reading.JOB_FIELDS)
 
@@ -271,15 +271,17 @@ def test_limits_are_read_as_they_are_shown():
 
 def test_usage_of_jobs_that_ran():
     told = """\
-1|b|2026-11-22T13:44:38|2026-11-22T13:45:47|billing=1,cpu=1,mem=256M,node=1
-1.batch|b|2026-11-22T13:44:38|2026-11-22T13:45:47|cpu=1,mem=256M
-2|b|2026-11-22T13:44:38|Unknown|cpu=1
-3|b|None|2026-11-22T13:45:47|
-4|b|2026-11-22T13:44:38|2026-11-22T13:44:38|cpu=1
+1|b|ada|2026-11-22T13:44:38|2026-11-22T13:45:47|billing=1,cpu=1,mem=256M,node=1
+1.batch|b|ada|2026-11-22T13:44:38|2026-11-22T13:45:47|cpu=1,mem=256M
+2|b|ada|2026-11-22T13:44:38|Unknown|cpu=1
+3|b|ada|None|2026-11-22T13:45:47|
+4|b|ada|2026-11-22T13:44:38|2026-11-22T13:44:38|cpu=1
 """
     (usage,) = reading.read_usage(told)
     assert (usage.id, usage.account) == ("1@2026-11-22T13:44:38Z", "b")
     assert usage.amounts == {"cpu": 1, "memory": 256 * MIB}
+    (of_user,) = reading.read_usage(told, users=True)
+    assert of_user.account == "b|ada"
     assert (usage.start, usage.end) == ("2026-11-22T13:44:38Z", "2026-11-22T13:45:47Z")
 
 
@@ -375,3 +377,40 @@ def test_rounding_is_at_the_digits_that_the_service_keeps(amount):
     down, up = Fraction(decimal_text(amount)), Fraction(decimal_text(amount, up=True))
     assert down <= amount <= up
     assert up - down <= Fraction(1, 10**12)
+
+
+def array_line(task):
+    return line(jobarrayid=task) + "\n"
+
+
+@pytest.mark.parametrize(
+    ("printed", "arrays", "lost"),
+    [
+        ([22, 25, 196], "6_[22-199:3]\n", ["6_199"]),
+        ([5, 10, 25], "6_[5-30:5%2]\n", ["6_30"]),
+        ([1, 3], "6_[1-8:2]\n", ["6_7"]),  # the last of the steps
+        ([22, 199], "6_[22-199:3]\n", []),  # a Slurm that prints it
+        ([22, 25], "6_[22,25]\n7\n8_[1-3]\n", []),
+        ([], "6_[22-199:3]\n", []),  # all of them have started meanwhile
+        ([9], "6_[9-1:3]\n6_[9-12:0]\n", ["6_12"]),  # nonsense costs nothing
+    ],
+)
+def test_tasks_of_arrays_that_squeue_does_not_print_are_added(printed, arrays, lost):
+    queue = "".join(array_line(f"6_{number}") for number in printed)
+    told = reading.with_lost_tasks(queue, arrays)
+    assert told == queue + "".join(map(array_line, lost))
+
+
+def test_jobs_that_ask_for_licences_are_counted_without_them():
+    told = [line(jobarrayid="1", licenses="matlab:2,ansys@db:1"), line(jobarrayid="2")]
+    found = jobs(*told)
+    assert [job.licences for job in found] == ["matlab:2,ansys@db:1", ""]
+    assert found[0].demand == found[1].demand
+    assert reading.licence_note(found) == (
+        "1 jobs ask for licences (ansys, matlab), which the decision does not know: they are counted"
+        " without them"
+    )
+    assert reading.licence_note(found[1:]) == ""
+    shown = "LicenseName=b Total=2 Used=0\nLicenseName=a Total=4 Used=1 Free=3\n"
+    assert reading.read_licences(shown) == ["a", "b"]
+    assert reading.read_licences("No licenses configured in Slurm.\n") == []

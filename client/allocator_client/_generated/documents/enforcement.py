@@ -145,6 +145,8 @@ class EnforcementTenant(TypedDict):
     holds: list[EnforcementTenantHold]
     # Jobs above the decision that have notice, or that have just ended.
     ending: list[EnforcementTenantEnding]
+    # Since when no scheduler knows the tenant; null if any does.
+    absent_since: str | None
     # The same by cluster, where agents report from clusters.
     clusters: list[EnforcementTenantCluster]
 
@@ -201,6 +203,9 @@ class EnforcementReportRequestTenant(TypedDict):
     holds: NotRequired[list[EnforcementReportRequestTenantHold]]
     # Jobs above the decision that have notice, or that have just ended.
     ending: NotRequired[list[EnforcementReportRequestTenantEnding]]
+    # The scheduler does not know the tenant any more. After 30 days the membership of one that an
+    # agent admitted ends.
+    absent: NotRequired[bool]
 
 
 class EnforcementReportRequest(TypedDict):
@@ -232,6 +237,7 @@ class EnforcementReportTenant(TypedDict):
     problems: list[str]
     holds: list[EnforcementReportRequestTenantHold]
     ending: list[EnforcementReportRequestTenantEnding]
+    absent_since: str | None
 
 
 class EnforcementReport(TypedDict):
