@@ -194,11 +194,13 @@ class Scenario:
 
     def _has_room(self, gang: Gang, rows: Sequence[int]) -> bool:
         """Return whether each kind of pieces by itself fits on empty servers of some rows."""
-        zones: dict[str, list[int]] = {}
+        zones: dict[tuple[str, str], list[int]] = {}
         for row in rows:
-            value = self.head["labels"][row].get(gang.together) if gang.together else ""
+            labels = self.head["labels"][row]
+            value = labels.get(gang.together) if gang.together else ""
             if value is not None:
-                zones.setdefault(value, []).append(row)
+                cluster = labels.get("cluster", "") if gang.together else ""
+                zones.setdefault((cluster, value), []).append(row)
         return any(
             all(
                 self._places(demand, gang, mine) >= count

@@ -15,6 +15,7 @@ import numpy as np
 from policies.arrays import FloatArray, IntArray, read_only
 from policies.errors import ProblemError
 
+CLUSTER = "cluster"  # the label of servers that names their scheduler's cluster
 MOST_KINDS = 2
 # A task is placed in one step, between two looks at the clock.
 MOST_PIECES = 10_000
@@ -33,8 +34,8 @@ class Gang:
     per_server : int
         Most pieces of one task on one server; 0 for any number.
     together : str
-        Label of servers. All pieces of a task run on servers with the same value of it; the empty
-        string for any servers.
+        Label of servers. All pieces of a task run on servers with the same value of it, and of the
+        label `cluster` if they have it; the empty string for any servers.
     at_least : int
         Number of tasks that start at once, if none runs. Later tasks start one by one.
 
@@ -136,7 +137,8 @@ def zones_of(
     """(k,) number of each row's value of a label that keeps pieces together, by label.
 
     Rows without the label have -1. The empty string stands for no label; every row has 0. Labels that
-    no row has share one array, so that naming many of them costs nothing.
+    no row has share one array, so that naming many of them costs nothing. One value in two clusters is
+    two: no scheduler starts a gang in another one's cluster.
     """
     used = sorted({gang.together for gang in gangs.values()})
     zones = dict.fromkeys(used, read_only(np.full(len(server_labels), -1, dtype=np.int64)))
@@ -145,9 +147,14 @@ def zones_of(
         for label in labels.keys() & zones.keys():
             rows.setdefault(label, []).append(row)
     for label, having in rows.items():
-        values: dict[str, int] = {}
+        values: dict[tuple[str | None, str], int] = {}
         zone = np.full(len(server_labels), -1, dtype=np.int64)
-        zone[having] = [values.setdefault(server_labels[row][label], len(values)) for row in having]
+        zone[having] = [
+            values.setdefault(
+                (server_labels[row].get(CLUSTER), server_labels[row][label]), len(values)
+            )
+            for row in having
+        ]
         zones[label] = read_only(zone)
     if "" in zones:
         zones[""] = read_only(np.zeros(len(server_labels), dtype=np.int64))

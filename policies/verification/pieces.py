@@ -51,14 +51,18 @@ class Pieces:
 
 
 def _values(problem: Problem) -> dict[str, IntArray]:
-    """(k,) number of each row's value of a label that keeps pieces together, by label."""
+    """(k,) number of each row's value of a label that keeps pieces together, by label.
+
+    A value is of one cluster, which the label `cluster` names.
+    """
     none = np.full(problem.k, -1, dtype=np.int64)
     values = {gang.together: none for gang in problem.gangs.values() if gang.together}
-    numbers: dict[str, dict[str, int]] = {}
+    numbers: dict[str, dict[tuple[str, str], int]] = {}
     for row, labels in enumerate(problem.server_labels):
         for label in values.keys() & labels.keys():
             if values[label] is none:
                 values[label], numbers[label] = none.copy(), {}
             number = numbers[label]
-            values[label][row] = number.setdefault(labels[label], len(number))
+            value = (labels.get("cluster", ""), labels[label])
+            values[label][row] = number.setdefault(value, len(number))
     return values

@@ -88,6 +88,13 @@ def kinds_of(problem, j, totals):
     )
 
 
+def zone_of(labels, label):
+    """Return the value of a label in its cluster, None for servers without the label."""
+    if not label:
+        return ""
+    return (labels.get("cluster"), labels[label]) if label in labels else None
+
+
 def can_start(pool, j, servers=None):
     """Return True if all pieces of each kind by itself have room on empty servers, or some of them."""
     problem, gang = pool.problem, pool.problem.gangs.get(j)
@@ -96,7 +103,7 @@ def can_start(pool, j, servers=None):
         for server, row in enumerate(pool.row_of):
             if servers is not None and server not in servers:
                 continue
-            value = problem.server_labels[row].get(gang.together) if gang and gang.together else ""
+            value = zone_of(problem.server_labels[row], gang.together) if gang else ""
             if value is not None and pool.room(j, demand, server):
                 fit = min(c // d for c, d in zip(pool.left[server], demand, strict=True) if d)
                 if gang and gang.per_server:
@@ -119,7 +126,7 @@ def launch(pool, j, at_once, servers=None, totals=None):
     servers = list(range(len(pool.left))) if servers is None else servers
     if gang is None or not gang.together:
         return place(pool, j, kinds, at_once, gang, servers)
-    value = [problem.server_labels[row].get(gang.together) for row in pool.row_of]
+    value = [zone_of(problem.server_labels[row], gang.together) for row in pool.row_of]
     untried = {each for each in value if each is not None}
     while True:
         first = pool.best(j, kinds[0][1], [s for s in servers if value[s] in untried])

@@ -147,6 +147,20 @@ def test_pieces_of_a_gang_are_in_one_cluster(operator):
     assert gangs == {"east": ["fits"], "west": [], "lab": []}
 
 
+def test_racks_of_one_name_in_two_clusters_are_two(operator):
+    """4 pieces of 4 CPUs fit into the racks r together, and into the one of no cluster."""
+    pool = opened(operator, "indivisible")
+    Server.objects.filter(labels__cluster="east").update(labels={"cluster": "east", "rack": "r"})
+    Server.objects.filter(labels__cluster="west").update(labels={"cluster": "west", "rack": "r"})
+    for name, count in (("wide", 4), ("fits", 3)):
+        pieces = [{"count": count, "demand": {"cpu": 4}}]
+        body = {"tenant": "ada", "name": name, "pieces": pieces, "together": "rack", "priority": 1}
+        assert operator.post(f"{PATH}/workloads/", {**body, "tasks": 1}).status_code == 201
+    run = factories.decision(pool)
+    tasks = {row.workload.name: row.tasks for row in run.allocations.select_related("workload")}
+    assert (tasks["wide"], tasks["fits"]) == (0, 1)
+
+
 def test_a_policy_that_sees_one_pool_gives_clusters_no_part(operator):
     pool = opened(operator, "divisible", policy="drf")
     factories.decision(pool)

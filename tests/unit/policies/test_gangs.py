@@ -109,6 +109,26 @@ def test_pieces_of_a_task_stay_in_one_rack():
     assert whole(anywhere).tasks.tolist() == [2]
 
 
+def test_racks_of_one_name_in_two_clusters_are_two():
+    """4 pieces of 2 GPUs fit into rack a of east and west together, and into neither."""
+    servers = [{"cluster": "east", "rack": "a"}, {"cluster": "west", "rack": "a"}, {"rack": "a"}]
+    fields = {
+        "resources": ["gpu"],
+        "capacity": [[4], [4], [4]],
+        "tenants": ["mpi"],
+        "demand": [[8]],
+    }
+    gangs = {0: gang((4, [2]), together="rack")}
+    for labels, tasks in ((servers, 0), ([{"rack": "a"}] * 3, 1)):
+        answer = whole(Problem.create(**fields, server_labels=labels, tasks=[1], gangs=gangs))
+        assert answer.tasks.tolist() == [tasks]
+    forged = Problem.create(**fields, server_labels=servers, tasks=[1], gangs=gangs)
+    of_one_pool = Problem.create(
+        **fields, server_labels=[{"rack": "a"}] * 3, tasks=[1], gangs=gangs
+    )
+    assert not verify(forged, whole(of_one_pool)).valid
+
+
 def test_an_elastic_job_starts_with_its_fewest_tasks():
     problem = cluster(gang((1, [8]), at_least=3), math.inf)
     assert whole(problem).tasks.tolist() == [3, 8]
