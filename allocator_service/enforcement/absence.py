@@ -15,7 +15,8 @@ LONGEST_ABSENCE = timedelta(days=30)
 def absent_members_end(*, pool: Pool, now: datetime) -> list[str]:
     """End the memberships that agents began and that are absent for 30 days.
 
-    Returns their slugs. A member with servers or workloads stays, and so does one that no agent admitted.
+    Returns their slugs. A member with servers or workloads stays, and so does one that no agent
+    admitted.
     """
     ended = []
     for slug, (since, agents) in sorted(absent_tenants(pool=pool, now=now).items()):

@@ -3,7 +3,7 @@
 Each row is posted to the ledger once, identified by its source and id.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from django.db import transaction
@@ -20,6 +20,7 @@ from allocator_service.imports.importing import (
     rows_of,
 )
 from allocator_service.imports.rows import ImportChoice, ImportReport, Outcome, UsageFile, UsageRow
+from allocator_service.ledger.intake.sources import usage_sources
 from allocator_service.ledger.intake.usage import (
     MAX_EVENTS_PER_REQUEST,
     UsageEvent,
@@ -29,6 +30,7 @@ from allocator_service.ledger.intake.usage import (
     usage_record,
 )
 from allocator_service.ledger.models import Identity
+from allocator_service.pools.clusters import other_cluster
 from allocator_service.pools.models import Pool
 from allocator_service.tenants.models import Tenant
 
@@ -51,7 +53,14 @@ def usage_import(
     itself.
     """
     refuse_metered(pool)
-    work = _Usage(pool, _posted(pool, rows_of(file, UsageRow)), choice, now)
+    rows = rows_of(file, UsageRow)
+    sources = usage_sources(
+        pool=pool,
+        cluster=choice.cluster,
+        sources={row.source for row in rows},
+        writes=not choice.dry_run,
+    )
+    work = _Usage(pool, _posted(pool, rows), choice, now, sources)
     return rows_import(pool=pool, file=file, work=work, choice=choice, now=now, progress=progress)
 
 
@@ -61,8 +70,16 @@ class _Usage(Work[UsageRow]):
     row_type = UsageRow
     accepts_retired = True
 
-    def __init__(self, pool: Pool, posted: Posted, choice: ImportChoice, now: datetime) -> None:
+    def __init__(
+        self,
+        pool: Pool,
+        posted: Posted,
+        choice: ImportChoice,
+        now: datetime,
+        sources: Mapping[str, str],
+    ) -> None:
         self._pool, self._posted, self._now = pool, posted, now
+        self._cluster, self._sources = choice.cluster, sources
         self._members_only = not choice.register_tenants
         # Read once: `errors` is called for each of up to 200,000 rows.
         others = Tenant.objects.exclude(memberships__pool=pool)
@@ -86,7 +103,14 @@ class _Usage(Work[UsageRow]):
         non_member = None
         if posted is None and row.owner in self._non_members:
             non_member = membership_error(row.owner, "/tenant")
-        return [interval_error(event, self._now), conflict, non_member]
+        return [interval_error(event, self._now), conflict, non_member, self._elsewhere(row)]
+
+    def _elsewhere(self, row: UsageRow) -> FieldError | None:
+        """Return the error of usage whose source is of another cluster than the caller's key."""
+        cluster = self._sources.get(row.source, self._cluster)
+        if cluster == self._cluster:
+            return None
+        return other_cluster(cluster, self._cluster, "/source")
 
     def classify(self, row: UsageRow) -> Outcome:
         if (row.source, row.name) in self._posted:

@@ -82,6 +82,23 @@ class Identity(models.Model):
         return f"{self.source}/{self.event_id}"
 
 
+class UsageSource(models.Model):
+    """The cluster whose agents post the usage of a source."""
+
+    pool = models.ForeignKey(Pool, models.PROTECT, related_name="+", db_index=False)
+    source = models.CharField(max_length=200)
+    cluster = models.CharField(max_length=253)
+
+    class Meta:
+        db_table = "ledger_usage_source"
+        constraints = [
+            models.UniqueConstraint(fields=["pool", "source"], name="usage_source_of_one_cluster")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.source} of {self.cluster}"
+
+
 class PendingEntry(models.Model):
     """An entry that waits for its seal, written in the entry's transaction."""
 

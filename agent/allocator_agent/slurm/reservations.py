@@ -76,13 +76,22 @@ def in_partitions(
     prefix: str,
     *,
     now: int,
+    threads: Mapping[str, int] | None = None,
 ) -> list[Reservation]:
     """Return slots in the partitions where the jobs of their accounts wait or run.
+
+    The cores of `wanted` are CPUs, those of the others cores, each of which is the CPUs that `threads`
+    states for a node. What is left of a core is reserved, too, because Slurm gives jobs whole cores.
 
     A slot of a class may be in any partition that has nodes of this class alone, a slot of the whole
     pool in any. Where jobs are in several partitions, they divide its cores.
     """
-    own = [item for item in present if _is_own(item, prefix)]
+    per_core = _threads_of(partitions, threads or {})
+    own = [
+        replace(item, cores=item.cores * per_core.get(item.partition, 1))
+        for item in present
+        if _is_own(item, prefix)
+    ]
     anywhere = partition_of_all(partitions)
     found = []
     for item in wanted:
@@ -91,8 +100,14 @@ def in_partitions(
             for name, partition in partitions.items()
             if item.partition in ("", name) or partition.classes == (item.partition,)
         }
-        waiting = [(name, cpus) for name, cpus in _cpus_of(item.account, jobs) if name in names]
-        parts = {item.partition or anywhere: item.cores}
+        waiting = [
+            (name, _whole(cpus, per_core.get(name, 1)))
+            for name, cpus in _cpus_of(item.account, jobs)
+            if name in names
+        ]
+        most = max((per_core.get(name, 1) for name in names), default=1)
+        cpus = _whole(item.cores, most)
+        parts = {item.partition or anywhere: cpus}
         if waiting:
             there = {
                 other.partition: other.cores
@@ -106,12 +121,30 @@ def in_partitions(
                 )
             }
             room = {name: partition.cpus for name, partition in partitions.items()}
-            parts = _divided(item.cores, waiting, there, room)
-        for name, cores in parts.items():
+            parts = _divided(cpus, waiting, there, room)
+        for name, count in parts.items():
+            cores = -(-count // per_core.get(name, 1))
             digest = sha256(f"{item.name}/{name}".encode()).hexdigest()[:12]
             part = prefix + digest if len(parts) > 1 else item.name
             found.append(replace(item, name=part, partition=name, cores=cores))
     return found
+
+
+def _threads_of(partitions: Mapping[str, Partition], threads: Mapping[str, int]) -> dict[str, int]:
+    """Return the CPUs of a core by partition, the fewest of its nodes.
+
+    The empty name stands for all nodes.
+    """
+    found = {
+        name: min((threads.get(node, 1) for node in each.nodes), default=1)
+        for name, each in partitions.items()
+    }
+    return {**found, "": min(found.values(), default=1)}
+
+
+def _whole(cpus: int, per_core: int) -> int:
+    """Return the CPUs of the cores that have so many."""
+    return -(-cpus // per_core) * per_core
 
 
 def _cpus_of(account: str, jobs: Sequence[Job]) -> list[tuple[str, int]]:

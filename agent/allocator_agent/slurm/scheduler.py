@@ -232,6 +232,7 @@ class Slurm:
             ],
             *(present, observed.jobs, self._partitions, self._prefix),
             now=seconds,
+            threads=self._threads,
         )
         slots = plan_reservations(
             *(wanted, present, self._prefix),

@@ -14,6 +14,7 @@ from allocator_service.core.errors import Unacceptable
 from allocator_service.core.models import Event
 from allocator_service.enforcement.models import Agent, Drift, Watch
 from allocator_service.enforcement.watching import clusters_watch, enforcement_watch
+from allocator_service.ledger.models import Entry, UsageSource
 from allocator_service.pools.models import Cluster, Server
 from tests import factories
 from tests.pages.browser import browser_of
@@ -220,6 +221,34 @@ def test_an_agent_feeds_its_own_cluster(pool, operator):
         refused = east.post(f"{PATH}/imports/workloads/", body)
         assert refused.status_code == 422, row
         assert refused.json()["errors"][0]["code"] == "cluster.other", row
+
+
+def usage(client, job, source="slurm-east", **more):
+    row = f"{job},ada,2026-01-05T10:00:00Z,2026-01-05T11:00:00Z,2,{source}"
+    content = f"id,tenant,start,end,resources.cpu,source\n{row}\n"
+    return client.post(f"{PATH}/imports/usage/", {"content": content, **more})
+
+
+def test_an_agent_meters_its_own_cluster(operator):
+    """The first cluster whose agent posts usage of a source has it, until that cluster is gone."""
+    pool = opened(operator, "indivisible", metering="reported")
+    assert usage(agent("east"), "1", dry_run=True).json()["counts"]["added"] == 1
+    assert UsageSource.objects.count() == 0
+    assert usage(agent("east"), "1").json()["counts"]["added"] == 1
+    refused = usage(agent("west"), "2")
+    assert refused.status_code == 422
+    assert [error["code"] for row in refused.json()["rows"] for error in row["errors"]] == [
+        "cluster.other"
+    ]
+    assert usage(agent("west"), "2", dry_run=True).json()["counts"]["refused"] == 1
+    assert usage(agent("west"), "2", source="slurm-west").json()["counts"]["added"] == 1
+    assert Entry.objects.filter(pool=pool).count() == 2
+    # Operators may post for any cluster.
+    assert usage(operator, "3").json()["counts"]["added"] == 1
+    Server.objects.filter(pool=pool, labels__cluster="east").update(state="retired")
+    assert usage(agent("west"), "4", dry_run=True).json()["counts"]["added"] == 1
+    assert usage(agent("west"), "4").json()["counts"]["added"] == 1
+    assert set(UsageSource.objects.values_list("cluster", flat=True)) == {"west"}
 
 
 def test_an_agent_reads_and_reports_its_own_cluster(pool, operator):

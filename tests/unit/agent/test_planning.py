@@ -340,6 +340,31 @@ def test_slots_are_in_the_partitions_where_jobs_wait():
     assert parts_of(large, [small]) == {"small": 8}
 
 
+def test_cpus_of_slots_are_reserved_in_cores():
+    """What is left of a core is reserved, and read back it is the same slot."""
+    threads = {"b1": 2, "b2": 2, "s1": 2, "s2": 2}
+
+    def cores_of(item, jobs, present=()):
+        found = in_partitions([item], present, jobs, PARTITIONS, PREFIX, now=100, threads=threads)
+        return {part.partition: part for part in found}
+
+    item = slot(NAMES[0], 50, 150, cores=5)
+    small = in_partition(1, "small", 3, running=False)
+    first = cores_of(item, [small])
+    assert {name: part.cores for name, part in first.items()} == {"small": 3}
+    both = [small, in_partition(2, "big", 2, running=False)]
+    second = cores_of(item, both, list(first.values()))
+    assert {name: part.cores for name, part in second.items()} == {"small": 2, "big": 1}
+    third = cores_of(item, both, list(second.values()))
+    assert third == second
+    assert cores_of(item, [])[""].cores == 3
+    mixed = in_partitions(
+        [item], [], [small], PARTITIONS, PREFIX, now=100, threads={**threads, "s2": 1}
+    )
+    # A core of any of its nodes has one CPU at least.
+    assert [part.cores for part in mixed] == [6]
+
+
 def test_a_division_stays_while_no_core_of_it_could_serve_elsewhere():
     item = slot(NAMES[0], 50, 150, cores=6)
     present = [
