@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from allocator_agent.configuration import OF_USER, Configuration, place_text
-from allocator_agent.errors import Refused
+from allocator_agent.errors import Misconfigured, Refused
 from allocator_agent.model import TYPES, Job, Node, Observation, Usage, started_together
 from allocator_agent.quantities import MEBIBYTE, Amounts, Units, decimal_text
 from allocator_agent.service import Known, Service
@@ -26,6 +26,7 @@ _ROWS = 5000
 _WITHDRAWN = 20  # in a round
 _ADMISSION = "admission"
 _MOST_KINDS = 2  # of the pieces of a task
+_OTHER_CLUSTER = "cluster.other"
 _NO_GANGS = "workload.pieces"
 _FEW = 10  # names in a problem
 _Demand = tuple[tuple[str, Fraction], ...]
@@ -237,6 +238,12 @@ class Feed:
         except Refused as refusal:
             self.problems.append(f"{kind}: {refusal}")
             return
+        codes = [{error["code"] for error in row["errors"]} for row in report["rows"]]
+        if kind == "nodes" and codes and all(_OTHER_CLUSTER in each for each in codes):
+            raise Misconfigured(
+                "every node here is of another cluster than the key, whose decision would stop or"
+                " overload this one: limits stay as they are; use the key of this cluster"
+            )
         if kind != "usage":
             self.generation = max(self.generation, generation)
         for row in report["rows"]:

@@ -7,12 +7,14 @@ from decimal import Decimal
 from typing import Any, ClassVar
 
 from django.contrib import admin
-from django.db.models import Count
+from django.db.models import Count, Q, QuerySet
+from django.http import HttpRequest
 from django.urls import reverse
 
 from allocator_service.allocation.admin.tabs import TabRequest, pool_tab
-from allocator_service.core.admin import ReadOnlyAdmin
+from allocator_service.core.admin import ReadOnlyAdmin, ServiceAdmin
 from allocator_service.core.board import Cell, Notice, Section, Table, Urgency, tells
+from allocator_service.core.clock import utc_now
 from allocator_service.core.display import counted
 from allocator_service.core.quantities import decimal_text
 from allocator_service.core.templatetags.shown import age
@@ -24,6 +26,7 @@ from allocator_service.enforcement.selectors import (
     TenantEnforcement,
     enforcement_state,
 )
+from allocator_service.enforcement.services import agent_retire
 from allocator_service.pools.models import Pool
 
 TENANTS_SHOWN = 50
@@ -120,7 +123,7 @@ def _shown(amount: Decimal | None) -> str:
 @tells(permission="enforcement.view_agent", place=3)
 def schedulers_told(now: datetime, pools: VisiblePools) -> Section:
     """Agents that are silent, and tenants whose scheduler lacks or blocks what was decided."""
-    present = Agent.objects.filter(pool__retired_at=None).select_related("pool")
+    present = Agent.objects.present().filter(pool__retired_at=None).select_related("pool")
     agents = list(pools.of(present, "pool__slug"))
     if not agents:
         return Section()
@@ -208,13 +211,31 @@ def enforcement_tab(asked: TabRequest) -> Mapping[str, Any]:
 
 
 @admin.register(Agent)
-class AgentAdmin(ReadOnlyAdmin):
+class AgentAdmin(ReadOnlyAdmin, ServiceAdmin):
     list_display = [
         "name", "pool", "target", "generation", "interval_seconds", "reported_at", "received_at",
+        "retired_at",
     ]  # fmt: skip
+    actions: ClassVar = ["retire"]
     list_filter = ["pool", "target"]
     filter_titles: ClassVar = {"target": "Scheduler"}
     list_select_related = ["pool"]
+
+    def has_retire_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("enforcement.change_agent")
+
+    @admin.action(
+        description="Retire (silent ones, whose scheduler is gone)", permissions=["retire"]
+    )
+    def retire(self, request: HttpRequest, queryset: QuerySet[Agent]) -> None:
+        now = utc_now()
+        self.apply_to_each(
+            request,
+            queryset,
+            lambda agent: agent_retire(agent=agent, now=now),
+            "retired",
+            already=Q(retired_at__isnull=False),
+        )
 
 
 @admin.register(Report)

@@ -28,7 +28,7 @@ class ClusterState:
 def clusters_of(*, pool: Pool, now: datetime) -> list[ClusterState]:
     """Return the clusters of a pool by name, none if one scheduler has all of its servers."""
     agents: dict[str, list[Agent]] = defaultdict(list)
-    for agent in Agent.objects.filter(pool=pool).exclude(cluster=""):
+    for agent in Agent.objects.present().filter(pool=pool).exclude(cluster=""):
         agents[agent.cluster].append(agent)
     if not agents and not labelled_clusters(pool):
         return []

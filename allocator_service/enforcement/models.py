@@ -2,7 +2,7 @@
 
 import zlib
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Self
 
 import orjson
 from django.db import models
@@ -16,12 +16,18 @@ from allocator_service.tenants.models import Tenant
 SILENT_INTERVALS = 3
 
 
+class AgentQuerySet(models.QuerySet["Agent"]):
+    def present(self) -> Self:
+        return self.filter(retired_at=None)
+
+
 class Agent(models.Model):
     """A program beside a scheduler that applies a pool's decisions; known by its first report.
 
     `cluster` is the one that it applies decisions to, empty for all of the pool.
     `reported_at` is by its clock, `received_at` by the service's. It reports every `interval_seconds`.
-    `silent_event_at` is the time of the event about its present silence.
+    `silent_event_at` is the time of the event about its present silence. A retired one is gone for good,
+    and present again when it reports.
     """
 
     pool = models.ForeignKey(Pool, models.PROTECT, related_name="agents")
@@ -35,6 +41,9 @@ class Agent(models.Model):
     reported_at = models.DateTimeField()
     received_at = models.DateTimeField()
     silent_event_at = models.DateTimeField(null=True)
+    retired_at = models.DateTimeField(null=True)
+
+    objects = AgentQuerySet.as_manager()
 
     class Meta:
         db_table = "enforcement_agent"

@@ -44,7 +44,7 @@ class PoolSigns:
 def pool_signs(*, pool: Pool, run: Run | None) -> PoolSigns:
     """Return the signs of a pool by one statement, and whether a run divides time."""
     failed = Run.objects.filter(pool=OuterRef("pk"), status=RunStatus.FAILED).order_by("-pk")
-    heard = Agent.objects.filter(pool=OuterRef("pk")).order_by("-received_at")
+    heard = Agent.objects.present().filter(pool=OuterRef("pk")).order_by("-received_at")
     found = Pool.objects.filter(pk=pool.pk).values_list(
         Subquery(failed.values("pk")[:1]),
         Subquery(heard.values("received_at")[:1]),
@@ -88,7 +88,7 @@ def former_group_slugs(*, pool: Pool) -> list[str]:
     They are rendered until every agent has reported a decision that was computed after they were
     retired.
     """
-    agents = Agent.objects.filter(pool=pool)
+    agents = Agent.objects.present().filter(pool=pool)
     applied = list(agents.values_list("run__created_at", flat=True))
     if not applied:
         return []
@@ -249,7 +249,7 @@ class EnforcementState:
 
 def agents_of_open_pools() -> list[Agent]:
     """The agents of all pools that are not retired."""
-    return list(Agent.objects.filter(pool__retired_at=None))
+    return list(Agent.objects.present().filter(pool__retired_at=None))
 
 
 def enforcement_state(*, pool: Pool, now: datetime) -> EnforcementState:
@@ -442,7 +442,7 @@ def _blocked_since(pool: Pool) -> dict[str, datetime]:
 
 def _newest_reports(pool: Pool) -> tuple[list[Agent], Mapping[int, Mapping[str, Any]]]:
     """The pool's agents, who reported last at the end, and by agent what the newest report says."""
-    agents = list(Agent.objects.filter(pool=pool).order_by("received_at"))
+    agents = list(Agent.objects.present().filter(pool=pool).order_by("received_at"))
     newest = (
         Report.objects.filter(agent__in=agents).order_by("agent_id", "-id").distinct("agent_id")
     )

@@ -11,12 +11,13 @@ from django.db import transaction
 from django.db.models import Max
 
 from allocator_service.allocation.models import Run
+from allocator_service.core.audit import audit_record, stated_fields
 from allocator_service.core.durations import parse_duration
 from allocator_service.core.errors import Conflict, FieldError, Unacceptable
 from allocator_service.core.outbox import events_record
 from allocator_service.core.quantities import decimal_text, vector_from
 from allocator_service.enforcement.models import Agent, Report, Watch
-from allocator_service.pools.clusters import cluster_return
+from allocator_service.pools.clusters import cluster_leave, cluster_return
 from allocator_service.pools.locking import pool_lock
 from allocator_service.pools.models import Membership, Pool
 from allocator_service.pools.selectors import resources_of
@@ -118,7 +119,7 @@ def report_put(*, pool: Pool, draft: ReportDraft, now: datetime) -> Report:
         Watch.objects.get_or_create(pool=pool)
     if draft.cluster:
         cluster_return(pool=pool, name=draft.cluster, now=now)
-    agent.cluster = draft.cluster
+    agent.cluster, agent.retired_at = draft.cluster, None
     agent.target, agent.class_label = draft.target, draft.class_label
     agent.interval_seconds = interval
     agent.run, agent.generation = run, None if run is None else run.generation
@@ -138,6 +139,31 @@ def report_put(*, pool: Pool, draft: ReportDraft, now: datetime) -> Report:
         repeated_at=draft.reported_at,
         content=packed,
     )
+
+
+@transaction.atomic
+def agent_retire(*, agent: Agent, now: datetime) -> None:
+    """Retire an agent that is gone for good.
+
+    The capacity of its cluster leaves with the last one. Raises `Conflict` for an agent that still
+    reports.
+    """
+    pool = pool_lock(agent.pool)
+    agent = Agent.objects.select_for_update(no_key=True).get(pk=agent.pk)
+    if agent.retired_at is not None:
+        return
+    if not agent.is_stale(now):
+        raise Conflict(
+            f"Agent {agent.name} reports, and its next report would bring it back: stop it first.",
+            code="enforcement.agent_reports",
+        )
+    before = stated_fields(agent)
+    agent.retired_at = now
+    agent.save(update_fields=["retired_at"])
+    audit_record(action="agent.retire", instance=agent, before=before, now=now, pool=pool.slug)
+    others = Agent.objects.present().filter(pool=pool, cluster=agent.cluster)
+    if agent.cluster and not others.exists():
+        cluster_leave(pool=pool, name=agent.cluster, now=now)
 
 
 def _absences(latest: Report | None) -> dict[str, str]:

@@ -30,7 +30,9 @@ State = TypeVar("State", Drift, Blockage)
 
 def pools_enforced() -> list[Pool]:
     """Return the open pools that have an agent."""
-    pools = Pool.objects.filter(retired_at=None, agents__isnull=False).distinct()
+    pools = Pool.objects.filter(
+        retired_at=None, agents__isnull=False, agents__retired_at=None
+    ).distinct()
     return list(pools.prefetch_related("resource_types"))
 
 
@@ -65,7 +67,7 @@ def _silent_clusters(pool: Pool, since: datetime, now: datetime) -> list[str]:
     returned = dict(Cluster.objects.filter(pool=pool).values_list("name", "returned_at"))
     left = Cluster.objects.filter(pool=pool, left_at__isnull=False)
     known, heard = set[str](), set(left.values_list("name", flat=True))
-    for agent in Agent.objects.filter(pool=pool).exclude(cluster=""):
+    for agent in Agent.objects.present().filter(pool=pool).exclude(cluster=""):
         known.add(agent.cluster)
         last = max(agent.received_at, since, returned.get(agent.cluster) or since)
         if now - last <= max(grace, agent.patience):
@@ -80,7 +82,7 @@ def enforcement_watch(*, pool: Pool, now: datetime) -> None:
     Drifts and blockages are evaluated again when there is another decision or another report.
     """
     watch = Watch.objects.select_for_update(skip_locked=True).filter(pool=pool).first()
-    agent = Agent.objects.filter(pool=pool).order_by("-received_at").first()
+    agent = Agent.objects.present().filter(pool=pool).order_by("-received_at").first()
     if watch is None or agent is None:
         return  # another worker holds the pool, or it has no agent
     _watch_silence(pool, now)
@@ -105,7 +107,8 @@ def enforcement_watch(*, pool: Pool, now: datetime) -> None:
 
 def _watch_silence(pool: Pool, now: datetime) -> None:
     """Record that an agent became silent, or that it reports again."""
-    agents = Agent.objects.select_for_update(no_key=True, skip_locked=True).filter(pool=pool)
+    present = Agent.objects.present().filter(pool=pool)
+    agents = present.select_for_update(no_key=True, skip_locked=True)
     for agent in agents:
         payload = {
             "agent": agent.name,

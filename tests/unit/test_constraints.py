@@ -39,6 +39,7 @@ INTERNAL = {
     "membership_terms_disjoint": "written under the pool's lock, never before the present ones start",
     "membership_terms_one_present": "written under the pool's lock",
     "person_identity_unique": "signing in locks the identity",
+    "usage_source_of_one_cluster": "a source that has a cluster keeps it",
     "placement_position_unique": "publication numbers the rows of its run",
     "placement_tasks_positive": "a decision is checked before it is published",
     "plan_number_unique": "plans are numbered under the lock of the pool's billing",

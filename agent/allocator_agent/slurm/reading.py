@@ -355,6 +355,8 @@ def _queued(text: str) -> Iterator[dict[str, str]]:
         for name, width in JOB_FIELDS:
             fields[name] = line[at : at + width].strip()
             at += width
+        if not fields["account"]:
+            raise ValueError(f"squeue prints {line[:40]!r}, which is no job")
         yield fields
 
 

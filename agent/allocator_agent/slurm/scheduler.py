@@ -370,7 +370,11 @@ class Slurm:
             *(f"cluster={self.source}", f"format={_ASSOCIATION}"),
         )
         self._unreadable = reading.unreadable_rows(told)
-        return list(reading.read_associations(told))
+        found = list(reading.read_associations(told))
+        # Every cluster has the root account. Without rows every member would seem to have left.
+        if not any(row.account == "root" for row in found):
+            raise ValueError(f"sacctmgr prints no root account: {told[:40]!r}")
+        return found
 
     def _read_tree(self) -> dict[str, str]:
         """Return the parent of each account, without a look at users."""

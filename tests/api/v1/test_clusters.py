@@ -10,9 +10,10 @@ from django.test import Client as DjangoClient
 from django.urls import reverse
 
 from allocator_service.core.clock import utc_now
-from allocator_service.core.errors import Unacceptable
+from allocator_service.core.errors import Conflict, Unacceptable
 from allocator_service.core.models import Event
 from allocator_service.enforcement.models import Agent, Drift, Watch
+from allocator_service.enforcement.services import agent_retire
 from allocator_service.enforcement.watching import clusters_watch, enforcement_watch
 from allocator_service.ledger.models import Entry, UsageSource
 from allocator_service.pools.models import Cluster, Server
@@ -350,6 +351,48 @@ def test_a_cluster_leaves_after_its_grace_and_comes_back(pool, operator):
     assert [(event.kind, event.payload["cluster"]) for event in kinds] == [
         ("cluster.left", "west"), ("cluster.returned", "west"),
     ]  # fmt: skip
+
+
+def test_an_agent_that_is_gone_is_retired_and_its_cluster_leaves(pool, operator):
+    """The last one of a cluster; one that reports is not, and one that reports again is back."""
+    run = factories.decision(pool)
+    for name in ("first", "second"):
+        assert report(agent("east"), run, name, {"ada": 1}).status_code == 200
+    first, second = (Agent.objects.get(name=name) for name in ("first", "second"))
+    with pytest.raises(Conflict) as refused:
+        agent_retire(agent=first, now=utc_now())
+    assert refused.value.code == "enforcement.agent_reports"
+    gone = utc_now() + timedelta(minutes=1)
+    agent_retire(agent=first, now=gone)
+    assert not Cluster.objects.filter(pool=pool, left_at__isnull=False).exists()
+    agent_retire(agent=second, now=gone)
+    agent_retire(agent=second, now=gone)
+    assert Cluster.objects.get(pool=pool, name="east").left_at == gone
+    state = operator.get(f"{PATH}/enforcement/").json()
+    assert (state["agents"], state["stale"]) == ([], False)
+    rows = operator.get(f"{PATH}/clusters/").json()["clusters"]
+    assert [row["agents"] for row in rows] == [[], [], []]
+    later = (utc_now() + timedelta(minutes=2)).isoformat()
+    assert report(agent("east"), run, "second", {"ada": 1}, reported_at=later).status_code == 200
+    assert [row["agent"] for row in operator.get(f"{PATH}/enforcement/").json()["agents"]] == [
+        "second"
+    ]
+    assert Cluster.objects.get(pool=pool, name="east").left_at is None
+
+
+def test_agents_are_retired_in_the_admin(pool, operator):
+    run = factories.decision(pool)
+    report(agent("east"), run, "east-1", {"ada": 1})
+    Agent.objects.update(received_at=utc_now() - timedelta(minutes=5))
+    admin = get_user_model().objects.create_superuser("root", "r@example.org", "secret")
+    browser = DjangoClient()
+    browser.force_login(admin)
+    found = Agent.objects.get()
+    url = reverse("admin:enforcement_agent_changelist")
+    page = browser.post(url, {"action": "retire", "_selected_action": [found.pk]}, follow=True)
+    assert "1 agent retired" in page.content.decode()
+    found.refresh_from_db()
+    assert found.retired_at is not None
 
 
 def test_an_agent_that_reports_rarely_is_not_silent_before_it_had_to_report(pool, operator):

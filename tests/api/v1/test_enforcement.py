@@ -523,5 +523,18 @@ def test_members_stay_that_an_agent_may_not_end(decided, world, operator, why):
     assert members(operator) == {"ada", "bob"}
 
 
+@pytest.mark.parametrize("seconds", [2, -2])
+def test_a_clock_that_is_two_seconds_off_is_no_silence_and_no_refusal(decided, operator, seconds):
+    """What counts for silence is the service's clock. After a step back, newer reports are taken."""
+    at = utc_now() + timedelta(seconds=seconds)
+    assert operator.put(PATH, report(decided, reported_at=at.isoformat())).status_code == 200
+    (agent,) = operator.get(PATH).json()["agents"]
+    assert (agent["stale"], agent["reported_at"]) == (False, text(at))
+    older = operator.put(PATH, report(decided, reported_at=text(at - timedelta(seconds=1))))
+    assert (older.status_code, older.json()["code"]) == (409, "enforcement.older")
+    newer = at + timedelta(seconds=1)
+    assert operator.put(PATH, report(decided, reported_at=text(newer))).status_code == 200
+
+
 def text(moment):
     return moment.isoformat().replace("+00:00", "Z")
