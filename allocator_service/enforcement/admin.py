@@ -216,7 +216,7 @@ class AgentAdmin(ReadOnlyAdmin, ServiceAdmin):
         "name", "pool", "target", "generation", "interval_seconds", "reported_at", "received_at",
         "retired_at",
     ]  # fmt: skip
-    actions: ClassVar = ["retire"]
+    actions = ["retire"]
     list_filter = ["pool", "target"]
     filter_titles: ClassVar = {"target": "Scheduler"}
     list_select_related = ["pool"]

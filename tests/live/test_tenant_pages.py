@@ -229,7 +229,12 @@ def long_names(service, operator):
     body |= {"servers": [{"capacity": {"cpu": 4, "memory": 16}, "count": 2}], "name": LONG}
     assert operator.post("/api/v1/backtests/", body).status in (201, 202)
     service.manage("apikey", "create", "--scope", "tenant", "--tenant", LONG, "--name", LONG)
-    used = {"source": LONG, "id": "1", "tenant": LONG, "resources": {"memory": "9876543210.123456789"}}
+    used = {
+        "source": LONG,
+        "id": "1",
+        "tenant": LONG,
+        "resources": {"memory": "9876543210.123456789"},
+    }
     period = {"start": "2026-01-05T10:00:00Z", "end": "2026-01-06T11:30:00Z"}
     assert operator.post(f"{path}usage/", [used | period]).status < 300
 
