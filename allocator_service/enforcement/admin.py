@@ -221,6 +221,9 @@ class AgentAdmin(ReadOnlyAdmin, ServiceAdmin):
     filter_titles: ClassVar = {"target": "Scheduler"}
     list_select_related = ["pool"]
 
+    def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+        return super(ServiceAdmin, self).get_fields(request, obj)  # the model has no form
+
     def has_retire_permission(self, request: HttpRequest) -> bool:
         return request.user.has_perm("enforcement.change_agent")
 
