@@ -6,11 +6,13 @@ from decimal import Decimal
 from typing import Any
 
 import policies
+from allocator_service.core.duration_fields import seconds_text
 from allocator_service.core.errors import DomainError, TooLarge, Unavailable, refusal
 from allocator_service.core.quantities import decimal_text
 from allocator_service.pools.policy import PolicyChoice
 from policies import PolicyError, ProblemTooLargeError, SolveTimeoutError
 
+SECONDS = "_seconds"  # how the names of options with a duration end
 _BEYOND_64_BITS = 2**63
 # Policies of backtests alone.
 _SIMULATED_ONLY = {
@@ -157,16 +159,22 @@ def policy_title(name: str) -> str:
 
 
 def options_text(options: Mapping[str, Any]) -> str:
-    """Return the options of a policy for people, such as placement two-choices."""
+    """Return the options of a policy for people, such as placement two-choices, period 15 minutes."""
     return ", ".join(
-        f"{name.replace('_', ' ')} {_option_text(value)}" for name, value in options.items()
+        f"{name.removesuffix(SECONDS).replace('_', ' ')} {_option_text(name, value)}"
+        for name, value in options.items()
     )
 
 
-def _option_text(value: Any) -> str:
+def _option_text(name: str, value: Any) -> str:
     """Return the exact value of an option."""
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if isinstance(value, int) and name.endswith(SECONDS):
+        return seconds_text(value)
+    if isinstance(value, Mapping):
+        parts = (f"{part} {_option_text('', each)}" for part, each in value.items())
+        return f"({', '.join(parts)})"
     return decimal_text(Decimal(repr(value))) if isinstance(value, float) else str(value)
 
 

@@ -1,6 +1,6 @@
 """What the admin pages share: they parse, call the services every interface calls, and render."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
@@ -274,14 +274,18 @@ class AuditedAdmin(SavedFiltersAdmin):
     pool_path: ClassVar[str | None] = "pool__slug"
     limited_may: ClassVar[Collection[str]] = ("view", "add", "change")
     durations: ClassVar[Collection[str]] = ()  # fields with a duration in ISO 8601
+    in_seconds: ClassVar[Collection[str]] = ()  # fields with a duration as a number of seconds
     shares: ClassVar[Collection[str]] = ()  # fields with a fraction, shown in percent
+    # For histories: models of the keys that fields keep without a relation, and texts of values.
+    keys_of: ClassVar[Mapping[str, type[models.Model]]] = {}
+    texts_of: ClassVar[Mapping[str, Callable[[Any], str]]] = {}
     search_place: ClassVar[int | None] = None  # among the results of the search over everything
 
     def get_list_display(self, request: HttpRequest) -> list[Any]:
         """Return the columns, with numbers, instants and durations for people."""
         fields = {field.name: field for field in self.model._meta.fields}
         return [
-            column(fields[name], self.durations, self.shares) if name in fields else name
+            column(fields[name], self) if name in fields else name
             for name in super().get_list_display(request)
         ]
 

@@ -49,6 +49,13 @@ def duration_text(text: str) -> str:
     return f"{int(number):,} {unit}"
 
 
+def seconds_text(value: int) -> str:
+    """Return the text of a number of seconds, such as "15 minutes" for 900 and "an hour" for 3,600."""
+    number, unit = _seconds_parts(value)
+    head, tail, _ = _TEXTS[unit]
+    return duration_text(f"{head}{number}{tail}")
+
+
 class DurationWidget(forms.MultiWidget):
     """Boxes for a number and a unit."""
 

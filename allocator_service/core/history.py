@@ -1,6 +1,6 @@
 """History of an object in the admin, from the audit, newest first."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
@@ -10,8 +10,9 @@ from typing import Any
 from django.apps import apps
 from django.contrib import admin
 from django.contrib.postgres.fields import ArrayField
+from django.core.exceptions import ValidationError
 from django.core.paginator import Page, Paginator
-from django.db.models import DateTimeField, DecimalField, Field, Model, Q
+from django.db.models import DateTimeField, DecimalField, Field, ForeignKey, Model, Q
 
 from allocator_service.core.audit import stated_fields
 from allocator_service.core.display import instant_text
@@ -23,6 +24,10 @@ ENTRIES_A_PAGE = 50
 _LONGEST_EXPONENT = 60
 # Numbers of the terms of members and groups, which the audit states beside the fields of these.
 _DECIMAL_TERMS = {"weight"}
+# Fields by which the entry of a bulk request states the first and the last of its objects.
+_ENDS = {"first", "last"}
+# Names of objects by their model and the text of their key.
+Names = Mapping[tuple[type[Model], str], str]
 
 
 @dataclass(frozen=True)
@@ -57,6 +62,16 @@ class Named:
     done: Done
 
 
+@dataclass(frozen=True)
+class _Change:
+    """An entry of the audit with the model and the states of the object that it is shown for."""
+
+    entry: AuditEntry
+    model: type[Model] | None
+    before: Mapping[str, Any] | None
+    after: Mapping[str, Any]
+
+
 def history_page(instance: Model, number: str) -> tuple["Page[AuditEntry]", list[Done]]:
     """A page of what was done to the object; for one made by a bulk request, that request too."""
     mine = Q(object_type=instance._meta.model_name, object_id=str(instance.pk))
@@ -71,21 +86,22 @@ def history_page(instance: Model, number: str) -> tuple["Page[AuditEntry]", list
     entries = AuditEntry.objects.filter(mine).order_by("-id")
     page = Paginator(entries, ENTRIES_A_PAGE).get_page(number)
     kind = instance._meta.model_name
-    return page, [
-        _done(entry, type(instance), None, _first_state(instance))
+    return page, _all_done(
         # The entry of a bulk request counts its objects; of this one it shows what it was made as.
+        _Change(entry, type(instance), None, _first_state(instance))
         if entry.object_type != kind and entry.at == made
-        else _done(entry, _model_of(entry), entry.before, entry.after)
+        else _Change(entry, _model_of(entry), entry.before, entry.after)
         for entry in page.object_list
-    ]
+    )
 
 
 def entries_done(entries: Iterable[AuditEntry]) -> list[Named]:
     """Return entries of the audit with the objects that they are about."""
-    return [
-        Named(entry.object_name, _done(entry, _model_of(entry), entry.before, entry.after))
-        for entry in entries
-    ]
+    entries = list(entries)
+    done = _all_done(
+        _Change(entry, _model_of(entry), entry.before, entry.after) for entry in entries
+    )
+    return [Named(entry.object_name, each) for entry, each in zip(entries, done, strict=True)]
 
 
 def _first_state(instance: Model) -> Mapping[str, Any]:
@@ -99,12 +115,14 @@ def _first_state(instance: Model) -> Mapping[str, Any]:
     return state
 
 
-def _done(
-    entry: AuditEntry,
-    model: type[Model] | None,
-    before: Mapping[str, Any] | None,
-    after: Mapping[str, Any],
-) -> Done:
+def _all_done(changes: Iterable[_Change]) -> list[Done]:
+    changes = list(changes)
+    names = _names(changes)
+    return [_done(change, names) for change in changes]
+
+
+def _done(change: _Change, names: Names) -> Done:
+    entry, model, before = change.entry, change.model, change.before
     return Done(
         entry.at,
         entry.actor,
@@ -114,13 +132,51 @@ def _done(
         [
             Difference(
                 name.removesuffix("_id").replace("_", " "),
-                None if before is None else _text(model, name, before.get(name)),
-                _text(model, name, value),
+                None if before is None else _text(model, name, before.get(name), names),
+                _text(model, name, value, names),
             )
-            for name, value in after.items()
+            for name, value in change.after.items()
             if before is not None or value not in (None, "", {}, [])
         ],
     )
+
+
+def _names(changes: Iterable[_Change]) -> Names:
+    """Return the names of the objects whose keys the changes state, by one query for each model."""
+    keys: dict[type[Model], set[Any]] = {}
+    for change in changes:
+        for state in (change.before or {}, change.after):
+            for name, value in state.items():
+                target = _target(change.model, name)
+                if target is not None and value is not None:
+                    keys.setdefault(target, set()).add(value)
+    return {
+        (target, str(key)): str(found)
+        for target, values in keys.items()
+        for key, found in _found(target, values).items()
+    }
+
+
+def _found(target: type[Model], values: Collection[Any]) -> Mapping[Any, Model]:
+    read = []
+    for value in values:
+        try:
+            read.append(target._meta.pk.to_python(value))
+        except ValidationError:  # not a key of this model, and shown as it is stored
+            continue
+    return target._default_manager.select_related().in_bulk(read)
+
+
+def _target(model: type[Model] | None, name: str) -> type[Model] | None:
+    """Return the model whose keys a field has."""
+    if model is None:
+        return None
+    field = _fields(model).get(name)
+    if isinstance(field, ForeignKey):
+        related = field.related_model
+        return related if isinstance(related, type) else None
+    found: Mapping[str, type[Model]] = getattr(_registered(model), "keys_of", {})
+    return found.get(name) if field is not None else None
 
 
 def _model_of(entry: AuditEntry) -> type[Model] | None:
@@ -137,10 +193,13 @@ def _models() -> Mapping[str, type[Model]]:
     return {str(model._meta.model_name): model for model in models}
 
 
-def _text(model: type[Model] | None, name: str, value: Any) -> str:
+def _text(model: type[Model] | None, name: str, value: Any, names: Names) -> str:
     """Return a field's value for people, as written where its field has no other text."""
-    written = _written(value)
-    read = None if value in (None, "", []) else _reader(model, name)
+    target = _target(model, name)
+    if target is not None and (target, str(value)) in names:
+        return names[target, str(value)]
+    written = _end_name(value) if name in _ENDS else _written(value)
+    read = None if value in (None, "", [], {}) else _reader(model, name)
     if read is None:
         return written
     try:
@@ -149,20 +208,37 @@ def _text(model: type[Model] | None, name: str, value: Any) -> str:
         return written
 
 
+def _end_name(value: Any) -> str:
+    """Return the name of the first or the last object of a bulk request."""
+    is_end = isinstance(value, dict) and value.keys() == {"id", "name"}
+    return _written(value["name"] if is_end else value)
+
+
+def _fields(model: type[Model]) -> Mapping[str, "Field[Any, Any]"]:
+    return {each.attname: each for each in model._meta.concrete_fields}
+
+
+def _registered(model: type[Model] | None) -> Any:
+    """Return the admin of a model, None if it has none."""
+    return None if model is None else admin.site._registry.get(model)
+
+
 def _reader(model: type[Model] | None, name: str) -> Callable[[Any], str] | None:
     """Return what writes values of a field for people."""
-    fields: dict[str, Field[Any, Any]] = (
-        {} if model is None else {each.attname: each for each in model._meta.concrete_fields}
-    )
-    field = fields.get(name)
+    field = None if model is None else _fields(model).get(name)
     if isinstance(field, ArrayField):
         field = field.base_field
     if isinstance(field, DecimalField) or (field is None and name in _DECIMAL_TERMS):
         return _decimal
     if isinstance(field, DateTimeField):
         return _instant
-    registered = None if model is None else admin.site._registry.get(model)
-    return _duration if field and name in getattr(registered, "durations", ()) else None
+    if field is None:
+        return None
+    registered = _registered(model)
+    if name in getattr(registered, "durations", ()):
+        return _duration
+    texts: Mapping[str, Callable[[Any], str]] = getattr(registered, "texts_of", {})
+    return texts.get(name)
 
 
 def _decimal(value: Any) -> str:

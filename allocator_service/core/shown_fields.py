@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from functools import cache
 from math import isfinite
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 from django.contrib import admin
 from django.contrib.admin.helpers import AdminForm, AdminReadonlyField, Fieldline, Fieldset
@@ -19,23 +19,34 @@ from allocator_service.core.display import (
     number_text,
     percent_text,
 )
-from allocator_service.core.duration_fields import duration_text
+from allocator_service.core.duration_fields import duration_text, seconds_text
 
 _LONGEST_EXPONENT = 20  # beyond it a float is shown in scientific notation
 
 
-def column(
-    field: "models.Field[Any, Any]", durations: Collection[str], shares: Collection[str]
-) -> Any:
+class Kinds(Protocol):
+    """Names of the fields whose values are durations or fractions."""
+
+    @property
+    def durations(self) -> Collection[str]: ...
+    @property
+    def in_seconds(self) -> Collection[str]: ...
+    @property
+    def shares(self) -> Collection[str]: ...
+
+
+def column(field: "models.Field[Any, Any]", kinds: Kinds) -> Any:
     """Return the column of a field in a list.
 
     It is a function for a number, an instant or a duration, otherwise the name of the field.
     """
     name, label = field.name, str(field.verbose_name)
-    if name in shares:
+    if name in kinds.shares:
         return _column(name, label, _share)
-    if name in durations:
+    if name in kinds.durations:
         return _column(name, label, _duration)
+    if name in kinds.in_seconds:
+        return _column(name, label.removesuffix(" seconds"), seconds_text)
     if isinstance(field, models.DateTimeField):
         return _column(name, label, instant)
     if isinstance(field, models.DecimalField | models.FloatField):
@@ -153,6 +164,10 @@ class _ReadField(AdminReadonlyField):
         text = None
         if name in {field.name for field in row._meta.fields}:
             value = getattr(row, name)
-            is_duration = name in getattr(self.model_admin, "durations", ())
-            text = _duration(value) if is_duration else _text(value, exact=True)
+            if name in getattr(self.model_admin, "durations", ()):
+                text = _duration(value)
+            elif name in getattr(self.model_admin, "in_seconds", ()):
+                text = seconds_text(value)
+            else:
+                text = _text(value, exact=True)
         return super().contents() if text is None else conditional_escape(text)

@@ -220,6 +220,7 @@ class AgentAdmin(ReadOnlyAdmin, ServiceAdmin):
     list_filter = ["pool", "target"]
     filter_titles: ClassVar = {"target": "Scheduler"}
     list_select_related = ["pool"]
+    in_seconds = ("interval_seconds",)
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
         return super(ServiceAdmin, self).get_fields(request, obj)  # the model has no form

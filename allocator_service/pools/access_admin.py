@@ -123,6 +123,7 @@ class GroupGrantAdmin(ServiceAdmin):
     """Pages that groups of the provider open. Granted and withdrawn, not edited."""
 
     pool_path = None
+    keys_of: ClassVar = {"pool_group": Group}
 
     form = GroupGrantForm
     list_display = [
@@ -200,6 +201,7 @@ class ApiKeyAdmin(ServiceAdmin):
     """Keys are not edited: they are issued, rotated and revoked."""
 
     pool_path = None
+    keys_of: ClassVar = {"group": Group}
     form = ApiKeyForm
     search_fields = ["name", "prefix", "tenant__slug", "pool"]
     search_place = 9

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from datetime import timedelta
 
 import pytest
 from django.contrib.auth import get_user_model
@@ -15,14 +16,17 @@ from allocator_service.allocation.policies import policy_choose, policy_title
 from allocator_service.allocation.runs.recompute import recompute_pool
 from allocator_service.allocation.services import run_request
 from allocator_service.core.audit import acting_as
+from allocator_service.core.models import AuditEntry
 from allocator_service.pools.member_services import member_put
 from allocator_service.pools.models import Membership, Server
 from allocator_service.pools.operators import pool_limit_set
 from allocator_service.pools.server_services import ServerSettings, server_update
 from allocator_service.pools.services import pool_create, pool_update
-from allocator_service.tenants.models import ApiKey
+from allocator_service.tenants.models import ApiKey, Tenant
+from allocator_service.tenants.people import group_grant_create
 from allocator_service.tenants.services import api_key_create
 from allocator_service.workloads.reason_texts import OPERATOR, reason_text
+from tests import factories
 from tests.integration.conftest import NOON, settings, vector
 from tests.superuser import as_superuser
 
@@ -215,6 +219,63 @@ def test_the_history_of_a_member_has_its_weights(pages, fig2):
         )
     _, done = history(pages, "membership", member)
     assert ("user olga", "bought a rack") in [(actor, why) for actor, _, why, _ in done]
+
+
+def made_fields(pages, url):
+    """Return the fields of the newest entry in a history, before and after."""
+    done = pages.get(url).context["done"]
+    return {each.field: (each.before, each.after) for each in done[0].differences}
+
+
+def test_a_history_has_names_and_no_keys_of_objects(pages, fig2, django_assert_max_num_queries):
+    tenant = Tenant.objects.get(slug="u1")
+    group = factories.group(fig2, "science")
+    key = api_key_create(
+        name="reader", scope="group", tenant=None, pool=fig2.slug, group=group.pk, access="read",
+        expires_at=NOON + timedelta(days=1), now=NOON,
+    ).key  # fmt: skip
+    url = reverse("admin:tenants_apikey_history", args=[key.pk])
+    assert made_fields(pages, url)["group"] == (None, "science")
+    grant = group_grant_create(group="/a", tenant=tenant, now=NOON)
+    url = reverse("admin:tenants_groupgrant_history", args=[grant.pk])
+    assert made_fields(pages, url)["tenant"] == (None, "u1")
+    server = Server.objects.get(name="high-cpu")
+    url = reverse("admin:pools_server_history", args=[server.pk])
+    with django_assert_max_num_queries(10):
+        made = made_fields(pages, url)
+    assert made["pool"] == (None, str(fig2))
+    assert made["contributed by"] == (None, str(server.contributed_by))
+    url = reverse("admin:pools_pool_history", args=[fig2.pk])
+    ends = [
+        each.after
+        for done in pages.get(url).context["done"]
+        for each in done.differences
+        if each.field in ("first", "last")
+    ]
+    assert "high-cpu" in ends
+    assert not [text for text in ends if "id:" in text]
+
+
+def test_the_key_of_an_object_that_is_gone_stays_in_a_history(pages, fig2):
+    server = Server.objects.get(name="high-cpu")
+    AuditEntry.objects.create(
+        at=NOON, actor="x", action="server.update", object_type="server", object_id=server.pk,
+        object_name="high-cpu", before={"contributed_by_id": 999_999}, after={"contributed_by_id": "x"},
+    )  # fmt: skip
+    url = reverse("admin:pools_server_history", args=[server.pk])
+    assert made_fields(pages, url)["contributed by"] == ("999999", "x")
+
+
+def test_options_with_seconds_are_durations(pages, fig2):
+    pool_update(
+        pool=fig2,
+        settings=settings(policy=policy_choose("tda", None, {"period_seconds": 900})),
+        version=None,
+        now=NOON,
+    )
+    made = made_fields(pages, reverse("admin:pools_pool_history", args=[fig2.pk]))
+    assert made["policy options"][1].startswith("period 15 minutes")
+    assert made["policy name"][1] == "Taking turns (TDA)"
 
 
 def test_who_may_not_see_an_object_does_not_see_its_history(client, fig2):

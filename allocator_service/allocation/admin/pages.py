@@ -15,7 +15,7 @@ from django.utils.safestring import mark_safe
 
 from allocator_service.allocation.admin.pool_form import PoolForm
 from allocator_service.allocation.admin.tabs import Tab, TabRequest, all_tabs, tabs_for
-from allocator_service.allocation.policies import policy_title
+from allocator_service.allocation.policies import options_text, policy_title
 from allocator_service.allocation.services import run_request
 from allocator_service.allocation.what_if.impact import changes_impact, servers_impact
 from allocator_service.core.admin import (
@@ -128,6 +128,7 @@ class PoolAdmin(ImpactFormAdmin):
         "window_length", "window_half_life", "decision_interval", "cluster_grace", "minimum_run",
         "notice",
     )  # fmt: skip
+    texts_of: ClassVar = {"policy_options": options_text, "policy_name": policy_title}
 
     def search_note(self, row: Pool) -> str:
         return row.name

@@ -9,6 +9,7 @@ from django.db.models import Q
 
 from allocator_service.allocation.models import Run, RunStatus
 from allocator_service.core.charts import Chart, GanttBar, GanttRow, gantt_chart
+from allocator_service.core.duration_fields import seconds_text
 from allocator_service.core.quantities import Resource
 from allocator_service.ledger.reporting.periods import Period
 from allocator_service.ledger.reporting.pictures import sharing_degree_chart
@@ -130,7 +131,7 @@ def timetable_charts(run: Run, now: datetime) -> list[Chart]:
     which = "" if len(shown) == len(bars) else f", the first {len(shown)} of {len(bars)} workloads"
     return [
         gantt_chart(
-            title=f"Who runs when, in periods of {schedule.period_seconds} s{which}",
+            title=f"Who runs when, in periods of {seconds_text(schedule.period_seconds)}{which}",
             series=tenants,
             rows=rows,
             start=begin,

@@ -7,12 +7,15 @@ from typing import Any
 from django import forms
 from django.core.exceptions import ValidationError
 
-from allocator_service.allocation.policies import PolicyOption, options_offered, policy_choose
+from allocator_service.allocation.policies import (
+    SECONDS,
+    PolicyOption,
+    options_offered,
+    policy_choose,
+)
 from allocator_service.core.conditional_fields import show_with
 from allocator_service.core.duration_fields import SecondsField
 from allocator_service.core.errors import DomainError
-
-SECONDS = "_seconds"
 
 
 class _ObjectField(forms.JSONField):

@@ -22,10 +22,13 @@ from allocator_service.core.display import (
     resource_text,
     short_day,
 )
+from allocator_service.core.duration_fields import duration_text, seconds_text
 from allocator_service.core.quantities import Resource, decimal_text
 from allocator_service.core.shown_fields import between
 
 register = template.Library()
+register.filter("seconds", seconds_text)
+register.filter("duration", duration_text)
 _UNKNOWN = SafeString('<span class="soft">not known</span>')
 
 
