@@ -26,6 +26,7 @@ from allocator_service.core.display import resource_text
 from allocator_service.core.duration_fields import DurationField
 from allocator_service.core.errors import DomainError, FieldError
 from allocator_service.core.history import Difference, history_page
+from allocator_service.core.label_forms import LabelLinesField
 from allocator_service.core.list_filters import ObjectTypeFilter
 from allocator_service.core.models import AuditEntry, Event
 from allocator_service.core.paging import EstimatingPaginator
@@ -164,7 +165,7 @@ def _field_text(field: forms.Field, value: Any) -> str:
         value = field.text_of(value)
     elif isinstance(field, forms.ChoiceField):
         value = dict(field.choices).get(value, value)  # type: ignore[arg-type]
-    elif isinstance(field, forms.JSONField) and not isinstance(value, str):
+    elif isinstance(field, forms.JSONField | LabelLinesField) and not isinstance(value, str):
         value = field.prepare_value(value)
     return str(value) if value not in (None, "") else "nothing"
 
@@ -276,6 +277,7 @@ class AuditedAdmin(SavedFiltersAdmin):
     durations: ClassVar[Collection[str]] = ()  # fields with a duration in ISO 8601
     in_seconds: ClassVar[Collection[str]] = ()  # fields with a duration as a number of seconds
     shares: ClassVar[Collection[str]] = ()  # fields with a fraction, shown in percent
+    labelled_by: ClassVar[Collection[str]] = ()  # fields with labels, or a selector of them
     # For histories: models of the keys that fields keep without a relation, and texts of values.
     keys_of: ClassVar[Mapping[str, type[models.Model]]] = {}
     texts_of: ClassVar[Mapping[str, Callable[[Any], str]]] = {}

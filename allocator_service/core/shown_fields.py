@@ -80,8 +80,11 @@ def between(start: datetime | None, end: datetime | None) -> SafeString | None:
 
 
 def labels_text(labels: Mapping[str, Any]) -> str:
-    """Return names with their values for a column, such as zone=a, disk=ssd."""
-    return ", ".join(f"{name}={value}" for name, value in sorted(labels.items()))
+    """Return names with their values, such as disk=ssd, zone=a or b."""
+    return ", ".join(
+        f"{name}={' or '.join(value) if isinstance(value, list) else value}"
+        for name, value in sorted(labels.items())
+    )
 
 
 def _share(value: float | None) -> str | None:
@@ -168,6 +171,8 @@ class _ReadField(AdminReadonlyField):
                 text = _duration(value)
             elif name in getattr(self.model_admin, "in_seconds", ()):
                 text = seconds_text(value)
+            elif name in getattr(self.model_admin, "labelled_by", ()):
+                text = labels_text(value) or "-"
             else:
                 text = _text(value, exact=True)
         return super().contents() if text is None else conditional_escape(text)

@@ -19,7 +19,8 @@ from allocator_service.core.admin import (
     quantities_vector,
 )
 from allocator_service.core.clock import utc_now
-from allocator_service.core.labels import LABEL_LENGTH, LabelsField
+from allocator_service.core.label_forms import LabelLinesField
+from allocator_service.core.labels import LABEL_LENGTH
 from allocator_service.core.list_filters import MemberFilter
 from allocator_service.core.shown_fields import labels_text
 from allocator_service.pools import access_admin  # noqa: F401 - registers its models
@@ -52,8 +53,9 @@ from policies.fields import TextField
 
 
 class ServerForm(ServiceForm):
-    read_as: ClassVar = {"name": TextField(max_length=LABEL_LENGTH), "labels": LabelsField()}
+    read_as: ClassVar = {"name": TextField(max_length=LABEL_LENGTH)}
     capacity = QuantitiesField()
+    labels = LabelLinesField()
     count = forms.IntegerField(
         min_value=1,
         max_value=MAX_SERVERS_PER_REQUEST,
@@ -103,6 +105,7 @@ class ServerAdmin(ServiceAdmin):
     search_place = 5
     autocomplete_fields = ["pool", "contributed_by"]
     actions = ["drain", "activate", "retire"]
+    labelled_by = ("labels",)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Server]:
         return super().get_queryset(request).prefetch_related("pool__resource_types")

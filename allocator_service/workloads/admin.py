@@ -18,7 +18,8 @@ from allocator_service.core.admin import (
 )
 from allocator_service.core.clock import utc_now
 from allocator_service.core.duration_fields import DurationField
-from allocator_service.core.labels import LABEL_LENGTH, SelectorField
+from allocator_service.core.label_forms import SelectorLinesField
+from allocator_service.core.labels import LABEL_LENGTH
 from allocator_service.core.list_filters import RunnableFilter
 from allocator_service.core.quantities import decimal_text
 from allocator_service.pools.selectors import resources_of
@@ -84,12 +85,12 @@ class WorkloadForm(ServiceForm):
     read_as: ClassVar = {
         "name": TextField(max_length=LABEL_LENGTH),
         "priority": IntegerField(minimum=-MAX_PRIORITY, maximum=MAX_PRIORITY),
-        "server_selector": SelectorField(),
         "per_server": IntegerField(minimum=1, maximum=MAX_PIECES),
         "at_least": IntegerField(minimum=1, maximum=MAX_PIECES),
     }
     demand = QuantitiesField(required=False)
     pieces = PiecesField()
+    server_selector = SelectorLinesField()
     minimum_run = DurationField(
         required=False,
         default="minutes",
@@ -144,6 +145,9 @@ class WorkloadForm(ServiceForm):
             "minimum_run": cleaned["minimum_run"] or "",
         }
         if not self.adding:
+            if "server_selector" not in self.changed_data:
+                # A list of one value is stored as it was sent, and is read from a form as the value.
+                settings["server_selector"] = self.instance.server_selector
             return workload_update(
                 workload=self.instance,
                 settings=WorkloadSettings(**settings, state=cleaned["state"]),
@@ -177,6 +181,7 @@ class WorkloadAdmin(ServiceAdmin):
     autocomplete_fields = ["pool", "tenant"]
     actions = ["withdraw"]
     durations = ("minimum_run",)
+    labelled_by = ("server_selector",)
 
     @admin.display(description="tasks", ordering="tasks")
     def requested(self, workload: Workload) -> str:

@@ -1,7 +1,5 @@
 """What the admin's forms take is what the API takes: nothing else is stored, and nothing is a 500."""
 
-import json
-
 import pytest
 from django.contrib.auth import get_user_model
 from django.urls import reverse
@@ -31,7 +29,7 @@ def server(pool, **fields):
         "name": "new",
         "capacity": "cpu=1",
         "count": 1,
-        "labels": "{}",
+        "labels": "",
     } | fields
 
 
@@ -39,7 +37,7 @@ def workload(pool, **fields):
     tenant = Tenant.objects.get(slug="u1")
     return {
         "pool": pool.pk, "tenant": tenant.pk, "name": "new", "demand": "cpu=1", "tasks": 1,
-        "priority": 0, "server_selector": "{}",
+        "priority": 0, "server_selector": "",
     } | fields  # fmt: skip
 
 
@@ -48,46 +46,96 @@ def refused(page):
     return str(page.context["adminform"].form.errors)
 
 
-BAD_LABELS = [
-    {"zone": 1}, {"zone": None}, {"zone": {"b": 1}}, {"zone": ["a"]}, {"zone": "\u0000"},
-    {"zone": "a\u202eb"}, {"zone": "x" * 254}, {"": "a"}, {f"label-{n}": "a" for n in range(65)},
-]  # fmt: skip
+BAD_LABELS = {
+    "zone": "Line 1: expected name=value, such as zone=a, got “zone”.",
+    "a=b\n\n =c": "Line 3: the name before “=” is empty.",
+    '""=c': "Line 1: the name before “=” is empty.",
+    "zone=a\nzone = b": "Line 2: the name “zone” is used twice.",
+    "zone=" + "x" * 254: "Line 1: the value of “zone” is refused. Expected at most 253 characters.",
+    "x" * 254
+    + "=a": f"Line 1: the name “{'x' * 40}…” is refused. Expected at most 253 characters.",
+    "zone=a\u202eb": "Line 1: the value of “zone” is refused. Expected one line",
+    "zone=a\u2028b": "Line 1: the value of “zone” is refused. Expected one line",
+    "z\x07=a": "is refused. Expected one line",
+    '"zone=a': "Line 1: expected a text between double quotes",
+    'zone="\\x"': "Line 1: expected a text between double quotes",
+    'zone="\\n"': "Line 1: the value of “zone” is refused. Expected one line",
+    "\n".join(f"label-{n}=a" for n in range(65)): "Expected at most 64 labels, got 65.",
+    "zone\nrack": "Line 2: expected name=value",
+}
 
 
-@pytest.mark.parametrize("labels", BAD_LABELS, ids=repr)
+@pytest.mark.parametrize("labels", BAD_LABELS)
 def test_labels_that_the_api_refuses_are_refused(superuser, fig2, labels):
     before = Server.objects.count()
-    page = superuser.post("/admin/pools/server/add/", server(fig2, labels=json.dumps(labels)))
-    assert "labels" in refused(page)
+    page = superuser.post("/admin/pools/server/add/", server(fig2, labels=labels))
+    refused(page)
+    form = page.context["adminform"].form
+    assert BAD_LABELS[labels] in " ".join(form.errors["labels"])
+    assert list(form.errors) == ["labels"]
+    assert form["labels"].value() == labels
     assert Server.objects.count() == before
 
 
 @pytest.mark.parametrize(
-    "selector",
+    ("selector", "sentence"),
     [
-        {"zone": 1},
-        {"zone": None},
-        {"zone": {"b": 1}},
-        {"zone": [1]},
-        {"zone": []},
-        {"zone": [["a"]]},
+        ("zone", "Line 1: expected name=value"),
+        ("zone=a,,b", "Line 1: expected a value on each side of a comma, got “a,,b”."),
+        ("zone=a,", "Line 1: expected a value on each side of a comma"),
+        ('zone="a"b', "Line 1: expected a text between double quotes"),
+        ("zone=" + ",".join("a" * 101), "Expected at least one value and at most 100."),
+        ("zone=a," + "x" * 254, "the value of “zone” is refused. Expected at most 253 characters."),
     ],
-    ids=repr,
 )
-def test_selectors_that_the_api_refuses_are_refused(superuser, fig2, selector):
-    sent = workload(fig2, server_selector=json.dumps(selector))
-    assert "server_selector" in refused(superuser.post("/admin/workloads/workload/add/", sent))
+def test_selectors_that_the_api_refuses_are_refused(superuser, fig2, selector, sentence):
+    page = superuser.post(
+        "/admin/workloads/workload/add/", workload(fig2, server_selector=selector)
+    )
+    assert sentence in " ".join(page.context["adminform"].form.errors["server_selector"])
     assert not Workload.objects.filter(name="new").exists()
 
 
+LABELS = {
+    "zone": "a", "empty": "", "a=b": "c", "größe": "Ωmega 1", "quoted": '"x"',
+    'q"': "d,e",
+}  # fmt: skip
+
+
 def test_what_is_right_is_stored_and_decided(superuser, fig2):
-    sent = server(fig2, labels='{"zone": "a", "empty": ""}')
+    labels = 'zone = a\r\n\r\nempty=\r\n"a=b"=c\r\ngröße=Ωmega 1\r\nquoted="\\"x\\""'
+    sent = server(fig2, labels=labels + '\r\nq"=d,e')
     assert superuser.post("/admin/pools/server/add/", sent).status_code == 302
-    sent = workload(fig2, server_selector='{"zone": ["a", "b"]}', priority=1_000_000)
+    assert Server.objects.get(name="new").labels == LABELS
+    sent = workload(fig2, server_selector='zone=a,b,"c,d",""\nempty=', priority=1_000_000)
     assert superuser.post("/admin/workloads/workload/add/", sent).status_code == 302
+    selector = {"zone": ["a", "b", "c,d", ""], "empty": ""}
+    assert Workload.objects.get(name="new").server_selector == selector
     run = recompute_pool(pool_id=fig2.pk, clock=lambda: NOON, early=True)
     assert run.status == "succeeded"
     assert run.allocations.filter(workload__name="new").exists()
+
+
+def test_labels_are_shown_as_they_are_read(superuser, fig2):
+    placed = Server.objects.get(name="high-cpu")
+    Server.objects.filter(pk=placed.pk).update(labels=LABELS)
+    url = reverse("admin:pools_server_change", args=[placed.pk])
+    form = superuser.get(url).context["adminform"].form
+    sent = untouched(form)
+    assert {"zone=a", "empty=", '"a=b"=c', 'q"=d,e'} < set(sent["labels"].splitlines())
+    assert superuser.post(url, sent | {"labels": sent["labels"] + "\nmore=1"}).status_code == 302
+    assert Server.objects.get(pk=placed.pk).labels == LABELS | {"more": "1"}
+
+
+def test_a_selector_that_is_not_changed_stays_as_it_was_sent(superuser, fig2):
+    Workload.objects.filter(name="analysis").update(server_selector={"zone": ["a"]})
+    asked = Workload.objects.get(name="analysis")
+    url = reverse("admin:workloads_workload_change", args=[asked.pk])
+    sent = untouched(superuser.get(url).context["adminform"].form)
+    assert sent["server_selector"] == "zone=a"
+    assert superuser.post(url, sent | {"priority": 7}).status_code == 302
+    asked.refresh_from_db()
+    assert (asked.priority, asked.server_selector) == (7, {"zone": ["a"]})
 
 
 @pytest.mark.parametrize(

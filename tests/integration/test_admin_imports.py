@@ -214,7 +214,7 @@ def test_who_may_not_add_tenants_registers_none_by_a_file(client, fig2):
 
 
 def test_many_servers_made_by_the_form_are_counted_in_its_message(operator, fig2):
-    form = {"pool": fig2.pk, "name": "node", "capacity": "cpu=4", "labels": "{}", "count": "20"}
+    form = {"pool": fig2.pk, "name": "node", "capacity": "cpu=4", "labels": "", "count": "20"}
     page = operator.post(reverse("admin:pools_server_add"), form, follow=True)
     assert said(page) == ["20 servers added to lab: node-0001 to node-0020."]
     assert Server.objects.filter(name__startswith="node-").count() == 20

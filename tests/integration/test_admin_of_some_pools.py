@@ -187,7 +187,7 @@ def test_actions_on_another_pools_objects_do_nothing(some):
 
 def test_forms_take_no_other_pool(some):
     browser = some.sign_in(some.quiet)
-    form = {"pool": some.lab.pk, "name": "sneaked", "capacity": "cpu=1", "labels": "{}", "count": 1}
+    form = {"pool": some.lab.pk, "name": "sneaked", "capacity": "cpu=1", "labels": "", "count": 1}
     answer = browser.post("/admin/pools/server/add/", form)
     assert "Select a valid choice" in text_of(answer)
     browser.post("/admin/pools/server/add/", {**form, "pool": some.quiet.pk})
