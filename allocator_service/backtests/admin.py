@@ -32,6 +32,7 @@ from allocator_service.pools.models import Pool
 
 @admin.register(Backtest)
 class BacktestAdmin(ReadOnlyAdmin):
+    appears = "A backtest appears when an operator or a tenant starts it."
     list_display = ["title", "progress", "policies", "pool", "asked_by", "created_at"]
     list_filter = ["status"]
     ordering = ["-id"]

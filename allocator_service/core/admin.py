@@ -278,9 +278,10 @@ class AuditedAdmin(SavedFiltersAdmin):
     in_seconds: ClassVar[Collection[str]] = ()  # fields with a duration as a number of seconds
     shares: ClassVar[Collection[str]] = ()  # fields with a fraction, shown in percent
     labelled_by: ClassVar[Collection[str]] = ()  # fields with labels, or a selector of them
-    # For histories: models of the keys that fields keep without a relation, and texts of values.
-    keys_of: ClassVar[Mapping[str, type[models.Model]]] = {}
+    keys_of: ClassVar[Mapping[str, type[models.Model]]] = {}  # keys that are not relations
+    # What writes the values of fields for people.
     texts_of: ClassVar[Mapping[str, Callable[[Any], str]]] = {}
+    appears: ClassVar[str] = ""  # what an empty list that the service fills will show, and when
     search_place: ClassVar[int | None] = None  # among the results of the search over everything
 
     def get_list_display(self, request: HttpRequest) -> list[Any]:
@@ -528,6 +529,7 @@ def quantities_vector(
 
 @admin.register(AuditEntry)
 class AuditEntryAdmin(ReadOnlyAdmin):
+    appears = "An entry appears with each change that a person, a key or the service makes."
     pool_path = "pool"
     list_display = ["at", "actor", "action", "object_name", "pool", "reason"]
     list_filter = [("object_type", ObjectTypeFilter), "action", "at"]
@@ -537,6 +539,9 @@ class AuditEntryAdmin(ReadOnlyAdmin):
 
 @admin.register(Event)
 class EventAdmin(ReadOnlyAdmin):
+    appears = (
+        "An event appears with each change that webhooks and mail report, such as a new decision."
+    )
     pool_path = "pool"
     list_display = ["occurred_at", "kind", "pool", "tenant", "content"]
     list_filter = ["kind"]

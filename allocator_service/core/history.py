@@ -204,7 +204,7 @@ def _text(model: type[Model] | None, name: str, value: Any, names: Names) -> str
         return written
     try:
         return ", ".join(map(read, value)) if isinstance(value, list) else read(value)
-    except (ValueError, ArithmeticError):
+    except (ValueError, ArithmeticError, LookupError):  # of an earlier release
         return written
 
 

@@ -146,11 +146,13 @@ def _unquoted(text: str) -> str:
     if not text.startswith('"'):
         return text
     try:
-        return str(json.loads(text, strict=False))
+        read = str(json.loads(text, strict=False))
+        read.encode()  # escapes can write halves of characters
     except ValueError as error:
         raise ValidationError(
             f'expected a text between double quotes, such as "a=b", got “{_short(text)}”.'
         ) from error
+    return read
 
 
 def _written(text: str, separator: str) -> str:

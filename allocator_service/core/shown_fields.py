@@ -109,6 +109,10 @@ def _column(
     return shown
 
 
+def _exact_text(value: Any) -> str | None:
+    return _text(value, exact=True)
+
+
 def _text(value: Any, *, exact: bool = False) -> str | None:
     """Return a number for people, None for a value that the admin shows itself.
 
@@ -174,5 +178,6 @@ class _ReadField(AdminReadonlyField):
             elif name in getattr(self.model_admin, "labelled_by", ()):
                 text = labels_text(value) or "-"
             else:
-                text = _text(value, exact=True)
+                text_of = getattr(self.model_admin, "texts_of", {}).get(name, _exact_text)
+                text = text_of(value)
         return super().contents() if text is None else conditional_escape(text)

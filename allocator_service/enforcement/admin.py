@@ -212,6 +212,7 @@ def enforcement_tab(asked: TabRequest) -> Mapping[str, Any]:
 
 @admin.register(Agent)
 class AgentAdmin(ReadOnlyAdmin, ServiceAdmin):
+    appears = "An agent appears with its first report."
     list_display = [
         "name", "pool", "target", "generation", "interval_seconds", "reported_at", "received_at",
         "retired_at",
@@ -244,6 +245,7 @@ class AgentAdmin(ReadOnlyAdmin, ServiceAdmin):
 
 @admin.register(Report)
 class ReportAdmin(ReadOnlyAdmin):
+    appears = "A report appears when an agent reports something new."
     pool_path = "agent__pool__slug"
     list_display = ["agent", "run", "reported_at", "repeated_at"]
     list_select_related = ["agent__pool", "run__pool"]
@@ -253,6 +255,7 @@ class ReportAdmin(ReadOnlyAdmin):
 
 @admin.register(Drift)
 class DriftAdmin(ReadOnlyAdmin):
+    appears = "A drift appears when a scheduler does not have what was decided for a tenant."
     list_display = ["tenant", "pool", "since", "told_at"]
     list_select_related = ["tenant", "pool"]
     list_filter = ["pool"]
@@ -260,6 +263,7 @@ class DriftAdmin(ReadOnlyAdmin):
 
 @admin.register(Blockage)
 class BlockageAdmin(ReadOnlyAdmin):
+    appears = "A blockage appears when jobs wait although more was decided than the tenant uses."
     list_display = ["tenant", "pool", "since", "told_at"]
     list_select_related = ["tenant", "pool"]
     list_filter = ["pool"]

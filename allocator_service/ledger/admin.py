@@ -52,6 +52,7 @@ class CorrectionForm(forms.Form):
 
 @admin.register(Entry)
 class EntryAdmin(ReadOnlyAdmin):
+    appears = "An entry appears when a decision is metered, or when usage is reported."
     list_display = [
         "recorded_at", "pool", "tenant", "resource", "measured", "interval", "origin",
     ]  # fmt: skip
@@ -119,6 +120,9 @@ def _corrects(request: HttpRequest) -> bool:
 
 @admin.register(Block)
 class BlockAdmin(ReadOnlyAdmin):
+    appears = (
+        "A block appears when the service seals new entries, decisions or documents of a pool."
+    )
     list_display = [
         "pool",
         "number",

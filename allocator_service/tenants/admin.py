@@ -93,6 +93,7 @@ class TenantAdmin(ServiceAdmin):
 class PersonAdmin(ReadOnlyAdmin):
     """Who has signed in by the provider. A superuser disables one under Users."""
 
+    appears = "A person appears with the first sign-in through the identity provider."
     pool_path = None
 
     list_display = ["name", "user", "groups", "last_signed_in_at", "created_at"]

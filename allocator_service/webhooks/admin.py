@@ -69,6 +69,7 @@ def webhooks_section(now: datetime, pools: VisiblePools) -> Section:
 
 @admin.register(Webhook)
 class WebhookAdmin(ActionsOnlyAdmin):
+    appears = "A webhook appears when it is created over the API."
     list_display = ["url", "scope", "tenant", "pool", "state"]
     list_filter = ["disabled_because", "scope", "tenant", "pool"]
     filter_titles: ClassVar = {"disabled_because": "Why disabled", "scope": "Subscriber"}
@@ -122,6 +123,7 @@ class WebhookAdmin(ActionsOnlyAdmin):
 
 @admin.register(Delivery)
 class DeliveryAdmin(ActionsOnlyAdmin):
+    appears = "A delivery appears with each event that a webhook subscribes to, and with each test."
     pool_path = "webhook__pool__slug"
     list_display = ["created_at", "kind", "webhook", "progress", "tries"]
     list_filter = ["state", "kind"]

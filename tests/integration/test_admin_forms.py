@@ -59,6 +59,7 @@ BAD_LABELS = {
     "z\x07=a": "is refused. Expected one line",
     '"zone=a': "Line 1: expected a text between double quotes",
     'zone="\\x"': "Line 1: expected a text between double quotes",
+    'zone="\\ud800"': "Line 1: expected a text between double quotes",
     'zone="\\n"': "Line 1: the value of “zone” is refused. Expected one line",
     "\n".join(f"label-{n}=a" for n in range(65)): "Expected at most 64 labels, got 65.",
     "zone\nrack": "Line 2: expected name=value",

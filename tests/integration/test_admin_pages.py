@@ -175,6 +175,23 @@ def test_history_is_read_only_for_superusers_too(pages, subtests):
             assert model._default_manager.values().first() == before
 
 
+def test_an_empty_list_states_what_will_appear_and_when(client, subtests):
+    client.force_login(get_user_model().objects.create_superuser("operator"))
+    request = client.get("/admin/").wsgi_request
+    for model, registered in admin.site._registry.items():
+        route = f"admin:{model._meta.app_label}_{model._meta.model_name}_changelist"
+        url = reverse(route)
+        if registered.has_add_permission(request) or model._meta.app_label == "auth":
+            continue
+        with subtests.test(model=model._meta.label):
+            page = client.get(url).content.decode()
+            assert registered.appears.endswith(".")
+            rows = model._default_manager.exists()
+            assert (
+                f"No {model._meta.verbose_name_plural} yet. {registered.appears}" in page
+            ) != rows
+
+
 def test_the_index_names_what_operators_look_for(pages):
     index = pages.get("/admin/").content.decode()
     captions = set(re.findall(r"<caption>\s*<a [^>]*>\s*(.*?)\s*</a>", index))
@@ -272,7 +289,7 @@ def test_the_overview_of_a_time_sharing_pool_has_its_timetable(pages, fig2):
     pool_update(pool=fig2, settings=changed, version=None, now=NOON)
     recompute_pool(pool_id=fig2.pk, clock=lambda: NOON + timedelta(minutes=2))
     page = pages.get(reverse("admin:pools_pool_overview", args=[fig2.pk])).content.decode()
-    assert "Who runs when, in periods of 600 s" in page
+    assert "Who runs when, in periods of 10 minutes" in page
     assert "u1: analysis" in page
 
 

@@ -43,6 +43,7 @@ PLACEMENTS_A_PAGE = 100
 class RunAdmin(ReadOnlyAdmin):
     """A run's page leads to why each tenant got what it got, to its proof and to its verification."""
 
+    appears = "A run appears when a pool is decided anew, a moment after each change in it."
     change_form_template = "admin/allocation/run/change_form.html"
     list_display = [
         "created_at", "pool", "status", "generation", "reason", "effective", "seconds",
@@ -251,6 +252,7 @@ def _summary_shown(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 @admin.register(Allocation)
 class AllocationAdmin(ReadOnlyAdmin):
+    appears = "Each run that succeeds adds an allocation for each workload of its pool."
     pool_path = "run__pool__slug"
     list_display = [
         "workload",

@@ -1,7 +1,7 @@
 """Price plans: drafts are edited, shown on last month's usage, published, or applied to the past."""
 
 from decimal import Decimal, InvalidOperation
-from typing import Any
+from typing import Any, ClassVar
 
 from django import forms
 from django.contrib import admin, messages
@@ -13,7 +13,14 @@ from django.urls import URLPattern, path, reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 
-from allocator_service.billing.models import PlanState, PricePlan, Rate, Rerating
+from allocator_service.billing.models import (
+    Exhausted,
+    Increment,
+    PlanState,
+    PricePlan,
+    Rate,
+    Rerating,
+)
 from allocator_service.billing.plans.preview import plan_preview
 from allocator_service.billing.plans.services import (
     PRICES,
@@ -35,6 +42,15 @@ from allocator_service.core.quantities import decimal_text
 from allocator_service.tenants.models import Tenant
 
 OWN_FIELDS = ("name", "start", "end", "fee", "increment", "exhausted")
+INCREMENTS = {
+    Increment.EXACT: "exact time",
+    Increment.SECOND: "whole seconds, at least 60 for each usage event",
+    Increment.HOUR: "whole hours, rounded up for each usage event",
+}
+EXHAUSTED = {
+    Exhausted.EVENT: "an event reports it",
+    Exhausted.BEST_EFFORT: "an event reports it, and the tenant gets only what others leave",
+}
 
 
 class PricesField(forms.CharField):
@@ -113,9 +129,23 @@ class PlanForm(ServiceForm):
     class Meta:
         model = PricePlan
         fields = ["pool", *OWN_FIELDS]
+        labels: ClassVar = {
+            "increment": "Billed time",
+            "exhausted": "When service units run out",
+        }
+        help_texts: ClassVar = {
+            "fee": "Part of shared prices that the pool keeps, from 0 to 1, such as 0.05 for 5 %.",
+            "increment": "How the time of a usage event is rounded. A pool that meters its decisions"
+            " takes the exact time only.",
+            "exhausted": "What happens when a tenant has used all the service units that were granted"
+            " to it. Tenants without grants are not concerned.",
+        }
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        for name, texts in (("increment", INCREMENTS), ("exhausted", EXHAUSTED)):
+            if name in self.fields:  # absent for a published plan
+                self.fields[name].choices = list(texts.items())  # type: ignore[attr-defined]
         if not self.adding:
             rates = self.instance.rates.select_related("owner")
             self.initial["prices"] = "\n".join(_line(rate) for rate in rates)
@@ -173,6 +203,7 @@ class PricePlanAdmin(ServiceAdmin):
     list_select_related = ["pool"]
     autocomplete_fields = ["pool"]
     actions = ["publish", "rerate"]
+    texts_of: ClassVar = {"increment": INCREMENTS.__getitem__, "exhausted": EXHAUSTED.__getitem__}
     ordering = ["-id"]
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
@@ -253,6 +284,7 @@ class PricePlanAdmin(ServiceAdmin):
 
 @admin.register(Rerating)
 class ReratingAdmin(ReadOnlyAdmin):
+    appears = "A rerating appears when a draft of a price plan is applied to closed months."
     list_display = ["created_at", "pool", "plan", "month", "reason"]
     list_filter = ["pool"]
     list_select_related = ["pool", "plan"]

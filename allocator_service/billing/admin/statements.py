@@ -69,6 +69,7 @@ def months_told(now: datetime, pools: VisiblePools) -> Section:
 class ClosingAdmin(ReadOnlyAdmin):
     """Closed months; the open one of each pool is shown, and closed, from here."""
 
+    appears = "A month appears here when it is closed. The open months are closed from this page."
     list_display = ["month_name", "pool", "statements", "sequence", "closed_at"]
     list_filter = ["pool", "month"]
     list_select_related = ["pool"]
@@ -164,6 +165,7 @@ class ClosingAdmin(ReadOnlyAdmin):
 
 @admin.register(Statement)
 class StatementAdmin(ReadOnlyAdmin):
+    appears = "The statements of all tenants appear when a month is closed."
     pool_path = "closing__pool__slug"
     list_display = ["tenant", "pool", "month", "amount", "page_link"]
     list_filter = ["closing__pool", "closing__month", "tenant"]
@@ -282,6 +284,7 @@ class StatementAdmin(ReadOnlyAdmin):
 
 @admin.register(Posting)
 class PostingAdmin(ReadOnlyAdmin):
+    appears = "Postings appear when a month is closed, and with reratings and credit notes."
     list_display = [
         "month_name", "pool", "kind", "tenant", "resource", "charged", "counterparts",
     ]  # fmt: skip

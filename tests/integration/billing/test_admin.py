@@ -82,6 +82,24 @@ def test_tiers_are_written_and_shown_in_one_line(admin, worked):
     assert "102.03" in admin.get(preview).content.decode()
 
 
+def test_the_form_of_a_plan_explains_its_choices(admin, worked):
+    page = admin.get(reverse("admin:billing_priceplan_add")).content.decode()
+    for text in (
+        "Billed time", "whole hours, rounded up for each usage event",
+        "When service units run out", "an event reports it, and the tenant gets only what others",
+        "0.05 for 5 %",
+    ):  # fmt: skip
+        assert text in page
+    assert "Exhausted" not in page
+    admin.post(reverse("admin:billing_priceplan_add"), plan_form(worked))
+    plan = PricePlan.objects.get(state="draft")
+    admin.post(reverse("admin:billing_priceplan_preview", args=[plan.pk]))
+    page = admin.get(reverse("admin:billing_priceplan_change", args=[plan.pk])).content.decode()
+    for text in ("Billed time", "exact time", "When service units run out", "an event reports it"):
+        assert text in page
+    assert "second-min-60" not in page
+
+
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
