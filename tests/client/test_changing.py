@@ -57,7 +57,8 @@ def test_workloads_are_listed_with_what_they_run(alloc, told):
     )
     assert alloc("workloads", "lab").stdout.splitlines() == [
         "TENANT   WORKLOAD  RUNS        OF  ONE TASK   PRIORITY  STATE   LIMITED BY",
-        "physics  a            3         3  0.2 cores         0  active  cpu",
+        "physics  a            3         3  0.2 cores         0  active  All of cpu is used up on the"
+        " servers it may run on.",
         "physics  b            -  no limit  0.2 cores         0  active  -",
     ]
 
@@ -104,7 +105,7 @@ def test_a_drained_server_lists_the_tasks_of_several_pieces_that_end(alloc, told
 def test_the_effect_is_shown_before_a_person_is_asked(told, answer):
     service = told(TENANTS, LISTED, LISTED, *SIMULATED, SHOWN, CHANGED)
     code, out, error = at_a_terminal(answer, "set", "lab", "a", "tasks=9")
-    assert "physics  a                    3      9  cpu" in out
+    assert "physics  a                    3      9  All of cpu is used up" in out
     assert "Change a? [y/N]" in out
     assert (code, len(writes(service))) == ((0, 1) if answer == "y" else (1, 0))
     assert ("Nothing was changed." in error) is (answer == "n")
@@ -131,7 +132,7 @@ def test_a_submission_is_shown_with_its_cost_before_a_person_is_asked(told, answ
         answer, *SUBMITTED, *gang, "--tasks", "9", "--select", "zone=a", "--minimum-run", "PT10M"
     )
     shown = out[: out.index("Submit a? [y/N]")]
-    assert "physics  a                    3      9  cpu" in shown
+    assert "physics  a                    3      9  All of cpu is used up" in shown
     assert WORDS in shown
     bodies = [json.loads(body) for body in service.bodies if body]
     (tried,) = bodies[0]["workloads"]["submit"]

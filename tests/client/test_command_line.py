@@ -9,6 +9,7 @@ import time
 
 import pytest
 
+from allocator_client.cli.words import reason_text
 from launcher.folders import PROJECT
 from tests.client.answers import POOL, POOLS, TENANTS, decision, process, row
 from tests.client.test_transport import JSON, page, refusal
@@ -94,10 +95,14 @@ def test_a_wait_in_vain_ends_with_4(alloc, told):
 
 @pytest.mark.parametrize(
     ("limited_by", "said"),
-    [("task_limit", "It has all the tasks that it asked for."),
-     ("resource:cpu", "Limited by cpu: alloc why lab a"),
-     ("level", "Limited by level: alloc why lab a")],
-)  # fmt: skip
+    [
+        ("task_limit", "It has all the tasks that it asked for."),
+        *(
+            (reason, f"{reason_text(reason)} More: alloc why lab a")
+            for reason in ("resource:cpu", "level")
+        ),
+    ],
+)
 def test_a_submission_waits_for_the_decision_that_includes_it(alloc, told, limited_by, said):
     made = {
         "id": "id-a",
@@ -289,7 +294,7 @@ def test_why_has_the_sentences_of_the_service(alloc, told):
     told(decision(9), (200, JSON, explanation), (200, JSON, POOL), page(rows, None, last=True))
     lines = alloc("why", "lab", "--tenant", "physics").output.splitlines()
     assert [line.split("%")[-1].strip() for line in lines if line[:2] in ("w ", "v ")] == [
-        "The budget is spent.", "limit:group:ml",
+        "The budget is spent.", "The limit of the group ml is reached.",
     ]  # fmt: skip
 
 

@@ -28,7 +28,7 @@ from allocator_client.cli.demanding import (
 from allocator_client.cli.failures import Failure
 from allocator_client.cli.output import print_json, print_pieces, print_rows, say, table
 from allocator_client.cli.session import Session, asking, pool_argument, tenant_option, units
-from allocator_client.cli.words import NONE, counted, instant, number, quantities
+from allocator_client.cli.words import NONE, counted, instant, number, quantities, reason_text
 from allocator_client.errors import Problem
 
 _NO_LIMIT = "no limit"
@@ -92,7 +92,7 @@ def _workload_rows(
             quantities({name: value for name, value in each["demand"].items() if value}, unit),
             number(each["priority"]),
             each["state"],
-            row["limited_by"].removeprefix("resource:") if row else NONE,
+            reason_text(row["limited_by"]) if row else NONE,
         )
 
 

@@ -49,6 +49,7 @@ from allocator_client.cli.words import (
     percent,
     policy_title,
     quantities,
+    reason_text,
 )
 from allocator_client.errors import Problem, Unreachable
 
@@ -311,7 +312,8 @@ def _allocations_table(
 ) -> None:
     """Print what workloads of one tenant or of several have.
 
-    `details` are sentences of the reasons, by the names of workloads.
+    `details` are the service's sentences of the reasons, by the names of workloads. They also name
+    exhausted budgets.
     """
     rows, details = list(rows), details or {}
     guaranteed = any("floor" in row for row in rows)
@@ -336,7 +338,7 @@ def _allocations_table(
                 *((number(row.get("floor")),) if guaranteed else ()),
                 *(number(row["resources"].get(name, 0)) for name in unit),
                 percent(row["dominant_share"]),
-                details.get(row["workload"]["name"]) or row["limited_by"].removeprefix("resource:"),
+                details.get(row["workload"]["name"]) or reason_text(row["limited_by"]),
             )
             for row in rows
         ),

@@ -31,7 +31,7 @@ from allocator_client.cli.session import (
     tenant_option,
     units,
 )
-from allocator_client.cli.words import number, percent, quantities
+from allocator_client.cli.words import number, percent, quantities, reason_text
 from allocator_client.errors import Problem
 
 T = TypeVar("T")
@@ -254,8 +254,7 @@ def _say_what_it_got(
         say("It has all the tasks that it asked for.")
         return
     whose = "" if session.tenant else f" --tenant {workload['tenant']}"
-    reason = row["limited_by"].removeprefix("resource:")
-    say(f"Limited by {reason}: alloc why {workload['pool']} {name}{whose}")
+    say(f"{reason_text(row['limited_by'])} More: alloc why {workload['pool']} {name}{whose}")
 
 
 def show_and_ask(
@@ -503,7 +502,7 @@ def print_before_and_after(done: SimulationDocument) -> None:
                 row["workload"],
                 number(row["before"]["tasks"]) if row["before"] else "-",
                 number(row["after"]["tasks"]) if row["after"] else "-",
-                row["after"]["limited_by"].removeprefix("resource:") if row["after"] else "-",
+                reason_text(row["after"]["limited_by"]) if row["after"] else "-",
             )
             for row in result["workloads"]
         ),

@@ -28,6 +28,40 @@ _POLICIES = {
 }
 
 
+# As the service writes them in the explanation of a decision, for a reader who is not the tenant.
+_REASONS = {
+    "task_limit": "It runs all the tasks it asked for.",
+    "no_eligible_server": "No active server has the labels it selects together with the resources it"
+    " needs.",
+    "resource_absent": "It needs a resource that the pool does not have.",
+    "no_server_large_enough": "One task is larger than every server it may run on, even an empty one.",
+    "gang": "No task has room for all its pieces at once.",
+    "out_of_range": "Its demand is too small or too large, compared with the pool, to compute with.",
+    "level": "Its tenant has the level of all waiting tenants: more for it would mean less for a tenant"
+    " that has less.",
+    "limit:lend": "What contributors lend of their servers is in use.",
+    "limit:tenant": "The limit of the member is reached.",
+    "limit:workload": "The limit of this workload is reached.",
+}
+_RESOURCE, _GROUP_LIMIT = "resource:", "limit:group:"
+
+
+def reason_text(reason: str) -> str:
+    """Return why a workload gets no more.
+
+    >>> reason_text("resource:cpu")
+    'All of cpu is used up on the servers it may run on.'
+    >>> reason_text("limit:group:ml"), reason_text("of-a-newer-service")
+    ('The limit of the group ml is reached.', 'of-a-newer-service')
+    """
+    if reason.startswith(_RESOURCE):
+        name = reason.removeprefix(_RESOURCE)
+        return f"All of {name} is used up on the servers it may run on."
+    if reason.startswith(_GROUP_LIMIT):
+        return f"The limit of the group {reason.removeprefix(_GROUP_LIMIT)} is reached."
+    return _REASONS.get(reason, reason)
+
+
 def policy_title(name: str) -> str:
     """Return the name of a policy for people.
 
