@@ -59,6 +59,11 @@ def sharing_text(least: float | None, resource: str | None) -> str:
     """Return a sentence about a sharing degree."""
     if least is None or resource is None:
         return ""
+    if least == 0:
+        return (
+            f"No use of {resource} was recorded, although you would have used some in your own part of"
+            " the pool."
+        )
     times = f"{number_text(Decimal(str(least)))} times what you would have used alone"
     if abs(least - 1) < _AS_ALONE:
         return (

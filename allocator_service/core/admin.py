@@ -440,7 +440,10 @@ class ServiceAdmin(AuditedAdmin):
         offered = list(self.form(instance=obj).fields)
         if obj is not None and not self.has_change_permission(request, obj):
             offered = [name for name in offered if name != "reason"]
-        return list(dict.fromkeys([*offered, *self.get_readonly_fields(request, obj)]))
+        # The reason follows what it is the reason of.
+        last = [name for name in ("reason",) if name in offered]
+        read = self.get_readonly_fields(request, obj)
+        return list(dict.fromkeys([*(name for name in offered if name not in last), *last, *read]))
 
     def apply_to_each(
         self,

@@ -1,7 +1,7 @@
 """Values of an object's fields as lists and pages of the admin show them."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from functools import cache
 from math import isfinite
@@ -10,12 +10,13 @@ from typing import Any, Protocol, cast
 from django.contrib import admin
 from django.contrib.admin.helpers import AdminForm, AdminReadonlyField, Fieldline, Fieldset
 from django.db import models
-from django.utils.html import conditional_escape, format_html
-from django.utils.safestring import SafeString
+from django.utils.html import conditional_escape, format_html, format_html_join
+from django.utils.safestring import SafeString, mark_safe
 
 from allocator_service.core.display import (
     exact_text,
     list_instant_text,
+    month_text,
     number_text,
     percent_text,
 )
@@ -49,7 +50,11 @@ def column(field: "models.Field[Any, Any]", kinds: Kinds) -> Any:
         return _column(name, label.removesuffix(" seconds"), seconds_text)
     if isinstance(field, models.DateTimeField):
         return _column(name, label, instant)
-    if isinstance(field, models.DecimalField | models.FloatField):
+    if isinstance(field, models.DateField):
+        return _column(name, label, _month)
+    if isinstance(field, models.DecimalField):
+        return _column(name, label, _breakable_text)
+    if isinstance(field, models.FloatField):
         return _column(name, label, _text)
     return name
 
@@ -87,6 +92,20 @@ def labels_text(labels: Mapping[str, Any]) -> str:
     )
 
 
+def breakable(text: str) -> SafeString:
+    """Return a number that a line may break only after the separators of its thousands."""
+    return format_html_join(mark_safe(",<wbr>"), "{}", ((part,) for part in text.split(",")))
+
+
+def _breakable_text(value: Decimal | None) -> SafeString | None:
+    return None if value is None else breakable(exact_text(value))
+
+
+def _month(value: date) -> str:
+    """Return the month of its first day. Dates without a time are months."""
+    return month_text(f"{value:%Y-%m}")
+
+
 def _share(value: float | None) -> str | None:
     if value is None or not isfinite(value):
         return None if value is None else str(value)
@@ -120,6 +139,10 @@ def _text(value: Any, *, exact: bool = False) -> str | None:
     """
     if isinstance(value, Decimal):
         return exact_text(value)
+    if isinstance(value, date) and not isinstance(value, datetime):
+        return _month(value)
+    if isinstance(value, list) and value and all(type(each) is date for each in value):
+        return ", ".join(map(_month, value))
     return _float_text(value, exact) if isinstance(value, float) else None
 
 

@@ -10,6 +10,8 @@ from django.contrib import admin
 from django.db.models import Count, Q, QuerySet
 from django.http import HttpRequest
 from django.urls import reverse
+from django.utils.html import format_html_join
+from django.utils.safestring import SafeString, mark_safe
 
 from allocator_service.allocation.admin.tabs import TabRequest, pool_tab
 from allocator_service.core.admin import ReadOnlyAdmin, ServiceAdmin
@@ -17,6 +19,7 @@ from allocator_service.core.board import Cell, Notice, Section, Table, Urgency, 
 from allocator_service.core.clock import utc_now
 from allocator_service.core.display import counted
 from allocator_service.core.quantities import decimal_text
+from allocator_service.core.shown_fields import instant
 from allocator_service.core.templatetags.shown import age
 from allocator_service.core.visible import VisiblePools
 from allocator_service.enforcement.clusters import ClusterState, clusters_of
@@ -40,7 +43,7 @@ class Row:
     """A tenant's line: decided, enforced and used per resource, as texts."""
 
     tenant: str
-    numbers: Sequence[tuple[str, str, str]]
+    numbers: Sequence[tuple[str, str, str, str]]  # resource, decided, enforced, used
     tasks: str
     wrong: str
 
@@ -57,7 +60,7 @@ class EnforcementTable:
     tenants: int
     found: int
     drifting: int
-    clusters: Sequence[tuple[ClusterState, Sequence[str]]] = ()
+    clusters: Sequence[tuple[ClusterState, Sequence[tuple[str, str]]]] = ()
 
 
 def enforcement_table(pool: Pool, *, search: str = "", now: datetime) -> EnforcementTable:
@@ -77,22 +80,26 @@ def enforcement_table(pool: Pool, *, search: str = "", now: datetime) -> Enforce
         len(state.tenants),
         len(found),
         sum(row.drifts for row in state.tenants),
-        [(each, [_shown(a) for a in each.capacity]) for each in clusters_of(pool=pool, now=now)],
+        [
+            (
+                each,
+                [(r.name, _shown(a)) for r, a in zip(state.resources, each.capacity, strict=True)],
+            )
+            for each in clusters_of(pool=pool, now=now)
+        ],
     )
 
 
 def _row(row: TenantEnforcement, state: EnforcementState) -> Row:
     unknown = [None] * len(state.resources)
     numbers = [
-        (_shown(decided), _shown(enforced), _shown(used))
-        for decided, enforced, used in zip(
-            row.decided, row.enforced or unknown, row.used or unknown, strict=True
+        (resource.name, _shown(decided), _shown(enforced), _shown(used))
+        for resource, decided, enforced, used in zip(
+            state.resources, row.decided, row.enforced or unknown, row.used or unknown, strict=True
         )
     ]
-    tasks = [
-        "not known" if count is None else str(count)
-        for count in (row.running_tasks, row.pending_tasks)
-    ]
+    counts = ((row.running_tasks, "running"), (row.pending_tasks, "pending"))
+    tasks = [f"{'unknown' if count is None else f'{count:,}'} {state}" for count, state in counts]
     wrong = list(row.problems)
     for part in row.clusters or [row]:
         where = f"{part.cluster}: " if part.cluster else ""
@@ -109,7 +116,8 @@ def _wrongs(part: TenantEnforcement, state: EnforcementState) -> list[str]:
     """Return how a scheduler differs from the decision about a tenant."""
     wrong = ["No agent reported it."] if part.enforced is None else []
     wrong += [
-        f"{resource.name}: {_shown(abs(amount))} {'more' if amount > 0 else 'less'} than it was told."
+        f"{resource.name}: the scheduler has {_shown(abs(amount))}"
+        f" {'more' if amount > 0 else 'less'} than was decided."
         for resource, amount in zip(state.resources, part.drift or [], strict=False)
         if amount
     ]
@@ -250,20 +258,81 @@ class ReportAdmin(ReadOnlyAdmin):
     list_display = ["agent", "run", "reported_at", "repeated_at"]
     list_select_related = ["agent__pool", "run__pool"]
     exclude = ["content"]
-    readonly_fields = ["document"]
+    readonly_fields: ClassVar = ["reported"]
+
+    @admin.display(description="tenants and problems")
+    def reported(self, report: Report) -> SafeString:
+        """Return a line for each tenant, and the agent's problems."""
+        document = report.document
+        lines = [f"{row['tenant']}: {_reported_text(row)}." for row in document["tenants"]]
+        lines += [*document["problems"]] or ["No problems of the agent."]
+        return format_html_join(mark_safe("<br>"), "{}", ((line,) for line in lines))
+
+
+def _reported_text(row: Mapping[str, Any]) -> str:
+    """Return what an agent reported of a tenant."""
+    parts = []
+    for name, text in (("applied", "has"), ("used", "uses")):
+        if row.get(name) is not None:
+            amounts = ", ".join(f"{each} {amount}" for each, amount in row[name].items())
+            parts.append(f"{text} {amounts or 'nothing'}")
+    for name, text in (("running_tasks", "running"), ("pending_tasks", "pending")):
+        if row.get(name) is not None:
+            parts.append(f"{counted(row[name], 'task')} {text}")
+    if row.get("pending_reason"):
+        parts[-1] += f" ({row['pending_reason']})"
+    return "; ".join([*parts, *row.get("problems", ())])
+
+
+def _payload_lines(payload: Mapping[str, Any]) -> SafeString:
+    """Return the members of an event's payload, one on a line."""
+    lines = (
+        (name.replace("_", " "), _payload_text(value))
+        for name, value in payload.items()
+        if name not in ("tenant", "since")
+    )
+    return format_html_join(mark_safe("<br>"), "{}: {}", lines)
+
+
+def _payload_text(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {_payload_text(each)}" for name, each in value.items()) or "none"
+    if isinstance(value, list):
+        return ", ".join(map(_payload_text, value)) or "none"
+    return "not known" if value is None else str(value)
 
 
 @admin.register(Drift)
 class DriftAdmin(ReadOnlyAdmin):
     appears = "A drift appears when a scheduler does not have what was decided for a tenant."
-    list_display = ["tenant", "pool", "since", "told_at"]
+    list_display = ["tenant", "pool", "since", "reported_at"]
     list_select_related = ["tenant", "pool"]
+    fields = ("pool", "tenant", "since", "reported_at", "numbers")
+    readonly_fields = ("reported_at", "numbers")
     list_filter = ["pool"]
+
+    @admin.display(description="event at", ordering="told_at", empty_value="-")
+    def reported_at(self, row: Drift) -> SafeString | None:
+        return instant(row.told_at)
+
+    @admin.display(description="numbers")
+    def numbers(self, row: Drift) -> SafeString:
+        return _payload_lines(row.payload)
 
 
 @admin.register(Blockage)
 class BlockageAdmin(ReadOnlyAdmin):
     appears = "A blockage appears when jobs wait although more was decided than the tenant uses."
-    list_display = ["tenant", "pool", "since", "told_at"]
+    list_display = ["tenant", "pool", "since", "reported_at"]
     list_select_related = ["tenant", "pool"]
+    fields = ("pool", "tenant", "since", "reported_at", "numbers")
+    readonly_fields = ("reported_at", "numbers")
     list_filter = ["pool"]
+
+    @admin.display(description="event at", ordering="told_at", empty_value="-")
+    def reported_at(self, row: Blockage) -> SafeString | None:
+        return instant(row.told_at)
+
+    @admin.display(description="numbers")
+    def numbers(self, row: Blockage) -> SafeString:
+        return _payload_lines(row.payload)

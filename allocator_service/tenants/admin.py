@@ -99,3 +99,4 @@ class PersonAdmin(ReadOnlyAdmin):
     list_display = ["name", "user", "groups", "last_signed_in_at", "created_at"]
     list_select_related = ["user"]
     search_fields = ["name", "subject", "user__username"]
+    readonly_fields = ("last_signed_in_at", "created_at")

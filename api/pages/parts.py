@@ -37,6 +37,8 @@ from api.v1.entitlements import entitlements_document
 from api.v1.run_inputs import sees_whole
 from api.v1.schedules import slot_rows
 
+_DUST = Decimal("1e-6")  # of the largest amount; solvers round below it
+
 
 @dataclass(frozen=True)
 class Decision:
@@ -145,6 +147,12 @@ def decision_said(*, pool: Pool, run: Run, tenant: Tenant, now: datetime) -> Dec
     )
 
 
+def without_dust(amounts: Mapping[str, Decimal]) -> dict[str, Decimal]:
+    """Return amounts in which what solvers leave by rounding is 0."""
+    least = max(map(abs, amounts.values()), default=Decimal(0)) * _DUST
+    return {name: amount if abs(amount) > least else Decimal(0) for name, amount in amounts.items()}
+
+
 def share_of(*, found: Entitlements, tenant: Tenant, now: datetime) -> Share | None:
     """What the tenant has by the decision in force; None if it came after it."""
     document = entitlements_document(found, caller=tenant)
@@ -157,6 +165,7 @@ def share_of(*, found: Entitlements, tenant: Tenant, now: datetime) -> Share | N
     def part(position: int, resource: Resource) -> Part:
         names = ("entitled", "has", "lent", "borrowed", "unused")
         amounts = {name: Decimal(row[name][resource.name]) for name in names}
+        amounts = without_dust(amounts)
         clusters = [
             (each["cluster"], amount)
             for each in row["clusters"]

@@ -6,6 +6,7 @@ They show what the API shows to the group's keys, from the same documents.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from decimal import Decimal
 from typing import Any
 
 from django.http import HttpRequest
@@ -39,7 +40,7 @@ from api.pages.amounts import (
     amount_rows,
     amounts_by_kind,
 )
-from api.pages.parts import workload_rows
+from api.pages.parts import without_dust, workload_rows
 from api.pages.rendering import PDF_LINK, file_response, sheet_response
 from api.pages.subtree_changes import present_group, present_member
 from api.pages.views import SubtreePage
@@ -239,11 +240,15 @@ def _document(subtree: Subtree, found: GroupEntitlements) -> dict[str, Any]:
 
 def _sums(
     document: Mapping[str, Any], resources: Sequence[Resource]
-) -> list[tuple[str, list[tuple[Resource, str]]]]:
+) -> list[tuple[str, list[tuple[Resource, Decimal]]]]:
     """Return the figures of the group, each with its amounts by resource."""
     of_group = document["group"]
+    shown = {
+        each.name: without_dust({of: Decimal(str(of_group[of][each.name])) for of in FIGURES})
+        for each in resources
+    }
     return [
-        (name, [(each, of_group[figure][each.name]) for each in resources])
+        (name, [(each, shown[each.name][figure]) for each in resources])
         for name, figure in zip(NAMES, FIGURES, strict=True)
     ]
 

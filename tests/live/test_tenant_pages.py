@@ -18,6 +18,7 @@ from pypdf import PdfReader
 
 from tests.backtests import CSV
 from tests.examples import thorough
+from tests.live import full_lists
 from tests.live.conftest import decision_of, opened
 
 WIDE, NARROW = 1400, 390
@@ -204,6 +205,7 @@ LISTS = {  # with rows, of names that are long
     "/admin/webhooks/delivery/", "/admin/webhooks/webhook/", "/admin/backtests/backtest/",
     "/admin/axes/accesslog/", "/admin/billing/priceplan/", "/admin/core/auditentry/",
     "/admin/workloads/workload/", "/admin/allocation/allocation/", "/admin/pools/server/",
+    *full_lists.LISTS,
 }  # fmt: skip
 LONG = "the-institute-of-theoretical-chemistry-and-spectroscopy"
 
@@ -237,6 +239,7 @@ def long_names(service, operator):
     }
     period = {"start": "2026-01-05T10:00:00Z", "end": "2026-01-06T11:30:00Z"}
     assert operator.post(f"{path}usage/", [used | period]).status < 300
+    full_lists.fill(service, operator, LONG, f"{LONG}-2")
 
 
 def test_lists_of_the_admin_fit_a_laptop_and_a_phone(admin_page, orchard, long_names):
@@ -253,6 +256,27 @@ def test_lists_of_the_admin_fit_a_laptop_and_a_phone(admin_page, orchard, long_n
             admin_page.set_viewport_size({"width": width, "height": 900})
             beyond = admin_page.evaluate(WIDER)
             found += [f"{path} {width}: {beyond} px too wide"] if beyond > 0 else []
+    assert found == []
+
+
+def test_axe_finds_nothing_on_lists_and_forms_of_the_admin(admin_page, orchard, long_names):
+    """One object of each list, and the form that adds one. Those of Django are its own."""
+    admin_page.goto("/admin/")
+    links = admin_page.locator("#content-main th a").evaluate_all("all => all.map(a => a.pathname)")
+    paths = sorted({path for path in links if re.fullmatch("/admin/[a-z]+/[a-z]+/", path)})
+    found = []
+    for path in paths:
+        if path.startswith("/admin/auth/"):
+            continue
+        admin_page.goto(path)
+        found += findings(admin_page)
+        one = admin_page.locator("#result_list tbody th a")
+        if one.count():
+            admin_page.goto(str(one.first.get_attribute("href")))
+            found += findings(admin_page)
+        answer = admin_page.goto(f"{path}add/")
+        if answer is not None and answer.ok:
+            found += findings(admin_page)
     assert found == []
 
 

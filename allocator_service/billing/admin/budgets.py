@@ -52,11 +52,18 @@ class BudgetForm(ServiceForm):
         ]
         labels: ClassVar = {"then": "When it is spent", "carry": "Carry over"}
         help_texts: ClassVar = {
-            "then": "last: served after everybody else; stop: gets nothing of the resource; until the"
-            " period ends.",
+            "then": "What happens until the period ends. In any case events are recorded.",
             "carry": "Fraction of what is left that the next period gets, from 0 to 1.",
             "thresholds": "Percentages that send mail and events, such as 50,80,100.",
         }
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if "then" in self.fields:  # absent for users who may only look
+            self.fields["then"].choices = [  # type: ignore[attr-defined]
+                (each.value, capfirst(effect_text(each.value, "more of its resource")))
+                for each in Then
+            ]
 
     def perform(self, cleaned: dict[str, Any]) -> Budget:
         settings = BudgetSettings(
@@ -164,6 +171,9 @@ class UnitGrantAdmin(ServiceAdmin):
     list_filter = ["pool"]
     list_select_related = ["pool", "tenant"]
     autocomplete_fields = ["pool", "tenant"]
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
+        return ["granted_at", "exhausted_at", "best_effort_from"] if obj else []
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return obj is None and super().has_change_permission(request, obj)

@@ -37,6 +37,7 @@ from allocator_service.billing.plans.tiers import Tier, tiers_from
 from allocator_service.billing.reratings import rerating_apply
 from allocator_service.core.admin import ReadOnlyAdmin, ServiceAdmin, ServiceForm
 from allocator_service.core.clock import utc_now
+from allocator_service.core.display import money_text
 from allocator_service.core.errors import DomainError
 from allocator_service.core.quantities import decimal_text
 from allocator_service.tenants.models import Tenant
@@ -288,3 +289,20 @@ class ReratingAdmin(ReadOnlyAdmin):
     list_display = ["created_at", "pool", "plan", "month", "reason"]
     list_filter = ["pool"]
     list_select_related = ["pool", "plan"]
+    exclude: ClassVar = ["changes"]
+    readonly_fields: ClassVar = ["differences"]
+
+    @admin.display(description="changes")
+    def differences(self, rerating: Rerating) -> SafeString:
+        """Return what closed months charge by the plan, for each tenant."""
+        currency = rerating.pool.currency or ""
+        lines = (
+            (
+                each["tenant"],
+                money_text(each["before"]),
+                money_text(each["after"], currency),
+                money_text(each["difference"], currency),
+            )
+            for each in rerating.changes
+        )
+        return format_html_join(mark_safe("<br>"), "{}: {} → {}, a difference of {}", lines)

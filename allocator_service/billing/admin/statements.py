@@ -34,6 +34,7 @@ from allocator_service.core.display import counted, money_text, month_text
 from allocator_service.core.documents import csv_bytes
 from allocator_service.core.errors import DomainError
 from allocator_service.core.ordering import natural_order
+from allocator_service.core.shown_fields import breakable
 from allocator_service.core.templatetags.shown import second
 from allocator_service.core.visible import VisiblePools, visible_pools
 from allocator_service.ledger.reporting.periods import Period
@@ -206,9 +207,9 @@ class StatementAdmin(ReadOnlyAdmin):
         return month_text(str(statement.closing))
 
     @admin.display(description="billed", ordering="billed")
-    def amount(self, statement: Statement) -> str:
+    def amount(self, statement: Statement) -> SafeString:
         pool = statement.closing.pool
-        return money_text(written_money(statement.billed, minor_digits(pool)), pool.currency or "")
+        return _money_shown(statement.billed, pool, pool.currency)
 
     @admin.display(description="closed at")
     def closed_at(self, statement: Statement) -> SafeString | str:
@@ -282,6 +283,12 @@ class StatementAdmin(ReadOnlyAdmin):
         return statement
 
 
+def _money_shown(amount: Decimal, pool: Pool, currency: str | None) -> SafeString:
+    """Return an amount that stays beside its currency in narrow columns."""
+    text = money_text(written_money(amount, minor_digits(pool)), currency or "")
+    return breakable(text.replace(" ", "\N{NO-BREAK SPACE}"))
+
+
 @admin.register(Posting)
 class PostingAdmin(ReadOnlyAdmin):
     appears = "Postings appear when a month is closed, and with reratings and credit notes."
@@ -297,7 +304,7 @@ class PostingAdmin(ReadOnlyAdmin):
         return month_text(f"{posting.month:%Y-%m}")
 
     @admin.display(description="tenant pays", ordering="tenant_amount")
-    def charged(self, posting: Posting) -> str:
+    def charged(self, posting: Posting) -> SafeString:
         return self._money(posting.tenant_amount, posting)
 
     @admin.display(description="who gets it")
@@ -311,9 +318,8 @@ class PostingAdmin(ReadOnlyAdmin):
         lines = [(name, self._money(-value, posting)) for name, value in accounts if value]
         return format_html_join(mark_safe("<br>"), "{}: {}", lines)
 
-    def _money(self, amount: Decimal, posting: Posting) -> str:
-        text = money_text(written_money(amount, minor_digits(posting.pool)), posting.currency)
-        return text.replace(" ", "\N{NO-BREAK SPACE}")
+    def _money(self, amount: Decimal, posting: Posting) -> SafeString:
+        return _money_shown(amount, posting.pool, posting.currency)
 
 
 class CreditNoteForm(ServiceForm):
@@ -342,11 +348,22 @@ class CreditNoteForm(ServiceForm):
 @admin.register(CreditNote)
 class CreditNoteAdmin(ServiceAdmin):
     form = CreditNoteForm
-    list_display = ["created_at", "pool", "tenant", "amount", "month", "reason", "reverses"]
+    list_display = ["created_at", "pool", "tenant", "charged", "month", "reason", "reverses"]
     list_filter = ["pool"]
-    list_select_related = ["pool", "tenant", "reverses__tenant"]
+    list_select_related = ["pool", "tenant", "reverses__tenant", "reverses__pool"]
     autocomplete_fields = ["pool", "tenant"]
     actions = ["take_back"]
+
+    def get_fields(self, request: HttpRequest, obj: Any = None) -> list[Any]:
+        read = ["pool", "tenant", "charged", "month", "reason", "reverses", "created_at"]
+        return super().get_fields(request, obj) if obj is None else read
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
+        return ["charged", "created_at"] if obj else []
+
+    @admin.display(description="amount", ordering="amount")
+    def charged(self, note: CreditNote) -> SafeString:
+        return _money_shown(note.amount, note.pool, note.pool.currency)
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return obj is None and super().has_change_permission(request, obj)

@@ -128,7 +128,7 @@ class Posting(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"{self.kind} {self.tenant_amount} {self.currency}"
+        return f"{self.kind} {self.tenant_amount:,.2f} {self.currency}"
 
     @property
     def rated_kind(self) -> str:
@@ -211,7 +211,7 @@ class Statement(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"{self.tenant} {self.closing}"
+        return f"{self.tenant}, {self.closing}"
 
 
 class AuditedEntry(models.Model):
@@ -262,7 +262,7 @@ class CreditNote(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"{self.amount} to {self.tenant}"
+        return f"{self.amount:,.2f} {self.pool.currency} to {self.tenant}"
 
 
 class Rerating(models.Model):
@@ -291,7 +291,7 @@ class Rerating(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"by {self.plan}"
+        return f"closed months by {self.plan}"
 
 
 class LateCursor(models.Model):

@@ -181,4 +181,4 @@ class UnitGrant(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"{self.units.normalize():f} units to {self.tenant}"
+        return f"{self.units.normalize():,f} units to {self.tenant}"

@@ -198,7 +198,7 @@ def test_a_statement_has_its_currency_and_downloads(admin, worked, tenant, monke
     admin.post(reverse("admin:billing_closing_open", args=[worked.pk]), {"month": "2027-03"})
     stored = Statement.objects.get(tenant=tenant("a"))
     page = admin.get(reverse("admin:billing_statement_change", args=[stored.pk])).content.decode()
-    assert "102.03 EUR" in page
+    assert "102.03\N{NO-BREAK SPACE}EUR" in page
     assert "March 2027" in page
     links = {
         kind: reverse(f"admin:billing_statement_{kind}", args=[stored.pk]) for kind in DOWNLOADS
@@ -222,7 +222,7 @@ def test_a_statement_has_its_currency_and_downloads(admin, worked, tenant, monke
     assert f"A PDF file has at most 1 lines, and this statement has {len(lines)}" in refused
     listed = reverse("admin:billing_statement_changelist")
     assert (
-        "102.03 EUR"
+        "102.03\N{NO-BREAK SPACE}EUR"
         in admin.get(f"{listed}?closing__id__exact={stored.closing_id}").content.decode()
     )
 
