@@ -1,5 +1,6 @@
 """A tenant's workloads, and why one of them did not get more."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from django.http import HttpRequest
@@ -90,12 +91,15 @@ class WhyPage(PoolPage):
                 )
         except Missing:  # it had no workload when the decision was made
             explanation = None
+        document = explanation and explanation_document(
+            explanation, run, self.tenant, is_tenant=True
+        )
         return self.shown(
             "why",
             **content,
             decision=decision_said(pool=of_pool, run=run, tenant=self.tenant, now=now),
-            explanation=explanation
-            and explanation_document(explanation, run, self.tenant, is_tenant=True),
+            explanation=document,
+            unhelped=_unhelped(document) if document and chosen is None else [],
             hint=explanation and chosen and _hint(explanation, chosen.name),
             helps_shown=HELPS_SHOWN,
         )
@@ -119,3 +123,19 @@ def _hint(explanation: Explanation, workload: str) -> str:
         return SPENT_HELPS
     limited_by = explanation.reasons.get(workload)
     return "" if limited_by is None else remedy_text(limited_by, TENANT)
+
+
+def _unhelped(explanation: Mapping[str, Any]) -> list[str]:
+    """Return the workloads that lack tasks, and that none of the changes listed helps.
+
+    It is empty if there may be changes that are not listed.
+    """
+    changes = explanation["counterfactuals"]
+    if not 0 < len(changes) < HELPS_SHOWN:
+        return []
+    helped = {each["workload"] for each in changes}
+    return [
+        each["workload"]
+        for each in explanation["workloads"]
+        if each["limited_by"] != "task_limit" and each["workload"] not in helped
+    ]

@@ -31,6 +31,8 @@ from allocator_service.workloads.reason_texts import (
 )
 from allocator_service.workloads.services import WorkloadDraft, workloads_submit
 from api.limiter import limiter
+from api.pages import workloads as workloads_pages
+from api.pages.parts import without_dust
 from policies import REASONS
 from policies.__main__ import main
 from tests import factories
@@ -448,6 +450,30 @@ def test_a_sharing_degree_is_one_sentence():
     assert sharing_text(None, None) == ""
     assert "at least 1.25 times" in sharing_text(1.25, "cpu")
     assert "Sharing cost you something" in sharing_text(0.8, "cpu")
+    assert "No use of cpu was recorded" in sharing_text(0, "cpu")
+    assert "cost" not in sharing_text(0, "cpu")
+
+
+def test_amounts_that_solvers_leave_by_rounding_are_0():
+    amounts = {"entitled": Decimal(64), "has": Decimal("63.9999999"), "unused": Decimal("1e-7")}
+    assert without_dust(amounts) == {**amounts, "unused": 0}
+    assert without_dust({"has": Decimal("1e-7")}) == {"has": Decimal("1e-7")}
+
+
+def test_a_page_names_the_workloads_that_no_single_change_helps(decided, ada, monkeypatch):
+    found = workloads_pages.explanation_document
+
+    def explained(*given, **options):
+        document = found(*given, **options)
+        lacks = {"limited_by": "resource:memory", "budget": None, "detail": "It lacks memory."}
+        document["workloads"] += [{"workload": "larger", **lacks}]
+        return document
+
+    monkeypatch.setattr(workloads_pages, "explanation_document", explained)
+    sentence = "No single change that was tried gives more tasks to larger."
+    assert sentence in words(ada.text("/my/pools/lab/why/"))
+    monkeypatch.setattr(workloads_pages, "HELPS_SHOWN", 1)
+    assert sentence not in words(ada.text("/my/pools/lab/why/"))
 
 
 def test_a_page_in_the_tenants_name_needs_no_other_page(world):
