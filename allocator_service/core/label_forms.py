@@ -9,7 +9,6 @@ from django import forms
 from django.core.exceptions import ValidationError
 
 from allocator_service.core.labels import LabelsField, SelectorField
-from policies.fields import Mistakes
 
 _QUOTED = r'"(?:[^"\\]|\\.)*"'
 _LINE = re.compile(rf"\s*({_QUOTED}|[^=]*?)\s*=\s*(.*?)\s*", re.DOTALL)
@@ -123,18 +122,10 @@ def _values(text: str) -> Iterator[str]:
 
 def _refuse_unread(reads: LabelsField, name: str, value: Any) -> None:
     """Raise `ValidationError` for a name or a value that the API does not read."""
-    try:
-        reads.names.read(name)  # type: ignore[union-attr] # labels limit their names
-    except Mistakes as wrong:
-        raise ValidationError(
-            [_sentence("name", name, each.detail) for each in wrong.found]
-        ) from wrong
-    try:
-        reads.values.read(value)
-    except Mistakes as wrong:
-        raise ValidationError(
-            [_sentence("value of", name, each.detail) for each in wrong.found]
-        ) from wrong
+    wrong = [_sentence("name", name, detail) for detail in reads.name_mistakes(name)]
+    wrong += [_sentence("value of", name, detail) for detail in reads.value_mistakes(value)]
+    if wrong:
+        raise ValidationError(wrong)
 
 
 def _sentence(what: str, name: str, detail: str) -> str:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from policies.fields import Field, MapField, OneOrMoreField, TextField
+from policies.fields import Field, MapField, Mistakes, OneOrMoreField, TextField
 
 LABEL_LENGTH = 253
 MOST_LABELS, MOST_VALUES = 64, 100
@@ -21,6 +21,22 @@ class LabelsField(MapField):
             code="labels.count",
             **options,
         )
+
+    def name_mistakes(self, name: str) -> list[str]:
+        """Return what is wrong with the name of a label."""
+        return _mistakes(TextField(max_length=LABEL_LENGTH), name)
+
+    def value_mistakes(self, value: Any) -> list[str]:
+        """Return what is wrong with the value of a label."""
+        return _mistakes(self.values, value)
+
+
+def _mistakes(field: Field, value: Any) -> list[str]:
+    try:
+        field.read(value)
+    except Mistakes as wrong:
+        return [each.detail for each in wrong.found]
+    return []
 
 
 class SelectorField(LabelsField):
