@@ -198,7 +198,8 @@ class Rounds:
                 f"round {len(self.rounds)} is not proven: {found}; {TOO_FAR_APART}",
             )
         attempt = best[1]
-        frozen = attempt.satisfied if attempt.satisfied.any() else attempt.proof.dearest
+        satisfied = attempt.satisfied
+        frozen = satisfied if satisfied.any() else attempt.proof.stuck_but_for_rounding
         return self._freeze(stage, attempt, frozen, proven=False)
 
     def _attempt(self, rising: BoolArray, maximise: Maximise) -> Attempt:

@@ -14,7 +14,7 @@ from policies.arrays import BoolArray, FloatArray, grouped_sum
 from policies.model.tolerance import SMALLEST_LEVEL_SCALE, SOLVER_NOISE, SOLVER_TOLERANCE
 from policies.proofs.cost_curve import CostCurve
 from policies.proofs.group_path import GroupPath
-from policies.proofs.level_bounds import RoundProof, budget_left
+from policies.proofs.level_bounds import RoundProof, budget_left, lift_left
 from policies.proofs.normal_form import LeximinProblem
 
 
@@ -64,9 +64,7 @@ def prove_on_path(
     lift = pays * lifts(reached, part, position)
     together = grouped_sum(lift, group, problem.t)[group]
     gap = max(gap, 0.0) + SOLVER_NOISE * problem.worth(prices)
-    stuck = wanting & (together > 0) & (gap <= SOLVER_TOLERANCE * together)
-    dearest = wanting & (together >= together[wanting].max(initial=0.0))
-    return RoundProof(bound, stuck, dearest, curve)
+    return RoundProof(bound, lift_left(gap, together, wanting), curve)
 
 
 def _curve(problem: LeximinProblem, prices: FloatArray) -> CostCurve:

@@ -23,6 +23,7 @@ from policies.arrays import BoolArray, FloatArray, IntArray, grouped_sum
 from policies.model.certificate import Round
 from policies.model.tolerance import (
     BUDGET_ROUNDING,
+    HIDDEN_LIFT,
     SMALLEST_LEVEL_SCALE,
     SOLVER_NOISE,
     SOLVER_TOLERANCE,
@@ -40,15 +41,25 @@ class RoundProof:
 
     Attributes:
         bound: upper bound on the round's level.
-        stuck: (t,) rising tenants whose own lift is proven to be within the tolerance.
-        dearest: (t,) rising tenants that want more and for whom the prices prove most.
+        lift: (t,) how far prices let a tenant's own share be lifted, as a part of what its tolerance is
+            relative to; inf if they cost nothing, NaN for those that do not rise or want no more.
         curve: the tenants' costs at these prices.
     """
 
     bound: float
-    stuck: BoolArray
-    dearest: BoolArray
+    lift: FloatArray
     curve: CostCurve
+
+    @property
+    def stuck(self) -> BoolArray:
+        """(t,) rising tenants whose own lift is proven to be within the tolerance."""
+        return self.lift <= SOLVER_TOLERANCE
+
+    @property
+    def stuck_but_for_rounding(self) -> BoolArray:
+        """(t,) rising tenants with the least lift, and all whose lift is no more than rounding."""
+        least = float(np.fmin.reduce(self.lift, initial=np.inf))
+        return self.lift <= max(HIDDEN_LIFT, least)
 
 
 def prove_round(
@@ -103,11 +114,20 @@ def prove_round(
     pays = np.where(wanting, curve.marginal(reached), 0.0)
     group = problem.interchangeable
     together = grouped_sum(pays * problem.weight, group, problem.t)[group]
-    allowed_lift = SOLVER_TOLERANCE * level_scale(problem, rising, level)
+    together *= level_scale(problem, rising, level)
     gap = max(gap, 0.0) + SOLVER_NOISE * problem.worth(prices)
-    stuck = wanting & (together > 0) & (gap <= allowed_lift * together)
-    dearest = wanting & (together >= together[wanting].max(initial=0.0))
-    return RoundProof(bound, stuck, dearest, curve)
+    return RoundProof(bound, lift_left(gap, together, wanting), curve)
+
+
+def lift_left(gap: float, cost: FloatArray, wanting: BoolArray) -> FloatArray:
+    """(t,) part of a lift that what is not sold pays for, NaN for tenants that want none.
+
+    Args:
+        gap: what is not sold; cost: (t,) of a whole lift; wanting: (t,).
+    """
+    with np.errstate(over="ignore"):  # next to no cost is as good as none
+        lift = np.divide(gap, cost, out=np.full(len(cost), np.inf), where=cost > 0)
+    return np.where(wanting, lift, np.nan)
 
 
 def prove_rounds(

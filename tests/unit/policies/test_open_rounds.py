@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from policies import Certificate, solve, verify
+from policies.proofs.cost_curve import CostCurve
+from policies.proofs.level_bounds import RoundProof, lift_left
 from tests.unit.policies.problems import problem_of
 
 
@@ -62,3 +64,19 @@ def test_a_tenant_that_never_runs_cannot_be_left_open():
     numbers |= {"lp_bound": 1.0}
     two = division(problem, answer, [5, 0], (first, last), [0, 1], **numbers)
     assert refusals(problem, replace(two, **named | {"bound": 1.0})) == ["open_rounds"]
+
+
+@pytest.mark.parametrize(
+    ("costs", "frozen"),
+    [
+        ([1.0, 0.5, 0.0], [True, True, False]),  # all whose lift is no more than rounding
+        ([1e-9, 2e-9, 0.0], [False, True, False]),  # otherwise the one with the least
+        ([0.0, 0.0, 0.0], [True, True, True]),  # prices say nothing of anybody
+    ],
+)
+def test_tenants_that_only_rounding_lifts_end_a_round_together(costs, frozen):
+    wanting = np.array([True, True, True, False])
+    lift = lift_left(1e-9, np.array([*costs, 1.0]), wanting)
+    proof = RoundProof(1.0, lift, CostCurve.of(np.arange(4), np.ones(4), np.ones(4), 4))
+    assert proof.stuck_but_for_rounding.tolist() == [*frozen, False]
+    assert not proof.stuck.any()
