@@ -6,6 +6,7 @@ from http import HTTPStatus
 from typing import Any
 
 import redis
+import structlog
 from django.conf import settings
 from django.db import DatabaseError, InterfaceError, connection
 from django.db.migrations.executor import MigrationExecutor
@@ -17,6 +18,7 @@ from allocator_service.allocation.long_term.metering import LATE
 from allocator_service.allocation.selectors import SILENCE, heartbeat_age_seconds
 from allocator_service.allocation.services import METERING
 from allocator_service.core.clock import utc_now
+from allocator_service.settings.databases import time_limits, uses_pooler
 from allocator_service.tenants.models import Scope
 from api.auth import authenticated_caller
 from api.contract.answers import TEXT, Answer
@@ -26,6 +28,8 @@ from api.limiter import redis_client
 from api.metrics import CONTENT_TYPE, exposition
 from api.views import OpenView
 from policies.fields import ChoiceField, Document, DocumentField
+
+log = structlog.get_logger(__name__)
 
 PING_SECONDS = 0.2
 
@@ -109,8 +113,14 @@ def _holds(check: Callable[[], bool], *, otherwise: str) -> str:
 
 
 def _database_answers() -> bool:
+    """Return whether the database answers, and a pooler before it sets the time limits."""
+    limits = time_limits(settings.ENVIRONMENT)
     with connection.cursor() as cursor:
-        cursor.execute("SELECT 1")
+        cursor.execute("SELECT name, setting FROM pg_settings WHERE name = ANY(%s)", [list(limits)])
+        missing = {name: limits[name] for name, found in cursor if int(found) != limits[name]}
+    if missing and uses_pooler(settings.ENVIRONMENT):
+        log.error("pooler_without_time_limits", missing=missing)
+        return False
     return True
 
 

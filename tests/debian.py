@@ -52,6 +52,7 @@ SLURM = Packages(
 PROMETHEUS = Packages("prometheus", "prometheus")
 NGINX = Packages("nginx", "nginx")
 HAPROXY = Packages("haproxy", "haproxy")
+PGBOUNCER = Packages("pgbouncer", "pgbouncer")
 
 
 class Unavailable(Exception):
@@ -122,7 +123,7 @@ def _apt(*arguments: str, cwd: Path | None = None) -> str:
 
 
 if __name__ == "__main__":
-    for packages in (SLURM, PROMETHEUS, NGINX, HAPROXY):
+    for packages in (SLURM, PROMETHEUS, NGINX, HAPROXY, PGBOUNCER):
         try:
             print(unpacked(packages))
         except Unavailable as reason:

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import IntEnum, unique
 
-import psycopg
 from django.db import connection, transaction
+
+from allocator_service.core.own_connections import own_connection
 
 
 @unique
@@ -72,10 +73,7 @@ def try_lock_across_transactions(namespace: Lock, name: str) -> Iterator[bool]:
     at that moment: no lease has to expire. The holder's own connection may be cut while it works, so
     what it publishes must be fenced as well (`core.jobs.Claim.fence`).
     """
-    parameters = connection.get_connection_params()
-    for ours in ("cursor_factory", "context", "prepare_threshold", "pool"):
-        parameters.pop(ours, None)
-    with psycopg.connect(**parameters) as holder, holder.cursor() as cursor:
+    with own_connection() as holder, holder.cursor() as cursor:
         cursor.execute("SELECT pg_try_advisory_xact_lock(%s)", [lock_key(namespace, name)])
         row = cursor.fetchone()
         yield bool(row and row[0])

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any
 
-import psycopg
 from django.db import connection
 
 from allocator_service.core.errors import Unavailable
 from allocator_service.core.locks import Lock, lock_key
+from allocator_service.core.own_connections import own_connection
 
 MAX_STREAMS = 4
 RETRY_SECONDS = 10
@@ -26,9 +26,7 @@ class SnapshotConnection:
     """
 
     def __init__(self) -> None:
-        self._connection: psycopg.Connection[Any] = psycopg.connect(
-            **connection.get_connection_params()
-        )
+        self._connection = own_connection()
         try:
             self._begin()
         except BaseException:

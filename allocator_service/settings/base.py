@@ -2,9 +2,6 @@
 
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
-
-import environ
 
 from allocator_service import __version__
 from allocator_service.settings.environment import Environment
@@ -212,39 +209,6 @@ EMAIL_TIMEOUT = 5
 def email(environment: Environment) -> dict[str, Any]:
     """Return Django's `EMAIL_` settings."""
     return {} if environment.mail is None else environment.mail.backend
-
-
-_STATEMENT_TIMEOUT_MS = {
-    "web": 5_000,
-    "worker": 60_000,
-    "backtests": 60_000,
-    "sender": 60_000,
-}
-_LOCK_TIMEOUT_MS = 3_000
-# Only cursors that leave their parameters to the server prepare at all: `core.rows.only_row`.
-_PREPARED_AFTER = 5
-
-
-def database(environment: Environment) -> dict[str, Any]:
-    """Django's database settings for the process that asks: pooled and impatient on the web."""
-    settings: dict[str, Any] = environ.Env.db_url_config(environment.database_url)
-    settings["ENGINE"] = "django.db.backends.postgresql"
-    settings["HOST"] = unquote(settings["HOST"])  # a socket's folder is percent-encoded in a URL
-    options: dict[str, Any] = {
-        "application_name": f"allocator-{environment.process}",
-        "prepare_threshold": _PREPARED_AFTER,
-    }
-    timeout = _STATEMENT_TIMEOUT_MS.get(environment.process)
-    if timeout is not None:
-        options["options"] = f"-c statement_timeout={timeout} -c lock_timeout={_LOCK_TIMEOUT_MS}"
-    if environment.process == "web":
-        options["pool"] = {"min_size": 1, "max_size": 6, "timeout": 3}
-    else:
-        settings["CONN_MAX_AGE"] = None
-    # A connection that PostgreSQL has ended is replaced before a request or a task meets it.
-    settings["CONN_HEALTH_CHECKS"] = True
-    settings["OPTIONS"] = options
-    return settings
 
 
 def logging(level: str, *, json: bool) -> dict[str, Any]:

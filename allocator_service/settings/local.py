@@ -1,7 +1,8 @@
 """Local use through `./dev`: plain HTTP on this machine, a key that protects nothing elsewhere."""
 
 from allocator_service.settings.base import *  # noqa: F403
-from allocator_service.settings.base import database, email, logging, redis_client_url
+from allocator_service.settings.base import email, logging, redis_client_url
+from allocator_service.settings.databases import database
 from allocator_service.settings.environment import read_environment
 
 ENVIRONMENT = read_environment(secret_key="local-only-" + "0" * 50)

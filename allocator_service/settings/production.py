@@ -3,7 +3,8 @@
 from django.core.exceptions import ImproperlyConfigured
 
 from allocator_service.settings.base import *  # noqa: F403
-from allocator_service.settings.base import BASE_DIR, database, email, logging, redis_client_url
+from allocator_service.settings.base import BASE_DIR, email, logging, redis_client_url
+from allocator_service.settings.databases import database
 from allocator_service.settings.environment import read_environment
 
 ENVIRONMENT = read_environment()

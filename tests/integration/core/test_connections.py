@@ -7,7 +7,7 @@ from django.conf import settings
 from django.db import connection
 from django.db.backends.postgresql.base import DatabaseWrapper
 
-from allocator_service.settings.base import database
+from allocator_service.settings.databases import database
 
 
 @pytest.fixture

@@ -1,0 +1,80 @@
+"""How a process reaches PostgreSQL: directly, or on the web through a pooler of transactions."""
+
+from typing import Any
+from urllib.parse import unquote
+
+import environ
+
+from allocator_service.settings.environment import Environment
+
+_STATEMENT_TIMEOUT_MS = {
+    "web": 5_000,
+    "worker": 60_000,
+    "backtests": 60_000,
+    "sender": 60_000,
+}
+_LOCK_TIMEOUT_MS = 3_000
+# Only cursors that leave their parameters to the server prepare at all: `core.rows.only_row`.
+_PREPARED_AFTER = 5
+
+
+def time_limits(environment: Environment) -> dict[str, int]:
+    """Return PostgreSQL's settings of a process that may not wait for long, in milliseconds."""
+    limit = _STATEMENT_TIMEOUT_MS.get(environment.process)
+    return {} if limit is None else {"statement_timeout": limit, "lock_timeout": _LOCK_TIMEOUT_MS}
+
+
+def uses_pooler(environment: Environment) -> bool:
+    """Return whether the process reaches PostgreSQL through a pooler of transactions."""
+    return environment.process == "web" and environment.web_database_url != environment.database_url
+
+
+def database(environment: Environment) -> dict[str, Any]:
+    """Django's database settings for the process that asks: pooled and impatient on the web.
+
+    Through a pooler a session lasts as long as a transaction. The pooler then sets the time limits, and
+    nothing is prepared.
+    """
+    is_pooled = uses_pooler(environment)
+    settings = _address(environment.web_database_url if is_pooled else environment.database_url)
+    options: dict[str, Any] = {
+        **settings.get("OPTIONS", {}),  # such as sslmode
+        "application_name": f"allocator-{environment.process}",
+        "prepare_threshold": None if is_pooled else _PREPARED_AFTER,
+    }
+    if not is_pooled:
+        given = [options["options"]] if "options" in options else []
+        limits = [f"-c {name}={limit}" for name, limit in time_limits(environment).items()]
+        options["options"] = " ".join(given + limits)
+    if environment.process == "web":
+        options["pool"] = {"min_size": 1, "max_size": 6, "timeout": 3}
+    else:
+        settings["CONN_MAX_AGE"] = None
+    # A connection that PostgreSQL has ended is replaced before a request or a task meets it.
+    settings["CONN_HEALTH_CHECKS"] = True
+    settings["DISABLE_SERVER_SIDE_CURSORS"] = is_pooled
+    settings["OPTIONS"] = options
+    return settings
+
+
+def direct_address(environment: Environment) -> dict[str, Any]:
+    """Return psycopg's parameters of the server itself, which no pooler shares."""
+    settings = _address(environment.database_url)
+    names = {
+        "dbname": "NAME",
+        "host": "HOST",
+        "port": "PORT",
+        "user": "USER",
+        "password": "PASSWORD",
+    }
+    return {ours: settings[name] or None for ours, name in names.items()} | settings.get(
+        "OPTIONS", {}
+    )
+
+
+def _address(url: str) -> dict[str, Any]:
+    """Return Django's settings for the address of a database."""
+    settings: dict[str, Any] = environ.Env.db_url_config(url)
+    settings["ENGINE"] = "django.db.backends.postgresql"
+    settings["HOST"] = unquote(settings["HOST"])  # a socket's folder is percent-encoded in a URL
+    return settings
