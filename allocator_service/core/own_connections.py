@@ -3,18 +3,21 @@
 Their session belongs to one holder: locks, snapshots and settings of a session live as long as it does.
 """
 
+from dataclasses import replace
 from typing import Any
 
 import psycopg
 from django.conf import settings
 from django.db import connection
+from django.db.backends.postgresql.base import DatabaseWrapper
 
-from allocator_service.settings.databases import direct_address, uses_pooler
+from allocator_service.settings.databases import database, uses_pooler
 
 
 def own_connection() -> psycopg.Connection[Any]:
     """Open a connection to the server itself; close it when done."""
-    parameters = connection.get_connection_params()
-    if uses_pooler(settings.ENVIRONMENT):
-        parameters |= direct_address(settings.ENVIRONMENT)
-    return psycopg.connect(**parameters)
+    ours, environment = connection, settings.ENVIRONMENT
+    if uses_pooler(environment):
+        direct = database(replace(environment, web_database_url=environment.database_url))
+        ours = DatabaseWrapper({**connection.settings_dict, **direct})
+    return psycopg.connect(**ours.get_connection_params())

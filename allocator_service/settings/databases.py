@@ -14,6 +14,21 @@ _STATEMENT_TIMEOUT_MS = {
     "sender": 60_000,
 }
 _LOCK_TIMEOUT_MS = 3_000
+# A host that vanishes closes no connection. Each end asks the other: PostgreSQL lets go of what its
+# sessions locked, and a process notices that a server is gone, after some 20 s instead of hours.
+_SERVER_ASKS = {
+    "tcp_keepalives_idle": 5,
+    "tcp_keepalives_interval": 5,
+    "tcp_keepalives_count": 3,
+    "tcp_user_timeout": 20_000,
+}
+_CLIENT_ASKS = {
+    "connect_timeout": 10,
+    "keepalives_idle": 5,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 20_000,
+}
 # Only cursors that leave their parameters to the server prepare at all: `core.rows.only_row`.
 _PREPARED_AFTER = 5
 
@@ -38,14 +53,16 @@ def database(environment: Environment) -> dict[str, Any]:
     is_pooled = uses_pooler(environment)
     settings = _address(environment.web_database_url if is_pooled else environment.database_url)
     options: dict[str, Any] = {
+        **_CLIENT_ASKS,
         **settings.get("OPTIONS", {}),  # such as sslmode
         "application_name": f"allocator-{environment.process}",
         "prepare_threshold": None if is_pooled else _PREPARED_AFTER,
     }
     if not is_pooled:
         given = [options["options"]] if "options" in options else []
-        limits = [f"-c {name}={limit}" for name, limit in time_limits(environment).items()]
-        options["options"] = " ".join(given + limits)
+        ours = _SERVER_ASKS | time_limits(environment)
+        chosen = [f"-c {name}={value}" for name, value in ours.items()]
+        options["options"] = " ".join(given + chosen)
     if environment.process == "web":
         options["pool"] = {"min_size": 1, "max_size": 6, "timeout": 3}
     else:
@@ -55,21 +72,6 @@ def database(environment: Environment) -> dict[str, Any]:
     settings["DISABLE_SERVER_SIDE_CURSORS"] = is_pooled
     settings["OPTIONS"] = options
     return settings
-
-
-def direct_address(environment: Environment) -> dict[str, Any]:
-    """Return psycopg's parameters of the server itself, which no pooler shares."""
-    settings = _address(environment.database_url)
-    names = {
-        "dbname": "NAME",
-        "host": "HOST",
-        "port": "PORT",
-        "user": "USER",
-        "password": "PASSWORD",
-    }
-    return {ours: settings[name] or None for ours, name in names.items()} | settings.get(
-        "OPTIONS", {}
-    )
 
 
 def _address(url: str) -> dict[str, Any]:

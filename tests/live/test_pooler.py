@@ -112,9 +112,12 @@ def grove(pooled) -> Client:
     for slug in ("oak", "elm"):
         assert operator.post("/api/v1/tenants/", {"slug": slug, "name": slug}).status == 201
     body = {"slug": "grove", "name": "Grove", "resources": [{"name": "cpu", "unit": "core"}]}
-    assert operator.post(
-        "/api/v1/pools/", body | {"policy": {"name": "drfh"}, "metering": "reported"}
-    ).status == 201
+    assert (
+        operator.post(
+            "/api/v1/pools/", body | {"policy": {"name": "drfh"}, "metering": "reported"}
+        ).status
+        == 201
+    )
     operator.post("/api/v1/pools/grove/servers/", {"name": "s1", "capacity": {"cpu": 8}})
     for slug in ("oak", "elm"):
         workload = {"tenant": slug, "name": slug, "demand": {"cpu": 1}, "tasks": 6}
