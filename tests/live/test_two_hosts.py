@@ -7,7 +7,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,11 +20,14 @@ from launcher.client import Client
 from launcher.postgres import DATABASE, OWNER_ROLE, Postgres
 from launcher.processes import Process, start, stop
 from launcher.service import components
+from tests.examples import long
 from tests.live.conftest import decision_of
 from tests.live.service import PROJECT, LiveService
 
 NEAR, FAR = "10.213.77.1", "10.213.77.2"
 WORKLOADS = 3_000
+QUOTA = Path("/sys/fs/cgroup/cpu")
+POOLS, SECONDS = 24, 20
 
 
 def ip(*arguments: str) -> None:
@@ -36,11 +40,12 @@ class Hosts:
 
     Attributes:
         service: with its database and broker on the first host.
-        server: address of the database; far: name of the second host.
+        server: address of the database, and database: its process; far: name of the second host.
     """
 
     service: LiveService
     server: str
+    database: Process
     far: str
     logs: Path
 
@@ -78,22 +83,24 @@ def hosts(tmp_path_factory) -> Iterator[Hosts]:
         ip("link", "set", f"{name}-0", "up")
         ip("-n", name, "address", "add", f"{FAR}/30", "dev", f"{name}-1")
         ip("-n", name, "link", "set", f"{name}-1", "up")
-        server, broker = _servers(stack)
+        server, broker, database = _servers(stack)
         environment = {
             "DATABASE_URL": server,
             "MIGRATION_DATABASE_URL": server,
             "REDIS_URL": broker,
             "DJANGO_SETTINGS_MODULE": "allocator_service.settings.local",
+            "THROTTLE_RATE": "100000",
+            "THROTTLE_BURST": "100000",
         }
         live = LiveService(environment, logs)
         stack.callback(live.stop)
         live.manage("migrate", "--verbosity", "0")
         live.launch()
-        yield Hosts(live, server, name, logs)
+        yield Hosts(live, server, database, name, logs)
 
 
-def _servers(stack: ExitStack) -> tuple[str, str]:
-    """Start PostgreSQL and Redis on the network, and return their addresses."""
+def _servers(stack: ExitStack) -> tuple[str, str, Process]:
+    """Start PostgreSQL and Redis on the network; return their addresses, and PostgreSQL's process."""
     folder = folders.fresh("hosts")
     stack.callback(folder.remove)
     Postgres(folder).stop()  # has made the cluster
@@ -105,12 +112,15 @@ def _servers(stack: ExitStack) -> tuple[str, str]:
     listening = {"postgres": [*postgres, "-h", NEAR, "-p", str(ports[0])]}
     redis = [binaries.redis_program(folder), "--bind", NEAR, "--port", str(ports[1])]
     listening["redis"] = [*redis, "--save", "", "--protected-mode", "no"]
+    processes = []
     for (name, command), port in zip(listening.items(), ports, strict=True):
         with (folder.logs / f"{name}-network.log").open("ab") as log:
             process = start(command, cwd=Path("/"), account=folder.account, output=log)
         stack.callback(stop, process)
         _wait_for(port, process)
-    return f"postgresql://{OWNER_ROLE}@{NEAR}:{ports[0]}/{DATABASE}", f"redis://{NEAR}:{ports[1]}/0"
+        processes.append(process)
+    server = f"postgresql://{OWNER_ROLE}@{NEAR}:{ports[0]}/{DATABASE}"
+    return server, f"redis://{NEAR}:{ports[1]}/0", processes[0]
 
 
 def _free_port() -> int:
@@ -181,7 +191,7 @@ def wait_until_far_works(hosts: Hosts) -> None:
     raise AssertionError("no worker of the second host took the job")
 
 
-@pytest.mark.long
+@long
 def test_a_host_that_vanishes_in_the_middle_of_a_decision(hosts, meadow):
     """Another host decides, and what the lost one publishes when it comes back is refused."""
     far = hosts.far_worker()
@@ -210,3 +220,97 @@ def test_a_host_that_vanishes_in_the_middle_of_a_decision(hosts, meadow):
     assert published.count(decision["generation"]) == 1
     assert published.count(last["generation"]) == 1
     assert len(published) == len(set(published))
+
+
+@contextmanager
+def quarter_of_a_core(worker: Process) -> Iterator[None]:
+    """Let a worker and its children have a quarter of a core."""
+    group = QUOTA / f"allocator-{worker.pid}"
+    group.mkdir()
+    try:
+        (group / "cpu.cfs_quota_us").write_text("25000")
+        for each in [worker.pid, *_descendants(worker.pid)]:
+            (group / "cgroup.procs").write_text(str(each))
+        yield
+    finally:
+        for pid in (group / "cgroup.procs").read_text().split():
+            (QUOTA / "cgroup.procs").write_text(pid)
+        group.rmdir()
+
+
+def _descendants(pid: int) -> list[int]:
+    found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [each for child in map(int, found) for each in (child, *_descendants(child))]
+
+
+def processor_seconds(process: Process) -> float:
+    """Processor time of a process and its children, those that have ended included."""
+    ticks = 0
+    for pid in [process.pid, *_descendants(process.pid)]:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        ticks += sum(map(int, fields[11:15] if pid == process.pid else fields[11:13]))
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def decisions(hosts: Hosts) -> int:
+    """How many decisions there are."""
+    with psycopg.connect(hosts.server) as connection:
+        ((count,),) = connection.execute(
+            "SELECT count(*) FROM run WHERE status = 'succeeded'"
+        ).fetchall()
+    return int(count)
+
+
+def rate_of_decisions(hosts: Hosts, operator: Client) -> tuple[float, float]:
+    """Decisions per second, and the database's processor seconds of one, while all pools change."""
+    ends = time.monotonic() + SECONDS
+
+    def change(number: int) -> None:
+        sizes = 0
+        while time.monotonic() < ends:
+            sizes += 1
+            path = f"/api/v1/pools/add-{number}/workloads/"
+            (workload,) = operator.get(path).body["results"]
+            operator.patch(f"{path}{workload['id']}/", {"tasks": 1 + sizes % 60})
+            time.sleep(0.2)
+
+    before, used, began = decisions(hosts), processor_seconds(hosts.database), time.monotonic()
+    with ThreadPoolExecutor(POOLS) as threads:
+        list(threads.map(change, range(POOLS)))
+    made = decisions(hosts) - before
+    return made / (time.monotonic() - began), (processor_seconds(hosts.database) - used) / max(
+        made, 1
+    )
+
+
+@long
+def test_workers_of_a_second_host_add_up(hosts, meadow):
+    """Decisions per second of 1, 2 and 4 workers, each with a quarter of a core."""
+    if not os.access(QUOTA / "cgroup.procs", os.W_OK):
+        pytest.skip("needs the first version of cgroups to limit processors")
+    body = {"resources": [{"name": "cpu", "unit": "core"}], "policy": {"name": "drfh"}}
+    for number in range(POOLS):
+        path = f"/api/v1/pools/add-{number}/"
+        meadow.post("/api/v1/pools/", body | {"slug": f"add-{number}", "name": "Adding"})
+        meadow.post(f"{path}servers/", {"name": "s", "capacity": {"cpu": 64}})
+        workload = {"tenant": "cow", "name": "w", "demand": {"cpu": 1}, "tasks": 1}
+        meadow.post(f"{path}workloads/", workload)
+    if "worker" in hosts.service.processes:
+        stop(hosts.service.processes.pop("worker"))
+    rates = {}
+    for count in (1, 2, 4):
+        with ExitStack() as stack:
+            workers = [hosts.far_worker() for _ in range(count)]
+            for worker in workers:
+                stack.callback(stop, worker)
+            changed(meadow, 10 + count)
+            decided(meadow)
+            time.sleep(10)  # until all have loaded what they need
+            for worker in workers:
+                stack.enter_context(quarter_of_a_core(worker))
+            rates[count], database = rate_of_decisions(hosts, meadow)
+        print(
+            f"{count} workers: {rates[count]:.1f} decisions/s, {database:.4f} s of the database each"
+        )
+    assert rates[2] > 1.5 * rates[1]
+    assert rates[4] > 1.5 * rates[2]
