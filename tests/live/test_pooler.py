@@ -106,7 +106,7 @@ def pooled(pooler, tmp_path_factory, worker_id) -> Iterator[LiveService]:
 
 
 @pytest.fixture(scope="module")
-def grove(pooled) -> Client:
+def grove(pooled: LiveService) -> Client:
     """A key for operators, after a pool of two tenants has a decision and usage."""
     operator = pooled.client("operator", "pooled")
     for slug in ("oak", "elm"):

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -108,9 +109,21 @@ def _servers(stack: ExitStack) -> tuple[str, str, Process]:
     with (data / "pg_hba.conf").open("a") as rules:
         rules.write(f"host all all {NEAR}/30 trust\n")
     ports = [_free_port() for _ in range(2)]
-    postgres = [binaries.postgres_programs(folder) / "postgres", "-D", data, "-k", folder.sockets]
+    postgres: list[str | Path] = [
+        binaries.postgres_programs(folder) / "postgres",
+        "-D",
+        data,
+        "-k",
+        folder.sockets,
+    ]
     listening = {"postgres": [*postgres, "-h", NEAR, "-p", str(ports[0])]}
-    redis = [binaries.redis_program(folder), "--bind", NEAR, "--port", str(ports[1])]
+    redis: list[str | Path] = [
+        binaries.redis_program(folder),
+        "--bind",
+        NEAR,
+        "--port",
+        str(ports[1]),
+    ]
     listening["redis"] = [*redis, "--save", "", "--protected-mode", "no"]
     processes = []
     for (name, command), port in zip(listening.items(), ports, strict=True):
@@ -141,7 +154,7 @@ def _wait_for(port: int, process: Process) -> None:
 
 
 @pytest.fixture(scope="module")
-def meadow(hosts) -> Client:
+def meadow(hosts: Hosts) -> Client:
     """A key for operators, after a pool whose decision takes long enough to be met in the middle."""
     operator = hosts.service.client("operator", "hosts")
     operator.post("/api/v1/tenants/", {"slug": "cow", "name": "Cow"})
@@ -164,7 +177,7 @@ def meadow(hosts) -> Client:
     return operator
 
 
-def decided(operator: Client, seconds: float = 120) -> dict:
+def decided(operator: Client, seconds: float = 120) -> dict[str, Any]:
     """The pool's decision for its present generation."""
     generation = operator.get("/api/v1/pools/meadow/").body["generation"]
     return decision_of(operator, "meadow", generation, seconds)
