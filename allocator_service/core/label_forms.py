@@ -10,9 +10,8 @@ from django.core.exceptions import ValidationError
 
 from allocator_service.core.labels import LabelsField, SelectorField
 
-_QUOTED = r'"(?:[^"\\]|\\.)*"'
-_LINE = re.compile(rf"\s*({_QUOTED}|[^=]*?)\s*=\s*(.*?)\s*", re.DOTALL)
-_VALUE = re.compile(rf"\s*({_QUOTED}|[^,]*?)\s*(?:,|$)", re.DOTALL)
+_BLANKS = re.compile(r"\s*")
+_QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _SHOWN = 40  # characters of a name in an error
 _QUOTES = ' A name with “=” or a value with quotes is written in double quotes: "a=b"=c.'
 _HELP = "One label on each line, as name=value, such as zone=a." + _QUOTES
@@ -73,10 +72,10 @@ class LabelLinesField(forms.CharField):
         )
 
     def _read_line(self, line: str) -> tuple[str, Any]:
-        match = _LINE.fullmatch(line)
-        if match is None:
+        before, end = _before(line, "=", 0)
+        if end == len(line):
             raise ValidationError(f"expected name=value, such as zone=a, got “{_short(line)}”.")
-        name, value = _unquoted(match[1]), self._value_of(match[2])
+        name, value = _unquoted(before), self._value_of(line[end + 1 :].strip())
         if not name:
             raise ValidationError("the name before “=” is empty. Expected name=value.")
         _refuse_unread(self.reads, name, value)
@@ -114,10 +113,21 @@ class SelectorLinesField(LabelLinesField):
 
 def _values(text: str) -> Iterator[str]:
     """Return the values between commas, with their quotes."""
-    for match in _VALUE.finditer(text):
-        yield match[1]
-        if not match[0].endswith(","):
-            return
+    end = -1
+    while end < len(text):
+        value, end = _before(text, ",", end + 1)
+        yield value
+
+
+def _before(text: str, separator: str, start: int) -> tuple[str, int]:
+    """Return the text before a separator outside of quotes, with the place where it ends."""
+    if quoted := _QUOTED.match(text, _BLANKS.match(text, start).end()):  # type: ignore[union-attr]
+        end = _BLANKS.match(text, quoted.end()).end()  # type: ignore[union-attr]
+        if end == len(text) or text[end] == separator:
+            return quoted[0], end
+    end = text.find(separator, start)
+    end = len(text) if end < 0 else end
+    return text[start:end].strip(), end
 
 
 def _refuse_unread(reads: LabelsField, name: str, value: Any) -> None:

@@ -1,6 +1,6 @@
-"""Connections of one's own, past Django's pool and past a pooler of transactions.
+"""Connections past Django's pool and past a pooler of transactions.
 
-Their session belongs to one holder: locks, snapshots and settings of a session live as long as it does.
+Locks, snapshots and settings of a session live as long as its connection.
 """
 
 from dataclasses import replace

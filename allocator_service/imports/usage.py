@@ -20,7 +20,7 @@ from allocator_service.imports.importing import (
     rows_of,
 )
 from allocator_service.imports.rows import ImportChoice, ImportReport, Outcome, UsageFile, UsageRow
-from allocator_service.ledger.intake.sources import usage_sources
+from allocator_service.ledger.intake.sources import clusters_of_sources, sources_claim
 from allocator_service.ledger.intake.usage import (
     MAX_EVENTS_PER_REQUEST,
     UsageEvent,
@@ -54,12 +54,7 @@ def usage_import(
     """
     refuse_metered(pool)
     rows = rows_of(file, UsageRow)
-    sources = usage_sources(
-        pool=pool,
-        cluster=choice.cluster,
-        sources={row.source for row in rows},
-        writes=not choice.dry_run,
-    )
+    sources = clusters_of_sources(pool, choice.cluster, {row.source for row in rows})
     work = _Usage(pool, _posted(pool, rows), choice, now, sources)
     return rows_import(pool=pool, file=file, work=work, choice=choice, now=now, progress=progress)
 
@@ -122,6 +117,7 @@ class _Usage(Work[UsageRow]):
         return bool(self._added)
 
     def write(self, owners: Owners, now: datetime, progress: Progress) -> None:
+        sources_claim(self._pool, self._cluster, {row.source for row in self._added})
         done = 0
         for batch in batches(self._added, MAX_EVENTS_PER_REQUEST):
             events = [_event(row, owners.tenant(row.owner)) for row in batch]

@@ -149,8 +149,8 @@ class _Workloads(Work[WorkloadRow]):
         return FieldError("/pieces", "workload.pieces", why) if why else None
 
     def _without_group(self, row: WorkloadRow) -> FieldError | None:
-        """Return the error of a group that the pool does not have."""
-        if not row.group or row.group in self._groups:
+        """Return the error of a new member's group that the pool does not have."""
+        if not row.group or row.group in self._groups or row.owner in self._members:
             return None
         return FieldError("/group", "group.unknown", f'The pool has no group "{row.group}".')
 

@@ -5,19 +5,21 @@ from typing import Any
 from django import forms
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied, ValidationError
+from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import URLPattern, path
 from django.utils.safestring import SafeString
 
-from allocator_service.core.admin import ReadOnlyAdmin
+from allocator_service.core.admin import ReadOnlyAdmin, ServiceAdmin
 from allocator_service.core.clock import utc_now
 from allocator_service.core.display import exact_text
 from allocator_service.core.errors import DomainError
 from allocator_service.core.quantities import parse_quantity
 from allocator_service.core.shown_fields import between
 from allocator_service.ledger.intake.corrections import entry_correct
-from allocator_service.ledger.models import Block, Entry, Kind
+from allocator_service.ledger.intake.sources import source_free
+from allocator_service.ledger.models import Block, Entry, Kind, UsageSource
 
 
 class CorrectionForm(forms.Form):
@@ -116,6 +118,29 @@ def _corrects(request: HttpRequest) -> bool:
     return bool(
         getattr(request.user, "has_perm", None) and request.user.has_perm("ledger.add_entry")
     )
+
+
+@admin.register(UsageSource)
+class UsageSourceAdmin(ReadOnlyAdmin, ServiceAdmin):
+    appears = "A source appears when an agent whose key is bound to a cluster posts usage of it."
+    list_display = ["source", "pool", "cluster"]
+    list_filter = ["pool"]
+    list_select_related = ["pool"]
+    search_fields = ["source", "cluster"]
+    actions = ["free"]
+
+    def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+        return super(ServiceAdmin, self).get_fields(request, obj)  # the model has no form
+
+    def has_free_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("ledger.change_usagesource")
+
+    @admin.action(description="Free for the next cluster that posts", permissions=["free"])
+    def free(self, request: HttpRequest, queryset: QuerySet[UsageSource]) -> None:
+        now = utc_now()
+        self.apply_to_each(
+            request, queryset, lambda source: source_free(source=source, now=now), "freed"
+        )
 
 
 @admin.register(Block)

@@ -1,4 +1,4 @@
-"""How a process reaches PostgreSQL: directly, or on the web through a pooler of transactions."""
+"""Settings with which a process reaches PostgreSQL, on the web perhaps through a pooler."""
 
 from typing import Any
 from urllib.parse import unquote
@@ -45,7 +45,7 @@ def uses_pooler(environment: Environment) -> bool:
 
 
 def database(environment: Environment) -> dict[str, Any]:
-    """Django's database settings for the process that asks: pooled and impatient on the web.
+    """Return Django's database settings for the process that asks.
 
     Through a pooler a session lasts as long as a transaction. The pooler then sets the time limits, and
     nothing is prepared.

@@ -11,6 +11,7 @@ from django.db import models
 from django.db.models import F, Q
 
 from allocator_service.billing.models.plans import PricePlan
+from allocator_service.core.display import exact_text
 from allocator_service.core.ids import new_id
 from allocator_service.pools.models import Pool
 from allocator_service.tenants.models import Tenant
@@ -128,7 +129,7 @@ class Posting(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"{self.kind} {self.tenant_amount:,.2f} {self.currency}"
+        return f"{self.kind} {exact_text(self.tenant_amount)} {self.currency}"
 
     @property
     def rated_kind(self) -> str:
@@ -262,7 +263,7 @@ class CreditNote(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"{self.amount:,.2f} {self.pool.currency} to {self.tenant}"
+        return f"{exact_text(self.amount)} {self.pool.currency} to {self.tenant}"
 
 
 class Rerating(models.Model):

@@ -15,6 +15,7 @@ from allocator_service.core.models import Event
 from allocator_service.enforcement.models import Agent, Drift, Watch
 from allocator_service.enforcement.services import agent_retire
 from allocator_service.enforcement.watching import clusters_watch, enforcement_watch
+from allocator_service.ledger.intake.sources import source_free
 from allocator_service.ledger.models import Entry, UsageSource
 from allocator_service.pools.models import Cluster, Server
 from tests import factories
@@ -246,10 +247,27 @@ def test_an_agent_meters_its_own_cluster(operator):
     assert Entry.objects.filter(pool=pool).count() == 2
     # Operators may post for any cluster.
     assert usage(operator, "3").json()["counts"]["added"] == 1
+    source_free(source=UsageSource.objects.get(source="slurm-west"), now=utc_now())
+    assert usage(agent("east"), "5", source="slurm-west").json()["counts"]["added"] == 1
     Server.objects.filter(pool=pool, labels__cluster="east").update(state="retired")
     assert usage(agent("west"), "4", dry_run=True).json()["counts"]["added"] == 1
     assert usage(agent("west"), "4").json()["counts"]["added"] == 1
-    assert set(UsageSource.objects.values_list("cluster", flat=True)) == {"west"}
+    assert UsageSource.objects.get(source="slurm-east").cluster == "west"
+
+
+def test_a_refused_row_claims_no_source(operator):
+    opened(operator, "indivisible", metering="reported")
+    rows = (
+        "1,nobody,2026-01-05T10:00:00Z,2026-01-05T11:00:00Z,2,refused",
+        "2,ada,2026-01-05T10:00:00Z,2026-01-05T11:00:00Z,2,taken",
+    )
+    content = "id,tenant,start,end,resources.cpu,source\n" + "\n".join(rows) + "\n"
+    body = {"content": content, "register_tenants": False}
+    assert agent("east").post(f"{PATH}/imports/usage/", body).status_code == 422
+    assert not UsageSource.objects.exists()
+    body["skip_refused"] = True
+    assert agent("east").post(f"{PATH}/imports/usage/", body).status_code < 300
+    assert [each.source for each in UsageSource.objects.all()] == ["taken"]
 
 
 def test_an_agent_reads_and_reports_its_own_cluster(pool, operator):
@@ -322,7 +340,7 @@ def test_a_cluster_leaves_after_its_grace_and_comes_back(pool, operator):
     page = browser.get(reverse("admin:pools_pool_tab_enforcement", args=[pool.pk]))
     text = " ".join(re.sub("<[^>]+>", " ", page.content.decode()).split())
     assert re.search(r"west 1 0 0 slurm-west left at .* its servers give no capacity", text)
-    assert re.search(r"ada .* west: cpu: \d+ more than it was told", text)
+    assert re.search(r"ada .* west: cpu: the scheduler has \d+ more than was decided", text)
     rows = operator.get(f"{PATH}/enforcement/").json()["tenants"]
     enforced = [part["enforced"] for row in rows for part in row["clusters"]]
     assert sum(int(each["cpu"]) for each in enforced) == 24
