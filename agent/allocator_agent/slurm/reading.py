@@ -36,7 +36,7 @@ JOB_FIELDS = (
 )  # fmt: skip
 JOB_FORMAT = ",".join(f"{name}:{width}" for name, width in JOB_FIELDS)
 JOB_STATES = "PENDING,RUNNING,SUSPENDED,STOPPED,CONFIGURING"
-USAGE_FIELDS = ("JobIDRaw", "Account", "User", "Start", "End", "AllocTRES")
+USAGE_FIELDS = ("JobIDRaw", "Account", "Start", "End", "AllocTRES")
 _PAIR = re.compile(r"(?:^|\s)([A-Za-z]\w*)=(\S*)")
 # The model is looked at ahead: tried at each of its ends, a long one would take quadratic time.
 _GRES = re.compile(
@@ -51,7 +51,7 @@ _STEPPED = re.compile(
 )
 _FEW = 10  # names in a note
 _UNKNOWN = ("", "Unknown", "None", "N/A")
-_ASSOCIATION_SEPARATORS = 6  # between the columns of an association
+ASSOCIATION_SEPARATORS = 6  # between the columns of an association
 _BETWEEN_NODES = re.compile(r",(?![^\[]*\])")  # a comma outside of brackets
 _NODE_PART = re.compile(r"([^\[\]]+)|\[([^\]]*)\]")
 _MOST_NODES = 65_533  # of a cluster of Slurm
@@ -402,16 +402,24 @@ def _numbers(ranges: str) -> Iterator[str]:
 def read_usage(text: str, *, users: bool = False) -> Iterator[Usage]:
     """Yield the jobs of `sacct --parsable2 --noheader` that have run and ended.
 
-    With `users` they are of users of accounts.
+    With `users` they are of users of accounts, and each row ends with the user. A row whose name has the
+    separator cannot be read, and is left out.
     """
     for line in text.splitlines():
-        number, account, user, start, end, tres = line.split("|")
+        if line.count("|") != usage_separators(users=users):
+            continue
+        number, account, start, end, tres, *of_users = line.split("|")
         if start in _UNKNOWN or end in _UNKNOWN or start == end or "." in number:
             continue
         amounts = read_tres(tres)
         if amounts:
-            place = place_of(account, user) if users else account
+            place = place_of(account, *of_users) if users else account
             yield Usage(f"{number}@{start}Z", place, amounts, f"{start}Z", f"{end}Z")
+
+
+def usage_separators(*, users: bool) -> int:
+    """Return the number of separators in a row of sacct."""
+    return len(USAGE_FIELDS) - (0 if users else 1)
 
 
 def read_associations(text: str) -> Iterator[Association]:
@@ -420,16 +428,16 @@ def read_associations(text: str) -> Iterator[Association]:
     A row whose name has the separator cannot be read, and is left out.
     """
     for line in text.splitlines():
-        if line.count("|") != _ASSOCIATION_SEPARATORS:
+        if line.count("|") != ASSOCIATION_SEPARATORS:
             continue
         account, user, partition, tres, fairshare, number, minutes = line.split("|")
         limits = read_limits(tres)
         yield Association(account, user, partition, limits, fairshare, number, read_limits(minutes))
 
 
-def unreadable_rows(text: str) -> int:
-    """Return the number of rows that `read_associations` leaves out."""
-    return sum(line.count("|") != _ASSOCIATION_SEPARATORS for line in text.splitlines())
+def unreadable_rows(text: str, separators: int = ASSOCIATION_SEPARATORS) -> int:
+    """Return the number of rows with another number of separators, which are left out."""
+    return sum(line.count("|") != separators for line in text.splitlines())
 
 
 def read_tree(text: str) -> dict[str, str]:

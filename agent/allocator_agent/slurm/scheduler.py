@@ -70,6 +70,7 @@ class Slurm:
         self._cluster = configuration.slurm.cluster
         self._associations: list[Association] = []
         self._unreadable = 0  # rows of accounting that were left out
+        self._unreadable_jobs = 0  # of those that have ended
         self._tree: dict[str, str] = {}  # the parent of each account
         self._switches: dict[str, str] = {}  # the switch of each node
         self._partitions: dict[str, Partition] = {}
@@ -176,13 +177,22 @@ class Slurm:
         since = (now.astimezone(timezone.utc) - timedelta(hours=hours)).strftime(
             "%Y-%m-%dT%H:%M:%S"
         )
+        users = self._options.users
+        fields = [*reading.USAGE_FIELDS, *(["User"] if users else [])]
         told = self._commands.run(
             *("sacct", "--allusers", "--allocations", "--duplicates", "--parsable2", "--noheader"),
             *(f"--clusters={self.source}", f"--starttime={since}", "--endtime=now"),
-            f"--format={','.join(reading.USAGE_FIELDS)}",
+            f"--format={','.join(fields)}",
         )
+        self._unreadable_jobs = reading.unreadable_rows(told, len(fields) - 1)
         with _understood():
-            return list(reading.read_usage(told, users=self._options.users))
+            return list(reading.read_usage(told, users=users))
+
+    def _problems_of_usage(self) -> dict[str, list[str]]:
+        if not self._unreadable_jobs:
+            return {}
+        names = 'names of their accounts or users have "|"'
+        return {"": [f"{self._unreadable_jobs} jobs have ended whose usage is left out: {names}"]}
 
     def plan(self, rendering: Rendering, observed: Observation, now: datetime) -> SlurmPlan:
         """What has to change so that Slurm obeys the decision."""
@@ -246,7 +256,7 @@ class Slurm:
             accounts,
             self._held(observed, present, seconds),
         )
-        problems = _joined(problems, holds.problems)
+        problems = _joined(_joined(problems, holds.problems), self._problems_of_usage())
         return SlurmPlan(
             limits + parents.limits,
             slots.changes,

@@ -1,14 +1,17 @@
 """What Slurm 22.05 printed, read; and what other clusters may print."""
 
+from datetime import UTC, datetime
 from fractions import Fraction
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from allocator_agent.configuration import Configuration, SlurmOptions
 from allocator_agent.quantities import Units, decimal_text, quantity
 from allocator_agent.slurm import reading
 from allocator_agent.slurm.reading import Partition
+from allocator_agent.slurm.scheduler import Slurm
 from tests.examples import examples
 
 MIB = 2**20
@@ -271,18 +274,43 @@ def test_limits_are_read_as_they_are_shown():
 
 def test_usage_of_jobs_that_ran():
     told = """\
-1|b|ada|2026-11-22T13:44:38|2026-11-22T13:45:47|billing=1,cpu=1,mem=256M,node=1
-1.batch|b|ada|2026-11-22T13:44:38|2026-11-22T13:45:47|cpu=1,mem=256M
-2|b|ada|2026-11-22T13:44:38|Unknown|cpu=1
-3|b|ada|None|2026-11-22T13:45:47|
-4|b|ada|2026-11-22T13:44:38|2026-11-22T13:44:38|cpu=1
+1|b|2026-11-22T13:44:38|2026-11-22T13:45:47|billing=1,cpu=1,mem=256M,node=1
+1.batch|b|2026-11-22T13:44:38|2026-11-22T13:45:47|cpu=1,mem=256M
+2|b|2026-11-22T13:44:38|Unknown|cpu=1
+3|b|None|2026-11-22T13:45:47|
+4|b|2026-11-22T13:44:38|2026-11-22T13:44:38|cpu=1
+5|b|c|2026-11-22T13:44:38|2026-11-22T13:45:47|cpu=1
 """
     (usage,) = reading.read_usage(told)
     assert (usage.id, usage.account) == ("1@2026-11-22T13:44:38Z", "b")
     assert usage.amounts == {"cpu": 1, "memory": 256 * MIB}
-    (of_user,) = reading.read_usage(told, users=True)
-    assert of_user.account == "b|ada"
     assert (usage.start, usage.end) == ("2026-11-22T13:44:38Z", "2026-11-22T13:45:47Z")
+
+
+def test_names_with_the_separator_stop_no_usage():
+    """Without users as members their names are not asked for."""
+    rows = ["1|b|2026-11-22T13:44:38|2026-11-22T13:45:47|cpu=1"]
+    asked = []
+
+    class Sacct:
+        def run(self, *words):
+            asked.append(words[-1])
+            return "".join(f"{row}\n" for row in rows)
+
+    def finished(*, users):
+        options = SlurmOptions(cluster="c", users=users)
+        slurm = Slurm(Configuration("", "lab", "", "lab", "slurm", slurm=options), Sacct())
+        found = slurm.finished(1, datetime(2026, 11, 22, 14, tzinfo=UTC))
+        problems = slurm._problems_of_usage()
+        return [usage.account for usage in found], [text[:6] for text in problems.get("", [])]
+
+    assert finished(users=False) == (["b"], [])
+    rows[:] = [f"{rows[0]}|ada", f"{rows[0]}|a|b"]
+    assert finished(users=True) == (["b|ada"], ["1 jobs"])
+    assert asked == [
+        "--format=JobIDRaw,Account,Start,End,AllocTRES",
+        "--format=JobIDRaw,Account,Start,End,AllocTRES,User",
+    ]
 
 
 def test_types_of_a_generic_resource_count_once_and_by_themselves():
