@@ -10,8 +10,9 @@ import re
 
 from allocator_agent.configuration import OF_USER
 
-# What sacctmgr takes for one name: it expands brackets, and splits at the others.
-WRITABLE = re.compile(r"[^\s'\",:=\[\]]+")
+# What Slurm takes for one name: it expands brackets, and splits at the others. In a list of a
+# reservation, a sign before a name adds or excludes it.
+WRITABLE = re.compile(r"(?![-+*])[^\s'\",:=\[\]]+")
 Key = tuple[str, str, str]  # account, user, partition
 
 
@@ -32,5 +33,5 @@ def key_of(place: str) -> Key:
 
 
 def is_writable(place: str) -> bool:
-    """Return true if sacctmgr takes every name of a place for one name."""
+    """Return true if Slurm takes every name of a place for one name."""
     return all(WRITABLE.fullmatch(name) for name in place.split(OF_USER))

@@ -189,7 +189,9 @@ def plan_limits(
             continue
         if not is_writable(account):
             text = place_text(account)
-            problems.setdefault(item["tenant"], []).append(f"sacctmgr cannot be told {text!r}")
+            problems.setdefault(item["tenant"], []).append(
+                f"Slurm would take {text!r} for other names: no limit or reservation is written"
+            )
             continue
         base, of_user, _ = key_of(account)
         if item["kind"] == "account":

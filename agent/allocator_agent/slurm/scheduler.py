@@ -18,7 +18,7 @@ from allocator_agent.reclaim import Memory, ReclaimPlan, Victim
 from allocator_agent.slurm import reading
 from allocator_agent.slurm.commands import Commands
 from allocator_agent.slurm.holds import HeldCluster, Hold, HoldPlan, plan_holds
-from allocator_agent.slurm.people import account_of, key_of, place_of
+from allocator_agent.slurm.people import account_of, is_writable, key_of, place_of
 from allocator_agent.slurm.planning import (
     LimitChange,
     LimitRemoval,
@@ -234,11 +234,13 @@ class Slurm:
             )
             problems = _joined(problems, found)
         present = self._reservations()
+        # Without the others, which `plan_limits` reports.
+        holders = {tenant: place for tenant, place in accounts.items() if is_writable(place)}
         wanted = in_partitions(
             [
-                _reservation(item, accounts[item["tenant"]])
+                _reservation(item, holders[item["tenant"]])
                 for item in rendering.objects
-                if item["kind"] == "reservation" and item["tenant"] in accounts
+                if item["kind"] == "reservation" and item["tenant"] in holders
             ],
             *(present, observed.jobs, self._partitions, self._prefix),
             now=seconds,
@@ -253,7 +255,7 @@ class Slurm:
         holds = plan_holds(
             rendering.objects if self._options.hold else [],
             observed.jobs,
-            accounts,
+            holders,
             self._held(observed, present, seconds),
         )
         problems = _joined(_joined(problems, holds.problems), self._problems_of_usage())

@@ -1,15 +1,24 @@
 """Users of accounts as the places of tenants."""
 
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 
 from allocator_agent.configuration import Configuration, SlurmOptions
+from allocator_agent.model import Observation, Rendering
 from allocator_agent.slurm.planning import plan_limits, plan_minutes, plan_user_removals
-from allocator_agent.slurm.reading import Association, read_associations, unreadable_rows
-from allocator_agent.slurm.scheduler import modifications
+from allocator_agent.slurm.reading import (
+    Association,
+    Partition,
+    read_associations,
+    unreadable_rows,
+)
+from allocator_agent.slurm.scheduler import Slurm, modifications
 from tests.unit.agent.shown import shown
-from tests.unit.agent.test_planning import account, changes, job, of_class, row
+from tests.unit.agent.test_holds import NODES, gang
+from tests.unit.agent.test_holds import job as gang_job
+from tests.unit.agent.test_planning import account, changes, job, of_class, refused_name, row
 
 CONFIGURATION = Configuration(
     url="", pool="lab", key="", name="lab", scheduler="slurm", slurm=SlurmOptions(users=True),
@@ -35,6 +44,13 @@ def test_different_users_of_one_tenant_are_found():
     assert CONFIGURATION.by_tenant(places) == {"a--b-c": "a|b.c", "a--b--c": "a--b|c"}
     assert replace(CONFIGURATION, slurm=SlurmOptions()).registers_tenants is False
     assert CONFIGURATION.registers_tenants is True
+
+
+class Silent:
+    """Slurm's commands, which print nothing."""
+
+    def run(self, *words):
+        return ""
 
 
 def planned(objects, rows, jobs=(), *, classes=False):
@@ -64,13 +80,35 @@ def test_a_class_of_a_user_is_not_handed_out_to_others():
     }
 
 
-@pytest.mark.parametrize("name", ["u[1-2]", "a,b", "a b", "a:b", "a'b", "a=b"])
+@pytest.mark.parametrize("name", ["u[1-2]", "a,b", "a b", "a:b", "a'b", "a=b", "-b"])
 def test_names_of_users_that_sacctmgr_would_take_for_others_are_refused(name):
     rows = [row("a"), row("a", name)]
     told = plan_limits([account("t", cpu=4)], rows, [], {"t": f"a|{name}"}, classes=False)
     text = f"a/{name}"
-    assert told == ([], {"t": [f"sacctmgr cannot be told {text!r}"]})
+    assert told == ([], {"t": [refused_name(text)]})
     assert changes([account(name, cpu=4)], [row(name)])[0] == []
+
+
+@pytest.mark.parametrize(("user", "made"), [("al", 2), ("al,bob", 0), ("-al", 0)])
+def test_reservations_and_holds_name_no_other_user(user, made):
+    """`Users=al,bob` gives a slot to bob, and a sign means all but the user."""
+    slot = {
+        "kind": "reservation", "tenant": "mpi", "name": "allocator-lab-1", "partition": "all",
+        "start": "2026-11-22T14:00:00Z", "end": "2026-11-22T14:01:00Z", "cores": 2,
+    }  # fmt: skip
+    slurm = Slurm(replace(CONFIGURATION, users={f"a/{user}": "mpi"}), Silent())
+    slurm._associations = [row("a"), row("a", user)]
+    place = f"a|{user}"
+    jobs = [gang_job(1, place, user=user)]
+    slurm._partitions = {"all": Partition(("all",), 4, 16, frozenset(each.name for each in NODES))}
+    objects = [account("mpi", cpu=4), slot, gang()]
+    plan = slurm.plan(
+        Rendering("", 1, [{"tenant": "mpi"}], objects),
+        Observation(NODES, jobs, frozenset({place}), parents=frozenset({"a"})),
+        datetime(2026, 11, 22, 13, 59, 30, tzinfo=UTC),
+    )
+    assert len(plan.reservations) + len(plan.holds.made) == made
+    assert ("mpi" in plan.problems) == (not made)
 
 
 def test_users_of_an_account_that_get_the_same_are_set_together():

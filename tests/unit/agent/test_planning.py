@@ -66,10 +66,14 @@ def test_only_what_differs_is_planned():
     assert changes([account("d", cpu=0, mem=0)], rows) == ([], {})  # and needs none
 
 
-@pytest.mark.parametrize("name", ["a'b", "a,b", 'a"b', "a b", "a:b", "a\nb"])
+def refused_name(text):
+    return f"Slurm would take {text!r} for other names: no limit or reservation is written"
+
+
+@pytest.mark.parametrize("name", ["a'b", "a,b", 'a"b', "a b", "a:b", "a\nb", "-a", "+a", "*a"])
 def test_names_that_sacctmgr_would_take_for_others_are_refused(name):
     planned, problems = changes([account(name, cpu=4)], [row(name)])
-    assert (planned, problems) == ([], {name: [f"sacctmgr cannot be told {name!r}"]})
+    assert (planned, problems) == ([], {name: [refused_name(name)]})
 
 
 def test_an_account_without_a_limit_is_lowered_first():
