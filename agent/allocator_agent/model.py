@@ -100,7 +100,7 @@ class Observation:
     accounts: frozenset[str]
     problems: list[str] = field(default_factory=list)
     parents: frozenset[str] = frozenset()
-    notes: list[str] = field(default_factory=list)  # facts for the report that fail no round
+    notes: list[str] = field(default_factory=list)  # facts for dry runs and the log, no problems
 
 
 @dataclass(frozen=True)

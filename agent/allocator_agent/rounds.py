@@ -258,7 +258,7 @@ class Rounds:
             )
         if rendering.reports_ends:
             _add_ends(tenants, plan.reclaim, accounts)
-        said = [*problems, *plan.problems.get("", []), *observed.notes]
+        said = [*problems, *plan.problems.get("", [])]
         now = self._now().isoformat().replace("+00:00", "Z")
         self._service.report(
             {
