@@ -1,8 +1,11 @@
 """Celery tasks: each makes one service call with the time of the clock."""
 
+import structlog
 from celery import shared_task
+from django.db import OperationalError
 
 from allocator_service.core.clock import utc_now
+from allocator_service.core.errors import DomainError
 from allocator_service.enforcement.absence import absent_members_end
 from allocator_service.enforcement.services import reports_prune
 from allocator_service.enforcement.watching import clusters_watch, enforcement_watch, pools_enforced
@@ -11,6 +14,8 @@ from allocator_service.pools.models import Pool
 # Redis keeps one list per priority; workers empty the list of decisions (0) first.
 AFTER_DECISIONS = 9
 WATCH_SECONDS = 5.0
+
+log = structlog.get_logger(__name__)
 
 
 @shared_task(name="enforcement.watch", priority=AFTER_DECISIONS)
@@ -33,4 +38,8 @@ def retention() -> None:
     """Drop reports that have been kept long enough, and end memberships of users who left."""
     reports_prune(now=utc_now())
     for pool in pools_enforced():
-        absent_members_end(pool=pool, now=utc_now())
+        try:
+            absent_members_end(pool=pool, now=utc_now())
+        except (DomainError, OperationalError) as error:
+            # Such as a lock that another process holds for too long.
+            log.warning("absent_members_not_ended", pool=pool.slug, error=str(error)[:200])

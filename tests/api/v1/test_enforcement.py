@@ -3,13 +3,17 @@
 from datetime import timedelta
 
 import pytest
+from django.db import OperationalError
 
 from allocator_service.core.clock import utc_now
 from allocator_service.core.models import Event
+from allocator_service.core.selecting import missing
+from allocator_service.enforcement import absence, tasks
 from allocator_service.enforcement.absence import absent_members_end
 from allocator_service.enforcement.models import Agent, Drift, Report
 from allocator_service.enforcement.services import reports_prune
 from allocator_service.enforcement.watching import enforcement_watch
+from allocator_service.pools.locking import pool_lock
 from allocator_service.pools.models import Server
 from allocator_service.pools.services import pool_retire
 from allocator_service.tenants.services import tenant_retire
@@ -521,6 +525,32 @@ def test_members_stay_that_an_agent_may_not_end(decided, world, operator, why):
     days = 40 if why == "silent" else 0
     assert absent_members_end(pool=world.lab, now=now + timedelta(days=days)) == []
     assert members(operator) == {"ada", "bob"}
+
+
+@pytest.mark.parametrize("error", [missing("member.not_found"), OperationalError("lock timeout")])
+def test_a_pool_whose_members_cannot_end_stops_no_other(
+    world, decided, operator, monkeypatch, error
+):
+    """Members end under the lock of their pool, so that no report comes between."""
+    admitted(world, world.ada)
+    operator.put(PATH, absent_report(decided, utc_now()))
+    later = utc_now() + timedelta(days=31)
+    Agent.objects.update(received_at=later)
+    monkeypatch.setattr(tasks, "utc_now", lambda: later)
+    monkeypatch.setattr(tasks, "pools_enforced", lambda: [refused, world.lab])
+    refused, locked = factories.pool("other"), []
+
+    def end(*, pool, now):
+        if pool == refused:
+            raise error
+        return absent_members_end(pool=pool, now=now)
+
+    monkeypatch.setattr(tasks, "absent_members_end", end)
+    monkeypatch.setattr(
+        absence, "pool_lock", lambda pool: (locked.append(pool), pool_lock(pool))[1]
+    )
+    tasks.retention()
+    assert (members(operator), locked) == ({"bob"}, [world.lab])
 
 
 @pytest.mark.parametrize("seconds", [2, -2])
