@@ -98,7 +98,8 @@ def report_put(*, pool: Pool, draft: ReportDraft, now: datetime) -> Report:
     run = _run(pool, draft)
     agent = Agent.objects.select_for_update(no_key=True).filter(pool=pool, name=draft.agent).first()
     latest = None if agent is None else agent.reports.order_by("-pk").first()
-    content = orjson.dumps(_content(pool, draft, _absences(latest)))
+    absences = {} if agent is None or agent.is_stale(now) else _absences(latest)
+    content = orjson.dumps(_content(pool, draft, absences, now))
     same = (
         latest is not None
         and latest.run_id == draft.run
@@ -167,7 +168,10 @@ def agent_retire(*, agent: Agent, now: datetime) -> None:
 
 
 def _absences(latest: Report | None) -> dict[str, str]:
-    """Return since when tenants are absent by the last report of an agent."""
+    """Return since when tenants are absent by the last report of an agent that is not silent.
+
+    During a silence the tenant may have been present.
+    """
     rows = () if latest is None else latest.document["tenants"]
     return {row["tenant"]: row["absent_since"] for row in rows if row.get("absent_since")}
 
@@ -237,7 +241,9 @@ def _run(pool: Pool, draft: ReportDraft) -> Run | None:
     return run
 
 
-def _content(pool: Pool, draft: ReportDraft, absences: Mapping[str, str]) -> dict[str, Any]:
+def _content(
+    pool: Pool, draft: ReportDraft, absences: Mapping[str, str], now: datetime
+) -> dict[str, Any]:
     """The report as it is kept. Raises `Unacceptable` with all that is wrong (at most 20)."""
     resources = resources_of(pool)
     members = set(Membership.objects.filter(pool=pool).values_list("tenant__slug", flat=True))
@@ -261,9 +267,7 @@ def _content(pool: Pool, draft: ReportDraft, absences: Mapping[str, str]) -> dic
             "problems": list(each.problems),
             "holds": list(each.holds),
             "ending": [{**row, "ends_at": _text(row["ends_at"])} for row in each.ending],
-            "absent_since": absences.get(each.tenant, _text(draft.reported_at))
-            if each.absent
-            else None,
+            "absent_since": absences.get(each.tenant, _text(now)) if each.absent else None,
         }
         found += [
             FieldError(

@@ -1,6 +1,6 @@
 """What agents report, and decided, enforced and used per tenant, over REST."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 from django.db import OperationalError
@@ -488,28 +488,45 @@ def admitted(world, *tenants, agent="slurm-lab"):
     Workload.objects.filter(tenant__in=tenants).update(state="withdrawn")
 
 
+def absent_since(operator):
+    since = operator.get(PATH).json()["tenants"][0]["absent_since"]
+    return since and datetime.fromisoformat(since)
+
+
 def test_members_that_left_the_scheduler_end_after_thirty_days(decided, world, operator):
-    """The absence begins with the first report of it, and ends with one of the tenant."""
+    """The absence begins with the first report of it, by this clock, and ends with one of the tenant."""
     admitted(world, world.ada)
     now = utc_now()
-    began = now - timedelta(days=31)
-    operator.put(PATH, absent_report(decided, began))
-    assert operator.get(PATH).json()["tenants"][0]["absent_since"] == text(began)
+    # The clock of the agent is behind.
+    operator.put(PATH, absent_report(decided, now - timedelta(days=31)))
+    assert absent_since(operator) >= now
     operator.put(PATH, absent_report(decided, now - timedelta(days=20), who=()))
+    assert absent_since(operator) is None
     operator.put(PATH, absent_report(decided, now - timedelta(days=10)))
-    assert absent_members_end(pool=world.lab, now=now) == []
+    since = absent_since(operator)
     operator.put(PATH, absent_report(decided, now - timedelta(days=1)))
-    row = operator.get(PATH).json()["tenants"][0]
-    assert row["absent_since"] == text(now - timedelta(days=10))
-    assert absent_members_end(pool=world.lab, now=now + timedelta(hours=1)) == []
-    Agent.objects.update(received_at=now + timedelta(days=20))
-    assert absent_members_end(pool=world.lab, now=now + timedelta(days=20)) == ["ada"]
+    assert absent_since(operator) == since
+    end = since + timedelta(days=30)
+    Agent.objects.update(received_at=end)
+    assert absent_members_end(pool=world.lab, now=end - timedelta(hours=1)) == []
+    assert absent_members_end(pool=world.lab, now=end) == ["ada"]
     assert members(operator) == {"bob"}
-    assert absent_members_end(pool=world.lab, now=now + timedelta(days=20)) == []
+    assert absent_members_end(pool=world.lab, now=end) == []
     # The tenant returns as a member once it is in the scheduler again.
     rows = "tenant,name,tasks,demand.cpu\nada,slurm-lab/admission,0,1\n"
     operator.post("/api/v1/pools/lab/imports/workloads/", {"content": rows})
     assert members(operator) == {"ada", "bob"}
+
+
+@pytest.mark.parametrize(("days", "is_new"), [(4, True), (2, False)])
+def test_an_absence_begins_anew_after_an_agent_was_silent(decided, operator, days, is_new):
+    """Its tenants may have been present meanwhile. An agent that was retired was silent before."""
+    now = utc_now()
+    operator.put(PATH, absent_report(decided, now))
+    first = absent_since(operator)
+    Agent.objects.update(received_at=now - timedelta(days=days))
+    operator.put(PATH, absent_report(decided, now + timedelta(seconds=1)))
+    assert (absent_since(operator) > first) == is_new
 
 
 @pytest.mark.parametrize("why", ["not admitted", "workloads", "silent", "present elsewhere"])
@@ -521,9 +538,11 @@ def test_members_stay_that_an_agent_may_not_end(decided, world, operator, why):
         factories.workload(world.lab, "own", 1, 0, world.ada)
     if why == "present elsewhere":
         operator.put(PATH, absent_report(decided, now, who=(), agent="other"))
-    operator.put(PATH, absent_report(decided, now - timedelta(days=31)))
-    days = 40 if why == "silent" else 0
-    assert absent_members_end(pool=world.lab, now=now + timedelta(days=days)) == []
+    operator.put(PATH, absent_report(decided, now))
+    later = utc_now() + timedelta(days=31)
+    if why != "silent":
+        Agent.objects.update(received_at=later)
+    assert absent_members_end(pool=world.lab, now=later) == []
     assert members(operator) == {"ada", "bob"}
 
 
