@@ -17,6 +17,7 @@ from allocator_service.core.errors import Conflict, FieldError, Unacceptable
 from allocator_service.core.outbox import events_record
 from allocator_service.core.quantities import decimal_text, vector_from
 from allocator_service.enforcement.models import Agent, Report, Watch
+from allocator_service.enforcement.watching import states_end
 from allocator_service.pools.clusters import cluster_leave, cluster_return
 from allocator_service.pools.locking import pool_lock
 from allocator_service.pools.models import Membership, Pool
@@ -146,7 +147,8 @@ def report_put(*, pool: Pool, draft: ReportDraft, now: datetime) -> Report:
 def agent_retire(*, agent: Agent, now: datetime) -> None:
     """Retire an agent that is gone for good.
 
-    The capacity of its cluster leaves with the last one. Raises `Conflict` for an agent that still
+    The capacity of its cluster leaves with the last one, and with the pool's last one its drifts and
+    blockages end. Raises `Conflict` for an agent that still
     reports.
     """
     pool = pool_lock(agent.pool)
@@ -162,9 +164,11 @@ def agent_retire(*, agent: Agent, now: datetime) -> None:
     agent.retired_at = now
     agent.save(update_fields=["retired_at"])
     audit_record(action="agent.retire", instance=agent, before=before, now=now, pool=pool.slug)
-    others = Agent.objects.present().filter(pool=pool, cluster=agent.cluster)
-    if agent.cluster and not others.exists():
+    others = Agent.objects.present().filter(pool=pool)
+    if agent.cluster and not others.filter(cluster=agent.cluster).exists():
         cluster_leave(pool=pool, name=agent.cluster, now=now)
+    if not others.exists():
+        states_end(pool=pool, now=now)
 
 
 def _absences(latest: Report | None) -> dict[str, str]:

@@ -139,6 +139,19 @@ def _evaluate(pool: Pool, now: datetime) -> None:
         if payload is not None and _rose(each.payload["used"], payload["used"]):
             each.since = now  # its jobs do start
             each.save(update_fields=["since"])
+    _replace(pool, drifting, blocked, now)
+
+
+@transaction.atomic
+def states_end(*, pool: Pool, now: datetime) -> None:
+    """End the drifts and blockages of a pool without agents."""
+    # A watcher that has begun would store others.
+    Watch.objects.select_for_update().filter(pool=pool).first()
+    _replace(pool, {}, {}, now)
+
+
+def _replace(pool: Pool, drifting: Payloads, blocked: Payloads, now: datetime) -> None:
+    """Replace the drifts and blockages of a pool, and record the ends of those with an event."""
     ended = _store(Drift, pool, drifting, now)
     events_record(kind="enforcement.settled", pool=pool.slug, payloads=ended, now=now)
     ended = _store(Blockage, pool, blocked, now)

@@ -10,8 +10,8 @@ from allocator_service.core.models import Event
 from allocator_service.core.selecting import missing
 from allocator_service.enforcement import absence, tasks
 from allocator_service.enforcement.absence import absent_members_end
-from allocator_service.enforcement.models import Agent, Drift, Report
-from allocator_service.enforcement.services import reports_prune
+from allocator_service.enforcement.models import Agent, Blockage, Drift, Report
+from allocator_service.enforcement.services import agent_retire, reports_prune
 from allocator_service.enforcement.watching import enforcement_watch
 from allocator_service.pools.locking import pool_lock
 from allocator_service.pools.models import Server
@@ -570,6 +570,28 @@ def test_a_pool_whose_members_cannot_end_stops_no_other(
     )
     tasks.retention()
     assert (members(operator), locked) == ({"bob"}, [world.lab])
+
+
+def test_drifts_and_blockages_end_with_the_last_agent(world, decided, operator):
+    """Metrics and the board would count them for ever."""
+    operator.put(PATH, report(decided, ada=(0, 0)))
+    operator.put(PATH, report(decided, ada=(0, 0), agent="other"))
+    enforcement_watch(pool=world.lab, now=utc_now())
+    later = utc_now() + timedelta(minutes=2)
+    enforcement_watch(pool=world.lab, now=later)
+    Blockage.objects.create(
+        pool=world.lab, tenant=world.bob, since=later, told_at=later, payload={"used": {}}
+    )
+    first, last = Agent.objects.order_by("pk")
+    agent_retire(agent=first, now=later)
+    assert (Drift.objects.count(), Blockage.objects.count()) == (1, 1)
+    agent_retire(agent=last, now=later)
+    assert (Drift.objects.count(), Blockage.objects.count()) == (0, 0)
+    assert drifts() == [
+        ("enforcement.drift", "ada"),
+        ("enforcement.settled", "ada"),
+        ("enforcement.unblocked", "bob"),
+    ]
 
 
 @pytest.mark.parametrize("seconds", [2, -2])
