@@ -247,7 +247,7 @@ class AgentAdmin(ReadOnlyAdmin, ServiceAdmin):
             queryset,
             lambda agent: agent_retire(agent=agent, now=now),
             "retired",
-            already=Q(retired_at__isnull=False),
+            already=~Q(pk__in=Agent.objects.present()),
         )
 
 

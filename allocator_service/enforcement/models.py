@@ -6,7 +6,7 @@ from typing import Any, Self
 
 import orjson
 from django.db import models
-from django.db.models import Q
+from django.db.models import F, Q
 
 from allocator_service.allocation.models import Run
 from allocator_service.core.display import instant_text
@@ -18,7 +18,11 @@ SILENT_INTERVALS = 3
 
 class AgentQuerySet(models.QuerySet["Agent"]):
     def present(self) -> Self:
-        return self.filter(retired_at=None)
+        """Return the agents that are not retired, or report again.
+
+        A process of the release before stores a report and leaves `retired_at`.
+        """
+        return self.filter(Q(retired_at=None) | Q(received_at__gt=F("retired_at")))
 
 
 class Agent(models.Model):
@@ -26,8 +30,8 @@ class Agent(models.Model):
 
     `cluster` is the one that it applies decisions to, empty for all of the pool.
     `reported_at` is by its clock, `received_at` by the service's. It reports every `interval_seconds`.
-    `silent_event_at` is the time of the event about its present silence. A retired one is gone for good,
-    and present again when it reports.
+    `silent_event_at` is the time of the event about its present silence. An operator retires an agent
+    that will not report again. If it reports all the same, it is present again.
     """
 
     pool = models.ForeignKey(Pool, models.PROTECT, related_name="agents")

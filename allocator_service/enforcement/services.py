@@ -152,9 +152,11 @@ def agent_retire(*, agent: Agent, now: datetime) -> None:
     reports.
     """
     pool = pool_lock(agent.pool)
-    agent = Agent.objects.select_for_update(no_key=True).get(pk=agent.pk)
-    if agent.retired_at is not None:
+    present = Agent.objects.present().select_for_update(no_key=True)
+    found = present.filter(pk=agent.pk).first()
+    if found is None:
         return
+    agent = found
     if not agent.is_stale(now):
         raise Conflict(
             f"Agent {agent.name} reports, and its next report would bring it back: stop it first.",

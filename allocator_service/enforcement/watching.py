@@ -30,9 +30,7 @@ State = TypeVar("State", Drift, Blockage)
 
 def pools_enforced() -> list[Pool]:
     """Return the open pools that have an agent."""
-    pools = Pool.objects.filter(
-        retired_at=None, agents__isnull=False, agents__retired_at=None
-    ).distinct()
+    pools = Pool.objects.filter(retired_at=None, agents__in=Agent.objects.present()).distinct()
     return list(pools.prefetch_related("resource_types"))
 
 

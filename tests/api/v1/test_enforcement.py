@@ -12,7 +12,7 @@ from allocator_service.enforcement import absence, tasks
 from allocator_service.enforcement.absence import absent_members_end
 from allocator_service.enforcement.models import Agent, Blockage, Drift, Report
 from allocator_service.enforcement.services import agent_retire, reports_prune
-from allocator_service.enforcement.watching import enforcement_watch
+from allocator_service.enforcement.watching import enforcement_watch, pools_enforced
 from allocator_service.pools.locking import pool_lock
 from allocator_service.pools.models import Server
 from allocator_service.pools.services import pool_retire
@@ -592,6 +592,19 @@ def test_drifts_and_blockages_end_with_the_last_agent(world, decided, operator):
         ("enforcement.settled", "ada"),
         ("enforcement.unblocked", "bob"),
     ]
+
+
+def test_an_agent_that_reports_through_the_release_before_is_present(world, decided, operator):
+    """It does not clear `retired_at`."""
+    operator.put(PATH, report(decided))
+    now = utc_now()
+    agent = Agent.objects.get()
+    agent_retire(agent=agent, now=now + timedelta(minutes=2))
+    assert (list(Agent.objects.present()), pools_enforced()) == ([], [])
+    Agent.objects.update(received_at=now + timedelta(minutes=3))
+    assert (list(Agent.objects.present()), pools_enforced()) == ([agent], [world.lab])
+    agent_retire(agent=agent, now=now + timedelta(minutes=5))
+    assert list(Agent.objects.present()) == []
 
 
 @pytest.mark.parametrize("seconds", [2, -2])
