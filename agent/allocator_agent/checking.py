@@ -157,7 +157,9 @@ def _tenants(configuration: Configuration, known: Known, observed: Observation) 
         section.note(f"members of other clusters, or without {words.one}: {_few(absent)}", remedy)
     elif absent and of_users:
         section.note(
-            f"members without user, whose membership ends after 30 days: {_few(absent)}", remedy
+            f"members without user: {_few(absent)}. A membership that an agent began ends after 30 days"
+            " of absence",
+            remedy,
         )
     else:
         section.require(

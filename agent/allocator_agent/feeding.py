@@ -241,8 +241,8 @@ class Feed:
         codes = [{error["code"] for error in row["errors"]} for row in report["rows"]]
         if kind == "nodes" and codes and all(_OTHER_CLUSTER in each for each in codes):
             raise Misconfigured(
-                "every node here is of another cluster than the key, whose decision would stop or"
-                " overload this one: limits stay as they are; use the key of this cluster"
+                "the key is bound to another cluster than every node here: use the key of this"
+                " cluster. No limit was changed."
             )
         if kind != "usage":
             self.generation = max(self.generation, generation)

@@ -27,7 +27,7 @@ def test_an_agent_with_the_key_of_another_cluster_changes_nothing(operator, serv
     servers = operator.pages(f"{pool}/servers/")
     agent.authorize(cluster="k8s")
     told = agent.run("--once", expect=2)
-    assert "every node here is of another cluster than the key" in told
+    assert "the key is bound to another cluster than every node here" in told
     assert quiet.limits() == before
     found = operator.pages(f"{pool}/servers/")
     assert [(row["name"], row["cluster"], row["state"]) for row in found] == [
