@@ -37,7 +37,7 @@ GROUPS = (
     Group(
         "Enforcement",
         "Decisions as limits of a scheduler, what its agent applied, and who has what a tenant lent.",
-        ("renderings", "enforcement", "entitlements"),
+        ("renderings", "enforcement", "agents", "entitlements"),
     ),
     Group(
         "Ledger",

@@ -23,11 +23,12 @@ from policies.fields import Document, Schema
 if TYPE_CHECKING:  # views read the settings that name this module
     from api.views import ContractView
 
-_SLUGS = ("pool", "tenant", "group")
+_SLUGS = ("pool", "tenant", "group", "agent")
 _PATH_PARAMETERS = {
     "pool": "The pool's slug.",
     "tenant": "The tenant's slug.",
     "group": "The group's slug.",
+    "agent": "The agent's name, unique in the pool.",
     "server": "The server's id.",
     "workload": "The workload's id.",
     "run": "The id of a run: one computation of a pool's allocation.",

@@ -3,6 +3,7 @@
 from django.urls import path
 
 from api.v1 import (
+    agents,
     allocation_history,
     backtests,
     budgets,
@@ -107,6 +108,9 @@ urlpatterns = [
     path(f"{POOL}/allocations/", decisions.PoolAllocationsView.as_view(), name="allocations"),
     path(f"{POOL}/placements/", decisions.PoolPlacementsView.as_view(), name="placements"),
     path(f"{POOL}/enforcement/", enforcement.EnforcementView.as_view(), name="enforcement"),
+    path(
+        f"{POOL}/agents/<str:agent>/retire/", agents.AgentRetireView.as_view(), name="agent-retire"
+    ),
     path(f"{POOL}/clusters/", clusters.ClustersView.as_view(), name="clusters"),
     path(f"{POOL}/entitlements/", entitlements.EntitlementsView.as_view(), name="entitlements"),
     path(

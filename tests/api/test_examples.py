@@ -404,6 +404,7 @@ def webhooks_and_the_rest(story: Story) -> None:
     story.call("webhooks_rotate_secret_create", f"{hook}rotate-secret/")
     story.call("webhooks_retire", hook, If_Match="*")
     story.call("events_list", "events/?limit=3")
+    story.call("pools_agents_retire_act", "pools/lab/agents/slurm-lab/retire/", {})
     story.call("root_show", "/api/v1/")
     story.call("healthz_show", "/healthz")
     story.call("readyz_show", "/readyz")

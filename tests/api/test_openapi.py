@@ -25,6 +25,7 @@ from allocator_service.billing.plans.services import (
     plan_publish,
 )
 from allocator_service.core.clock import utc_now
+from allocator_service.enforcement.models import Agent
 from allocator_service.ledger.intake.usage import UsageEvent, usage_record
 from allocator_service.ledger.models import Entry
 from allocator_service.webhooks.services import WebhookSettings, webhook_create, webhook_test
@@ -168,6 +169,8 @@ def _decided():
     """Real names for every parameter of a path, so that the fuzz gets beyond 404."""
     world, operator = factories.world(), factories.client("operator")
     run = factories.decision(world.lab)
+    factories.enforcement_report(run)
+    Agent.objects.update(received_at=utc_now() - timedelta(hours=1))
     simulation = simulation_request(pool=world.lab, tenant=None, changes={}, now=utc_now())
     return SimpleNamespace(
         key=operator.key,
@@ -176,6 +179,7 @@ def _decided():
             "tenant": "ada",
             "group": factories.group(world.lab, "ml").slug,
             "target": "slurm",
+            "agent": "slurm-lab",
             "server": str(world.ada_server.pk),
             "workload": str(world.ada_workload.pk),
             "run": str(run.pk),

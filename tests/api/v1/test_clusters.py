@@ -413,6 +413,35 @@ def test_agents_are_retired_in_the_admin(pool, operator):
     assert found.retired_at is not None
 
 
+def test_agents_are_retired_over_the_api(pool, operator):
+    run = factories.decision(pool)
+    report(agent("east"), run, "east-1", {"ada": 1})
+    path = f"{PATH}/agents/east-1/retire/"
+    refused = operator.post(path, {})
+    assert (refused.status_code, refused.json()["code"]) == (409, "enforcement.agent_reports")
+    Agent.objects.update(received_at=utc_now() - timedelta(minutes=5))
+    factories.pool("other")
+    assert factories.client(pool="other").post(path, {}).status_code == 404
+    for client in (agent("east"), factories.client("billing", pool="lab")):
+        assert client.post(path, {}).status_code == 403
+    bound = factories.client(pool="lab")
+    answer = bound.post(path, {})
+    assert answer.status_code == 200, answer.content
+    document = answer.json()
+    assert (document["agent"], document["cluster"], document["target"]) == (
+        "east-1", "east", "slurm",
+    )  # fmt: skip
+    pool.refresh_from_db()
+    assert answer["Pool-Generation"] == str(pool.generation)
+    assert Cluster.objects.get(pool=pool, name="east").left_at is not None
+    again = operator.post(path, {})
+    assert (again.status_code, again.json()) == (200, document)
+    assert again["Pool-Generation"] == str(pool.generation)
+    for name in ("east-2", "East", "%00"):
+        unknown = operator.post(f"{PATH}/agents/{name}/retire/", {})
+        assert (unknown.status_code, unknown.json()["code"]) == (404, "agent.not_found")
+
+
 def test_an_agent_that_reports_rarely_is_not_silent_before_it_had_to_report(pool, operator):
     answer = operator.get(f"{PATH}/")
     body = {"cluster_grace": "PT1M"}

@@ -64,6 +64,7 @@ MATRIX = {
     "/api/v1/pools/<str:pool>/decision/renderings/<str:target>/": {
         "GET": {OPERATOR, BILLING, AGENT}
     },
+    "/api/v1/pools/<str:pool>/agents/<str:agent>/retire/": {"POST": ONE},
     "/api/v1/pools/<str:pool>/clusters/": {"GET": {OPERATOR, BILLING, AGENT}},
     "/api/v1/pools/<str:pool>/enforcement/": {"GET": ALL | {AGENT}, "PUT": ONE | {AGENT}},
     "/api/v1/pools/<str:pool>/entitlements/": {"GET": ALL | {AGENT, GROUP}},
@@ -175,9 +176,10 @@ def clients(world, operator, billing):
 
 
 def path_of(route: str) -> str:
-    values = {"pool": "nowhere", "tenant": "nobody", "target": "slurm", "group": "none"}
+    values = {"pool": "nowhere", "tenant": "nobody", "target": "slurm", "group": "none",
+              "agent": "none"}  # fmt: skip
     names = ("pool", "tenant", "group", "server", "workload", "run", "simulation", "plan", "month",
-             "credit_note", "budget", "webhook", "delivery", "target")  # fmt: skip
+             "credit_note", "budget", "webhook", "delivery", "target", "agent")  # fmt: skip
     for name in names:
         unknown = values.get(name, "00000000-0000-7000-8000-000000000000")
         route = route.replace(f"<str:{name}>", unknown)

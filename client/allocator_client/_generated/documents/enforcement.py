@@ -6,6 +6,18 @@ Made from docs/openapi.yaml by client/generate.py: change those.
 from typing import Any, Literal, NotRequired, TypedDict
 
 
+class RetiredAgentDocument(TypedDict):
+    agent: str
+    # Null: the whole pool.
+    cluster: str | None
+    target: Literal["slurm", "kueue", "kubernetes", "volcano", "kai"]
+    # Its last report, by the agent's clock.
+    reported_at: str
+    # Its last report, by the service's clock.
+    received_at: str
+    retired_at: str
+
+
 class RenderingReclaimWorkload(TypedDict):
     tenant: str
     workload: str

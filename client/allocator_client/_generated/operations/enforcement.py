@@ -11,6 +11,7 @@ from allocator_client._generated.documents.enforcement import (
     EnforcementReportRequest,
     EntitlementsDocument,
     RenderingDocument,
+    RetiredAgentDocument,
 )
 from allocator_client.answers import Answer, Download
 from allocator_client.transport import Transport, path_part
@@ -18,6 +19,27 @@ from allocator_client.transport import Transport, path_part
 
 class Enforcement(Transport):
     """Decisions as limits of a scheduler, what its agent applied, and who has what a tenant lent."""
+
+    def pools_agents_retire_act(
+        self, pool: str, agent: str, *, idempotency_key: str | None = None
+    ) -> Answer[RetiredAgentDocument]:
+        """Retire an agent whose scheduler is gone, so that it is no longer `stale`.
+
+        Operators only. The agent must be silent for more than three of its intervals: one that
+        still reports is refused with 409 `enforcement.agent_reports`. With the last agent of a
+        cluster the capacity of the cluster leaves at the next decision. Retiring a retired agent
+        changes nothing. An agent that reports again is present again, and so is its cluster.
+
+        Parameters
+        ----------
+        agent
+            The agent's name, unique in the pool.
+        """
+        return self._post(
+            f"/api/v1/pools/{path_part(pool)}/agents/{path_part(agent)}/retire/",
+            {},
+            idempotency_key,
+        )
 
     def pools_decision_renderings_show(
         self,
