@@ -26,7 +26,7 @@ from allocator_service.core.display import resource_text
 from allocator_service.core.duration_fields import DurationField
 from allocator_service.core.errors import DomainError, FieldError
 from allocator_service.core.history import Difference, history_page
-from allocator_service.core.label_forms import LabelLinesField
+from allocator_service.core.line_fields import ValueLinesField
 from allocator_service.core.list_filters import ObjectTypeFilter
 from allocator_service.core.models import AuditEntry, Event
 from allocator_service.core.paging import EstimatingPaginator
@@ -165,7 +165,7 @@ def _field_text(field: forms.Field, value: Any) -> str:
         value = field.text_of(value)
     elif isinstance(field, forms.ChoiceField):
         value = dict(field.choices).get(value, value)  # type: ignore[arg-type]
-    elif isinstance(field, forms.JSONField | LabelLinesField) and not isinstance(value, str):
+    elif isinstance(field, forms.JSONField | ValueLinesField) and not isinstance(value, str):
         value = field.prepare_value(value)
     return str(value) if value not in (None, "") else "nothing"
 

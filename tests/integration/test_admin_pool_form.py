@@ -96,18 +96,40 @@ def test_options_of_every_kind_are_stored_and_shown_again(operator):
     assert pool.policy_options == {"pack": True, "period_seconds": 7200, "effort": 2.5}
     again = opened(operator, reverse("admin:pools_pool_change", args=[pool.pk]))
     assert {name: again[name] for name in options} == {**options, "option_drfh_share": ""}
-    weights = {"drf": {"cpu": 2}}
+    weights = {"drf": {"cpu": 2, "gres.gpu": 0.5}, "ada": {"cpu": 1e-6}}
     sent = opened(operator) | {"slug": "weighted", "policy_name": "drf"}
-    sent["option_drf_resource_weights"] = json.dumps(weights)
+    sent["option_drf_resource_weights"] = "drf.cpu=2\r\ndrf.gres.gpu=0.5\r\n\r\nada.cpu=1e-6"
     assert operator.post(ADD, sent).status_code == 302
-    assert Pool.objects.get(slug="weighted").policy_options == {"resource_weights": weights}
+    pool = Pool.objects.get(slug="weighted")
+    assert pool.policy_options == {"resource_weights": weights}
+    again = opened(operator, reverse("admin:pools_pool_change", args=[pool.pk]))
+    assert sorted(again["option_drf_resource_weights"].splitlines()) == [
+        "ada.cpu=0.000001", "drf.cpu=2", "drf.gres.gpu=0.5",
+    ]  # fmt: skip
+    sent = opened(operator) | {"slug": "slotted", "policy_name": "slots"}
+    sent["option_slots_slot"] = "cpu=1\nmemory=2.5"
+    assert operator.post(ADD, sent).status_code == 302
+    assert Pool.objects.get(slug="slotted").policy_options == {"slot": {"cpu": 1, "memory": 2.5}}
+
+
+def test_each_line_that_is_wrong_is_a_mistake_with_its_number(operator):
+    lines = "ada.cpu=2\nada.memory=0\nada=3\nada.cpu=1\nmany\nbob.cpu=two"
+    sent = opened(operator) | {"policy_name": "drf", "option_drf_resource_weights": lines}
+    found = mistakes(operator.post(ADD, sent))["option_drf_resource_weights"]
+    assert found == [
+        "Line 2: expected a number of at least 0.000001, got 0.",
+        "Line 3: expected tenant.resource=number, such as physics.cpu=2, got the name “ada”.",
+        "Line 4: the name “ada.cpu” is used twice.",
+        "Line 5: expected tenant.resource=number, such as physics.cpu=2, got “many”.",
+        "Line 6: expected a number after “=”, got “two”.",
+    ]
 
 
 @pytest.mark.parametrize(
     ("policy", "field", "value"),
     [
         ("drf", "option_drf_resource_weights", "[1]"),
-        ("drf", "option_drf_resource_weights", '{"a": {"cpu": 0}}'),
+        ("drf", "option_drf_resource_weights", "a.cpu=0"),
         ("drfh", "option_drfh_seed", "-1"),
         ("drfh", "option_drfh_seed", "1.5"),
         ("tda", "option_tda_effort", "0"),
@@ -124,7 +146,7 @@ def test_an_option_that_does_not_fit_is_a_mistake_at_its_field(operator, policy,
 
 
 def test_options_that_exclude_each_other_are_a_mistake_at_one_of_them(operator):
-    both = {"option_slots_slot": '{"cpu": 1}', "option_slots_slots_per_largest_server": "2"}
+    both = {"option_slots_slot": "cpu=1", "option_slots_slots_per_largest_server": "2"}
     page = operator.post(ADD, opened(operator) | {"policy_name": "slots"} | both)
     assert list(mistakes(page)) == ["option_slots_slots_per_largest_server"]
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from functools import partial
+from math import isfinite
 from typing import Any
 
 from django import forms
@@ -16,13 +17,7 @@ from allocator_service.allocation.policies import (
 from allocator_service.core.conditional_fields import show_with
 from allocator_service.core.duration_fields import SecondsField
 from allocator_service.core.errors import DomainError
-
-
-class _ObjectField(forms.JSONField):
-    """Field of a JSON object, which is empty and not `null` without a value."""
-
-    def prepare_value(self, value: Any) -> Any:
-        return "" if value is None else super().prepare_value(value)
+from allocator_service.core.line_fields import NumberLinesField, number_text
 
 
 def option_fields() -> dict[PolicyOption, forms.Field]:
@@ -37,7 +32,7 @@ def options_read(
     return {
         option.name: cleaned[option.field_name]
         for option in fields
-        if policy in option.policies and cleaned.get(option.field_name) not in (None, "")
+        if policy in option.policies and cleaned.get(option.field_name) not in (None, "", {})
     }
 
 
@@ -69,8 +64,13 @@ def _field_of(option: PolicyOption) -> forms.Field:
     elif schema.get("type") == "number":
         field = forms.FloatField(**common)
     elif schema.get("type") == "object":
-        widget = forms.Textarea(attrs={"rows": 3, "spellcheck": "false"})
-        field = _ObjectField(widget=widget, **common)
+        del common["validators"]  # each line is validated, and its error names it
+        field = NumberLinesField(
+            refuse_number=partial(_refuse_number, _schema_of_numbers(schema)),
+            example=_line_example(schema),
+            nested=_is_nested(schema),
+            **common,
+        )
     else:
         field = forms.CharField(**common)
     show_with(field, option.shown_with)
@@ -80,16 +80,47 @@ def _field_of(option: PolicyOption) -> forms.Field:
 def _help_of(option: PolicyOption) -> str:
     """Return the description of an option as a sentence, with the mode and the default."""
     text = str(option.schema.get("description", "")).strip().rstrip(".")
+    if text.startswith("{"):  # the shape of a JSON object, which the form has as lines
+        text = text.partition("}: ")[2]
     if ":" not in text.split(" ")[0]:  # the value of a list keeps its spelling
         text = text[:1].upper() + text[1:]
     sentences = [f"{text}."] if text else []
     if option.schema.get("type") == "object":
-        sentences += ["A JSON object."]
+        sentences += [f"One on each line, as {_line_example(option.schema)}."]
     if option.mode:
         sentences += [f"Used in the mode {option.mode}."]
     if "default" in option.schema and option.schema.get("type") in ("integer", "number"):
         sentences += [f"Empty: {option.schema['default']}."]
     return " ".join(sentences)
+
+
+def _is_nested(schema: Mapping[str, Any]) -> bool:
+    return bool(schema["additionalProperties"].get("type") == "object")
+
+
+def _schema_of_numbers(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    inner: Mapping[str, Any] = schema["additionalProperties"]
+    return _schema_of_numbers(inner) if _is_nested(schema) else inner
+
+
+def _refuse_number(schema: Mapping[str, Any], number: float) -> None:
+    """Raise a form's `ValidationError` for a number outside the limits of a schema."""
+    above, least, most = (schema.get(name) for name in ("exclusiveMinimum", "minimum", "maximum"))
+    if above is not None and number <= above:
+        expected = f"greater than {number_text(above)}"
+    elif least is not None and number < least:
+        expected = f"of at least {number_text(least)}"
+    elif not isfinite(number) or (most is not None and number > most):
+        expected = "" if most is None else f"of at most {number_text(most)}"
+    else:
+        return
+    raise ValidationError(f"expected a number {expected}".strip() + f", got {number_text(number)}.")
+
+
+def _line_example(schema: Mapping[str, Any]) -> str:
+    if _is_nested(schema):
+        return "tenant.resource=number, such as physics.cpu=2"
+    return "resource=number, such as cpu=2"
 
 
 def _default_text(schema: Mapping[str, Any]) -> str:
