@@ -6,7 +6,13 @@ from typing import Any
 from django.core.exceptions import ValidationError
 
 from allocator_service.core.labels import LabelsField, SelectorField
-from allocator_service.core.line_fields import ValueLinesField, short, text_before, unquoted, written
+from allocator_service.core.line_fields import (
+    ValueLinesField,
+    short,
+    text_before,
+    unquoted,
+    written,
+)
 
 _QUOTES = ' A name with “=” or a value with quotes is written in double quotes: "a=b"=c.'
 _HELP = "One label on each line, as name=value, such as zone=a." + _QUOTES

@@ -108,7 +108,7 @@ def pooled(pooler, tmp_path_factory, worker_id) -> Iterator[LiveService]:
 @pytest.fixture(scope="module")
 def grove(pooled: LiveService) -> Client:
     """A key for operators, after a pool of two tenants has a decision and usage."""
-    operator = pooled.client("operator", "pooled")
+    operator: Client = pooled.client("operator", "pooled")
     for slug in ("oak", "elm"):
         assert operator.post("/api/v1/tenants/", {"slug": slug, "name": slug}).status == 201
     body = {"slug": "grove", "name": "Grove", "resources": [{"name": "cpu", "unit": "core"}]}
