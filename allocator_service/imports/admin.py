@@ -281,8 +281,8 @@ class FileImportAdmin(ServiceAdmin):
         ]
         return {
             "report": report,
-            "rows": [(row, _reasons(row)) for row in rows[:ROWS_SHOWN]],
-            "counts": ", ".join(f"{n:,} {name}" for name, n in report.objects.items()),
+            "rows": [(row, _expected(row.outcome), _reasons(row)) for row in rows[:ROWS_SHOWN]],
+            "counts": ", ".join(f"{n:,} {_expected(name)}" for name, n in report.objects.items()),
             "pending": self._in_words(pending, _DONE) if possible and any(pending.values()) else "",
             "hidden": [
                 *sent,
@@ -315,6 +315,11 @@ class FileImportAdmin(ServiceAdmin):
 
 
 _DONE: Mapping[str, str] = {Outcome.ADDED: "to add", Outcome.CHANGED: "to change"}
+
+
+def _expected(outcome: str) -> str:
+    """Return the words of an outcome that is not written yet, such as "to add"."""
+    return _DONE.get(outcome, outcome)
 
 
 def _as_shown(report: ImportReport, request: HttpRequest) -> bool:
