@@ -115,13 +115,13 @@ class ServiceForm(forms.ModelForm):
         return next((name for name in names if name in self.fields), None)
 
     def _post_clean(self) -> None:
-        """Leave the instance alone: the service has validated and written."""
+        """Leave the instance as the service has written it."""
 
     def save(self, commit: bool = True) -> models.Model:
         return self.performed
 
     def save_m2m(self) -> None:
-        """Nothing: services write relations too."""
+        """Leave relations as the service has written them."""
 
 
 def form_differences(form: ServiceForm) -> list[Difference]:

@@ -227,7 +227,7 @@ def test_a_tree_is_shown_then_written(operator, fig2, tenant):
     page = sent(operator, GROUPS, csv + "group,x,nowhere,1\n", pool="lab")
     assert outcomes(page)[0][:3] == ("line 4", "x", "refused")
     page = sent(operator, GROUPS, csv, pool="lab")
-    assert [row[2] for row in outcomes(page)] == ["added", "changed"]
+    assert [row[2] for row in outcomes(page)] == ["to add", "to change"]
     assert fig2.groups.count() == 0
     confirmed(operator, GROUPS, page, reason="the new departments")
     assert fig2.groups.get().slug == "labs"
@@ -260,7 +260,7 @@ def test_the_sample_of_every_import_is_imported(operator, fig2, url, model, adde
     options = {"pool": "lab", "register_tenants": "on"}
     shown = sent(operator, url, sample.content, **({} if url == TENANTS else options))
     rows = outcomes(shown)
-    assert {outcome for _, _, outcome, _ in rows} <= {"added", "changed"}, rows
+    assert {outcome for _, _, outcome, _ in rows} <= {"to add", "to change"}, rows
     assert len(rows) == len(sample.content.decode().splitlines()) - 1
     confirmed(operator, url, shown)
     assert model.objects.count() == before + added
