@@ -557,7 +557,7 @@ def test_a_pool_whose_members_cannot_end_stops_no_other(
     Agent.objects.update(received_at=later)
     monkeypatch.setattr(tasks, "utc_now", lambda: later)
     monkeypatch.setattr(tasks, "pools_enforced", lambda: [refused, world.lab])
-    refused, locked = factories.pool("other"), []
+    refused, locked = factories.pool("refused"), []
 
     def end(*, pool, now):
         if pool == refused:
