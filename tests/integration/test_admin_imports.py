@@ -236,9 +236,9 @@ def test_a_tree_is_shown_then_written(operator, fig2, tenant):
                 register_tenants="on")  # fmt: skip
     assert [row[:3] for row in outcomes(page)] == [
         ("line 2", "root", "skipped"),
-        ("line 3", "labs", "changed"),
-        ("line 4", "vision", "added"),
-        ("line 5", "ann", "added"),
+        ("line 3", "labs", "to change"),
+        ("line 4", "vision", "to add"),
+        ("line 5", "ann", "to add"),
     ]
 
 
