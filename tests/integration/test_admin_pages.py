@@ -37,7 +37,7 @@ from allocator_service.enforcement.models import Agent, Blockage, Drift, Report
 from allocator_service.enforcement.services import ReportDraft, TenantReport, report_put
 from allocator_service.enforcement.watching import enforcement_watch
 from allocator_service.ledger.intake.sealing import entries_seal
-from allocator_service.ledger.models import Block, Entry
+from allocator_service.ledger.models import Block, Entry, UsageSource
 from allocator_service.pools.group_services import (
     GroupDraft,
     GroupSettings,
@@ -68,7 +68,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 HISTORY = {
     Run, Allocation, Event, AuditEntry, Entry, Block, Closing, Statement, Posting, Rerating,
     Webhook, Delivery, Backtest,
-    Agent, Report, Drift, Blockage, Person,
+    Agent, UsageSource, Report, Drift, Blockage, Person,
 }  # fmt: skip
 OCTOBER = datetime(2026, 10, 1, tzinfo=UTC)
 

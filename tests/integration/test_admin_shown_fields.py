@@ -106,6 +106,7 @@ TITLES = {
     "billing.unitgrant": ["Pool"],
     "core.auditentry": ["Kind of object", "Action", "Time"],
     "core.event": ["Kind"],
+    "ledger.usagesource": ["Pool"],
     "enforcement.agent": ["Pool", "Scheduler"],
     "enforcement.blockage": ["Pool"],
     "enforcement.drift": ["Pool"],
