@@ -88,6 +88,7 @@ def pages(client, fig2):
     )
     webhook_test(webhook=made.webhook, now=NOON)
     enforce(fig2, reported_at=NOON)
+    UsageSource.objects.create(pool=fig2, source="s", cluster="west")
     group_grant_create(group="biology", tenant=Tenant.objects.first(), now=NOON)
     identity = Identity("https://id.example", "ada-1", "Ada", ["biology"])
     person_admit(identity=identity, role_groups=RoleGroups("", ""), now=NOON)
