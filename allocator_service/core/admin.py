@@ -272,6 +272,7 @@ class AuditedAdmin(SavedFiltersAdmin):
     paginator = EstimatingPaginator
     show_full_result_count = False
     list_per_page = 50
+    action_form = ReasonForm
     pool_path: ClassVar[str | None] = "pool__slug"
     limited_may: ClassVar[Collection[str]] = ("view", "add", "change")
     durations: ClassVar[Collection[str]] = ()  # fields with a duration in ISO 8601
@@ -412,39 +413,6 @@ class AuditedAdmin(SavedFiltersAdmin):
         }
         return render(request, "admin/audit_history.html", context)
 
-
-class ServiceAdmin(AuditedAdmin):
-    """A model that is written through services only and never deleted."""
-
-    action_form = ReasonForm
-
-    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
-        """Say what the service did; the form has called it."""
-        if form.said:
-            obj.said = form.said
-
-    def response_add(
-        self, request: HttpRequest, obj: Any, post_url_continue: str | None = None
-    ) -> HttpResponse:
-        """What was made, in words of its own where there is more to say than its name."""
-        said = getattr(obj, "said", "")
-        if not said or IS_POPUP_VAR in request.POST:
-            return super().response_add(request, obj, post_url_continue)
-        self.message_user(request, said, messages.SUCCESS)
-        if "_addanother" in request.POST:
-            return redirect(request.path)
-        return self.response_post_save_add(request, obj)
-
-    def get_fields(self, request: HttpRequest, obj: Any = None) -> list[Any]:
-        """What the form offers for this object, then what can only be read."""
-        offered = list(self.form(instance=obj).fields)
-        if obj is not None and not self.has_change_permission(request, obj):
-            offered = [name for name in offered if name != "reason"]
-        # The reason follows what it is the reason of.
-        last = [name for name in ("reason",) if name in offered]
-        read = self.get_readonly_fields(request, obj)
-        return list(dict.fromkeys([*(name for name in offered if name not in last), *last, *read]))
-
     def apply_to_each(
         self,
         request: HttpRequest,
@@ -479,6 +447,37 @@ class ServiceAdmin(AuditedAdmin):
     def _counted(self, count: int) -> str:
         names = self.opts.verbose_name if count == 1 else self.opts.verbose_name_plural
         return f"{count} {names}"
+
+
+class ServiceAdmin(AuditedAdmin):
+    """A model that is written through services only and never deleted."""
+
+    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
+        """Say what the service did; the form has called it."""
+        if form.said:
+            obj.said = form.said
+
+    def response_add(
+        self, request: HttpRequest, obj: Any, post_url_continue: str | None = None
+    ) -> HttpResponse:
+        """What was made, in words of its own where there is more to say than its name."""
+        said = getattr(obj, "said", "")
+        if not said or IS_POPUP_VAR in request.POST:
+            return super().response_add(request, obj, post_url_continue)
+        self.message_user(request, said, messages.SUCCESS)
+        if "_addanother" in request.POST:
+            return redirect(request.path)
+        return self.response_post_save_add(request, obj)
+
+    def get_fields(self, request: HttpRequest, obj: Any = None) -> list[Any]:
+        """What the form offers for this object, then what can only be read."""
+        offered = list(self.form(instance=obj).fields)
+        if obj is not None and not self.has_change_permission(request, obj):
+            offered = [name for name in offered if name != "reason"]
+        # The reason follows what it is the reason of.
+        last = [name for name in ("reason",) if name in offered]
+        read = self.get_readonly_fields(request, obj)
+        return list(dict.fromkeys([*(name for name in offered if name not in last), *last, *read]))
 
 
 class ReadOnlyAdmin(AuditedAdmin):

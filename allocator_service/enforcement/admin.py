@@ -14,7 +14,7 @@ from django.utils.html import format_html_join
 from django.utils.safestring import SafeString, mark_safe
 
 from allocator_service.allocation.admin.tabs import TabRequest, pool_tab
-from allocator_service.core.admin import ReadOnlyAdmin, ServiceAdmin
+from allocator_service.core.admin import ReadOnlyAdmin
 from allocator_service.core.board import Cell, Notice, Section, Table, Urgency, tells
 from allocator_service.core.clock import utc_now
 from allocator_service.core.display import counted
@@ -219,7 +219,7 @@ def enforcement_tab(asked: TabRequest) -> Mapping[str, Any]:
 
 
 @admin.register(Agent)
-class AgentAdmin(ReadOnlyAdmin, ServiceAdmin):
+class AgentAdmin(ReadOnlyAdmin):
     appears = "An agent appears with its first report."
     list_display = [
         "name", "pool", "target", "generation", "interval_seconds", "reported_at", "received_at",
@@ -230,9 +230,6 @@ class AgentAdmin(ReadOnlyAdmin, ServiceAdmin):
     filter_titles: ClassVar = {"target": "Scheduler"}
     list_select_related = ["pool"]
     in_seconds = ("interval_seconds",)
-
-    def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
-        return super(ServiceAdmin, self).get_fields(request, obj)  # the model has no form
 
     def has_retire_permission(self, request: HttpRequest) -> bool:
         return request.user.has_perm("enforcement.change_agent")
@@ -302,9 +299,9 @@ def _payload_text(value: Any) -> str:
     return "not known" if value is None else str(value)
 
 
-@admin.register(Drift)
-class DriftAdmin(ReadOnlyAdmin):
-    appears = "A drift appears when a scheduler does not have what was decided for a tenant."
+class _StateAdmin(ReadOnlyAdmin):
+    """A state of a tenant that is wrong, with the event that reported it."""
+
     list_display = ["tenant", "pool", "since", "reported_at"]
     list_select_related = ["tenant", "pool"]
     fields = ("pool", "tenant", "since", "reported_at", "numbers")
@@ -312,27 +309,19 @@ class DriftAdmin(ReadOnlyAdmin):
     list_filter = ["pool"]
 
     @admin.display(description="event at", ordering="told_at", empty_value="-")
-    def reported_at(self, row: Drift) -> SafeString | None:
+    def reported_at(self, row: Drift | Blockage) -> SafeString | None:
         return instant(row.told_at)
 
     @admin.display(description="numbers")
-    def numbers(self, row: Drift) -> SafeString:
+    def numbers(self, row: Drift | Blockage) -> SafeString:
         return _payload_lines(row.payload)
+
+
+@admin.register(Drift)
+class DriftAdmin(_StateAdmin):
+    appears = "A drift appears when a scheduler does not have what was decided for a tenant."
 
 
 @admin.register(Blockage)
-class BlockageAdmin(ReadOnlyAdmin):
+class BlockageAdmin(_StateAdmin):
     appears = "A blockage appears when jobs wait although more was decided than the tenant uses."
-    list_display = ["tenant", "pool", "since", "reported_at"]
-    list_select_related = ["tenant", "pool"]
-    fields = ("pool", "tenant", "since", "reported_at", "numbers")
-    readonly_fields = ("reported_at", "numbers")
-    list_filter = ["pool"]
-
-    @admin.display(description="event at", ordering="told_at", empty_value="-")
-    def reported_at(self, row: Blockage) -> SafeString | None:
-        return instant(row.told_at)
-
-    @admin.display(description="numbers")
-    def numbers(self, row: Blockage) -> SafeString:
-        return _payload_lines(row.payload)

@@ -11,7 +11,7 @@ from django.shortcuts import redirect, render
 from django.urls import URLPattern, path
 from django.utils.safestring import SafeString
 
-from allocator_service.core.admin import ReadOnlyAdmin, ServiceAdmin
+from allocator_service.core.admin import ReadOnlyAdmin
 from allocator_service.core.clock import utc_now
 from allocator_service.core.display import exact_text
 from allocator_service.core.errors import DomainError
@@ -121,16 +121,13 @@ def _corrects(request: HttpRequest) -> bool:
 
 
 @admin.register(UsageSource)
-class UsageSourceAdmin(ReadOnlyAdmin, ServiceAdmin):
+class UsageSourceAdmin(ReadOnlyAdmin):
     appears = "A source appears when an agent whose key is bound to a cluster posts usage of it."
     list_display = ["source", "pool", "cluster"]
     list_filter = ["pool"]
     list_select_related = ["pool"]
     search_fields = ["source", "cluster"]
     actions = ["free"]
-
-    def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
-        return super(ServiceAdmin, self).get_fields(request, obj)  # the model has no form
 
     def has_free_permission(self, request: HttpRequest) -> bool:
         return request.user.has_perm("ledger.change_usagesource")
