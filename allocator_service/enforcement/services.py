@@ -29,6 +29,8 @@ HISTORY_STEP = timedelta(minutes=5)
 # A clock that is further ahead would keep its own later reports out when it is set right.
 CLOCK_TOLERANCE = timedelta(minutes=5)
 LONGEST_INTERVAL_SECONDS = 86_400
+# Without a report for longer, users may have come back and left. Restarts and upgrades take less.
+LONGEST_GAP = timedelta(days=2)
 MAX_MISTAKES = 20
 MAX_JOBS_OF_EVENT = 20
 
@@ -99,7 +101,7 @@ def report_put(*, pool: Pool, draft: ReportDraft, now: datetime) -> Report:
     run = _run(pool, draft)
     agent = Agent.objects.select_for_update(no_key=True).filter(pool=pool, name=draft.agent).first()
     latest = None if agent is None else agent.reports.order_by("-pk").first()
-    absences = {} if agent is None or agent.is_stale(now) else _absences(latest)
+    absences = {} if agent is None or _has_gap(agent, now) else _absences(latest)
     content = orjson.dumps(_content(pool, draft, absences, now))
     same = (
         latest is not None
@@ -148,8 +150,7 @@ def agent_retire(*, agent: Agent, now: datetime) -> None:
     """Retire an agent that is gone for good.
 
     The capacity of its cluster leaves with the last one, and with the pool's last one its drifts and
-    blockages end. Raises `Conflict` for an agent that still
-    reports.
+    blockages end. Raises `Conflict` for an agent that still reports.
     """
     pool = pool_lock(agent.pool)
     present = Agent.objects.present().select_for_update(no_key=True)
@@ -173,11 +174,13 @@ def agent_retire(*, agent: Agent, now: datetime) -> None:
         states_end(pool=pool, now=now)
 
 
-def _absences(latest: Report | None) -> dict[str, str]:
-    """Return since when tenants are absent by the last report of an agent that is not silent.
+def _has_gap(agent: Agent, now: datetime) -> bool:
+    """Return true if tenants may have come and gone since an agent's last report."""
+    return now - agent.received_at > max(LONGEST_GAP, agent.patience)
 
-    During a silence the tenant may have been present.
-    """
+
+def _absences(latest: Report | None) -> dict[str, str]:
+    """Return since when tenants are absent by an agent's last report."""
     rows = () if latest is None else latest.document["tenants"]
     return {row["tenant"]: row["absent_since"] for row in rows if row.get("absent_since")}
 

@@ -467,8 +467,8 @@ def test_a_hold_that_says_nothing_is_refused(decided, operator, change, pointer)
     assert answer.json()["errors"][0]["pointer"].startswith(f"/tenants/0/holds/0/{pointer}")
 
 
-def absent_report(run, at, *, who=("ada",), agent="slurm-lab"):
-    body = report(run, agent=agent, interval="PT24H", reported_at=at.isoformat())
+def absent_report(run, at, *, who=("ada",), agent="slurm-lab", interval="PT24H"):
+    body = report(run, agent=agent, interval=interval, reported_at=at.isoformat())
     for row in body["tenants"]:
         if row["tenant"] in who:
             row["absent"] = True
@@ -518,14 +518,17 @@ def test_members_that_left_the_scheduler_end_after_thirty_days(decided, world, o
     assert members(operator) == {"ada", "bob"}
 
 
-@pytest.mark.parametrize(("days", "is_new"), [(4, True), (2, False)])
-def test_an_absence_begins_anew_after_an_agent_was_silent(decided, operator, days, is_new):
-    """Its tenants may have been present meanwhile. An agent that was retired was silent before."""
+@pytest.mark.parametrize(
+    ("interval", "days", "is_new"),
+    [("PT24H", 4, True), ("PT24H", 2, False), ("PT15S", 3, True), ("PT15S", 1, False)],
+)
+def test_an_absence_begins_anew_after_a_long_silence(decided, operator, interval, days, is_new):
+    """An agent's tenants may have been present meanwhile."""
     now = utc_now()
-    operator.put(PATH, absent_report(decided, now))
+    operator.put(PATH, absent_report(decided, now, interval=interval))
     first = absent_since(operator)
     Agent.objects.update(received_at=now - timedelta(days=days))
-    operator.put(PATH, absent_report(decided, now + timedelta(seconds=1)))
+    operator.put(PATH, absent_report(decided, now + timedelta(seconds=1), interval=interval))
     assert (absent_since(operator) > first) == is_new
 
 
