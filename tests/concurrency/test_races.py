@@ -7,7 +7,7 @@ from threading import Barrier
 
 import pytest
 from django.contrib.auth import get_user_model
-from django.db import connection
+from django.db import connection, transaction
 
 from allocator_service.allocation.models import Run
 from allocator_service.allocation.policies import policy_choose
@@ -16,6 +16,8 @@ from allocator_service.core.errors import DomainError, Stale
 from allocator_service.core.locks import Lock, try_lock_across_transactions
 from allocator_service.enforcement.models import Agent, Report
 from allocator_service.enforcement.services import ReportDraft, TenantReport, report_put
+from allocator_service.ledger.intake.sources import sources_claim
+from allocator_service.ledger.models import UsageSource
 from allocator_service.pools.group_services import (
     GroupDraft,
     GroupSettings,
@@ -24,7 +26,7 @@ from allocator_service.pools.group_services import (
     groups_create,
 )
 from allocator_service.pools.member_services import member_put
-from allocator_service.pools.models import Group, GroupTerms, MembershipTerms, Pool
+from allocator_service.pools.models import Group, GroupTerms, MembershipTerms, Pool, Server
 from allocator_service.pools.services import pool_update
 from allocator_service.tenants.models import Person
 from allocator_service.tenants.people import (
@@ -37,6 +39,7 @@ from allocator_service.workloads.models import Workload
 from allocator_service.workloads.services import WorkloadDraft, workloads_submit
 from tests.integration.conftest import NOON, fig2, now, pool, settings, tenant, vector
 
+CLUSTERS = ("east", "west")
 __all__ = ["fig2", "now", "pool", "tenant"]
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -213,6 +216,25 @@ def test_of_eight_agents_that_report_at_once_none_is_lost(fig2):
     )
     assert len({outcome.pk for outcome in outcomes}) == 8
     assert Agent.objects.count() == Report.objects.count() == 8
+
+
+@pytest.mark.parametrize("is_freed", [False, True])
+def test_of_two_clusters_that_post_usage_of_a_source_at_once_one_has_it(fig2, is_freed):
+    servers = list(Server.objects.filter(pool=fig2))
+    for server, cluster in zip(servers, CLUSTERS, strict=False):
+        Server.objects.filter(pk=server.pk).update(labels={"cluster": cluster})
+    if is_freed:
+        UsageSource.objects.create(pool=fig2, source="meter", cluster="")
+
+    def claim(number):
+        with transaction.atomic():
+            sources_claim(fig2, CLUSTERS[number % 2], ["meter"])
+        return CLUSTERS[number % 2]
+
+    outcomes = at_once(8, claim)
+    got = {outcome for outcome in outcomes if isinstance(outcome, str)}
+    assert got == {UsageSource.objects.get().cluster}
+    assert {each.code for each in outcomes if isinstance(each, DomainError)} == {"cluster.other"}
 
 
 def test_the_first_sign_in_of_a_person_in_eight_copies_registers_one(tenant):

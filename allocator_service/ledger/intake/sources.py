@@ -33,12 +33,14 @@ def sources_claim(pool: Pool, cluster: str, sources: Collection[str]) -> None:
         [UsageSource(pool=pool, source=source, cluster=cluster) for source in sorted(sources)],
         ignore_conflicts=True,
     )
+    # It waits for others that claim the same, and leaves what they have claimed.
+    stated = UsageSource.objects.filter(pool=pool, source__in=sources)
+    stated.exclude(cluster__in=_present(pool)).update(cluster=cluster)
     taken = _of_others(pool, cluster, sources).first()
     if taken is not None:
         raise Conflict(
             f"Usage of {taken.source} is posted by cluster {taken.cluster}.", code="cluster.other"
         )
-    UsageSource.objects.filter(pool=pool, source__in=sources).update(cluster=cluster)
 
 
 @transaction.atomic
@@ -54,6 +56,9 @@ def source_free(*, source: UsageSource, now: datetime) -> None:
 
 def _of_others(pool: Pool, cluster: str, sources: Collection[str]) -> QuerySet[UsageSource]:
     of_others = UsageSource.objects.filter(pool=pool, source__in=sources).exclude(cluster=cluster)
-    if not of_others.exists():
-        return of_others
-    return of_others.filter(cluster__in={pool.slug, *labelled_clusters(pool)})
+    return of_others.filter(cluster__in=_present(pool))
+
+
+def _present(pool: Pool) -> set[str]:
+    """Return the clusters that the pool has."""
+    return {pool.slug, *labelled_clusters(pool)}
