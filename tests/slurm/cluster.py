@@ -6,13 +6,17 @@ on 127.0.0.1.
 
 import os
 import pwd
+import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from launcher.processes import Process, start, stop
 
@@ -415,3 +419,17 @@ def _free(count: int) -> list[int]:
     for each in sockets:
         each.close()
     return ports
+
+
+@contextmanager
+def running_cluster(prefix: Path, nodes: Sequence[Node], **options: Any) -> Iterator[Cluster]:
+    """Run a cluster, with all of its nodes idle. Its sockets need a short path."""
+    state = Path(tempfile.mkdtemp(prefix="slurm-"))
+    state.chmod(0o711)
+    running = Cluster(prefix, state, nodes, **options)
+    try:
+        running.start()
+        yield running
+    finally:
+        running.stop()
+        shutil.rmtree(state, ignore_errors=True)

@@ -3,10 +3,8 @@
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -21,7 +19,7 @@ from launcher.processes import Process, start
 from tests.debian import SLURM, Unavailable, unpacked
 from tests.live.conftest import launched, worker_id  # noqa: F401 - a fixture
 from tests.live.service import LiveService
-from tests.slurm.cluster import Cluster, Node
+from tests.slurm.cluster import Cluster, Node, running_cluster
 
 # Three nodes of two kinds; every job of the tests fits on any node that is empty.
 NODES = (
@@ -45,15 +43,8 @@ def prefix() -> Path:
 @pytest.fixture(scope="package")
 def slurm(prefix: Path) -> Iterator[Cluster]:
     """The cluster, with all of its nodes idle; its sockets need a short path."""
-    folder = Path(tempfile.mkdtemp(prefix="slurm-"))
-    folder.chmod(0o711)
-    running = Cluster(prefix, folder, NODES)
-    try:
-        running.start()
+    with running_cluster(prefix, NODES) as running:
         yield running
-    finally:
-        running.stop()
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture(scope="package")

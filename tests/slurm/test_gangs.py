@@ -1,14 +1,12 @@
 """Jobs of several nodes beside an endless stream of small jobs, on a real Slurm with four nodes."""
 
-import shutil
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.slurm.cluster import Cluster, Node
+from tests.slurm.cluster import Cluster, Node, running_cluster
 from tests.slurm.conftest import UNCHANGED, decided_tasks, eventually, pool_for
 
 NODES = tuple(Node(f"n{number}", cpus=4, memory=4096, partition="all") for number in range(1, 5))
@@ -22,15 +20,8 @@ SLURM_SECONDS = 20
 @pytest.fixture(scope="module")
 def slurm(prefix: Path) -> Iterator[Cluster]:
     """Four equal nodes; other tests have a cluster of their own."""
-    folder = Path(tempfile.mkdtemp(prefix="slurm-"))
-    folder.chmod(0o711)
-    running = Cluster(prefix, folder, NODES)
-    try:
-        running.start()
+    with running_cluster(prefix, NODES) as running:
         yield running
-    finally:
-        running.stop()
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def crowded(operator, agent, cluster, *, lengths=(5, 6, 7, 8, LONGEST_SECONDS)):

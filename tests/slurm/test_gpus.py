@@ -1,13 +1,11 @@
 """GPUs of several types on a real Slurm, as labels of servers and as resources of the pool."""
 
-import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.slurm.cluster import Cluster, Node
+from tests.slurm.cluster import Cluster, Node, running_cluster
 from tests.slurm.conftest import UNCHANGED, eventually, pool_for
 
 NODES = (
@@ -20,15 +18,8 @@ NODES = (
 @pytest.fixture(scope="module")
 def slurm(prefix: Path) -> Iterator[Cluster]:
     """Nodes with GPUs; other tests have a cluster of their own."""
-    folder = Path(tempfile.mkdtemp(prefix="slurm-"))
-    folder.chmod(0o711)
-    running = Cluster(prefix, folder, NODES)
-    try:
-        running.start()
+    with running_cluster(prefix, NODES) as running:
         yield running
-    finally:
-        running.stop()
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def limits(slurm):

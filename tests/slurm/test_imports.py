@@ -1,13 +1,11 @@
 """Imports of the outputs of a real Slurm, and the workloads that the agent sends of the same jobs."""
 
-import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.slurm.cluster import Cluster, Node
+from tests.slurm.cluster import Cluster, Node, running_cluster
 from tests.slurm.conftest import RESOURCES, pool_for
 
 NODES = (
@@ -21,15 +19,10 @@ COMPARED = ("tenant", "demand", "pieces", "per_server", "together", "tasks", "se
 @pytest.fixture(scope="module")
 def slurm(prefix: Path) -> Iterator[Cluster]:
     """Nodes with and without GPUs of two types; other tests have a cluster of their own."""
-    folder = Path(tempfile.mkdtemp(prefix="slurm-"))
-    folder.chmod(0o711)
-    running = Cluster(prefix, folder, NODES, {"s1": ("n1", "n2", "g1"), "s2": ("n3", "n4", "g2")})
-    try:
-        running.start()
+    with running_cluster(
+        prefix, NODES, switches={"s1": ("n1", "n2", "g1"), "s2": ("n3", "n4", "g2")}
+    ) as running:
         yield running
-    finally:
-        running.stop()
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def submit(cluster):

@@ -1,13 +1,11 @@
 """Licences of Slurm, which no decision knows, and arrays with a step, on a real Slurm."""
 
-import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.slurm.cluster import Cluster
+from tests.slurm.cluster import Cluster, running_cluster
 from tests.slurm.conftest import NODES, UNCHANGED, decided_tasks, eventually, pool_for
 
 SMALL = "--partition=small"
@@ -16,15 +14,8 @@ SMALL = "--partition=small"
 @pytest.fixture(scope="module")
 def slurm(prefix: Path) -> Iterator[Cluster]:
     """A cluster with licences."""
-    folder = Path(tempfile.mkdtemp(prefix="slurm-"))
-    folder.chmod(0o711)
-    running = Cluster(prefix, folder, NODES, licences="matlab:2,ansys:5")
-    try:
-        running.start()
+    with running_cluster(prefix, NODES, licences="matlab:2,ansys:5") as running:
         yield running
-    finally:
-        running.stop()
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def test_jobs_with_licences_are_counted_without_them_and_named(operator, agent, quiet):

@@ -1,8 +1,6 @@
 """Users of accounts as members, on a real Slurm with a tree of accounts."""
 
 import os
-import shutil
-import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from allocator_agent.slurm.reading import read_reservations
-from tests.slurm.cluster import Cluster
+from tests.slurm.cluster import Cluster, running_cluster
 from tests.slurm.conftest import NODES, NOTHING, UNCHANGED, decided_tasks, eventually, pool_for
 from tests.slurm.test_groups import groups, member
 
@@ -24,15 +22,8 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root submits job
 @pytest.fixture(scope="module")
 def slurm(prefix: Path) -> Iterator[Cluster]:
     """A cluster with users of its own."""
-    folder = Path(tempfile.mkdtemp(prefix="slurm-"))
-    folder.chmod(0o711)
-    running = Cluster(prefix, folder, NODES, people=[name.lower() for name in PEOPLE])
-    try:
-        running.start()
+    with running_cluster(prefix, NODES, people=[name.lower() for name in PEOPLE]) as running:
         yield running
-    finally:
-        running.stop()
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def add(cluster, account, *users):

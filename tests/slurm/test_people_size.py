@@ -3,8 +3,6 @@
 import os
 import random
 import re
-import shutil
-import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
@@ -13,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.examples import long
-from tests.slurm.cluster import Cluster, Node
+from tests.slurm.cluster import Cluster, Node, running_cluster
 from tests.slurm.conftest import UNCHANGED, pool_for
 from tests.slurm.test_people import USERS, limits
 from tests.slurm.test_size import report, steps
@@ -28,16 +26,9 @@ Asked = Mapping[str, Mapping[str, Mapping[str, int]]]  # faculty -> account -> u
 
 @pytest.fixture(scope="module")
 def slurm(prefix: Path) -> Iterator[Cluster]:
-    folder = Path(tempfile.mkdtemp(prefix="slurm-"))
-    folder.chmod(0o711)
     people = [f"u{number:04}" for number in range(FACULTIES * ACCOUNTS * PEOPLE)]
-    running = Cluster(prefix, folder, NODES, people=people)
-    try:
-        running.start()
+    with running_cluster(prefix, NODES, people=people) as running:
         yield running
-    finally:
-        running.stop()
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def test_a_thousand_users_get_what_the_exact_tree_says(operator, service, agent, quiet):

@@ -1,13 +1,11 @@
 """Jobs whose nodes are on one switch, on a real Slurm that knows the tree of its switches."""
 
-import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.slurm.cluster import Cluster
+from tests.slurm.cluster import Cluster, running_cluster
 from tests.slurm.conftest import UNCHANGED, decided_tasks, eventually
 from tests.slurm.test_gangs import NODES, crowded, reservations, rounds_until_held, state
 
@@ -18,15 +16,8 @@ GANG = ("--nodes=2", "--ntasks-per-node=3", "--nice=1000000")
 @pytest.fixture(scope="module")
 def slurm(prefix: Path) -> Iterator[Cluster]:
     """Four equal nodes below two switches. The first two nodes are on different ones."""
-    folder = Path(tempfile.mkdtemp(prefix="slurm-"))
-    folder.chmod(0o711)
-    running = Cluster(prefix, folder, NODES, SWITCHES)
-    try:
-        running.start()
+    with running_cluster(prefix, NODES, switches=SWITCHES) as running:
         yield running
-    finally:
-        running.stop()
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def gangs_of(operator, pool):

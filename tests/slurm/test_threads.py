@@ -1,13 +1,11 @@
 """Cores of several CPUs on a real Slurm: limits are CPUs, reservations of slots are cores."""
 
-import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.slurm.cluster import Cluster
+from tests.slurm.cluster import Cluster, running_cluster
 from tests.slurm.conftest import NODES, UNCHANGED, eventually, pool_for
 from tests.slurm.test_reservations import coming, reserved
 
@@ -18,15 +16,8 @@ CORE = ("--partition=small", "--time=5", "--cpus-per-task=2")
 @pytest.fixture(scope="module")
 def slurm(prefix: Path) -> Iterator[Cluster]:
     """A cluster whose cores have two threads."""
-    folder = Path(tempfile.mkdtemp(prefix="slurm-"))
-    folder.chmod(0o711)
-    running = Cluster(prefix, folder, NODES, threads=2)
-    try:
-        running.start()
+    with running_cluster(prefix, NODES, threads=2) as running:
         yield running
-    finally:
-        running.stop()
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def test_slots_reserve_the_cores_of_their_cpus(operator, agent, quiet):
