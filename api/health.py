@@ -114,15 +114,14 @@ def _holds(check: Callable[[], bool], *, otherwise: str) -> str:
 
 def _database_answers() -> bool:
     """Return whether the database answers, and a pooler before it sets time limits."""
-    limits = time_limits(settings.ENVIRONMENT)
+    limits = time_limits(settings.ENVIRONMENT) if uses_pooler(settings.ENVIRONMENT) else {}
     with connection.cursor() as cursor:
         cursor.execute("SELECT name, setting FROM pg_settings WHERE name = ANY(%s)", [list(limits)])
         found = {name: int(limit) for name, limit in cursor}
-    too_long = {name for name, limit in found.items() if not 0 < limit <= limits[name]}
-    if too_long and uses_pooler(settings.ENVIRONMENT):
-        log.error("pooler_without_time_limits", found=found, at_most=limits)
-        return False
-    return True
+    if all(0 < limit <= limits[name] for name, limit in found.items()):
+        return True
+    log.error("pooler_without_time_limits", found=found, at_most=limits)
+    return False
 
 
 class _Migrations:

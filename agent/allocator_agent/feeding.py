@@ -54,9 +54,7 @@ class Feed:
         self.generation = 0
         self.workload_of: dict[str, tuple[str, str]] = {}  # tenant and name, by the id of a job
         self._accounts: Set[str] = frozenset()  # of members
-        self._new: dict[
-            str, str
-        ] = {}  # tenants that become members, and their group if they have one
+        self._new: dict[str, str] = {}  # the group, if any, of each tenant that becomes a member
         self._places: Set[str] = frozenset()  # of members and others
 
     def send(self, observed: Observation) -> None:

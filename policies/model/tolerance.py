@@ -35,12 +35,12 @@ POSITION_ROUNDING = 1e-15
 # A round whose bound is further from its level, relative, is not one that rounding leaves open; nor is
 # one with a tenant that could be lifted further by it, as far as prices show.
 OPEN_GAP = 1e-3
-# Tenants whose lift is less than this, relative, end an open round together: prices that are exact but
-# for rounding leave up to 1e-8 of the lift of a tenant with a small part of a large pool.
-HIDDEN_LIFT = 1e-7
 # ... nor one whose lift to the bound costs more than this part of the resources that those who rise
 # would take it from: mostly some 1e-15 of these is what rounding hides, 1.1e-11 was the most.
 HIDDEN_BY_ROUNDING = 1e-10
+# Tenants whose lift, relative, is at most this end an open round together. Among 10,000 tenants prices
+# left 5e-10 to some 1e-8 of the lift of one with a small part of the pool, which is rounding.
+HIDDEN_LIFT = 1e-7
 # CEEI: mixes of the first stage's workloads that differ by no more than this part of the pool, of each
 # resource, are as good as one: what solvers leave idle of resources that are full.
 SAME_AMOUNT = 1e-9
