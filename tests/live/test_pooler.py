@@ -6,8 +6,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -39,61 +38,62 @@ default_pool_size = {size}
 """
 
 
-@dataclass(frozen=True)
 class Pooler:
-    port: int
-    server: str
+    """A PgBouncer in front of the database `server`."""
+
+    def __init__(self, server: str, folder: Path) -> None:
+        try:
+            self._root = unpacked(PGBOUNCER)
+        except Unavailable as reason:
+            pytest.skip(f"no pgbouncer: {reason}")
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self._port = free.getsockname()[1]
+        self.server = server
+        self._file, self._log = folder / "pgbouncer.ini", folder / "pgbouncer.log"
+        place = conninfo_to_dict(server)
+        names = [name for name in ("host", "port", "dbname", "user", "password") if place.get(name)]
+        named = " ".join(f"{name}={place[name]}" for name in names)
+        configuration = _CONFIGURATION.format(
+            server=named, limits=LIMITS, port=self._port, size=POOL_SIZE
+        )
+        # It refuses to run as root, and the socket's folder belongs to the server's account.
+        sockets = Path(str(place["host"]))
+        owner = sockets.owner() if sockets.is_dir() else "nobody"
+        self._file.write_text(configuration + (f"user = {owner}\n" if os.getuid() == 0 else ""))
+        self.start()
 
     def url(self, database: str) -> str:
-        return f"postgresql://any@127.0.0.1:{self.port}/{database}"
+        return f"postgresql://any@127.0.0.1:{self._port}/{database}"
 
-
-@contextmanager
-def pooling(server: str, folder: Path) -> Iterator[Pooler]:
-    """A PgBouncer in front of a database."""
-    try:
-        root = unpacked(PGBOUNCER)
-    except Unavailable as reason:
-        pytest.skip(f"no pgbouncer: {reason}")
-    place = conninfo_to_dict(server)
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    sockets = Path(str(place["host"]))
-    named = " ".join(f"{name}={place[name]}" for name in ("host", "port", "dbname", "user"))
-    configuration = _CONFIGURATION.format(server=named, limits=LIMITS, port=port, size=POOL_SIZE)
-    # It refuses to run as root, and the socket's folder belongs to the server's account.
-    owner = sockets.owner() if sockets.is_dir() else "nobody"
-    file = folder / "pgbouncer.ini"
-    file.write_text(configuration + (f"user = {owner}\n" if os.getuid() == 0 else ""))
-    libraries = root / "usr/lib/x86_64-linux-gnu"
-    log = folder / "pgbouncer.log"
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            [root / "usr/sbin/pgbouncer", file],
-            env={**os.environ, "LD_LIBRARY_PATH": str(libraries)},
-            stdout=output,
-            stderr=output,
-        )
-    try:
+    def start(self) -> None:
+        libraries = self._root / "usr/lib/x86_64-linux-gnu"
+        with self._log.open("ab") as output:
+            self._process = subprocess.Popen(
+                [self._root / "usr/sbin/pgbouncer", self._file],
+                env={**os.environ, "LD_LIBRARY_PATH": str(libraries)},
+                stdout=output,
+                stderr=output,
+            )
         deadline = time.monotonic() + 20
-        while process.poll() is None and time.monotonic() < deadline:
-            with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
-                break
+        while self._process.poll() is None and time.monotonic() < deadline:
+            with suppress(OSError), socket.create_connection(("127.0.0.1", self._port), timeout=1):
+                return
             time.sleep(0.05)
-        else:
-            raise AssertionError(f"PgBouncer does not listen: {log.read_text()[-2000:]}")
-        yield Pooler(port, server)
-    finally:
-        process.kill()
-        process.wait()
+        self.kill()
+        raise AssertionError(f"PgBouncer does not listen: {self._log.read_text()[-2000:]}")
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
 
 
 @pytest.fixture(scope="module")
 def pooler(tmp_path_factory, worker_id) -> Iterator[Pooler]:
     """A PgBouncer in front of a database of its own, which has no rows."""
     server = servers_of("kept", worker_id)["DATABASE_URL"]
-    with pooling(server, tmp_path_factory.mktemp("pgbouncer")) as found:
-        yield found
+    found = Pooler(server, tmp_path_factory.mktemp("pgbouncer"))
+    yield found
+    found.kill()
 
 
 @pytest.fixture(scope="module")
@@ -194,6 +194,20 @@ def test_a_month_is_closed_and_its_locks_are_let_go(pooler, grove):
         status = answer.status
     assert status == 201
     assert nothing_is_held(pooler)
+
+
+def test_requests_wait_for_no_pooler_that_was_killed(pooler, grove):
+    path = "/api/v1/pools/grove/decision/"
+    pooler.kill()
+    try:
+        answer = grove.request("GET", path)
+        assert answer.status == 503
+    finally:
+        pooler.start()
+    deadline = time.monotonic() + 60
+    while grove.request("GET", path).status != 200:
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
 
 
 def test_a_service_behind_a_pooler_without_time_limits_is_not_ready(pooled, pooler, tmp_path):
