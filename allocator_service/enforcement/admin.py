@@ -222,8 +222,7 @@ def enforcement_tab(asked: TabRequest) -> Mapping[str, Any]:
 class AgentAdmin(ReadOnlyAdmin):
     appears = "An agent appears with its first report."
     list_display = [
-        "name", "pool", "target", "generation", "interval_seconds", "reported_at", "received_at",
-        "retired_at",
+        "name", "pool", "target", "generation", "interval_seconds", "received_at", "retired_at",
     ]  # fmt: skip
     actions = ["retire"]
     list_filter = ["pool", "target"]

@@ -247,6 +247,10 @@ class EnforcementState:
         return any(state.stale for state in self.agents)
 
 
+def agent_named(*, pool: Pool, name: str) -> Agent | None:
+    return Agent.objects.filter(pool=pool, name=name).first()
+
+
 def agents_of_open_pools() -> list[Agent]:
     """The agents of all pools that are not retired."""
     return list(Agent.objects.present().filter(pool__retired_at=None))

@@ -7,8 +7,8 @@ from rest_framework.response import Response
 
 from allocator_service.core.clock import utc_now
 from allocator_service.core.selecting import missing
-from allocator_service.enforcement.models import Agent
 from allocator_service.enforcement.rendering.targets import TARGETS
+from allocator_service.enforcement.selectors import agent_named
 from allocator_service.enforcement.services import agent_retire
 from api.auth import OPERATOR
 from api.contract import documents
@@ -56,8 +56,7 @@ class AgentRetireView(PoolView):
         """
         of_pool = self.pool
         self.read(documents.NoFields)
-        agents = Agent.objects.filter(pool=of_pool)
-        found = agents.filter(name=agent).first() if is_slug(agent) else None
+        found = agent_named(pool=of_pool, name=agent) if is_slug(agent) else None
         if found is None:
             raise missing("agent.not_found")
         agent_retire(agent=found, now=utc_now())
