@@ -33,6 +33,7 @@ def measure(*, quick: bool) -> list[Row]:
         for rule in ("best-fit", "first-fit")
     ]
     rows.append(_gangs("h-mrf, affinity", "h-mrf", {}, quick))
+    rows.append(_scanned_gangs(quick))
     return rows
 
 
@@ -41,16 +42,18 @@ def _tasks_pool(resources: int) -> Problem:
     return replace(problem, demand=(problem.demand / PARTS).round(5))
 
 
-def _gangs(name: str, policy: str, options: dict[str, str], quick: bool) -> Row:
-    """About 10,000 tasks of eight pieces, beside the pieces as tasks of their own."""
+def _gangs_pool() -> tuple[Problem, Problem]:
+    """Return a pool of single tasks, and one in which eight of them are a task."""
     single = _tasks_pool(2)
     single = replace(single, demand=single.demand * SIZE_OF_A_PIECE)
     count = np.array([PIECES])
-    gangs = replace(
-        single,
-        demand=single.demand * PIECES,
-        gangs={j: Gang(count, single.demand[j : j + 1]) for j in range(single.n)},
-    )
+    gangs = {j: Gang(count, single.demand[j : j + 1]) for j in range(single.n)}
+    return single, replace(single, demand=single.demand * PIECES, gangs=gangs)
+
+
+def _gangs(name: str, policy: str, options: dict[str, str], quick: bool) -> Row:
+    """About 10,000 tasks of eight pieces, beside the pieces as tasks of their own."""
+    single, gangs = _gangs_pool()
 
     def seconds(problem: Problem) -> tuple[float, int]:
         taken, answer = best_seconds(
@@ -71,6 +74,35 @@ def _gangs(name: str, policy: str, options: dict[str, str], quick: bool) -> Row:
         peer_seconds=peer,
         agreement=None,
         goal=1 / 3,
+    )
+
+
+def _scanned_gangs(quick: bool) -> Row:
+    """Seconds per task of eight pieces, beside a scan of all servers for each piece.
+
+    The scan is timed on its first tasks, ours on all of them; the first tasks are compared.
+    """
+    _, problem = _gangs_pool()
+    scanned = (SCANNED_TASKS // 10 if quick else SCANNED_TASKS) // PIECES
+    seconds, sequence = best_seconds(
+        lambda: problem, lambda p: scan(p, "best-fit", scanned, PIECES), repeat=1 if quick else 3
+    )
+    tasks = np.bincount(sequence[::PIECES, 0], minlength=problem.n).astype(float)
+    some = solve(replace(problem, tasks=tasks), "drfh", mode="indivisible")
+    ours, whole = best_seconds(
+        lambda: replace(problem),
+        lambda p: solve(p, "drfh", mode="indivisible"),
+        repeat=1 if quick else 3,
+    )
+    total = int(whole.tasks.sum())
+    return Row(
+        name="drfh, best-fit, gangs beside scans",
+        sizes=_sizes(problem, total, scanned),
+        ours_seconds=ours / total,
+        peer="one NumPy scan per piece",
+        peer_seconds=seconds / scanned,
+        agreement=float(_misplaced(some, sequence)),
+        goal=None,
     )
 
 
@@ -211,28 +243,33 @@ def draws_of_two(problem: Problem, most: int) -> np.ndarray:
     return sequence
 
 
-def scan(problem: Problem, rule: str, most: int) -> np.ndarray:
-    """(most, 2) workload and server of the first tasks: every server is looked at for each.
+def scan(problem: Problem, rule: str, most: int, pieces: int = 1) -> np.ndarray:
+    """(most * pieces, 2) workload and server of each piece of the first tasks.
 
-    Written for speed: contiguous columns, and ratios kept up to date server by server.
+    Every server is looked at for each of the equal pieces of a task, all of which must fit. Written for
+    speed: contiguous columns, and ratios kept up to date server by server.
     """
     whole = WholeServers.of(problem)
+    demand = whole.demand
     left = np.ascontiguousarray(np.repeat(whole.capacity, problem.server_count, axis=0).T)
     hats = left * whole.share_of_unit[:, None]
     relative = hats[1:] / hats[0]
-    share = whole.demand * whole.share_of_unit
+    share = demand * whole.share_of_unit
     ratio = share[:, 1:] / share[:, :1]
     size = 1 + ratio.sum(axis=1)
     step = problem.dominant_share_per_task / problem.effective_weight
     key = np.zeros(problem.n)
     count = np.zeros(problem.n)
     misfit, term = np.empty(left.shape[1]), np.empty(left.shape[1])
-    sequence = np.empty((most, 2), dtype=np.int64)
-    for task in range(most):
-        j = int((key <= key.min() * (1 + DISCRETE_TOLERANCE)).argmax())
-        fits = left[0] >= whole.demand[j, 0]
+    sequence = np.empty((most * pieces, 2), dtype=np.int64)
+    for piece in range(most * pieces):
+        if piece % pieces == 0:
+            j = int((key <= key.min() * (1 + DISCRETE_TOLERANCE)).argmax())
+            count[j] += 1
+            key[j] = count[j] * step[j]
+        fits = left[0] >= demand[j, 0]
         for r in range(1, len(left)):
-            fits &= left[r] >= whole.demand[j, r]
+            fits &= left[r] >= demand[j, r]
         if rule == "first-fit":
             server = int(fits.argmax())
         else:
@@ -244,12 +281,11 @@ def scan(problem: Problem, rule: str, most: int) -> np.ndarray:
             misfit[~fits] = np.inf
             best = misfit.min()
             server = int((misfit <= best + DISCRETE_TOLERANCE * (size[j] + best)).argmax())
-        left[:, server] -= whole.demand[j]
+        assert fits[server], "The scan does not give a task back; it is for the first tasks only."
+        left[:, server] -= demand[j]
         now = left[:, server] * whole.share_of_unit
         relative[:, server] = now[1:] / max(now[0], 1e-300)
-        count[j] += 1
-        key[j] = count[j] * step[j]
-        sequence[task] = j, server
+        sequence[piece] = j, server
     return sequence
 
 
