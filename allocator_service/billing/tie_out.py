@@ -15,7 +15,7 @@ from django.db import connection
 from django.db.models import Sum
 
 from allocator_service.billing.models import DIFFERENCES, LineKind, Posting
-from allocator_service.billing.months import Month, month_of, months_between
+from allocator_service.billing.months import HOUR_SECONDS, Month, month_of, months_between
 from allocator_service.billing.rating.amounts import used_by_now
 from allocator_service.billing.rating.lines import REASONS, Unrated, minor_digits
 from allocator_service.billing.rating.months import month_rated
@@ -75,6 +75,14 @@ class Tie:
     reasons: Sequence[str] = ()
     late: Sequence[UUID] = ()
     unbillable: Sequence[UUID] = ()
+
+    @property
+    def hours_not_billable(self) -> Decimal:
+        return _EXACT.divide(self.not_billable, HOUR_SECONDS)
+
+    @property
+    def reason_text(self) -> str:
+        return " ".join(REASONS[reason] for reason in self.reasons)
 
     @property
     def difference(self) -> Decimal:

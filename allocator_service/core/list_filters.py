@@ -6,6 +6,8 @@ from django.apps import apps
 from django.contrib import admin
 from django.utils.text import capfirst
 
+from allocator_service.core.display import month_text
+
 
 class PresenceFilter(admin.EmptyFieldListFilter):
     """A filter whose choices have texts of their own."""
@@ -53,6 +55,18 @@ class NamedChoices(admin.FieldListFilter):
                 continue
             value, separator, count = str(choice["display"]).partition(" (")  # with facets
             yield {**choice, "display": f"{self.name_of(value)}{separator}{count}"}
+
+
+class MonthFilter(NamedChoices, admin.AllValuesFieldListFilter):
+    """A filter by a month, which is stored as its first day."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.lookup_choices = self.lookup_choices.reverse()
+
+    def name_of(self, value: str) -> str:
+        """Return the name of a month, such as October 2026."""
+        return month_text(value[: len("2026-10")])
 
 
 class ObjectTypeFilter(NamedChoices, admin.AllValuesFieldListFilter):

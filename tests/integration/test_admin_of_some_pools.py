@@ -229,6 +229,40 @@ def test_in_their_own_pools_they_do_what_operators_do(some):
     assert server.state == "draining"
 
 
+def test_the_page_of_a_tenant_leads_to_its_parts_of_visible_pools(some, client):
+    tenant = Tenant.objects.get(slug="u1")
+    factories.member(some.quiet, tenant, None)
+    path = reverse("admin:tenants_tenant_change", args=[tenant.pk])
+
+    def links():
+        return re.findall(
+            r'href="(/admin/[a-z]+/(\w+)/\?tenant__id__exact=[^"]+)"', text_of(client.get(path))
+        )
+
+    some.sign_in(some.quiet)
+    assert {f"pool__id__exact={some.quiet.pk}" in link for link, _ in links()} == {True}
+    client.force_login(get_user_model().objects.get(is_superuser=True))
+    found = links()
+    assert sorted(kind for _, kind in found) == [
+        "entry",
+        "entry",
+        "statement",
+        "statement",
+        "workload",
+        "workload",
+    ]
+    for link, kind in found:
+        listed = client.get(link.replace("&amp;", "&")).context["cl"]
+        whose = {row.tenant_id for row in listed.queryset}
+        assert (kind, whose <= {tenant.pk}) == (kind, True)
+    (lab,) = [
+        link
+        for link, kind in found
+        if kind == "workload" and f"pool__id__exact={some.lab.pk}" in link
+    ]
+    assert client.get(lab.replace("&amp;", "&")).context["cl"].result_count > 0
+
+
 def test_who_is_limited_to_no_pool_sees_nothing(some):
     browser = some.sign_in()
     for model in set(THEIRS) - WHOLE:

@@ -3,7 +3,7 @@
 from datetime import datetime
 from decimal import Decimal
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 from django import forms
 from django.contrib import admin, messages
@@ -33,6 +33,7 @@ from allocator_service.core.clock import utc_now
 from allocator_service.core.display import counted, money_text, month_text
 from allocator_service.core.documents import csv_bytes
 from allocator_service.core.errors import DomainError
+from allocator_service.core.list_filters import MonthFilter
 from allocator_service.core.ordering import natural_order
 from allocator_service.core.shown_fields import breakable
 from allocator_service.core.templatetags.shown import second
@@ -71,12 +72,13 @@ class ClosingAdmin(ReadOnlyAdmin):
     """Closed months; the open one of each pool is shown, and closed, from here."""
 
     appears = "A month appears here when it is closed. The open months are closed from this page."
-    list_display = ["month_name", "pool", "statements", "sequence", "closed_at"]
-    list_filter = ["pool", "month"]
+    list_display = ["month_name", "pool", "statements", "closed_at"]
+    list_filter = ["pool", ("month", MonthFilter)]
     list_select_related = ["pool"]
     search_fields = ["pool__slug", "pool__name"]
     ordering = ["-month", "pool__slug"]
-    exclude = ["document"]
+    readonly_fields: ClassVar = ["statements", "last_entry"]
+    exclude = ["document", "sequence"]
     change_list_template = "admin/billing/closing/change_list.html"
 
     def get_urls(self) -> list[URLPattern]:
@@ -93,6 +95,10 @@ class ClosingAdmin(ReadOnlyAdmin):
     def month_name(self, closing: Closing) -> str:
         return month_text(str(closing))
 
+    @admin.display(description="last ledger entry of the month")
+    def last_entry(self, closing: Closing) -> str:
+        return f"{closing.sequence:,}"
+
     @admin.display(description="statements")
     def statements(self, closing: Closing) -> SafeString:
         url = reverse("admin:billing_statement_changelist")
@@ -105,6 +111,20 @@ class ClosingAdmin(ReadOnlyAdmin):
         pools = visible_pools(request.user).of(priced, "slug")
         context = {**(extra_context or {}), "pools": pools}
         return super().changelist_view(request, context)
+
+    def change_view(
+        self,
+        request: HttpRequest,
+        object_id: str,
+        form_url: str = "",
+        extra_context: dict[str, Any] | None = None,
+    ) -> HttpResponse:
+        """Render a closed month under its name and that of its pool."""
+        closing, context = self.get_object(request, object_id), dict(extra_context or {})
+        if closing is not None:
+            context["title"] = f"{closing.pool.name}: {month_text(str(closing))}"
+            context["subtitle"] = None
+        return super().change_view(request, object_id, form_url, context)
 
     def open_month(self, request: HttpRequest, pool: int) -> HttpResponse:
         """A pool's open month: what it lacks, what it comes to, and what is not billed in it."""
@@ -169,7 +189,7 @@ class StatementAdmin(ReadOnlyAdmin):
     appears = "The statements of all tenants appear when a month is closed."
     pool_path = "closing__pool__slug"
     list_display = ["tenant", "pool", "month", "amount", "page_link"]
-    list_filter = ["closing__pool", "closing__month", "tenant"]
+    list_filter = ["closing__pool", ("closing__month", MonthFilter), "tenant"]
     list_select_related = ["closing__pool", "tenant"]
     search_fields = ["tenant__slug", "tenant__name", "closing__pool__slug"]
     search_place = 7
@@ -238,6 +258,7 @@ class StatementAdmin(ReadOnlyAdmin):
             document = document_of(bytes(statement.document))
             context |= {
                 "title": f"Statement of {month_text(str(statement.closing))}",
+                "subtitle": None,
                 "currency": document["currency"],
                 "totals": document["totals"],
                 "rows": line_rows(document)[:LINES_SHOWN],

@@ -27,6 +27,7 @@ from allocator_service.billing.statements.drafting import (
 )
 from allocator_service.core.audit import audit_record
 from allocator_service.core.copying import copy_rows
+from allocator_service.core.display import instant_text, month_text
 from allocator_service.core.errors import Conflict, FieldError
 from allocator_service.core.locks import Lock, lock_for_block, lock_in_transaction
 from allocator_service.core.outbox import events_record
@@ -58,10 +59,15 @@ def closing_missing(*, pool: Pool, month: Month, now: datetime) -> list[FieldErr
     missing = []
     earliest = open_month(pool)
     if earliest is not None and earliest < month:
-        missing.append(_error("statement.earlier_open", f"Close {earliest} first."))
+        missing.append(
+            _error("statement.earlier_open", f"Close {month_text(str(earliest))} first.")
+        )
     if now < month.end:
         missing.append(
-            _error("statement.month_not_over", f"The month ends at {month.end:%Y-%m-%dT%H:%M:%SZ}.")
+            _error(
+                "statement.month_not_over",
+                f"The month ends on {instant_text(month.end, pool.timezone)}.",
+            )
         )
     behind = _metering_behind(pool, month)
     if behind is not None:
@@ -93,8 +99,9 @@ def _metering_behind(pool: Pool, month: Month) -> str | None:
         return None
     metered = "not been metered yet"
     if meter is not None:
-        metered = f"been metered until {meter.metered_until:%Y-%m-%dT%H:%M:%SZ} only"
-    return f"The pool's decisions have {metered}; a worker catches up by itself."
+        until = instant_text(meter.metered_until, pool.timezone, "second")
+        metered = f"been metered until {until} only"
+    return f"The pool's decisions have {metered}. A worker catches up by itself."
 
 
 @transaction.atomic
