@@ -1,13 +1,37 @@
-"""Sign-ins in the admin: attempts that count against a name, failures and successes."""
+"""Users and their sign-ins in the admin."""
 
 from typing import Any, ClassVar
 
 from axes.admin import AccessAttemptAdmin, AccessFailureLogAdmin, AccessLogAdmin
 from axes.models import AccessAttempt, AccessFailureLog, AccessLog
 from django.contrib import admin
+from django.contrib.auth.admin import UserAdmin
+from django.contrib.auth.models import User
 
 from allocator_service.core.saved_filters import SavedFiltersAdmin
 from allocator_service.core.shown_fields import instant
+
+
+class AccountAdmin(UserAdmin):  # type: ignore[type-arg]
+    """Users, whose dates are only read: Django writes them."""
+
+    readonly_fields = ("signed_in_at", "joined_at")
+    fieldsets = (
+        *(UserAdmin.fieldsets or ())[:-1],
+        ("Important dates", {"fields": readonly_fields}),
+    )
+
+    @admin.display(description="last sign-in", empty_value="-")
+    def signed_in_at(self, user: User) -> Any:
+        return instant(user.last_login)
+
+    @admin.display(description="joined")
+    def joined_at(self, user: User) -> Any:
+        return instant(user.date_joined)
+
+
+admin.site.unregister(User)
+admin.site.register(User, AccountAdmin)
 
 
 class SignInAdmin(SavedFiltersAdmin):

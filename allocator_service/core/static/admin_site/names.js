@@ -1,5 +1,6 @@
-// Select2 draws its own boxes and gives them no name: they get that of the field they stand for.
+// Widgets of the admin that are drawn by scripts get names for screen readers.
 "use strict";
+// Select2 gives its boxes no name. They get that of the field they stand for.
 // After the admin's own scripts, which draw the boxes when jQuery says that the page is ready.
 window.django?.jQuery?.(() => {
   for (const field of document.querySelectorAll("select.admin-autocomplete")) {
@@ -12,4 +13,9 @@ window.django?.jQuery?.(() => {
       part.setAttribute("aria-labelledby", `${label.id} ${chosen}`);
     }
   }
+});
+// The icon beside the filter of a field with two lists has a name, and no role that could have one.
+// Django draws it when the page is loaded, by a listener that was added before this one.
+window.addEventListener("load", () => {
+  for (const icon of document.querySelectorAll(".search-label-icon[aria-label]")) icon.setAttribute("role", "img");
 });
