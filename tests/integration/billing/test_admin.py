@@ -128,7 +128,13 @@ def test_a_month_is_shown_and_closed(admin, worked, tenant):
     assert "Research lab" in admin.get(reverse("admin:billing_closing_changelist")).content.decode()
     open_ = reverse("admin:billing_closing_open", args=[worked.pk])
     page = admin.get(open_).content.decode()
-    for text in ("102.03", "-21.99", "Nothing is missing.", "The plan has no price for the resource", ">24<"):
+    for text in (
+        "102.03",
+        "-21.99",
+        "Nothing is missing.",
+        "The plan has no price for the resource",
+        ">24<",
+    ):
         assert text in page, text
     sheet = reverse("admin:billing_closing_page", args=[worked.pk, tenant("a").pk])
     assert "102.03 EUR" in admin.get(sheet).content.decode()
