@@ -252,8 +252,8 @@ class PlacementDates(models.Model):
 
     `document` is zlib-compressed JSON, a list of ranges of servers with tasks younger than their
     minimum: id of the workload, kind of pieces, position of the server class, ids of the range's first
-    and last server, number of servers, tasks on each, and the instant in seconds since 1970. Tasks
-    without a date are older.
+    and last server, number of servers, tasks on each, the instant in seconds since 1970, and a digest
+    of what one task uses. Tasks without a date are older.
     """
 
     pool = models.OneToOneField(

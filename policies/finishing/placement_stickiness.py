@@ -263,8 +263,9 @@ def _with_placements(
     if STILL_FITS in stops:
         return None
     objective = fresh.objective
-    if problem.limits and not problem.has_floors:
-        # Whether a limit for some servers stops a workload, or a resource, depends on the servers.
+    if (problem.limits or problem.gangs) and not problem.has_floors:
+        # Whether a resource stops a workload, or a limit for some servers, or that pieces have no room
+        # at once, depends on the servers.
         objective = least_level_unsatisfied(problem, fresh.level, stops)
     return replace(allocation, limited_by=stops, objective=objective)
 

@@ -8,6 +8,7 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from hashlib import blake2b
 from typing import Any
 from uuid import UUID
 
@@ -68,11 +69,13 @@ def dated_ranges(
     ranges: Sequence[ServerRange],
     groups: Sequence[ServerGroup],
     workload_ids: Sequence[UUID],
+    workloads: Sequence[Mapping[str, Any]],
 ) -> list[DatedRange]:
     """Return the dates of a run's tasks, on the servers that the pool has now.
 
     `run` is the decision in force, with its `ranges`. Without any stored for it, its tasks have no
-    dates.
+    dates. `workloads` are those of the evaluation document. A workload with another demand or other
+    pieces has new tasks: the old ones have no dates, or it could seize servers by a larger demand.
     """
     stored = PlacementDates.objects.filter(run=run).first()
     rows = [] if stored is None else stored.rows
@@ -80,10 +83,16 @@ def dated_ranges(
         return []
     positions = {str(id_): position for position, id_ in enumerate(workload_ids)}
     present, found = PresentServers(groups, ranges), []
-    for workload, kind, position, first, last, _, tasks, since in rows:
+    shapes: dict[str, str] = {}
+    for id_, kind, position, first, last, _, tasks, since, *shape in rows:
+        if id_ not in positions:
+            continue
+        workload = positions[id_]
+        if id_ not in shapes:
+            shapes[id_] = _shape(workloads[workload])
         group, offset, here = present.find(ranges[position].traits, first, last)
-        if here and workload in positions:
-            found.append(DatedRange(positions[workload], kind, group, offset, here, tasks, since))
+        if here and shape in ([], [shapes[id_]]):
+            found.append(DatedRange(workload, kind, group, offset, here, tasks, since))
     return found
 
 
@@ -122,9 +131,12 @@ def placement_dates_store(
     dated: Sequence[DatedRange],
     groups: Sequence[ServerGroup],
     workload_ids: Sequence[UUID],
+    workloads: Sequence[Mapping[str, Any]],
     minimum: Sequence[int],
 ) -> datetime | None:
     """Store the dates of a decision that comes into force, in place of those before it.
+
+    `workloads` are those of the evaluation document.
 
     Returns the first instant from which a task may lose its server, None without any such task or if
     no workload waits.
@@ -139,17 +151,20 @@ def placement_dates_store(
     # Beside guarantees and own servers, tasks of several pieces are not kept.
     unkept = allocation.problem.gangs if allocation.floors is not None else {}
     rows, ends = list[list[Any]](), list[float]()
+    shapes: dict[int, str] = {}
     for kind, row, offset, servers, tasks, since in _columns(dates):
         workload = int(allocation.problem.pieces.workload[kind])
         end = since + minimum[workload]
         if end <= now or workload in unkept:
             continue
         ends.append(end)
+        if workload not in shapes:
+            shapes[workload] = _shape(workloads[workload])
         for position, first, last in _classes(allocation, row, offset, servers):
             ids = groups[row].ids
             rows.append(
                 [str(workload_ids[workload]), int(kind != workload), position, str(ids[first]),
-                 str(ids[last]), last - first + 1, int(tasks), since]
+                 str(ids[last]), last - first + 1, int(tasks), since, shapes[workload]]
             )  # fmt: skip
     if not rows:
         return None
@@ -157,6 +172,12 @@ def placement_dates_store(
     PlacementDates.objects.create(pool=run.pool, run=run, document=content)
     waits = any(stop not in {"task_limit", *UNSERVED} for stop in allocation.limited_by)
     return datetime.fromtimestamp(min(ends), UTC) if waits else None
+
+
+def _shape(workload: Mapping[str, Any]) -> str:
+    """Return a digest of what one task of a workload uses."""
+    used = [workload["demand"], workload.get("pieces")]
+    return blake2b(orjson.dumps(used, option=orjson.OPT_SORT_KEYS), digest_size=8).hexdigest()
 
 
 def _columns(dates: DatedPlacements) -> Iterator[tuple[int, int, int, int, float, float]]:
@@ -224,25 +245,26 @@ def tasks_kept(run: Run, *, now: datetime) -> list[KeptTasks]:
         )
     )
     found: dict[tuple[UUID, float], int] = {}
-    for id_, _, _, _, _, servers, tasks, since in rows:
+    for id_, _, _, _, _, servers, tasks, since, *_ in rows:
         workload = workloads[UUID(id_)]
         place = workload.pk, since + minimum[workload.pk]
         if place[1] > now.timestamp():
             found[place] = found.get(place, 0) + servers * tasks
-    return [
-        KeptTasks(
-            workloads[id_],
-            _whole_tasks(workloads[id_], pieces),
-            datetime.fromtimestamp(until, UTC),
-        )
-        for (id_, until), pieces in sorted(found.items(), key=lambda each: each[0][1])
-    ]
+    # The pieces of a task may have several dates. It keeps its servers as long as all of them do.
+    kept, pieces, whole = list[KeptTasks](), dict[UUID, int](), dict[UUID, int]()
+    for (id_, until), number in sorted(found.items(), key=lambda each: -each[0][1]):
+        pieces[id_] = pieces.get(id_, 0) + number
+        tasks = pieces[id_] // _pieces_of_a_task(workloads[id_]) - whole.get(id_, 0)
+        whole[id_] = whole.get(id_, 0) + tasks
+        if tasks:
+            kept.append(KeptTasks(workloads[id_], tasks, datetime.fromtimestamp(until, UTC)))
+    return kept[::-1]
 
 
-def _whole_tasks(workload: Workload, pieces: int) -> int:
-    """Return the number of tasks that pieces of the first kind make."""
+def _pieces_of_a_task(workload: Workload) -> int:
+    """Return the number of pieces of the first kind."""
     kinds = Gang.of(workload).pieces
-    return pieces // kinds[0].count if kinds else pieces
+    return kinds[0].count if kinds else 1
 
 
 def kept_sentences(

@@ -103,6 +103,7 @@ def decision_publish(
         dated=state.dated,
         groups=state.groups,
         workload_ids=state.workload_ids,
+        workloads=state.document["workloads"],
         minimum=state.minimum,
     )
     if allocation.certificate is not None:

@@ -168,7 +168,9 @@ def _read(pool: Pool, now: datetime, *, begins: bool) -> PoolState:
             if running:
                 document["running"] = running
             if any(minimum):
-                dated = dated_ranges(previous, placed.ranges, groups, list(active))
+                dated = dated_ranges(
+                    previous, placed.ranges, groups, list(active), document["workloads"]
+                )
                 kept = kept_rows(dated, document, minimum, now)
                 if kept:
                     document["kept"] = kept

@@ -214,6 +214,38 @@ def test_gangs_stay_whole(young, tenant):
     assert tasks(decide(young, NOON + 30 * MINUTE)) == {"mpi": 1, "solo": 4}
 
 
+@pytest.mark.parametrize("pieces", [1, 2])
+def test_tasks_with_another_demand_keep_no_servers(young, tenant, pieces):
+    """Else a tenant could begin with small tasks and seize the servers of others by large ones."""
+    gang = Gang((Piece(pieces, {"cpu": Decimal("0.5"), "memory": Decimal("0.5")}),))
+    draft = WorkloadDraft(
+        tenant("a"), "work", vector(1, 1) if pieces == 2 else vector(0.5, 0.5), tasks=2,
+        **({"gang": gang} if pieces == 2 else {}),
+    )  # fmt: skip
+    work = workloads_submit(pool=young, drafts=[draft], now=NOON).ids[0]
+    submit(young, tenant("b"), 6)
+    assert tasks(decide(young, NOON)) == {"a": 2, "b": 6}
+    changed = {"demand": vector(4, 4)}
+    if pieces == 2:
+        changed = {
+            "demand": vector(8, 8),
+            "gang": Gang((Piece(2, {"cpu": Decimal(4), "memory": Decimal(4)}),)),
+        }
+    change(work, **changed)
+    run = decide(young, NOON + MINUTE)
+    assert tasks(run) == {"a": 0, "b": 6}
+    assert {each["workload"] for each in input_of(run)["kept"]} == {"work"}
+    assert {each["tenant"] for each in input_of(run)["kept"]} == {"b"}
+    # The new tasks have minima of their own.
+    change(
+        work,
+        **({"demand": vector(1, 1)} if pieces == 1 else {"demand": vector(1, 1), "gang": gang}),
+    )
+    assert tasks(decide(young, NOON + 2 * MINUTE))["a"] > 0
+    run = decide(young, NOON + 3 * MINUTE)
+    assert {each["tenant"] for each in input_of(run)["kept"]} == {"a", "b"}
+
+
 def test_young_tasks_stay_while_a_guarantee_waits(young, tenant):
     """b is guaranteed 5 of 8 CPUs, and gets what the young tasks of a leave of them."""
     submit(young, tenant("a"), 6)

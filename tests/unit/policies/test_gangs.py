@@ -497,6 +497,26 @@ def test_gangs_of_long_term_policies_stay_too(policy, data):
     assert found.valid, [item for item in found.checks if not item.holds]
 
 
+@pytest.mark.parametrize("policy", LONG_TERM)
+def test_the_objective_is_that_of_the_servers_on_which_gangs_stay(policy):
+    """A resource stops the second gang on fresh servers, and room where its tasks stay."""
+    gangs = {
+        0: gang((1, [1, 0.5]), at_least=2),
+        1: gang((2, [0.1, 0.1]), (3, [0.5, 0.5]), at_least=2),
+    }
+    problem = Problem.create(
+        resources=["a", "b"], capacity=[[8, 2], [2, 2], [3.5, 0], [0, 1]], server_count=[2, 3, 3, 2],
+        tenants=["t0", "t1"], demand=[[0, 0], [0, 0]], tasks=[2, math.inf], gangs=gangs,
+    )  # fmt: skip
+    running = current_placements_of(solve(problem, policy, mode="indivisible"))
+    alone = replace(problem, tasks=np.array([0.0, math.inf]))
+    fresh = solve(alone, policy, mode="indivisible")
+    answer = solve(alone, policy, mode="indivisible", running=running)
+    assert (fresh.limited_by[1], answer.limited_by[1]) == ("resource:b", "gang")
+    found = verify(alone, answer, running=running)
+    assert found.valid, [item for item in found.checks if not item.holds]
+
+
 def test_a_forged_place_of_a_running_gang_is_found():
     problem = cluster(gang((2, [8])), 1)
     running = ranges((MPI, 0, 1, 2, 1))
