@@ -32,7 +32,7 @@ from allocator_service.pools.locking import pool_lock
 from allocator_service.pools.member_services import MemberDraft, members_put
 from allocator_service.pools.models import Pool
 from allocator_service.pools.selectors import groups_of, members_of
-from allocator_service.workloads.gangs import Gang
+from allocator_service.workloads.gangs import Gang, start_error
 from allocator_service.workloads.models import Workload, WorkloadState
 from allocator_service.workloads.services import (
     MAX_WORKLOADS_PER_REQUEST,
@@ -122,6 +122,7 @@ class _Workloads(Work[WorkloadRow]):
             _not_the_sum(present, row),
             workload_elsewhere(row, present, self._cluster),
             self._not_for_gangs(row),
+            start_error(row.gang, row.tasks, "") if row.gang and present is None else None,
             self._without_group(row),
         ]
 

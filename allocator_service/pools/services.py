@@ -175,11 +175,11 @@ def pool_update(*, pool: Pool, settings: PoolSettings, version: int | None, now:
     refusals.raise_any()
     if settings.metering != pool.metering:
         pool.metering_changed_at = now
-    before = stated_fields(pool)
+    before, pointer = stated_fields(pool), _pointer_to_placing(pool, settings)
     _apply(pool, settings)
     pool.version += 1
     pool.save()
-    refuse_gangs(pool, now=now, pointer="/policy/name")
+    refuse_gangs(pool, now=now, pointer=pointer)
     pool_changed(pool, now=now)
     audit_record(
         action="pool.update",
@@ -257,6 +257,19 @@ def check_reclaim_time(duration: str | None, *, pointer: str) -> None:
         raise Unacceptable(
             "The duration must be at most 30 days.", code="duration.too_long", pointer=pointer
         )
+
+
+def _pointer_to_placing(pool: Pool, settings: PoolSettings) -> str:
+    """Return the setting whose change decides whether a pool can run tasks of several pieces."""
+    policy = settings.policy
+    if policy.name == pool.policy_name:
+        if policy.mode != pool.policy_mode:
+            return "/policy/mode"
+        if policy.options != pool.policy_options:
+            return "/policy/options"
+        if settings.own_servers != pool.own_servers:
+            return "/own_servers"
+    return "/policy/name"
 
 
 def _refuse_policy(pool: Pool, policy: PolicyChoice, now: datetime) -> None:

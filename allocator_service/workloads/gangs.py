@@ -6,8 +6,8 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from allocator_service.core.display import counted, resource_text
-from allocator_service.core.errors import Unacceptable
-from allocator_service.core.quantities import Resource, vector_from
+from allocator_service.core.errors import FieldError, Unacceptable
+from allocator_service.core.quantities import LIMIT, Resource, vector_from
 
 if TYPE_CHECKING:
     from allocator_service.workloads.models import Workload
@@ -121,11 +121,13 @@ def pieces_from(stored: Sequence[Mapping[str, Any]]) -> list[Piece]:
 
 def gang_check(gang: Gang, pointer: str) -> None:
     """Raise `Unacceptable` for a gang that no pool can run."""
-    if sum(each.count for each in gang.pieces) * gang.at_least > MAX_PIECES:
+    pieces = sum(each.count for each in gang.pieces)
+    if pieces * gang.at_least > MAX_PIECES:
+        field = "pieces" if pieces > MAX_PIECES else "at_least"
         raise Unacceptable(
             f"At most {MAX_PIECES:,} pieces start at once, counted over all tasks that start together.",
             code="workload.pieces",
-            pointer=f"{pointer}/pieces",
+            pointer=f"{pointer}/{field}",
         )
     if gang.per_server is not None and not gang.pieces:
         raise Unacceptable(
@@ -139,6 +141,13 @@ def gang_check(gang: Gang, pointer: str) -> None:
             code="workload.together",
             pointer=f"{pointer}/together",
         )
+    for name in {name for each in gang.pieces for name in each.demand}:
+        if sum(each.count * each.demand.get(name, 0) for each in gang.pieces) >= LIMIT:
+            raise Unacceptable(
+                f"All pieces of one task demand 10^12 or more of {name}: choose a larger unit.",
+                code="quantity.too_large",
+                pointer=f"{pointer}/pieces",
+            )
     for index, each in enumerate(gang.pieces):
         if not any(each.demand.values()):
             raise Unacceptable(
@@ -146,6 +155,17 @@ def gang_check(gang: Gang, pointer: str) -> None:
                 code="demand.zero",
                 pointer=f"{pointer}/pieces/{index}/demand",
             )
+
+
+def start_error(gang: Gang, tasks: int | None, pointer: str) -> FieldError | None:
+    """Return the error of a new workload with too few tasks to start any.
+
+    Tasks of a running workload may become fewer than that, as `at_least` is for its start.
+    """
+    if tasks is None or not 0 < tasks < gang.at_least:
+        return None
+    detail = f"At least {gang.at_least:,} tasks start together. The workload has {tasks:,}."
+    return FieldError(f"{pointer}/at_least", "workload.at_least", detail)
 
 
 def gang_read(fields: Mapping[str, Any], resources: Sequence[Resource], pointer: str = "") -> Gang:

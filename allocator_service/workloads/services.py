@@ -25,7 +25,7 @@ from allocator_service.pools.recompute import pool_changed
 from allocator_service.pools.selectors import resources_of, server_groups
 from allocator_service.pools.services import check_reclaim_time
 from allocator_service.tenants.models import Tenant
-from allocator_service.workloads.gangs import Gang, gang_check, pieces_stored
+from allocator_service.workloads.gangs import Gang, gang_check, pieces_stored, start_error
 from allocator_service.workloads.models import Workload, WorkloadState
 from allocator_service.workloads.satisfiability import Supply
 
@@ -83,6 +83,8 @@ def workloads_submit(*, pool: Pool, drafts: Sequence[WorkloadDraft], now: dateti
     workloads_refuse_too_many(len(drafts))
     for draft in drafts:
         gang_check(draft.gang, draft.pointer)
+        if error := start_error(draft.gang, draft.tasks, draft.pointer):
+            raise Unacceptable(error.detail, code=error.code, pointer=error.pointer)
         _refuse_empty_demand(draft.demand, draft.pointer)
         check_reclaim_time(draft.minimum_run, pointer=f"{draft.pointer}/minimum_run")
     pool = pool_lock(pool)
@@ -119,7 +121,7 @@ def workloads_submit(*, pool: Pool, drafts: Sequence[WorkloadDraft], now: dateti
     )  # fmt: skip
     with_gang = next((draft for draft in drafts if not draft.gang.is_plain), None)
     if with_gang is not None:
-        refuse_gangs(pool, now=now, pointer=f"{with_gang.pointer}/pieces")
+        refuse_gangs(pool, now=now, pointer=f"{with_gang.pointer}/{_field_of(with_gang.gang)}")
     generation = pool_changed(pool, now=now)
     audit_record(
         action="workload.submit",
@@ -249,10 +251,15 @@ def workload_update(
     workload.version += 1
     workload.save()
     if not gang.is_plain:
-        refuse_gangs(workload.pool, now=now, pointer="/pieces")
+        refuse_gangs(workload.pool, now=now, pointer=f"/{_field_of(gang)}")
     pool_changed(workload.pool, now=now)
     _audit("workload.update", workload, before, now)
     return workload
+
+
+def _field_of(gang: Gang) -> str:
+    """Return the field because of which a workload has tasks that start at once."""
+    return "pieces" if gang.pieces else "at_least"
 
 
 @transaction.atomic

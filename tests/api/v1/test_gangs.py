@@ -446,11 +446,16 @@ def test_a_drain_counts_pieces_that_changed_after_the_decision(pool, operator, c
         ({"pieces": [{"count": 10**5, "demand": {"gpu": 1}}]}, "field.range",
          "/pieces/0/count"),
         ({"pieces": [{"count": 5000, "demand": {"gpu": 1}}], "at_least": 3}, "workload.pieces",
-         "/pieces"),
+         "/at_least"),
         ({"pieces": [{"count": 2, "demand": {"gpu": 1}}], "demand": {"gpu": 3}}, "workload.pieces",
          "/demand"),
         ({"demand": {"gpu": 3}, "per_server": 1}, "workload.per_server", "/per_server"),
         ({"demand": {"gpu": 3}, "together": "rack"}, "workload.together", "/together"),
+        ({"pieces": [{"count": 2, "demand": {"gpu": 1}}], "at_least": 5001}, "workload.pieces",
+         "/at_least"),
+        ({"pieces": [{"count": 2, "demand": {"gpu": 500_000_000_000}}]}, "quantity.too_large",
+         "/pieces"),
+        ({"demand": {"gpu": 1}, "at_least": 3, "tasks": 2}, "workload.at_least", "/at_least"),
         ({"at_least": 2}, "field.required", "/demand"),
     ],
 )  # fmt: skip
@@ -497,6 +502,35 @@ def test_a_pool_with_gangs_keeps_what_they_need(pool, operator):
 
 
 TOGETHER = {**MPI, "at_least": 2}
+
+
+def test_tasks_that_go_on_may_become_fewer_than_start_together(pool, operator):
+    found = submit(
+        operator, {"tenant": "mpi", "name": "x", "demand": {"gpu": 1}, "tasks": 5, "at_least": 3}
+    )
+    assert tasks(factories.decision(pool)) == {"x": 5}
+    answer = patch(operator, f"{PATH}/workloads/{found['id']}/", {"tasks": 2})
+    assert answer.status_code == 200, answer.json()
+
+
+@pytest.mark.parametrize(
+    ("change", "pointer"),
+    [
+        ({"own_servers": True}, "/own_servers"),
+        ({"policy": {"name": "drfh", "mode": "divisible"}}, "/policy/mode"),
+        (
+            {"policy": {"name": "drfh", "mode": "indivisible", "options": {"share": "alone"}}},
+            "/policy/options",
+        ),
+        ({"policy": {"name": "static"}}, "/policy/name"),
+    ],
+)
+def test_a_setting_that_refuses_gangs_is_named(pool, operator, change, pointer):
+    pieces = [{"count": 2, "demand": {"gpu": 1}}, {"count": 1, "demand": {"gpu": 2}}]
+    submit(operator, {"tenant": "mpi", "name": "x", "pieces": pieces, "at_least": 2})
+    answer = patch(operator, f"{PATH}/", change)
+    assert (answer.status_code, answer.json()["code"]) == (422, "workload.pieces"), answer.json()
+    assert answer.json()["errors"][0]["pointer"] == pointer
 
 
 def test_tasks_that_start_together_keep_guarantees_out(pool, operator):
@@ -554,7 +588,7 @@ def stored(name):
 def test_gangs_come_from_csv_and_the_same_file_changes_nothing(pool, operator):
     rows = (
         "mpi,mpi,2,8,3,,,1,rack,",
-        "mpi,train,1,1,,4,0.5,,,2",
+        "mpi,train,2,1,,4,0.5,,,2",
         "solo,solo,40,1,,,,,,",
     )
     assert imported(operator, *rows)["counts"]["added"] == 3
@@ -582,6 +616,7 @@ def test_gangs_come_from_csv_and_the_same_file_changes_nothing(pool, operator):
         ("mpi,a,1,1,1,,,3,,", "workload.per_server"),
         ("mpi,a,1,1,1,,,,rack,", "workload.together"),
         ("mpi,a,1,1,2,3,-1,,,", "quantity.negative"),
+        ("mpi,a,2,1,2,,,,,3", "workload.at_least"),
     ],
 )
 def test_a_row_with_a_gang_that_no_pool_can_run_is_refused(pool, operator, row, code):
