@@ -1,8 +1,10 @@
-"""Whole tasks on one pool: the tenant with the least share launches its next task.
+"""Compiled loop of whole tasks on one pool.
 
-Source: Ghodsi et al., NSDI 2011, Algorithm 1. While everything fits, tenant ``i`` has
-launched ``ceil(level × w_i / s_i)`` tasks once every share has reached ``level``: the highest
-such level is bisected, and only the last picks are made one by one.
+The tenant with the least share launches its next task.
+
+Source: Ghodsi et al., NSDI 2011, Algorithm 1. While everything fits, tenant ``i`` has launched
+``ceil(level × w_i / s_i)`` tasks once every share has reached ``level``: the highest such level is
+bisected, and only the last picks are made one by one.
 """
 
 from __future__ import annotations
@@ -21,8 +23,8 @@ from policies.model.queues import Queues
 from policies.model.tolerance import DISCRETE_TOLERANCE
 
 BISECTIONS = 60
-# A level is only jumped to when nobody's share comes this close to it: then the order of
-# equal shares cannot matter. Levels a little lower are tried where somebody's does.
+# A jump to a level is safe only if no tenant's share comes this close to it, because then the
+# order of equal shares cannot matter. If one does, levels a little lower are tried.
 CLEARANCE = 4 * DISCRETE_TOLERANCE
 LEVELS_TRIED = 200
 STEP_DOWN = 1e-7
@@ -69,7 +71,10 @@ def fill_pool(
 
 @compiled
 def _pick(tree, stop, current, share, limit, weight, count, passed, demand, left, level, most):  # type: ignore[no-untyped-def]
-    """At most ``most`` steps of Algorithm 1: a launch, or a workload that has stopped."""
+    """Take at most ``most`` steps of Algorithm 1.
+
+    A step launches a task or stops a workload.
+    """
     size = len(tree) // 2
     for _ in range(most):
         if tree[1] == np.inf:
@@ -307,7 +312,7 @@ def _jump(tree, stop, current, share, limit, weight, count, passed, demand, left
 
 @compiled
 def _launch_up_to(level, tree, stop, current, share, limit, weight, count, passed, demand, left):  # type: ignore[no-untyped-def]
-    """Bring every tenant to the first share at or above ``level``; the tasks that takes."""
+    """Raise every tenant to the first share at or above ``level`` and return the tasks launched."""
     size = len(tree) // 2
     launched = 0.0
     for tenant in range(len(stop)):

@@ -14,7 +14,7 @@ from policies.compiled import compiled
 def ranges_of_launches(
     row_of: IntArray, workload: IntArray, server: IntArray
 ) -> tuple[IntArray, IntArray, IntArray, FloatArray]:
-    """The log (N,), (N,) as ranges of servers; see :func:`ranges_of`."""
+    """Return the log (N,), (N,) as ranges of servers, like :func:`ranges_of`."""
     sorted_log = _by_server(workload, server, _keys(workload), len(row_of))
     return ranges_of(row_of, *sorted_log)
 
@@ -90,7 +90,10 @@ def _by_server(workload, server, workloads, servers):  # type: ignore[no-untyped
 
 @compiled
 def _by_workload(first, sizes, start, workloads, tasks, keys):  # type: ignore[no-untyped-def]
-    """Entries of the first server of each range: workload, range and tasks, by workload."""
+    """Return the entries of the first server of each range as workload, range and tasks.
+
+    They are sorted by workload.
+    """
     place = np.zeros(keys + 1, dtype=np.int64)
     for server in first:
         for entry in range(start[server], start[server + 1]):

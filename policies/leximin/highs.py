@@ -1,8 +1,8 @@
-"""Rounds of the leximin as linear programs for HiGHS: the way that needs no interior.
+"""Rounds of the leximin as linear programs for HiGHS.
 
-Later rounds with placement constraints or zero demands have capacity rows that are tight
-in every feasible point, where interior-point steps do not converge. The simplex method
-needs no interior, and one model is kept and warm-started from round to round.
+Later rounds with placement constraints or zero demands have capacity rows that are tight in every
+feasible point, where interior-point steps do not converge. The simplex method needs no interior,
+and one model is kept and warm-started from round to round.
 """
 
 from __future__ import annotations

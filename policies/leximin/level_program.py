@@ -12,7 +12,7 @@ from policies.proofs.normal_form import LeximinProblem
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class LevelProgram:
-    """One round as a linear program: rows that keep a share and rows that rise together.
+    """Linear program of one round, with rows that keep a share and rows that rise together.
 
     Attributes:
         demand: (n, m), allowed: (n, K), capacity: (K, m) as in :class:`LeximinProblem`.

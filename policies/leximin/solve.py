@@ -63,7 +63,9 @@ Placements = tuple[IntArray, IntArray, FloatArray]
 def placements_of(
     units: ShareUnits, form: Normalised, x: FloatArray, deadline: float | None
 ) -> Placements:
-    """(workload, class, share) triplets without dust; alike workloads filled in priority order.
+    """Return the placements as (workload, class, share) triplets without dust.
+
+    Workloads that are alike are filled in priority order.
 
     Raises:
         SolveTimeoutError: the deadline passed.

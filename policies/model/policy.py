@@ -1,7 +1,8 @@
-"""What a policy is: its name, its options, and the traits that other code acts on.
+"""Policies as data.
 
-Nothing in this package compares names of policies: what a policy counts as a share, where it places
-tasks and what its answers promise are fields of :class:`Policy`.
+A policy has a name, options, and the traits that other code acts on. Nothing in this package
+compares names of policies: what a policy counts as a share, where it places tasks and what its
+answers promise are fields of :class:`Policy`.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def options_schema(**properties: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class ShareDefinition(Enum):
-    """What one task adds to its tenant's share.
+    """Share that one task adds to its tenant.
 
     Examples
     --------
@@ -57,7 +58,7 @@ class ShareDefinition(Enum):
 
 
 class Servers(Enum):
-    """How a mode of a policy sees the servers, and so what its placements refer to.
+    """View of the servers that a mode of a policy has, and to which its placements refer.
 
     Examples
     --------
@@ -73,7 +74,7 @@ class Servers(Enum):
 
 
 class Proof(Enum):
-    """What the certificate of an answer proves.
+    """Optimality that the certificate of an answer proves.
 
     Examples
     --------
@@ -87,7 +88,7 @@ class Proof(Enum):
 
 
 class HandOut(Enum):
-    """How a policy hands out whole tasks, so that a verifier can hand them out again.
+    """Order in which a policy hands out whole tasks, which a verifier can repeat.
 
     Examples
     --------
@@ -106,7 +107,7 @@ class HandOut(Enum):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Policy:
-    """A policy: its name, modes and options, and the traits that other code acts on.
+    """Allocation policy with its modes, its options and the traits that other code acts on.
 
     Attributes
     ----------
@@ -185,7 +186,7 @@ class Policy:
 
     @property
     def modes(self) -> tuple[str, ...]:
-        """Names of its modes; the first is the default."""
+        """Names of the modes, the default first."""
         return tuple(self.servers)
 
     @property
@@ -225,7 +226,10 @@ class Choice:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def option(self, name: str) -> Any:
-        """The option's value, or its default; None where it has neither."""
+        """Return the value of an option, or its default.
+
+        None if it has neither.
+        """
         if name in self.options:
             return self.options[name]
         return self.policy.options_schema["properties"].get(name, {}).get("default")

@@ -1,7 +1,8 @@
-"""The question every policy answers: servers, tenants and their workloads as arrays.
+"""Allocation problem, the input of every policy.
 
-Symbols are those of the papers: ``k`` server rows, ``m`` resources, ``t`` tenants and
-``n`` workloads. A server *row* stands for ``server_count`` identical servers.
+Servers, tenants and workloads are arrays. Symbols are those of the papers: ``k`` server rows, ``m``
+resources, ``t`` tenants and ``n`` workloads. A server *row* stands for ``server_count`` identical
+servers.
 """
 
 from __future__ import annotations
@@ -33,9 +34,10 @@ LARGEST_DEMAND_SHARE = 1e9
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Problem(ProblemFields):
-    """One immutable allocation problem; build it with :meth:`create`, which fills defaults.
+    """Immutable allocation problem.
 
-    Its attributes are those of :class:`ProblemFields`; the properties below follow from them.
+    Build it with :meth:`create`, which fills in the defaults. Its attributes are those of
+    :class:`ProblemFields`. The properties below follow from them.
 
     Examples
     --------
@@ -84,13 +86,13 @@ class Problem(ProblemFields):
         count_guaranteed: bool = True,
         kept_placements: CurrentPlacements | None = None,
     ) -> Problem:
-        """Build a problem; what is left out gets its default.
+        """Return a problem with defaults for the arguments that are omitted.
 
-        Defaults: servers ``server-0001``... with count 1, no labels, the pool's own;
-        weight 1; workload ``j`` belongs to tenant ``j`` and is called ``workload-0001``...;
-        unbounded tasks of one piece, priority 0, no selector; no groups, tier 0, no limits, no
-        kept placements, and no guarantees, which levels count. The demand of a workload with a gang
-        is the sum over its pieces, whatever ``demand`` has.
+        Defaults: servers ``server-0001``... with count 1, no labels, the pool's own; weight 1;
+        workload ``j`` belongs to tenant ``j`` and is called ``workload-0001``...; unbounded tasks
+        of one piece, priority 0, no selector; no groups, tier 0, no limits, no kept placements, and
+        no guarantees, which levels count. The demand of a workload with a gang is the sum over its
+        pieces, whatever ``demand`` has.
 
         Raises:
             ProblemError: a shape, name or value that cannot be accepted.
@@ -214,7 +216,7 @@ class Problem(ProblemFields):
 
     @cached_property
     def row_capacity(self) -> FloatArray:
-        """(k, m) capacity that the whole row offers; 0 where it is contributed only."""
+        """Capacity that each whole row offers (k, m), 0 for a row that is contributed only."""
         offered = self.server_count * ~self.contributed_only
         return read_only(self.capacity * offered[:, None])
 
@@ -247,12 +249,12 @@ class Problem(ProblemFields):
 
     @cached_property
     def totals(self) -> FloatArray:
-        """(m,) ``C[r]``, the capacity of the pool; rounded once, however many rows there are."""
+        """Capacity ``C[r]`` of the pool (m,), rounded once whatever the number of rows."""
         return read_only(np.array([math.fsum(column) for column in self.row_capacity.T.tolist()]))
 
     @cached_property
     def demand_share(self) -> FloatArray:
-        """(n, m) ``D[j, r] / C[r]``; 0 where the pool has none of the resource."""
+        """Demand share ``D[j, r] / C[r]`` (n, m), 0 where the pool has none of the resource."""
         return read_only(_shares(self.demand, self.totals))
 
     @cached_property
@@ -262,7 +264,10 @@ class Problem(ProblemFields):
 
     @cached_property
     def share_limit(self) -> FloatArray:
-        """(n,) dominant share at which all of the workload's tasks are placed; inf: none."""
+        """Dominant share of each workload (n,) with all its tasks placed.
+
+        Infinite for unbounded tasks.
+        """
         limit = np.full(self.n, np.inf)
         np.multiply(
             self.tasks, self.dominant_share_per_task, out=limit, where=np.isfinite(self.tasks)
@@ -301,9 +306,10 @@ class Problem(ProblemFields):
 
     @cached_property
     def derived_weight(self) -> FloatArray:
-        """(t,) weight before stages: explicit, or contributed share × factor (may be 0).
+        """Weight of each tenant before stages (t,), which may be 0.
 
-        Where no tenant that is served first comes out above 0, all count as explicit.
+        It is the explicit weight or the contributed share × factor. If no tenant of the first stage
+        has a weight above 0, the explicit weights are used.
         """
         if self.weights_mode == "explicit":
             return self.weight
@@ -314,12 +320,18 @@ class Problem(ProblemFields):
 
     @cached_property
     def second_stage(self) -> BoolArray:
-        """(t,) served only after every other tenant is frozen: weight 0 or best effort."""
+        """Tenants that are served only after all others are frozen (t,).
+
+        Their weight is 0 or they are best effort.
+        """
         return read_only(self.best_effort | (self.derived_weight <= 0))
 
     @cached_property
     def effective_weight(self) -> FloatArray:
-        """(t,) the weight within its stage: second-stage tenants use the explicit one."""
+        """Weight of each tenant within its stage (t,).
+
+        Second-stage tenants have the explicit one.
+        """
         return read_only(np.where(self.second_stage, self.weight, self.derived_weight))
 
     @cached_property
@@ -382,9 +394,10 @@ class Problem(ProblemFields):
 
     @cached_property
     def prior_share(self) -> FloatArray:
-        """(t,) share × periods that each tenant counts as having had: ``max(deficit / w) w - deficit``.
+        """Share × periods (t,) that each tenant is deemed to have received before.
 
-        0 for the tenant with the largest deficit for its weight; averages over a period add to it.
+        It is ``max(deficit / w) w - deficit``, 0 for the tenant with the largest deficit for its
+        weight. Averages over a period add to it.
         """
         weight = self.effective_weight
         return read_only((self.deficit / weight).max(initial=0.0) * weight - self.deficit)

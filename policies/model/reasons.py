@@ -1,4 +1,4 @@
-"""Why a workload gets nothing, before any policy runs (policies §1.2)."""
+"""Reasons for which a workload gets nothing, known before any policy runs (policies §1.2)."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ REASONS = {
     GANG: "no task has room for all its pieces at once.",
     LEVEL: "all waiting tenants have the same level.",
 }
-# The reasons for which no task could run, whoever else ran nothing.
+# Reasons for which no task could run even on an empty pool.
 UNSERVED = (NO_ELIGIBLE_SERVER, RESOURCE_ABSENT, NO_SERVER_LARGE_ENOUGH, OUT_OF_RANGE)
 
 
 def unserved_reasons(problem: Problem, allowed: BoolArray) -> TextArray:
-    """Say for each workload why it can have no share at all.
+    """Return the reason for which each workload can have no share at all.
 
     Parameters
     ----------

@@ -17,7 +17,7 @@ from policies.errors import ProblemTooLargeError
 from policies.model.policy import Choice, Servers
 from policies.model.problem import Problem
 
-# (workload, class) pairs: one byte each to say where tasks may run, and a variable each to solve for.
+# (workload, class) pairs, each with a byte for eligibility and a variable to solve for.
 LARGEST_TABLE = 40_000_000
 _ALL = slice(None)
 
@@ -126,7 +126,7 @@ def _rows_of_amounts(problem: Problem) -> list[BoolArray]:
 
 
 def each_row_alone(problem: Problem) -> ServerClasses:
-    """Every offering row as a class of its own: for policies that place on single rows."""
+    """Return a class for each offering row, for policies that place on single rows."""
     offering = np.flatnonzero((problem.row_capacity > 0).any(axis=1))
     class_of_row = np.full(problem.k, -1, dtype=np.int64)
     class_of_row[offering] = np.arange(len(offering))
@@ -135,12 +135,12 @@ def each_row_alone(problem: Problem) -> ServerClasses:
 
 
 def server_ranges(problem: Problem, servers: IntArray) -> ServerClasses:
-    """Rows cut into ranges of servers that run the same tasks, in row order.
+    """Return the rows cut into ranges of servers that run the same tasks, in row order.
 
     Args:
         problem: the problem.
         servers: (K,) size of each range; they tile the offering rows one after the other, so
-            the sizes alone say where each range is (a stored decision needs nothing else).
+            the sizes alone determine each range (a stored decision needs nothing else).
 
     Returns:
         The ranges, with ``class_of_row`` the first range of each row; every row whole where
@@ -175,9 +175,10 @@ def server_ranges(problem: Problem, servers: IntArray) -> ServerClasses:
 
 @lru_cache(maxsize=1)
 def one_class(problem: Problem) -> ServerClasses:
-    """Return the whole pool as one big server, for policies that do not place; read-only.
+    """Return the whole pool as one big server, for policies that do not place.
 
-    Solving and checking ask for it again and again, so that the last one is kept.
+    The arrays are read-only. The last result is kept, because solving and checking request it
+    repeatedly.
 
     Parameters
     ----------
@@ -211,7 +212,9 @@ def one_class(problem: Problem) -> ServerClasses:
 def classes_of_decision(
     problem: Problem, choice: Choice, servers: IntArray | None = None
 ) -> ServerClasses:
-    """Return the server classes that an answer refers to; needed to rebuild one.
+    """Return the server classes that an answer refers to.
+
+    They are needed to rebuild an answer.
 
     Exact divisible DRFH merges identical servers, policies on one pool see one big server, whole
     tasks are placed on ranges of servers, and static partitioning on single rows.

@@ -1,16 +1,16 @@
-"""Whether an answer's numbers fit, as exact questions about what its problem's quantities stand for.
+"""Exact tests of whether an answer's numbers fit its problem's quantities.
 
-Tasks are the float64 numbers that the answer has, and quantities what ``quantities`` reads them
-as; then nothing is rounded, and nothing is tolerated. What is asked:
+Tasks are the float64 numbers that the answer has, and quantities are those that ``quantities``
+reads; nothing is rounded or tolerated. The conditions are:
 
-* of one pool: do all tasks together take more of a resource than its servers have?
-* of placements of whole tasks: do those on a row, or on a range of its servers, take more than these
-  servers have together? (On a range all run the same. What is stored of a row is its tasks per
+* one pool: all tasks together take at most what its servers have of each resource.
+* placements of whole tasks: those on a row, or on a range of its servers, take at most what these
+  servers have together. (On a range all run the same. What is stored of a row is its tasks per
   server; their whole number is the nearest.)
-* of placements of divisible tasks, which spread evenly over a class of identical servers, and of
-  averages over slots, taken over the servers of a row too: do those on **one** server,
-  ``placement_tasks / servers`` as it is printed and stored, take more than it has? Then the class as a
-  whole has enough too, whatever becomes of the sum by rounding.
+* placements of divisible tasks, which spread evenly over a class of identical servers, and averages
+  over slots, taken over the servers of a row too: those on **one** server,
+  ``placement_tasks / servers`` as it is printed and stored, take at most what it has. Then the class
+  as a whole has enough too, whatever becomes of the sum by rounding.
 """
 
 from __future__ import annotations
@@ -64,7 +64,11 @@ class Capacities:
         return capacity, np.ones(len(servers)) if self.even else servers
 
     def _amounts(self, allocation: Allocation, tasks: FloatArray) -> FloatArray:
-        """(p,) of placements of so many ``tasks``, those on what is filled: one server, or all."""
+        """Return the amounts (p,) of placements of so many ``tasks`` that count against one
+        capacity.
+
+        They are those on one server if tasks spread evenly, and else those on all.
+        """
         if not self.even:
             return np.round(tasks)
         each: FloatArray = tasks / self.classes.servers[allocation.placement_class]

@@ -118,7 +118,7 @@ class LeximinProblem:
 
     @cached_property
     def cap(self) -> FloatArray:
-        """(t,) share of all of the tenant's tasks; inf for any number of tasks."""
+        """Share of all of each tenant's tasks (t,), infinite for unbounded tasks."""
         return grouped_sum(self.limit, self.owner, self.t)
 
     @cached_property
@@ -128,7 +128,7 @@ class LeximinProblem:
 
     @property
     def progressive_filling(self) -> bool:
-        """Whether there is one class and one workload per tenant.
+        """True if there is one class and one workload per tenant.
 
         The resource or limit that is full then gives the exact prices, without a linear program.
         """

@@ -1,4 +1,4 @@
-"""What stopped each workload of an indivisible answer, worked out again from its placements."""
+"""Reasons for which workloads of an indivisible answer stopped, derived from its placements."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ from policies.proofs.stop_reasons import STILL_FITS, stopped_by, too_large
 
 
 def stops_of(allocation: Allocation) -> tuple[str, ...] | None:
-    """(n) the reason why each workload runs no more tasks; None for policies that never fill.
+    """Return the reason (n) for which each workload runs no more tasks.
+
+    None for policies that never fill.
 
     Args:
         allocation: whole tasks within every capacity.

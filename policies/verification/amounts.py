@@ -1,8 +1,9 @@
-"""What a problem's quantities stand for, read by the verifier itself (docs/policies/numbers.md).
+"""Quantities of a problem on a whole-number scale, read by the verifier itself.
 
 A quantity is the decimal that is written: the shortest one whose nearest float64 it is. Where the
-decimals of a resource are too fine for whole numbers, it is a fraction with a denominator up to 1,000 or
-a power of 2, and where that is too fine as well, the float64 number itself.
+decimals of a resource are too fine for whole numbers, it is a fraction with a denominator up to
+1,000 or a power of 2, and where that is too fine as well, the float64 number itself
+(docs/policies/numbers.md).
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ def read_amounts(
 
 
 def whole_multiples(values: FloatArray, largest: float) -> FloatArray | None:
-    """(v,) the values as whole numbers of a common unit; None where there is none that does."""
+    """Return the values (v,) as whole numbers of a common unit, or None if no unit fits."""
     distinct, where = np.unique(values, return_inverse=True)
     some = distinct[distinct > 0]
     if not len(some):

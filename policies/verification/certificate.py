@@ -1,4 +1,7 @@
-"""Checking a certificate: the rounds, what their prices prove, and what follows from them."""
+"""Checks of a certificate.
+
+They cover its rounds, the bounds that its prices prove, and the consequences of these.
+"""
 
 from __future__ import annotations
 
@@ -114,7 +117,10 @@ def _are_prices(prices: FloatArray) -> bool:
 
 
 def _of_mix(item: Round, prices: FloatArray, form: Form) -> bool:
-    """Are they prices of a second stage: a row for the product and one per resource at most?"""
+    """Return whether prices are those of a second stage.
+
+    They have a row for the product and at most one per resource.
+    """
     resources = form.capacity.shape[1]
     return (
         item.stage == 1
@@ -209,7 +215,10 @@ def left_open(rounds: LevelRounds, number: int, bound: float) -> bool:
 
 
 def _visible(rounds: LevelRounds, number: int, bound: float) -> float:
-    """By how much what is between level and bound is more than rounding hides; at most 0: it is not."""
+    """Return the excess of the gap between level and bound over what rounding hides.
+
+    It is at most 0 if rounding hides the gap.
+    """
     item = rounds.certificate.rounds[number]
     gap = (bound - item.level) / rounds.size(number)
     if gap <= LEVEL_TOLERANCE:

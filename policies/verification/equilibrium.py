@@ -1,4 +1,4 @@
-"""Checks of a competitive equilibrium: its prices bound the Nash product, without a solver."""
+"""Checks of a competitive equilibrium by prices that bound the Nash product, without a solver."""
 
 from __future__ import annotations
 

@@ -24,7 +24,9 @@ _BITS, _DIGITS = 24, 8
 
 
 def signs_of_sums(left: FloatArray, right: FloatArray, group: IntArray, groups: int) -> IntArray:
-    """(groups,) the sign of the sum of ``left × right`` by ``group``: -1, 0 or 1, exactly.
+    """Return the exact sign (groups,) of the sum of ``left × right`` in each group.
+
+    A sign is -1, 0 or 1.
 
     Args:
         left, right: (p,) factors; group: (p,) which sum each product belongs to.

@@ -1,9 +1,10 @@
-"""Whether an answer's tasks fit, as exact questions: nothing is rounded, and nothing is tolerated.
+"""Exact tests of whether an answer's tasks fit, without rounding or tolerance.
 
-* One pool: do all tasks together take more of a resource than its servers have?
-* Whole tasks on a row or a range of its servers: do they take more than these servers have together?
-* Divisible tasks, which spread evenly over a class of servers, and averages over slots: do those on
-  **one** server, ``placement_tasks / servers``, take more than it has?
+* One pool: all tasks together must take at most what its servers have of each resource.
+* Whole tasks on a row or a range of its servers: they must take at most what these servers have
+  together.
+* Divisible tasks, which spread evenly over a class of servers, and averages over slots: those on
+  **one** server, ``placement_tasks / servers``, must take at most what it has.
 """
 
 from __future__ import annotations

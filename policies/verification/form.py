@@ -15,7 +15,9 @@ from policies.verification.stated import Places, Stated
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Form:
-    """Shares instead of tasks; a tenant's workloads that are alike in all but number count as one.
+    """Problem in shares instead of tasks.
+
+    A tenant's workloads that are alike in all but number count as one.
 
     Attributes:
         tenants: (t',) who has something to run, ascending.
@@ -51,7 +53,7 @@ class Form:
 
     @cached_property
     def cap(self) -> FloatArray:
-        """(t',) share at which all of the tenant's tasks run; inf: never."""
+        """Share of each tenant (t',) with all its tasks, infinite if their number is unbounded."""
         return grouped_sum(self.limit, self.owner, self.t)
 
     @property
@@ -90,9 +92,10 @@ class Form:
 
     @cached_property
     def group(self) -> IntArray:
-        """(t',) who can hand any gain on to whom: same resources, places and limits of their workloads.
+        """Group of interchangeable tenants (t',), any of which can hand a gain on to another.
 
-        A tenant with a limited number of tasks among several workloads is alone in its group.
+        The workloads of a group have the same resources, places and limits. A tenant with a limited
+        number of tasks among several workloads is alone in its group.
         """
         alone = np.zeros(self.t, dtype=np.bool_)
         alone[self.owner[self.several & np.isfinite(self.limit)]] = True
@@ -121,7 +124,10 @@ class Form:
 def _alike(
     owner: IntArray, direction: FloatArray, allowed: BoolArray, limits: Sequence[frozenset[int]]
 ) -> tuple[IntArray, IntArray]:
-    """Which kind each workload is of, and the first of each kind: those alike of one tenant are one."""
+    """Return the kind of each workload, and the first workload of each kind.
+
+    Workloads of one tenant that are alike are one kind.
+    """
     alike: dict[tuple[int, bytes, bytes, frozenset[int]], int] = {}
     kind = np.empty(len(owner), dtype=np.int64)
     first: list[int] = []
@@ -148,10 +154,10 @@ def alone_in_limits(stated: Stated, places: Places, runs: BoolArray) -> Iterator
 
 
 def form_of(stated: Stated, places: Places) -> Form:
-    """What can run of a problem, in shares as its policy counts them.
+    """Return the runnable part of a problem, in shares as its policy counts them.
 
-    With weights per resource a tenant's share is the sum over its workloads, each by the resource that
-    is dominant in it.
+    With weights per resource a tenant's share is the sum over its workloads, each by the resource
+    that is dominant in it.
     """
     problem = stated.problem
     reasons = stated.unserved(places)

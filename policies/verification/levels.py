@@ -1,4 +1,4 @@
-"""The levels that follow from tasks: answers written as JSON do not repeat them."""
+"""Levels derived from tasks, which answers written as JSON do not repeat."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ ROOM = 1e-6
 
 @dataclass(frozen=True, eq=False)
 class Market:
-    """Who buys shares of what is left for a stage.
+    """Market of a stage, with the buyers of the shares left for it.
 
     Attributes:
         workloads: (q,) of the form's workloads, those that can have anything.
@@ -34,7 +34,10 @@ class Market:
 
     @classmethod
     def of(cls, form: Form, stage: int, shares: FloatArray) -> Market:
-        """The market of a stage; shares: (n,) of the answer."""
+        """Return the market of a stage.
+
+        shares (n,) are those of the answer.
+        """
         late = form.stage[form.owner]
         taken = np.where(late < stage, shares, 0.0) @ form.demand
         size = form.capacity[0]
@@ -61,14 +64,15 @@ class Market:
         return float((self.weight * np.log(share)).sum() / self.weight.sum())
 
     def log_bound(self, prices: FloatArray) -> float:
-        """No shares have a greater ``log_mean``, whatever the prices (m,); inf where they prove nothing.
+        """Return a bound on ``log_mean`` of any shares, proven by prices (m,).
 
-        Every buyer takes what it would at these prices, and pays for it from what is left.
+        Infinite if the prices prove nothing. Every buyer takes what it would at these prices, and
+        pays for it from what is left.
         """
         costs = Costs.of(self.owner, self.limit, self.demand @ prices, len(self.weight))
-        wanted = np.full(len(costs.price), np.inf)
-        np.divide(self.weight[costs.owner], costs.price, out=wanted, where=costs.price > 0)
-        reached = np.where(wanted > costs.start, np.minimum(wanted, costs.end), 0.0)
+        optimum = np.full(len(costs.price), np.inf)
+        np.divide(self.weight[costs.owner], costs.price, out=optimum, where=costs.price > 0)
+        reached = np.where(optimum > costs.start, np.minimum(optimum, costs.end), 0.0)
         share = np.zeros(len(self.weight))
         np.maximum.at(share, costs.owner, reached)
         if not np.isfinite(share).all():

@@ -1,12 +1,12 @@
-"""Who is stuck in a leximin's round that is left open: as far as prices can show it in float64.
+"""Test of which tenants are stuck in an open round of a leximin, as far as prices prove it.
 
-Where prices are far apart, a lift of a tenant can cost less than the rounding of what the others have;
-no prices prove then that it is stuck. A round that is left open for that still has to show of every
-tenant frozen in it that has tasks left one of two things. The first: what the servers are worth beyond
-what all shares cost does not pay for its share raised by ``OPEN_GAP``, a part of the least size of
-levels where its own is less. The second: wherever it may run, that worth is next to nothing beside the
-worth of what it demands there, which is sold, then. What is unsold is worked out in fractions: prices of
-any size hide nothing.
+Prices are float64. Where they are far apart, a lift of a tenant can cost less than the rounding of
+the others' shares; no prices prove then that it is stuck. A round that is left open for that must
+still show one of two facts of every tenant frozen in it that has tasks left. The first: the worth
+of the servers beyond the cost of all shares does not pay for its share raised by ``OPEN_GAP``, a
+part of the least size of levels where its own is less. The second: wherever it may run, that worth
+is next to nothing beside the worth of what it demands there, which is then sold out. The unsold
+worth is computed in fractions, so that prices of any size hide nothing.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""Whole tasks on the pool as one server: what they take of it, and in which order they must come.
+"""Whole tasks on the pool as one server, with their demands and the order of their launches.
 
-Whoever has the least share launches its next task, so the answer alone says the order of all launches:
-by the share that a tenant has before each, then by position. The answer is that of the policy exactly
-if all its tasks fit, and each workload that runs fewer than it has did not fit when its turn came; by
-then the others had launched what comes before that turn. Nothing is filled again.
+The tenant with the least share launches its next task, so the answer alone determines the order of
+all launches: by the share that a tenant has before each, then by position. The answer is that of
+the policy exactly if all its tasks fit, and each workload that runs fewer than it has did not fit
+when its turn came; by then the others had launched the tasks before that turn. Nothing is filled
+again.
 
 Source: Ghodsi et al., NSDI 2011, Algorithm 1, §4.2, §4.3 and §6.
 """
@@ -35,12 +36,12 @@ PAIRS_AT_ONCE = 4_000_000
 
 @dataclass(frozen=True, eq=False)
 class PoolTasks:
-    """What whole tasks take of the pool, and what they add to shares.
+    """Demands of whole tasks on the pool, and what they add to shares.
 
     Attributes:
         columns: (n, c) what one task adds to each column of its tenant's share, which is the largest.
         demand: (n, q) of one task; room: (q,) of the pool: resources and amounts of limits, or one
-            column of slots; full: (q) the reason of who lacks it.
+            column of slots; full: (q) the reason of a workload that lacks it.
         names: (n,) the resource to name where the only column is full; None where columns are resources.
         reasons: (n,) why a workload cannot run at all; empty where it can.
     """
@@ -53,7 +54,10 @@ class PoolTasks:
     reasons: TextArray
 
     def stops(self, stated: Stated, tasks: FloatArray) -> tuple[str | None, ...]:
-        """(n) what stopped each workload, given the tasks that run; None where one more would fit."""
+        """Return what stopped each workload (n), given the tasks that run.
+
+        None for a workload of which one more task would fit.
+        """
         problem = stated.problem
         pool = Room(
             left=(self.room - tasks @ self.demand)[None, :],
@@ -77,7 +81,7 @@ class PoolTasks:
 
 
 def pool_tasks(stated: Stated) -> PoolTasks:
-    """What the policy counts.
+    """Return the demands and shares that the policy counts.
 
     Raises:
         PolicyOptionsError: an option names a resource or a tenant that the problem does not have.
@@ -138,9 +142,10 @@ def _in_slots(stated: Stated, reasons: TextArray) -> PoolTasks:
 
 
 def _slot(stated: Stated) -> tuple[FloatArray, int]:
-    """(m,) what is cut into so many slots: the one that is given, or the largest server.
+    """Return the amounts (m,) that are cut into slots, and the number of slots.
 
-    The largest server is the one with the largest sum of shares of the pool.
+    They are those of the slot that is given, or of the largest server, by the sum of its shares of
+    the pool.
     """
     problem, given = stated.problem, stated.choice.option("slot")
     if given is not None:

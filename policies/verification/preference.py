@@ -1,8 +1,9 @@
-"""Which of a tenant's workloads runs where its shares leave the choice: higher priority, then older.
+"""Checks of the choice among a tenant's workloads where its shares leave it open.
 
-Share of a workload that a preferred one could have instead is out of order: on the same servers in
-its place, or on any others with room for it. That is looked at for each placement of each tenant with
-several workloads, and the tasks of nobody else are moved for it.
+Higher priority goes first, then the older workload. Share of a workload is out of order if a
+preferred one could have it instead, on the same servers in its place or on any others with room.
+This is checked for each placement of each tenant with several workloads, without moving the tasks
+of other tenants.
 """
 
 from __future__ import annotations

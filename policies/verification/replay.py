@@ -1,7 +1,7 @@
-"""Whole tasks handed out again, one by one, and compared with what an answer says.
+"""Replay of whole tasks, handed out again one by one and compared with an answer.
 
-The order is the policy's; a launch that the answer does not have ends it. The rules are those of
-``turns`` and ``servers``, written down as they are defined. A tenant's next task comes from its
+The order is the policy's. A launch that the answer does not have ends the replay. The rules are those
+of ``turns`` and ``servers``, written down as they are defined. A tenant's next task comes from its
 highest-priority workload that still fits, then from the older one.
 """
 
@@ -25,11 +25,11 @@ _NOTHING: tuple[IntArray, IntArray] = (np.zeros(0, np.int64), np.zeros(0, np.int
 
 @dataclass(frozen=True, eq=False)
 class Launched:
-    """What was handed out.
+    """Tasks that a replay handed out.
 
     Attributes:
         tasks: (n,) of each workload; job, server: (L,) kind and server of each piece, in order.
-        agrees: are the tasks those of the answer? Otherwise it ended where they were not.
+        agrees: True if the tasks are those of the answer. If not, the replay ended at the difference.
     """
 
     tasks: FloatArray
@@ -73,7 +73,7 @@ def replay(
     started: tuple[IntArray, IntArray] = _NOTHING,
     gangs: GangRule | None = None,
 ) -> Launched:
-    """Hand out tasks until nobody's fits any more.
+    """Hand out tasks until none fits.
 
     Args:
         waiting: each tenant's workloads in order; limit: (n,) tasks at most.

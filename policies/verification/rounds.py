@@ -282,9 +282,10 @@ def rounds_of(
 
 
 def proportions(stated: Stated, form: Form) -> FloatArray:
-    """(t', m) shares of the pool per unit of share, the largest 1; (t', 1) where shares just add up.
+    """Return the shares of the pool per unit of share (t', m), the largest 1.
 
-    A tenant's workloads count by their tasks, or alike if any has no limit.
+    Shape (t', 1) where shares just add up. A tenant's workloads count by their tasks, or alike if
+    any has no limit.
     """
     if stated.choice.share is ShareDefinition.ALONE:
         return np.ones((form.t, 1))

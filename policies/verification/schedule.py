@@ -1,6 +1,6 @@
-"""Checking a schedule with arithmetic only: every slot, their order, and the averages.
+"""Checks of a schedule with arithmetic only, for every slot, their order and the averages.
 
-That no schedule is fairer is for ``division`` to check.
+``division`` checks that no schedule is fairer.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from policies.verification.whole_tasks import least_unsatisfied
 def check_schedule(
     stated: Stated, places: Places, allocation: Allocation, schedule: Schedule
 ) -> Iterator[Check]:
-    """What must hold in every slot and of the averages."""
+    """Check every slot and the averages."""
     problem, slots = stated.problem, Slots.of(stated)
     shapes = _check_shapes(stated, slots, schedule)
     yield shapes
@@ -103,7 +103,10 @@ def check_schedule(
 
 
 def _repays(stated: Stated, schedule: Schedule) -> FloatArray | None:
-    """(s,) what each slot gives to tenants with deficits, by these; None without any."""
+    """Return the worth of each slot (s,) to tenants with deficits, weighted by these.
+
+    None without deficits.
+    """
     problem = stated.problem
     if not problem.deficit.any():
         return None

@@ -314,7 +314,7 @@ class Servers:
         return self.first(some[left >= left.max() * (1 - DISCRETE_TOLERANCE)])
 
     def host(self, server: int, job: int) -> None:
-        """Note a request there; before the task is taken."""
+        """Count a request on a server, before its task is taken."""
         row, position = self.row_of[server], self._position[server]
         r = int(self.dominant(job)[row])
         self._hosted[r, position] += 1
@@ -324,7 +324,10 @@ class Servers:
 def _alike(
     capacity: FloatArray, allowed: BoolArray, row_of: IntArray
 ) -> tuple[IntArray, list[int]]:
-    """(S,) the next server that is alike when empty, or ``NOWHERE``; and the first ones of a kind."""
+    """Return the next server that is alike when empty (S,), and the first server of each kind.
+
+    ``NOWHERE`` if there is no next one.
+    """
     following = np.full(len(row_of), NOWHERE, dtype=np.int64)
     last: dict[tuple[bytes, bytes], int] = {}
     first = []

@@ -1,6 +1,6 @@
-"""Whether an answer is one at all: arrays of the right kinds and sizes, and numbers where they belong.
+"""Checks of the shapes, types and ranges of an answer's arrays.
 
-Every other check counts on it, so that none has to look for what is no number.
+Every other check relies on them, and none has to handle a value that is not a number.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""In which order slots follow each other: the fewest tasks started and stopped over the cyclic period.
+"""Check of the order of slots, with the fewest tasks started and stopped over the cyclic period.
 
-Held and Karp's dynamic programme over sets of slots gives the fewest; it is exact and looks at 12 slots
-at most. Beyond, and where a solver had no time, a schedule states that its order is not proven.
+Held and Karp's dynamic programme over sets of slots gives the fewest. It is exact and limited to 12
+slots. Beyond, and where a solver had no time, a schedule states that its order is not proven.
 
 Source: Held, Karp, "A dynamic programming approach to sequencing problems", 1962.
 """

@@ -1,7 +1,7 @@
-"""A problem as the verifier reads it: from its fields, by arithmetic of its own.
+"""Problem as the verifier reads it, derived from its fields by arithmetic of its own.
 
-What solvers work out of a problem (totals, weights, classes of servers, normalised demands) is worked
-out here again, from the definitions in docs/policies, and shares no code with them.
+Values that solvers derive from a problem (totals, weights, classes of servers, normalised demands)
+are derived here again, from the definitions in docs/policies, and share no code with the solvers.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ def by_resource(name: str) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Places:
-    """What an answer's placements, and its certificate's prices, refer to.
+    """Places to which an answer's placements and its certificate's prices refer.
 
     Attributes:
         row: (K,) a row of the servers of each place; servers: (K,) how many there are.
         offset: (K,) where in the row they begin; None where places are whole rows.
         place_of_row: (k,) place of each row, the first of several; -1 for rows that offer nothing.
-        allowed: (q, K) may a piece of each kind, or a part of a task, run there?
+        allowed: (q, K) True if a piece of each kind, or a part of a task, may run there.
         capacity: (K, m) of all servers of the place, as shares of the pool.
     """
 
@@ -59,19 +59,22 @@ class Places:
 
 @dataclass(frozen=True, eq=False)
 class Stated:
-    """What a problem says, under a policy in one of its modes."""
+    """Problem under a policy in one of its modes."""
 
     problem: Problem
     choice: Choice
 
     @cached_property
     def pieces(self) -> Pieces:
-        """Kinds of pieces of all workloads; of tasks of one piece, the workloads."""
+        """Kinds of pieces of all workloads.
+
+        A workload with tasks of one piece is one kind.
+        """
         return Pieces.stated(self.problem)
 
     @cached_property
     def offered(self) -> FloatArray:
-        """(k, m) capacity of one server of each row; 0 for rows that only count as contributed."""
+        """Capacity of one server of each row (k, m), 0 for rows that only count as contributed."""
         gone = self.problem.contributed_only[:, None]
         return np.where(gone, 0.0, self.problem.capacity)
 
@@ -82,7 +85,10 @@ class Stated:
         return np.array([math.fsum(column) for column in amounts])
 
     def shares(self, amounts: FloatArray) -> FloatArray:
-        """Amounts (..., m) as shares of the pool; 0 of what it has none of."""
+        """Return amounts (..., m) as shares of the pool.
+
+        A share is 0 if the pool has none of the resource.
+        """
         result = np.zeros_like(amounts)
         np.divide(amounts, self.totals, out=result, where=self.totals > 0)
         return result
@@ -171,7 +177,7 @@ class Stated:
 
     @property
     def late(self) -> BoolArray:
-        """(t,) who is served with what all others leave: weight 0, or best effort."""
+        """Tenants (t,) that are served after all others, for weight 0 or as best effort."""
         return self._stage_and_weight[0]
 
     @property
@@ -181,10 +187,10 @@ class Stated:
 
     @cached_property
     def prior(self) -> FloatArray:
-        """(t,) share that each tenant counts as having had, by what it is owed."""
-        owed = self.problem.deficit
-        most = max(0.0, float((owed / self.weight).max(initial=0.0)))
-        prior: FloatArray = most * self.weight - owed
+        """Share (t,) that each tenant is deemed to have received before, by its deficit."""
+        deficit = self.problem.deficit
+        most = max(0.0, float((deficit / self.weight).max(initial=0.0)))
+        prior: FloatArray = most * self.weight - deficit
         return prior
 
     @cached_property
@@ -204,9 +210,10 @@ class Stated:
         return which, table
 
     def places(self, sizes: IntArray | None = None) -> Places:
-        """What placements refer to; ``sizes`` (K,) of ranges of servers where the answer has any.
+        """Return the places to which placements refer.
 
-        Sizes that do not cut every row into whole ranges count as if there were none.
+        ``sizes`` (K,) are those of ranges of servers if the answer has any. Sizes that do not cut
+        every row into whole ranges count as if there were none.
         """
         problem = self.problem
         offering = np.flatnonzero((self.offered > 0).any(axis=1))
@@ -305,7 +312,10 @@ class Stated:
         return result
 
     def unserved(self, places: Places) -> TextArray:
-        """(n,) why a workload can have no share at all; empty where it can."""
+        """Return the reason (n,) for which a workload can have no share at all.
+
+        It is empty for a workload that can.
+        """
         reason = np.full(self.problem.n, "", dtype=object)
         somewhere = np.zeros(self.problem.n, dtype=np.bool_)
         somewhere[self.pieces.owner[places.allowed.any(axis=1)]] = True
@@ -316,11 +326,10 @@ class Stated:
         return reason
 
     def amounts(self, largest: FloatArray | None = None) -> Amounts:
-        """Quantities read, of which at most ``largest`` (m,) is added up; None: they are as they are.
+        """Return the quantities read for sums up to ``largest`` (m,).
 
-        Demands are those of pieces where single servers are what is filled.
-
-        Demands that cannot be served at all are not looked at, and are 0.
+        Without ``largest``, nothing is added up and the quantities are as they are. Demands are
+        those of pieces where single servers are filled. Demands that cannot be served at all are 0.
         """
         ignored = self.absent | self.out_of_range
         demand = np.where(ignored[self.pieces.owner, None], 0.0, self.pieces.demand)
@@ -381,7 +390,7 @@ class Stated:
 
     @cached_property
     def factors(self) -> FloatArray | None:
-        """(t, m) by how much a tenant's weight differs in each resource; None where in none.
+        """Factor of each tenant's weight in each resource (t, m), None without such weights.
 
         Raises:
             PolicyOptionsError: they name what the problem does not have.

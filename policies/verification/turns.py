@@ -137,7 +137,10 @@ class ByHistory:
         self.used = self.used.copy()
 
     def start(self, owner: IntArray, jobs: IntArray) -> None:
-        """Begin with tasks (L,) that run already; ``owner`` has the tenant of each workload."""
+        """Add tasks (L,) that run already to the shares.
+
+        ``owner`` has the tenant of each workload.
+        """
         np.add.at(self.used, owner[jobs], self.gain[jobs])
 
     def enter(self, tenant: int) -> None:

@@ -1,9 +1,9 @@
-"""Checking whole tasks: the counts, the servers and the reasons that a policy promises.
+"""Checks of whole tasks, of their counts, servers and reasons.
 
-On one pool, necessary and sufficient conditions (``pool``) say whether the counts are those of the
-policy; on servers, and where the past counts, the tasks are handed out again (``replay``); static
-partitioning is worked out again (``partition``). Where tasks kept their places, only what was missing
-was placed by the rule (``in_place``).
+On one pool, necessary and sufficient conditions (``pool``) decide whether the counts are those of
+the policy. On servers, and where the past counts, the tasks are handed out again (``replay``).
+Static partitioning is computed again (``partition``). Where tasks kept their places, only the
+missing ones were placed by the rule (``in_place``).
 """
 
 from __future__ import annotations
@@ -192,7 +192,10 @@ def server_reasons(stated: Stated) -> TextArray:
 
 
 def check_whole_tasks(whole: Whole) -> Iterator[Check]:
-    """Tasks are whole, also on each server of a range; no more fits, and the reasons say so."""
+    """Check that tasks are whole, also on each server of a range, and that no more fits.
+
+    The reasons must agree.
+    """
     problem, answer, places = whole.stated.problem, whole.allocation, whole.places
     tasks, placed = answer.tasks, answer.placement_tasks
     of = whole.stated.pieces.owner[answer.placement_piece]
@@ -250,7 +253,10 @@ def check_whole_tasks(whole: Whole) -> Iterator[Check]:
 
 
 def _check_room(pool: PoolTasks, tasks: FloatArray, resources: Sequence[str]) -> Check:
-    """Tasks take no more than the pool has of what its policy counts: its resources, or its slots."""
+    """Check that tasks take at most what the pool has.
+
+    The policy counts its resources or its slots.
+    """
     detail = "whole tasks take no more of the pool than there is, in resources or in slots"
     places = (*resources, *pool.full[len(resources) :]) if pool.names is None else ("slots",)
     return check("pool_room", tasks @ pool.demand - pool.room, 0.0, detail, places)
@@ -316,7 +322,7 @@ def _check_levels(whole: Whole) -> Iterator[Check]:
         "objective",
         ~np.isclose(given, derived, rtol=AGREEMENT, atol=0, equal_nan=True) * 1.0,
         0.0,
-        "the objective is the least level of those who wanted more, and nothing bounds it",
+        "the objective is the least level of tenants that a resource stopped, and nothing bounds it",
         ("objective", "bound", "gap"),
     )
 
@@ -420,7 +426,7 @@ def check_places(
     yield Check(
         "moved",
         answer.moved == moved,
-        "the tasks that are said to move are those that ran elsewhere before",
+        "the tasks that are stated to move are those that ran elsewhere before",
         0.0 if answer.moved == moved else np.inf,
     )
 

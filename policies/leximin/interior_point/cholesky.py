@@ -26,7 +26,10 @@ class BorderedSystem:
         self.own, self._corner = 0.0, 0.0
 
     def factor(self, matrix: FloatArray, border: FloatArray, own: float) -> bool:
-        """Take in matrix (N, N), symmetric, border (N,) and the level's own; False when singular."""
+        """Factor a bordered matrix and return False if it is singular.
+
+        matrix (N, N) is symmetric, border (N,), and own is the level's diagonal entry.
+        """
         for relative in REGULAR:
             regular = matrix
             if relative:

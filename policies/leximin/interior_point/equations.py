@@ -1,4 +1,4 @@
-"""The linear equations of a step, and the two ways to eliminate: whichever leaves less.
+"""Linear equations of a step and the two orders of elimination, of which the smaller is used.
 
 Both solve, for the steps of prices ``dp`` (m, K), tenant prices ``dy`` (rows,), limit prices
 ``dh`` (limits,) and the level ``dtau``,
@@ -26,7 +26,7 @@ from policies.leximin.level_program import LevelProgram
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """What the equations of a program have in common at every point.
+    """Constants of a program's equations, the same at every point.
 
     Attributes:
         demand: (m, n); row: (n,) and first: (rows + 1,) as in the program; rise: (rows,).

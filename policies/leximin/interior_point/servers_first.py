@@ -1,4 +1,4 @@
-"""Eliminate servers: a dense system of rows + limits + 1 unknowns.
+"""Elimination of servers, which leaves a dense system of rows + limits + 1 unknowns.
 
 For few tenants and many classes. The equations are those of ``equations``.
 """

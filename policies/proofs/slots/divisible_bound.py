@@ -16,7 +16,10 @@ from policies.proofs.slots.slot_pool import SlotPool
 
 
 def largest_prior_share(problem: Problem) -> float:
-    """The greatest weighted share that a tenant counts as having had: it is added to the bound."""
+    """Return the greatest weighted share that a tenant is deemed to have received before.
+
+    It is added to the bound.
+    """
     return float((problem.prior_share / problem.effective_weight).max(initial=0.0))
 
 

@@ -1,4 +1,4 @@
-"""What the prices of a round of a time division prove about its level."""
+"""Bounds on the levels of a time division's rounds, proven by their prices."""
 
 from __future__ import annotations
 
@@ -49,9 +49,10 @@ def proven_bound(
     frozen_in: IntArray,
     share: FloatArray,
 ) -> float:
-    """The bound of the first round that freezes somebody who wants more; NaN if none does.
+    """Return the bound of the first round that freezes a tenant with tasks left, or NaN.
 
-    Whoever was frozen before runs all its tasks, so the bound holds for every schedule.
+    Tenants of the second stage do not count. All tenants frozen before run all their tasks, so the
+    bound holds for every schedule.
 
     Args:
         problem, pool: what is scheduled.
@@ -64,7 +65,7 @@ def proven_bound(
 
 
 def stuck_tenants(part: FloatArray, level: float, unproven: float) -> BoolArray:
-    """(t',) tenants that prices prove to be stuck: their own lift is next to nothing.
+    """Return the tenants (t',) that prices prove to be stuck, with a lift next to nothing.
 
     A round whose level is ``unproven`` below its bound can lift a tenant by no more than
     ``unproven / part``, relative to its weight.
@@ -85,15 +86,15 @@ def proof_of_round(
     frozen_in: IntArray,
     share: FloatArray,
 ) -> tuple[float, BoolArray]:
-    """What a round's prices prove: a bound on its level, and who cannot have more.
+    """Return the bound on a round's level and the tenants that cannot have more, by its prices.
 
     Args:
         problem, pool: what is scheduled; item: the round, ``number``th of all.
         frozen_in: (t',) the round of each; share: (t',) the averages.
 
     Returns:
-        The bound, at least the level, and (t',) who runs all its tasks, or is at the level and
-        proven to be stuck there while those frozen earlier, at lower levels, keep their shares.
+        The bound, at least the level, and the tenants (t',) that run all their tasks, or are at the level
+        and proven to be stuck there while those frozen earlier, at lower levels, keep their shares.
     """
     weight = problem.effective_weight[pool.tenants]
     alike = problem.second_stage[pool.tenants] == bool(item.stage)

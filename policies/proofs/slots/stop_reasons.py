@@ -1,4 +1,6 @@
-"""What stops workloads in the slots of a schedule, worked out from what each slot leaves."""
+"""Reasons for which workloads stop in the slots of a schedule, derived from what each slot
+leaves.
+"""
 
 from __future__ import annotations
 
