@@ -1,6 +1,6 @@
-"""DRF, Figs 13 and 14: DRF beside slots on a busy cluster of 400 nodes.
+"""DRF beside slots on a busy cluster of 400 nodes (DRF, Figs 13 and 14).
 
-The week of traces that the paper simulates is not at hand. What is here are Facebook's times of
+The week of traces that the paper simulates is not available. This study has Facebook's times of
 submission of 2009 (SWIM), with H-MRF's mix of Facebook's jobs.
 """
 

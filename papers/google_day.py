@@ -1,7 +1,7 @@
-"""DRFH's day on 2,000 servers: slots against best-fit, first-fit and dedicated clouds.
+"""DRFH's day on 2,000 servers under best-fit, slots, first-fit and dedicated clouds.
 
-The month of traces that the paper draws its day from is not at hand; what is here is the trace's first
-instant: who submits jobs of how many tasks that demand what. Times and durations are drawn.
+The month of traces that the paper draws its day from is not available. This study has the trace's
+first instant, with users, jobs, numbers of tasks and demands. Times and durations are drawn.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ LARGE_TASKS = (
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """What is kept of one simulated day.
+    """Measurements of one simulated day.
 
     Attributes:
         over_time: (96, 2) utilisation in each quarter of an hour; mean: (2,) of the day.
@@ -105,7 +105,7 @@ class GoogleDay:
         return self._days[seed]
 
     def under(self, policy: str, seed: int, options: Mapping[str, Any]) -> Measured:
-        """What is measured of a day under a policy."""
+        """Return the measurements of a day under a policy."""
         key = (policy, seed, *sorted(options.items()))
         if key not in self._measured:
             problem, trace = self.day(seed)
@@ -128,7 +128,7 @@ class GoogleDay:
         return self.under("dedicated", seed, {"seed": seed})
 
     def setting(self) -> str:
-        """What was run, in sentences."""
+        """Return the setting in sentences."""
         loads = []
         for seed in SEEDS:
             problem, trace = self.day(seed)
@@ -152,7 +152,7 @@ def google_day(folder: Path) -> GoogleDay:
 
 
 def reproduce_slot_sizes(folder: Path) -> Finding:
-    """Table 2: utilisation under slots of five sizes."""
+    """Return the finding of Table 2, utilisation under slots of five sizes."""
     day = google_day(folder)
     found = over_seeds(lambda seed: [day.slots(seed, count).mean for count in SLOTS], SEEDS)
     drfh = over_seeds(lambda seed: day.drfh(seed).mean, SEEDS)

@@ -1,4 +1,6 @@
-"""H-MRF, Figs 8 and 9: four users with their own kinds of jobs on one cluster under five policies."""
+"""Four users with their own kinds of jobs on one cluster under five policies (H-MRF, Figs 8 and
+9).
+"""
 
 from __future__ import annotations
 
@@ -73,7 +75,7 @@ NOT_STOPPED = (
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """What is kept of all workloads under one policy.
+    """Measurements of all workloads under one policy.
 
     Attributes:
         done: (4,) seconds from a workload's first submission to the end of its last task.

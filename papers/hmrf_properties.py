@@ -1,4 +1,4 @@
-"""H-MRF, Table 2: which policies keep which properties over time, tried out."""
+"""Properties that policies keep over time, tried out (H-MRF, Table 2)."""
 
 from __future__ import annotations
 
@@ -66,7 +66,10 @@ EXCLUDE = (
 
 @dataclass(frozen=True)
 class Tried:
-    """One property under one policy: does it hold wherever we looked, and the worst that we saw?"""
+    """Result of a trial of one property under one policy.
+
+    ``holds`` is True if it held in every scenario. ``worst`` describes the worst case.
+    """
 
     holds: bool
     worst: str
@@ -165,7 +168,10 @@ def _contributed(policy: str) -> Tried:
 
 
 def _truthfulness(policy: str) -> Tried:
-    """What C of Example 2 gains in tasks over all steps; one task is within what whole tasks allow."""
+    """Return the tasks that C of Example 2 gains over all steps.
+
+    One task is within what whole tasks allow.
+    """
     gained = []
     for first in (HONEST, LYING):
         new = [first] + [(BACKLOG, BACKLOG, BACKLOG)] * LATER
@@ -212,7 +218,10 @@ def _played(
     new: FloatArray | Vectors,
     capacity: float,
 ) -> Simulation:
-    """Steps of one second: every task runs for one step, and unserved ones wait."""
+    """Simulate steps of one second, in which every task runs for one step.
+
+    Tasks that are not served wait.
+    """
     demands, arrivals = np.asarray(demand), np.asarray(new, dtype=np.int64)
     steps, users = arrivals.shape
     problem = Problem.create(

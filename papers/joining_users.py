@@ -103,7 +103,7 @@ def _trace(seed: int) -> Trace:
 
 
 def _shares(seed: int) -> FloatArray:
-    """(2, 7) as the rows name them: simulated, and in the exact divisible allocation."""
+    """Return the shares (2, 7) of the rows, simulated and in the exact divisible allocation."""
     simulation = _simulated(seed)
     values = []
     for users, (begin, end) in enumerate(PHASES, start=1):

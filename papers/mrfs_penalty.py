@@ -1,4 +1,4 @@
-"""MRFS, Tables I and II: the penalty, and numbers that the paper does not define."""
+"""Penalty of MRFS and numbers that the paper does not define (Tables I and II)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ UNDEFINED = (
 
 
 def reproduce_penalties() -> Finding:
-    """Table II: α of every row, from its δ."""
+    """Return the finding of Table II, α of every row from its δ."""
     found = [penalty(np.array([float(cpu), float(ram)]), CAPACITY) for cpu, ram, _ in TABLE_2]
     rows = [
         Row(f"α of δ-CPU {cpu} and δ-RAM {ram}", alpha, f"{ours:.9f}")
@@ -57,7 +57,10 @@ def reproduce_penalties() -> Finding:
 
 
 def reproduce_betas() -> Finding:
-    """Table I: β, which the paper does not define, against what Table II would make of it."""
+    """Return the finding of Table I, β, which the paper does not define.
+
+    It is compared with what Table II would make of it.
+    """
     rows = [Row(f"β of row {i}: d-CPU, d-RAM, nd-CPU, nd-RAM", ", ".join(row), "–")
             for i, row in enumerate(TABLE_1, 1)]  # fmt: skip
     constant = []

@@ -1,4 +1,4 @@
-"""MRFS, Figs 6 to 9: three users' requests on three servers over time, with MRFS and without."""
+"""Three users' requests on three servers over time, with and without MRFS (MRFS, Figs 6 to 9)."""
 
 from __future__ import annotations
 

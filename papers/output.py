@@ -59,7 +59,10 @@ def write_json(finding: Finding, folder: Path) -> Path:
 
 
 def write_page(findings: Sequence[Finding], path: Path) -> None:
-    """Write the page of the documentation: the same findings, the same bytes."""
+    """Write the page of the documentation.
+
+    The same findings give the same bytes.
+    """
     parts = [_INTRODUCTION, _overview(findings), *(_section(finding) for finding in findings)]
     path.write_text("\n".join(parts))
 
@@ -97,7 +100,10 @@ def _section(finding: Finding) -> str:
 
 
 def draw(finding: Finding, folder: Path) -> list[Path] | None:
-    """Draw the curves as PNG and SVG; None where matplotlib is not installed."""
+    """Draw the curves as PNG and SVG.
+
+    Return None if matplotlib is not installed.
+    """
     try:
         import matplotlib as mpl
         from matplotlib.figure import Figure as Canvas

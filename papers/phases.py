@@ -1,4 +1,4 @@
-"""Jobs in phases: reduce tasks after map tasks, one query after another."""
+"""Jobs in phases, such as reduce tasks after map tasks or one query after another."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Phase:
 
 @dataclass(frozen=True, eq=False)
 class Played:
-    """What became of phases.
+    """Result of phases.
 
     Attributes:
         simulation: all of it; begun, done: (p,) seconds at which each was submitted, and its last task

@@ -1,4 +1,4 @@
-"""DRF, Figs 9 to 12: users of small jobs and of large ones under DRF, slots, and fair shares of CPU."""
+"""Users of small and of large jobs under DRF, slots, and fair shares of CPU (DRF, Figs 9 to 12)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TDA, chapter 5: time division beside DRF and the bound in 180 scenarios."""
+"""Time division beside DRF and the bound in 180 scenarios (TDA, chapter 5)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ EXACT = (
 
 @dataclass(frozen=True, eq=False)
 class Scenarios:
-    """What came out of all of them, in their order.
+    """Results of all scenarios, in their order.
 
     Attributes:
         drf, tda: (N, 2) dominant shares of both users, average ones under time division.

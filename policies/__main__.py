@@ -30,11 +30,14 @@ EVERYTHING = ("placements", "certificate", "schedule")
 
 
 class UnusableInput(Exception):
-    """An argument or a file that cannot be used; its text says which and why."""
+    """Unusable argument or file, with the reason as its text."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; returns 0, or 1 where the answer is no, or 2 for unusable input."""
+    """Run one command and return its exit code.
+
+    It is 0, or 1 if the answer is not verified or there is none, or 2 for unusable input.
+    """
     given = _parser().parse_args(arguments)
     try:
         commands = {"solve": _solve, "compare": _compare, "verify": _verify}
@@ -48,13 +51,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (UnusableInput, PolicyError) as error:
         print(_sentence(error), file=sys.stderr)
         return NOT_SO if isinstance(error, SolveTimeoutError | SolveFailedError) else UNUSABLE
-    except BrokenPipeError:  # whoever reads has seen enough
+    except BrokenPipeError:  # the reader closed the pipe
         sys.stderr.close()
         return FINE
 
 
 def _sentence(error: UnusableInput | PolicyError) -> str:
-    """What is wrong, where in the problem, and its stable name: a line for each mistake."""
+    """Return a line for each mistake, with what is wrong, where in the problem, and its stable
+    name.
+    """
     if isinstance(error, UnusableInput):
         return str(error)
     return "\n".join(
@@ -108,7 +113,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _solve(given: argparse.Namespace) -> int:
-    # Whoever verifies has no solver: what solves is loaded where it is asked for.
+    # Loaded here, because an installation that only verifies has no solver.
     from policies.documents.answer import allocation_to_document
     from policies.registry import solve
 

@@ -17,7 +17,9 @@ from policies.model.history import History, least_degree, sharing_degrees
 def history_from_document(
     document: Mapping[str, Any], tenants: Sequence[str], resources: Sequence[str]
 ) -> History:
-    """Read the ``history`` of an evaluation; a missing tenant or amount is 0.
+    """Read the ``history`` of an evaluation.
+
+    A missing tenant or amount is 0.
 
     Parameters
     ----------

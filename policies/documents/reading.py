@@ -245,7 +245,10 @@ def _on_ranges(
     servers: IntArray,
     each: FloatArray,
 ) -> _OnPlaces:
-    """Placements on ranges of servers: rows are cut wherever a placement begins or ends."""
+    """Return placements on ranges of servers.
+
+    Rows are cut wherever a placement begins or ends.
+    """
     counts = stated.problem.server_count
     begin = np.cumsum(counts) - counts
     offering = stated.rows.row
@@ -278,10 +281,11 @@ def _on_classes(
     servers: IntArray,
     each: FloatArray,
 ) -> _OnPlaces:
-    """Placements on classes of servers, or on rows: each server of one runs the same.
+    """Return placements on classes of servers, or on rows.
 
-    A range of a class is of one kind of servers, and goes on over the following rows of that kind.
-    Together, the ranges of a workload on a class have each of its servers once.
+    Each server of a class or row must run the same. A range of a class is of one kind of servers,
+    and continues over the following rows of that kind. Together, the ranges of a workload on a
+    class have each of its servers once.
     """
     problem, places = stated.problem, stated.places()
     start = problem.first_server[row] + offset

@@ -264,7 +264,7 @@ def _wrong_groups(
 
 
 class _ServerRows:
-    """What rows of placements say of servers, beside how many tasks run on them."""
+    """Server descriptions in rows of placements, apart from the number of tasks."""
 
     def __init__(self, stated: Stated) -> None:
         self._stated, self._problem = stated, stated.problem

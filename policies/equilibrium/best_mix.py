@@ -71,9 +71,9 @@ def leaves_most(
 
 
 def best_mix(form: LeximinProblem, stage: int, x: FloatArray, deadline: float | None) -> FloatArray:
-    """(n,) shares of the earlier workloads, in the mix that leaves most to the stage; 0 elsewhere.
+    """Return the shares (n,) of the earlier workloads in the mix that leaves most to the stage.
 
-    Where rounding overfilled a resource, all are scaled down.
+    The shares of other workloads are 0. If rounding overfilled a resource, all are scaled down.
 
     Raises:
         SolveTimeoutError, SolveFailedError.
@@ -182,7 +182,10 @@ class _Program:
 
 
 def _independent(demand: FloatArray, owner: IntArray, full: BoolArray) -> IntArray:
-    """Rows that are needed: all with room, and of the full ones those that no others imply."""
+    """Return the rows that are needed.
+
+    They are all rows with room, and the full ones that no others imply.
+    """
     with_room = np.flatnonzero(~full)
     if not full.any():
         return with_room

@@ -1,8 +1,9 @@
-"""Which mixes of workloads keep the shares of earlier stages: the polyhedron and its interior.
+"""Mixes of workloads that keep the shares of earlier stages.
 
-A tenant of an earlier stage keeps its share, and may reach it through any mix of its workloads. Linear
-programs find what is the same in every mix (resources that are full, workloads that cannot run or run
-in full), and a mix in the interior of all else, from which an interior-point method can start.
+A tenant of an earlier stage keeps its share, and may reach it through any mix of its workloads.
+Linear programs find what is the same in every mix (resources that are full, workloads that cannot
+run or run in full), and a mix in the interior of all else, from which an interior-point method can
+start.
 """
 
 from __future__ import annotations
@@ -83,7 +84,10 @@ def mixes_of(form: LeximinProblem, x: FloatArray, stage: int, deadline: float | 
 
 
 def overfilled(form: LeximinProblem, x: FloatArray) -> float:
-    """The largest part of a resource by which shares (n,) are too many; below 0 where all fit."""
+    """Return the largest relative excess of shares (n,) over a resource.
+
+    It is below 0 if all fit.
+    """
     size = np.where(form.capacity_share[0] > 0, form.capacity_share[0], 1.0)
     return float((x @ form.demand / size).max()) - 1.0
 
@@ -117,7 +121,7 @@ def completed_prices(
 
 @dataclass(frozen=True, eq=False)
 class _Program:
-    """Mixes in parts of each tenant's share, and what they leave: of resources, and up to limits.
+    """Mixes as parts of each tenant's share, with the room they leave in resources and limits.
 
     Attributes:
         rows, right: the equations, of tenants, resources and limits.
@@ -161,7 +165,7 @@ class _Program:
                 hstack([at_limit, csr_array((count, form.m)), identity(count)]),
             ]
         )
-        # The mix that is there fits, whatever rounding says.
+        # The given mix fits, whatever the rounding.
         right = np.concatenate(
             [
                 grouped_sum(part, owner, t),

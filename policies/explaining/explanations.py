@@ -1,7 +1,7 @@
-"""Why a tenant got what it got: its share, what held it back, and one plain sentence.
+"""Explanation of a tenant's allocation, with its share, its binding limits and one plain sentence.
 
-Everything follows from the answer: shares and levels from its numbers, binding resources and
-their prices from the round in which its certificate froze the tenant.
+Everything follows from the answer: shares and levels from its numbers, binding resources and their
+prices from the round in which its certificate froze the tenant.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Long-term policies: lt-drf, lt-af and h-mrf hand out whole tasks for one step at a time.
+"""Steps of the long-term policies lt-drf, lt-af and h-mrf, which hand out whole tasks.
 
-Source: Tang et al., TPDS 2018, §5 (who is next), §6 (affinity) and §6.1 (starvation, borrow cap);
-what they leave open is fixed in policies §4. A call decides one step of length ``dt``: everything
-that runs in it runs for all of it, and the history after it is part of the answer.
+Source: Tang et al., TPDS 2018, §5 (order of tenants), §6 (affinity) and §6.1 (starvation, borrow
+cap); what they leave open is fixed in policies §4. A call decides one step of length ``dt``:
+everything that runs in it runs for all of it, and the history after it is part of the answer.
 """
 
 from __future__ import annotations
@@ -58,7 +58,9 @@ from policies.proofs.saturation import filling_reasons, stops_of
 
 @dataclass(frozen=True, eq=False)
 class _Servers:
-    """Real servers, or the pool as one: whole numbers, one column per resource the pool has.
+    """Real servers, or the pool as one, in whole numbers.
+
+    There is a column per resource that the pool has.
 
     Attributes:
         classes: the rows that tasks are placed on.
@@ -115,8 +117,8 @@ def _solve_step(request: Request, rule: int) -> Allocation:
         request: the problem's ``tasks`` are those pending now, running ones included; its history
             is what was used before this step, and the step's length. Options: ``placement`` is
             affinity (real servers) or pool (one big server); ``starvation_timeout``, ``borrow_cap``
-            and ``literal_alone`` as their schema says.
-        rule: who is next.
+            and ``literal_alone`` as in their schema.
+        rule: order of tenants.
 
     Returns:
         The allocation with the history after the step. ``level`` is the measure (weighted
@@ -124,7 +126,7 @@ def _solve_step(request: Request, rule: int) -> Allocation:
         tenant stopped.
 
     Raises:
-        ProblemError: a borrow cap and a history that does not say how long its window is.
+        ProblemError: a borrow cap and a history without the length of its window.
         ProblemTooLargeError: more servers or tasks than are placed one by one.
         SolveTimeoutError: the deadline passed.
     """

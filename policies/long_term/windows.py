@@ -1,4 +1,4 @@
-"""What counts of the past at a decision: tumbling, sliding, decaying and unbounded windows.
+"""Tumbling, sliding, decaying and unbounded windows of past use for a decision.
 
 Source: Tang et al., TPDS 2018, §6 (time windows), refined as in policies §4: of an interval that a
 sliding window cuts, the part inside counts. Times are seconds from any origin; a decision is for the
@@ -103,7 +103,7 @@ def amount_decayed(intervals: Intervals, tenants: int, at: float, half_life: flo
 
 
 def decay_factor(seconds: float, half_life: float) -> float:
-    """What a unit is worth ``seconds`` later."""
+    """Return the worth of a unit ``seconds`` later."""
     return math.exp2(-seconds / half_life)
 
 
@@ -117,7 +117,9 @@ def _by_tenant(intervals: Intervals, tenants: int, seconds: FloatArray) -> Float
 
 @dataclass(frozen=True)
 class Window:
-    """How far back long-term policies look; build it with one of the four constructors.
+    """Window of past use that a long-term policy counts.
+
+    Build it with one of the four constructors.
 
     Attributes
     ----------
@@ -154,14 +156,17 @@ class Window:
 
     @classmethod
     def sliding(cls, length: float) -> Window:
-        """The last ``length`` seconds count; 0 (and anything up to the step) is memoryless."""
+        """Return a window of the last ``length`` seconds.
+
+        A length of 0, or up to the step, is memoryless.
+        """
         if not length >= 0:
             raise ProblemError("window.length", f"length is {length}; it must be 0 or more")
         return cls("sliding", length=length)
 
     @classmethod
     def tumbling(cls, boundaries: Sequence[float]) -> Window:
-        """What happened since the last of the given times counts."""
+        """Return a window that starts at the last of the given times."""
         if any(a >= b for a, b in pairwise(boundaries)):
             raise ProblemError("window.length", "the boundaries of a tumbling window must ascend")
         return cls("tumbling", boundaries=tuple(boundaries))
@@ -174,7 +179,10 @@ class Window:
         return cls("decay", half_life=half_life)
 
     def start(self, t: float, dt: float) -> float:
-        """Where the window of the step ``(t, t + dt]`` begins; never inside the step."""
+        """Return the start of the window for the step ``(t, t + dt]``.
+
+        It is never inside the step.
+        """
         if self.kind == "sliding":
             return min(t, t + dt - self.length)
         if self.kind == "tumbling":

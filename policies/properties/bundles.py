@@ -1,4 +1,4 @@
-"""What tenants could run with other resources than their own: bundles on servers, and tasks in them."""
+"""Bundles of resources on servers, and the tasks that tenants could run in them."""
 
 from __future__ import annotations
 
@@ -172,7 +172,10 @@ def _together(
     scale: FloatArray,
     per_owner: FloatArray,
 ) -> FloatArray:
-    """(t, o) no mixture of a tenant's workloads has a larger share: each resource at its best."""
+    """Return an upper bound (t, o) on the share of any mixture of a tenant's workloads.
+
+    It takes each resource at its best.
+    """
     per_share = np.full((problem.t, problem.m), np.inf)
     counts = runs & (units.per_task > 0)
     share = np.where(counts, units.per_task, 1.0)[:, None]

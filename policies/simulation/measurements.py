@@ -1,4 +1,4 @@
-"""What the papers measure of a simulated policy, and of two beside each other.
+"""Measurements of a simulated policy, and comparisons of two.
 
 Sources: Wang et al., TPDS 2015, §6 (utilisation, completion times of jobs and their reduction by
 size, tasks completed); Tang et al., TPDS 2018, §7 (sharing degrees); Ghodsi et al., NSDI 2011, §6;
@@ -42,7 +42,7 @@ class Jobs:
 
 
 def jobs_of(simulation: Simulation) -> Jobs:
-    """When each job was done."""
+    """Return the jobs of a simulation with their completion times."""
     trace = simulation.trace
     job, first, inverse = np.unique(trace.job, return_index=True, return_inverse=True)
     submit, end = np.full(len(job), np.inf), np.full(len(job), -np.inf)
@@ -59,9 +59,10 @@ def jobs_of(simulation: Simulation) -> Jobs:
 
 
 def distribution(values: npt.ArrayLike) -> tuple[FloatArray, FloatArray]:
-    """The cumulative distribution: distinct values, ascending, and the part at or below each.
+    """Return the cumulative distribution of values.
 
-    NaN counts as larger than everything: the last part is below 1 where there are any.
+    It consists of the distinct values, ascending, and the part at or below each. NaN counts as
+    larger than everything: the last part is below 1 where there are any.
     """
     given = np.asarray(values, dtype=np.float64).ravel()
     distinct, count = np.unique(given[~np.isnan(given)], return_counts=True)
@@ -157,7 +158,8 @@ class Completion:
 
 
 def completion_against(ratio: FloatArray, other_ratio: FloatArray) -> Completion:
-    """Who completed how much of what it submitted, beside another policy on the same trace.
+    """Compare the completed parts of submitted tasks with those of another policy on the same
+    trace.
 
     Args:
         ratio, other_ratio: (t,) ``Simulation.completed`` under each.
@@ -254,7 +256,7 @@ def envy(simulation: Simulation) -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class Spread:
-    """A measurement repeated: each attribute has the shape of one result.
+    """Statistics of a repeated measurement, each with the shape of one result.
 
     Attributes:
         mean, deviation (of the sample), least, most: over the repetitions; count: how many.

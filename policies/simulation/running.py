@@ -64,7 +64,7 @@ _MOST_LOOKS = 100_000
 
 @dataclass(frozen=True, eq=False)
 class Ran:
-    """What came of a trace on one cluster: (N,) columns by task, and the log (``state.Log``).
+    """Result of a trace on one cluster, with columns by task (N,) and the log (``state.Log``).
 
     Attributes:
         piece_task, piece_kind, piece_server: (P,) of the pieces of gangs that began (``Simulation``).
@@ -226,7 +226,7 @@ class Run:
         self._go_on(wake, until)
 
     def _next_event(self) -> float:
-        """Seconds of the next arrival or completion; inf without any."""
+        """Return the seconds of the next arrival or completion, or inf without any."""
         submitted, running = int(self.counters[SUBMITTED]), int(self.counters[RUNNING])
         arrival = self.arrivals.submit[submitted] if submitted < len(self.by_time) else math.inf
         return float(min(arrival, self.heap.ends[0] if running else math.inf))
@@ -413,7 +413,10 @@ def _tenants(problem: Problem, queues: Queues) -> Tenants:
 
 
 def _natural(problem: Problem, demand: FloatArray, capacity: FloatArray) -> FloatArray:
-    """(2, m) by what to multiply, and divide, a whole amount: the unit, as a fraction with a 1."""
+    """Return the factor and the divisor (2, m) that convert a whole amount to the resource's unit.
+
+    One of the two is 1.
+    """
     natural = np.ones((2, problem.m))
     for r in range(problem.m):
         whole = np.concatenate([demand[:, r], capacity[:, r]])

@@ -1,6 +1,6 @@
-"""Which policies can be simulated, and with which options.
+"""Policies that can be simulated, with their options.
 
-Apart from what simulates, so that whoever only asks loads no compiler.
+It is apart from the simulator, so that a caller that only lists or checks loads no compiler.
 """
 
 from __future__ import annotations

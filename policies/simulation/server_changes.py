@@ -20,13 +20,15 @@ from policies.model.problem import Problem
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ServerChanges:
-    """When single servers join and leave; build it with :meth:`create`.
+    """Times at which single servers join and leave.
+
+    Build it with :meth:`create`.
 
     Attributes:
         time: (E,) seconds, ascending.
-        server: (E,) which, counted row by row over the problem's servers, from 0 on.
-        joins: (E,) does it join, or leave? A server's first change says what it was before: one that
-            joins first is not there at the beginning.
+        server: (E,) index of the server, counted row by row over the problem's servers, from 0.
+        joins: (E,) True if it joins, False if it leaves. A server whose first change is to join is
+            absent at the beginning.
     """
 
     time: FloatArray
@@ -105,7 +107,10 @@ class ServerChanges:
 
 
 def pool_with(problem: Problem, there: BoolArray) -> Problem:
-    """The problem as of when only the servers ``there`` (servers,) are: the others are draining."""
+    """Return the problem at a time when only the servers ``there`` (servers,) are present.
+
+    The others are draining.
+    """
     if there.all():
         return problem
     row_of = np.repeat(np.arange(problem.k), problem.server_count)

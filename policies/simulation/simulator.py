@@ -1,4 +1,4 @@
-"""The front door of the simulation: servers, a trace and a policy in, what happened out."""
+"""Front door of the simulation, from servers, a trace and a policy to the result."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ def simulate(
     terms: Terms = (),
     tell: Callable[[float], None] | None = None,
 ) -> Simulation:
-    """Run a trace through servers: tasks arrive, run whole and end, and hold what they need meanwhile.
+    """Run a trace through servers.
 
-    After all that happens at one time, the policy hands out what fits, task by task, each to the
-    tenant that is next and on the server that its placement rule names. A task fits where it exceeds
-    no limit. Tasks that keep their workloads within what is guaranteed go first. Within a workload
-    tasks begin in the order of their submission; a tenant's workloads go by priority, then position.
-    A task keeps its server until it ends. All pieces of a task begin at once, placed as in decisions,
-    and end at once.
+    Tasks arrive, run whole and end, and hold what they need meanwhile. After all that happens at
+    one time, the policy hands out what fits, task by task, each to the tenant that is next and on
+    the server that its placement rule names. A task fits where it exceeds no limit. Tasks that keep
+    their workloads within what is guaranteed go first. Within a workload tasks begin in the order
+    of their submission; a tenant's workloads go by priority, then position. A task keeps its server
+    until it ends. All pieces of a task begin at once, placed as in decisions, and end at once.
 
     Args:
         problem: servers, tenants, their groups, and workloads; ``tasks`` of a workload run at once at

@@ -1,4 +1,4 @@
-"""What a simulation is driven by: which task was submitted when, and how long it runs."""
+"""Input of a simulation, with the submission time and duration of each task."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from policies.errors import ProblemError
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Trace:
-    """Tasks in any order; build it with :meth:`create`.
+    """Tasks in any order.
+
+    Build it with :meth:`create`.
 
     Attributes:
         workload: (N,) index of the problem's workload that each task is one of; it says whose the

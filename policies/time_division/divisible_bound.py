@@ -1,4 +1,4 @@
-"""What time division is held against: the same pool with divisible tasks.
+"""Upper bound on time division, from the same pool with divisible tasks.
 
 Its level is an upper bound on that of every schedule, and the prices of its first round prove it.
 
@@ -32,7 +32,10 @@ def with_divisible_tasks(
 
 
 def first_prices(divisible: Allocation) -> FloatArray | None:
-    """(K, m) prices of the first round, which bound its level; None where nothing can run."""
+    """Return the prices (K, m) of the first round, which bound its level.
+
+    None if nothing can run.
+    """
     certificate = divisible.certificate
     if certificate is None or not certificate.rounds:
         return None

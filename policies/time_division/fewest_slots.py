@@ -94,7 +94,10 @@ def _list_saturated(
 
 @compiled
 def _saturated(demand, capacity, limit, found, nodes):  # type: ignore[no-untyped-def]
-    """All tasks to which none can be added, into ``found``; how many, or -1: too many."""
+    """Write all saturated sets of tasks into ``found`` and return their number.
+
+    No task can be added to a saturated set. The result is -1 if there are too many.
+    """
     n, m = demand.shape
     count = np.zeros(n, dtype=np.int64)
     left = capacity.copy()

@@ -1,7 +1,8 @@
-"""In which order slots follow each other: least tasks started and stopped over the cyclic period.
+"""Order of slots with the fewest tasks started and stopped over the cyclic period.
 
-Exact for up to 12 slots (Held and Karp's dynamic programme over sets of slots); beyond, the nearest
-next slot and then exchanges of two arcs (2-opt) until none moves fewer tasks: a heuristic.
+Exact for up to 12 slots (Held and Karp's dynamic programme over sets of slots). Beyond, a
+heuristic: the nearest next slot and then exchanges of two arcs (2-opt) until none moves fewer
+tasks.
 """
 
 from __future__ import annotations

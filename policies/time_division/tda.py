@@ -1,4 +1,4 @@
-"""Time division: a period is cut into slots of whole tasks, so that average shares are fair.
+"""Time division of a period into slots of whole tasks with fair average shares.
 
 Source: the TDA thesis (2015), chapters 3 and 4; policies §5 for more than two tenants.
 """
@@ -189,7 +189,10 @@ def _largest_deficit_first(
 def _of_all_tenants(
     problem: Problem, pool: SlotPool, rounds: tuple[Round, ...]
 ) -> tuple[Round, ...]:
-    """The rounds with a price for every tenant of the problem: 0 where nothing can run."""
+    """Return the rounds with a price for every tenant of the problem.
+
+    The price is 0 for a tenant that can run nothing.
+    """
     result = []
     for item in rounds:
         prices = np.zeros(problem.t)
@@ -206,7 +209,10 @@ def _placement(pool: SlotPool, slot: Slot) -> SlotPlacement:
 def _average_placements(
     problem: Problem, pool: SlotPool, slots: list[Slot], fraction: FloatArray, *, pack: bool
 ) -> tuple[IntArray, IntArray, FloatArray]:
-    """(workload, row class, tasks on the row) on average; nothing where the pool is one server."""
+    """Return the average placements as workload, row class and tasks on the row.
+
+    They are empty if the pool is one server.
+    """
     if not pack:
         nothing = np.zeros(0, dtype=np.int64)
         return nothing, nothing, np.zeros(0)

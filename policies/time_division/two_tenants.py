@@ -94,7 +94,11 @@ def _upper_hull(points: IntArray, deadline: float | None) -> list[int]:
 def _best(
     listed: IntArray, hull: IntArray, per_task: FloatArray
 ) -> tuple[IntArray, FloatArray, int]:
-    """Steps 2 to 6: (s, 2) tasks of the slots, (s,) fractions, and an edge of the hull there."""
+    """Return the result of steps 2 to 6.
+
+    It consists of the tasks of the slots (s, 2), their fractions (s,) and an edge of the hull
+    there.
+    """
     one = np.ones(1)
     sides = _side(hull, per_task)
     edges = max(len(hull) - 1, 0)
@@ -116,7 +120,10 @@ def _best(
 
 
 def _side(tasks: IntArray, per_task: FloatArray) -> IntArray:
-    """(c,) 1 in G1, -1 in G2, 0 in G3: who has the higher weighted share."""
+    """Return the side (c,) of each combination of tasks, by the higher weighted share.
+
+    It is 1 in G1, -1 in G2 and 0 in G3.
+    """
     share = tasks * per_task
     difference = share[:, 0] - share[:, 1]
     equal = np.abs(difference) <= DISCRETE_TOLERANCE * share.max(axis=1)
@@ -131,7 +138,10 @@ def _rounds(
     weighted: FloatArray,
     edge: int,
 ) -> tuple[list[Round], IntArray]:
-    """Prices that make the hull's edge worth most; first of the lower share alone, if one is."""
+    """Return the rounds and the round of each tenant.
+
+    Their prices make the hull's edge worth most. If one share is lower, its tenant is first alone.
+    """
     weight = problem.effective_weight[pool.tenants]
     stage = int(problem.second_stage[pool.tenants[0]])
     across = np.zeros(2)

@@ -1,5 +1,6 @@
-"""Reasons for which workloads stop in the slots of a schedule, derived from what each slot
-leaves.
+"""Reasons for which workloads stop in the slots of a schedule.
+
+They are derived from what each slot leaves.
 """
 
 from __future__ import annotations

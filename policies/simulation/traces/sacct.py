@@ -1,7 +1,8 @@
-"""Slurm's own record, as ``sacct --parsable2`` prints it: columns by name, ``|`` between them.
+"""Job records of Slurm in the form of ``sacct --parsable2``, columns by name with ``|`` between
+them.
 
-Memory is in binary units: ``16G`` are 16 GiB. Times have no offset, so let sacct print UTC. Source: the
-manual page of sacct, Slurm 20.02 to 25.05.
+Memory is in binary units: ``16G`` are 16 GiB. Times have no offset, so let sacct print UTC. Source:
+the manual page of sacct, Slurm 20.02 to 25.05.
 """
 
 from __future__ import annotations
@@ -56,21 +57,21 @@ def read_sacct(
     most_tasks: int | None = None,
     skip_bad_lines: bool = False,
 ) -> Submitted:
-    """Read the jobs that have run: when they were submitted, and how long they held what.
+    """Read the jobs that have run, with their times and the resources that they held.
 
     A job on several nodes is a gang with one piece on each, which has an even part of the job's
-    resources. Elements of a job array, and components of a heterogeneous job, are tasks of one job. Jobs
-    that never ran or have not ended, and steps of jobs, are left out and counted. Times are seconds
-    since 1970.
+    resources. Elements of a job array, and components of a heterogeneous job, are tasks of one job.
+    Jobs that never ran or have not ended, and steps of jobs, are left out and counted. Times are
+    seconds since 1970.
 
     Args:
         path: of what ``COMMAND`` printed, packed with gzip or not; further columns do not matter.
             Without AllocTRES and ReqTRES, ReqCPUS (or AllocCPUS, NCPUS), ReqMem and NNodes are read.
-        tenant: whose a job is: by account, user, group, partition or QOS.
+        tenant: owner of a job: its account, user, group, partition or QOS.
         resources: of which a job may have some: ``cpu``, ``memory`` in GiB, ``gpu`` or another kind of
             generic resource; others of the file are passed over.
-        gangs: whether all nodes of a job start at once; otherwise each is a task of its own.
-        most_tasks: how many the trace may have at most; any number unless given.
+        gangs: True if all nodes of a job start at once; otherwise each is a task of its own.
+        most_tasks: greatest number of tasks in the trace; unlimited unless given.
         skip_bad_lines: count lines that cannot be read instead of stopping at the first.
 
     Raises:
@@ -129,7 +130,7 @@ def read_sacct(
 
 
 def _header(line: str, owner: str, number: int) -> list[str]:
-    """The names of the columns; ``JobIDRaw`` counts as ``JobID``."""
+    """Return the names of the columns, with ``JobIDRaw`` as ``JobID``."""
     names = line.split("|")
     if "JobID" not in names:
         names = ["JobID" if name == "JobIDRaw" else name for name in names]
@@ -143,7 +144,7 @@ def _header(line: str, owner: str, number: int) -> list[str]:
 
 
 def _left_out(job: Mapping[str, str]) -> str:
-    """Why a line is no job that ran to its end; empty if it is one."""
+    """Return the reason for which a line is not a job that ran to its end, or an empty string."""
     if "." in job["JobID"]:
         return "it is a step of a job"
     if job["Start"] in _UNKNOWN:
@@ -183,7 +184,10 @@ def _held(job: Mapping[str, str], most: int) -> tuple[dict[str, float], int]:
 
 
 def _of_tres(text: str) -> dict[str, float]:
-    """``cpu=4,mem=16G,gres/gpu=1``; where a kind is told by model only, all models together."""
+    """Return the amounts of a text such as ``cpu=4,mem=16G,gres/gpu=1``.
+
+    If a kind is listed by model only, its amount is that of all models together.
+    """
     amounts: dict[str, float] = {}
     by_model: dict[str, float] = {}
     for item in filter(None, text.split(",")):
@@ -208,7 +212,10 @@ def _of_request(text: str, cpus: float, nodes: float) -> float:
 
 
 def _memory(text: str, what: str) -> float:
-    """GiB; sacct names the unit of everything but 0."""
+    """Return an amount of memory in GiB.
+
+    sacct prints the unit of everything but 0.
+    """
     match = _AMOUNT.fullmatch(text)
     if match is None or not (match[2] or float(match[1]) == 0):
         raise Unusable(f"{what[:40]!r} is no memory such as 512M or 16G")
@@ -216,7 +223,10 @@ def _memory(text: str, what: str) -> float:
 
 
 def _amount(text: str, what: str) -> float:
-    """A count; large ones have a suffix, in thousands of 1024 as Slurm prints them."""
+    """Return a count.
+
+    Large ones have a suffix, in thousands of 1024 as Slurm prints them.
+    """
     match = _AMOUNT.fullmatch(text)
     if match is None:
         raise Unusable(f"{what[:40]} is {text[:40]!r}; it must be a number from 0 on")

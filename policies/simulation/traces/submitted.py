@@ -1,4 +1,4 @@
-"""What a trace submits, before any servers: tenants, kinds of tasks, and the tasks."""
+"""Submitted tasks of a trace before any servers, with their tenants and kinds."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ Selector = Mapping[str, tuple[str, ...]]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Submitted:
-    """Tasks and their kinds: a workload is all tasks of a tenant that demand the same.
+    """Tasks and their kinds.
 
-    Tasks of several pieces are of another workload than those of one piece.
+    A workload is all tasks of a tenant that demand the same. Tasks of several pieces are of another
+    workload than those of one piece.
 
     Attributes:
         resources: (m) names.
@@ -107,7 +108,9 @@ class Submitting:
         selector: Selector | None = None,
         gang: Gang | None = None,
     ) -> None:
-        """So many alike tasks of a job, all submitted at once; ``duration`` is of all, or of each.
+        """Add a number of alike tasks of a job, all submitted at once.
+
+        ``duration`` is that of all tasks, or one for each.
 
         Args:
             demand: of one task, or with ``gang`` any values, because its sum counts.
