@@ -36,7 +36,10 @@ def divide_server(capacity: FloatArray, need: FloatArray, weight: FloatArray) ->
 def _divide_resource(
     capacity: float, need: FloatArray, dominated: BoolArray, weight: FloatArray
 ) -> FloatArray:
-    """(u,) amounts of one resource. A round that satisfies nobody leaves nothing: u rounds at most."""
+    """Return the amounts (u,) of one resource.
+
+    A round that satisfies no user leaves nothing to divide, so that there are at most u rounds.
+    """
     given = np.zeros(len(need))
     wanting = need > 0
     left = min(capacity, float(need.sum()))

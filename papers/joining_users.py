@@ -29,7 +29,7 @@ LEFTOVERS = (
     "that its share is above theirs with all three; the paper states one share for all."
 )
 WHOLE_TASKS = (
-    "The paper says that best-fit precisely achieves the DRFH allocation. With tasks that may be "
+    "The paper states that best-fit precisely achieves the DRFH allocation. With tasks that may be "
     "divided over servers the shares are far higher (the exact rows): whole tasks leave much of each "
     "server unused, in the paper's figure as well as here."
 )

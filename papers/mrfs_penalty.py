@@ -75,7 +75,7 @@ def reproduce_betas() -> Finding:
         name="mrfs-table1",
         title="β of dominant and non-dominant requests",
         source="Hamzeh et al., MRFS, 2020, Table I",
-        setting="Nothing was run: the paper prints β and says neither what it is nor from which "
+        setting="Nothing was run: the paper prints β and states neither what it is nor from which "
         "requests it was measured. The last rows put it beside δ of the same rows of Table II.",
         rows=tuple(rows),
         differences=(

@@ -20,10 +20,10 @@ JSON and, with matplotlib (`pip install 'allocation-papers[figures]'`), the curv
 as PNG and SVG.
 
 *Reproduced* means that every number and sentence of the paper below came out, on the paper's own input;
-*in part*, that half of them did, or all on another input because the paper's is not at hand; *not
+*in part*, that half of them did, or all on another input because the paper's is not available; *not
 reproduced*, that fewer did. The comparisons are made by the command.
 
-Not here: the appendices of H-MRF (costs; Google's trace), which are not at hand. DRFH has no third
+Not here: the appendices of H-MRF (costs; Google's trace), which are not available. DRFH has no third
 table; its Table 1 are the servers that its studies draw from. Further examples of the papers are in the
 tests of each policy.
 """

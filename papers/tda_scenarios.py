@@ -24,8 +24,8 @@ CAPACITY_OURS = (
 )
 RANDOM_FIRST = (
     "Where both users have the same share the thesis picks one at random; here it is user 1. Demands "
-    "are whole numbers in the order of user 1's CPU and memory, then user 2's; the thesis does not say "
-    "how it numbers scenarios."
+    "are whole numbers in the order of user 1's CPU and memory, then user 2's; the thesis does not "
+    "describe how it numbers scenarios."
 )
 EXACT = (
     f"Shares that differ by no more than {EQUAL:.0e} are equal here. How the thesis compares "

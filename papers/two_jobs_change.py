@@ -17,7 +17,7 @@ PHASES = (
     ((1.0, 7.0), (1.0, 4.0)),
 )
 MINUTES = 2
-# The paper says "around", and that shares are not exactly equal where tasks leave parts of nodes.
+# The paper has "around", and unequal shares where tasks leave parts of nodes.
 AROUND, NEARLY_EQUAL = 0.03, 0.05
 
 NO_RAMP = (

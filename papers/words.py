@@ -9,7 +9,7 @@ from policies.simulation import Spread
 
 
 def percent(value: float) -> str:
-    """One decimal; a dash where there is no number."""
+    """Return a value in per cent with one decimal, or a dash for NaN."""
     return "–" if value != value else f"{100 * value:.1f} %"
 
 

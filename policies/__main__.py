@@ -1,4 +1,4 @@
-"""Fair allocation on the command line: solve a problem, compare policies, verify an answer."""
+"""Command line that solves a problem, compares policies or verifies an answer."""
 
 from __future__ import annotations
 
@@ -57,9 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _sentence(error: UnusableInput | PolicyError) -> str:
-    """Return a line for each mistake, with what is wrong, where in the problem, and its stable
-    name.
-    """
+    """Return a line for each mistake, with its detail, its place in the problem and its code."""
     if isinstance(error, UnusableInput):
         return str(error)
     return "\n".join(

@@ -28,9 +28,7 @@ def number(value: float | None) -> str:
 
 
 def answer_text(answer: Mapping[str, Any]) -> str:
-    """Return the text of an evaluation's answer, with a row per workload and then the whole
-    pool.
-    """
+    """Return the text of an answer, with a row per workload and then the whole pool."""
     rows = answer["allocations"]
     resources = list(rows[0]["resources"]) if rows else []
     parts = [

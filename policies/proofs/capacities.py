@@ -64,10 +64,9 @@ class Capacities:
         return capacity, np.ones(len(servers)) if self.even else servers
 
     def _amounts(self, allocation: Allocation, tasks: FloatArray) -> FloatArray:
-        """Return the amounts (p,) of placements of so many ``tasks`` that count against one
-        capacity.
+        """Return the tasks (p,) of placements that count against one capacity.
 
-        They are those on one server if tasks spread evenly, and else those on all.
+        They are those on one server if tasks spread evenly, and else all ``tasks``.
         """
         if not self.even:
             return np.round(tasks)

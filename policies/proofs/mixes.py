@@ -75,8 +75,7 @@ class Mix:
         return np.flatnonzero(late & ~(form.demand[:, full] > 0).any(axis=1))
 
     def gap(self, prices: FloatArray, log_level: float) -> float:
-        """Return the gap to the greatest product that prices (m,) leave open, relative to the
-        tolerance.
+        """Return the gap to the greatest product at prices (m,), relative to the tolerance.
 
         Infinite if the prices prove nothing.
 

@@ -153,8 +153,8 @@ def strategy_proof(
 ) -> Verdict:
     """Check that no misreport lets a tenant run more true tasks within its true limit.
 
-    The misreports that are tried, tenant by tenant, are each entry of the demand scaled, and zero or non-dominant entries
-    inflated up to the dominant one.
+    The misreports that are tried, tenant by tenant, are each entry of the demand scaled, and zero or
+    non-dominant entries inflated up to the dominant one.
 
     Args:
         allocation: the truthful answer; budget: for one solve per misreport.
@@ -196,9 +196,7 @@ def strategy_proof(
 
 
 def _true_share(answer: Allocation, problem: Problem, tenant: int) -> float:
-    """Return the worth of the resources that a misreport brought, in true tasks within the true
-    limit.
-    """
+    """Return the worth of a misreport's resources, in true tasks within the true limit."""
     bundles = bundles_of(answer)
     mine = bundles.owner == tenant
     got = replace(

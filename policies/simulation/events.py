@@ -242,7 +242,7 @@ def run_events(  # type: ignore[no-untyped-def]
                 one_pool, turn // 2, once, now, timeout, second_stage, idle_since, fresh, least,
                 left, freed.servers, freed_count, may_fit, fitting, who,
             )  # fmt: skip
-            # Nobody has to be ordered where one is alone.
+            # A single tenant needs no order.
             if count > 1:
                 if order == BY_SHARE:
                     write_shares(

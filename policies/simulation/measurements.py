@@ -158,8 +158,7 @@ class Completion:
 
 
 def completion_against(ratio: FloatArray, other_ratio: FloatArray) -> Completion:
-    """Compare the completed parts of submitted tasks with those of another policy on the same
-    trace.
+    """Compare completion with that of another policy on the same trace.
 
     Args:
         ratio, other_ratio: (t,) ``Simulation.completed`` under each.
@@ -227,12 +226,13 @@ def fairness_of(simulation: Simulation) -> float | None:
 
 
 def envy(simulation: Simulation) -> FloatArray:
-    """(t,) how much more of its work a tenant would have done with what another one used.
+    """Return how much more of its work a tenant (t,) would have done with another's bundle.
 
-    A tenant's work is what it submitted, resource × seconds; with a bundle it does the part that the
-    scarcest resource of the bundle allows, all of it at most. The answer is the largest such part with
-    another tenant's bundle, times the ratio of their weights, over that with its own: 1 or less where
-    it envies nobody, inf where it did nothing; NaN without work.
+    A bundle is what a tenant used. A tenant's work is what it submitted, resource × seconds. With a
+    bundle it does the part that the scarcest resource of the bundle allows, all of it at most. The
+    answer is the largest such part with another tenant's bundle, times the ratio of their weights,
+    over that with its own. It is 1 or less without envy, inf if the tenant did nothing, and NaN
+    without work.
     """
     problem, trace = simulation.problem, simulation.trace
     work = np.zeros((problem.t, problem.m))

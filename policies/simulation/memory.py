@@ -18,8 +18,7 @@ ROUNDING = 1e-12
 
 @compiled
 def progress(kind, half_life, boundary, since, now):  # type: ignore[no-untyped-def]
-    """Return the worth of a total as of ``since``, and the seconds for which a rate since then
-    counts.
+    """Return the factor of a total as of ``since``, and the seconds of a rate since then.
 
     Args:
         kind: one of the four constants.

@@ -1,6 +1,4 @@
-"""Compiled bookkeeping of workloads that wait or run, their use, and tenants with a task that
-may fit.
-"""
+"""Compiled bookkeeping of workloads, their use, and tenants with a task that may fit."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ _NOTHING: tuple[IntArray, IntArray] = (np.zeros(0, np.int64), np.zeros(0, np.int
 
 
 @dataclass(frozen=True, eq=False)
-class Launched:
+class ReplayResult:
     """Tasks that a replay handed out.
 
     Attributes:
@@ -72,7 +72,7 @@ def replay(
     launch: Callable[[int, int], None] | None = None,
     started: tuple[IntArray, IntArray] = _NOTHING,
     gangs: GangRule | None = None,
-) -> Launched:
+) -> ReplayResult:
     """Hand out tasks until none fits.
 
     Args:
@@ -92,8 +92,8 @@ def replay(
         count[j] /= gang.count[0]
     at = [0] * len(waiting)
 
-    def result(agrees: bool) -> Launched:
-        return Launched(count, np.array(jobs, np.int64), np.array(places, np.int64), agrees)
+    def result(agrees: bool) -> ReplayResult:
+        return ReplayResult(count, np.array(jobs, np.int64), np.array(places, np.int64), agrees)
 
     for round_ in rounds:
         going = {i for i in round_.tenants.tolist() if at[i] < len(waiting[i])}

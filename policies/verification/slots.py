@@ -154,7 +154,8 @@ class Slots:
 
         Args:
             prices: at least 0.
-            given: the bound that is claimed. It is returned if it is proven, and no looser than the prices give.
+            given: the bound that is claimed. It is returned if it is proven and no looser than the
+                one that the prices give.
         """
         per_task = prices[self.owner] * self.share
         counts = np.bincount(self.kind, minlength=len(self.knapsacks)).tolist()

@@ -29,7 +29,7 @@ from policies.verification.partition import partition_tasks
 from policies.verification.pool import PoolTasks, out_of_turn, pool_tasks
 from policies.verification.replay import (
     MOST_REPLAYED,
-    Launched,
+    ReplayResult,
     Round,
     every_server,
     left_out,
@@ -478,7 +478,7 @@ def _gangs_in_place(whole: Whole, running: CurrentPlacements) -> OnServers | Non
     return tasks_by_server(launched.job, launched.server, ones, len(stated.pieces.owner))
 
 
-def _replayed(whole: Whole, before: History) -> Launched:
+def _replayed(whole: Whole, before: History) -> ReplayResult:
     """The answer's tasks handed out again, until one is not the policy's."""
     stated, choice = whole.stated, whole.stated.choice
     problem, hands_out = stated.problem, choice.policy.hands_out

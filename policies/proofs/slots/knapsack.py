@@ -138,8 +138,9 @@ class Knapsack:
         return Packing(tasks, worth, worth, float(taken.size))
 
     def _by_search(self, prices: FloatArray, nodes: int) -> Packing:
-        """Return the packing of the core, or of a search if the core's is below the divisible
-        relaxation.
+        """Return the packing of the core, or of a search.
+
+        The search runs if the core's packing is below the divisible relaxation.
         """
         some = np.flatnonzero((prices > 0) & (self.most > 0))
         tasks = np.zeros(len(prices), dtype=np.int64)

@@ -93,8 +93,9 @@ def proof_of_round(
         frozen_in: (t',) the round of each; share: (t',) the averages.
 
     Returns:
-        The bound, at least the level, and the tenants (t',) that run all their tasks, or are at the level
-        and proven to be stuck there while those frozen earlier, at lower levels, keep their shares.
+        The bound, at least the level, and the tenants (t',) that run all their tasks, or are at the
+        level and proven to be stuck there while those frozen earlier, at lower levels, keep their
+        shares.
     """
     weight = problem.effective_weight[pool.tenants]
     alike = problem.second_stage[pool.tenants] == bool(item.stage)

@@ -1,8 +1,7 @@
-"""Job records of Slurm in the form of ``sacct --parsable2``, columns by name with ``|`` between
-them.
+"""Job records of Slurm, as ``sacct --parsable2`` prints them.
 
-Memory is in binary units: ``16G`` are 16 GiB. Times have no offset, so let sacct print UTC. Source:
-the manual page of sacct, Slurm 20.02 to 25.05.
+Columns have names, with ``|`` between them. Memory is in binary units: ``16G`` are 16 GiB. Times
+have no offset, so let sacct print UTC. Source: the manual page of sacct, Slurm 20.02 to 25.05.
 """
 
 from __future__ import annotations
@@ -34,12 +33,12 @@ COMMAND = (
 OWNERS = {
     "account": "Account", "user": "User", "group": "Group", "partition": "Partition", "qos": "QOS",
 }  # fmt: skip
-# Where it stands what a job has, the first that says something; without any, CPUs and memory do.
+# Columns with a job's resources, of which the first that is not empty counts; else CPUs and memory.
 TRES, CPUS, NODES = ("AllocTRES", "ReqTRES"), ("AllocCPUS", "ReqCPUS", "NCPUS"), "NNodes"
 MOST_NODES = 1_000_000
 _UNKNOWN = ("", "Unknown", "None", "N/A")
 _AMOUNT = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,9})?)([KMGTPE]?)", re.ASCII)
-# Before 21.08 ReqMem says whether it is for each CPU or for each node.
+# Before 21.08 ReqMem has a suffix for each CPU or for each node.
 _REQUESTED = re.compile(r"([0-9.]+[KMGTPE]?)([cn]?)", re.ASCII)
 _JOB = re.compile(r"[0-9]+", re.ASCII)
 _YEAR_9999 = datetime(9999, 1, 1, tzinfo=UTC).timestamp()  # the calendar ends soon after
@@ -81,7 +80,7 @@ def read_sacct(
     """
     if tenant not in OWNERS:
         raise ProblemError(
-            "trace.tenant", f"jobs are whose {', '.join(OWNERS)} says, not {tenant!r}"
+            "trace.tenant", f"tenant is {tenant!r}; it must be one of {', '.join(OWNERS)}"
         )
     if not resources or len(set(resources)) != len(resources):
         raise ProblemError("trace.resource", "name each resource once, and at least one")
@@ -170,9 +169,9 @@ def _seconds(text: str, what: str) -> float:
 
 def _held(job: Mapping[str, str], most: int) -> tuple[dict[str, float], int]:
     """Return what a job has of each resource, and on how many nodes, at most ``most``."""
-    told = next((job[name] for name in TRES if job.get(name)), "")
-    if told:
-        amounts = _of_tres(told)
+    listed = next((job[name] for name in TRES if job.get(name)), "")
+    if listed:
+        amounts = _of_tres(listed)
         nodes = amounts.get("node", 1.0)
     else:
         cpus = next((_amount(job[name], name) for name in CPUS if job.get(name)), 0.0)

@@ -57,7 +57,7 @@ def read_swf(
     """
     if tenant not in OWNERS:
         raise ProblemError(
-            "trace.tenant", f"jobs are whose {', '.join(OWNERS)} says, not {tenant!r}"
+            "trace.tenant", f"tenant is {tenant!r}; it must be one of {', '.join(OWNERS)}"
         )
     if processors_per_task is not None and processors_per_task < 1:
         raise ProblemError(
