@@ -94,7 +94,7 @@ class GoogleDay:
         self._days: dict[int, tuple[Problem, Trace]] = {}
 
     def day(self, seed: int) -> tuple[Problem, Trace]:
-        """The servers and tasks of a seed."""
+        """Return the servers and tasks of a seed."""
         if seed not in self._days:
             servers = google_servers(SERVERS, seed=seed)
             made = resampled_day(
@@ -124,7 +124,7 @@ class GoogleDay:
         return self.under("drfh", seed, {"placement": placement})
 
     def dedicated(self, seed: int) -> Measurements:
-        """With each user in a cloud of its own."""
+        """Return the measurements with each user in a cloud of its own."""
         return self.under("dedicated", seed, {"seed": seed})
 
     def setting(self) -> str:
@@ -147,7 +147,7 @@ class GoogleDay:
 
 @lru_cache(maxsize=1)
 def google_day(folder: Path) -> GoogleDay:
-    """The day of a folder of traces, shared by what is reproduced of it."""
+    """Return the day of a folder of traces, cached for all its findings."""
     return GoogleDay(folder)
 
 

@@ -107,7 +107,7 @@ def _loss(degree: FloatArray) -> FloatArray:
 
 @lru_cache(maxsize=1)
 def measured(folder: Path) -> dict[str, Measurements]:
-    """All policies on the same workloads, once for both figures."""
+    """Return the measurements of all policies on the same workloads, cached for both figures."""
     problem, phases, owner = workloads(folder)
     found = {}
     for name, (policy, options, _) in POLICIES.items():
@@ -153,7 +153,7 @@ def _literal_degrees(ran: Simulation, times: FloatArray) -> FloatArray:
 
 
 def workloads(folder: Path) -> tuple[Problem, list[Phase], list[int]]:
-    """The nodes and kinds of tasks, the phases of all jobs, and whose each phase is."""
+    """Return the nodes and kinds of tasks, the phases of all jobs, and the user of each phase."""
     facebook = read_swim(
         folder / FILE, seed=SEED, jobs=FACEBOOK_JOBS, median_seconds=FACEBOOK_SECONDS
     )

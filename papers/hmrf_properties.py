@@ -76,7 +76,7 @@ class TrialResult:
 
 
 def reproduce_table_2() -> Finding:
-    """Every cell of the table, from scenarios drawn by a seed and the paper's examples."""
+    """Return every cell of the table, from scenarios drawn by a seed and the paper's examples."""
     tried = {
         "sharing incentive": {policy: _sharing_incentive(policy) for policy in POLICIES},
         "resource-as-you-contributed": {policy: _contributed(policy) for policy in POLICIES},
@@ -134,10 +134,12 @@ def _word(holds: bool | None) -> str:
 
 
 def _sharing_incentive(policy: str) -> TrialResult:
-    """The least sharing degree at the end of any scenario, and in Example 4."""
+    """Return the least sharing degree at the end of any scenario, and in Example 4."""
     random = np.random.default_rng(SEED)
     least = float(
-        _simulate_steps(policy, EXAMPLE_4_DEMAND, EXAMPLE_4_NEW, EXAMPLE_CAPACITY).sharing_degree.min()
+        _simulate_steps(
+            policy, EXAMPLE_4_DEMAND, EXAMPLE_4_NEW, EXAMPLE_CAPACITY
+        ).sharing_degree.min()
     )
     for _ in range(SCENARIOS):
         users = int(random.integers(2, 5))
@@ -151,7 +153,7 @@ def _sharing_incentive(policy: str) -> TrialResult:
 
 
 def _contributed(policy: str) -> TrialResult:
-    """The largest ratio of aggregates once everybody had time to catch up."""
+    """Return the largest ratio of aggregates once every user had time to catch up."""
     random = np.random.default_rng(SEED)
     worst = 1.0
     for scenario in range(SCENARIOS):

@@ -129,7 +129,7 @@ def _simulate_jobs() -> PhasesResult:
 
 
 def _aggregates(ran: Simulation, times: FloatArray) -> FloatArray:
-    """(len(times), t) CPUs and GB times seconds that each used up to each time, in one sum."""
+    """Return CPUs and GB times seconds that each used up to each time, in one sum (len(times), t)."""
     found = np.zeros((len(times), ran.problem.t))
     intervals = ran.used_intervals
     rate = intervals.rate.sum(axis=1)

@@ -151,7 +151,10 @@ def _divided(ran: Simulation) -> Dominant:
 
 
 def _figure(found: Dominant, r: int, resource: str) -> Figure:
-    """The first requests of the middle server over the batches, beside the fair share."""
+    """Return a figure of the first requests of the middle server beside the fair share.
+
+    Its x-axis has the batches.
+    """
     server = SERVERS // 2
     lines = []
     for position in (*range(SHOWN), None):

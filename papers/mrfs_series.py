@@ -84,7 +84,7 @@ def measured() -> dict[str, Measurements]:
 
 
 def kinds_of_requests() -> tuple[FloatArray, IntArray]:
-    """(q, 2) what one request of each kind needs, and (q,) which resource dominates it."""
+    """Return the demand (q, 2) of one request of each kind, and the resource (q,) that dominates it."""
     demand, dominant = [], []
     for r in range(len(RESOURCES)):
         for share in SHARES:
@@ -250,7 +250,9 @@ def reproduce_resource_parts() -> Finding:
     )
 
 
-def _parts(figure: int, title: str, parts: Callable[[Measurements], dict[str, FloatArray]]) -> Finding:
+def _parts(
+    figure: int, title: str, parts: Callable[[Measurements], dict[str, FloatArray]]
+) -> Finding:
     found = {name: parts(each) for name, each in measured().items()}
     rows = [
         Row(f"{what} requests, {name}" if figure == 7 else f"{what}, {name}", "a chart",

@@ -30,7 +30,7 @@ tests of each policy.
 
 
 def text_of(finding: Finding) -> str:
-    """A finding as a table of text."""
+    """Return a finding as a table of text."""
     head = ("what", "paper", "ours")
     lines = [head, *((row.what, row.paper, row.ours) for row in finding.rows)]
     widths = [max(len(line[i]) for line in lines) for i in range(len(head))]

@@ -84,7 +84,7 @@ def _count(found: Spread, at: int) -> str:
 
 
 def _jobs_done(policy: str, seed: int, slots: int | None = None) -> FloatArray:
-    """(2,) jobs of small and of large tasks that are done in time."""
+    """Return the jobs (2,) of small and of large tasks that are done in time."""
     users = 2 * USERS_OF_EACH
     problem = Problem.create(
         resources=("cpu", "memory"),

@@ -121,7 +121,7 @@ def reproduce_scenarios() -> Finding:
 
 
 def _difference_ratio(shares: FloatArray) -> FloatArray:
-    """(N,) the difference of both users' shares over the lesser."""
+    """Return the difference of both users' shares over the lesser (N,)."""
     ratio: FloatArray = (shares.max(axis=1) - shares.min(axis=1)) / shares.min(axis=1)
     return ratio
 

@@ -89,7 +89,7 @@ def reproduce_changing_jobs() -> Finding:
 
 
 def _shares(demand: tuple[tuple[float, float], ...]) -> FloatArray:
-    """(2, 2) share of CPU and memory of each job."""
+    """Return the share (2, 2) of CPU and memory of each job."""
     problem = Problem.create(
         resources=("cpu", "memory"),
         capacity=[CAPACITY],

@@ -172,7 +172,7 @@ def _verify(given: argparse.Namespace) -> int:
 
 
 def _problem_and_answer(given: argparse.Namespace) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The two documents, each in a file of its own, or both in one."""
+    """Return the problem's and the answer's documents, from two files or from one."""
     if given.answer is not None:
         return _read(given.problem), _read(given.answer)
     proof = _read(given.problem)
@@ -185,7 +185,10 @@ def _problem_and_answer(given: argparse.Namespace) -> tuple[dict[str, Any], dict
 def _asked(
     given: argparse.Namespace, document: dict[str, Any], answered: dict[str, Any]
 ) -> tuple[ParsedProblem, dict[str, Any]]:
-    """The problem, and the policy by the arguments, else by the answer, else by the problem."""
+    """Return the problem and its policy.
+
+    The policy is that of the arguments, else of the answer, else of the problem.
+    """
     stated = answered or document.get("policy") or {}
     policy = dict(stated) if isinstance(stated, dict) else {"name": stated}
     if given.policy is not None:

@@ -95,7 +95,7 @@ class Kernel(_Dispatcher):  # type: ignore[misc]
         self._cache = _KernelCache(self.py_func)
 
     def get_call_template(self, args: Any, kws: Any) -> Any:
-        """As numba's, for a call from another kernel."""
+        """Prepare the kernel for a call from another kernel, and then do as numba does."""
         self.prepare()
         return super().get_call_template(args, kws)
 
@@ -126,7 +126,7 @@ def _types(values: Iterable[Any]) -> tuple[Any, ...]:
 def _fitting(value: Any, expected: Any) -> Any:
     """Return a value converted to the parameter type of an existing version.
 
-    Whole numbers become floats and read-only arrays writable.
+    Whole numbers become floats, and arrays writable or read-only.
     """
     if isinstance(value, tuple) and isinstance(expected, types.BaseTuple):
         members = _members(expected)
@@ -238,7 +238,7 @@ def _folder() -> Path:
 
 @cache
 def _sources() -> str:
-    """A digest of this module and every module of the package that has kernels."""
+    """Return a digest of this module and every module of the package that has kernels."""
     digest = hashlib.sha256()
     for path in sorted(_PACKAGE.rglob("*.py")):
         content = path.read_bytes()

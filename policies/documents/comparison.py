@@ -138,7 +138,7 @@ def _as_json(policy: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _without_what_is_not_taken(document: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The document without the history, deficits and kept tasks that its policy would refuse."""
+    """Return the document without the history, deficits and kept tasks that its policy would refuse."""
     policy = document["policy"]
     known = [info for info in policies_available() if info.name == policy.get("name")]
     if known and not _keeps_tasks(policy):
@@ -159,7 +159,7 @@ def _keeps_tasks(policy: Mapping[str, Any]) -> bool:
 
 
 def _sharing_degree(history: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """Each tenant's sharing degree after the step, from the answer's history."""
+    """Return each tenant's sharing degree after the step, from the answer's history."""
     if history is None:
         return None
     return {name: tenant["sharing_degree"] for name, tenant in history["tenants"].items()}

@@ -227,7 +227,7 @@ _OnPlaces = tuple[Places, IntArray, IntArray, FloatArray]
 def _placed(
     answer: Mapping[str, Any], stated: Stated, index: Mapping[tuple[str, str], int]
 ) -> _OnPlaces:
-    """The placements of an answer's fields, on the places that its policy sees."""
+    """Return the placements of an answer's fields, on the places that its policy sees."""
     choice = stated.choice
     if not choice.sees_one_pool and answer["placements"] is None:
         raise _malformed("expected placements, got null", "/placements")
@@ -331,7 +331,10 @@ def _number(value: float | None) -> float:
 def _placements(
     rows: Sequence[Mapping[str, Any]], problem: Problem, index: Mapping[tuple[str, str], int]
 ) -> _Rows:
-    """(p,) kind of pieces, row, offset, servers and tasks or pieces on each."""
+    """Return the placements (p,) as five arrays.
+
+    They are the kind of pieces, row, offset, servers, and tasks or pieces on each.
+    """
     servers_from = int(problem.server_count.sum()) - problem.first_server
     numbered = NumberedServers(problem)
     columns: list[tuple[int, int, int, int]] = []

@@ -395,7 +395,7 @@ class ComparisonRequest(Part):
 
 
 def request_for(document: Mapping[str, Any]) -> type[Document]:
-    """The declaration with the names that a document gives its own resources and tenants."""
+    """Return the declaration with the names that a document gives its own resources and tenants."""
     resources = _units(document.get("resources"))
     tenants = _indices(document.get("tenants", ()))
     groups = _indices(document.get("groups", ()))
@@ -462,7 +462,7 @@ def history_for(
 
 
 def _units(items: Any) -> dict[str, str] | None:
-    """The units by resource, or None where there is none or any of them cannot be read."""
+    """Return the units by resource, or None if there is none or any of them cannot be read."""
     if not isinstance(items, list | tuple):
         return None
     units: dict[str, str] = {}
@@ -475,7 +475,7 @@ def _units(items: Any) -> dict[str, str] | None:
 
 
 def _indices(items: Any) -> dict[str, int] | None:
-    """The objects' indices by name, or None where any name cannot be read."""
+    """Return the objects' indices by name, or None if any name cannot be read."""
     if not isinstance(items, list | tuple):
         return None
     indices: dict[str, int] = {}

@@ -119,12 +119,12 @@ def _preferred(form: LeximinProblem, x: FloatArray, deadline: float | None) -> F
 
 
 def _without_dust(form: LeximinProblem, x: FloatArray) -> FloatArray:
-    """The shares (n,) without those that are rounding, before a later market is cleared beside them."""
+    """Return the shares (n,) without rounding errors, before a later market is cleared beside them."""
     return np.where(above_dust(x, np.arange(form.n), form.owner, form.limit), x, 0.0)
 
 
 def _proven(form: LeximinProblem, item: Round, x: FloatArray, preferred: FloatArray) -> bool:
-    """Do a second round's prices, found for shares x (n,), prove it for the preferred ones too?"""
+    """Return whether a second round's prices, found for shares x (n,), prove the preferred ones too."""
     first = form.stage[form.owner] == 0
     before = stage_of(form, 1, np.where(first, x, 0.0))
     after = stage_of(form, 1, np.where(first, preferred, 0.0))
@@ -214,7 +214,7 @@ def _restated(form: LeximinProblem, item: Round, x: FloatArray) -> Round:
 
 
 def _with_room(form: LeximinProblem, x: FloatArray) -> LeximinProblem:
-    """The problem where workloads run nowhere that earlier stages left them no room.
+    """Return the problem without classes on which earlier stages left a workload no room.
 
     What rounding leaves of a resource that is full could be next to nothing, and yet much of a share.
     """

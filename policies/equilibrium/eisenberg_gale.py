@@ -183,7 +183,7 @@ def _advance(demand, limited, owner, weight, buyers, x, prices, slack, reduced, 
 
 @compiled
 def _product(one, other):  # type: ignore[no-untyped-def]
-    """The sum of the products of one (n,) and other (n,)."""
+    """Return the inner product of one (n,) and other (n,)."""
     total = 0.0
     for j in range(len(one)):
         total += one[j] * other[j]

@@ -95,7 +95,7 @@ def overfilled(form: LeximinProblem, x: FloatArray) -> float:
 def completed_prices(
     form: LeximinProblem, x: FloatArray, stage: int, prices: FloatArray, deadline: float | None
 ) -> FloatArray:
-    """(m,) prices that show which mix is the cheapest at given ones.
+    """Return prices (m,) that show which mix is the cheapest at given ones.
 
     What resources that are full keep from cheaper mixes is added to their prices: at the sum, every
     mix that is the cheapest of those that fit is the cheapest of all.
@@ -179,11 +179,13 @@ class _Program:
         return cls(csr_array(rows), right, least, share, limited)
 
     def furthest(self, unseen: BoolArray, deadline: float | None) -> FloatArray:
-        """(width,) the mix with the greatest sum of what has been 0 so far."""
+        """Return the mix (width,) with the greatest sum of the variables that have been 0 so far."""
         return self.least_cost(-unseen.astype(np.float64), deadline)[0]
 
     def least_cost(self, cost: FloatArray, deadline: float | None) -> tuple[FloatArray, FloatArray]:
-        """(width,) the mix with the least sum of costs (width,), and (m,) prices of the resources."""
+        """Return the mix (width,) with the least sum of costs (width,), and the resources'
+        prices (m,).
+        """
         options: dict[str, float | bool] = {
             "primal_feasibility_tolerance": FEASIBLE,
             "dual_feasibility_tolerance": FEASIBLE,
@@ -214,7 +216,7 @@ class _Program:
         at_limit: BoolArray,
         own: FloatArray | None = None,
     ) -> FloatArray:
-        """(q,) a mix without what programs leave to their tolerance.
+        """Return a mix (q,) without the tolerance of the programs.
 
         Args:
             part: (q,) the mix; runs: (q,) workloads between nothing and their limits.

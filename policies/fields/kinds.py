@@ -33,18 +33,18 @@ class Mistakes(ValueError):
         self.found = found
 
     def under(self, name: str | int) -> list[Mistake]:
-        """The mistakes as seen from the object or array that has the value as member ``name``."""
+        """Return the mistakes as seen from the object or array that has the value as member ``name``."""
         place = f"/{escaped(name)}"
         return [Mistake(place + each.pointer, each.code, each.detail) for each in self.found]
 
 
 def mistake(code: str, detail: str, pointer: str = "") -> Mistakes:
-    """A single mistake, to be raised."""
+    """Return a single mistake, to be raised."""
     return Mistakes([Mistake(pointer, code, detail)])
 
 
 def escaped(name: str | int) -> str:
-    """A name as a token of a JSON pointer (RFC 6901)."""
+    """Return a name as a token of a JSON pointer (RFC 6901)."""
     return str(name)[:200].replace("~", "~0").replace("/", "~1")
 
 
@@ -140,11 +140,11 @@ class Field:
         return self.default() if callable(self.default) else self.default
 
     def describe(self) -> Schema:
-        """The JSON Schema of what ``read`` accepts."""
+        """Return the JSON Schema of the values that ``read`` accepts."""
         raise NotImplementedError
 
     def wrong_type(self) -> Mistakes:
-        """The mistake of a value of another type."""
+        """Return the mistake of a value of another type."""
         return mistake(self.type_code, f"Expected {self.type_name}.")
 
     def schema(self) -> Schema:

@@ -72,7 +72,7 @@ def checked_quantity(value: object) -> int | float | Decimal | str:
 
 
 def quantity_from(value: object, unit: str = "") -> Decimal:
-    """The exact decimal that a client's ``value`` stands for, in ``unit``.
+    """Return the exact decimal that a client's ``value`` stands for, in ``unit``.
 
     Raises:
         Mistakes: ``quantity.*``: wrong type, not a number, negative, 10¹² or more, more than 12
@@ -126,7 +126,7 @@ def _negative(value: object) -> Mistakes:
 
 
 def _split(text: str) -> tuple[str, str]:
-    """The digits and the suffix of a quantity."""
+    """Return the digits and the suffix of a quantity."""
     match = _NUMBER.fullmatch(text)
     if match and match[2] in _SUFFIXES:
         return match[1], match[2]

@@ -17,7 +17,7 @@ NOWHERE = -1
 
 @compiled
 def misfit(task, reference, left, share_of_unit):  # type: ignore[no-untyped-def]
-    """``H`` of a task with ratios ``task`` (m,) to its reference resource on one server."""
+    """Return ``H`` of a task with ratios ``task`` (m,) to its reference resource on one server."""
     scale = 1.0 / (left[reference] * share_of_unit[reference])
     total = 0.0
     for r in range(len(task)):

@@ -39,7 +39,7 @@ class Columns(NamedTuple):
 
 
 def columns_of(servers: int, resources: int) -> Columns:
-    """An empty list with room for ``servers``."""
+    """Return an empty list with room for ``servers``."""
     whole: Any = np.int64
     return Columns(
         size=np.zeros(1, dtype=whole),

@@ -54,7 +54,7 @@ class SlopeIndex(NamedTuple):
 
 
 def slope_index(servers: int) -> SlopeIndex:
-    """An empty index with room for ``servers``."""
+    """Return an empty index with room for ``servers``."""
     buckets = 3 * servers // CAPACITY + 16
     whole: Any = np.int64
     return SlopeIndex(
@@ -101,7 +101,7 @@ def build(servers, slopes, left, index):  # type: ignore[no-untyped-def]
 
 @compiled
 def place_of(slope, index):  # type: ignore[no-untyped-def]
-    """The last bucket that begins at or below a slope."""
+    """Return the last bucket that begins at or below a slope."""
     low, high = 0, index.size[0]
     while high - low > 1:
         middle = (low + high) // 2
@@ -227,7 +227,7 @@ def _tighten(p, number, index):  # type: ignore[no-untyped-def]
 
 @compiled
 def _group_has_room(first, demand, index):  # type: ignore[no-untyped-def]
-    """May some bucket of the group that begins at place ``first`` have room?"""
+    """Return whether some bucket of the group that begins at place ``first`` may have room."""
     first_most, second_most = index.most[0], index.most[1]
     with_room = 0
     for p in range(first, min(first + GROUP, len(first_most))):
@@ -237,7 +237,7 @@ def _group_has_room(first, demand, index):  # type: ignore[no-untyped-def]
 
 @compiled
 def _distance(task, reference, slope):  # type: ignore[no-untyped-def]
-    """``H`` of a task on a server with room, or of the edge of a bucket."""
+    """Return ``H`` of a task on a server with room, or of the edge of a bucket."""
     if reference == 0:
         return abs(slope - task[1])
     return 1.0 / slope if slope > 0.0 else np.inf
@@ -245,7 +245,7 @@ def _distance(task, reference, slope):  # type: ignore[no-untyped-def]
 
 @compiled
 def nearest(demand, task, reference, size, allowed, row_of, index):  # type: ignore[no-untyped-def]
-    """The server with the least ``H``, the first by position among equal ones.
+    """Return the server with the least ``H``, the first by position among equal ones.
 
     Args:
         demand, task: (2,) of one task, whole, and as ratios to the reference resource.

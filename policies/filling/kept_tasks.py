@@ -224,7 +224,7 @@ def _kinds_together(pieces: FloatArray, count: Sequence[int]) -> Iterator[tuple[
 def pieces_of_tasks(
     pieces: FloatArray, count: Sequence[int], per_server: int, tasks: int
 ) -> FloatArray:
-    """(c, S) pieces of so many tasks, those of the first kind first, on the first servers that do.
+    """Return the pieces (c, S) of so many tasks, the first kind first, on the first servers possible.
 
     Args:
         pieces, count, per_server: as for ``most_tasks``, which is at least ``tasks``.

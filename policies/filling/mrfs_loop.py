@@ -79,7 +79,7 @@ def fill_evenly(  # type: ignore[no-untyped-def]
 
 @compiled
 def dominant_on(demand, capacity):  # type: ignore[no-untyped-def]
-    """The first resource of which a request takes the largest share of a server.
+    """Return the first resource of which a request takes the largest share of a server.
 
     Parameters
     ----------
@@ -188,7 +188,7 @@ def _fits(demand, left):  # type: ignore[no-untyped-def]
 
 @compiled
 def spread_with(dominated, capacity, dominant):  # type: ignore[no-untyped-def]
-    """max Ψ − min Ψ over the resources that the server has, with one more request."""
+    """Return max Ψ − min Ψ over the resources that the server has, with one more request."""
     most, least = 0.0, np.inf
     for r in range(len(capacity)):
         if capacity[r] > 0.0:
@@ -200,7 +200,7 @@ def spread_with(dominated, capacity, dominant):  # type: ignore[no-untyped-def]
 
 @compiled
 def room_left(left, capacity):  # type: ignore[no-untyped-def]
-    """The least share of the server that is left of any resource that it has."""
+    """Return the least share left of any resource that the server has."""
     least = 1.0
     for r in range(len(capacity)):
         if capacity[r] > 0.0:

@@ -104,7 +104,7 @@ def fill_pool_summed(
     left: FloatArray,
     deadline: float | None,
 ) -> FloatArray:
-    """As :func:`fill_pool`, where a tenant's share is ``max_r`` of what its tasks use together.
+    """Fill the pool with shares ``max_r`` of what a tenant's tasks use together.
 
     Every task is picked by itself: a launch may leave its tenant's share as it is.
 
@@ -162,9 +162,10 @@ def fill_pool_in_groups(
     left: FloatArray,
     deadline: float | None,
 ) -> FloatArray:
-    """As :func:`fill_pool`, where groups decide whose turn it is.
+    """Fill the pool in the order that groups decide.
 
-    Every task is picked by itself: a launch changes the levels of all groups above its tenant.
+    Like :func:`fill_pool`, but every task is picked by itself, since a launch changes the levels of
+    all groups above its tenant.
     """
     level = np.full(len(queues.weight), np.nan)
     gain = np.ascontiguousarray(problem.demand_share[queues.workloads])
@@ -227,7 +228,7 @@ def _launched(goal, passed, share, limit):  # type: ignore[no-untyped-def]
 
 @compiled
 def _fits(level, tree, stop, current, share, limit, weight, count, passed, demand, left, used):  # type: ignore[no-untyped-def]
-    """Does everything fit that is launched before every share has reached ``level``?"""
+    """Return whether everything fits that is launched before every share has reached ``level``."""
     size = len(tree) // 2
     used[:] = 0.0
     for tenant in range(len(stop)):
@@ -251,7 +252,7 @@ def _fits(level, tree, stop, current, share, limit, weight, count, passed, deman
 
 @compiled
 def _is_clear(level, tree, stop, current, share, limit, weight, passed):  # type: ignore[no-untyped-def]
-    """Does no tenant's share, before or after any launch, come close to ``level``?"""
+    """Return whether no tenant's share, before or after any launch, comes close to ``level``."""
     size = len(tree) // 2
     for tenant in range(len(stop)):
         if tree[size + tenant] == np.inf:

@@ -44,7 +44,7 @@ def _keys(values: IntArray) -> int:
 
 @compiled
 def _starts(key, keys):  # type: ignore[no-untyped-def]
-    """(keys + 1,) where each key's entries begin in sorted order."""
+    """Return the position (keys + 1,) at which each key's entries begin in sorted order."""
     start = np.zeros(keys + 1, dtype=np.int64)
     for value in key:
         start[value + 1] += 1
@@ -114,7 +114,7 @@ def _by_workload(first, sizes, start, workloads, tasks, keys):  # type: ignore[n
 
 @compiled
 def _range_starts(row_of, start, jobs, tasks):  # type: ignore[no-untyped-def]
-    """(S,) does a server differ from the one before it in row or in tasks?"""
+    """Return whether each server (S,) differs from the one before it in row or in tasks."""
     differs = np.ones(len(row_of), dtype=np.bool_)
     for server in range(1, len(row_of)):
         length = start[server + 1] - start[server]

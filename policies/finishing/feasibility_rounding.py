@@ -23,7 +23,10 @@ _MOST_TRIES = 20
 
 
 def rounded_to_feasible(allocation: Allocation) -> Allocation:
-    """The answer within every capacity and task limit, exactly, if rounding alone had it outside."""
+    """Return the answer within every capacity and task limit, exactly.
+
+    Only an answer that rounding alone has outside is changed.
+    """
     if allocation.whole:
         return allocation
     problem = allocation.problem
@@ -48,7 +51,7 @@ def rounded_to_feasible(allocation: Allocation) -> Allocation:
 
 
 def _placed(allocation: Allocation, capacities: Capacities) -> FloatArray:
-    """(p,) tasks of each placement, so that no server has too many, and no workload."""
+    """Return the tasks (p,) of each placement so that no server or workload has too many."""
     problem, classes = allocation.problem, allocation.classes
     workload, of = allocation.placement_workload, allocation.placement_class
     servers = classes.servers[of].astype(np.float64)

@@ -42,7 +42,7 @@ TIED = 1e-15
 
 
 def few_placements(problem: LeximinProblem, x: FloatArray, deadline: float | None) -> FloatArray:
-    """(n, K) the same shares per workload and no more use of any class, at or near a vertex.
+    """Return the same shares (n, K) per workload at or near a vertex, with no more use of any class.
 
     At most ``2 (n + K m)`` entries are positive, unless the deadline passes before that is reached.
 
@@ -186,7 +186,7 @@ def _changes_of_keys(who, change, key_change, j):  # type: ignore[no-untyped-def
 
 @compiled
 def _longest_push(x, key, who, value, change, key_change, requested):  # type: ignore[no-untyped-def]
-    """The longest push, and the basis position or the starved workload that ends it (or -1)."""
+    """Return the longest push and what ends it, a basis position or a starved workload (or -1)."""
     longest, blocking, starved = requested, -1, -1
     for b in range(len(who)):
         if change[b] < -PIVOT and value[b] < -longest * change[b]:

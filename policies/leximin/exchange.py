@@ -21,7 +21,7 @@ DEPENDENT = 1e-9
 
 
 def exchanged(problem: LeximinProblem, x: FloatArray, deadline: float | None) -> FloatArray:
-    """(n, K) the same shares and use, where at most m workloads share any two classes.
+    """Return the same shares (n, K) and use, with at most m workloads on any two classes.
 
     Args:
         problem: gives the demands.

@@ -210,7 +210,10 @@ class SimplexLevels:
         return LevelSolution(x=x, prices=prices, tau=float(value[last]) / scale, steps=1)
 
     def _size_of_limits(self) -> FloatArray:
-        """(r,) by which the rows of limits are divided, so that small amounts count like large ones."""
+        """Return the divisors (r,) of the rows of limits.
+
+        They make small amounts count like large ones.
+        """
         amounts = [float(self._problem.limits[q].amount[r]) for q, r in self._kept.tolist()]
         return np.array([amount if amount > 0 else 1.0 for amount in amounts])
 

@@ -26,7 +26,7 @@ ALIKE = 1e-14
 def preferred_tasks(
     on_server: IntArray, demand: FloatArray, allowed: BoolArray, owner: IntArray, limit: FloatArray
 ) -> IntArray:
-    """(L, q) the same whole tasks, those of workloads that are alike by priority order.
+    """Return the same whole tasks (L, q), with workloads that are alike in priority order.
 
     Args:
         on_server: (L, q) tasks on each server; each tenant's workloads in priority order.
@@ -57,7 +57,7 @@ def preferred_workloads(
     deadline: float | None,
     tenants: BoolArray | None = None,
 ) -> FloatArray:
-    """(n, K) the same tenant shares, more of them through preferred workloads.
+    """Return the same tenant shares (n, K), more of them through preferred workloads.
 
     Args:
         problem: each tenant's workloads are in priority order.

@@ -80,7 +80,7 @@ def placements_of(
 def _by_workload(
     units: ShareUnits, form: Normalised, x: FloatArray, deadline: float | None
 ) -> Placements:
-    """The triplets of shares (n, K) of merged workloads."""
+    """Return the triplets of shares (n, K) of merged workloads."""
     merged, server_class = np.nonzero(x)
     share = x[merged, server_class]
     if len(form.workloads) == form.leximin.n:
@@ -107,7 +107,7 @@ def _by_workload(
 def _each_preferred(
     units: ShareUnits, form: Normalised, placed: Placements, deadline: float | None
 ) -> Placements:
-    """The same where others of the tenant come between workloads that are alike in its order.
+    """Return the triplets where workloads that are alike are not neighbours in the tenant's order.
 
     Merged, they stand where the first of them does, and the last of them ran before the others.
     """

@@ -102,10 +102,10 @@ class _Servers:
 
 
 def solver(rule: int) -> Solver:
-    """The solver of a long-term policy.
+    """Return the solver of a long-term policy.
 
     Args:
-        rule: who is next: ``LT_DRF``, ``LT_AF`` or ``H_MRF`` of :mod:`policies.long_term.measures`.
+        rule: order of tenants: ``LT_DRF``, ``LT_AF`` or ``H_MRF`` of :mod:`policies.long_term.measures`.
     """
     return partial(_solve_step, rule=rule)
 
@@ -195,7 +195,7 @@ def _check_elapsed(choice: Choice, history: History) -> None:
 
 
 def _starved(choice: Choice, history: History) -> BoolArray:
-    """(t,) who has waited for the timeout and goes before everybody else of its stage."""
+    """Return the tenants (t,) that have waited for the timeout and go first in their stage."""
     timeout = choice.option("starvation_timeout")
     if timeout is None:
         return np.zeros(len(history.waiting), dtype=np.bool_)

@@ -84,13 +84,13 @@ class Intervals:
 def amount_within(
     intervals: Intervals, tenants: int, start: float = -math.inf, end: float = math.inf
 ) -> FloatArray:
-    """(tenants, m) resource × seconds of the parts of the intervals inside ``(start, end]``."""
+    """Return the resource × seconds (tenants, m) of the intervals inside ``(start, end]``."""
     inside = np.minimum(intervals.end, end) - np.maximum(intervals.start, start)
     return _by_tenant(intervals, tenants, np.maximum(inside, 0.0))
 
 
 def amount_decayed(intervals: Intervals, tenants: int, at: float, half_life: float) -> FloatArray:
-    """(tenants, m) resource × seconds up to ``at``, each moment halved per ``half_life`` since then.
+    """Return the resource × seconds (tenants, m) up to ``at``, halved per ``half_life`` since then.
 
     The integral over each interval of ``2^(−(at − s) / half_life)``. It goes on from step to step:
     what was at ``at`` is worth ``decay_factor(d)`` of that at ``at + d``.
@@ -151,7 +151,7 @@ class Window:
 
     @classmethod
     def unbounded(cls) -> Window:
-        """Everything counts for ever."""
+        """Return a window in which everything counts for ever."""
         return cls("unbounded")
 
     @classmethod
@@ -173,7 +173,7 @@ class Window:
 
     @classmethod
     def decay(cls, half_life: float = DEFAULT_HALF_LIFE) -> Window:
-        """Everything counts, half as much per ``half_life`` seconds that have passed."""
+        """Return a window in which everything counts, half as much per ``half_life`` seconds passed."""
         if not half_life > 0:
             raise ProblemError("window.length", f"half_life is {half_life}; it must be above 0")
         return cls("decay", half_life=half_life)
@@ -190,7 +190,7 @@ class Window:
         return -math.inf
 
     def remembered(self, intervals: Intervals, tenants: int, t: float, dt: float) -> FloatArray:
-        """(tenants, m) what counts of the past at the decision for ``(t, t + dt]``.
+        """Return the past use (tenants, m) that counts at the decision for ``(t, t + dt]``.
 
         The step itself is not in it: a policy adds it in full. A decaying past is worth what it
         is worth at ``t``.

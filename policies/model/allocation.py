@@ -227,7 +227,7 @@ class Allocation:
 
     @property
     def whole(self) -> bool:
-        """Are ``tasks`` whole numbers?"""
+        """True if ``tasks`` are whole numbers."""
         return self.choice.whole_tasks
 
     @cached_property
@@ -288,7 +288,10 @@ class Allocation:
         return used
 
     def left(self, whole: WholeServers) -> FloatArray:
-        """(K, m) what is left on one server of each class beside whole tasks, in whole numbers."""
+        """Return the room (K, m) left on one server of each class beside whole tasks.
+
+        It is in whole numbers.
+        """
         left = whole.capacity[self.classes.first_row].copy()
         each = np.round(self.placement_tasks / self.classes.servers[self.placement_class])
         for r in range(left.shape[1]):

@@ -36,7 +36,10 @@ def borrow_limit(problem: Problem, choice: Choice, elapsed: float) -> FloatArray
 
 
 def beyond_borrow_limit(problem: Problem, choice: Choice, history: History) -> BoolArray:
-    """(t,) tenants who have borrowed all that the cap allows, by the history after the step."""
+    """Return the tenants (t,) that have borrowed all that the cap allows.
+
+    The history is that after the step.
+    """
     limit = borrow_limit(problem, choice, history.elapsed)
     beyond: BoolArray = np.logical_or.reduce(history.used > limit, axis=1)
     return beyond

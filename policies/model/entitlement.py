@@ -139,7 +139,10 @@ def literal_use_alone(problem: Problem, runnable: BoolArray) -> FloatArray:
     needed = (problem.demand > 0) & runnable[:, None] & (problem.tasks > 0)[:, None]
     np.multiply(problem.tasks[:, None], problem.demand, out=requested, where=needed)
     pending = np.stack(
-        [grouped_sum(requested[:, r], problem.workload_tenant, problem.t) for r in range(problem.m)],
+        [
+            grouped_sum(requested[:, r], problem.workload_tenant, problem.t)
+            for r in range(problem.m)
+        ],
         axis=1,
     )
     least: FloatArray = np.minimum(pending, entitled_partition(problem))

@@ -134,7 +134,7 @@ class Pieces:
 def zones_of(
     gangs: Mapping[int, Gang], server_labels: Sequence[Mapping[str, str]]
 ) -> dict[str, IntArray]:
-    """(k,) number of each row's value of a label that keeps pieces together, by label.
+    """Return the number (k,) of each row's value of a label that keeps pieces together, by label.
 
     Rows without the label have -1. The empty string stands for no label; every row has 0. Labels that
     no row has share one array, so that naming many of them costs nothing. One value in two clusters is

@@ -191,12 +191,12 @@ class Policy:
 
     @property
     def places(self) -> bool:
-        """Does it decide on servers, unless an option asks for something else?"""
+        """True if it decides on servers, unless an option selects otherwise."""
         return not Choice(self, self.modes[0]).sees_one_pool
 
     @property
     def fills(self) -> bool:
-        """Does it hand out whole tasks by least share, so that levels are shares of what runs?"""
+        """True if it hands out whole tasks by least share, so that levels are shares of what runs."""
         return self.hands_out is HandOut.LEAST_SHARE
 
 
@@ -241,13 +241,13 @@ class Choice:
 
     @property
     def promises_certificate(self) -> bool:
-        """Does every answer prove that it is the best?"""
+        """True if every answer proves that it is the best."""
         shared = self.mode == "divisible" or self.policy.time_sharing
         return self.policy.proof is not None and shared
 
     @property
     def sees_one_pool(self) -> bool:
-        """Does the pool count as one server, so that nothing is placed?"""
+        """True if the pool counts as one server, so that nothing is placed."""
         if self.policy.one_pool_when is not None:
             name, value = self.policy.one_pool_when
             if self.option(name) == value:
@@ -256,15 +256,18 @@ class Choice:
 
     @property
     def places_pieces(self) -> bool:
-        """Are the pieces of a task placed one by one?"""
+        """True if the pieces of a task are placed one by one."""
         return self.policy.takes_gangs and self.mode == "indivisible" and not self.sees_one_pool
 
     @property
     def keeps_tasks(self) -> bool:
-        """Do tasks stay that a problem states to be kept?"""
+        """True if tasks stay that a problem states to be kept."""
         return self.policy.keeps_tasks and self.mode == "indivisible" and not self.sees_one_pool
 
     @property
     def whole_tasks(self) -> bool:
-        """Are allocated tasks whole numbers? Averages over the slots of a schedule are not."""
+        """True if allocated tasks are whole numbers.
+
+        Averages over the slots of a schedule are not.
+        """
         return self.mode == "indivisible" and not self.policy.time_sharing

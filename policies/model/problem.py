@@ -353,7 +353,7 @@ class Problem(ProblemFields):
         return group_sums(self.tenant_group, self.group_parent, one).astype(np.int64)
 
     def tree(self, stage: int) -> GroupTree:
-        """The tree of groups with the weights that count in a stage (0 is served first).
+        """Return the tree of groups with the weights that count in a stage (0 is served first).
 
         Groups have their derived weight in the first stage, and the explicit one in the second.
         """
@@ -427,7 +427,7 @@ class Problem(ProblemFields):
 
     @property
     def has_selectors(self) -> bool:
-        """Does any workload restrict where it runs?"""
+        """True if any workload restricts where it runs."""
         return any(self.selectors)
 
     @cached_property

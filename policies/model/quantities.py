@@ -66,7 +66,7 @@ class WholeServers:
 
     @classmethod
     def of(cls, problem: Problem) -> WholeServers:
-        """The problem's quantities on one scale per resource."""
+        """Return the problem's quantities on one scale per resource."""
         quantities = quantities_read(problem, SERVER)
         totals = problem.server_count @ quantities.capacity
         share = np.divide(1.0, totals, out=np.zeros(problem.m), where=totals > 0)
@@ -124,7 +124,7 @@ def quantities_read(problem: Problem, sums: str) -> Quantities:
 
 
 def limits_below_totals(problem: Problem) -> FloatArray:
-    """(l, m) amounts of limits that are less than the pool has, inf for the others."""
+    """Return the amounts (l, m) of limits that are less than the pool has, inf for the others."""
     if not problem.limits:
         return np.zeros((0, problem.m))
     amounts = np.array([limit.amount for limit in problem.limits])

@@ -64,18 +64,18 @@ def unserved_reasons(problem: Problem, allowed: BoolArray) -> TextArray:
 
 
 def limited_by_resource(name: str) -> str:
-    """The reason of a workload that is stopped by a full resource."""
+    """Return the reason of a workload that is stopped by a full resource."""
     return f"resource:{name}"
 
 
 def wants_more(limited_by: Sequence[str]) -> BoolArray:
-    """(n,) workloads that neither all their tasks nor a limit stop."""
+    """Return the workloads (n,) that neither all their tasks nor a limit stop."""
     at_limit = [stop == TASK_LIMIT or stop.startswith(f"{LIMIT}:") for stop in limited_by]
     return ~np.array(at_limit, dtype=np.bool_)
 
 
 def limited_by_limit(problem: Problem, limit: int) -> str:
-    """The reason of a workload that a limit stops, with the name of a group."""
+    """Return the reason of a workload that a limit stops, with the name of a group."""
     item = problem.limits[limit]
     if item.scope == "group":
         return f"{LIMIT}:group:{problem.groups[item.node]}"

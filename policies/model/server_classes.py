@@ -61,7 +61,7 @@ class ServerClasses:
         return self.allowed_on(_ALL)
 
     def allowed_on(self, classes: IntArray | slice) -> BoolArray:
-        """(n, c) on which of some classes each workload may run."""
+        """Return on which of some classes each workload may run (n, c)."""
         columns = classes if self.kind is None else self.kind[classes]
         return np.ascontiguousarray(self.allowed_kinds[:, columns])
 
@@ -258,7 +258,7 @@ def _classes(
     servers: IntArray,
     capacity: FloatArray,
 ) -> ServerClasses:
-    """The classes, refused before their table is made if that would be too large."""
+    """Return the classes, or refuse them before their table is made if that would be too large."""
     if problem.n * len(first_row) > LARGEST_TABLE:
         raise ProblemTooLargeError(
             "problem.too_large",
@@ -272,10 +272,11 @@ def _classes(
 
 
 def _allowed(problem: Problem, share: FloatArray, first_row: IntArray) -> BoolArray:
-    """A class is allowed by the selector and has every resource that the workload demands.
+    """Return the classes that each workload may use.
 
-    A server without one of them cannot run any part of a task. If a task has two kinds of pieces, it is
-    enough that the server has what one of them demands.
+    The selector must allow the class, and the class must have every resource that the workload
+    demands, because a server without one of them cannot run any part of a task. If a task has two
+    kinds of pieces, it is enough that the server has what one of them demands.
     """
     pieces = problem.pieces
     allowed = np.ones((len(pieces.demand), len(share)), dtype=np.bool_)
@@ -293,7 +294,7 @@ def _allowed(problem: Problem, share: FloatArray, first_row: IntArray) -> BoolAr
 def allowed_pieces(
     problem: Problem, classes: ServerClasses, columns: IntArray | slice = _ALL
 ) -> BoolArray:
-    """(q, K) on which classes, or which of them, a piece of each kind may run.
+    """Return the classes (q, K), or some of them, on which a piece of each kind may run.
 
     Do not change the array: without gangs it is that of the classes.
     """

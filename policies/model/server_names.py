@@ -40,7 +40,7 @@ class NumberedServers:
         self._row_of = {name: row for row, name in enumerate(problem.server_names)}
 
     def position(self, name: str) -> tuple[int, int]:
-        """The row of a server, and how many of the row's servers are before it.
+        """Return the row of a server, and how many of the row's servers are before it.
 
         Raises:
             KeyError: no row has a server of that name.
@@ -55,10 +55,10 @@ class NumberedServers:
         return row, int(number) - 1
 
     def row(self, number: int) -> int:
-        """The row of the server of that number."""
+        """Return the row of the server of that number."""
         return int(self._order[np.searchsorted(self._first, number, side="right") - 1])
 
     def name(self, number: int) -> str:
-        """The name of the server of that number."""
+        """Return the name of the server of that number."""
         row = self.row(number)
         return server_name(self._problem, row, number - int(self._problem.first_server[row]))

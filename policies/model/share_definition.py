@@ -72,7 +72,7 @@ def _position(name: str, names: Sequence[str], kind: str, pointer: str) -> int:
 
 
 def share_per_task(problem: Problem, choice: Choice) -> FloatArray:
-    """(n,) what one task adds to its tenant's share.
+    """Return the share (n,) that one task adds to its tenant's share.
 
     Under asset fairness it is the sum of its shares of the pool, else the dominant one. With weights per
     resource, the dominant one is that with the largest share for its weight.
@@ -94,7 +94,7 @@ def share_per_task(problem: Problem, choice: Choice) -> FloatArray:
 
 
 def shares_of(problem: Problem, choice: Choice, tasks: FloatArray) -> FloatArray:
-    """(t,) share of each tenant, before its weight, with (n,) tasks running.
+    """Return the share (t,) of each tenant, before its weight, with (n,) tasks running.
 
     With weights per resource: of all that its whole tasks use together, ``max_r`` (policies §1.1).
     """

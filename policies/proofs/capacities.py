@@ -49,7 +49,10 @@ class Capacities:
 
     @classmethod
     def of(cls, problem: Problem, allocation: Allocation, classes: ServerClasses) -> Capacities:
-        """As whole tasks are counted when they are placed, if the answer has whole tasks."""
+        """Return the capacities for an answer.
+
+        Whole tasks are counted as they are when they are placed.
+        """
         sums = NOTHING
         if allocation.mode == "indivisible":
             sums = POOL if allocation.choice.sees_one_pool else SERVER
@@ -74,7 +77,7 @@ class Capacities:
         return each
 
     def pool_overfilled(self, tasks: FloatArray) -> BoolArray:
-        """(m,) do tasks (n,) take more of the resource than all servers have?"""
+        """Return whether tasks (n,) take more of each resource (m,) than all servers have."""
         m = self.problem.m
         counts = np.repeat(self.problem.server_count.astype(np.float64), m)
         pieces = self.problem.pieces
@@ -89,7 +92,7 @@ class Capacities:
         )
 
     def servers_overfilled(self, allocation: Allocation, tasks: FloatArray) -> BoolArray:
-        """(K, m) do the placements, of so many tasks (p,), take more than is there?"""
+        """Return where (K, m) placements of so many tasks (p,) take more than is there."""
         m = self.problem.m
         capacity, times = self._of_class
         cell = allocation.placement_class[:, None] * m + np.arange(m)
@@ -103,7 +106,7 @@ class Capacities:
         return over.reshape(capacity.shape)
 
     def beyond_limits(self, allocation: Allocation, tasks: FloatArray) -> BoolArray:
-        """(q,) do placements, of so many tasks (p,), run more pieces than a workload has?"""
+        """Return the kinds (q,) of which placements of so many tasks (p,) run more pieces than exist."""
         pieces = self.problem.pieces
         most = self.problem.tasks[pieces.workload] * pieces.count
         limited = np.isfinite(most)
@@ -118,7 +121,7 @@ class Capacities:
         return over & limited
 
     def limits_exceeded(self, allocation: Allocation, tasks: FloatArray) -> BoolArray:
-        """(l, m) do tasks take more than a limit's amount?
+        """Return where (l, m) tasks take more than a limit's amount.
 
         Args:
             tasks: (p,) of the answer's placements; (n,) of workloads where the pool is one server.

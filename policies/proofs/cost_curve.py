@@ -76,7 +76,7 @@ class CostCurve:
         return cls(owner, cost, start, end, tenants)
 
     def cost_of(self, share: FloatArray) -> FloatArray:
-        """(t,) least cost at which each tenant reaches ``share`` (t,)."""
+        """Return the least cost (t,) at which each tenant reaches ``share`` (t,)."""
         part = np.clip(share[self.owner], self.start, self.end)
         part[part == self.start] = 0.0
         inside = part > 0

@@ -13,7 +13,7 @@ NEARBY = 1e-6
 
 
 def nearest_solution(rows: FloatArray, right: FloatArray, start: FloatArray) -> FloatArray:
-    """The solution of ``rows @ x = right`` nearest to ``start``, which nearly is one."""
+    """Return the solution of ``rows @ x = right`` nearest to ``start``, which nearly is one."""
     solution = start
     for _ in range(2):  # the second step takes away what rounding left of the first
         solution = solution + _correction(rows, right - rows @ solution)

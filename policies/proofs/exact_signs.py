@@ -54,7 +54,7 @@ def exceeds(
     limits: FloatArray,
     times: FloatArray | None = None,
 ) -> BoolArray:
-    """(g,) does the sum of ``amounts × each`` by group exceed ``limits × times``, exactly?
+    """Return whether the sum of ``amounts × each`` by group (g,) exceeds ``limits × times``, exactly.
 
     Args:
         amounts, each: (p,) finite; group: (p,).
@@ -119,7 +119,10 @@ def _filter(left: Floats1, right: Floats1, group: Ints1, work: OutFloats2, sign:
 
 
 def _by_integers(left: FloatArray, right: FloatArray, group: IntArray, groups: int) -> IntArray:
-    """As :func:`signs_of_sums`, in whole multiples of the smallest power of 2 there is."""
+    """Return the signs of :func:`signs_of_sums`.
+
+    Factors are whole multiples of the smallest power of 2 there is.
+    """
     if not (np.isfinite(left).all() and np.isfinite(right).all()):
         raise ValueError("the factors of an exact sum are finite")
     (left_part, left_power), (right_part, right_power) = np.frexp(left), np.frexp(right)

@@ -120,10 +120,10 @@ def prove_round(
 
 
 def lift_left(gap: float, cost: FloatArray, wanting: BoolArray) -> FloatArray:
-    """(t,) part of a lift that what is not sold pays for, NaN for tenants that want none.
+    """Return the part (t,) of a lift that unsold resources pay for, NaN for tenants that need none.
 
     Args:
-        gap: what is not sold; cost: (t,) of a whole lift; wanting: (t,).
+        gap: the worth of what is not sold; cost: (t,) of a whole lift; wanting: (t,).
     """
     with np.errstate(over="ignore"):  # next to no cost is as good as none
         lift = np.divide(gap, cost, out=np.full(len(cost), np.inf), where=cost > 0)

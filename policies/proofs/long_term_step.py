@@ -49,7 +49,7 @@ def reasons_not_to_run(problem: Problem, choice: Choice) -> TextArray:
 
 
 def used_in_step(problem: Problem, tasks: FloatArray, step: float) -> FloatArray:
-    """(t, m) resource × time of whole tasks (n,) that run for the step."""
+    """Return the resource × time (t, m) of whole tasks (n,) that run for the step."""
     amount: FloatArray = tasks[:, None] * problem.demand * step
     columns = [
         grouped_sum(amount[:, r], problem.workload_tenant, problem.t) for r in range(problem.m)
@@ -142,7 +142,7 @@ def step_added(problem: Problem, choice: Choice, before: History, tasks: FloatAr
 def levels_reached(
     problem: Problem, policy: Policy, after: History, runnable: BoolArray
 ) -> FloatArray:
-    """(t,) the measure that orders tenants, over the weight, once the step's tasks are handed out.
+    """Return the measure (t,) that orders tenants, over the weight, after the step.
 
     The accumulated dominant share for lt-drf, the aggregate for the others; NaN for tenants without
     a workload that can run.

@@ -29,11 +29,11 @@ class Market:
     capacity: FloatArray
 
     def shares(self, x: FloatArray) -> FloatArray:
-        """(t,) share of each buyer, of workloads with shares ``x`` (n,)."""
+        """Return the share (t,) of each buyer, of workloads with shares ``x`` (n,)."""
         return grouped_sum(x, self.owner, len(self.weight))
 
     def nash_welfare(self, share: FloatArray) -> float:
-        """The logarithm of the weighted geometric mean of shares (t,)."""
+        """Return the logarithm of the weighted geometric mean of shares (t,)."""
         return float((self.weight * np.log(share)).sum() / self.weight.sum())
 
     def bound(self, prices: FloatArray) -> float:
@@ -75,7 +75,7 @@ class Stage:
 
 
 def stage_of(form: LeximinProblem, stage: int, x: FloatArray) -> Stage:
-    """The market of a stage when the shares ``x`` (n,) of earlier ones are taken."""
+    """Return the market of a stage when the shares ``x`` (n,) of earlier ones are taken."""
     left = np.maximum(form.capacity_share[0] - x @ form.demand, 0.0)
     present = form.capacity_share[0] > 0
     blocked = present & (left <= ROOM)

@@ -49,7 +49,7 @@ class Mix:
 
     @property
     def is_chosen(self) -> bool:
-        """Has an earlier tenant several workloads?"""
+        """True if an earlier tenant has several workloads."""
         form = self.form
         return bool(((form.stage < self.number) & (np.diff(form.first) > 1)).any())
 
@@ -63,7 +63,7 @@ class Mix:
         return float(self.x @ cost) - float(least)
 
     def full(self, prices: FloatArray) -> BoolArray:
-        """(m,) resources of which prices (m,) prove that no mix leaves any."""
+        """Return the resources (m,) of which prices (m,) prove that no mix leaves any."""
         unsold = float(self.left @ prices) + self.saving(prices) + ROUNDING * float(prices.sum())
         return (self.later.blocked > 0) & (prices > 0) & (unsold <= NEXT_TO_NOTHING * prices)
 

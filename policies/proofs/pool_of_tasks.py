@@ -59,7 +59,7 @@ class PoolOfTasks:
     reasons: TextArray
 
     def limited_by(self, problem: Problem, tasks: FloatArray) -> tuple[str, ...]:
-        """(n) what stopped each workload, given the tasks that run."""
+        """Return what stopped each workload (n), given the tasks that run."""
         left = self.room - tasks @ self.demand
         stops = stopped_by(
             self.stops,
@@ -123,7 +123,10 @@ def _columns_of_limits(
 def _weighted(
     problem: Problem, choice: Choice, share: FloatArray, reasons: TextArray
 ) -> FloatArray | None:
-    """(n, m) shares for weights, if a tenant's workloads are not all dominated by one resource."""
+    """Return the shares (n, m) for weights.
+
+    None if all of a tenant's workloads are dominated by one resource.
+    """
     factors = weight_factors(problem, choice)
     if factors is None:
         return None
@@ -136,7 +139,7 @@ def _weighted(
 
 
 def shares_counted(problem: Problem, choice: Choice, tasks: FloatArray) -> FloatArray:
-    """(t,) share of each tenant, before its weight, as the chosen policy counts it.
+    """Return the share (t,) of each tenant, before its weight, as the chosen policy counts it.
 
     Args:
         problem, choice: what was decided. tasks: (n,) that run.
@@ -174,7 +177,7 @@ def _resource(problem: Problem, choice: Choice) -> int:
 
 
 def slots_of(problem: Problem, choice: Choice) -> tuple[IntArray, FloatArray]:
-    """(k,) slots of one server of each row, and (n,) slots that one task of each workload takes.
+    """Return the slots of one server of each row (k,), and those that one task takes (n,).
 
     Raises:
         PolicyOptionsError: a slot of a resource that the pool does not have.

@@ -50,7 +50,7 @@ def stops_of(allocation: Allocation) -> tuple[str, ...] | None:
 
 
 def _stops_by_room(allocation: Allocation, beyond: BoolArray) -> tuple[str, ...]:
-    """(n) the reasons by what is left on the servers, or in the pool.
+    """Return the reasons (n) by the room left on the servers, or in the pool.
 
     Args:
         beyond: (n,) workloads whose tenants have borrowed all that they may.
@@ -142,7 +142,7 @@ def _limit_in_the_way(
 
 
 def filling_reasons(problem: Problem, whole: WholeServers, classes: ServerClasses) -> TextArray:
-    """(n,) why a workload cannot run at all on empty servers, or the empty string."""
+    """Return why each workload (n,) cannot run at all on empty servers, or the empty string."""
     rows, first = np.unique(classes.first_row, return_index=True)
     reasons = unserved_reasons(problem, classes.allowed_on(first))
     allowed = allowed_pieces(problem, classes, first)

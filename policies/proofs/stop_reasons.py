@@ -16,7 +16,7 @@ STILL_FITS = "still_fits"
 def too_large(
     demand: FloatArray, capacity: FloatArray, allowed: BoolArray, kind: IntArray
 ) -> BoolArray:
-    """(n,) one task fits on no eligible server, even an empty one.
+    """Return the workloads (n,) of which no task fits on an eligible server, even an empty one.
 
     Args:
         demand: (n, m), capacity: (L, m), whole numbers; allowed: (n, K); kind: (L,) column of
@@ -38,7 +38,7 @@ def stopped_by(
     kind: IntArray,
     reasons: TextArray,
 ) -> tuple[str, ...]:
-    """(n) the reason why each workload runs no more tasks.
+    """Return the reason (n) why each workload runs no more tasks.
 
     A workload that does not fit any more names the first resource of which no eligible
     server has enough left; where each is enough somewhere, but never together, the first
@@ -128,7 +128,7 @@ def _extremes(left, share_of_unit, kind, kinds):  # type: ignore[no-untyped-def]
 
 @compiled
 def _fits_any(demand, left, servers, allowed, kind):  # type: ignore[no-untyped-def]
-    """Does one task fit on one of the servers?"""
+    """Return whether one task fits on one of the servers."""
     for server in servers:
         fits = allowed[kind[server]]
         for r in range(len(demand)):

@@ -31,7 +31,7 @@ LARGEST_PARTITION = 2_000_000
 
 
 def takes_part(allocation: Allocation) -> BoolArray:
-    """(t,) tenants served first that have something that can run."""
+    """Return the first-stage tenants (t,) that have a workload that can run."""
     problem = allocation.problem
     runs = unserved_reasons(problem, allocation.classes.allowed) == ""
     having = np.zeros(problem.t, dtype=np.bool_)
@@ -40,7 +40,7 @@ def takes_part(allocation: Allocation) -> BoolArray:
 
 
 def _at_limit(allocation: Allocation) -> BoolArray:
-    """(t,) tenants of which a limit stops a workload."""
+    """Return the tenants (t,) of which a limit stops a workload."""
     stopped = np.array(
         [reason.startswith(f"{LIMIT}:") for reason in allocation.limited_by], np.bool_
     )
@@ -272,7 +272,7 @@ def _part(problem: Problem) -> FloatArray:
 def _at_least(
     allocation: Allocation, first: BoolArray, lower: FloatArray, upper: FloatArray
 ) -> Verdict:
-    """Does every tenant have at least what it could have otherwise?"""
+    """Check that every tenant has at least what it could have otherwise."""
     problem, share = allocation.problem, compared_shares(allocation)
     first = first & ~_at_limit(allocation)
     loses = np.where(first, _more(lower, share), 0.0)

@@ -66,7 +66,7 @@ def pareto_optimal(allocation: Allocation, seconds: float) -> Verdict:
 
 
 def _proves_shares(allocation: Allocation) -> bool:
-    """Is a certificate of the policy about the shares that are compared, so that nothing can be gained?
+    """Return whether the policy's certificate is about the shares compared, so that no gain is possible.
 
     What counts otherwise, such as the sum of shares, grows with the dominant share of a tenant with one
     workload; of several, one can take over from another with more.

@@ -159,7 +159,7 @@ def resource_as_you_contributed(
 
 
 def _weighted_share(allocation: Allocation) -> FloatArray:
-    """(t,) shares over weights, or over parts of a pool with groups, NaN without either."""
+    """Return the shares (t,) over weights, or over parts of a pool with groups, NaN without either."""
     problem = allocation.problem
     if not problem.has_groups:
         return allocation.weighted_share

@@ -23,7 +23,7 @@ class Verdict:
     reason: str | None = None
 
     def to_document(self) -> dict[str, Any]:
-        """The JSON shape."""
+        """Return the verdict as a JSON object."""
         return {
             "holds": self.holds,
             "worst": None if self.worst is None else dict(self.worst),

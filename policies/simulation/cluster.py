@@ -98,7 +98,7 @@ class Cluster:
         )  # fmt: skip
 
     def shares(self, pool: Problem, slots: float) -> FloatArray:
-        """(n,) what one running task adds to its tenant's share.
+        """Return the share (n,) that one running task adds to its tenant.
 
         Args:
             pool: the servers that are there; slots: how many, where slots are what counts.
@@ -144,7 +144,7 @@ def _slots(problem: Problem, choice: Choice) -> Cluster:
 
 
 def _numbers(problem: Problem, rows: IntArray) -> IntArray:
-    """(S,) numbers of the servers of some rows, as counted over all rows."""
+    """Return the numbers (S,) of the servers of some rows, as counted over all rows."""
     first = np.cumsum(problem.server_count) - problem.server_count
     return np.concatenate(
         [np.zeros(0, dtype=np.int64)]

@@ -121,10 +121,10 @@ def _mean(values: FloatArray) -> float:
 
 
 def utilisation_between(simulation: Simulation, edges: npt.ArrayLike) -> FloatArray:
-    """(B, m) part of each resource in use, on average from each edge to the next.
+    """Return the part (B, m) of each resource in use, on average from each edge to the next.
 
-    Of all the problem's servers, whether or not they are there. Where tenants have dedicated clouds,
-    which share servers, it can exceed 1.
+    It is a part of all the problem's servers, whether or not they are there. If tenants have
+    dedicated clouds, which share servers, it can exceed 1.
 
     Args:
         edges: (B + 1,) seconds, ascending.
@@ -176,7 +176,7 @@ def completion_against(ratio: FloatArray, other_ratio: FloatArray) -> Completion
 
 
 def longest_starvation(simulation: Simulation) -> FloatArray:
-    """(t,) longest time, in seconds, that a tenant had tasks waiting and none running.
+    """Return the longest time (t,), in seconds, that a tenant had tasks waiting and none running.
 
     A task that is larger than every server waits until the end of the simulation.
     """

@@ -122,7 +122,7 @@ class Simulation:
         return self._as_shares(self.used.sum(axis=0) / seconds)
 
     def dominant_shares_at(self, times: npt.ArrayLike) -> FloatArray:
-        """(len(times), t) largest part of any resource that each tenant uses at each time.
+        """Return the largest part of any resource that each tenant uses at each time (len(times), t).
 
         Args:
             times: seconds; what begins at a time counts, what ends at it does not.
@@ -150,13 +150,14 @@ class Simulation:
         return np.reshape(found, (len(until), self.problem.t))
 
     def used_at(self, times: npt.ArrayLike) -> FloatArray:
-        """(len(times), t, m) resource × seconds that each tenant used up to each time, in seconds."""
+        """Return the resource × seconds (len(times), t, m) that each tenant used up to each time."""
         return self._amounts_until(self.used_intervals, np.asarray(times, dtype=np.float64))
 
     def _amounts_until(self, intervals: Intervals, times: FloatArray) -> FloatArray:
-        """(len(times), t, m) resource × seconds up to each time, as `amount_within` has it.
+        """Return the resource × seconds (len(times), t, m) up to each time, like `amount_within`.
 
-        In one pass: the intervals are in the order of tenants, and each tenant's follow each other.
+        It takes one pass: the intervals are in the order of tenants, and each tenant's follow each
+        other.
         """
         amounts = np.zeros((len(times), self.problem.t, self.problem.m))
         edges = np.searchsorted(intervals.tenant, np.arange(self.problem.t + 1))

@@ -86,7 +86,7 @@ def find_server(rule, job, blocked, freed, freed_count, tasks, servers, even, dr
 
 @compiled
 def fits(demand, left):  # type: ignore[no-untyped-def]
-    """Is there room for one task?"""
+    """Return whether there is room for one task."""
     room = True
     for r in range(len(demand)):
         room &= demand[r] <= left[r]

@@ -277,7 +277,7 @@ class Run:
             )
 
     def _moved(self, numbers: IntArray, sign: float) -> IntArray:
-        """The cluster's servers of these numbers, with what is left of them changed."""
+        """Change what is left of the servers of some numbers and return their positions."""
         if self.cluster.rule == ONE_POOL:
             row_of = np.repeat(np.arange(self.problem.k), self.problem.server_count)
             for row in row_of[numbers].tolist():

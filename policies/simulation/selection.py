@@ -48,7 +48,7 @@ _NOT_SIMULATED = ("resource_weights", "borrow_cap", "literal_alone")
 
 
 def choose_simulated(name: str, options: Mapping[str, Any] | None) -> Choice:
-    """The policy of that name with its options, checked.
+    """Return the policy of that name with its options, checked.
 
     Raises:
         PolicyUnknownError: it cannot be simulated. PolicyOptionsError: options that do not fit, or

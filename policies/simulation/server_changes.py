@@ -78,7 +78,7 @@ class ServerChanges:
 
     @classmethod
     def none(cls) -> ServerChanges:
-        """All servers are there all the time."""
+        """Return no changes, with all servers there all the time."""
         return cls.create(time=[], server=[], joins=[])
 
     def check_servers(self, problem: Problem) -> None:
@@ -91,14 +91,14 @@ class ServerChanges:
             )
 
     def there_at_first(self, servers: int) -> BoolArray:
-        """(servers,) which are there before the first change."""
+        """Return the servers (servers,) that are there before the first change."""
         there = np.ones(servers, dtype=np.bool_)
         # The first change of each server is written last.
         there[self.server[::-1]] = ~self.joins[::-1]
         return there
 
     def moments(self) -> Iterator[tuple[float, IntArray, IntArray]]:
-        """Each time at which something changes, the servers that join, and those that leave."""
+        """Yield each time of a change, the servers that join, and those that leave."""
         moments, first = np.unique(self.time, return_index=True)
         after = np.searchsorted(self.time, moments, side="right")
         for moment, begin, end in zip(moments.tolist(), first, after, strict=True):

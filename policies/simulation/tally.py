@@ -23,7 +23,7 @@ def enlist(job, i, first, active, actives, listed):  # type: ignore[no-untyped-d
 
 @compiled
 def strike(job, i, first, active, actives, listed):  # type: ignore[no-untyped-def]
-    """No task of the workload waits or runs now."""
+    """Remove a workload without waiting or running tasks from its tenant's active ones."""
     at, last = first[i], first[i] + actives[i] - 1
     while active[at] != job:
         at += 1

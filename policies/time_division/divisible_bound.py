@@ -23,7 +23,7 @@ from policies.proofs.slots.slot_pool import SlotPool
 def with_divisible_tasks(
     problem: Problem, pool: SlotPool, *, pack: bool, deadline: float | None
 ) -> Allocation:
-    """The same pool with divisible tasks of the workloads that can run.
+    """Solve the same pool with divisible tasks of the workloads that can run.
 
     For one server and unlimited tasks its level is ``1 / max_r sum_i w_i d[i, r]``.
     """
@@ -43,7 +43,7 @@ def first_prices(divisible: Allocation) -> FloatArray | None:
 
 
 def prices_of_shares(pool: SlotPool, divisible: Allocation) -> FloatArray:
-    """(t',) what a little more share of each tenant costs at the prices of the first round.
+    """Return the price (t',) of a little more share of each tenant, at the prices of the first round.
 
     Args:
         pool: what is scheduled; divisible: from :func:`with_divisible_tasks`.

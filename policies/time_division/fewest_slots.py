@@ -32,7 +32,7 @@ def fewest_slots(
     share: FloatArray,
     rounds: Sequence[Round],
 ) -> tuple[tuple[Slot, ...], FloatArray, bool]:
-    """The same shares with the fewest slots.
+    """Return the same shares with the fewest slots.
 
     Args:
         pool: one server; its prices are exact.

@@ -47,7 +47,7 @@ WORK = 6e9
 def divide(
     problem: Problem, pool: SlotPool, budget: WorkBudget, first_prices: FloatArray
 ) -> Division:
-    """The weighted leximin of average shares over mixtures of saturated slots.
+    """Return the weighted leximin of average shares over mixtures of saturated slots.
 
     Args:
         problem: for weights and stages.
@@ -118,7 +118,7 @@ class _Rounds:
         )
 
     def _left_open_alone(self, rounds: Sequence[Round], share: FloatArray) -> tuple[Round, ...]:
-        """The rounds with one per stage that is open, of all tenants that are not proven stuck."""
+        """Return the rounds with one open per stage, of all tenants that are not proven stuck."""
 
         def best_prices(
             rising: BoolArray, frozen_in: IntArray, number: int
@@ -204,7 +204,10 @@ class _Rounds:
     def _improved(
         self, mixture: Mixture, best: _BestPrices, level: float, tolerance: float
     ) -> bool:
-        """Was a slot added that is worth more than the mixture? Not at all once it is optimal."""
+        """Add a slot that is worth more than the mixture, and return whether there was one.
+
+        There is none once the mixture is optimal.
+        """
         average = float(mixture.prices @ self.share) + level * float(
             (mixture.prices * self.weight)[best.rising].sum()
         )
@@ -282,7 +285,7 @@ class _Rounds:
         return stuck if stuck.any() else rising & (part >= min(SMALLEST_PART, float(part.max())))
 
     def _refined(self, fractions: FloatArray) -> tuple[tuple[Slot, ...], FloatArray]:
-        """The slots in use, and fractions to the last digit.
+        """Return the slots in use, and fractions to the last digit.
 
         The program's answer is right to its tolerance only, and may have slots of that size. The
         equations that were found (tenants of one round have its level, the full all their tasks)
@@ -327,7 +330,7 @@ class _BestPrices:
             self._try(prices, value)
 
     def slot(self, prices: FloatArray, nodes: int) -> Slot:
-        """The slot that is worth most at these prices, and the bound that they give, if better."""
+        """Return the slot that is worth most at these prices, and keep their bound if it is better."""
         of = self._of
         slot = of.pool.best(prices, nodes=nodes, budget=of.budget)
         of.priced.append((prices, slot.bound))

@@ -82,7 +82,7 @@ def _spread(
 
 
 def widest_gap(rounds: Sequence[Round]) -> float:
-    """The largest gap between level and bound of the rounds left open, relative to the bound."""
+    """Return the largest gap between level and bound of open rounds, relative to the bound."""
     gaps = [
         (item.bound - item.level) / max(item.bound, LEVEL_TOLERANCE)
         for item in rounds

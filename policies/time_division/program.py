@@ -82,7 +82,7 @@ class ScheduleProgram:
             self._model.changeRowBounds(i, floor, highspy.kHighsInf)
 
     def solve(self) -> Mixture:
-        """The best mixture of the slots known.
+        """Return the best mixture of the slots known.
 
         The first time by the dual simplex method, which needs no basis to start from.
 

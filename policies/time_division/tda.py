@@ -134,7 +134,9 @@ def solve_indivisible(request: Request) -> Allocation:
 
 
 def _divide(request: Request, pool: SlotPool, first_prices: FloatArray) -> Division:
-    """The division that the effort pays for, or the first that four times more finds near its bound.
+    """Return the division that the effort pays for, or one near its bound found with more work.
+
+    Work grows by factors of four.
 
     Raises:
         SolveTimeoutError: the deadline passed before. SolveFailedError: there is none.
@@ -159,7 +161,7 @@ def _divide(request: Request, pool: SlotPool, first_prices: FloatArray) -> Divis
 
 
 def _repaid(request: Request, average: FloatArray) -> FloatArray | None:
-    """(t,) the part of ``average`` (n,) tasks that repays the tenants' deficits."""
+    """Return the part (t,) of ``average`` (n,) tasks that repays the tenants' deficits."""
     problem = request.problem
     if not problem.deficit.any():
         return None
@@ -177,7 +179,7 @@ def _repaid(request: Request, average: FloatArray) -> FloatArray | None:
 def _largest_deficit_first(
     problem: Problem, pool: SlotPool, on_server: list[IntArray], order: list[int]
 ) -> list[int]:
-    """The same cyclic order, from the slot that gives most to the largest deficits."""
+    """Return the same cyclic order, from the slot that gives most to the largest deficits."""
     if not problem.deficit.any():
         return order
     shares = np.array([pool.shares(tasks.sum(axis=0)) for tasks in on_server])

@@ -26,7 +26,10 @@ MOST_LISTED = 1_000_000
 
 
 def two_alone(problem: Problem, pool: SlotPool) -> bool:
-    """Are there two tenants of one stage with one workload each, on one server, and few slots?"""
+    """Return whether there are two tenants of one stage with one workload each.
+
+    They must have one server and few slots.
+    """
     return (
         len(pool.tenants) == len(pool.workloads) == 2
         and len(pool.kind) == 1
@@ -37,7 +40,7 @@ def two_alone(problem: Problem, pool: SlotPool) -> bool:
 
 
 def divide_between_two(problem: Problem, pool: SlotPool, deadline: float | None) -> Division:
-    """The best division of the period, with at most two slots.
+    """Return the best division of the period, with at most two slots.
 
     Args:
         problem: for weights; pool: one server and two tenants (:func:`two_alone`).
@@ -62,7 +65,7 @@ def divide_between_two(problem: Problem, pool: SlotPool, deadline: float | None)
 
 
 def saturated_pairs(pool: SlotPool) -> IntArray:
-    """(N, 2) tasks of both in every saturated allocation, by the first one's."""
+    """Return the tasks (N, 2) of both tenants in every saturated allocation, by the first one's."""
     most = pool.knapsacks[0].most
     first = np.arange(int(most[0]) + 1)
     left = pool.capacity[0] - first[:, None] * pool.demand[0]

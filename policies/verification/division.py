@@ -193,11 +193,13 @@ def _bound_of_slots(
     before: FloatArray,
     given: float,
 ) -> float:
-    """No schedule lifts the rising tenants' level above it, those frozen before keeping their shares.
+    """Return a bound on the rising tenants' level in any schedule.
+
+    Tenants frozen before keep their shares.
 
     Args:
-        prices, weight, prior: (t',); rising: (t',) who rises; before: (t',) shares, prior ones
-            included, of those frozen before, 0 for the rest.
+        prices, weight, prior: (t',); rising: (t',) tenants that rise; before: (t',) shares, prior ones
+            included, of tenants frozen before, 0 for the rest.
         given: the bound that is claimed.
     """
     together = float((prices * weight)[rising].sum())
@@ -251,7 +253,10 @@ def _check_lp_bound(
 def _check_divisible_bound(
     stated: Stated, slots: Slots, schedule: Schedule, certificate: Certificate
 ) -> Check:
-    """The bound of divisible tasks is there where there is an objective, and its prices prove it."""
+    """Check that the bound of divisible tasks exists if an objective does.
+
+    Its prices must prove it.
+    """
     detail = "the bound of divisible tasks is the one that its prices give"
     if np.isnan(schedule.bound) or np.isnan(schedule.objective):
         neither = np.isnan(schedule.bound) and np.isnan(schedule.objective)

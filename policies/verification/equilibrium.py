@@ -25,7 +25,7 @@ def check_equilibrium(
     certificate: Certificate,
     prices: BoolArray,
 ) -> Iterator[Check]:
-    """Every stage's Nash product and bound are as stated, and within 1e-9 of each other.
+    """Check that every stage's Nash product and bound are as stated, and within 1e-9 of each other.
 
     Args:
         problem: the problem; allocation: a feasible answer; form: who takes part.

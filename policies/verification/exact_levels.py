@@ -359,7 +359,7 @@ class Fractions:
         return self._known[number]
 
     def _cost(self, number: int, rising: BoolArray, group: int) -> tuple[Fraction, bool]:
-        """The least cost of all shares, and whether a lifted tenant has tasks left."""
+        """Return the least cost of all shares, and whether a lifted tenant has tasks left."""
         form, frozen_in = self.rounds.form, self.rounds.frozen_in
         costs = self._costs(number)
         cost, wanting = Fraction(0), False
@@ -419,7 +419,7 @@ def _whole(values: list[Fraction]) -> tuple[list[int], int]:
 
 
 def product(left: Sequence[Fraction], right: Sequence[Fraction | int]) -> Fraction:
-    """The inner product."""
+    """Return the inner product."""
     return sum((a * b for a, b in zip(left, right, strict=True)), Fraction(0))
 
 

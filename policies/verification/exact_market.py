@@ -39,7 +39,7 @@ def products_proven(
     allocation: Allocation,
     certificate: Certificate,
 ) -> BoolArray:
-    """(rounds,) is each stage's product proven to be within the tolerance of the greatest?
+    """Return whether each stage's (rounds,) product is proven within the tolerance of the greatest.
 
     Args:
         stated: the problem; places: its servers as one; form: who takes part.
@@ -62,7 +62,7 @@ def products_proven(
 
 
 def _certainly(market: Market, x: FloatArray, prices: FloatArray) -> bool | None:
-    """Do the prices prove the shares ``x`` (n,)? None where rounding could hide it."""
+    """Return whether the prices prove the shares ``x`` (n,), or None if rounding could hide it."""
     shares, weights = market.shares(x), float(market.weight.sum())
     bound = market.log_bound(prices)
     if not (shares > 0).all() or not math.isfinite(bound):

@@ -40,7 +40,10 @@ class Fits:
 
     @classmethod
     def of(cls, stated: Stated, places: Places, allocation: Allocation) -> Fits:
-        """As whole tasks are counted when they are placed, if the answer has whole tasks."""
+        """Return the amounts for an answer.
+
+        Whole tasks are counted as they are when they are placed.
+        """
         if allocation.mode != "indivisible":
             amounts = stated.as_they_are
         else:
@@ -70,7 +73,7 @@ class Fits:
         return servers if self.allocation.whole else np.ones(len(servers))
 
     def pool_overfilled(self) -> BoolArray:
-        """(m,) do all tasks take more of the resource than all servers have?"""
+        """Return whether all tasks take more of each resource (m,) than all servers have."""
         problem, pieces = self.stated.problem, self.stated.pieces
         tasks = self.allocation.tasks[pieces.owner] * pieces.count
         # A number of pieces beyond float64 is more than any pool has room for.
@@ -85,7 +88,7 @@ class Fits:
         )
 
     def servers_overfilled(self) -> BoolArray:
-        """(K, m) do the placements take more than is there?"""
+        """Return where (K, m) the placements take more than is there."""
         m, answer = self.stated.problem.m, self.allocation
         capacity = self.capacity[self.places.row]
         over = exceeds(
@@ -98,7 +101,7 @@ class Fits:
         return over.reshape(capacity.shape)
 
     def beyond_limits(self) -> BoolArray:
-        """(n,) do a workload's placements run more tasks than it has?"""
+        """Return the workloads (n,) whose placements run more tasks than they have."""
         pieces, answer = self.stated.pieces, self.allocation
         limit = self.stated.problem.tasks[pieces.owner] * pieces.count
         limited = np.isfinite(limit)
@@ -115,7 +118,7 @@ class Fits:
         return beyond
 
     def limits_exceeded(self) -> BoolArray:
-        """(l,) do the tasks that count in a limit take more of a resource than its amount?"""
+        """Return the limits (l,) whose tasks take more of a resource than the limit's amount."""
         answer, m = self.allocation, self.stated.problem.m
         bounded = self.limits < np.inf
         tasks, piece = answer.tasks, np.arange(len(answer.tasks))

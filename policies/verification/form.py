@@ -64,7 +64,7 @@ class Form:
 
     @cached_property
     def several(self) -> BoolArray:
-        """(n,) does its tenant have others beside it?"""
+        """True for each workload (n,) whose tenant has others beside it."""
         count = np.bincount(self.owner, minlength=self.t)
         several: BoolArray = (count > 1)[self.owner]
         return several
@@ -76,7 +76,7 @@ class Form:
         return np.concatenate([self.capacity, *(amount[None, :] for amount in amounts)])
 
     def costs(self, prices: FloatArray, some: IntArray | BoolArray | None = None) -> FloatArray:
-        """(q, K) price of one unit of share of each workload, or of some, on each place.
+        """Return the price (q, K) of one unit of share of each workload, or of some, on each place.
 
         It is inf where the workload may not run.
         """
@@ -112,12 +112,12 @@ class Form:
         return np.array([number.setdefault(key, len(number)) for key in keys], dtype=np.int64)
 
     def shares_of(self, tasks: FloatArray) -> FloatArray:
-        """(n,) share of each, of tasks (n_all,)."""
+        """Return the share (n,) of each workload, of tasks (n_all,)."""
         mine = (tasks * self.per_task)[self.workloads]
         return grouped_sum(mine, self.kind, len(self.owner))
 
     def tenant_sums(self, shares: FloatArray) -> FloatArray:
-        """(t',) share of each tenant, of shares (n,)."""
+        """Return the share (t',) of each tenant, of shares (n,)."""
         return grouped_sum(shares, self.owner, self.t)
 
 

@@ -102,6 +102,6 @@ def _is_readable(problem: Problem, allocation: Allocation, before: History) -> C
 def _agree(
     name: str, stated: FloatArray, derived: FloatArray, detail: str, places: tuple[str, ...]
 ) -> Check:
-    """(t, c) numbers agree, relative to the larger of each two."""
+    """Check that numbers (t, c) agree, relative to the larger of each two."""
     size = np.maximum(np.maximum(np.abs(stated), np.abs(derived)), np.finfo(np.float64).tiny)
     return check(name, (np.abs(stated - derived) / size).max(axis=1), AGREEMENT, detail, places)

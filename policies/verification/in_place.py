@@ -41,7 +41,7 @@ def found_tasks(places: Places, stated: Stated, allocation: Allocation) -> OnSer
 
 
 def same_tasks(found: OnServers, promised: OnServers) -> bool:
-    """Does every server run what it is promised to?"""
+    """Return whether every server runs the tasks that are promised."""
     return np.array_equal(found[0], promised[0]) and np.array_equal(found[1], promised[1])
 
 
@@ -52,7 +52,7 @@ def moves_fewer(
     running: CurrentPlacements,
     placements: tuple[OnServers, OnServers],
 ) -> bool:
-    """Does a placement keep what is stated to stay, and move fewer tasks than the fresh one?
+    """Return whether a placement keeps what must stay, and moves fewer tasks than the fresh one.
 
     Args:
         placements: the one that is found, with the answer's counts, and the fresh one.

@@ -66,12 +66,12 @@ class Knapsack:
 
     @cached_property
     def has_table(self) -> bool:
-        """Is the table small enough?"""
+        """True if the table is small enough."""
         cells = float(np.prod(self._grid[1] + 1.0))
         return cells * (len(self._pieces) + 1) <= LARGEST_TABLE
 
     def worth_by_table(self, prices: FloatArray) -> float:
-        """The greatest worth at prices (q,) of one task of each workload."""
+        """Return the greatest worth at prices (q,) of one task of each workload."""
         demand, capacity = self._grid
         value = np.zeros(tuple((capacity + 1).tolist()))
         for j, size in self._pieces:

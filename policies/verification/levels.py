@@ -14,7 +14,7 @@ from policies.verification.whole_tasks import server_reasons
 
 
 def levels_of(stated: Stated, tasks: FloatArray, history: History | None) -> FloatArray:
-    """(t,) levels of tenants that run so many tasks (n,).
+    """Return the levels (t,) of tenants that run so many tasks (n,).
 
     Args:
         stated: the problem; tasks: (n,); history: after the step of a long-term policy.

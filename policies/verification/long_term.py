@@ -32,7 +32,10 @@ def entitled(stated: Stated) -> FloatArray:
 
 
 def tasks_alone(stated: Stated, reasons: TextArray) -> FloatArray:
-    """(n,) whole tasks that each workload would run in its tenant's own part, by priority, then age."""
+    """Return the whole tasks (n,) that each workload would run in its tenant's own part.
+
+    Priority decides, then age.
+    """
     problem = stated.problem
     room, alone = entitled(stated).tolist(), [0.0] * problem.n
     tenant, demand = problem.workload_tenant.tolist(), problem.demand.tolist()
@@ -50,14 +53,14 @@ def tasks_alone(stated: Stated, reasons: TextArray) -> FloatArray:
 
 
 def _whole_part(amount: float) -> float:
-    """As :func:`policies.model.tolerance.whole_part`, of one amount."""
+    """Return the whole part of one amount, as :func:`policies.model.tolerance.whole_part`."""
     nearest = float(round(amount))
     close = abs(amount - nearest) <= DISCRETE_TOLERANCE * max(1.0, abs(nearest))
     return nearest if close else float(math.floor(amount))
 
 
 def _by_tenant(stated: Stated, amounts: FloatArray) -> FloatArray:
-    """(t, m) sums of amounts (n, m)."""
+    """Return the sums (t, m) of amounts (n, m)."""
     problem = stated.problem
     columns = [grouped_sum(c, problem.workload_tenant, problem.t) for c in amounts.T]
     return np.stack(columns, axis=1)
@@ -129,7 +132,7 @@ def borrow_limit(stated: Stated, elapsed: float) -> FloatArray:
 
 
 def starved(stated: Stated, before: History) -> BoolArray:
-    """(t,) who has waited for the timeout and goes first."""
+    """Return the tenants (t,) that have waited for the timeout and go first."""
     timeout = stated.choice.option("starvation_timeout")
     if timeout is None:
         return np.zeros(stated.problem.t, dtype=np.bool_)

@@ -56,11 +56,11 @@ class Market:
         )
 
     def shares(self, shares: FloatArray) -> FloatArray:
-        """(b,) share of each buyer, of shares (n,) of the form's workloads."""
+        """Return the share (b,) of each buyer, of shares (n,) of the form's workloads."""
         return grouped_sum(shares[self.workloads], self.owner, len(self.weight))
 
     def log_mean(self, share: FloatArray) -> float:
-        """The logarithm of the weighted geometric mean of shares (b,)."""
+        """Return the logarithm of the weighted geometric mean of shares (b,)."""
         return float((self.weight * np.log(share)).sum() / self.weight.sum())
 
     def log_bound(self, prices: FloatArray) -> float:
@@ -83,7 +83,7 @@ class Market:
 
 
 def with_room(form: Form, shares: FloatArray) -> Form:
-    """The form in which workloads may run nowhere that earlier stages used up what they need.
+    """Return the form without workloads for which earlier stages used up a resource.
 
     Such workloads are not part of their stage's market. What rounding leaves of a resource that is used
     up could be next to nothing, and yet much of a share of what little is left of another one.

@@ -43,7 +43,7 @@ _DETAIL = "prices prove that no mix of the first stage's workloads, at the same 
 def check_mixes(
     form: Form, certificate: Certificate, shares: FloatArray, names: list[str]
 ) -> Check:
-    """No other mix of the first stage's workloads leaves more to the second one, by the prices.
+    """Check by prices that no other mix of the first stage's workloads leaves more to the second one.
 
     Args:
         form: who takes part, on one pool; certificate: with a round per stage.

@@ -35,7 +35,7 @@ def stuck_when_open(
     prices: Proven,
     known: Fractions | None = None,
 ) -> BoolArray:
-    """(t',) tenants that are proven to be stuck or, in open rounds, are so but for rounding.
+    """Return the tenants (t',) that are proven to be stuck or, in open rounds, are so but for rounding.
 
     Args:
         stated: the problem; places: what prices are for; form: who takes part.
@@ -60,7 +60,10 @@ def stuck_when_open(
 
 
 def _paid_up(rounds: LevelRounds, number: int, unsold: Fraction) -> BoolArray:
-    """(t',) whose group's level, raised by what may be open, costs more than what is unsold."""
+    """Return the tenants (t',) whose group's raised level costs more than what is unsold.
+
+    The level is raised by what may be open.
+    """
     form, item = rounds.form, rounds.certificate.rounds[number]
     costs = Costs.at(form, item.prices)
     at, _ = costs.of_shares(np.minimum(form.cap, rounds.reached(number)))
@@ -76,7 +79,10 @@ def _paid_up(rounds: LevelRounds, number: int, unsold: Fraction) -> BoolArray:
 def _sold_out(
     form: Form, certificate: Certificate, number: int, shares: FloatArray, unsold: Fraction
 ) -> BoolArray:
-    """(t',) of whose demands next to nothing is unsold, wherever workloads with tasks left may run."""
+    """Return the tenants (t',) of whose demands next to nothing is unsold.
+
+    This holds wherever workloads with tasks left may run.
+    """
     prices = certificate.rounds[number].prices[: len(form.capacity)]
     worth = (form.demand > 0) @ (form.capacity * prices).T
     least = np.where(form.allowed, worth, np.inf).min(axis=1, initial=np.inf)

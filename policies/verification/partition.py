@@ -124,5 +124,5 @@ def _run(part: _Part, demand: list[int], requested: float) -> tuple[int, list[_P
 
 
 def _floor(amount: Fraction) -> int:
-    """The floor, where an amount next below a whole number is that number."""
+    """Return the floor, or the whole number that an amount is next below."""
     return math.floor(amount * (1 + _TOLERANCE))

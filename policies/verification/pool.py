@@ -108,7 +108,10 @@ def pool_tasks(stated: Stated) -> PoolTasks:
 
 
 def _in_slots(stated: Stated, reasons: TextArray) -> PoolTasks:
-    """A server has ``min_r floor(c / slot)`` slots, a task takes ``ceil(max_r D / slot)``."""
+    """Return the slots of the servers and the tasks.
+
+    A server has ``min_r floor(c / slot)`` slots, a task takes ``ceil(max_r D / slot)``.
+    """
     problem = stated.problem
     slot, parts = _slot(stated)
     cut = np.flatnonzero(slot > 0)
@@ -200,7 +203,7 @@ class _Launches:
         return stop
 
     def before_turn(self, level: FloatArray, position: IntArray) -> FloatArray:
-        """(s, q) launches of each before the turns of tenants (s,) at ``level`` (s,)."""
+        """Return the launches (s, q) of each before the turns of tenants (s,) at ``level`` (s,)."""
         first = self.owner < position[:, None]
         edge = np.where(first, level[:, None] * (1 + DISCRETE_TOLERANCE), level[:, None])
         edge = np.where(first, edge, edge * (1 - DISCRETE_TOLERANCE)) * self.weight
@@ -217,7 +220,7 @@ class _Launches:
 
 
 def out_of_turn(stated: Stated, pool: PoolTasks, tasks: FloatArray) -> BoolArray:
-    """(n,) workloads that run fewer tasks than they have, although one more fitted at their turn.
+    """Return the workloads (n,) that run fewer tasks than they have, although one more fitted in turn.
 
     Args:
         stated: the problem; pool: what its policy counts; tasks: (n,) whole, all of which fit.

@@ -53,12 +53,12 @@ class Costs:
 
     @classmethod
     def at(cls, form: Form, prices: FloatArray) -> Costs:
-        """The costs at prices (K + l, m) of shares of the pool."""
+        """Return the costs at prices (K + l, m) of shares of the pool."""
         cheapest = form.costs(prices).min(axis=1, initial=np.inf)
         return cls.of(form.owner, form.limit, cheapest, form.t)
 
     def of_shares(self, share: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """(t,) least costs of shares (t,), and what rounding errors in them are relative to."""
+        """Return the least costs (t,) of shares (t,), and the size that rounding is relative to."""
         reached = share[self.owner]
         begun = reached > self.start
         end = np.where(begun, np.minimum(reached, self.end), 0.0)
@@ -147,7 +147,7 @@ def part_lifted(
 
 
 def rising_in(form: Form, rounds: tuple[Round, ...], frozen_in: IntArray, number: int) -> BoolArray:
-    """(t',) whose level is still rising in a round."""
+    """Return the tenants (t',) whose level is still rising in a round."""
     rising: BoolArray = (form.stage == rounds[number].stage) & (frozen_in >= number)
     return rising
 

@@ -53,7 +53,7 @@ class Round:
 def queues(
     owner: IntArray, priority: IntArray, reasons: TextArray, tenants: int
 ) -> list[list[int]]:
-    """Each tenant's workloads that can run, in the order in which its tasks are taken."""
+    """Return each tenant's workloads that can run, in the order in which its tasks are taken."""
     waiting: list[list[int]] = [[] for _ in range(tenants)]
     for j in np.lexsort((np.arange(len(owner)), -priority)).tolist():
         if not reasons[j]:
@@ -151,20 +151,23 @@ def replay(
 def tasks_by_server(
     job: IntArray, server: IntArray, tasks: FloatArray, workloads: int
 ) -> tuple[IntArray, FloatArray]:
-    """(p,) keys ``server × workloads + workload``, ascending, and (p,) tasks of each."""
+    """Return keys (p,) ``server × workloads + workload``, ascending, and the tasks (p,) of each."""
     keys, where = np.unique(server * workloads + job, return_inverse=True)
     return keys, grouped_sum(tasks, where, len(keys))
 
 
 def every_server(which: IntArray, servers: IntArray) -> tuple[IntArray, IntArray]:
-    """(q,) position and (q,) number from 0 on, of each of so many servers (p,) of ``which`` (p,)."""
+    """Return the position (q,) and number (q,) of each of so many servers (p,).
+
+    They are numbered from 0 within each of ``which`` (p,).
+    """
     position = np.repeat(np.arange(len(which)), servers)
     within = np.arange(int(servers.sum())) - np.repeat(np.cumsum(servers) - servers, servers)
     return position, which[position] + within
 
 
 def left_out(reasons: TextArray, misfit: BoolArray, reason: str) -> TextArray:
-    """The reasons, with one more for workloads that have none and fit nowhere."""
+    """Return the reasons, with one more for workloads that have none and fit nowhere."""
     result = reasons.copy()
     result[(reasons == "") & misfit] = reason
     return result

@@ -143,7 +143,7 @@ def _check_shapes(stated: Stated, slots: Slots, schedule: Schedule) -> Check:
 
 
 def _on_server(slots: Slots, schedule: Schedule) -> list[IntArray]:
-    """(s) tasks (L, q) of each slot on each server."""
+    """Return the tasks (L, q) of each slot (s) on each server."""
     if schedule.placements is None:
         one = min(len(slots.kind), 1)
         return [tasks[None, slots.workloads][:one] for tasks in schedule.tasks]
@@ -187,7 +187,7 @@ def _reasons(
     on_server: Sequence[IntArray],
     blocking: Sequence[IntArray],
 ) -> list[str]:
-    """(n) what stops each workload in the longest slot in which it does not run all its tasks.
+    """Return what stops each workload (n) in the longest slot in which it does not run all its tasks.
 
     ``task_limit`` where there is no such slot, or next to no time in it; equally long slots count in
     their order.

@@ -49,7 +49,10 @@ def check_shapes(problem: Problem, allocation: Allocation, places: Places, kinds
 
 
 def _floats(values: Any, shape: tuple[int, ...], *, finite: bool = True) -> bool:
-    """Is it an array of real numbers? Where it need not be ``finite`` it can be NaN, not infinite."""
+    """Return whether a value is an array of real numbers.
+
+    Unless it must be ``finite`` it may have NaN, but not infinity.
+    """
     if not isinstance(values, np.ndarray) or values.shape != shape or values.dtype != np.float64:
         return False
     return bool((np.isfinite(values) if finite else ~np.isinf(values)).all())
@@ -73,7 +76,7 @@ def _is_whole(value: Any) -> bool:
 
 
 def _is_number(value: Any) -> bool:
-    """Is it a real number, or NaN for one that there is not?"""
+    """Return whether a value is a real number, or NaN for a number that does not exist."""
     is_real = isinstance(value, float | np.floating) or _is_whole(value)
     return is_real and not math.isinf(float(value))
 

@@ -50,7 +50,7 @@ class Slots:
 
     @classmethod
     def of(cls, stated: Stated) -> Slots:
-        """The pool as one big server, or every server by itself."""
+        """Return the pool as one big server, or every server by itself."""
         problem = stated.problem
         if stated.choice.sees_one_pool:
             pool = pool_tasks(stated)
@@ -126,7 +126,7 @@ class Slots:
 
     @cached_property
     def coupled(self) -> bool:
-        """Do task limits tie the servers together?"""
+        """True if task limits tie the servers together."""
         return len(self.kind) > 1 and bool((self._together > self.limit).any())
 
     @cached_property

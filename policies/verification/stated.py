@@ -28,7 +28,7 @@ NO_SERVER_LARGE_ENOUGH, GANG = "no_server_large_enough", "gang"
 
 
 def by_resource(name: str) -> str:
-    """The reason of a workload that a full resource stops."""
+    """Return the reason of a workload that a full resource stops."""
     return f"resource:{name}"
 
 
@@ -456,7 +456,7 @@ class Stated:
         return columns
 
     def tenant_shares(self, columns: FloatArray, tasks: FloatArray) -> FloatArray:
-        """(t,) shares before weights of tenants that run so many tasks (n,)."""
+        """Return the shares (t,) before weights of tenants that run so many tasks (n,)."""
         sums = [
             grouped_sum(tasks * column, self.problem.workload_tenant, self.problem.t)
             for column in columns.T
@@ -466,7 +466,7 @@ class Stated:
 
 
 def position_of(name: str, names: tuple[str, ...], pointer: str) -> int:
-    """The index of a name that an option gives.
+    """Return the index of a name that an option gives.
 
     Raises:
         PolicyOptionsError: there is no such name.

@@ -165,7 +165,7 @@ def _verify_step(
 
 
 def _keeps_places(allocation: Allocation) -> bool:
-    """Are placements on single servers, which tasks may keep?"""
+    """Return whether placements are on single servers, which tasks may keep."""
     return allocation.classes.offset is not None and not allocation.choice.sees_one_pool
 
 

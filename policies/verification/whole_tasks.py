@@ -77,7 +77,7 @@ class Whole:
         allocation: Allocation,
         kept: CurrentPlacements | None = None,
     ) -> Whole:
-        """The answer, and what of its problem can run.
+        """Return the answer and the part of its problem that can run.
 
         Raises:
             PolicyOptionsError: an option names what the problem does not have.
@@ -87,7 +87,7 @@ class Whole:
         return cls(stated, places, allocation, pool, reasons, kept)
 
     def stops(self) -> tuple[str | None, ...]:
-        """(n) the reason that stopped each workload, None where one more task fits."""
+        """Return the reason (n) that stopped each workload, None if one more task fits."""
         problem, tasks, places = self.stated.problem, self.allocation.tasks, self.places
         beyond = self._beyond_borrowing()
         if self.pool is not None:
@@ -114,7 +114,7 @@ class Whole:
         return _with_level(stops[: problem.n], beyond)
 
     def _beyond_borrowing(self) -> Sequence[bool]:
-        """(n) workloads whose tenants have borrowed all that they may."""
+        """Return the workloads (n) whose tenants have borrowed all that they may."""
         problem, history = self.stated.problem, self.allocation.history
         if history is None:
             return [False] * problem.n
@@ -172,13 +172,13 @@ def _with_level(stops: Sequence[str | None], beyond: Sequence[bool]) -> tuple[st
 
 
 def _units(stated: Stated) -> FloatArray:
-    """(m,) one unit of the whole numbers on servers, as a share of the pool."""
+    """Return one unit (m,) of the whole numbers on servers, as a share of the pool."""
     total = stated.problem.server_count @ stated.on_servers.capacity
     return np.divide(1.0, total, out=np.zeros(len(total)), where=total > 0)
 
 
 def server_reasons(stated: Stated) -> TextArray:
-    """(n,) the reason why a workload cannot run on empty servers, an empty text where it can."""
+    """Return the reason (n,) why a workload cannot run on empty servers, empty if it can."""
     rows = stated.rows
     amounts = stated.on_servers
     room = Room(amounts.capacity[rows.row], np.arange(rows.count), rows.allowed, _units(stated))
@@ -479,7 +479,7 @@ def _gangs_in_place(whole: Whole, running: CurrentPlacements) -> OnServers | Non
 
 
 def _replayed(whole: Whole, before: History) -> ReplayResult:
-    """The answer's tasks handed out again, until one is not the policy's."""
+    """Hand out the answer's tasks again, until one is not the policy's."""
     stated, choice = whole.stated, whole.stated.choice
     problem, hands_out = stated.problem, choice.policy.hands_out
     if whole.pool is not None:

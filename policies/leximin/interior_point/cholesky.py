@@ -12,7 +12,7 @@ REGULAR = (0.0, 1e-15, 1e-13, 1e-11, 1e-9)
 
 
 def diagonal_of(matrix: FloatArray) -> FloatArray:
-    """(N,) the diagonal of a C-contiguous matrix (N, N), to be written to."""
+    """Return a writable view of the diagonal (N,) of a C-contiguous matrix (N, N)."""
     return matrix.reshape(-1)[:: len(matrix) + 1]
 
 
@@ -47,7 +47,7 @@ class BorderedSystem:
         return True
 
     def solve(self, right: FloatArray, level: float) -> tuple[FloatArray, float]:
-        """The unknowns (N,) for a right-hand side, and the level's step."""
+        """Return the unknowns (N,) for a right-hand side, and the level's step."""
         out: FloatArray = dpotrs(self._factor, right, lower=1)[0]
         dtau = (level - float(self.border @ out)) / self._corner
         out += self._solved_border * dtau

@@ -46,7 +46,7 @@ class TenantsFirst:
     def factor(
         self, theta: FloatArray, total: FloatArray, slack: FloatArray, room: FloatArray
     ) -> bool:
-        """As ``Elimination.factor``."""
+        """Factor the system (``Elimination.factor``)."""
         rows = self._rows
         self._theta, self._total, self._diagonal = theta, total, total
         self._rest[:] = 0.0
@@ -63,7 +63,7 @@ class TenantsFirst:
     def solve(
         self, of_slacks: FloatArray, b: FloatArray, f: float, *, refine: bool
     ) -> tuple[FloatArray, FloatArray, float]:
-        """As ``Elimination.solve``."""
+        """Solve the system (``Elimination.solve``)."""
         rows, system, limited = self._rows, self._system, self._rows.limited
         size = len(self._border)
         known, by_row = of_slacks[:size].copy(), np.empty(len(b))

@@ -26,7 +26,7 @@ def largest_prior_share(problem: Problem) -> float:
 def divisible_problem(
     problem: Problem, pool: SlotPool, *, pack: bool
 ) -> tuple[Problem, ServerClasses]:
-    """The problem without what cannot run as whole tasks, and the servers that its prices are for."""
+    """Return the problem without tasks that cannot run whole, and the servers of its prices."""
     runnable = replace(problem, tasks=np.where(pool.reasons == "", problem.tasks, 0.0))
     if pack:
         return runnable, server_classes(runnable)

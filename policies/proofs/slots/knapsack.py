@@ -75,7 +75,7 @@ class Knapsack:
 
     @cached_property
     def has_grid(self) -> bool:
-        """Is the dynamic programme small enough?"""
+        """True if the dynamic programme is small enough."""
         return self._cells <= LARGEST_TABLE
 
     @cached_property
@@ -86,7 +86,7 @@ class Knapsack:
         return float(np.prod(capacity + 1.0)) * (len(item) + 1)
 
     def best(self, prices: FloatArray, *, nodes: int = MOST_NODES) -> Packing:
-        """The most valuable packing.
+        """Return the most valuable packing.
 
         Args:
             prices: (q,) of one task of each workload, at least 0.

@@ -20,7 +20,7 @@ from policies.proofs.slots.slot_pool import SlotPool
 
 
 def satisfied_at(pool: SlotPool) -> FloatArray:
-    """(t',) share, prior share included, of a tenant that runs all its tasks all the time."""
+    """Return the share (t',), prior share included, of a tenant that runs all its tasks all the time."""
     everything = grouped_sum(pool.limit * pool.share, pool.owner, len(pool.tenants))
     return everything + pool.prior_share
 
@@ -28,9 +28,10 @@ def satisfied_at(pool: SlotPool) -> FloatArray:
 def round_bound(
     value: float, prices: FloatArray, weight: FloatArray, rising: BoolArray, share: FloatArray
 ) -> float:
-    """No schedule lifts the rising tenants' level above it, the others keeping their shares.
+    """Return a bound on the rising tenants' level in any schedule.
 
-    Every slot's shares are worth at most ``value`` at the prices (t',), hence every average.
+    The other tenants keep their shares. Every slot's shares are worth at most ``value`` at the
+    prices (t',), hence every average.
 
     Args:
         value: of the best slot; share: (t',) of those frozen earlier, 0 for the rest.

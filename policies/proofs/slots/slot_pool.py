@@ -79,7 +79,7 @@ class SlotPool:
 
     @classmethod
     def of(cls, problem: Problem, *, pack: bool) -> SlotPool:
-        """The pool as one big server, or every server by itself.
+        """Return the pool as one big server, or every server by itself.
 
         Raises:
             ProblemTooLargeError: more than 20,000 servers to pack, or that many (server,
@@ -153,17 +153,17 @@ class SlotPool:
 
     @cached_property
     def exact(self) -> bool:
-        """Is every bound the value of the best tasks? (Else it may be more.)"""
+        """True if every bound is the value of the best tasks, and not more."""
         return not self.coupled and all(knapsack.has_grid for knapsack in self.knapsacks)
 
     def shares(self, tasks: IntArray) -> FloatArray:
-        """(t',) dominant shares of the tenants with these tasks (q,), plus their prior shares."""
+        """Return the dominant shares (t',) of the tenants with tasks (q,), plus their prior shares."""
         return grouped_sum(tasks * self.share, self.owner, len(self.tenants)) + self.prior_share
 
     def best(
         self, prices: FloatArray, *, nodes: int = MOST_NODES, budget: WorkBudget | None = None
     ) -> Slot:
-        """The saturated slot whose shares are worth most.
+        """Return the saturated slot whose shares are worth most.
 
         Args:
             prices: (t',) of the tenants' shares, at least 0.
@@ -202,7 +202,7 @@ class SlotPool:
         return Slot(self.saturated(on_server), bound + float(prices @ self.prior_share))
 
     def bound(self, prices: FloatArray) -> float:
-        """No slot's shares are worth more at these prices (t',)."""
+        """Return a bound on the worth of any slot's shares at these prices (t',)."""
         key = prices.tobytes()
         if key not in self._bounds:
             self._bounds[key] = self.best(prices).bound
@@ -286,7 +286,7 @@ class SlotPool:
         nodes: int,
         budget: WorkBudget | None,
     ) -> IntArray:
-        """(L, q) every server's best tasks, as far as the limits go."""
+        """Return every server's best tasks (L, q), as far as the limits go."""
         if not len(self.kind):
             return np.zeros((0, len(self.workloads)), dtype=np.int64)
         on_server = np.array([packing.tasks for packing in packings])[self.kind]
@@ -307,14 +307,17 @@ class SlotPool:
         return on_server
 
     def saturated(self, on_server: IntArray) -> IntArray:
-        """(L, q) with tasks added, workload by workload on the servers in order, until none fits."""
+        """Return the tasks (L, q) with more added until none fits.
+
+        They are added workload by workload on the servers in order.
+        """
         full = np.ascontiguousarray(on_server)
         _saturate(full, self.capacity, self.demand, self.limit, self.allowed_on_kind, self.kind)
         return full
 
     @cached_property
     def allowed_on_kind(self) -> BoolArray:
-        """(q, K) may the workload run on servers of the kind?"""
+        """True where a workload may run on servers of a kind (q, K)."""
         columns = [knapsack.limit > 0 for knapsack in self.knapsacks]
         allowed = np.array(columns, dtype=np.bool_).reshape(len(columns), len(self.workloads))
         return np.ascontiguousarray(allowed.T)

@@ -111,10 +111,10 @@ def require(holds: bool, reason: str) -> None:
 
 
 def number(text: str, what: str, *, least: float = -LARGEST) -> float:
-    """A finite number, at least ``least``.
+    """Return a finite number that is at least ``least``.
 
     Raises:
-        Unusable: it is not.
+        Unusable: the text is not such a number.
     """
     try:
         value = float(text)

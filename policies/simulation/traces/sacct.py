@@ -152,7 +152,10 @@ def _left_out(job: Mapping[str, str]) -> str:
 
 
 def _seconds(text: str, what: str) -> float:
-    """A time as sacct prints it, in UTC, or seconds since 1970 (``SLURM_TIME_FORMAT=%s``)."""
+    """Return the seconds since 1970 of a time as sacct prints it.
+
+    It is in UTC, or already in seconds (``SLURM_TIME_FORMAT=%s``).
+    """
     if text.isascii() and text.isdigit() and len(text) <= 12:
         second = float(text)
     else:

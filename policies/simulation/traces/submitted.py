@@ -144,7 +144,7 @@ class Submitting:
             self._duration.extend(array("d", [duration]) * tasks)
 
     def done(self, reader: LineReader | None = None) -> Submitted:
-        """Everything that was added."""
+        """Return everything that was added."""
         kinds = list(self._workloads)
         return Submitted(
             resources=self.resources,
