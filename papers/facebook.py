@@ -43,7 +43,8 @@ SIDES: dict[str, tuple[str, dict[str, Any]]] = {
 
 ANOTHER_TRACE = (
     "The paper's week of October 2010 is not available. Ours has Facebook's times of submission of "
-    "2009, H-MRF's mix of its jobs, drawn durations, and users by turns; the load is set to fill the cluster."
+    "2009, H-MRF's mix of its jobs, drawn durations, and users by turns; the load is set to fill the "
+    "cluster."
 )
 ONE_PHASE = (
     "The paper explains the gain of large jobs by their many phases. Reduce tasks are submitted with "

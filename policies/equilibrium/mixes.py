@@ -183,8 +183,9 @@ class _Program:
         return self.least_cost(-unseen.astype(np.float64), deadline)[0]
 
     def least_cost(self, cost: FloatArray, deadline: float | None) -> tuple[FloatArray, FloatArray]:
-        """Return the mix (width,) with the least sum of costs (width,), and the resources'
-        prices (m,).
+        """Return the mix (width,) with the least sum of costs (width,).
+
+        Return the prices (m,) of the resources as well.
         """
         options: dict[str, float | bool] = {
             "primal_feasibility_tolerance": FEASIBLE,

@@ -125,7 +125,7 @@ def _weighted(
 ) -> FloatArray | None:
     """Return the shares (n, m) for weights.
 
-    None if all of a tenant's workloads are dominated by one resource.
+    None if weights do not differ, or if one resource dominates all workloads of each tenant.
     """
     factors = weight_factors(problem, choice)
     if factors is None:
