@@ -186,7 +186,7 @@ def _truthfulness(policy: str) -> TrialResult:
 
 
 def _always_wanting() -> list[Row]:
-    """Tasks at a time, once that is steady, of two users who always want more."""
+    """Return rows with the mean tasks at a time of two users that always have more."""
     new = [(int(2 * EXAMPLE_CAPACITY), int(2 * EXAMPLE_CAPACITY))] * STEPS
     rows = []
     for policy in ("lt-af", "h-mrf"):

@@ -212,7 +212,7 @@ class WorkloadDocument(Part):
 
 
 class ModeField(StringField):
-    """Mode, whose existence the policy checks."""
+    """Mode of a policy, which the policy checks."""
 
     def describe(self) -> Schema:
         return {"type": "string", "enum": ["divisible", "indivisible"]}

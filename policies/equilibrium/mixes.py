@@ -75,7 +75,7 @@ def mixes_of(form: LeximinProblem, x: FloatArray, stage: int, deadline: float | 
     mean, own = np.mean(found, axis=0)[:q], x[mine] / program.share
     inside[mine] = program.exact(mean, runs, full, at_limit) * program.share
     if overfilled(form, inside) > DUST:
-        # Limits that are not quite reached in any mix do not fit: who has one mix alone keeps it.
+        # Limits that are not quite reached in any mix do not fit: a tenant with a single mix keeps it.
         inside[mine] = program.exact(mean, runs, full, at_limit, own) * program.share
     free = np.zeros(form.n, dtype=np.bool_)
     free[mine] = runs

@@ -220,7 +220,7 @@ def _shared_groups(
 
 
 def _standing(allocation: Allocation, tenant: int) -> str:
-    """Its weight, or why it is served only after everybody else."""
+    """Return the tenant's weight, or why it is served only after all others."""
     problem = allocation.problem
     if not problem.second_stage[tenant]:
         return f"at weight {number(float(problem.effective_weight[tenant]))}"

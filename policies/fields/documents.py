@@ -75,7 +75,7 @@ class Document:
 
         Args:
             found: the object.
-            context: what else sources and fields need, such as the pool and who asks.
+            context: what else sources and fields need, such as the pool and the caller.
         """
         document: dict[str, Any] = {}
         for name, _, find, write in cls._sources:

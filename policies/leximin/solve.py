@@ -160,6 +160,6 @@ def _certificate_of_problem(problem: Problem, form: Normalised, answer: Leximin)
 
 
 def _of_all_tenants(problem: Problem, form: Normalised, values: FloatArray) -> FloatArray:
-    everybody = np.full(problem.t, np.nan)
-    everybody[form.tenants] = values
-    return everybody
+    of_all = np.full(problem.t, np.nan)
+    of_all[form.tenants] = values
+    return of_all

@@ -140,7 +140,8 @@ class Policy:
         How it hands out whole tasks one by one. Its answers promise the counts, and where it places the
         servers, that come of it; None where it has its own way, of which nothing is verified.
     takes_groups : bool
-        Whether groups and tiers decide who is next. Other policies refuse problems that have any.
+        Whether groups and tiers decide the order of tenants. Other policies refuse problems that
+        have any.
     takes_gangs : bool
         Whether it places the pieces of whole tasks. Other policies that place whole tasks refuse
         problems that have any, and the rest count their sum.

@@ -26,7 +26,7 @@ class Limit:
     Attributes
     ----------
     scope : {"group", "tenant", "workload", "lend"}
-        Kind of the node. ``lend`` limits what everybody but a tenant gets together on the servers
+        Kind of the node. ``lend`` limits what all tenants but one get together on the servers
         that the tenant contributed.
     node : int
         Index of the group, tenant or workload.

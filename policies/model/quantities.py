@@ -30,7 +30,7 @@ _EXACT_POWER = 22
 SERVER, POOL, NOTHING = "server", "pool", "nothing"
 _MOST_DIGITS = 340
 _MOST_DENOMINATORS = 64
-# Fractions with larger denominators are not what anybody means, unless these are powers of 2.
+# Fractions with larger denominators are unlikely to be meant, unless these are powers of 2.
 _LARGEST_DENOMINATOR = 1000
 
 

@@ -26,7 +26,7 @@ class Queues:
         share: (q,) what one task adds to its tenant's share.
         limit: (q,) tasks at most, beside ``kept``.
         weight: (t,) divides the share.
-        second_stage: (t,) served after everybody else has left.
+        second_stage: (t,) served after all others have left.
         count: (q,) tasks launched.
         kept: (q,) tasks that run before any is launched, beside ``count``.
         passed: (t,) share from the workloads before ``current``.

@@ -175,7 +175,7 @@ class _Rounds:
         return True
 
     def _round(self, stage: bool, rising: BoolArray) -> BoolArray:
-        """One level, and who is frozen at it."""
+        """Raise the level of a round and return the tenants frozen at it."""
         best = _BestPrices(self, rising)
         try:
             self.budget.seconds_left()
@@ -223,7 +223,7 @@ class _Rounds:
     def _left_open(self, stage: bool, rising: BoolArray, best: _BestPrices) -> BoolArray:
         """Freeze all rising tenants at their shares in the mixture.
 
-        If some run all their tasks, only those are frozen.
+        If some run all their tasks at no higher level than the others have, only those are frozen.
         """
         fractions = self.mixture.fractions
         used = np.flatnonzero(fractions > SHORTEST_SLOT)

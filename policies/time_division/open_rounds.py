@@ -36,8 +36,8 @@ def with_open_rounds(
 
     Args:
         rounds: as the search left them; frozen_in: (t',) the round of each.
-        level: (t',) that each has; full: (t',) who runs all its tasks.
-        stage: (t',) who is served last; weight: (t',).
+        level: (t',) that each has; full: (t',) those that run all their tasks.
+        stage: (t',) those served last; weight: (t',).
         best_prices: of a round with these rising tenants, and its bound.
     """
     result: list[Round] = []

@@ -134,9 +134,9 @@ def solve_indivisible(request: Request) -> Allocation:
 
 
 def _divide(request: Request, pool: SlotPool, first_prices: FloatArray) -> Division:
-    """Return the division that the effort pays for, or one near its bound found with more work.
+    """Return the division that the effort pays for.
 
-    Work grows by factors of four.
+    If a round is far below its bound, work is multiplied by four until the division is near it.
 
     Raises:
         SolveTimeoutError: the deadline passed before. SolveFailedError: there is none.

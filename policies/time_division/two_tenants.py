@@ -143,7 +143,8 @@ def _rounds(
 ) -> tuple[list[Round], IntArray]:
     """Return the rounds and the round of each tenant.
 
-    Their prices make the hull's edge worth most. If one share is lower, its tenant is first alone.
+    Their prices make the hull's edge worth most. If one tenant has the lower share, the first round is
+    its alone.
     """
     weight = problem.effective_weight[pool.tenants]
     stage = int(problem.second_stage[pool.tenants[0]])

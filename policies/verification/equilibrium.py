@@ -28,7 +28,7 @@ def check_equilibrium(
     """Check that every stage's Nash product and bound are as stated, and within 1e-9 of each other.
 
     Args:
-        problem: the problem; allocation: a feasible answer; form: who takes part.
+        problem: the problem; allocation: a feasible answer; form: its participants.
         certificate: whose rounds fit the problem; prices: (rounds,) do they prove it, exactly?
     """
     x = form.shares_of(allocation.tasks)

@@ -42,7 +42,7 @@ def products_proven(
     """Return whether each stage's (rounds,) product is proven within the tolerance of the greatest.
 
     Args:
-        stated: the problem; places: its servers as one; form: who takes part.
+        stated: the problem; places: its servers as one; form: its participants.
         allocation: a feasible answer; certificate: its own, whose rounds fit the problem.
     """
     shares = form.shares_of(allocation.tasks)

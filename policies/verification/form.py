@@ -20,7 +20,7 @@ class Form:
     A tenant's workloads that are alike in all but number count as one.
 
     Attributes:
-        tenants: (t',) who has something to run, ascending.
+        tenants: (t',) those with a workload that can run, ascending.
         workloads: (q,) what can run, as indices of the problem; kind: (q,) which of the ``n`` it is.
         reasons: (n_all,) why the other workloads can have nothing.
         owner: (n,) tenant of each, ascending, as a position in ``tenants``.

@@ -112,7 +112,7 @@ class GroupPath:
     Args:
         groups: the tree; stage: whose weights count.
         direction: (t, m) shares of the pool per unit of share.
-        start: (t,) shares at the beginning; cap: (t,) of all tasks; rising: (t,) who is not frozen.
+        start: (t,) shares at the beginning; cap: (t,) of all tasks; rising: (t,) those not frozen.
     """
 
     def __init__(

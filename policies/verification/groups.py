@@ -23,7 +23,7 @@ class Groups:
     Attributes:
         problem: whose tree it is.
         group_weight: ((g,), (g,)) of each group in the first and in the second stage.
-        weight: (t,) of tenants, each in its own stage; late: (t,) who is in the second one.
+        weight: (t,) of tenants, each in its own stage; late: (t,) those in the second one.
     """
 
     problem: Problem

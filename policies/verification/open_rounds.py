@@ -38,7 +38,7 @@ def stuck_when_open(
     """Return the tenants (t',) that are proven to be stuck or, in open rounds, are so but for rounding.
 
     Args:
-        stated: the problem; places: what prices are for; form: who takes part.
+        stated: the problem; places: what prices are for; form: its participants.
         allocation: a feasible answer; rounds: of its certificate, which fit the problem.
         prices: what they prove exactly; known: problem and answer in fractions, if they are so already.
     """

@@ -99,7 +99,7 @@ def pool_tasks(stated: Stated) -> PoolTasks:
         columns = stated.task_shares[:, position_of(name, problem.resources, "resource"), None]
     demand, full = amounts.demand, [by_resource(name) for name in problem.resources]
     for limit, bounds in zip(stated.limits, amounts.limits, strict=True):
-        # Nothing is placed: an amount of a limit is a resource that those who count in it demand.
+        # Nothing is placed: an amount of a limit is a resource that the workloads in it demand.
         for r in np.flatnonzero(bounds < np.inf).tolist():
             demand = np.c_[demand, np.where(limit.counted, amounts.demand[:, r], 0.0)]
             room = np.append(room, bounds[r])

@@ -43,7 +43,7 @@ class Round:
     """Tenants that take turns until none has a task that fits.
 
     Attributes:
-        tenants: who they are; once: does each leave as soon as it has launched a task?
+        tenants: those of the round; once: True if each leaves as soon as it has launched a task.
     """
 
     tenants: IntArray
@@ -77,7 +77,7 @@ def replay(
 
     Args:
         waiting: each tenant's workloads in order; limit: (n,) tasks at most.
-        rounds: one after the other; turns: who is next; servers: where there is room.
+        rounds: one after the other; turns: order of tenants; servers: where there is room.
         rule: the server of a workload's next task, or ``NOWHERE``.
         expected: (n,) tasks that the answer has.
         launch: called with server and workload before the task is taken.

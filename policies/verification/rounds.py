@@ -46,7 +46,7 @@ class LevelRounds:
     """Rounds of a flat pool.
 
     Attributes:
-        form: who takes part; certificate: the rounds, which fit it.
+        form: its participants; certificate: the rounds, which fit it.
     """
 
     form: Form
@@ -280,7 +280,7 @@ def rounds_of(
     """Return the rounds of a certificate that fits.
 
     Args:
-        stated: the problem; form: who takes part; walked: paths of the rounds to trust.
+        stated: the problem; form: its participants; walked: paths of the rounds to trust.
     """
     if stated.groups is None:
         return LevelRounds(form, certificate)

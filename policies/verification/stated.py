@@ -297,14 +297,14 @@ class Stated:
 
     @cached_property
     def absent(self) -> BoolArray:
-        """(n,) who demands what no server has."""
+        """Workloads (n,) that demand a resource that no server has."""
         lacking = self.totals <= 0
         absent: BoolArray = np.logical_or.reduce(self.problem.demand[:, lacking] > 0, axis=1)
         return absent
 
     @cached_property
     def out_of_range(self) -> BoolArray:
-        """(n,) who demands less than a billionth of the pool, or more than a billion pools."""
+        """Workloads (n,) that demand less than a billionth of the pool or more than a billion pools."""
         share = self.task_shares
         some = (self.problem.demand > 0) & (self.totals > 0)
         outside = some & ((share < SMALLEST_DEMAND) | (share > LARGEST_DEMAND))

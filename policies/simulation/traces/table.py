@@ -33,7 +33,7 @@ def read_table(
 
     Args:
         path: of the file.
-        tenants: those who may be named; anybody unless given.
+        tenants: those that may be named; any tenant unless given.
         most_tasks: how many the trace may have at most; any number unless given.
         skip_bad_lines: count lines that cannot be read instead of stopping at the first.
 
