@@ -90,12 +90,12 @@ class Measurements:
 
     @property
     def loss(self) -> FloatArray:
-        """(S,) by how much the users below 1 are below it, together."""
+        """Sum (S,) of the losses of the users with a degree below 1."""
         return _loss(self.degree)
 
     @property
     def last(self) -> FloatArray:
-        """(4,) degrees when everything is done."""
+        """Degrees (4,) when everything is done."""
         last: FloatArray = self.degree[-1]
         return last
 

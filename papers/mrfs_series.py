@@ -68,7 +68,7 @@ class Measurements:
 
     @property
     def imbalance(self) -> FloatArray:
-        """(S, servers) the larger number of requests minus the smaller."""
+        """Difference (S, servers) of the larger number of requests and the smaller."""
         difference: FloatArray = self.requests.max(axis=2) - self.requests.min(axis=2)
         return difference
 

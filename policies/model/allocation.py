@@ -232,12 +232,12 @@ class Allocation:
 
     @cached_property
     def placement_workload(self) -> IntArray:
-        """(p,) workload of each placement."""
+        """Workload (p,) of each placement."""
         return self.problem.pieces.workload[self.placement_piece]
 
     @property
     def placement_demand(self) -> FloatArray:
-        """(p, m) demand of one task or, in an answer with whole tasks, of one piece."""
+        """Demand (p, m) of one task or, in an answer with whole tasks, of one piece."""
         table = self.problem.pieces.demand if self.whole else self.problem.demand
         return table[self.placement_piece]
 
@@ -248,12 +248,12 @@ class Allocation:
 
     @property
     def dominant_resource(self) -> IntArray:
-        """(n,) index of each workload's dominant resource."""
+        """Index (n,) of each workload's dominant resource."""
         return self.problem.dominant_resource
 
     @cached_property
     def tenant_share(self) -> FloatArray:
-        """(t,) ``G_i``, the sum over the tenant's workloads of their dominant shares."""
+        """Share ``G_i`` (t,), the sum over the tenant's workloads of their dominant shares."""
         return grouped_sum(self.dominant_share, self.problem.workload_tenant, self.problem.t)
 
     @cached_property
@@ -267,13 +267,13 @@ class Allocation:
 
     @cached_property
     def used(self) -> FloatArray:
-        """(m,) resources in use over the whole pool, in their own units."""
+        """Resources (m,) in use over the whole pool, in their own units."""
         total: FloatArray = self.tasks @ self.problem.demand
         return total
 
     @cached_property
     def used_by_group(self) -> FloatArray:
-        """(g, m) resources that the tenants below each group use, in their own units."""
+        """Resources (g, m) that the tenants below each group use, in their own units."""
         problem = self.problem
         used = np.zeros((problem.t, problem.m))
         np.add.at(used, problem.workload_tenant, self.tasks[:, None] * problem.demand)
@@ -281,7 +281,7 @@ class Allocation:
 
     @cached_property
     def used_by_class(self) -> FloatArray:
-        """(K, m) resources in use on each server class, in their own units."""
+        """Resources (K, m) in use on each server class, in their own units."""
         used = np.zeros((self.classes.count, self.problem.m))
         amount = self.placement_tasks[:, None] * self.placement_demand
         np.add.at(used, self.placement_class, amount)

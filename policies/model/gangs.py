@@ -69,7 +69,7 @@ class Gang:
 
     @cached_property
     def total(self) -> FloatArray:
-        """(m,) demand of one task, the sum of the decimals that are written."""
+        """Demand (m,) of one task, the sum of the decimals that are written."""
         kinds = list(zip(self.count.tolist(), self.demand.tolist(), strict=True))
         sums = [
             sum((Decimal(repr(demand[r])) * count for count, demand in kinds), Decimal(0))

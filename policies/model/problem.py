@@ -191,12 +191,12 @@ class Problem(ProblemFields):
 
     @cached_property
     def zones(self) -> dict[str, IntArray]:
-        """(k,) rows with one value of a label that keeps pieces together, by label (``zones_of``)."""
+        """Rows (k,) with one value of a label that keeps pieces together, by label (``zones_of``)."""
         return zones_of(self.gangs, self.server_labels)
 
     @cached_property
     def of_sums(self) -> Problem:
-        """The problem for policies to which a task is the sum of its pieces."""
+        """Problem for policies to which a task is the sum of its pieces."""
         return replace(self, gangs={}, kept_placements=None) if self.gangs else self
 
     def placed_by(self, choice: Choice) -> Problem:
@@ -222,7 +222,7 @@ class Problem(ProblemFields):
 
     @cached_property
     def server_kind(self) -> IntArray:
-        """(k,) number of each row's kind. Rows of a kind differ in nothing but the names of servers.
+        """Number (k,) of each row's kind. Rows of a kind differ in nothing but the names of servers.
 
         Servers of a tenant that limits what it lends are of kinds of their own.
         """
@@ -241,7 +241,7 @@ class Problem(ProblemFields):
 
     @cached_property
     def first_server(self) -> IntArray:
-        """(k,) number of each row's first server, counted from 0 kind by kind, in order of rows."""
+        """Number (k,) of each row's first server, counted from 0 kind by kind, in order of rows."""
         order = np.argsort(self.server_kind, kind="stable")
         first = np.empty(self.k, dtype=np.int64)
         first[order] = np.cumsum(self.server_count[order]) - self.server_count[order]
@@ -259,7 +259,7 @@ class Problem(ProblemFields):
 
     @cached_property
     def dominant_share_per_task(self) -> FloatArray:
-        """(n,) ``s[j]``, the global dominant share of one task (policies §1)."""
+        """Global dominant share ``s[j]`` (n,) of one task (policies §1)."""
         return read_only(self.demand_share.max(axis=1, initial=0.0))
 
     @cached_property
@@ -276,7 +276,7 @@ class Problem(ProblemFields):
 
     @cached_property
     def dominant_resource(self) -> IntArray:
-        """(n,) the first resource that attains ``s[j]`` (by raw demand where ``s`` is 0)."""
+        """First resource (n,) that attains ``s[j]`` (by raw demand where ``s`` is 0)."""
         per_share = self.demand_share.argmax(axis=1)
         per_demand = self.demand.argmax(axis=1)
         return read_only(np.where(self.dominant_share_per_task > 0, per_share, per_demand))
@@ -289,7 +289,7 @@ class Problem(ProblemFields):
 
     @cached_property
     def contributed(self) -> FloatArray:
-        """(t, m) what each tenant contributed, draining servers included."""
+        """Capacity (t, m) that each tenant contributed, draining servers included."""
         contributed = np.zeros((self.t, self.m))
         owned = self.contributed_by >= 0
         np.add.at(
@@ -301,7 +301,7 @@ class Problem(ProblemFields):
 
     @cached_property
     def contributed_share(self) -> FloatArray:
-        """(t,) contributed dominant share ``max_r contributed[i, r] / C[r]``."""
+        """Contributed dominant share (t,) ``max_r contributed[i, r] / C[r]``."""
         return read_only(_shares(self.contributed, self.totals).max(axis=1, initial=0.0))
 
     @cached_property
@@ -336,7 +336,7 @@ class Problem(ProblemFields):
 
     @cached_property
     def derived_group_weight(self) -> FloatArray:
-        """(g,) weight of groups in the first stage, explicit or contributed share × factor.
+        """Weight (g,) of groups in the first stage, explicit or contributed share × factor.
 
         A group that contributed nothing has no tenant in the first stage.
         """
@@ -348,7 +348,7 @@ class Problem(ProblemFields):
 
     @cached_property
     def tenants_below(self) -> IntArray:
-        """(g,) number of tenants below each group."""
+        """Number (g,) of tenants below each group."""
         one = np.ones(self.t)
         return group_sums(self.tenant_group, self.group_parent, one).astype(np.int64)
 
@@ -379,7 +379,7 @@ class Problem(ProblemFields):
 
     @cached_property
     def groups_top_down(self) -> IntArray:
-        """(g,) indices of the groups, each after the groups above it."""
+        """Indices (g,) of the groups, each after the groups above it."""
         return read_only(np.argsort(depths(self.group_parent), kind="stable"))
 
     @property
@@ -417,7 +417,7 @@ class Problem(ProblemFields):
 
     @property
     def selector_group(self) -> IntArray:
-        """(n,) index of the workload's selector among the distinct ones."""
+        """Index (n,) of the workload's selector among the distinct ones."""
         return self._distinct_selectors[0]
 
     @property
@@ -449,7 +449,7 @@ class Problem(ProblemFields):
 
     @cached_property
     def own_limits(self) -> IntArray:
-        """(n,) number of each workload that has a limit of its own, 0 for the others."""
+        """Number (n,) of each workload that has a limit of its own, 0 for the others."""
         own = np.zeros(self.n, dtype=np.int64)
         for limit in self.limits:
             if limit.scope == "workload":
@@ -458,12 +458,12 @@ class Problem(ProblemFields):
 
     @cached_property
     def limit_share(self) -> FloatArray:
-        """(l, m) amounts of the limits as shares of the pool, inf without an amount."""
+        """Amounts (l, m) of the limits as shares of the pool, inf without an amount."""
         return read_only(limit_shares(self, self.totals))
 
     @cached_property
     def out_of_range(self) -> BoolArray:
-        """(n,) a demand below 1e-9 or above 1e9 of the pool (policies §1.2)."""
+        """True (n,) for a demand below 1e-9 or above 1e9 of the pool (policies §1.2)."""
         share = self.demand_share
         outside = (share < SMALLEST_DEMAND_SHARE) | (share > LARGEST_DEMAND_SHARE)
         counted = outside & (self.demand > 0) & (self.totals > 0)
@@ -471,7 +471,7 @@ class Problem(ProblemFields):
 
     @cached_property
     def resource_absent(self) -> BoolArray:
-        """(n,) the workload demands what no server has."""
+        """True (n,) for a workload that demands a resource that no server has."""
         return read_only(np.logical_or.reduce((self.demand > 0) & (self.totals <= 0), axis=1))
 
 

@@ -183,7 +183,7 @@ class ProblemFields:
 
     @property
     def owner(self) -> IntArray:
-        """(n,) tenant of each workload, and of the workload that a guaranteed part belongs to."""
+        """Tenant (n,) of each workload, and of the workload that a guaranteed part belongs to."""
         is_part = self.part_of >= 0
         if not is_part.any():
             return self.workload_tenant

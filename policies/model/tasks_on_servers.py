@@ -53,12 +53,12 @@ class TasksOnServers:
 
     @property
     def server(self) -> IntArray:
-        """(p,) number of the server."""
+        """Number (p,) of the server."""
         return self.key // self.kinds
 
     @property
     def kind(self) -> IntArray:
-        """(p,) kind of pieces, for tasks of one piece the workload."""
+        """Kind (p,) of pieces, for tasks of one piece the workload."""
         return self.key % self.kinds
 
     def only(self, tasks: FloatArray) -> TasksOnServers:

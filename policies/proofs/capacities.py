@@ -61,7 +61,7 @@ class Capacities:
 
     @cached_property
     def _of_class(self) -> tuple[FloatArray, FloatArray]:
-        """(K, m) capacity of what is filled, and (K,) how many of it there are."""
+        """Capacity (K, m) of one server or class that is filled, and their number (K,)."""
         capacity = self.capacity[self.classes.first_row]
         servers = self.classes.servers.astype(np.float64)
         return capacity, np.ones(len(servers)) if self.even else servers

@@ -52,12 +52,12 @@ class RoundProof:
 
     @property
     def stuck(self) -> BoolArray:
-        """(t,) rising tenants whose own lift is proven to be within the tolerance."""
+        """Rising tenants (t,) whose own lift is proven to be within the tolerance."""
         return self.lift <= SOLVER_TOLERANCE
 
     @property
     def stuck_but_for_rounding(self) -> BoolArray:
-        """(t,) rising tenants with the least lift, and all whose lift is no more than rounding."""
+        """Rising tenants (t,) with the least lift, and all whose lift is no more than rounding."""
         least = float(np.fmin.reduce(self.lift, initial=np.inf))
         return self.lift <= max(HIDDEN_LIFT, least)
 

@@ -76,12 +76,12 @@ class Simulation:
 
     @cached_property
     def used(self) -> FloatArray:
-        """(t, m) resource × seconds that each tenant used in all, whatever the window."""
+        """Resource × seconds (t, m) that each tenant used in all, whatever the window."""
         return read_only(amount_within(self.used_intervals, self.problem.t))
 
     @cached_property
     def alone(self) -> FloatArray:
-        """(t, m) resource × seconds that it would have used in its own partition."""
+        """Resource × seconds (t, m) that it would have used in its own partition."""
         return read_only(amount_within(self.alone_intervals, self.problem.t))
 
     @cached_property
@@ -115,7 +115,7 @@ class Simulation:
 
     @property
     def mean_utilisation(self) -> FloatArray:
-        """(m,) part of the pool in use from the first submission to the end of the simulation."""
+        """Part (m,) of the pool in use from the first submission to the end of the simulation."""
         seconds = self.ended - float(self.trace.submit.min(initial=self.ended))
         if seconds <= 0:
             return np.zeros(self.problem.m)

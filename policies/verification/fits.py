@@ -59,7 +59,7 @@ class Fits:
 
     @property
     def _each(self) -> FloatArray:
-        """(p,) tasks of each placement, on one server or, of whole tasks, on all."""
+        """Tasks (p,) of each placement, on one server or, of whole tasks, on all."""
         placed = self.allocation.placement_tasks
         if self.allocation.whole:
             return np.round(placed)
@@ -68,7 +68,7 @@ class Fits:
 
     @property
     def _times(self) -> FloatArray:
-        """(K,) how many servers these are on."""
+        """Number (K,) of servers that these are on."""
         servers = self.places.servers.astype(np.float64)
         return servers if self.allocation.whole else np.ones(len(servers))
 

@@ -58,7 +58,7 @@ class Form:
 
     @property
     def kept(self) -> BoolArray:
-        """(t',) guaranteed parts, all of which run in any case."""
+        """Guaranteed parts (t',), all of which run in any case."""
         kept: BoolArray = self.stage < 0
         return kept
 
@@ -71,7 +71,7 @@ class Form:
 
     @cached_property
     def rooms(self) -> FloatArray:
-        """(K + l, m) capacities, then amounts of limits, 0 of resources that are not named."""
+        """Capacities (K + l, m), then amounts of limits, 0 of resources that are not named."""
         amounts = [np.where(amount < np.inf, amount, 0.0) for _, _, amount in self.limits]
         return np.concatenate([self.capacity, *(amount[None, :] for amount in amounts)])
 

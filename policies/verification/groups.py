@@ -38,7 +38,7 @@ class Groups:
 
     @cached_property
     def parent(self) -> IntArray:
-        """(v,) parent of each node, -1 for the pool."""
+        """Parent (v,) of each node, -1 for the pool."""
         t = self.problem.t
         above = np.concatenate([self.problem.tenant_group, self.problem.group_parent])
         nodes: IntArray = np.r_[np.where(above >= 0, above + t, self.pool), -1]
@@ -46,12 +46,12 @@ class Groups:
 
     @cached_property
     def tier(self) -> IntArray:
-        """(v,) tier of each node."""
+        """Tier (v,) of each node."""
         return np.concatenate([self.problem.tenant_tier, self.problem.group_tier, [0]])
 
     @cached_property
     def children(self) -> list[list[int]]:
-        """(v) children of each node, tenants before groups."""
+        """Children (v) of each node, tenants before groups."""
         of: list[list[int]] = [[] for _ in range(self.pool + 1)]
         for node, parent in enumerate(self.parent[:-1].tolist()):
             of[parent].append(node)

@@ -37,7 +37,7 @@ class Knapsack:
 
     @cached_property
     def most(self) -> IntArray:
-        """(q,) tasks of each workload alone."""
+        """Tasks (q,) of each workload alone."""
         room = np.full(self.demand.shape, np.inf)
         np.divide(self.capacity, self.demand, out=room, where=self.demand > 0)
         most: IntArray = np.minimum(np.floor(room.min(axis=1)), self.limit).astype(np.int64)
@@ -57,7 +57,7 @@ class Knapsack:
 
     @cached_property
     def _grid(self) -> tuple[IntArray, IntArray]:
-        """(q, m) demands and (m,) capacity in the coarsest units that change nothing."""
+        """Demands (q, m) and capacity (m,) in the coarsest units that change nothing."""
         some = self.most > 0
         demand = np.where(some[:, None], self.demand, 0.0).astype(np.int64)
         unit = np.maximum(np.gcd.reduce(demand, axis=0, initial=0), 1)

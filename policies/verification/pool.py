@@ -198,7 +198,7 @@ class _Launches:
 
     @property
     def stop(self) -> FloatArray:
-        """(q,) the tenant's weighted share once the workload has launched all that it does."""
+        """Weighted share (q,) of the tenant once the workload has launched all tasks that it runs."""
         stop: FloatArray = (self.before + self.count[:, None] * self.each).max(axis=1) / self.weight
         return stop
 

@@ -59,7 +59,7 @@ class LevelRounds:
 
     @cached_property
     def frozen_in(self) -> IntArray:
-        """(t',) round of each tenant."""
+        """Round (t',) of each tenant."""
         return self.certificate.frozen_in[self.form.tenants]
 
     def rising(self, number: int) -> BoolArray:

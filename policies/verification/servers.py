@@ -153,12 +153,12 @@ class Servers:
 
     @property
     def listed(self) -> IntArray:
-        """(c,) servers that rules look at."""
+        """Servers (c,) that the rules consider."""
         return self._listed[: self._size]
 
     @property
     def room(self) -> FloatArray:
-        """(m, c) what these have left."""
+        """Amounts (m, c) that the listed servers have left."""
         return self._room[:, : self._size]
 
     def take(self, server: int, job: int) -> None:

@@ -92,7 +92,7 @@ class Slots:
 
     @cached_property
     def unit(self) -> FloatArray:
-        """(m,) one unit of each resource as a share of all servers."""
+        """One unit (m,) of each resource as a share of all servers."""
         total: FloatArray = self.capacity.sum(axis=0)
         return np.divide(1.0, total, out=np.zeros(len(total)), where=total > 0)
 
@@ -117,7 +117,7 @@ class Slots:
 
     @cached_property
     def _together(self) -> IntArray:
-        """(q,) tasks of each workload alone on all servers, whatever its limit."""
+        """Tasks (q,) of each workload alone on all servers, whatever its limit."""
         counts = np.bincount(self.kind, minlength=len(self.knapsacks))
         total = np.zeros(len(self.workloads), dtype=np.int64)
         for knapsack, count in zip(self.knapsacks, counts.tolist(), strict=True):

@@ -80,7 +80,7 @@ class Stated:
 
     @cached_property
     def totals(self) -> FloatArray:
-        """(m,) of the pool."""
+        """Capacity (m,) of the pool."""
         amounts = (self.offered * self.problem.server_count[:, None]).T.tolist()
         return np.array([math.fsum(column) for column in amounts])
 
@@ -95,18 +95,18 @@ class Stated:
 
     @cached_property
     def task_shares(self) -> FloatArray:
-        """(n, m) what one task takes of the pool."""
+        """Shares (n, m) of the pool that one task takes."""
         return self.shares(self.problem.demand)
 
     @cached_property
     def dominant(self) -> FloatArray:
-        """(n,) the largest share of the pool that one task takes of any resource."""
+        """Largest share (n,) of the pool that one task takes of any resource."""
         dominant: FloatArray = self.task_shares.max(axis=1, initial=0.0)
         return dominant
 
     @cached_property
     def contributed(self) -> FloatArray:
-        """(t, m) what each tenant contributed."""
+        """Capacity (t, m) that each tenant contributed."""
         problem = self.problem
         contributed = np.zeros((problem.t, problem.m))
         for row in np.flatnonzero(problem.contributed_by >= 0).tolist():
@@ -130,7 +130,7 @@ class Stated:
 
     @cached_property
     def tenants_below_groups(self) -> list[list[int]]:
-        """(g) tenants below each group."""
+        """Tenants below each group (g)."""
         below: list[list[int]] = [[] for _ in self.problem.groups]
         for tenant, first in enumerate(self.problem.tenant_group.tolist()):
             group = first
@@ -141,14 +141,14 @@ class Stated:
 
     @cached_property
     def derived_group_weights(self) -> FloatArray:
-        """(g,) weight of each group in the first stage, by what tenants below it contributed."""
+        """Weight (g,) of each group in the first stage, by what tenants below it contributed."""
         contributed = contributed_by_groups(self.problem, self.contributed)
         derived: FloatArray = self.shares(contributed).max(axis=1, initial=0.0)
         return derived * self.problem.group_weight
 
     @property
     def group_weights(self) -> list[float]:
-        """(g) weight of each group, in the first stage if a tenant of that is below."""
+        """Weight (g) of each group, in the first stage if a tenant of that is below."""
         problem = self.problem
         first = second = problem.group_weight
         if problem.weights_mode == "contribution" and self.derives_weights:
@@ -182,7 +182,7 @@ class Stated:
 
     @property
     def weight(self) -> FloatArray:
-        """(t,) the weight of each tenant among those of its stage."""
+        """Weight (t,) of each tenant among those of its stage."""
         return self._stage_and_weight[1]
 
     @cached_property
@@ -350,7 +350,7 @@ class Stated:
 
     @cached_property
     def counted_floors(self) -> FloatArray:
-        """(t,) share of the kept parts of workloads, which count in the level of their tenant."""
+        """Share (t,) of the kept parts of workloads, which count in the level of their tenant."""
         problem = self.problem
         counted = np.zeros(problem.t)
         if problem.floors == "kept" and problem.count_guaranteed:
@@ -366,7 +366,7 @@ class Stated:
 
     @cached_property
     def limits_that_can_bind(self) -> FloatArray:
-        """(l, m) amounts of limits that are less than what the pool has, inf of the others."""
+        """Amounts (l, m) of limits that are less than what the pool has, inf of the others."""
         amounts = np.full((len(self.limits), self.problem.m), np.inf)
         for row, limit in zip(amounts, self.limits, strict=True):
             least = np.where(limit.shares(self.totals) > 0, limit.amount, 0.0)
@@ -410,7 +410,7 @@ class Stated:
 
     @cached_property
     def alone(self) -> FloatArray:
-        """(n,) tasks of each workload if it had all servers to itself, wherever it may run.
+        """Tasks (n,) of each workload if it had all servers to itself, wherever it may run.
 
         Whole tasks are counted server by server.
         """
@@ -439,7 +439,7 @@ class Stated:
 
     @cached_property
     def columns(self) -> FloatArray:
-        """(n, c) what one task adds to each column of its tenant's share, which is the largest.
+        """Share (n, c) that one task adds to each column of its tenant's share, which is the largest.
 
         One column, but for weights that differ between resources: then one per resource.
         """

@@ -75,7 +75,7 @@ class Submitted:
 
     @property
     def work(self) -> FloatArray:
-        """(m,) resource × seconds of all tasks."""
+        """Resource × seconds (m,) of all tasks."""
         total: FloatArray = self.demand[self.trace.workload].T @ self.trace.duration
         return total
 
