@@ -54,9 +54,9 @@ class ServerClasses:
 
     @cached_property
     def allowed(self) -> BoolArray:
-        """(n, K) on which classes each workload may run.
+        """Classes (n, K) on which each workload may run.
 
-        Many ranges of servers are of few kinds: ``allowed_on`` some of them is smaller.
+        ``allowed_on`` some classes is smaller, since many ranges of servers are of few kinds.
         """
         return self.allowed_on(_ALL)
 
