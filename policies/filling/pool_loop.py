@@ -38,7 +38,7 @@ def fill_pool(
     """Launch tasks of a flat pool until none fits, and update ``queues`` and ``left``.
 
     Args:
-        queues: who launches what, in which order.
+        queues: workloads of each tenant, in the order of their launches.
         demand: (q, m) of one task, whole numbers, in the order of ``queues``.
         left: (m,) what the pool has, whole numbers.
         deadline: ``time.monotonic()`` seconds at which to give up, or None.

@@ -1,6 +1,6 @@
-"""From an interior solution to one with few placements, without changing anybody's share.
+"""Crossover from an interior solution to one with few placements and the same shares.
 
-An interior-point answer puts a little of everybody everywhere. Fixing what each workload
+An interior-point answer puts a little of every workload everywhere. Fixing what each workload
 gets in total leaves a polyhedron whose vertices have at most ``n + K m`` positive entries.
 Two steps lead there, or close to it where there are many classes:
 
