@@ -1,4 +1,7 @@
-"""The papers' tables and figures again: what they print, what comes out here, and why it differs."""
+"""Reproduction of the papers' tables and figures, beside the printed numbers.
+
+Every difference is stated with its reason.
+"""
 
 from papers.finding import Figure, Finding, Line, Row, Verdict
 from papers.studies import STUDIES, reproduce

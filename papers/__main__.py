@@ -17,7 +17,10 @@ FINE, UNUSABLE = 0, 2
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Reproduce what is named; returns 0, or 2 for a name, trace or folder that cannot be used."""
+    """Reproduce the named tables and figures and return the exit code.
+
+    It is 0, or 2 for a name, trace or folder that cannot be used.
+    """
     given = _parser().parse_args(arguments)
     if not given.names:
         for name, study in STUDIES.items():
@@ -34,7 +37,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _reproduce(names: Sequence[str], folder: Path | None, page: Path | None) -> int:
-    """Print each finding; a trace that is missing does not stop those that need none."""
+    """Print each finding.
+
+    A missing trace does not stop findings that need none.
+    """
     data = os.environ.get("ALLOCATOR_DATA_DIR")
     findings, missing = [], []
     for place, name in enumerate(names, start=1):
@@ -56,7 +62,7 @@ def _reproduce(names: Sequence[str], folder: Path | None, page: Path | None) -> 
 
 
 def _written(finding: Finding, folder: Path) -> bool:
-    """Write the finding into a folder; False where pictures cannot be drawn."""
+    """Write the finding into a folder and return False if pictures cannot be drawn."""
     folder.mkdir(parents=True, exist_ok=True)
     write_json(finding, folder)
     return draw(finding, folder) is not None

@@ -1,6 +1,6 @@
-"""DRF, Figs 13 and 14: DRF beside slots on a busy cluster of 400 nodes.
+"""DRF beside slots on a busy cluster of 400 nodes (DRF, Figs 13 and 14).
 
-The week of traces that the paper simulates is not at hand. What is here are Facebook's times of
+The week of traces that the paper simulates is not available. This study has Facebook's times of
 submission of 2009 (SWIM), with H-MRF's mix of Facebook's jobs.
 """
 
@@ -42,8 +42,9 @@ SIDES: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 ANOTHER_TRACE = (
-    "The paper's week of October 2010 is not at hand. Ours has Facebook's times of submission of 2009, "
-    "H-MRF's mix of its jobs, drawn durations, and users by turns; the load is set to fill the cluster."
+    "The paper's week of October 2010 is not available. Ours has Facebook's times of submission of "
+    "2009, H-MRF's mix of its jobs, drawn durations, and users by turns; the load is set to fill the "
+    "cluster."
 )
 ONE_PHASE = (
     "The paper explains the gain of large jobs by their many phases. Reduce tasks are submitted with "
@@ -61,7 +62,7 @@ CPU_FAIR = (
 
 @lru_cache(maxsize=len(SIDES) * len(SEEDS))
 def simulated(folder: Path, name: str, seed: int) -> Simulation:
-    """The busy cluster under one of ``SIDES``, once for both figures."""
+    """Return the busy cluster under one of ``SIDES``, cached for both figures."""
     policy, options = SIDES[name]
     problem, trace = _busy_cluster(folder, seed)
     return simulate(problem, trace, policy, options=options)

@@ -1,9 +1,9 @@
-"""FFMRA as described in MRFS §II–III: dividing one server between the users whom it hosts.
+"""FFMRA's division of one server between the users that it hosts, as described in MRFS §II–III.
 
 The paper that defines FFMRA is not among the sources, and the figures in MRFS §III contradict each
-other; this is the reading of policies §6. Every resource is divided by itself: first between those
-for whom it is dominant and the others, in proportion to what the two groups need of it, then evenly
-inside each group.
+other; this is the reading of policies §6. Every resource is divided by itself: first between the
+users for which it is dominant and the others, in proportion to what the two groups need of it, then
+evenly inside each group.
 """
 
 from __future__ import annotations
@@ -36,7 +36,10 @@ def divide_server(capacity: FloatArray, need: FloatArray, weight: FloatArray) ->
 def _divide_resource(
     capacity: float, need: FloatArray, dominated: BoolArray, weight: FloatArray
 ) -> FloatArray:
-    """(u,) amounts of one resource. A round that satisfies nobody leaves nothing: u rounds at most."""
+    """Return the amounts (u,) of one resource.
+
+    A round that satisfies no user leaves nothing to divide, so that there are at most u rounds.
+    """
     given = np.zeros(len(need))
     wanting = need > 0
     left = min(capacity, float(need.sum()))

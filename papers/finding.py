@@ -1,4 +1,4 @@
-"""What came of reproducing one table or figure, as plain data."""
+"""Finding of a reproduced table or figure, as plain data."""
 
 from __future__ import annotations
 
@@ -18,11 +18,13 @@ class Verdict(Enum):
 
     @classmethod
     def of(cls, holds: Iterable[bool], *, same_input: bool = True) -> Verdict:
-        """What comparisons come to: all of them hold, half of them at least, or fewer.
+        """Return the verdict of some comparisons.
+
+        It depends on whether all of them hold, at least half of them, or fewer.
 
         Args:
             holds: one for each number or sentence of the paper that ours stands beside.
-            same_input: was it the paper's own trace or example? With another one curves cannot be
+            same_input: True for the paper's own trace or example. With another one curves cannot be
                 compared point by point, and the best is "in part".
         """
         found = list(holds)
@@ -48,7 +50,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Line:
-    """A curve: (P,) x and y, which are floats."""
+    """Curve of x and y (P,), which are floats."""
 
     name: str
     x: tuple[float, ...]
@@ -96,7 +98,7 @@ class Finding:
     figures: tuple[Figure, ...] = ()
 
     def to_document(self) -> dict[str, Any]:
-        """For JSON: numbers that do not exist are null."""
+        """Return the finding as JSON values, with null for numbers that do not exist."""
         return {
             "name": self.name,
             "title": self.title,

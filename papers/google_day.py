@@ -1,7 +1,7 @@
-"""DRFH's day on 2,000 servers: slots against best-fit, first-fit and dedicated clouds.
+"""DRFH's day on 2,000 servers under best-fit, slots, first-fit and dedicated clouds.
 
-The month of traces that the paper draws its day from is not at hand; what is here is the trace's first
-instant: who submits jobs of how many tasks that demand what. Times and durations are drawn.
+The month of traces that the paper draws its day from is not available. This study has the trace's
+first instant, with users, jobs, numbers of tasks and demands. Times and durations are drawn.
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ POINTS = 400
 ANOTHER_TRACE = (
     "Our day is another one: jobs, their users, sizes and demands are those of the trace's first "
     "instant (33,302 tasks, of which we use 33,299), submitted at times and with durations that are "
-    "drawn; the paper takes 24 hours of the trace, which are not at hand."
+    "drawn; the paper takes 24 hours of the trace, which are not available."
 )
 FULL_SLOTS = (
     "A task takes as many slots as its larger demand needs, so that slots never hand out more than a "
-    "server has. The paper does not say what happens to tasks larger than a slot."
+    "server has. The paper does not describe what happens to tasks larger than a slot."
 )
 
 ALL_COMPLETED = (
-    "Nobody completes everything under DRFH alone: a quarter of our users does under either. Users of "
+    "No user completes everything under DRFH alone: a quarter of our users does under either. Users of "
     "few tasks come first under both, and what busy ones submit in the last minutes of the day still "
     "runs at its end."
 )
@@ -71,8 +71,8 @@ LARGE_TASKS = (
 
 
 @dataclass(frozen=True, eq=False)
-class Measured:
-    """What is kept of one simulated day.
+class Measurements:
+    """Measurements of one simulated day.
 
     Attributes:
         over_time: (96, 2) utilisation in each quarter of an hour; mean: (2,) of the day.
@@ -90,11 +90,11 @@ class GoogleDay:
 
     def __init__(self, folder: Path) -> None:
         self._submitted = read_google_t0(folder / FILE)
-        self._measured: dict[tuple[Any, ...], Measured] = {}
+        self._measured: dict[tuple[Any, ...], Measurements] = {}
         self._days: dict[int, tuple[Problem, Trace]] = {}
 
     def day(self, seed: int) -> tuple[Problem, Trace]:
-        """The servers and tasks of a seed."""
+        """Return the servers and tasks of a seed."""
         if seed not in self._days:
             servers = google_servers(SERVERS, seed=seed)
             made = resampled_day(
@@ -104,31 +104,31 @@ class GoogleDay:
             self._days[seed] = problem, made.trace
         return self._days[seed]
 
-    def under(self, policy: str, seed: int, options: Mapping[str, Any]) -> Measured:
-        """What is measured of a day under a policy."""
+    def under(self, policy: str, seed: int, options: Mapping[str, Any]) -> Measurements:
+        """Return the measurements of a day under a policy."""
         key = (policy, seed, *sorted(options.items()))
         if key not in self._measured:
             problem, trace = self.day(seed)
             ran = simulate(problem, trace, policy, options=options, until=DAY)
-            self._measured[key] = Measured(
+            self._measured[key] = Measurements(
                 utilisation_between(ran, EDGES), ran.mean_utilisation, jobs_of(ran), ran.completed
             )
         return self._measured[key]
 
-    def slots(self, seed: int, count: int = 14) -> Measured:
+    def slots(self, seed: int, count: int = 14) -> Measurements:
         """Under slots, so many in the largest server."""
         return self.under("slots", seed, {"slots_per_largest_server": count})
 
-    def drfh(self, seed: int, placement: str = "best-fit") -> Measured:
+    def drfh(self, seed: int, placement: str = "best-fit") -> Measurements:
         """Under DRFH with a placement rule."""
         return self.under("drfh", seed, {"placement": placement})
 
-    def dedicated(self, seed: int) -> Measured:
-        """With each user in a cloud of its own."""
+    def dedicated(self, seed: int) -> Measurements:
+        """Return the measurements with each user in a cloud of its own."""
         return self.under("dedicated", seed, {"seed": seed})
 
     def setting(self) -> str:
-        """What was run, in sentences."""
+        """Return the setting in sentences."""
         loads = []
         for seed in SEEDS:
             problem, trace = self.day(seed)
@@ -147,12 +147,12 @@ class GoogleDay:
 
 @lru_cache(maxsize=1)
 def google_day(folder: Path) -> GoogleDay:
-    """The day of a folder of traces, shared by what is reproduced of it."""
+    """Return the day of a folder of traces, cached for all its findings."""
     return GoogleDay(folder)
 
 
 def reproduce_slot_sizes(folder: Path) -> Finding:
-    """Table 2: utilisation under slots of five sizes."""
+    """Return the finding of Table 2, utilisation under slots of five sizes."""
     day = google_day(folder)
     found = over_seeds(lambda seed: [day.slots(seed, count).mean for count in SLOTS], SEEDS)
     drfh = over_seeds(lambda seed: day.drfh(seed).mean, SEEDS)
@@ -192,7 +192,7 @@ def reproduce_slot_sizes(folder: Path) -> Finding:
 def reproduce_utilisation(folder: Path) -> Finding:
     """Fig. 6: utilisation over time under best-fit, first-fit and slots."""
     day = google_day(folder)
-    sides: Mapping[str, Callable[[int], Measured]] = {
+    sides: Mapping[str, Callable[[int], Measurements]] = {
         "best-fit DRFH": day.drfh,
         "first-fit DRFH": lambda seed: day.drfh(seed, "first-fit"),
         "slots (14)": day.slots,
@@ -252,7 +252,7 @@ def reproduce_utilisation(folder: Path) -> Finding:
     )  # fmt: skip
 
 
-def _mean_use(run: Callable[[int], Measured]) -> Spread:
+def _mean_use(run: Callable[[int], Measurements]) -> Spread:
     return over_seeds(lambda seed: run(seed).mean, SEEDS)
 
 
@@ -373,14 +373,14 @@ def reproduce_dedicated_clouds(folder: Path) -> Finding:
     )  # fmt: skip
 
 
-def _ratios(ours: Measured, other: Measured) -> list[float]:
+def _ratios(ours: Measurements, other: Measurements) -> list[float]:
     """Higher, lower, all here and not there, higher or the same, and the largest loss."""
     beside = completion_against(ours.completed, other.completed)
     loss = float(np.nanmin(beside.ratio - beside.other_ratio))
     return [beside.more, beside.fewer, beside.only_here, 1 - beside.fewer, min(loss, 0.0)]
 
 
-def _scatter(name: str, other_name: str, other: Measured, ours: Measured) -> Figure:
+def _scatter(name: str, other_name: str, other: Measurements, ours: Measurements) -> Figure:
     x, y = other.completed, ours.completed
     some = ~np.isnan(x)
     return Figure(

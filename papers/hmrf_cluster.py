@@ -1,4 +1,4 @@
-"""H-MRF, Figs 8 and 9: four users with their own kinds of jobs on one cluster under five policies."""
+"""Four users with their own kinds of jobs under five policies (H-MRF, Figs 8 and 9)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from papers import hmrf_two_jobs as two_jobs
 from papers.arrays import FloatArray
 from papers.finding import Figure, Finding, Line, Row, Verdict
-from papers.phases import Phase, Played, play, wanted_over_time
+from papers.phases import Phase, PhasesResult, demand_over_time, play
 from papers.words import claim, percent
 from policies import History, Problem
 from policies.simulation import Simulation, Trace, simulate
@@ -62,7 +62,7 @@ READ_LITERALLY = (
     "asks how many whole tasks a user could have run alone; who was ahead under LT-DRF and LT-AF does. "
     "Formula (2) read literally takes each resource by itself. It counts memory that no task could have "
     "used for want of CPUs, so that users are at a loss under every policy. Most of them are when each "
-    "is alone, which the paper says cannot be; among the sharing policies, most under DRF, as in the "
+    "is alone, which the paper excludes; among the sharing policies, most under DRF, as in the "
     "paper."
 )
 NOT_STOPPED = (
@@ -72,8 +72,8 @@ NOT_STOPPED = (
 
 
 @dataclass(frozen=True, eq=False)
-class Measured:
-    """What is kept of all workloads under one policy.
+class Measurements:
+    """Measurements of all workloads under one policy.
 
     Attributes:
         done: (4,) seconds from a workload's first submission to the end of its last task.
@@ -90,12 +90,12 @@ class Measured:
 
     @property
     def loss(self) -> FloatArray:
-        """(S,) by how much the users below 1 are below it, together."""
+        """Sum (S,) of the losses of the users with a degree below 1."""
         return _loss(self.degree)
 
     @property
     def last(self) -> FloatArray:
-        """(4,) degrees when everything is done."""
+        """Degrees (4,) when everything is done."""
         last: FloatArray = self.degree[-1]
         return last
 
@@ -106,8 +106,8 @@ def _loss(degree: FloatArray) -> FloatArray:
 
 
 @lru_cache(maxsize=1)
-def measured(folder: Path) -> dict[str, Measured]:
-    """All policies on the same workloads, once for both figures."""
+def measured(folder: Path) -> dict[str, Measurements]:
+    """Return the measurements of all policies on the same workloads, cached for both figures."""
     problem, phases, owner = workloads(folder)
     found = {}
     for name, (policy, options, _) in POLICIES.items():
@@ -121,24 +121,27 @@ def measured(folder: Path) -> dict[str, Measured]:
     return found
 
 
-def _measure(played: Played, owner: Sequence[int]) -> Measured:
+def _measure(played: PhasesResult, owner: Sequence[int]) -> Measurements:
     ran, whose = played.simulation, np.array(owner)
     times = np.linspace(0.0, ran.ended, SAMPLES + 1)[1:]
     done = [
         float(played.done[whose == i].max() - played.begun[whose == i].min())
         for i in range(len(USERS))
     ]
-    return Measured(
+    return Measurements(
         np.array(done), ran.mean_utilisation, times, ran.sharing_degrees_at(times),
         _literal_degrees(ran, times),
     )  # fmt: skip
 
 
 def _literal_degrees(ran: Simulation, times: FloatArray) -> FloatArray:
-    """(S, 4) used over the sum of min(wanted, own part), resource by resource and second by second."""
+    """Return used over the sum of min(demand, own part), shape (S, 4).
+
+    The sum is taken resource by resource and second by second.
+    """
     seconds = np.arange(0.0, np.ceil(ran.ended) + 1)
-    wanted = wanted_over_time(ran, seconds)
-    alone = np.cumsum(np.minimum(wanted, ran.problem.totals / len(USERS)), axis=0)
+    demand = demand_over_time(ran, seconds)
+    alone = np.cumsum(np.minimum(demand, ran.problem.totals / len(USERS)), axis=0)
     up_to = alone[np.searchsorted(seconds, times, side="right") - 1]
     none = np.zeros(len(USERS))
     return np.array(
@@ -150,7 +153,7 @@ def _literal_degrees(ran: Simulation, times: FloatArray) -> FloatArray:
 
 
 def workloads(folder: Path) -> tuple[Problem, list[Phase], list[int]]:
-    """The nodes and kinds of tasks, the phases of all jobs, and whose each phase is."""
+    """Return the nodes and kinds of tasks, the phases of all jobs, and the user of each phase."""
     facebook = read_swim(
         folder / FILE, seed=SEED, jobs=FACEBOOK_JOBS, median_seconds=FACEBOOK_SECONDS
     )
@@ -240,7 +243,7 @@ def reproduce_sharing_degrees(folder: Path) -> Finding:
     part = {name: float((each.loss > 0).mean()) for name, each in found.items()}
     loss = {name: float(each.loss.mean()) for name, each in found.items()}
     rows += [
-        Row(f"time in which somebody is at a loss, {name}", "a chart", percent(part[name]))
+        Row(f"time in which some user is at a loss, {name}", "a chart", percent(part[name]))
         for name in found
     ]
     rows += [
@@ -256,12 +259,12 @@ def reproduce_sharing_degrees(folder: Path) -> Finding:
     ]  # fmt: skip
     hybrid = found["H-MRF"].last
     claims = {
-        "under DRF somebody is at a loss until all is done": part["DRF"] >= 0.95,
+        "under DRF some user is at a loss until all is done": part["DRF"] >= 0.95,
         "losses are greatest under DRF": loss["DRF"] == max(loss.values()),
         "losses are greatest under DRF, by formula (2) read literally": literal["DRF"]
         == max(literal[name] for name in SHARING),
         "losses are least under H-MRF": loss["H-MRF"] == min(loss.values()),
-        "under H-MRF nobody is at a loss in the end": bool((hybrid >= 1).all()),
+        "under H-MRF no user is at a loss in the end": bool((hybrid >= 1).all()),
         "under H-MRF all degrees are from 1.1 to 1.5 in the end": bool(
             ((hybrid.round(1) >= 1.1) & (hybrid.round(1) <= 1.5)).all()
         ),
@@ -288,7 +291,7 @@ def reproduce_sharing_degrees(folder: Path) -> Finding:
     )  # fmt: skip
 
 
-def _curves(each: Measured) -> tuple[Line, ...]:
+def _curves(each: Measurements) -> tuple[Line, ...]:
     lines = []
     for i, user in enumerate(USERS):
         some = ~np.isnan(each.degree[:, i])

@@ -1,4 +1,4 @@
-"""H-MRF, Table 1 and Figs 3 to 5: its small examples, step by step."""
+"""Small examples of H-MRF, step by step (Table 1 and Figs 3 to 5)."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def reproduce_table_1() -> Finding:
 
 
 def reproduce_example_4() -> Finding:
-    """Figs 3 to 5: Example 4 under LT-DRF, LT-AF and H-MRF."""
+    """Return the finding of Figs 3 to 5, Example 4 under LT-DRF, LT-AF and H-MRF."""
     rows = []
     printed = {
         "lt-drf": ("15, 70", "35, 30"),

@@ -1,4 +1,4 @@
-"""H-MRF, Table 2: which policies keep which properties over time, tried out."""
+"""Properties that policies keep over time, tried out (H-MRF, Table 2)."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ CAPACITY, MOST_OF_A_TASK, TOLERANCE = 600.0, 4, 0.02
 SCENARIOS, STEPS, CATCHING_UP, SEED = 24, 12, 36, 1
 SECONDS = 10.0
 EXAMPLE_CAPACITY = 100.0
-# Example 2: demands of A, B and C on 120 CPUs and 120 GB; C has 10 tasks, or says that it has 14.
+# Example 2: demands of A, B and C on 120 CPUs and 120 GB; C has 10 tasks, or claims 14.
 EXAMPLE_2_DEMAND = ((1.0, 2.0), (2.0, 1.0), (1.0, 4.0))
 EXAMPLE_2_CAPACITY = (120.0, 120.0)
 HONEST, LYING = (50, 10, 10), (50, 10, 14)
 LATER, BACKLOG = 12, 60
 
-# What §§1, 3 and 5 say in words; the marks of the printed table cannot be read in the text at hand.
+# Statements of §§1, 3 and 5; the marks of the printed table are lost in the available text.
 STATED = {
     "sharing incentive": {"drf": True, "asset": False, "lt-drf": True, "lt-af": False,
                           "h-mrf": True},
@@ -43,18 +43,18 @@ STATED = {
 }  # fmt: skip
 
 IN_WORDS = (
-    "The marks of the printed table are lost in the text at hand. What stands beside our answers is "
-    "what §§1, 3 and 5 of the paper say in words; a dash where they say nothing."
+    "The marks of the printed table are lost in the available text. What stands beside our answers is "
+    "what §§1, 3 and 5 of the paper state in words; a dash where they state nothing."
 )
 TRIED_OUT = (
     "A property that fails in a scenario is violated. One that fails in none was tried out and not "
-    "proven: the paper's proofs are in an appendix that is not at hand."
+    "proven: the paper's proofs are in an appendix that is not available."
 )
 BORROWED_NOTHING = (
     "Sharing incentive under LT-DRF: a user may run no more than its own part holds while the others "
     "are idle. It borrows nothing, but LT-DRF counts what it has used. When the others come, they are "
     "served first until they have used as much, and meanwhile the user runs less than it would have "
-    "run alone. H-MRF serves first whoever has run less than it would have run alone."
+    "run alone. H-MRF serves first the user that has run less than it would have run alone."
 )
 EXCLUDE = (
     "Resource-as-you-contributed under H-MRF: Theorem 5 promises equal aggregates and no loss at once, "
@@ -65,15 +65,18 @@ EXCLUDE = (
 
 
 @dataclass(frozen=True)
-class Tried:
-    """One property under one policy: does it hold wherever we looked, and the worst that we saw?"""
+class TrialResult:
+    """Result of a trial of one property under one policy.
+
+    ``holds`` is True if it held in every scenario. ``worst`` describes the worst case.
+    """
 
     holds: bool
     worst: str
 
 
 def reproduce_table_2() -> Finding:
-    """Every cell of the table, from scenarios drawn by a seed and the paper's examples."""
+    """Return every cell of the table, from scenarios drawn by a seed and the paper's examples."""
     tried = {
         "sharing incentive": {policy: _sharing_incentive(policy) for policy in POLICIES},
         "resource-as-you-contributed": {policy: _contributed(policy) for policy in POLICIES},
@@ -118,7 +121,7 @@ def reproduce_table_2() -> Finding:
         f"everything for {CATCHING_UP} steps. The table shows the largest aggregate over the smallest; "
         f"a ratio above {1 + TOLERANCE:g} violates the property. Truthfulness: in one step, C of "
         "Example 2 claims 14 tasks although it has 10. From then on, every user asks for everything. "
-        "The table shows how many more tasks C runs than if it had told the truth. Pareto efficiency: "
+        "The table shows how many more tasks C runs than with an honest claim. Pareto efficiency: "
         "`policies.properties` checks every step of Examples 2, 3 and 4.",
         rows=tuple(rows),
         differences=tuple(differences),
@@ -130,42 +133,47 @@ def _word(holds: bool | None) -> str:
     return "–" if holds is None else "holds" if holds else "violated"
 
 
-def _sharing_incentive(policy: str) -> Tried:
-    """The least sharing degree at the end of any scenario, and in Example 4."""
+def _sharing_incentive(policy: str) -> TrialResult:
+    """Return the least sharing degree at the end of any scenario, and in Example 4."""
     random = np.random.default_rng(SEED)
     least = float(
-        _played(policy, EXAMPLE_4_DEMAND, EXAMPLE_4_NEW, EXAMPLE_CAPACITY).sharing_degree.min()
+        _simulate_steps(
+            policy, EXAMPLE_4_DEMAND, EXAMPLE_4_NEW, EXAMPLE_CAPACITY
+        ).sharing_degree.min()
     )
     for _ in range(SCENARIOS):
         users = int(random.integers(2, 5))
         demand = random.integers(1, MOST_OF_A_TASK + 1, (users, 2)).astype(np.float64)
         own = CAPACITY / users / demand.max(axis=1)
         # Idle, as much as its own part holds, or three times that.
-        wanted = random.choice([0.0, 1.0, 3.0], (STEPS, users)) * own
-        degree = _played(policy, demand, np.floor(wanted), CAPACITY).sharing_degree
+        new = random.choice([0.0, 1.0, 3.0], (STEPS, users)) * own
+        degree = _simulate_steps(policy, demand, np.floor(new), CAPACITY).sharing_degree
         least = min(least, float(np.nanmin(degree, initial=np.inf)))
-    return Tried(least >= 1 - TOLERANCE, f"least sharing degree {least:.3f}")
+    return TrialResult(least >= 1 - TOLERANCE, f"least sharing degree {least:.3f}")
 
 
-def _contributed(policy: str) -> Tried:
-    """The largest ratio of aggregates once everybody had time to catch up."""
+def _contributed(policy: str) -> TrialResult:
+    """Return the largest ratio of aggregates once every user had time to catch up."""
     random = np.random.default_rng(SEED)
     worst = 1.0
     for scenario in range(SCENARIOS):
         users = 2 + scenario % 3
         demand = random.integers(1, MOST_OF_A_TASK + 1, (users, 2)).astype(np.float64)
         own = CAPACITY / users / demand.max(axis=1)
-        wanted = np.tile(own * users, (STEPS + CATCHING_UP, 1))
-        wanted[:STEPS, scenario % users] = own[scenario % users] / 4
-        ran = _played(policy, demand, np.floor(wanted), CAPACITY)
+        new = np.tile(own * users, (STEPS + CATCHING_UP, 1))
+        new[:STEPS, scenario % users] = own[scenario % users] / 4
+        ran = _simulate_steps(policy, demand, np.floor(new), CAPACITY)
         aggregates = ran.used.sum(axis=1) / CAPACITY
         least = float(aggregates.min())
         worst = max(worst, float(aggregates.max()) / least if least > 0 else np.inf)
-    return Tried(worst <= 1 + TOLERANCE, f"largest ratio {worst:.3f}")
+    return TrialResult(worst <= 1 + TOLERANCE, f"largest ratio {worst:.3f}")
 
 
-def _truthfulness(policy: str) -> Tried:
-    """What C of Example 2 gains in tasks over all steps; one task is within what whole tasks allow."""
+def _truthfulness(policy: str) -> TrialResult:
+    """Return the tasks that C of Example 2 gains over all steps.
+
+    One task is within what whole tasks allow.
+    """
     gained = []
     for first in (HONEST, LYING):
         new = [first] + [(BACKLOG, BACKLOG, BACKLOG)] * LATER
@@ -174,11 +182,11 @@ def _truthfulness(policy: str) -> Tried:
         )
         gained.append(sum(float(step.answer.tasks[2]) for step in steps))
     gain = gained[1] - gained[0]
-    return Tried(gain <= 1, f"gains {gain:+.0f} tasks")
+    return TrialResult(gain <= 1, f"gains {gain:+.0f} tasks")
 
 
 def _always_wanting() -> list[Row]:
-    """Tasks at a time, once that is steady, of two users who always want more."""
+    """Return rows with the mean tasks at a time of two users that always have more."""
     new = [(int(2 * EXAMPLE_CAPACITY), int(2 * EXAMPLE_CAPACITY))] * STEPS
     rows = []
     for policy in ("lt-af", "h-mrf"):
@@ -191,7 +199,7 @@ def _always_wanting() -> list[Row]:
     return rows
 
 
-def _pareto_efficiency(policy: str) -> Tried:
+def _pareto_efficiency(policy: str) -> TrialResult:
     examples: tuple[tuple[Vectors, Vectors, tuple[float, float]], ...] = (
         (EXAMPLE_2_DEMAND, [HONEST], EXAMPLE_2_CAPACITY),
         (EXAMPLE_3_DEMAND, EXAMPLE_3_NEW, (EXAMPLE_CAPACITY, EXAMPLE_CAPACITY)),
@@ -203,16 +211,19 @@ def _pareto_efficiency(policy: str) -> Tried:
         for step in steps_of(policy, demand, new, capacity=capacity, unserved_wait=True)
     ]
     held = sum(verdict is True for verdict in verdicts)
-    return Tried(held == len(verdicts), f"{held} of {len(verdicts)} steps")
+    return TrialResult(held == len(verdicts), f"{held} of {len(verdicts)} steps")
 
 
-def _played(
+def _simulate_steps(
     policy: str,
     demand: FloatArray | Vectors,
     new: FloatArray | Vectors,
     capacity: float,
 ) -> Simulation:
-    """Steps of one second: every task runs for one step, and unserved ones wait."""
+    """Simulate steps of one second, in which every task runs for one step.
+
+    Tasks that are not served wait.
+    """
     demands, arrivals = np.asarray(demand), np.asarray(new, dtype=np.int64)
     steps, users = arrivals.shape
     problem = Problem.create(

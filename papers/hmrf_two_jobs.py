@@ -6,7 +6,7 @@ import numpy as np
 
 from papers.arrays import BoolArray, FloatArray
 from papers.finding import Figure, Finding, Line, Row, Verdict
-from papers.phases import Phase, Played, play, wanted_over_time
+from papers.phases import Phase, PhasesResult, demand_over_time, play
 from papers.words import claim
 from policies import Problem
 from policies.simulation import Simulation, Trace, simulate
@@ -29,8 +29,8 @@ AT_ONCE = (
     "60th second. Here it has the whole cluster from the first instant: twice its part."
 )
 WHO_FITS = (
-    "In Algorithm 1 the user whose turn it is waits until there is room for its task, and nobody else "
-    "begins anything meanwhile. Here room that is too small for it goes to the other user. A map task "
+    "In Algorithm 1 the user whose turn it is waits until there is room for its task, and no other user "
+    "begins a task meanwhile. Here room that is too small for it goes to the other user. A map task "
     "of Job 2 needs 4 CPUs, which is a whole node; a task of Job 1 that ends frees only 2 or 3. So "
     "Job 1 goes on beginning tasks while Job 2 is behind (the row above). Job 2 catches up later, and a "
     "user can be at a loss again."
@@ -43,7 +43,7 @@ UNIT = (
 
 def reproduce_two_jobs() -> Finding:
     """Simulate both jobs under H-MRF and read off what the figure shows."""
-    played = _played()
+    played = _simulate_jobs()
     ran = played.simulation
     times = np.arange(0.0, np.ceil(ran.ended) + 1)
     degree, total = ran.sharing_degrees_at(times), _aggregates(ran, times)
@@ -80,7 +80,7 @@ def reproduce_two_jobs() -> Finding:
             degree[times == SECOND_JOB + 1, 1] < 1
         ),
         "Job 1's degree falls while Job 2 catches up": bool(falling[-1] < falling[0]),
-        "from then on nobody is at a loss": bool((degree[caught] >= 1).all()),
+        "from then on no user is at a loss": bool((degree[caught] >= 1).all()),
         "aggregates are close to each other at the end (within 10 %)": abs(ratio - 1) <= 0.1,
     }  # fmt: skip
     rows += [claim(what, holds) for what, holds in claims.items()]
@@ -100,7 +100,7 @@ def reproduce_two_jobs() -> Finding:
     )
 
 
-def _played() -> Played:
+def _simulate_jobs() -> PhasesResult:
     random = np.random.default_rng(SEED)
 
     def phase(workload: int, at: float, after: tuple[int, ...] = ()) -> Phase:
@@ -129,7 +129,7 @@ def _played() -> Played:
 
 
 def _aggregates(ran: Simulation, times: FloatArray) -> FloatArray:
-    """(len(times), t) CPUs and GB times seconds that each used up to each time, in one sum."""
+    """Return CPUs and GB times seconds that each used up to each time, in one sum (len(times), t)."""
     found = np.zeros((len(times), ran.problem.t))
     intervals = ran.used_intervals
     rate = intervals.rate.sum(axis=1)
@@ -157,15 +157,15 @@ def _figures(
     times: FloatArray, ran: Simulation, degree: FloatArray, total: FloatArray
 ) -> tuple[Figure, ...]:
     names = ran.problem.tenants
-    wanted = wanted_over_time(ran, times)
+    demand = demand_over_time(ran, times)
     x = tuple(times.tolist())
 
     def curves(values: FloatArray) -> tuple[Line, ...]:
         return tuple(Line(name, x, tuple(values[:, i].tolist())) for i, name in enumerate(names))
 
     pictures = (
-        ("a", "CPU that each job wants", "CPUs", wanted[:, :, 0]),
-        ("b", "Memory that each job wants", "GB", wanted[:, :, 1]),
+        ("a", "CPU that each job wants", "CPUs", demand[:, :, 0]),
+        ("b", "Memory that each job wants", "GB", demand[:, :, 1]),
         ("c", "Sharing degrees of two jobs", "sharing degree", degree),
         ("d", "Aggregate accumulated resources", "CPUs and GB × seconds", total),
     )

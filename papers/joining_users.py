@@ -29,7 +29,7 @@ LEFTOVERS = (
     "that its share is above theirs with all three; the paper states one share for all."
 )
 WHOLE_TASKS = (
-    "The paper says that best-fit precisely achieves the DRFH allocation. With tasks that may be "
+    "The paper states that best-fit precisely achieves the DRFH allocation. With tasks that may be "
     "divided over servers the shares are far higher (the exact rows): whole tasks leave much of each "
     "server unused, in the paper's figure as well as here."
 )
@@ -103,7 +103,7 @@ def _trace(seed: int) -> Trace:
 
 
 def _shares(seed: int) -> FloatArray:
-    """(2, 7) as the rows name them: simulated, and in the exact divisible allocation."""
+    """Return the shares (2, 7) of the rows, simulated and in the exact divisible allocation."""
     simulation = _simulated(seed)
     values = []
     for users, (begin, end) in enumerate(PHASES, start=1):

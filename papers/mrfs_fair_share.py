@@ -138,11 +138,11 @@ def _divided(ran: Simulation) -> Dominant:
             need = problem.demand[here]
             given = divide_server(CAPACITY, need, np.ones(len(here)))
             r = dominant[here]
-            got, wanted = (
+            got, needed = (
                 values[np.arange(len(here)), r] / CAPACITY[r] for values in (given, need)
             )
             fair = np.full(len(here), 1 / len(here))
-            enough = got >= np.minimum(fair, wanted) * (1 - 1e-9)
+            enough = got >= np.minimum(fair, needed) * (1 - 1e-9)
             at = np.full((len(here), 2), (batch, server))
             rows.append(np.column_stack([at, r, got, fair, enough]))
     columns = np.concatenate(rows).astype(np.float64).T
@@ -151,7 +151,10 @@ def _divided(ran: Simulation) -> Dominant:
 
 
 def _figure(found: Dominant, r: int, resource: str) -> Figure:
-    """The first requests of the middle server over the batches, beside the fair share."""
+    """Return a figure of the first requests of the middle server beside the fair share.
+
+    Its x-axis has the batches.
+    """
     server = SERVERS // 2
     lines = []
     for position in (*range(SHOWN), None):

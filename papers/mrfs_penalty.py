@@ -1,4 +1,4 @@
-"""MRFS, Tables I and II: the penalty, and numbers that the paper does not define."""
+"""Penalty of MRFS and numbers that the paper does not define (Tables I and II)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ UNDEFINED = (
 
 
 def reproduce_penalties() -> Finding:
-    """Table II: α of every row, from its δ."""
+    """Return the finding of Table II, α of every row from its δ."""
     found = [penalty(np.array([float(cpu), float(ram)]), CAPACITY) for cpu, ram, _ in TABLE_2]
     rows = [
         Row(f"α of δ-CPU {cpu} and δ-RAM {ram}", alpha, f"{ours:.9f}")
@@ -57,7 +57,10 @@ def reproduce_penalties() -> Finding:
 
 
 def reproduce_betas() -> Finding:
-    """Table I: β, which the paper does not define, against what Table II would make of it."""
+    """Return the finding of Table I, β, which the paper does not define.
+
+    It is compared with what Table II would make of it.
+    """
     rows = [Row(f"β of row {i}: d-CPU, d-RAM, nd-CPU, nd-RAM", ", ".join(row), "–")
             for i, row in enumerate(TABLE_1, 1)]  # fmt: skip
     constant = []
@@ -72,7 +75,7 @@ def reproduce_betas() -> Finding:
         name="mrfs-table1",
         title="β of dominant and non-dominant requests",
         source="Hamzeh et al., MRFS, 2020, Table I",
-        setting="Nothing was run: the paper prints β and says neither what it is nor from which "
+        setting="Nothing was run: the paper prints β and states neither what it is nor from which "
         "requests it was measured. The last rows put it beside δ of the same rows of Table II.",
         rows=tuple(rows),
         differences=(

@@ -1,4 +1,4 @@
-"""MRFS, Figs 6 to 9: three users' requests on three servers over time, with MRFS and without."""
+"""Three users' requests on three servers over time, with and without MRFS (MRFS, Figs 6 to 9)."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ FFMRA_READING = (
 
 
 @dataclass(frozen=True, eq=False)
-class Measured:
+class Measurements:
     """One side over time.
 
     Attributes:
@@ -68,13 +68,13 @@ class Measured:
 
     @property
     def imbalance(self) -> FloatArray:
-        """(S, servers) the larger number of requests minus the smaller."""
+        """Difference (S, servers) of the larger number of requests and the smaller."""
         difference: FloatArray = self.requests.max(axis=2) - self.requests.min(axis=2)
         return difference
 
 
 @lru_cache(maxsize=1)
-def measured() -> dict[str, Measured]:
+def measured() -> dict[str, Measurements]:
     """Both sides on the same requests, once for all figures."""
     problem, trace = _requests()
     return {
@@ -84,7 +84,7 @@ def measured() -> dict[str, Measured]:
 
 
 def kinds_of_requests() -> tuple[FloatArray, IntArray]:
-    """(q, 2) what one request of each kind needs, and (q,) which resource dominates it."""
+    """Return the demand (q, 2) of one request of each kind, and the resource (q,) that dominates it."""
     demand, dominant = [], []
     for r in range(len(RESOURCES)):
         for share in SHARES:
@@ -122,7 +122,7 @@ def _requests() -> tuple[Problem, Trace]:
     return problem, trace
 
 
-def _measure(ran: Simulation) -> Measured:
+def _measure(ran: Simulation) -> Measurements:
     problem, trace = ran.problem, ran.trace
     times: FloatArray = np.arange(BEGIN, SECONDS, EVERY, dtype=np.float64) + 0.5
     dominant = np.array([dominant_on(need, CAPACITY) for need in problem.demand])
@@ -147,7 +147,7 @@ def _measure(ran: Simulation) -> Measured:
             alpha[at, server] = penalty(mean_dominant_demand(total, requests[at, server]), CAPACITY)
             worth = (given / need).min(axis=1)
             np.add.at(utility[at], problem.workload_tenant[here], worth)
-    return Measured(times, requests, alpha, of_dominant, of_other, utility)
+    return Measurements(times, requests, alpha, of_dominant, of_other, utility)
 
 
 def _setting() -> str:
@@ -250,7 +250,9 @@ def reproduce_resource_parts() -> Finding:
     )
 
 
-def _parts(figure: int, title: str, parts: Callable[[Measured], dict[str, FloatArray]]) -> Finding:
+def _parts(
+    figure: int, title: str, parts: Callable[[Measurements], dict[str, FloatArray]]
+) -> Finding:
     found = {name: parts(each) for name, each in measured().items()}
     rows = [
         Row(f"{what} requests, {name}" if figure == 7 else f"{what}, {name}", "a chart",
@@ -316,7 +318,7 @@ def reproduce_users() -> Finding:
 def _over_time(
     name: str, title: str, y_label: str, curves: dict[str, tuple[FloatArray, FloatArray]]
 ) -> Figure:
-    """Curves of averages over a few seconds each, so that they can be told apart."""
+    """Return a figure of averages over a few seconds each, so that its curves stay distinct."""
     lines = []
     for curve, (times, values) in curves.items():
         groups = min(POINTS, len(times))

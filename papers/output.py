@@ -20,17 +20,17 @@ JSON and, with matplotlib (`pip install 'allocation-papers[figures]'`), the curv
 as PNG and SVG.
 
 *Reproduced* means that every number and sentence of the paper below came out, on the paper's own input;
-*in part*, that half of them did, or all on another input because the paper's is not at hand; *not
+*in part*, that half of them did, or all on another input because the paper's is not available; *not
 reproduced*, that fewer did. The comparisons are made by the command.
 
-Not here: the appendices of H-MRF (costs; Google's trace), which are not at hand. DRFH has no third
+Not here: the appendices of H-MRF (costs; Google's trace), which are not available. DRFH has no third
 table; its Table 1 are the servers that its studies draw from. Further examples of the papers are in the
 tests of each policy.
 """
 
 
 def text_of(finding: Finding) -> str:
-    """A finding as a table of text."""
+    """Return a finding as a table of text."""
     head = ("what", "paper", "ours")
     lines = [head, *((row.what, row.paper, row.ours) for row in finding.rows)]
     widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
@@ -59,7 +59,10 @@ def write_json(finding: Finding, folder: Path) -> Path:
 
 
 def write_page(findings: Sequence[Finding], path: Path) -> None:
-    """Write the page of the documentation: the same findings, the same bytes."""
+    """Write the page of the documentation.
+
+    The same findings give the same bytes.
+    """
     parts = [_INTRODUCTION, _overview(findings), *(_section(finding) for finding in findings)]
     path.write_text("\n".join(parts))
 
@@ -97,7 +100,10 @@ def _section(finding: Finding) -> str:
 
 
 def draw(finding: Finding, folder: Path) -> list[Path] | None:
-    """Draw the curves as PNG and SVG; None where matplotlib is not installed."""
+    """Draw the curves as PNG and SVG.
+
+    Return None if matplotlib is not installed.
+    """
     try:
         import matplotlib as mpl
         from matplotlib.figure import Figure as Canvas

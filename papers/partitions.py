@@ -1,4 +1,4 @@
-"""DRFH, Proposition 4: an even split of every server can give a user more than DRFH does."""
+"""Even split of every server, which can give a user more than DRFH does (DRFH, Proposition 4)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from policies import Problem, solve
 
 
 def reproduce_strong_sharing_incentive() -> Finding:
-    """Servers (1, 2) and (4, 3), users (1, 1) and (3, 2): exact shares, and those of an even split."""
+    """Return the finding of exact shares beside those of an even split.
+
+    Servers are (1, 2) and (4, 3), users (1, 1) and (3, 2).
+    """
     problem = Problem.create(
         resources=("cpu", "memory"), capacity=[[1, 2], [4, 3]], tenants=["user 1", "user 2"],
         demand=[[1, 1], [3, 2]],

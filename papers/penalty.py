@@ -1,4 +1,4 @@
-"""MRFS's penalty: how far a server is from hosting equal demand per dominant resource.
+"""Penalty of MRFS, the distance of a server from equal demand per dominant resource.
 
 Source: Hamzeh et al., "MRFS", 2020, Definition 4, equation (5) and Table II.
 """
@@ -12,7 +12,9 @@ from policies import Allocation, dominant_on
 
 
 def penalty(mean_demand: FloatArray, capacity: FloatArray) -> float:
-    """``α = |δ_1 / C_1 − δ_2 / C_2|``; the spread max − min of ``δ_r / C_r`` for more resources.
+    """Return the penalty ``α = |δ_1 / C_1 − δ_2 / C_2|``.
+
+    For more resources it is the spread max − min of ``δ_r / C_r``.
 
     Args:
         mean_demand: (m,) ``δ_r``, see :func:`mean_dominant_demand`.
@@ -24,13 +26,16 @@ def penalty(mean_demand: FloatArray, capacity: FloatArray) -> float:
 
 
 def mean_dominant_demand(total: FloatArray, requests: FloatArray) -> FloatArray:
-    """(m,) ``δ_r``: total demand dominated by ``r`` over the number of such requests; 0 for none."""
+    """Return the mean dominant demand ``δ_r`` (m,).
+
+    It is the total demand dominated by ``r`` over the number of such requests, 0 for none.
+    """
     mean: FloatArray = np.divide(total, requests, out=np.zeros(len(total)), where=requests > 0)
     return mean
 
 
 def hosted_requests(allocation: Allocation) -> tuple[FloatArray, FloatArray]:
-    """What each server of an answer hosts, by the resource that dominates it there.
+    """Return the requests that each server of an answer hosts, by the resource that dominates them.
 
     Returns:
         (K, m) ``Ψ``, requests on one server of each class dominated by each resource, and (K, m)

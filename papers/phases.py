@@ -1,4 +1,4 @@
-"""Jobs in phases: reduce tasks after map tasks, one query after another."""
+"""Jobs in phases, such as reduce tasks after map tasks or one query after another."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class Phase:
 
 
 @dataclass(frozen=True, eq=False)
-class Played:
-    """What became of phases.
+class PhasesResult:
+    """Result of phases.
 
     Attributes:
         simulation: all of it; begun, done: (p,) seconds at which each was submitted, and its last task
@@ -42,7 +42,7 @@ class Played:
     done: FloatArray
 
 
-def play(phases: Sequence[Phase], run: Callable[[Trace], Simulation]) -> Played:
+def play(phases: Sequence[Phase], run: Callable[[Trace], Simulation]) -> PhasesResult:
     """Run phases, each submitted as soon as those before it are done.
 
     A simulation takes times of submission and not what they wait for. So it runs anew each time a
@@ -72,7 +72,7 @@ def play(phases: Sequence[Phase], run: Callable[[Trace], Simulation]) -> Played:
             if not np.isnan(before):
                 ready[p] = max(phases[p].at, before + phases[p].delay), before
         if not ready:
-            return Played(simulation, begun, done)
+            return PhasesResult(simulation, begun, done)
         first = min(at for at, _ in ready.values())
         for p, (at, before) in ready.items():
             # What was over by then is over, whatever is submitted from then on.
@@ -80,8 +80,8 @@ def play(phases: Sequence[Phase], run: Callable[[Trace], Simulation]) -> Played:
                 begun[p] = at
 
 
-def wanted_over_time(ran: Simulation, times: FloatArray) -> FloatArray:
-    """(len(times), t, m) what tasks that wait or run need."""
+def demand_over_time(ran: Simulation, times: FloatArray) -> FloatArray:
+    """Return the demand (len(times), t, m) of tasks that wait or run."""
     problem, trace = ran.problem, ran.trace
     found = np.zeros((len(times), problem.t, problem.m))
     for job in range(problem.n):

@@ -1,4 +1,4 @@
-"""DRF, Figs 9 to 12: users of small jobs and of large ones under DRF, slots, and fair shares of CPU."""
+"""Users of small and of large jobs under DRF, slots, and fair shares of CPU (DRF, Figs 9 to 12)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PAPER_LARGE = ("35", "33", "30", "17", "8", "13")
 
 OPEN_QUEUE = (
     "There a user launches its next job when one is done; here all jobs are in its queue from the "
-    "start, so that nobody runs out of tasks between two jobs. Tasks' durations are not printed: ours "
+    "start, so that no user runs out of tasks between two jobs. Tasks' durations are not printed: ours "
     "are 30 s in the median, and only the order of the schemes can be compared."
 )
 NO_THRASHING = (
@@ -32,7 +32,7 @@ NO_THRASHING = (
 )
 
 BARS = (
-    "The numbers on the paper's bars stand in the text at hand without their figure. That they count "
+    "The numbers on the paper's bars stand in the available text without their figure. That they count "
     "large jobs is our reading: few with many slots and under CPU-fair, as the paper explains."
 )
 
@@ -84,7 +84,7 @@ def _count(found: Spread, at: int) -> str:
 
 
 def _jobs_done(policy: str, seed: int, slots: int | None = None) -> FloatArray:
-    """(2,) jobs of small and of large tasks that are done in time."""
+    """Return the jobs (2,) of small and of large tasks that are done in time."""
     users = 2 * USERS_OF_EACH
     problem = Problem.create(
         resources=("cpu", "memory"),

@@ -1,4 +1,4 @@
-"""What can be reproduced, by name."""
+"""Tables and figures that can be reproduced, by name."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from policies import ProblemError
 
 @dataclass(frozen=True)
 class Study:
-    """How a table or figure is reproduced.
+    """Reproduction of a table or figure.
 
     Attributes:
         title: what it is.

@@ -1,4 +1,4 @@
-"""TDA, chapter 5: time division beside DRF and the bound in 180 scenarios."""
+"""Time division beside DRF and the bound in 180 scenarios (TDA, chapter 5)."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ CAPACITY_OURS = (
 )
 RANDOM_FIRST = (
     "Where both users have the same share the thesis picks one at random; here it is user 1. Demands "
-    "are whole numbers in the order of user 1's CPU and memory, then user 2's; the thesis does not say "
-    "how it numbers scenarios."
+    "are whole numbers in the order of user 1's CPU and memory, then user 2's; the thesis does not "
+    "describe how it numbers scenarios."
 )
 EXACT = (
     f"Shares that differ by no more than {EQUAL:.0e} are equal here. How the thesis compares "
@@ -35,7 +35,7 @@ EXACT = (
 
 @dataclass(frozen=True, eq=False)
 class Scenarios:
-    """What came out of all of them, in their order.
+    """Results of all scenarios, in their order.
 
     Attributes:
         drf, tda: (N, 2) dominant shares of both users, average ones under time division.
@@ -121,7 +121,7 @@ def reproduce_scenarios() -> Finding:
 
 
 def _difference_ratio(shares: FloatArray) -> FloatArray:
-    """(N,) the difference of both users' shares over the lesser."""
+    """Return the difference of both users' shares over the lesser (N,)."""
     ratio: FloatArray = (shares.max(axis=1) - shares.min(axis=1)) / shares.min(axis=1)
     return ratio
 

@@ -17,7 +17,7 @@ PHASES = (
     ((1.0, 7.0), (1.0, 4.0)),
 )
 MINUTES = 2
-# The paper says "around", and that shares are not exactly equal where tasks leave parts of nodes.
+# The paper has "around", and unequal shares where tasks leave parts of nodes.
 AROUND, NEARLY_EQUAL = 0.03, 0.05
 
 NO_RAMP = (
@@ -89,7 +89,7 @@ def reproduce_changing_jobs() -> Finding:
 
 
 def _shares(demand: tuple[tuple[float, float], ...]) -> FloatArray:
-    """(2, 2) share of CPU and memory of each job."""
+    """Return the share (2, 2) of CPU and memory of each job."""
     problem = Problem.create(
         resources=("cpu", "memory"),
         capacity=[CAPACITY],

@@ -9,14 +9,14 @@ from policies.simulation import Spread
 
 
 def percent(value: float) -> str:
-    """One decimal; a dash where there is no number."""
+    """Return a value in per cent with one decimal, or a dash for NaN."""
     return "–" if value != value else f"{100 * value:.1f} %"
 
 
 def spread(found: Spread, *place: int) -> str:
-    """The mean of one measurement in per cent, and from what to what it was over the seeds.
+    """Return the mean of one measurement in per cent, and its range over the seeds.
 
-    A dash where a seed gave no number.
+    A dash if a seed gave no number.
     """
     mean, least, most = (float(part[place]) for part in (found.mean, found.least, found.most))
     if found.count == 1 or least == most or mean != mean:
@@ -25,12 +25,12 @@ def spread(found: Spread, *place: int) -> str:
 
 
 def yes_or_no(holds: bool) -> str:
-    """As a table answers a question."""
+    """Return the answer of a table to a yes-or-no question."""
     return "yes" if holds else "no"
 
 
 def claim(what: str, holds: bool) -> Row:
-    """A sentence of the paper, and whether it is true here."""
+    """Return a row with a sentence of the paper and whether it is true here."""
     return Row(what, "yes", yes_or_no(holds))
 
 
@@ -40,7 +40,7 @@ def numbers(values: Iterable[float]) -> str:
 
 
 def word_for_word(rows: Sequence[Row]) -> tuple[Verdict, tuple[str, ...]]:
-    """The verdict on rows whose numbers must be the paper's, and why they differ."""
+    """Return the verdict on rows whose numbers must be the paper's, and the reasons of differences."""
     differing = [row.what for row in rows if row.paper != row.ours]
     verdict = Verdict.of(row.paper == row.ours for row in rows)
     if not differing:

@@ -1,9 +1,9 @@
-"""Fair allocation of several resources: the mathematics, without any service around it.
+"""Fair allocation of several resources, as mathematics without a service around it.
 
-``solve(problem, policy)`` is the one front door; ``verify`` checks an answer without a
-solver. Nothing in here reads the clock's date, the network or global random state.
+``solve(problem, policy)`` is the one front door; ``verify`` checks an answer without a solver.
+Nothing in here reads the clock's date, the network or global random state.
 
-Names are loaded when they are first used: whoever verifies needs Python and NumPy only.
+Names are loaded when they are first used, since a verifier needs Python and NumPy only.
 """
 
 from __future__ import annotations
@@ -199,7 +199,7 @@ __all__ = [
     "without_deficits",
 ]
 
-# Where each name is: the same as above, for whoever runs it.
+# Module of each name above, from which it is loaded.
 _HOMES = {
     "policies.by_name": ("call_by_name",),
     "policies.documents.answer": ("allocation_to_document", "summary_document"),

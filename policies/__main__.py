@@ -1,4 +1,4 @@
-"""Fair allocation on the command line: solve a problem, compare policies, verify an answer."""
+"""Command line that solves a problem, compares policies or verifies an answer."""
 
 from __future__ import annotations
 
@@ -30,11 +30,14 @@ EVERYTHING = ("placements", "certificate", "schedule")
 
 
 class UnusableInput(Exception):
-    """An argument or a file that cannot be used; its text says which and why."""
+    """Unusable argument or file, with the reason as its text."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; returns 0, or 1 where the answer is no, or 2 for unusable input."""
+    """Run one command and return its exit code.
+
+    It is 0, or 1 if the answer is not verified or there is none, or 2 for unusable input.
+    """
     given = _parser().parse_args(arguments)
     try:
         commands = {"solve": _solve, "compare": _compare, "verify": _verify}
@@ -48,13 +51,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (UnusableInput, PolicyError) as error:
         print(_sentence(error), file=sys.stderr)
         return NOT_SO if isinstance(error, SolveTimeoutError | SolveFailedError) else UNUSABLE
-    except BrokenPipeError:  # whoever reads has seen enough
+    except BrokenPipeError:  # the reader closed the pipe
         sys.stderr.close()
         return FINE
 
 
 def _sentence(error: UnusableInput | PolicyError) -> str:
-    """What is wrong, where in the problem, and its stable name: a line for each mistake."""
+    """Return a line for each mistake, with its detail, its place in the problem and its code."""
     if isinstance(error, UnusableInput):
         return str(error)
     return "\n".join(
@@ -108,7 +111,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _solve(given: argparse.Namespace) -> int:
-    # Whoever verifies has no solver: what solves is loaded where it is asked for.
+    # Loaded here, because an installation that only verifies has no solver.
     from policies.documents.answer import allocation_to_document
     from policies.registry import solve
 
@@ -169,7 +172,7 @@ def _verify(given: argparse.Namespace) -> int:
 
 
 def _problem_and_answer(given: argparse.Namespace) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The two documents, each in a file of its own, or both in one."""
+    """Return the problem's and the answer's documents, from two files or from one."""
     if given.answer is not None:
         return _read(given.problem), _read(given.answer)
     proof = _read(given.problem)
@@ -182,7 +185,10 @@ def _problem_and_answer(given: argparse.Namespace) -> tuple[dict[str, Any], dict
 def _asked(
     given: argparse.Namespace, document: dict[str, Any], answered: dict[str, Any]
 ) -> tuple[ParsedProblem, dict[str, Any]]:
-    """The problem, and the policy by the arguments, else by the answer, else by the problem."""
+    """Return the problem and its policy.
+
+    The policy is that of the arguments, else of the answer, else of the problem.
+    """
     stated = answered or document.get("policy") or {}
     policy = dict(stated) if isinstance(stated, dict) else {"name": stated}
     if given.policy is not None:

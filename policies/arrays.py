@@ -16,11 +16,11 @@ Scalar = TypeVar("Scalar", bound=np.generic)
 
 
 def read_only(array: npt.NDArray[Scalar]) -> npt.NDArray[Scalar]:
-    """The same array, which nobody can change any more."""
+    """Make an array read-only and return it."""
     array.setflags(write=False)
     return array
 
 
 def grouped_sum(values: FloatArray, group: IntArray, groups: int) -> FloatArray:
-    """(groups,) sums of ``values`` (n,) by ``group`` (n,)."""
+    """Return the sums (groups,) of ``values`` (n,) by ``group`` (n,)."""
     return np.bincount(group, weights=values, minlength=groups).astype(np.float64, copy=False)

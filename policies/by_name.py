@@ -1,4 +1,7 @@
-"""Public functions by their names: for processes that let others solve and load no solver themselves."""
+"""Calls of public functions by their names.
+
+A process that lets others solve can name a function without loading a solver.
+"""
 
 from __future__ import annotations
 

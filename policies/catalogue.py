@@ -1,4 +1,4 @@
-"""Every policy of this package, as data: what it is called, which options it takes, what it promises.
+"""Policies of this package as data, with their names, options and promises.
 
 Solvers are registered beside these in ``registry``.
 """

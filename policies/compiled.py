@@ -1,12 +1,12 @@
-"""How inner loops are compiled: once, and kept on disk for as long as no kernel's source changes.
+"""Compilation of inner loops, with a cache on disk until a kernel's source changes.
 
-Numba notices a change in a kernel's own file, not in the file of a kernel that it calls. The cache is
-therefore in a folder named after the sources of all kernels: new sources, new folder.
+Numba notices a change in a kernel's own file, not in the file of a kernel that it calls. The cache
+is therefore in a folder named after the sources of all kernels: new sources, new folder.
 
-A kernel whose parameters are annotated is compiled for those types and no others: arrays that it only
-reads are ``Floats1`` and the like, which take writable and read-only arrays; those that it writes are
-``OutFloats1``. A kernel without annotations is compiled for what it is first called with; later
-arguments that differ only in being read-only, or whole numbers, take that version.
+A kernel whose parameters are annotated is compiled for those types and no others: arrays that it
+only reads are ``Floats1`` and the like, which take writable and read-only arrays; those that it
+writes are ``OutFloats1``. A kernel without annotations is compiled for what it is first called
+with; later arguments that differ only in being read-only, or whole numbers, take that version.
 """
 
 from __future__ import annotations
@@ -69,9 +69,9 @@ KERNELS: list[Kernel] = []
 
 
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile a function of arrays and numbers; sums may be reordered to vectorise.
+    """Compile a function of arrays and numbers with sums that may be reordered to vectorise.
 
-    The order is fixed when compiling, so the same input gives the same bits: as long as a sum is
+    The order is fixed when compiling, so the same input gives the same bits, as long as a sum is
     collected in a local variable. In an element of an array it is reordered only where no other
     array lies close by in memory. Division by 0 gives what NumPy gives; checking for it would keep
     loops from being vectorised.
@@ -80,7 +80,10 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def compiled_in_order(function: Callable[..., Any]) -> Callable[..., Any]:
-    """As :func:`compiled`, but every operation as written: for arithmetic on rounding errors."""
+    """Compile a function like :func:`compiled`, but with every operation in the order written.
+
+    It is for arithmetic on rounding errors.
+    """
     return _kept(function, set())
 
 
@@ -92,7 +95,7 @@ class Kernel(_Dispatcher):  # type: ignore[misc]
         self._cache = _KernelCache(self.py_func)
 
     def get_call_template(self, args: Any, kws: Any) -> Any:
-        """As numba's, for a call from another kernel."""
+        """Prepare the kernel for a call from another kernel, and then do as numba does."""
         self.prepare()
         return super().get_call_template(args, kws)
 
@@ -106,7 +109,10 @@ class Kernel(_Dispatcher):  # type: ignore[misc]
         return super()._compile_for_args(*args, **kws)
 
     def prepare(self) -> bool:
-        """Compile, or load, the version for the annotations; False where there are none."""
+        """Compile or load the version for the annotations.
+
+        Return False if there are none.
+        """
         if self._can_compile and inspect.get_annotations(self.py_func):
             self.compile(_signature(self.py_func))
             self.disable_compile()
@@ -117,21 +123,24 @@ def _types(values: Iterable[Any]) -> tuple[Any, ...]:
     return tuple(_typeof(value) for value in values)
 
 
-def _fitting(value: Any, wanted: Any) -> Any:
-    """The same value as a version that is there takes it: whole numbers as floats, arrays writable."""
-    if isinstance(value, tuple) and isinstance(wanted, types.BaseTuple):
-        members = _members(wanted)
+def _fitting(value: Any, expected: Any) -> Any:
+    """Return a value converted to the parameter type of an existing version.
+
+    Whole numbers become floats, and arrays writable or read-only.
+    """
+    if isinstance(value, tuple) and isinstance(expected, types.BaseTuple):
+        members = _members(expected)
         if len(value) != len(members):
             return value  # that version is for another tuple
         parts = [_fitting(*each) for each in zip(value, members, strict=True)]
         return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
-    if isinstance(value, np.ndarray) and isinstance(wanted, types.Array):
+    if isinstance(value, np.ndarray) and isinstance(expected, types.Array):
         if not value.flags.writeable:
-            value = value.copy()  # whatever a kernel writes to is writable, or is a mistake
-        if not wanted.mutable:
+            value = value.copy()  # an array that a kernel writes to must be writable already
+        if not expected.mutable:
             value = value.view()
             value.setflags(write=False)
-    if wanted == types.float64 and isinstance(value, int | np.integer):
+    if expected == types.float64 and isinstance(value, int | np.integer):
         return float(value)
     return value
 
@@ -142,7 +151,7 @@ def _signature(function: Callable[..., Any]) -> tuple[Any, ...]:
 
 
 def _type_of(hint: Any) -> Any:
-    """The type that numba knows for an annotation: scalars, arrays as above, and their tuples."""
+    """Return the numba type of an annotation of a scalar, an array as above, or a tuple of them."""
     if hint in _SCALARS:
         return _SCALARS[hint]
     if typing.get_origin(hint) is Annotated:
@@ -152,10 +161,10 @@ def _type_of(hint: Any) -> Any:
 
 
 class _KernelFiles(_Files):  # type: ignore[misc]
-    """One kernel's files. Whoever is killed while writing leaves what was there before."""
+    """Files of one kernel, which stay intact if a process is killed while it writes."""
 
     def save(self, key: Any, data: Any) -> None:
-        """Keep a version under a name of its own, and only then say in the index that it is there."""
+        """Store a version under a name of its own, and then enter it in the index."""
         name = (
             f"{Path(self._index_path).stem}.{hashlib.sha256(repr(key).encode()).hexdigest()[:16]}"
         )
@@ -194,12 +203,12 @@ class _KernelCache(_Cache):  # type: ignore[misc]
 
 
 def is_complete() -> bool:
-    """Has every kernel of these sources been compiled and kept?"""
+    """Return whether every kernel of these sources is compiled and stored."""
     return (_folder() / _COMPLETE).exists()
 
 
 def note_complete() -> None:
-    """Say so, to whoever starts later."""
+    """Record for later processes that all kernels are compiled."""
     if _folder().exists():  # nothing is kept where compiling is switched off
         (_folder() / _COMPLETE).touch()
 
@@ -229,7 +238,7 @@ def _folder() -> Path:
 
 @cache
 def _sources() -> str:
-    """A digest of this module and every module of the package that has kernels."""
+    """Return a digest of this module and every module of the package that has kernels."""
     digest = hashlib.sha256()
     for path in sorted(_PACKAGE.rglob("*.py")):
         content = path.read_bytes()

@@ -1,4 +1,4 @@
-"""What can go wrong in a policy, as one family of errors with stable codes."""
+"""Errors of policies, one family with stable codes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ UNKNOWN = "field.unknown"
 
 @dataclass(frozen=True)
 class Mistake:
-    """One thing wrong in one place: ``pointer`` is a JSON pointer (RFC 6901) into the document."""
+    """Mistake in one place of a document, whose ``pointer`` is a JSON pointer (RFC 6901)."""
 
     pointer: str
     code: str
@@ -54,7 +54,10 @@ class PolicyError(ValueError):
 
     @classmethod
     def of(cls, found: Sequence[Mistake]) -> Self:
-        """The error of a document that has mistakes; names that are no field come first."""
+        """Return the error of a document that has mistakes.
+
+        Unknown fields come first.
+        """
         found = sorted(found, key=lambda each: each.code != UNKNOWN)[:MAX_MISTAKES]
         return cls(found[0].code, found[0].detail, found[0].pointer, found)
 
@@ -157,7 +160,9 @@ class SolveTimeoutError(PolicyError):
 
 
 class SolveFailedError(PolicyError):
-    """No answer passed its own checks; nothing is returned (``solve.failed``).
+    """Failure of every answer to pass its own checks (``solve.failed``).
+
+    Nothing is returned.
 
     Examples
     --------

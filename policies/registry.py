@@ -1,4 +1,4 @@
-"""The one front door: a solver for each policy and mode, and the checks on its answers."""
+"""Registry of solvers for each policy and mode, with ``solve`` and the checks on answers."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def register(policy: Policy, **solvers: Solver) -> None:
     Raises
     ------
     ValueError
-        The modes are not the policy's, the name is taken, or a schema says more than is checked.
+        The modes are not the policy's, the name is taken, or a schema has an unsupported keyword.
 
     Examples
     --------
@@ -122,7 +122,7 @@ def solve(
     -------
     Allocation
         An allocation that is feasible exactly. The levels of divisible tasks of ``drf``, ``drfh``
-        and ``asset`` are proven exactly, or the certificate's rounds say which are left open. The
+        and ``asset`` are proven exactly, or the certificate's rounds mark those left open. The
         same input gives the same answer, to the last bit.
 
     Raises
@@ -262,7 +262,11 @@ def _check_groups(choice: Choice) -> None:
 
 
 def _linear_algebra_in_one_thread() -> AbstractContextManager[object]:
-    """Sums in one order, whatever the number of cores: the same input gives the same bits."""
+    """Return a context in which linear algebra runs in one thread.
+
+    Sums then have one order, whatever the number of cores, so that the same input gives the same
+    bits.
+    """
     limited: AbstractContextManager[object] = _linear_algebra().limit(limits=1, user_api="blas")
     return limited
 

@@ -1,4 +1,7 @@
-"""Policies by name, with their modes and options: what is asked for, checked; nothing is solved here."""
+"""Selection of a policy by name, with its mode and options checked.
+
+Nothing is solved here.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ def make_known(policy: Policy) -> None:
     """Let a policy be chosen by its name.
 
     Raises:
-        ValueError: another policy has the name, or a schema says more than is checked.
+        ValueError: another policy has the name, or a schema has an unsupported keyword.
     """
     check_schema(policy.options_schema)
     if _KNOWN.setdefault(policy.name, policy) is not policy:
@@ -108,7 +111,7 @@ def choose(name: str, mode: str | None = None, options: Mapping[str, Any] | None
 
 
 def _mode_of(name: str, mode: str | None) -> str:
-    """The mode that applies: the given one, or the policy's default for None.
+    """Return the given mode, or the policy's default for None.
 
     Raises:
         PolicyUnknownError, PolicyModeError: no such policy, or it lacks the mode.
@@ -126,7 +129,9 @@ def _mode_of(name: str, mode: str | None) -> str:
 
 
 def _options_of(name: str, options: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The options, checked against the policy's schema; what is left out has its default there.
+    """Return the options, checked against the policy's schema.
+
+    An option that is omitted has its default there.
 
     Raises:
         PolicyUnknownError, PolicyOptionsError: no such policy, or options that do not fit.

@@ -1,4 +1,4 @@
-"""Importing this loads the compiled kernels: for processes from which others are forked."""
+"""Compiled kernels, loaded on import by processes from which others are forked."""
 
 import policies.documents.comparison
 import policies.documents.evaluation  # noqa: F401 - what the forked processes are asked

@@ -23,7 +23,7 @@ from policies.simulation import POLICIES, Trace, simulate
 # Of resources and of tenants, so that an option's value may name either.
 _NAMES = ("a", "b", "c")
 # Whole numbers: slots by the dynamic programme, where those of ``_problems`` are searched. The first
-# tenant's workloads are dominated by different resources: weights per resource tell them apart.
+# tenant's workloads are dominated by different resources, so that weights per resource matter.
 _WHOLE = Problem.create(
     resources=_NAMES[:2],
     capacity=[[9, 9], [9, 8], [4, 4]],
@@ -94,7 +94,7 @@ def warm(*policies: str) -> None:
 
 
 def warm_compiled() -> None:
-    """Load every kernel where all are compiled; otherwise prepare only what drfh needs.
+    """Load every kernel if all are compiled, or else prepare only those that drfh needs.
 
     It is for processes that start while another one compiles the rest.
 
@@ -110,7 +110,7 @@ def warm_compiled() -> None:
 
 
 def _options_of(schema: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """None, then every value of every option by itself."""
+    """Yield no options, then every value of every option by itself."""
     yield {}
     for name, option in schema.get("properties", {}).items():
         for value in _values_of(option):
@@ -118,7 +118,10 @@ def _options_of(schema: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _values_of(schema: Mapping[str, Any]) -> Sequence[Any]:
-    """Values of an option that choose different ways through the code; a name is anybody's."""
+    """Return values of an option that take different paths through the code.
+
+    A name is that of any tenant or resource.
+    """
     if "enum" in schema:
         return list(schema["enum"])
     if schema["type"] == "boolean":
@@ -132,7 +135,7 @@ def _values_of(schema: Mapping[str, Any]) -> Sequence[Any]:
 
 
 def _problems() -> Iterator[Problem]:
-    """One for either elimination of the interior point."""
+    """Yield a problem for each elimination of the interior point."""
     for tenants, servers in ((60, 4), (3, 80)):
         amounts = np.arange(1.0, 1 + max(tenants, servers))
         yield Problem.create(

@@ -1,1 +1,1 @@
-"""The command line: aligned text for people."""
+"""Command line, with aligned text for people."""

@@ -23,12 +23,12 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def number(value: float | None) -> str:
-    """A number as people read it: six digits, whole ones without a point."""
+    """Return a number in six digits, a whole one without a point."""
     return NOTHING if value is None else f"{value:.6g}"
 
 
 def answer_text(answer: Mapping[str, Any]) -> str:
-    """An evaluation's answer: a row per workload, then the pool as a whole."""
+    """Return the text of an answer, with a row per workload and then the whole pool."""
     rows = answer["allocations"]
     resources = list(rows[0]["resources"]) if rows else []
     parts = [
@@ -123,7 +123,10 @@ def _summary_text(summary: Mapping[str, Any]) -> str:
 
 
 def comparison_text(comparison: Mapping[str, Any]) -> str:
-    """A row per policy and a column per workload; below, why a policy has no answer."""
+    """Return the text of a comparison, with a row per policy and a column per workload.
+
+    Below are the reasons for which a policy has no answer.
+    """
     columns = comparison["columns"]
     answered = [column for column in columns if column["error"] is None]
     parts = []
@@ -163,9 +166,9 @@ def _column_row(column: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def verification_text(checks: Sequence[Mapping[str, Any]]) -> str:
-    """A line per check."""
+    """Return a line per check."""
     return table(
-        ("check", "holds", "what it says"),
+        ("check", "holds", "condition"),
         [(item["name"], "yes" if item["holds"] else "NO", item["detail"]) for item in checks],
     )
 

@@ -81,7 +81,7 @@ def allocation_to_document(allocation: Allocation, include: Sequence[str] = ()) 
 
 
 def summary_document(allocation: Allocation) -> dict[str, Any]:
-    """Write the numbers about the whole pool: sizes, fairness, utilisation, optimality.
+    """Return the numbers about the whole pool, such as sizes, fairness and utilisation.
 
     Parameters
     ----------

@@ -1,4 +1,7 @@
-"""The fields of an answer, declared once: every value of it is read as what it is, or refused."""
+"""Declarations of the fields of an answer.
+
+Every value is read with its type, or rejected.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ from policies.fields.kinds import Mistakes
 
 
 class FiniteField(Field):
-    """A JSON number that float64 holds; neither a text, nor infinity, nor NaN."""
+    """JSON number that float64 holds, which excludes strings, infinity and NaN."""
 
     type_name = "a number"
 
@@ -52,7 +55,7 @@ class FiniteField(Field):
 
 
 class NullField(Field):
-    """Null alone: a value of which nothing in the problem shows whether it is true."""
+    """Field that must be null, because the problem cannot show whether a value is true."""
 
     type_name = "null"
 
@@ -234,7 +237,10 @@ class FloorsDocument(_Part):
 
 
 class AnswerDocument(_Part):
-    """All that an answer may hold; explanations and properties are refused by a check of their own."""
+    """Fields of an answer.
+
+    A check of their own rejects explanations and properties.
+    """
 
     policy = DocumentField(NamedPolicy, required=False, allow_null=True)
     allocations = ListField(AllocationRow, min_items=0)
@@ -259,7 +265,7 @@ def read_fields(
         code: of the error; name: of the part of an answer that the document is.
 
     Raises:
-        ProblemError: it has other fields, or a value is not what its field says.
+        ProblemError: it has other fields, or a value that its field rejects.
     """
     try:
         return kind.read(document)

@@ -1,4 +1,4 @@
-"""Several policies on one problem, side by side: one column per policy."""
+"""Comparison of several policies on one problem, with a column for each policy."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from policies.model.request import deadline_of
 from policies.properties.properties import LONGEST_SEARCH
 from policies.selection import choose, policies_available
 
-# What a column says about the pool as a whole, as the summary of an evaluation names it.
+# Fields of a column about the whole pool, named as in the summary of an evaluation.
 SUMMARY = (
     "min_weighted_share",
     "mean_weighted_share",
@@ -123,7 +123,10 @@ def _column(
 
 
 def _as_json(policy: Mapping[str, Any]) -> dict[str, Any]:
-    """The policy as requested: a reader may have kept its numbers as decimals."""
+    """Return the policy as requested, with numbers as floats.
+
+    A reader may have kept them as decimals.
+    """
     options = policy.get("options")
     if not isinstance(options, Mapping):
         return dict(policy)
@@ -135,7 +138,7 @@ def _as_json(policy: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _without_what_is_not_taken(document: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The document without the history, deficits and kept tasks that its policy would refuse."""
+    """Return the document without the history, deficits and kept tasks that its policy would refuse."""
     policy = document["policy"]
     known = [info for info in policies_available() if info.name == policy.get("name")]
     if known and not _keeps_tasks(policy):
@@ -156,7 +159,7 @@ def _keeps_tasks(policy: Mapping[str, Any]) -> bool:
 
 
 def _sharing_degree(history: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """Each tenant's sharing degree after the step, from the answer's history."""
+    """Return each tenant's sharing degree after the step, from the answer's history."""
     if history is None:
         return None
     return {name: tenant["sharing_degree"] for name, tenant in history["tenants"].items()}

@@ -53,7 +53,10 @@ def current_placements_from_rows(
 def current_placements_to_document(
     running: CurrentPlacements, problem: Problem
 ) -> Sequence[dict[str, Any]]:
-    """Write the ``running`` or ``kept`` part of an evaluation; gone servers are called ``""``."""
+    """Return the ``running`` or ``kept`` part of an evaluation.
+
+    A server that has left the pool has the name ``""``.
+    """
     pieces = problem.pieces
     columns = (
         column.tolist()

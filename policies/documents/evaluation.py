@@ -1,4 +1,4 @@
-"""From an evaluation document to its answer, in one step: what services and the command line call."""
+"""Answers to evaluation documents in one step, for services and the command line."""
 
 from __future__ import annotations
 

@@ -11,7 +11,10 @@ from policies.model.allocation import Allocation
 
 
 def explanation_to_document(allocation: Allocation, explanation: Explanation) -> dict[str, Any]:
-    """The JSON shape of an explanation in an evaluation's answer; others are not named."""
+    """Return the JSON form of an explanation in an evaluation's answer.
+
+    Other tenants are not named.
+    """
     problem = allocation.problem
     return {
         "tenant": problem.tenants[explanation.tenant],

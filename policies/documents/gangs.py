@@ -88,7 +88,7 @@ def gangs_from_rows(rows: Sequence[Mapping[str, Any]]) -> dict[int, Gang]:
 
 
 def gang_to_document(problem: Problem, workload: int) -> dict[str, Any]:
-    """Write the fields of a workload with a gang; nothing for others."""
+    """Return the fields of a workload with a gang, or nothing for others."""
     gang = problem.gangs.get(workload)
     if gang is None:
         return {}

@@ -17,7 +17,9 @@ from policies.model.history import History, least_degree, sharing_degrees
 def history_from_document(
     document: Mapping[str, Any], tenants: Sequence[str], resources: Sequence[str]
 ) -> History:
-    """Read the ``history`` of an evaluation; a missing tenant or amount is 0.
+    """Read the ``history`` of an evaluation.
+
+    A missing tenant or amount is 0.
 
     Parameters
     ----------
@@ -54,7 +56,7 @@ def history_from_document(
 
 
 def history_from_fields(given: Mapping[str, Any], tenants: int, resources: int) -> History:
-    """The history of that many tenants and resources out of the fields that were read."""
+    """Return the history of so many tenants and resources from the fields that were read."""
     used, alone, literal = (np.zeros((tenants, resources)) for _ in range(3))
     waiting = np.zeros(tenants)
     for i, row in given["tenants"].items():

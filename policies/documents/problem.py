@@ -1,4 +1,4 @@
-"""The JSON shape of an evaluation: a document to a problem, and back."""
+"""Conversion between evaluation documents and problems."""
 
 from __future__ import annotations
 
@@ -82,14 +82,14 @@ def problem_from_document(document: Mapping[str, Any]) -> ParsedProblem:
     Returns
     -------
     ParsedProblem
-        The problem and what shall answer it.
+        The problem and its policy.
 
     Raises
     ------
     ProblemError
         ``field.*`` where the structure is wrong (unknown or missing field, wrong type), another code
-        where a value is; ``pointer`` says where, and ``mistakes`` has everything that is wrong with
-        the fields.
+        where a value is; ``pointer`` has the place, and ``mistakes`` has everything that is wrong
+        with the fields.
 
     Examples
     --------
@@ -177,7 +177,9 @@ def without_deficits(document: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def problem_to_document(parsed: ParsedProblem) -> dict[str, Any]:
-    """Write what :func:`problem_from_document` reads; reading it gives the same problem.
+    """Return the evaluation document of a problem.
+
+    :func:`problem_from_document` reads it as the same problem.
 
     Parameters
     ----------

@@ -12,7 +12,7 @@ from policies.properties.properties import PROPERTY_NAMES, Properties
 
 
 def properties_to_document(allocation: Allocation, properties: Properties) -> dict[str, Any]:
-    """The JSON shape: a verdict per name, and three numbers."""
+    """Return the JSON form of properties, with a verdict per name and three numbers."""
     ratio = properties.contribution_ratio
     return {name: properties.verdicts[name].to_document() for name in PROPERTY_NAMES} | {
         "resource_as_you_contributed": None if ratio is None or np.isinf(ratio) else ratio,

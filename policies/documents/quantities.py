@@ -10,7 +10,7 @@ import numpy as np
 
 
 def quantities(resources: Sequence[str], amounts: Any) -> dict[str, float]:
-    """An object keyed by resource names."""
+    """Return an object of amounts keyed by resource names."""
     return dict(zip(resources, np.asarray(amounts).tolist(), strict=True))
 
 

@@ -227,7 +227,7 @@ _OnPlaces = tuple[Places, IntArray, IntArray, FloatArray]
 def _placed(
     answer: Mapping[str, Any], stated: Stated, index: Mapping[tuple[str, str], int]
 ) -> _OnPlaces:
-    """The placements of an answer's fields, on the places that its policy sees."""
+    """Return the placements of an answer's fields, on the places that its policy sees."""
     choice = stated.choice
     if not choice.sees_one_pool and answer["placements"] is None:
         raise _malformed("expected placements, got null", "/placements")
@@ -245,7 +245,10 @@ def _on_ranges(
     servers: IntArray,
     each: FloatArray,
 ) -> _OnPlaces:
-    """Placements on ranges of servers: rows are cut wherever a placement begins or ends."""
+    """Return placements on ranges of servers.
+
+    Rows are cut wherever a placement begins or ends.
+    """
     counts = stated.problem.server_count
     begin = np.cumsum(counts) - counts
     offering = stated.rows.row
@@ -278,10 +281,11 @@ def _on_classes(
     servers: IntArray,
     each: FloatArray,
 ) -> _OnPlaces:
-    """Placements on classes of servers, or on rows: each server of one runs the same.
+    """Return placements on classes of servers, or on rows.
 
-    A range of a class is of one kind of servers, and goes on over the following rows of that kind.
-    Together, the ranges of a workload on a class have each of its servers once.
+    Each server of a class or row must run the same. A range of a class is of one kind of servers,
+    and continues over the following rows of that kind. Together, the ranges of a workload on a
+    class have each of its servers once.
     """
     problem, places = stated.problem, stated.places()
     start = problem.first_server[row] + offset
@@ -327,7 +331,10 @@ def _number(value: float | None) -> float:
 def _placements(
     rows: Sequence[Mapping[str, Any]], problem: Problem, index: Mapping[tuple[str, str], int]
 ) -> _Rows:
-    """(p,) kind of pieces, row, offset, servers and tasks or pieces on each."""
+    """Return the placements (p,) as five arrays.
+
+    They are the kind of pieces, row, offset, servers, and tasks or pieces on each.
+    """
     servers_from = int(problem.server_count.sum()) - problem.first_server
     numbered = NumberedServers(problem)
     columns: list[tuple[int, int, int, int]] = []

@@ -1,4 +1,4 @@
-"""What an evaluation document may hold, declared once: for reading it and for describing it."""
+"""Declarations of the fields of an evaluation document, for reading and describing it."""
 
 from __future__ import annotations
 
@@ -54,7 +54,10 @@ class ResourceDocument(Part):
 
 
 class ResourceField(Field):
-    """A resource: its name, or an object with its name and unit. Read as the latter."""
+    """Resource, given by its name or an object with its name and unit.
+
+    It is read as the latter.
+    """
 
     def read(self, value: Any) -> dict[str, str]:
         if is_object(value):
@@ -209,7 +212,7 @@ class WorkloadDocument(Part):
 
 
 class ModeField(StringField):
-    """A mode; whether the policy has it is for the policy to say."""
+    """Mode of a policy, which the policy checks."""
 
     def describe(self) -> Schema:
         return {"type": "string", "enum": ["divisible", "indivisible"]}
@@ -280,7 +283,7 @@ class HistoryDocument(Part):
 
 
 class EvaluationRequest(Part):
-    """Declaration of an evaluation document: each attribute is a field that it may hold.
+    """Declaration of an evaluation document, with an attribute for each field.
 
     Examples
     --------
@@ -346,7 +349,10 @@ class EvaluationRequest(Part):
 
 
 class AskedPolicyField(Field):
-    """A policy of a comparison: its name, or an object as in an evaluation. Read as the latter."""
+    """Policy of a comparison, given by its name or an object as in an evaluation.
+
+    It is read as the latter.
+    """
 
     type_name = "a name of a policy, or an object with one"
 
@@ -365,7 +371,7 @@ class AskedPolicyField(Field):
 
 
 class ComparisonRequest(Part):
-    """Declaration of a comparison document: each attribute is a field that it may hold.
+    """Declaration of a comparison document, with an attribute for each field.
 
     Examples
     --------
@@ -389,7 +395,7 @@ class ComparisonRequest(Part):
 
 
 def request_for(document: Mapping[str, Any]) -> type[Document]:
-    """The declaration with the names that a document gives its own resources and tenants."""
+    """Return the declaration with the names that a document gives its own resources and tenants."""
     resources = _units(document.get("resources"))
     tenants = _indices(document.get("tenants", ()))
     groups = _indices(document.get("groups", ()))
@@ -439,7 +445,10 @@ def request_for(document: Mapping[str, Any]) -> type[Document]:
 def history_for(
     tenants: Mapping[str, int] | None, resources: Mapping[str, str] | None
 ) -> type[Document]:
-    """The declaration of a history of these tenants and resources; None where they are not known."""
+    """Return the declaration of a history of these tenants and resources.
+
+    They are None if they are not known.
+    """
     literal = LiteralDocument.with_fields(alone=LiteralDocument.alone.within(resources))
     row = RememberedDocument.with_fields(
         used=RememberedDocument.used.within(resources),
@@ -453,7 +462,7 @@ def history_for(
 
 
 def _units(items: Any) -> dict[str, str] | None:
-    """The units by resource, or None where there is none or any of them cannot be read."""
+    """Return the units by resource, or None if there is none or any of them cannot be read."""
     if not isinstance(items, list | tuple):
         return None
     units: dict[str, str] = {}
@@ -466,7 +475,7 @@ def _units(items: Any) -> dict[str, str] | None:
 
 
 def _indices(items: Any) -> dict[str, int] | None:
-    """The objects' indices by name, or None where any name cannot be read."""
+    """Return the objects' indices by name, or None if any name cannot be read."""
     if not isinstance(items, list | tuple):
         return None
     indices: dict[str, int] = {}

@@ -11,7 +11,10 @@ MAX_WHOLE = 2**53 - 1
 
 
 class WholeField(IntegerField):
-    """A whole number that a double holds; ``2.0`` is one too, as it may have been through one."""
+    """Whole number that a double holds.
+
+    ``2.0`` is one too, since JSON may have passed through a double.
+    """
 
     def read(self, value: Any) -> int:
         if isinstance(value, float) and value.is_integer():
@@ -24,7 +27,7 @@ class WholeField(IntegerField):
 
 
 class NameField(StringField):
-    """A name: any text but the empty one."""
+    """Name, which is any text that is not empty."""
 
     def __init__(self, code: str, **options: Any) -> None:
         super().__init__(**options)

@@ -1,4 +1,4 @@
-"""JSON without what its grammar leaves open: no name twice, no number beyond float64."""
+"""JSON reader that rejects repeated names and numbers beyond float64."""
 
 from __future__ import annotations
 

@@ -156,7 +156,10 @@ def _found(name: str, wrong: list[str], detail: str) -> Check:
 
 
 def _same(given: Any, expected: Any) -> bool:
-    """Do they agree, numbers to a billionth? Members that are left out are not judged."""
+    """Return whether two values agree, numbers to a billionth.
+
+    Members that are left out are not compared.
+    """
     if isinstance(expected, Mapping):
         return isinstance(given, Mapping) and all(
             name in expected and _same(value, expected[name]) for name, value in given.items()
@@ -264,7 +267,7 @@ def _wrong_groups(
 
 
 class _ServerRows:
-    """What rows of placements say of servers, beside how many tasks run on them."""
+    """Server descriptions in rows of placements, apart from the number of tasks."""
 
     def __init__(self, stated: Stated) -> None:
         self._stated, self._problem = stated, stated.problem
@@ -272,7 +275,7 @@ class _ServerRows:
         self._numbered = NumberedServers(self._problem)
 
     def agree(self, row: Mapping[str, Any], j: int) -> bool:
-        """Do amounts follow from the tasks, and is a range of servers alike, as it is described?"""
+        """Return whether a row's amounts follow from its tasks and its servers are as described."""
         kinds = self._stated.pieces.of(j)
         number = row["pieces" if j in self._problem.gangs else "tasks"]
         demand = self._stated.pieces.demand[kinds[row.get("kind", 0)]]

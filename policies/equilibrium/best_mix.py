@@ -41,7 +41,7 @@ FREE = 1e-9
 def leaves_most(
     form: LeximinProblem, stage: int, x: FloatArray, prices: FloatArray, earlier: FloatArray
 ) -> bool:
-    """Do prices prove that no other mix of the earlier workloads leaves more to the stage?
+    """Return whether prices prove that no other mix of the earlier workloads leaves more to the stage.
 
     Parameters
     ----------
@@ -71,9 +71,9 @@ def leaves_most(
 
 
 def best_mix(form: LeximinProblem, stage: int, x: FloatArray, deadline: float | None) -> FloatArray:
-    """(n,) shares of the earlier workloads, in the mix that leaves most to the stage; 0 elsewhere.
+    """Return the shares (n,) of the earlier workloads in the mix that leaves most to the stage.
 
-    Where rounding overfilled a resource, all are scaled down.
+    The shares of other workloads are 0. If rounding overfilled a resource, all are scaled down.
 
     Raises:
         SolveTimeoutError, SolveFailedError.
@@ -96,7 +96,7 @@ def best_mix(form: LeximinProblem, stage: int, x: FloatArray, deadline: float | 
 def joint_prices(
     form: LeximinProblem, stage: int, x: FloatArray, deadline: float | None
 ) -> FloatArray | None:
-    """(m,) prices of resources with room in some mix, when mix and later shares are chosen together.
+    """Return prices (m,) of resources with room in some mix, with mix and later shares chosen together.
 
     Resources that are full in every mix are free: what they are worth depends on what else is paid for
     the mix (``mixes.completed_prices``). None where no mix leaves the later stage anything.
@@ -182,7 +182,10 @@ class _Program:
 
 
 def _independent(demand: FloatArray, owner: IntArray, full: BoolArray) -> IntArray:
-    """Rows that are needed: all with room, and of the full ones those that no others imply."""
+    """Return the rows that are needed.
+
+    They are all rows with room, and the full ones that no others imply.
+    """
     with_room = np.flatnonzero(~full)
     if not full.any():
         return with_room
@@ -196,7 +199,10 @@ def _independent(demand: FloatArray, owner: IntArray, full: BoolArray) -> IntArr
 
 
 def _solve(program: _Program, deadline: float | None) -> tuple[FloatArray, FloatArray]:
-    """(n',) shares at the optimum and (m',) prices of the rows, by primal-dual steps from the start."""
+    """Return the shares (n',) at the optimum and the prices (m',) of the rows.
+
+    Primal-dual steps lead there from the start.
+    """
     demand, owner, equal = program.demand, program.owner, program.equal
     count = len(program.weight)
     earlier = np.arange(count) < len(program.target)

@@ -1,9 +1,9 @@
-"""CEEI on one pool: everybody spends an equal budget at prices that clear the market.
+"""CEEI on one pool, where tenants spend equal budgets at prices that clear the market.
 
-Sources: Ghodsi et al., "Dominant Resource Fairness", NSDI 2011, §4.3 and §6; the equilibrium is
-the greatest weighted Nash product of shares (``eisenberg_gale``). Tenants of the second stage
-are a market of their own for what is left, in the mix of workloads that leaves most to them
-(``best_mix``): a tenant's priorities choose between mixes that give everybody the same shares.
+Sources: Ghodsi et al., "Dominant Resource Fairness", NSDI 2011, §4.3 and §6; the equilibrium is the
+greatest weighted Nash product of shares (``eisenberg_gale``). Tenants of the second stage are a
+market of their own for what is left, in the mix of workloads that leaves most to them
+(``best_mix``): a tenant's priorities choose between mixes that give every tenant the same shares.
 """
 
 from __future__ import annotations
@@ -41,7 +41,9 @@ FULL_PRICES = (1.0, 1e-3, 1e-6)
 
 
 def solve_divisible(request: Request) -> Allocation:
-    """The competitive equilibrium, in fractions of tasks; no placements.
+    """Return the competitive equilibrium in fractions of tasks.
+
+    The answer has no placements.
 
     Returns:
         The allocation. Its objective is the weighted geometric mean of the shares of the first
@@ -117,12 +119,12 @@ def _preferred(form: LeximinProblem, x: FloatArray, deadline: float | None) -> F
 
 
 def _without_dust(form: LeximinProblem, x: FloatArray) -> FloatArray:
-    """The shares (n,) without those that are rounding, before a later market is cleared beside them."""
+    """Return the shares (n,) without rounding errors, before a later market is cleared beside them."""
     return np.where(above_dust(x, np.arange(form.n), form.owner, form.limit), x, 0.0)
 
 
 def _proven(form: LeximinProblem, item: Round, x: FloatArray, preferred: FloatArray) -> bool:
-    """Do a second round's prices, found for shares x (n,), prove it for the preferred ones too?"""
+    """Return whether a second round's prices, found for shares x (n,), prove the preferred ones too."""
     first = form.stage[form.owner] == 0
     before = stage_of(form, 1, np.where(first, x, 0.0))
     after = stage_of(form, 1, np.where(first, preferred, 0.0))
@@ -200,7 +202,10 @@ def clear_market(form: LeximinProblem, number: int, x: FloatArray, deadline: flo
 
 
 def _restated(form: LeximinProblem, item: Round, x: FloatArray) -> Round:
-    """A round with the level that shares (n,) reach now: scaled by rounding, if at all."""
+    """Return a round with the level that shares (n,) reach now.
+
+    Rounding may have scaled them.
+    """
     market = stage_of(form, item.stage, np.where(form.stage[form.owner] < item.stage, x, 0.0))
     if market.market is None:
         return item
@@ -209,7 +214,7 @@ def _restated(form: LeximinProblem, item: Round, x: FloatArray) -> Round:
 
 
 def _with_room(form: LeximinProblem, x: FloatArray) -> LeximinProblem:
-    """The problem where workloads run nowhere that earlier stages left them no room.
+    """Return the problem without classes on which earlier stages left a workload no room.
 
     What rounding leaves of a resource that is full could be next to nothing, and yet much of a share.
     """
@@ -232,7 +237,9 @@ def _up_to_limits(market: Market, x: FloatArray) -> FloatArray:
 def _without_noise(
     market: Market, cleared: FloatArray, others: FloatArray
 ) -> tuple[FloatArray, float]:
-    """The prices with those of resources that are not full at 0 if that proves as much; the bound.
+    """Return the prices without those of resources that are not full, and the bound.
+
+    The prices stay as they are if the cleaned ones prove less.
 
     Args:
         market: of the stage.

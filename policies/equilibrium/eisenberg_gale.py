@@ -76,12 +76,13 @@ def equilibrium(market: Market, deadline: float | None) -> tuple[FloatArray, Flo
 # In order: beside arrays that are written, how a sum is vectorised depends on where these lie in memory.
 @compiled_in_order
 def _advance(demand, limited, owner, weight, buyers, x, prices, slack, reduced, at_limit, room):  # type: ignore[no-untyped-def]
-    """Some primal-dual steps towards the optimum; updates the six last in place.
+    """Take some primal-dual steps towards the optimum.
 
-    Buyers are eliminated one by one: their part of the Hessian is diagonal plus rank one, which
-    leaves a system in the prices' steps. Loops run over workloads and vectorise: where there is
-    no limit, ``limited`` and ``at_limit`` are 0 and ``room`` is 1. Returns what is left of
-    complementarity, or of what the prices miss if that is more.
+    The last six arguments are updated in place. Buyers are eliminated one by one: their part of the
+    Hessian is diagonal plus rank one, which leaves a system in the prices' steps. Loops run over
+    workloads and vectorise: where there is no limit, ``limited`` and ``at_limit`` are 0 and
+    ``room`` is 1. Returns the remaining complementarity, or the residual of the prices if that is
+    larger.
 
     Args:
         demand: (m, n); limited: (n,) 0 or 1; owner: (n,); weight: (n,) of the workload's buyer.
@@ -182,7 +183,7 @@ def _advance(demand, limited, owner, weight, buyers, x, prices, slack, reduced, 
 
 @compiled
 def _product(one, other):  # type: ignore[no-untyped-def]
-    """The sum of the products of one (n,) and other (n,)."""
+    """Return the inner product of one (n,) and other (n,)."""
     total = 0.0
     for j in range(len(one)):
         total += one[j] * other[j]

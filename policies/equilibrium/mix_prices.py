@@ -28,7 +28,9 @@ ENOUGH = 0.5
 def mix_prices(
     form: LeximinProblem, x: FloatArray, rounds: list[Round], deadline: float | None
 ) -> FloatArray | None:
-    """(k, m) prices that prove the first stage's mix beside those of the rounds, if any are needed.
+    """Return the prices (k, m) that prove the first stage's mix beside those of the rounds.
+
+    None if none are needed.
 
     Args:
         form: the normalised problem on one pool; x: (n,) shares of all workloads.

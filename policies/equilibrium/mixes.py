@@ -1,8 +1,9 @@
-"""Which mixes of workloads keep the shares of earlier stages: the polyhedron and its interior.
+"""Mixes of workloads that keep the shares of earlier stages.
 
-A tenant of an earlier stage keeps its share, and may reach it through any mix of its workloads. Linear
-programs find what is the same in every mix (resources that are full, workloads that cannot run or run
-in full), and a mix in the interior of all else, from which an interior-point method can start.
+A tenant of an earlier stage keeps its share, and may reach it through any mix of its workloads.
+Linear programs find what is the same in every mix (resources that are full, workloads that cannot
+run or run in full), and a mix in the interior of all else, from which an interior-point method can
+start.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ def mixes_of(form: LeximinProblem, x: FloatArray, stage: int, deadline: float | 
     mean, own = np.mean(found, axis=0)[:q], x[mine] / program.share
     inside[mine] = program.exact(mean, runs, full, at_limit) * program.share
     if overfilled(form, inside) > DUST:
-        # Limits that are not quite reached in any mix do not fit: who has one mix alone keeps it.
+        # Limits that are not quite reached in any mix do not fit: a tenant with a single mix keeps it.
         inside[mine] = program.exact(mean, runs, full, at_limit, own) * program.share
     free = np.zeros(form.n, dtype=np.bool_)
     free[mine] = runs
@@ -83,7 +84,10 @@ def mixes_of(form: LeximinProblem, x: FloatArray, stage: int, deadline: float | 
 
 
 def overfilled(form: LeximinProblem, x: FloatArray) -> float:
-    """The largest part of a resource by which shares (n,) are too many; below 0 where all fit."""
+    """Return the largest relative excess of shares (n,) over a resource.
+
+    It is below 0 if all fit.
+    """
     size = np.where(form.capacity_share[0] > 0, form.capacity_share[0], 1.0)
     return float((x @ form.demand / size).max()) - 1.0
 
@@ -91,7 +95,7 @@ def overfilled(form: LeximinProblem, x: FloatArray) -> float:
 def completed_prices(
     form: LeximinProblem, x: FloatArray, stage: int, prices: FloatArray, deadline: float | None
 ) -> FloatArray:
-    """(m,) prices that show which mix is the cheapest at given ones.
+    """Return prices (m,) that show which mix is the cheapest at given ones.
 
     What resources that are full keep from cheaper mixes is added to their prices: at the sum, every
     mix that is the cheapest of those that fit is the cheapest of all.
@@ -117,7 +121,7 @@ def completed_prices(
 
 @dataclass(frozen=True, eq=False)
 class _Program:
-    """Mixes in parts of each tenant's share, and what they leave: of resources, and up to limits.
+    """Mixes as parts of each tenant's share, with the room they leave in resources and limits.
 
     Attributes:
         rows, right: the equations, of tenants, resources and limits.
@@ -161,7 +165,7 @@ class _Program:
                 hstack([at_limit, csr_array((count, form.m)), identity(count)]),
             ]
         )
-        # The mix that is there fits, whatever rounding says.
+        # The given mix fits, whatever the rounding.
         right = np.concatenate(
             [
                 grouped_sum(part, owner, t),
@@ -175,11 +179,14 @@ class _Program:
         return cls(csr_array(rows), right, least, share, limited)
 
     def furthest(self, unseen: BoolArray, deadline: float | None) -> FloatArray:
-        """(width,) the mix with the greatest sum of what has been 0 so far."""
+        """Return the mix (width,) with the greatest sum of the variables that have been 0 so far."""
         return self.least_cost(-unseen.astype(np.float64), deadline)[0]
 
     def least_cost(self, cost: FloatArray, deadline: float | None) -> tuple[FloatArray, FloatArray]:
-        """(width,) the mix with the least sum of costs (width,), and (m,) prices of the resources."""
+        """Return the mix (width,) with the least sum of costs (width,).
+
+        Return the prices (m,) of the resources as well.
+        """
         options: dict[str, float | bool] = {
             "primal_feasibility_tolerance": FEASIBLE,
             "dual_feasibility_tolerance": FEASIBLE,
@@ -210,7 +217,7 @@ class _Program:
         at_limit: BoolArray,
         own: FloatArray | None = None,
     ) -> FloatArray:
-        """(q,) a mix without what programs leave to their tolerance.
+        """Return a mix (q,) without the tolerance of the programs.
 
         Args:
             part: (q,) the mix; runs: (q,) workloads between nothing and their limits.

@@ -1,1 +1,1 @@
-"""Why a tenant got what it got, and on whose servers its tasks run."""
+"""Explanations of a tenant's share and of the owners of the servers that it uses."""

@@ -1,7 +1,7 @@
-"""Why a tenant got what it got: its share, what held it back, and one plain sentence.
+"""Explanation of a tenant's allocation, with its share, its binding limits and one plain sentence.
 
-Everything follows from the answer: shares and levels from its numbers, binding resources and
-their prices from the round in which its certificate froze the tenant.
+Everything follows from the answer: shares and levels from its numbers, binding resources and their
+prices from the round in which its certificate froze the tenant.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def explain(
 
 
 def _binding(allocation: Allocation, tenant: int) -> tuple[Binding, ...]:
-    """The full resources by price, highest first, where the tenant has an eligible workload."""
+    """Return the full resources by price, highest first, where the tenant has an eligible workload."""
     problem, certificate = allocation.problem, allocation.certificate
     if not isinstance(certificate, Certificate) or certificate.frozen_in[tenant] < 0:
         return ()
@@ -142,13 +142,13 @@ def _binding(allocation: Allocation, tenant: int) -> tuple[Binding, ...]:
 
 
 def _weighted_shares(allocation: Allocation) -> FloatArray:
-    """(t,) weighted shares, of tasks over those alone where the policy counts these."""
+    """Return the weighted shares (t,), of tasks over those alone where the policy counts these."""
     by_tasks = allocation.choice.share is ShareDefinition.ALONE
     return tenant_levels(allocation) if by_tasks else allocation.weighted_share
 
 
 def _neighbours(allocation: Allocation, tenant: int) -> tuple[float | None, float | None]:
-    """The least weighted share above and the greatest below, among siblings."""
+    """Return the least weighted share above and the greatest below, among siblings."""
     problem, shares = allocation.problem, _weighted_shares(allocation)
     share = float(shares[tenant])
     if problem.has_groups:
@@ -195,7 +195,10 @@ def _sentence(
 def _shared_groups(
     allocation: Allocation, tenant: int, workloads: tuple[int, ...], within: int | None
 ) -> str:
-    """The groups that share with others on the tenant's path, the innermost first."""
+    """Return a text about the groups that share with others on the tenant's path.
+
+    The innermost comes first.
+    """
     problem = allocation.problem
     wants = any(allocation.limited_by[j] != TASK_LIMIT for j in workloads)
     if not problem.has_groups or not wants:
@@ -217,7 +220,7 @@ def _shared_groups(
 
 
 def _standing(allocation: Allocation, tenant: int) -> str:
-    """Its weight, or why it is served only after everybody else."""
+    """Return the tenant's weight, or why it is served only after all others."""
     problem = allocation.problem
     if not problem.second_stage[tenant]:
         return f"at weight {number(float(problem.effective_weight[tenant]))}"
@@ -287,7 +290,7 @@ def _unmet_parts(allocation: Allocation, workloads: list[int]) -> list[int]:
 
 
 def _groups_named(problem: Problem, tenant: int, within: int | None) -> Iterator[int]:
-    """The groups on the tenant's path up to ``within``, the innermost first."""
+    """Yield the groups on the tenant's path up to ``within``, the innermost first."""
     group = int(problem.tenant_group[tenant])
     while group >= 0:
         yield group
@@ -295,7 +298,7 @@ def _groups_named(problem: Problem, tenant: int, within: int | None) -> Iterator
 
 
 def _whose(reason: str, named: Collection[str]) -> str:
-    """The node whose limit a reason names, if its name is one of ``named``."""
+    """Return the node whose limit a reason names, by its name if that is one of ``named``."""
     _, scope, *name = reason.split(":", 2)
     if scope == "group":
         return f"group {name[0]}" if name[0] in named else "a group above"

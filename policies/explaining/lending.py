@@ -1,8 +1,8 @@
-"""On whose servers a decision's tasks run: telling identical servers of different owners apart.
+"""Attribution of a decision's tasks to the owners of the servers.
 
 A decision about server classes leaves open which of the identical servers a task runs on. Spread
-evenly, every tenant would run on the servers of every other. Told apart as here, each owner's servers
-carry the same load as when spread evenly, so that it fits them, but few tenants run on each, and
+evenly, every tenant would run on the servers of every other. This attribution gives each owner's
+servers the same load as an even spread, so that it fits them, but with few tenants on each, and
 first of all their owner.
 """
 
@@ -77,7 +77,7 @@ def tasks_by_owner(allocation: Allocation) -> tuple[IntArray, IntArray, FloatArr
 
 
 def _positions(owners: IntArray, tenant: IntArray) -> IntArray:
-    """Where each tenant is among the owners, -1 for those who own none."""
+    """Return the position of each tenant among the owners, -1 for tenants without servers."""
     at = np.minimum(np.searchsorted(owners, tenant), len(owners) - 1)
     return np.where(owners[at] == tenant, at, -1)
 
@@ -113,7 +113,10 @@ def _share_out(
 
 
 def _by_turns(lean: IntArray) -> IntArray:
-    """The order in which tasks are decided: by turns of either half's tenants, then all others."""
+    """Return the order in which tasks are decided.
+
+    It takes turns between the tenants of both halves, and then all others.
+    """
     turn = np.zeros(len(lean), dtype=np.int64)
     for side in (1, -1):
         of = np.flatnonzero(lean == side)
@@ -124,12 +127,13 @@ def _by_turns(lean: IntArray) -> IntArray:
 
 @compiled
 def _exchange(load, working, count, direction):  # type: ignore[no-untyped-def]
-    """How loads can be moved against each other so that their sum stays: False if they cannot.
+    """Write a direction in which loads can move against each other with the same sum.
 
-    Gauss-Jordan elimination with full pivoting; a column left over moves by 1.
+    Return False if there is none. Gauss-Jordan elimination with full pivoting; a column left over
+    moves by 1.
 
     Args:
-        load: (n, m). working: which loads, the first ``count`` of it. direction: written to.
+        load: (n, m). working: the loads, in its first ``count`` entries. direction: written to.
     """
     m = load.shape[1]
     table = np.empty((m, count))

@@ -1,6 +1,6 @@
 """Documents whose fields are declared once, to be read, written and described.
 
-A declaration says the name, kind, bounds, default and description of a field. From it come the
+A declaration has the name, kind, bounds, default and description of a field. From it come the
 reading of a JSON value, with a JSON pointer to each mistake, and the value's JSON Schema.
 """
 

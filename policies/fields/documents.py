@@ -48,7 +48,7 @@ class Document:
 
     @classmethod
     def with_fields(cls, **fields: Field) -> type[Document]:
-        """The document with other fields in the place of some."""
+        """Return the document with other fields in the place of some."""
         return type(cls.__name__, (cls,), fields)
 
     @classmethod
@@ -75,7 +75,7 @@ class Document:
 
         Args:
             found: the object.
-            context: what else sources and fields need, such as the pool and who asks.
+            context: what else sources and fields need, such as the pool and the caller.
         """
         document: dict[str, Any] = {}
         for name, _, find, write in cls._sources:
@@ -120,7 +120,7 @@ class Document:
 
     @classmethod
     def read(cls, document: Any, *, cells: bool = False) -> dict[str, Any]:
-        """The value of every field, by name, in the order of their declaration.
+        """Return the value of every field, by name, in the order of their declaration.
 
         Args:
             document: a JSON value.
@@ -172,7 +172,7 @@ class Document:
 
     @classmethod
     def schema(cls) -> Schema:
-        """The JSON Schema of the document."""
+        """Return the JSON Schema of the document."""
         schema: Schema = {
             "type": "object",
             "properties": {name: field.schema() for name, field in cls.fields.items()},
@@ -260,7 +260,7 @@ class ListField(Field):
         return [item if is_object(item) else self.items.exact(item, context) for item in value]
 
     def at_most(self, max_items: int) -> ListField:
-        """The same field for fewer items."""
+        """Return the same field for fewer items."""
         limited = copy(self)
         limited.max_items = max_items
         return limited

@@ -1,6 +1,6 @@
 """Fields of documents, which read a value as it is and guess nothing.
 
-``true`` is not a number, ``1.0`` is an integer only where the field says so, ``"1_000"`` is refused.
+``true`` is not a number, ``1.0`` is an integer only for fields that allow it, ``"1_000"`` is rejected.
 """
 
 from __future__ import annotations
@@ -33,28 +33,31 @@ class Mistakes(ValueError):
         self.found = found
 
     def under(self, name: str | int) -> list[Mistake]:
-        """The mistakes as seen from the object or array that has the value as member ``name``."""
+        """Return the mistakes as seen from the object or array that has the value as member ``name``."""
         place = f"/{escaped(name)}"
         return [Mistake(place + each.pointer, each.code, each.detail) for each in self.found]
 
 
 def mistake(code: str, detail: str, pointer: str = "") -> Mistakes:
-    """A single mistake, to be raised."""
+    """Return a single mistake, to be raised."""
     return Mistakes([Mistake(pointer, code, detail)])
 
 
 def escaped(name: str | int) -> str:
-    """A name as a token of a JSON pointer (RFC 6901)."""
+    """Return a name as a token of a JSON pointer (RFC 6901)."""
     return str(name)[:200].replace("~", "~0").replace("/", "~1")
 
 
 def is_one_line(text: str) -> bool:
-    """Whether a text is one line without blanks at its ends, controls or turns of direction."""
+    """Return whether a text is one line.
+
+    It has no blanks at its ends, control characters or changes of direction.
+    """
     return text == text.strip() and not _CONTROL.search(text)
 
 
 def is_object(value: Any) -> bool:
-    """Whether a value is a JSON object.
+    """Return whether a value is a JSON object.
 
     Dictionaries, the usual case, are recognised without the slower abstract class.
     """
@@ -125,23 +128,23 @@ class Field:
         return self.write(value, context)
 
     def read(self, value: Any) -> Any:
-        """What a JSON value means. Raises Mistakes."""
+        """Return the meaning of a JSON value. Raises Mistakes."""
         raise NotImplementedError
 
     def read_text(self, text: str) -> Any:
-        """What the text of a cell or of a query parameter means. Raises Mistakes."""
+        """Return the meaning of the text of a cell or of a query parameter. Raises Mistakes."""
         return self.read(text)
 
     def left_out(self) -> Any:
-        """What it means that the field is not there."""
+        """Return the value of a field that is absent."""
         return self.default() if callable(self.default) else self.default
 
     def describe(self) -> Schema:
-        """The JSON Schema of what ``read`` accepts."""
+        """Return the JSON Schema of the values that ``read`` accepts."""
         raise NotImplementedError
 
     def wrong_type(self) -> Mistakes:
-        """The mistake of a value of another type."""
+        """Return the mistake of a value of another type."""
         return mistake(self.type_code, f"Expected {self.type_name}.")
 
     def schema(self) -> Schema:

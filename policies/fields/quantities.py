@@ -1,4 +1,4 @@
-"""Quantities of resources: JSON numbers, decimal strings, Kubernetes quantities.
+"""Quantities of resources as JSON numbers, decimal strings or Kubernetes quantities.
 
 A quantity is at least 0 and below 10¹². A text (`"0.25"`, `"250m"`, `"500Mi"`) has at most 12
 fractional digits in the resource's unit; an exact number with more is rounded to 12.
@@ -49,7 +49,9 @@ _QUANTITY: Schema = {
 
 
 def checked_quantity(value: object) -> int | float | Decimal | str:
-    """The value, if it may be a quantity in some unit: a short text, or a number of at least 0.
+    """Return the value if it may be a quantity in some unit.
+
+    It must be a short text, or a number of at least 0.
 
     Raises:
         Mistakes: ``quantity.type``, ``quantity.syntax`` or ``quantity.negative``.
@@ -70,7 +72,7 @@ def checked_quantity(value: object) -> int | float | Decimal | str:
 
 
 def quantity_from(value: object, unit: str = "") -> Decimal:
-    """The exact decimal that a client's ``value`` stands for, in ``unit``.
+    """Return the exact decimal that a client's ``value`` stands for, in ``unit``.
 
     Raises:
         Mistakes: ``quantity.*``: wrong type, not a number, negative, 10¹² or more, more than 12
@@ -89,11 +91,11 @@ def quantity_from(value: object, unit: str = "") -> Decimal:
 
 
 def kubernetes_quantity_from(value: object, unit: str, *, rounding: str) -> Decimal:
-    """The decimal, in ``unit``, of a quantity as Kubernetes itself means it.
+    """Return a quantity in ``unit`` as a decimal, with Kubernetes' own meaning.
 
-    Without a suffix a unit of bytes is counted in bytes. What has more than 12 fractional digits
-    (``"32829300Ki"`` has 18 in GiB) is rounded there as ``rounding`` of the decimal module says: less
-    than a hundredth of a byte of a GiB. Raises Mistakes as :func:`quantity_from` does.
+    Without a suffix a unit of bytes is counted in bytes. A quantity with more than 12 fractional
+    digits (``"32829300Ki"`` has 18 in GiB) is rounded there by ``rounding`` of the decimal module.
+    That is less than a hundredth of a byte of a GiB. Raises Mistakes as :func:`quantity_from` does.
     """
     if isinstance(value, bool) or not isinstance(value, int | Decimal | str):
         raise mistake(
@@ -124,7 +126,7 @@ def _negative(value: object) -> Mistakes:
 
 
 def _split(text: str) -> tuple[str, str]:
-    """The digits and the suffix of a quantity."""
+    """Return the digits and the suffix of a quantity."""
     match = _NUMBER.fullmatch(text)
     if match and match[2] in _SUFFIXES:
         return match[1], match[2]
@@ -172,17 +174,17 @@ def _unit_size(unit: str, suffix: str, text: str) -> Decimal:
 
 
 def bytes_in(unit: str) -> Decimal | None:
-    """How many bytes a unit is; None for one that counts no bytes."""
+    """Return the number of bytes in a unit, or None for a unit that does not count bytes."""
     return _BYTES.get(unit)
 
 
 def is_count(unit: str) -> bool:
-    """Whether a unit counts things one by one: cores, devices, or without a name."""
+    """Return whether a unit counts single things, such as cores, devices, or without a name."""
     return unit in _COUNTS
 
 
 def json_type(value: object) -> str:
-    """What JSON calls the type of a value, with its article."""
+    """Return the JSON name of a value's type, with its article."""
     names = {type(None): "null", bool: "a boolean", list: "an array", dict: "an object"}
     return names.get(type(value), type(value).__name__)
 
@@ -264,7 +266,7 @@ class RealField(Field):
 
 
 class QuantitiesField(ObjectField):
-    """Quantities keyed by resource; read as an object, for where its resources are not known yet."""
+    """Quantities keyed by resource, read as an object while the resources are not known."""
 
     type_name = "an object of quantities keyed by resource"
 
@@ -316,7 +318,10 @@ class AmountsField(QuantitiesField):
         self._unnamed: dict[str, float] = {}
 
     def within(self, units: Mapping[str, str] | None) -> AmountsField:
-        """The field for resources with these units, in their order; None: they are not known."""
+        """Return the field for resources with these units, in their order.
+
+        The units are None if they are not known.
+        """
         bound = copy(self)
         if units is not None:
             bound._resources = {

@@ -1,1 +1,4 @@
-"""Whole tasks, one at a time: filling one pool or real servers, MRFS, static partitions."""
+"""Allocation of whole tasks one at a time.
+
+It fills one pool, real servers (also by MRFS), or static partitions.
+"""

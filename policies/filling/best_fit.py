@@ -17,7 +17,7 @@ NOWHERE = -1
 
 @compiled
 def misfit(task, reference, left, share_of_unit):  # type: ignore[no-untyped-def]
-    """``H`` of a task with ratios ``task`` (m,) to its reference resource on one server."""
+    """Return ``H`` of a task with ratios ``task`` (m,) to its reference resource on one server."""
     scale = 1.0 / (left[reference] * share_of_unit[reference])
     total = 0.0
     for r in range(len(task)):
@@ -27,7 +27,10 @@ def misfit(task, reference, left, share_of_unit):  # type: ignore[no-untyped-def
 
 @compiled
 def tie_at(best, size):  # type: ignore[no-untyped-def]
-    """The greatest ``H`` that counts as equal to ``best``; ``size`` is the sum of the task's ratios."""
+    """Return the greatest ``H`` that counts as equal to ``best``.
+
+    ``size`` is the sum of the task's ratios.
+    """
     return best + DISCRETE_TOLERANCE * (size + best)
 
 
@@ -43,7 +46,7 @@ def better(distance, server, best, chosen, its_distance, size):  # type: ignore[
 
     Returns:
         The new (best, chosen, its_distance), and whether a server seen earlier may be the
-        right choice after all: then only a second look, with ``best`` known, can tell.
+        right choice after all. Then a second pass, with ``best`` known, must decide.
     """
     if distance < best:
         tie = tie_at(distance, size)
@@ -57,7 +60,7 @@ def better(distance, server, best, chosen, its_distance, size):  # type: ignore[
 
 @compiled
 def slope_of(left, share_of_unit):  # type: ignore[no-untyped-def]
-    """What is left of the second resource relative to the first, both as shares of the pool."""
+    """Return the ratio of the second resource left to the first, both as shares of the pool."""
     first, second = left[0] * share_of_unit[0], left[1] * share_of_unit[1]
     if first > 0.0:
         return second / first

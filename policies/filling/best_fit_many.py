@@ -1,10 +1,10 @@
-"""Three and more resources: the best-fitting server by looking at all of them, many at once.
+"""Best-fitting server by a vectorised scan, for three and more resources.
 
-The slope of two resources says little about ``H`` when there are more, so every server that
-something may still fit on is looked at. What they have left is kept resource by resource, so
-that a chunk of servers is measured by a few vector instructions; only chunks with a server at
-least as good as the best one so far are looked at one by one. Of a row of identical servers
-only the first untouched one is in the list.
+The slope of two resources determines little of ``H`` when there are more, so every server on which
+something may still fit is measured. The amounts left are stored resource by resource, so that a few
+vector instructions measure a chunk of servers. Only chunks with a server at least as good as the
+best one so far are examined one by one. Of a row of identical servers only the first untouched one
+is in the list.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ CHUNK = 256
 
 
 class Columns(NamedTuple):
-    """Servers in any order; positions beyond ``size`` are free.
+    """Columns of servers in any order, of which the positions beyond ``size`` are free.
 
     Attributes:
         size: (1,) servers in the list.
@@ -39,7 +39,7 @@ class Columns(NamedTuple):
 
 
 def columns_of(servers: int, resources: int) -> Columns:
-    """An empty list with room for ``servers``."""
+    """Return an empty list with room for ``servers``."""
     whole: Any = np.int64
     return Columns(
         size=np.zeros(1, dtype=whole),
@@ -71,7 +71,7 @@ def rewrite(server, left, share_of_unit, columns):  # type: ignore[no-untyped-de
 
 @compiled
 def drop(server, columns):  # type: ignore[no-untyped-def]
-    """Take a server out; the last one takes its position."""
+    """Remove a server and move the last one to its position."""
     position, last = columns.position[server], columns.size[0] - 1
     columns.size[0] = last
     moved = columns.server[last]
@@ -85,7 +85,9 @@ def drop(server, columns):  # type: ignore[no-untyped-def]
 
 @compiled
 def least_misfit(demand, task, reference, size, allowed, row_of, share_of_unit, columns):  # type: ignore[no-untyped-def]
-    """The server with the least ``H``, the first by position among equal ones; -1 if none.
+    """Return the server with the least ``H``, the first by position among equal ones.
+
+    -1 if the task fits on none.
 
     Args:
         demand, task: (m,) of one task, whole, and as ratios to the reference resource.
@@ -125,16 +127,19 @@ def least_misfit(demand, task, reference, size, allowed, row_of, share_of_unit, 
 
 @compiled
 def _measure(demand, task, reference, share_of_unit, columns, start, stop, reach):  # type: ignore[no-untyped-def]
-    """Write ``H`` of a chunk of servers, inf where there is no room; how many are in reach."""
+    """Write ``H`` of a chunk of servers and return the number of servers within reach.
+
+    ``H`` is infinite for a server without room.
+    """
     distance = columns.distance[: stop - start]
     inverse = columns.inverse[reference, start:stop]
     distance[:] = 0.0
     for r in range(len(demand)):
         left = columns.left[r, start:stop]
-        wanted, ratio, unit = demand[r], task[r], share_of_unit[r]
+        needed, ratio, unit = demand[r], task[r], share_of_unit[r]
         for i in range(len(distance)):
             apart = abs(ratio - left[i] * unit * inverse[i])
-            distance[i] += apart if left[i] >= wanted else np.inf
+            distance[i] += apart if left[i] >= needed else np.inf
     within = 0
     for i in range(len(distance)):
         within += distance[i] <= reach and distance[i] < np.inf

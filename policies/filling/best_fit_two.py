@@ -1,14 +1,13 @@
-"""Two resources: the best-fitting server is the nearest one in slope that has room.
+"""Best-fitting server by slope, for two resources.
 
-With two resources ``H`` (``best_fit``) is the distance of two slopes, or one over the
-server's slope where the task demands the second resource only. So servers are kept in
-buckets ordered by slope, and a query walks outwards from the task's own slope until the
-next bucket is farther away than the best server found. A bucket that is full splits in two,
-so buckets stay small wherever the slopes gather; each knows an upper bound of what any of its
-servers has left and is passed over when that is too little, and so are whole groups of buckets
-at once. Servers on which
-nothing that still waits can fit are dropped, and of a row of identical servers only the
-first untouched one is in the index: the others tie with it and come later.
+With two resources ``H`` (``best_fit``) is the distance of two slopes, or one over the server's
+slope where the task demands the second resource only. So servers are kept in buckets ordered by
+slope, and a query walks outwards from the task's own slope until the next bucket is farther away
+than the best server found. A bucket that is full splits in two, so buckets stay small wherever the
+slopes gather. Each knows an upper bound of what any of its servers has left and is skipped when
+that is too little, and so are whole groups of buckets at once. Servers on which no waiting task can
+fit are removed. Of a row of identical servers only the first untouched one is in the index: the
+others tie with it and come later.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ class SlopeIndex(NamedTuple):
 
 
 def slope_index(servers: int) -> SlopeIndex:
-    """An empty index with room for ``servers``."""
+    """Return an empty index with room for ``servers``."""
     buckets = 3 * servers // CAPACITY + 16
     whole: Any = np.int64
     return SlopeIndex(
@@ -75,7 +74,10 @@ def slope_index(servers: int) -> SlopeIndex:
 
 @compiled
 def build(servers, slopes, left, index):  # type: ignore[no-untyped-def]
-    """Put servers (A,) with ``slopes`` (A,) into the index, and nothing else; left is (S, 2)."""
+    """Rebuild the index from servers (A,) with ``slopes`` (A,).
+
+    left is (S, 2).
+    """
     index.size[0] = 1
     index.lowest[0] = 0.0
     index.most[:] = 0.0
@@ -99,7 +101,7 @@ def build(servers, slopes, left, index):  # type: ignore[no-untyped-def]
 
 @compiled
 def place_of(slope, index):  # type: ignore[no-untyped-def]
-    """The last bucket that begins at or below a slope."""
+    """Return the last bucket that begins at or below a slope."""
     low, high = 0, index.size[0]
     while high - low > 1:
         middle = (low + high) // 2
@@ -112,7 +114,10 @@ def place_of(slope, index):  # type: ignore[no-untyped-def]
 
 @compiled
 def insert(server, slope, left, index):  # type: ignore[no-untyped-def]
-    """Add a server; False where there is no bucket left to split."""
+    """Add a server.
+
+    Return False if there is no bucket left to split.
+    """
     p = place_of(slope, index)
     if index.held[index.number[p]] == CAPACITY:
         if index.size[0] == len(index.lowest):
@@ -139,7 +144,10 @@ def _write(p, number, slot, slope, left, index):  # type: ignore[no-untyped-def]
 
 @compiled
 def remove(server, index):  # type: ignore[no-untyped-def]
-    """Take a server out, if it is in; the bucket's bounds stay bounds."""
+    """Remove a server if it is in the index.
+
+    The bounds of its bucket stay valid.
+    """
     number, slot = index.bucket[server], index.slot[server]
     if number == NOWHERE:
         return
@@ -161,7 +169,10 @@ def _move(number, slot, to, to_slot, index):  # type: ignore[no-untyped-def]
 
 @compiled
 def update(server, slope, left, index):  # type: ignore[no-untyped-def]
-    """Change what a server in the index has left; False where no bucket is left to split."""
+    """Update what a server in the index has left.
+
+    Return False if there is no bucket left to split.
+    """
     number = index.bucket[server]
     p = index.place[number]
     inside = index.lowest[p] <= slope
@@ -216,7 +227,7 @@ def _tighten(p, number, index):  # type: ignore[no-untyped-def]
 
 @compiled
 def _group_has_room(first, demand, index):  # type: ignore[no-untyped-def]
-    """May some bucket of the group that begins at place ``first`` have room?"""
+    """Return whether some bucket of the group that begins at place ``first`` may have room."""
     first_most, second_most = index.most[0], index.most[1]
     with_room = 0
     for p in range(first, min(first + GROUP, len(first_most))):
@@ -226,7 +237,7 @@ def _group_has_room(first, demand, index):  # type: ignore[no-untyped-def]
 
 @compiled
 def _distance(task, reference, slope):  # type: ignore[no-untyped-def]
-    """``H`` of a task on a server with room, or of the edge of a bucket."""
+    """Return ``H`` of a task on a server with room, or of the edge of a bucket."""
     if reference == 0:
         return abs(slope - task[1])
     return 1.0 / slope if slope > 0.0 else np.inf
@@ -234,7 +245,7 @@ def _distance(task, reference, slope):  # type: ignore[no-untyped-def]
 
 @compiled
 def nearest(demand, task, reference, size, allowed, row_of, index):  # type: ignore[no-untyped-def]
-    """The server with the least ``H``, the first by position among equal ones.
+    """Return the server with the least ``H``, the first by position among equal ones.
 
     Args:
         demand, task: (2,) of one task, whole, and as ratios to the reference resource.

@@ -107,7 +107,7 @@ def turns_in_stage(problem: Problem, queues: Queues, stage: int, gain: FloatArra
     """Return the turns of a stage's tenants, none of which has launched anything.
 
     Args:
-        queues: who launches what; gain: (q, r) shares of the pool that one task of each uses.
+        queues: workloads of each tenant; gain: (q, r) shares of the pool that one task of each uses.
     """
     if not problem.has_groups:
         return flat_turns(gain.shape[1])

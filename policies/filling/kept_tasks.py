@@ -211,7 +211,10 @@ def most_tasks(pieces: FloatArray, count: Sequence[int], per_server: int) -> int
 
 
 def _kinds_together(pieces: FloatArray, count: Sequence[int]) -> Iterator[tuple[FloatArray, int]]:
-    """Yield every set of kinds: by Gale's theorem pieces make tasks if those of each set do."""
+    """Yield the sets of kinds of pieces to examine, with the pieces per task of each set.
+
+    By Gale's theorem pieces make tasks if those of each set do.
+    """
     for at, each in enumerate(count):
         yield pieces[at : at + 1], each
     if len(count) > 1:
@@ -221,7 +224,7 @@ def _kinds_together(pieces: FloatArray, count: Sequence[int]) -> Iterator[tuple[
 def pieces_of_tasks(
     pieces: FloatArray, count: Sequence[int], per_server: int, tasks: int
 ) -> FloatArray:
-    """(c, S) pieces of so many tasks, those of the first kind first, on the first servers that do.
+    """Return the pieces (c, S) of so many tasks, the first kind first, on the first servers possible.
 
     Args:
         pieces, count, per_server: as for ``most_tasks``, which is at least ``tasks``.

@@ -1,9 +1,9 @@
-"""MRFS: requests are placed so that every server hosts equally many dominated by each resource.
+"""MRFS, which balances the dominant resources of the requests on each server.
 
 Source: Hamzeh et al., "MRFS: A Multi-Resource Fair Scheduling Algorithm in Heterogeneous Cloud
-Computing", 2020, §V and Algorithm 1; policies §6. The paper does not say whose request comes next:
-here it is that of the tenant with the fewest requests placed over its weight, then by position.
-What fits nowhere waits (the paper's non-dominant queue) for a later decision.
+Computing", 2020, §V and Algorithm 1; policies §6. The paper does not specify the order of tenants:
+here the next request is that of the tenant with the fewest requests placed over its weight, then by
+position. A request that fits nowhere waits (the paper's non-dominant queue) for a later decision.
 """
 
 from __future__ import annotations
@@ -69,7 +69,10 @@ def solve_indivisible(request: Request) -> Allocation:
 def _place(
     queues: Queues, whole: WholeServers, rows: ServerClasses, deadline: float | None
 ) -> tuple[FloatArray, IntArray, IntArray]:
-    """Both stages: (t,) levels, and the (job, server) of every request placed."""
+    """Place the requests of both stages.
+
+    Return the levels (t,), and the (job, server) of every request placed.
+    """
     present = whole.share_of_unit > 0
     demand = np.ascontiguousarray(whole.demand[queues.workloads][:, present])
     allowed = np.ascontiguousarray(rows.allowed[queues.workloads])

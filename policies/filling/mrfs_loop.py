@@ -1,4 +1,6 @@
-"""MRFS, one request at a time: the server that keeps its dominant resources most even.
+"""Compiled loop of MRFS, which places one request at a time.
+
+A request goes to the server whose dominant resources it keeps most even.
 
 Source: Hamzeh et al., "MRFS", 2020, Algorithm 1, whose four cases policies §6 puts in one order.
 """
@@ -18,11 +20,11 @@ def fill_evenly(  # type: ignore[no-untyped-def]
     tree, stop, current, limit, weight, count, passed, level, demand, allowed, row_of, row_start,
     opened, left, capacity, dominated, spread, aggregate, room, log_job, log_server,
 ):  # fmt: skip
-    """Place requests until nobody's fits any more or the log is full; returns its length.
+    """Place requests until none fits or the log is full, and return the length of the log.
 
     Args:
         tree: tenants' requests placed, over their weight (``winner_tree``); stop ... passed: their
-            ``Queues``; level: (t,) is given what the tree says when a tenant leaves.
+            ``Queues``; level: (t,) receives a tenant's value of the tree when it leaves.
         demand ... left: as :func:`policies.filling.servers_loop.fill`.
         capacity: (rows, m) of one empty server of each row, whole.
         dominated: (S, m) hosted requests by the resource that dominates them on that server.
@@ -77,7 +79,7 @@ def fill_evenly(  # type: ignore[no-untyped-def]
 
 @compiled
 def dominant_on(demand, capacity):  # type: ignore[no-untyped-def]
-    """The first resource of which a request takes the largest share of a server.
+    """Return the first resource of which a request takes the largest share of a server.
 
     Parameters
     ----------
@@ -120,11 +122,12 @@ def dominant_on(demand, capacity):  # type: ignore[no-untyped-def]
 def evenest(  # type: ignore[no-untyped-def]
     demand, allowed, row_start, opened, left, capacity, spread, aggregate, room
 ):  # fmt: skip
-    """The server for a request; -1 if none has room.
+    """Return the server for a request, or -1 if none has room.
 
-    Least spread of the numbers of requests per dominant resource once it is placed, then least
-    aggregate, then the largest minimum remaining share, then position. Each criterion in a pass of
-    its own, in which what decides is looked at before whether the request fits.
+    The criteria, in order, are the least spread of the numbers of requests per dominant resource
+    once it is placed, the least aggregate, the largest minimum remaining share, and the position.
+    Each criterion has a pass of its own, which compares the criterion before it checks that the
+    request fits.
     """
     dominant = np.empty(len(opened), dtype=np.int64)
     narrowest = np.inf
@@ -185,7 +188,7 @@ def _fits(demand, left):  # type: ignore[no-untyped-def]
 
 @compiled
 def spread_with(dominated, capacity, dominant):  # type: ignore[no-untyped-def]
-    """max Ψ − min Ψ over the resources that the server has, with one more request."""
+    """Return max Ψ − min Ψ over the resources that the server has, with one more request."""
     most, least = 0.0, np.inf
     for r in range(len(capacity)):
         if capacity[r] > 0.0:
@@ -197,7 +200,7 @@ def spread_with(dominated, capacity, dominant):  # type: ignore[no-untyped-def]
 
 @compiled
 def room_left(left, capacity):  # type: ignore[no-untyped-def]
-    """The least share of the server that is left of any resource that it has."""
+    """Return the least share left of any resource that the server has."""
     least = 1.0
     for r in range(len(capacity)):
         if capacity[r] > 0.0:

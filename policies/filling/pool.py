@@ -20,16 +20,17 @@ from policies.proofs.pool_of_tasks import pool_of_tasks
 
 
 def solve_indivisible(request: Request) -> Allocation:
-    """Algorithm 1: the tenant with the least weighted share launches its next whole task.
+    """Fill one pool with whole tasks by Algorithm 1.
 
-    What a share is comes from the policy: DRF counts the dominant share (with the option
-    ``resource_weights``, for the weight in each resource), asset fairness the sum of all shares,
-    ``single-resource`` the share of one ``resource`` (a task without any of it is free, so its
-    tenant is served first), ``slots`` equal slots, whatever a task needs of each resource: a server
-    has ``min_r floor(c[l, r] / slot[r])`` of them, a task takes ``ceil(max_r D[j, r] / slot[r])``.
+    The tenant with the least weighted share launches its next task. The policy defines the share.
+    DRF counts the dominant share (with the option ``resource_weights``, for the weight in each
+    resource), asset fairness the sum of all shares, ``single-resource`` the share of one
+    ``resource`` (a task without any of it is free, so its tenant is served first), ``slots`` equal
+    slots, whatever a task needs of each resource: a server has ``min_r floor(c[l, r] / slot[r])``
+    of them, a task takes ``ceil(max_r D[j, r] / slot[r])``.
 
     Raises:
-        PolicyOptionsError: an option that names a resource or tenant that there is not.
+        PolicyOptionsError: an option names a resource or tenant that does not exist.
         SolveTimeoutError: the deadline passed.
     """
     problem = request.problem

@@ -1,8 +1,10 @@
-"""Whole tasks on one pool: the tenant with the least share launches its next task.
+"""Compiled loop of whole tasks on one pool.
 
-Source: Ghodsi et al., NSDI 2011, Algorithm 1. While everything fits, tenant ``i`` has
-launched ``ceil(level × w_i / s_i)`` tasks once every share has reached ``level``: the highest
-such level is bisected, and only the last picks are made one by one.
+The tenant with the least share launches its next task.
+
+Source: Ghodsi et al., NSDI 2011, Algorithm 1. While everything fits, tenant ``i`` has launched
+``ceil(level × w_i / s_i)`` tasks once every share has reached ``level``: the highest such level is
+bisected, and only the last picks are made one by one.
 """
 
 from __future__ import annotations
@@ -21,8 +23,8 @@ from policies.model.queues import Queues
 from policies.model.tolerance import DISCRETE_TOLERANCE
 
 BISECTIONS = 60
-# A level is only jumped to when nobody's share comes this close to it: then the order of
-# equal shares cannot matter. Levels a little lower are tried where somebody's does.
+# A jump to a level is safe only if no tenant's share comes this close to it, because then the
+# order of equal shares cannot matter. If one does, levels a little lower are tried.
 CLEARANCE = 4 * DISCRETE_TOLERANCE
 LEVELS_TRIED = 200
 STEP_DOWN = 1e-7
@@ -36,7 +38,7 @@ def fill_pool(
     """Launch tasks of a flat pool until none fits, and update ``queues`` and ``left``.
 
     Args:
-        queues: who launches what, in which order.
+        queues: workloads of each tenant, in the order of their launches.
         demand: (q, m) of one task, whole numbers, in the order of ``queues``.
         left: (m,) what the pool has, whole numbers.
         deadline: ``time.monotonic()`` seconds at which to give up, or None.
@@ -69,7 +71,10 @@ def fill_pool(
 
 @compiled
 def _pick(tree, stop, current, share, limit, weight, count, passed, demand, left, level, most):  # type: ignore[no-untyped-def]
-    """At most ``most`` steps of Algorithm 1: a launch, or a workload that has stopped."""
+    """Take at most ``most`` steps of Algorithm 1.
+
+    A step launches a task or stops a workload.
+    """
     size = len(tree) // 2
     for _ in range(most):
         if tree[1] == np.inf:
@@ -99,7 +104,7 @@ def fill_pool_summed(
     left: FloatArray,
     deadline: float | None,
 ) -> FloatArray:
-    """As :func:`fill_pool`, where a tenant's share is ``max_r`` of what its tasks use together.
+    """Fill the pool with shares ``max_r`` of what a tenant's tasks use together.
 
     Every task is picked by itself: a launch may leave its tenant's share as it is.
 
@@ -157,9 +162,10 @@ def fill_pool_in_groups(
     left: FloatArray,
     deadline: float | None,
 ) -> FloatArray:
-    """As :func:`fill_pool`, where groups decide whose turn it is.
+    """Fill the pool in the order that groups decide.
 
-    Every task is picked by itself: a launch changes the levels of all groups above its tenant.
+    Like :func:`fill_pool`, but every task is picked by itself, since a launch changes the levels of
+    all groups above its tenant.
     """
     level = np.full(len(queues.weight), np.nan)
     gain = np.ascontiguousarray(problem.demand_share[queues.workloads])
@@ -222,7 +228,7 @@ def _launched(goal, passed, share, limit):  # type: ignore[no-untyped-def]
 
 @compiled
 def _fits(level, tree, stop, current, share, limit, weight, count, passed, demand, left, used):  # type: ignore[no-untyped-def]
-    """Does everything fit that is launched before every share has reached ``level``?"""
+    """Return whether everything fits that is launched before every share has reached ``level``."""
     size = len(tree) // 2
     used[:] = 0.0
     for tenant in range(len(stop)):
@@ -246,7 +252,7 @@ def _fits(level, tree, stop, current, share, limit, weight, count, passed, deman
 
 @compiled
 def _is_clear(level, tree, stop, current, share, limit, weight, passed):  # type: ignore[no-untyped-def]
-    """Does no tenant's share, before or after any launch, come close to ``level``?"""
+    """Return whether no tenant's share, before or after any launch, comes close to ``level``."""
     size = len(tree) // 2
     for tenant in range(len(stop)):
         if tree[size + tenant] == np.inf:
@@ -307,7 +313,7 @@ def _jump(tree, stop, current, share, limit, weight, count, passed, demand, left
 
 @compiled
 def _launch_up_to(level, tree, stop, current, share, limit, weight, count, passed, demand, left):  # type: ignore[no-untyped-def]
-    """Bring every tenant to the first share at or above ``level``; the tasks that takes."""
+    """Raise every tenant to the first share at or above ``level`` and return the tasks launched."""
     size = len(tree) // 2
     launched = 0.0
     for tenant in range(len(stop)):

@@ -14,7 +14,7 @@ from policies.compiled import compiled
 def ranges_of_launches(
     row_of: IntArray, workload: IntArray, server: IntArray
 ) -> tuple[IntArray, IntArray, IntArray, FloatArray]:
-    """The log (N,), (N,) as ranges of servers; see :func:`ranges_of`."""
+    """Return the log (N,), (N,) as ranges of servers, like :func:`ranges_of`."""
     sorted_log = _by_server(workload, server, _keys(workload), len(row_of))
     return ranges_of(row_of, *sorted_log)
 
@@ -44,7 +44,7 @@ def _keys(values: IntArray) -> int:
 
 @compiled
 def _starts(key, keys):  # type: ignore[no-untyped-def]
-    """(keys + 1,) where each key's entries begin in sorted order."""
+    """Return the position (keys + 1,) at which each key's entries begin in sorted order."""
     start = np.zeros(keys + 1, dtype=np.int64)
     for value in key:
         start[value + 1] += 1
@@ -90,7 +90,10 @@ def _by_server(workload, server, workloads, servers):  # type: ignore[no-untyped
 
 @compiled
 def _by_workload(first, sizes, start, workloads, tasks, keys):  # type: ignore[no-untyped-def]
-    """Entries of the first server of each range: workload, range and tasks, by workload."""
+    """Return the entries of the first server of each range as workload, range and tasks.
+
+    They are sorted by workload.
+    """
     place = np.zeros(keys + 1, dtype=np.int64)
     for server in first:
         for entry in range(start[server], start[server + 1]):
@@ -111,7 +114,7 @@ def _by_workload(first, sizes, start, workloads, tasks, keys):  # type: ignore[n
 
 @compiled
 def _range_starts(row_of, start, jobs, tasks):  # type: ignore[no-untyped-def]
-    """(S,) does a server differ from the one before it in row or in tasks?"""
+    """Return whether each server (S,) differs from the one before it in row or in tasks."""
     differs = np.ones(len(row_of), dtype=np.bool_)
     for server in range(1, len(row_of)):
         length = start[server + 1] - start[server]

@@ -219,7 +219,7 @@ def take_kept(
 
 
 def gains(problem: Problem, choice: Choice, share: FloatArray, workloads: IntArray) -> FloatArray:
-    """(q, r) what one task adds to the vector by which groups are compared.
+    """Return the vector (q, r) that one task adds, by which groups are compared.
 
     Args:
         share: (n,) what it adds to its tenant's share; workloads: (q,) of the problem.

@@ -1,4 +1,6 @@
-"""Loop that launches whole tasks: it picks the next tenant, and a server by the placement rule.
+"""Compiled loop that launches whole tasks on servers.
+
+It picks the next tenant by share and the server by the placement rule.
 
 Source: Wang et al., TPDS 2015, §5.2 (progressive filling).
 """

@@ -1,9 +1,9 @@
-"""Static partitioning: nobody shares. The baseline that sharing is measured against.
+"""Static partitioning, the baseline without sharing.
 
-Each tenant runs alone on the servers it contributed; the pool's own servers are dealt out
-by weight. Of a row of ``N`` identical servers of the pool a tenant with the part
-``f = w_i / sum(w)`` gets ``floor(N f)`` whole servers; the servers that remain are each cut
-in proportion to the remaining entitlements, and a task must fit into a tenant's cut of one server.
+Each tenant runs alone on the servers it contributed. The pool's own servers are dealt out by
+weight. Of a row of ``N`` identical servers of the pool a tenant with the part ``f = w_i / sum(w)``
+gets ``floor(N f)`` whole servers. The servers that remain are each cut in proportion to the
+remaining entitlements, and a task must fit into a tenant's cut of one server.
 """
 
 from __future__ import annotations
@@ -68,19 +68,19 @@ def solve_indivisible(request: Request) -> Allocation:
         if reasons[j]:
             limited_by[j] = reasons[j]
             continue
-        wanted = problem.tasks[j]
+        requested = problem.tasks[j]
         following: list[Part] = []
         for part in parts:
             if not allowed[j, part.row]:
                 following.append(part)
                 continue
-            count, split = _launch(part, whole.demand[j], wanted)
+            count, split = _launch(part, whole.demand[j], requested)
             following += split
             if count:
-                wanted -= count
+                requested -= count
                 placed.append((j, part.row, count))
         parts = following
-        if wanted == 0:
+        if requested == 0:
             limited_by[j] = TASK_LIMIT
         elif any(allowed[j, part.row] for part in parts):
             limited_by[j] = _full_resource(problem, j)
@@ -90,7 +90,10 @@ def solve_indivisible(request: Request) -> Allocation:
 
 
 def partition_of(problem: Problem, capacity: FloatArray, tenant: int) -> list[Part]:
-    """What the tenant has to itself; capacity (k, m) in whole numbers."""
+    """Return the parts of the servers that a tenant has to itself.
+
+    capacity (k, m) is in whole numbers.
+    """
     weight = np.where(problem.second_stage, 0.0, problem.effective_weight)
     if not weight.any():
         weight = problem.effective_weight
@@ -115,7 +118,10 @@ def partition_of(problem: Problem, capacity: FloatArray, tenant: int) -> list[Pa
 
 
 def _cuts(capacity: FloatArray, remaining: FloatArray) -> FloatArray:
-    """(t, m) one server (m,) cut in proportion to ``remaining`` (t,): together no more than it."""
+    """Return one server (m,) cut in proportion to ``remaining`` (t,), one cut a row (t, m).
+
+    The cuts together are at most the server.
+    """
     cuts = np.outer(remaining / remaining.sum(), capacity)
     whole = whole_part(cuts)
     beyond = whole.sum(axis=0) > capacity
@@ -123,14 +129,17 @@ def _cuts(capacity: FloatArray, remaining: FloatArray) -> FloatArray:
     return whole
 
 
-def _launch(part: Part, demand: FloatArray, wanted: float) -> tuple[float, list[Part]]:
-    """Fill the servers of a part one after the other; the tasks, and the parts that come of it."""
+def _launch(part: Part, demand: FloatArray, requested: float) -> tuple[float, list[Part]]:
+    """Fill the servers of a part one after the other with up to ``requested`` tasks.
+
+    Return the tasks launched and the parts that result.
+    """
     needed = demand > 0
     per_server = float(np.floor(part.room[needed] / demand[needed]).min())
     if per_server == 0:
         return 0.0, [part]
-    full = part.servers if wanted >= part.servers * per_server else int(wanted // per_server)
-    rest = wanted - full * per_server if full < part.servers else 0.0
+    full = part.servers if requested >= part.servers * per_server else int(requested // per_server)
+    rest = requested - full * per_server if full < part.servers else 0.0
     split = []
     if full:
         split.append(Part(part.row, full, part.room - per_server * demand))

@@ -1,4 +1,4 @@
-"""Who is next: the least share, and among equal ones the first by position.
+"""Tournament tree that finds the tenant with the least share, the first by position among equals.
 
 A binary tree of minima over the tenants. Shares that differ by no more than the one stated
 tolerance (:data:`policies.model.tolerance.DISCRETE_TOLERANCE`, relative) are equal: the tenant that
@@ -15,7 +15,10 @@ from policies.model.tolerance import DISCRETE_TOLERANCE
 
 @compiled
 def tree_of(shares):  # type: ignore[no-untyped-def]
-    """(2 × size,) the tree over shares (t,); ``inf`` is a tenant that has left."""
+    """Return the tree (2 × size,) over shares (t,).
+
+    The share of a tenant that has left is ``inf``.
+    """
     size = 1
     while size < len(shares):
         size *= 2
@@ -52,7 +55,10 @@ def set_share(tree, tenant, share):  # type: ignore[no-untyped-def]
 
 @compiled
 def next_tenant(tree):  # type: ignore[no-untyped-def]
-    """The first tenant with the least share; some share must be finite."""
+    """Return the first tenant with the least share.
+
+    Some share must be finite.
+    """
     threshold = tree[1] * (1.0 + DISCRETE_TOLERANCE)
     size = len(tree) // 2
     node = 1

@@ -1,1 +1,1 @@
-"""The last steps of ``solve``: rounding to feasibility, and keeping tasks in place."""
+"""Last steps of ``solve``, which round to feasibility and keep tasks in place."""

@@ -23,7 +23,10 @@ _MOST_TRIES = 20
 
 
 def rounded_to_feasible(allocation: Allocation) -> Allocation:
-    """The answer within every capacity and task limit, exactly, if rounding alone had it outside."""
+    """Return the answer within every capacity and task limit, exactly.
+
+    Only an answer that rounding alone has outside is changed.
+    """
     if allocation.whole:
         return allocation
     problem = allocation.problem
@@ -48,11 +51,11 @@ def rounded_to_feasible(allocation: Allocation) -> Allocation:
 
 
 def _placed(allocation: Allocation, capacities: Capacities) -> FloatArray:
-    """(p,) tasks of each placement, so that no server has too many, and no workload."""
+    """Return the tasks (p,) of each placement so that no server or workload has too many."""
     problem, classes = allocation.problem, allocation.classes
     workload, of = allocation.placement_workload, allocation.placement_class
     servers = classes.servers[of].astype(np.float64)
-    wanted = (capacities.demand > 0)[workload]
+    counted = (capacities.demand > 0)[workload]
     has = capacities.capacity[classes.first_row] * classes.servers[:, None]
 
     def overfilled(each: FloatArray) -> BoolArray:
@@ -61,7 +64,7 @@ def _placed(allocation: Allocation, capacities: Capacities) -> FloatArray:
     def excess_on_servers(each: FloatArray, over: BoolArray) -> FloatArray:
         used = np.zeros(over.shape)
         np.add.at(used, of, (each * servers)[:, None] * capacities.demand[workload])
-        return _worst(wanted, _excess(used, has, over)[of])
+        return _worst(counted, _excess(used, has, over)[of])
 
     def beyond(each: FloatArray) -> BoolArray:
         return capacities.beyond_limits(allocation, each * servers)
@@ -117,12 +120,14 @@ def _taken_back(
     too_much: Callable[[FloatArray], BoolArray],
     excess: Callable[[FloatArray, BoolArray], FloatArray],
 ) -> FloatArray:
-    """Amounts (p,) of which nothing is too much; they come back as they are if they cannot be.
+    """Return the amounts (p,) reduced until nothing is too full.
+
+    They are returned unchanged if that is impossible.
 
     Args:
         amounts: of tasks.
-        too_much: which places are too full; excess: (p,) by how much, relative, the place of each
-            amount is, given which are; 0 elsewhere.
+        too_much: returns the places that are too full; excess: returns the relative excess (p,) of the
+            place of each amount, given those places; 0 elsewhere.
     """
     fitting = amounts
     for attempt in range(_MOST_TRIES):
@@ -139,13 +144,13 @@ def _taken_back(
 
 
 def _excess(used: FloatArray, has: FloatArray, over: BoolArray) -> FloatArray:
-    """By how much ``used`` is more than what there is, relative, where it is over; 0 elsewhere."""
+    """Return the relative excess of ``used`` over capacity where it is over, and 0 elsewhere."""
     part = used / np.where(over & (has > 0), has, 1.0) - 1.0
     excess: FloatArray = np.where(over, np.maximum(part, UNIT), 0.0)
     return excess
 
 
-def _worst(wanted: BoolArray, excess: FloatArray) -> FloatArray:
-    """(p,) the worst excess (m,) or (p, m) of a resource that is wanted (p, m)."""
-    worst: FloatArray = np.where(wanted, excess, 0.0).max(axis=1, initial=0.0)
+def _worst(counted: BoolArray, excess: FloatArray) -> FloatArray:
+    """Return the worst excess (p,) of the resources that are counted (p, m)."""
+    worst: FloatArray = np.where(counted, excess, 0.0).max(axis=1, initial=0.0)
     return worst

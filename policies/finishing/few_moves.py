@@ -167,7 +167,7 @@ class _Program:
                     self._add(np.r_[mine, short[w, at, r]], np.r_[-used[r], least], -np.inf, 0.0)
 
     def _columns_of_tasks(self) -> IntArray:
-        """(n, 2, S) columns of tasks that stay and come."""
+        """Return the columns (n, 2, S) of tasks that stay and come."""
         both = np.arange(2 * self._cells).reshape(2, len(self._runs), self._servers)
         return both.transpose(1, 0, 2)
 
@@ -186,7 +186,7 @@ class _Program:
 
 
 def _table(tasks: TasksOnServers, runs: IntArray, servers: int) -> FloatArray:
-    """(n, S) tasks of the workloads that run, by server."""
+    """Return the tasks (n, S) of the workloads that run, by server."""
     table = np.zeros((tasks.kinds, servers))
     table[tasks.kind, tasks.server] = tasks.tasks
     mine: FloatArray = table[runs]

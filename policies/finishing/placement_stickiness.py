@@ -46,7 +46,7 @@ from policies.proofs.stop_reasons import STILL_FITS
 
 
 def keeps_places(allocation: Allocation) -> bool:
-    """Does the answer name the servers of whole tasks, so that they can stay?"""
+    """Return whether the answer names the servers of whole tasks, so that they can stay."""
     return (
         allocation.policy.servers[allocation.mode] is Servers.RANGES
         and allocation.classes.offset is not None
@@ -60,7 +60,7 @@ def stay_in_place(
     deadline: float | None = None,
     accepts: Callable[[Allocation], bool] | None = None,
 ) -> Allocation:
-    """The same answer with tasks kept on the servers they run on, and how many moved.
+    """Return the same answer with tasks kept on the servers they run on, and how many moved.
 
     Args:
         problem: the problem.
@@ -147,7 +147,7 @@ class _TasksBefore:
 
 
 def _stopped_by_room(allocation: Allocation) -> BoolArray:
-    """(n,) workloads that want another task, for which no server may have room."""
+    """Return the workloads (n,) with tasks left for which no server may have room."""
     by_resource = limited_by_resource("")
     return np.array([why.startswith(by_resource) for why in allocation.limited_by], dtype=np.bool_)
 

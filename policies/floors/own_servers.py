@@ -88,7 +88,7 @@ def _in_order(problem: Problem, workloads: IntArray) -> list[int]:
 
 
 def _allowed_rows(problem: Problem) -> BoolArray:
-    """(n, k) rows on which a workload may run."""
+    """Return the rows (n, k) on which a workload may run."""
     rows = each_row_alone(problem)
     allowed = np.zeros((problem.n, problem.k), dtype=np.bool_)
     allowed[:, rows.first_row] = rows.allowed
@@ -291,7 +291,10 @@ class _Placing:
         return [number for number in counted.tolist() if self._problem.limited[number].rows[row]]
 
     def _room(self, kind: int, servers: IntArray) -> FloatArray:
-        """(s,) pieces of a kind for which each server by itself has room, and limits."""
+        """Return the pieces (s,) of a kind for which each server by itself has room.
+
+        Limits must have room as well.
+        """
         demand = self._whole.demand[kind]
         needed = demand > 0
         room: FloatArray = np.floor(self._left[servers][:, needed] / demand[needed]).min(axis=1)

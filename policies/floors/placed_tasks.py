@@ -49,7 +49,7 @@ class PlacedTasks:
         )
 
     def per_workload(self, problem: Problem, rows: BoolArray | None = None) -> FloatArray:
-        """(n,) tasks of each workload, those that run on some rows (k,) alone if these are given."""
+        """Return the tasks (n,) of each workload, those on some rows (k,) alone if these are given."""
         some = np.ones(len(self.task), dtype=np.bool_)
         if rows is not None:
             outside = np.zeros(self.task.max(initial=-1) + 1, dtype=np.bool_)

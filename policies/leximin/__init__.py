@@ -1,1 +1,4 @@
-"""Divisible tasks: the weighted leximin of shares, on one pool (DRF, asset) and on servers (DRFH)."""
+"""Weighted leximin of shares with divisible tasks.
+
+On one pool it is DRF or asset fairness, and on servers DRFH.
+"""

@@ -1,6 +1,6 @@
-"""From an interior solution to one with few placements, without changing anybody's share.
+"""Crossover from an interior solution to one with few placements and the same shares.
 
-An interior-point answer puts a little of everybody everywhere. Fixing what each workload
+An interior-point answer puts a little of every workload everywhere. Fixing what each workload
 gets in total leaves a polyhedron whose vertices have at most ``n + K m`` positive entries.
 Two steps lead there, or close to it where there are many classes:
 
@@ -42,7 +42,7 @@ TIED = 1e-15
 
 
 def few_placements(problem: LeximinProblem, x: FloatArray, deadline: float | None) -> FloatArray:
-    """(n, K) the same shares per workload and no more use of any class, at or near a vertex.
+    """Return the same shares (n, K) per workload at or near a vertex, with no more use of any class.
 
     At most ``2 (n + K m)`` entries are positive, unless the deadline passes before that is reached.
 
@@ -93,10 +93,10 @@ def _excess(x: FloatArray) -> int:
 
 
 def _cross_over(problem: LeximinProblem, x: FloatArray, classes: IntArray) -> bool:
-    """Walk to a vertex in these classes; x is changed in place.
+    """Move x (in place) to a vertex in these classes.
 
-    Where the basis was too ill-conditioned, so that a class would be overfilled, x stays as it is
-    and the answer is False.
+    Return False, with x unchanged, if a class would be overfilled because the basis was too
+    ill-conditioned.
     """
     part = np.ascontiguousarray(x[:, classes])
     several = np.flatnonzero((part > 0).sum(axis=1) > 1)
@@ -117,11 +117,12 @@ def _cross_over(problem: LeximinProblem, x: FloatArray, classes: IntArray) -> bo
 
 @compiled
 def _push(x: OutFloats2, demand: Floats2, per_share: Floats2, slack: Floats1) -> None:
-    """Push every entry that is not a key towards 0; what blocks it leaves the basis.
+    """Push every entry that is not a key towards 0 by changes of the basis.
 
-    x (n, K) is changed in place; per_share (K, m) is 1 / capacity; slack (K m,) of the rows.
-    ``inverse[q, b]`` is row b of the basis inverse: what is read together lies together.
-    Basis position b holds a move of workload ``who[b]`` (-1: a slack) to class ``where[b]``.
+    The entry that blocks a push leaves the basis. x (n, K) is changed in place; per_share (K, m) is
+    1 / capacity; slack (K m,) of the rows. ``inverse[q, b]`` is row b of the basis inverse, so that
+    entries read together are stored together. Basis position b holds a move of workload ``who[b]``
+    (-1: a slack) to class ``where[b]``.
     """
     n, classes = x.shape
     rows = classes * demand.shape[1]
@@ -184,9 +185,9 @@ def _changes_of_keys(who, change, key_change, j):  # type: ignore[no-untyped-def
 
 
 @compiled
-def _longest_push(x, key, who, value, change, key_change, wanted):  # type: ignore[no-untyped-def]
-    """The longest push, and the basis position or the starved workload that ends it (or -1)."""
-    longest, blocking, starved = wanted, -1, -1
+def _longest_push(x, key, who, value, change, key_change, requested):  # type: ignore[no-untyped-def]
+    """Return the longest push and what ends it, a basis position or a starved workload (or -1)."""
+    longest, blocking, starved = requested, -1, -1
     for b in range(len(who)):
         if change[b] < -PIVOT and value[b] < -longest * change[b]:
             longest, blocking, starved = -value[b] / change[b], b, -1
@@ -210,7 +211,7 @@ def _pay(x, key, key_change, i, amount):  # type: ignore[no-untyped-def]
 
 @compiled
 def _new_key(x, key, inverse, who, where, value, i):  # type: ignore[no-untyped-def]
-    """Make the largest basic entry of workload i its key; the basis position that is free."""
+    """Make the largest basic entry of workload i its key and return the freed basis position."""
     chosen = -1
     for b in range(len(who)):
         if who[b] == i and (chosen < 0 or value[b] > value[chosen]):

@@ -1,9 +1,12 @@
-"""DRF and asset fairness on one pool: the shares of all tenants rise together.
+"""Divisible DRF and asset fairness on one pool.
+
+The shares of all tenants rise together.
 
 Source: Ghodsi et al., "Dominant Resource Fairness", NSDI 2011, §4 (DRF: dominant shares) and §4.2
 (asset fairness: sums of the shares of all resources). The pool is one big server, so the answer is
-the leximin on a single server class; a tenant stops when a resource that all its unfinished
-workloads need is full, or its tasks are all placed. The two differ in the policy's share definition.
+the leximin on a single server class. A tenant stops when a resource that all its unfinished
+workloads need is full, or its tasks are all placed. The two differ in the policy's share
+definition.
 """
 
 from __future__ import annotations
@@ -19,7 +22,9 @@ from policies.model.server_classes import one_class
 
 
 def solve_divisible(request: Request) -> Allocation:
-    """Progressive filling of the pool with fractions of tasks; no placements.
+    """Fill the pool progressively with fractions of tasks.
+
+    The answer has no placements.
 
     Args:
         request: options: ``resource_weights`` (DRF), by which each tenant's weight differs between

@@ -1,4 +1,4 @@
-"""Exact, divisible DRFH: the weighted leximin of global dominant shares.
+"""Exact, divisible DRFH, the weighted leximin of global dominant shares.
 
 Source: Wang, Liang, Li, "Multi-Resource Fair Allocation in Heterogeneous Cloud Computing
 Systems", TPDS 2015, §4 (one round), §5.1 (weights and finite tasks).

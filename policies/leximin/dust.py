@@ -1,4 +1,4 @@
-"""Parts of a tenant's share that are rounding: what an answer leaves out."""
+"""Removal of the parts of a tenant's share that are rounding errors."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
 Any ``m + 1`` workloads that run on both of two classes can shift share between them without changing
 what either class gives of any of ``m`` resources: along a null vector of their ``m`` x ``m + 1``
-demands. A step goes on until one of them leaves one of the classes. Nothing else changes, nobody
-comes to a class where it was not, and each step removes a placement: the work is linear in them.
+demands. A step goes on until one of them leaves one of the classes. Nothing else changes, no workload
+enters a class where it was not, and each step removes a placement: the work is linear in them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ DEPENDENT = 1e-9
 
 
 def exchanged(problem: LeximinProblem, x: FloatArray, deadline: float | None) -> FloatArray:
-    """(n, K) the same shares and use, where at most m workloads share any two classes.
+    """Return the same shares (n, K) and use, with at most m workloads on any two classes.
 
     Args:
         problem: gives the demands.
@@ -48,7 +48,10 @@ def _exchange_with_earlier(
     step: OutFloats1,
     members: OutInts1,
 ) -> None:
-    """Exchange between class ``later`` and each one before it; x (K, n) is changed in place."""
+    """Exchange between class ``later`` and each class before it.
+
+    x (K, n) is changed in place.
+    """
     m = demand.shape[1]
     for earlier in range(later):
         count = 0
@@ -139,7 +142,7 @@ def _shift(here, there, members, step):  # type: ignore[no-untyped-def]
 
 @compiled
 def _still_both(here, there, members):  # type: ignore[no-untyped-def]
-    """Keep the members that still run on both classes, in front; how many that are."""
+    """Move the members that still run on both classes to the front and return their number."""
     count = 0
     for q in range(len(members)):
         j = members[q]

@@ -1,8 +1,8 @@
-"""Rounds of the leximin as linear programs for HiGHS: the way that needs no interior.
+"""Rounds of the leximin as linear programs for HiGHS.
 
-Later rounds with placement constraints or zero demands have capacity rows that are tight
-in every feasible point, where interior-point steps do not converge. The simplex method
-needs no interior, and one model is kept and warm-started from round to round.
+Later rounds with placement constraints or zero demands have capacity rows that are tight in every
+feasible point, where interior-point steps do not converge. The simplex method needs no interior,
+and one model is kept and warm-started from round to round.
 """
 
 from __future__ import annotations
@@ -210,7 +210,10 @@ class SimplexLevels:
         return LevelSolution(x=x, prices=prices, tau=float(value[last]) / scale, steps=1)
 
     def _size_of_limits(self) -> FloatArray:
-        """(r,) by which the rows of limits are divided, so that small amounts count like large ones."""
+        """Return the divisors (r,) of the rows of limits.
+
+        They make small amounts count like large ones.
+        """
         amounts = [float(self._problem.limits[q].amount[r]) for q, r in self._kept.tolist()]
         return np.array([amount if amount > 0 else 1.0 for amount in amounts])
 

@@ -1,4 +1,4 @@
-"""What HiGHS says of a model that it has run, as a status of this package."""
+"""Translation of HiGHS's model status to a status of this package."""
 
 from __future__ import annotations
 
@@ -14,5 +14,8 @@ _STATUSES = {
 
 
 def status_of(model: highspy.Highs) -> SolverStatus:
-    """The status of a model after a run; without an optimum or a reason, it did not converge."""
+    """Return the status of a model after a run.
+
+    A model without an optimum or a known reason did not converge.
+    """
     return _STATUSES.get(model.getModelStatus(), SolverStatus.NOT_CONVERGED)

@@ -12,7 +12,7 @@ from policies.proofs.normal_form import LeximinProblem
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class LevelProgram:
-    """One round as a linear program: rows that keep a share and rows that rise together.
+    """Linear program of one round, with rows that keep a share and rows that rise together.
 
     Attributes:
         demand: (n, m), allowed: (n, K), capacity: (K, m) as in :class:`LeximinProblem`.
@@ -52,7 +52,7 @@ class LevelProgram:
 
 
 def is_complete(problem: LeximinProblem, rise: FloatArray, keep: FloatArray) -> BoolArray:
-    """(t,) whether a tenant's tasks are all placed at the level 1, and in proportion below it.
+    """Return whether a tenant's (t,) tasks are all placed at the level 1, and in proportion below it.
 
     Its workloads then have no choice, and their shares rise and stay each by itself; their
     limits would bound the level although capacity does not. A tenant that rises from a share that it

@@ -1,9 +1,9 @@
-"""Which of a tenant's workloads runs, where several answers give the same shares.
+"""Choice among a tenant's workloads when several answers give the same shares.
 
-A level says what a tenant gets, often not through which workloads: with one full resource,
-two workloads that need the same of it are interchangeable. Then the preferred one (higher
-priority, then older) takes over from the others what the room left on the servers allows,
-without moving anybody else (policies §1.6).
+A level determines what a tenant gets, often not through which workloads: with one full resource,
+two workloads that need the same amount of it are interchangeable. Then the preferred one (higher
+priority, then older) takes over from the others what the room left on the servers allows, without a
+move of any other workload (policies §1.6).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ALIKE = 1e-14
 def preferred_tasks(
     on_server: IntArray, demand: FloatArray, allowed: BoolArray, owner: IntArray, limit: FloatArray
 ) -> IntArray:
-    """(L, q) the same whole tasks, those of workloads that are alike by priority order.
+    """Return the same whole tasks (L, q), with workloads that are alike in priority order.
 
     Args:
         on_server: (L, q) tasks on each server; each tenant's workloads in priority order.
@@ -43,7 +43,7 @@ def preferred_tasks(
         alike = np.flatnonzero(merged == group)
         left = on_server[:, alike].sum(axis=1)
         for j in alike.tolist():
-            # As many as are left and wanted, on the servers in order.
+            # Those of the tasks left that the workload requests, on the servers in order.
             before = np.concatenate([[0], np.cumsum(left)[:-1]])
             taken = np.clip(limit[j] - before, 0, left).astype(np.int64)
             tasks[:, j] = taken
@@ -57,7 +57,7 @@ def preferred_workloads(
     deadline: float | None,
     tenants: BoolArray | None = None,
 ) -> FloatArray:
-    """(n, K) the same tenant shares, more of them through preferred workloads.
+    """Return the same tenant shares (n, K), more of them through preferred workloads.
 
     Args:
         problem: each tenant's workloads are in priority order.
@@ -215,7 +215,10 @@ def _sum(values):  # type: ignore[no-untyped-def]
 
 @compiled_in_order
 def _room(slack, needs, frees, same):  # type: ignore[no-untyped-def]
-    """How much share of a workload fits into a class, in place of another one if that runs there."""
+    """Return how much share of a workload fits into a class.
+
+    With ``same``, another workload runs there and makes room.
+    """
     room = np.inf
     for r in range(len(slack)):
         needed = needs[r] - frees[r] if same else needs[r]

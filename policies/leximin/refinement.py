@@ -1,4 +1,7 @@
-"""A small leximin to the last digit: programs are solved up to a tolerance, equations are not."""
+"""Refinement of a small leximin to the last digit.
+
+Programs are solved up to a tolerance. Here their tight rows are solved as equations.
+"""
 
 from __future__ import annotations
 
@@ -28,11 +31,11 @@ def refined(
     rounds: Sequence[Round],
     frozen_in: IntArray,
 ) -> Refined:
-    """The nearest solution of the equations that an answer nearly fulfils; itself if there is none.
+    """Return the nearest solution of the equations that an answer nearly fulfils.
 
-    Who is placed where stays. Tenants of a round have its level, or all their tasks; workloads at
-    their limits these; what is full is full, and so are amounts of limits. Levels never exceed their
-    bounds.
+    Return the answer itself if there is none. The places of workloads stay. Tenants of a round have
+    its level, or all their tasks. Workloads at their limits, full classes and reached amounts of
+    limits stay so. Levels never exceed their bounds.
 
     Args:
         problem: the normalised problem.

@@ -1,9 +1,10 @@
-"""Weighted leximin of shares: raise the least share, freeze tenants that cannot rise, repeat.
+"""Weighted leximin of shares, in rounds.
 
-The rounds are those of Wang et al. (TPDS 2015, §5.1), made exact for task limits, zero
-demands and placement constraints. Finite tasks cost no rounds of their own: within a round
-the answer is ``G_i = min(cap_i, level * w_i)`` with one scalar ``level``, found from above
-by Newton's method, since the prices of any trial level bound the true one.
+Each round raises the least share and freezes the tenants that cannot rise further. The rounds are
+those of Wang et al. (TPDS 2015, §5.1), made exact for task limits, zero demands and placement
+constraints. Finite tasks cost no rounds of their own: within a round the answer is
+``G_i = min(cap_i, level * w_i)`` with one scalar ``level``, found from above by Newton's method,
+since the prices of any trial level bound the true one.
 """
 
 from __future__ import annotations

@@ -63,7 +63,9 @@ Placements = tuple[IntArray, IntArray, FloatArray]
 def placements_of(
     units: ShareUnits, form: Normalised, x: FloatArray, deadline: float | None
 ) -> Placements:
-    """(workload, class, share) triplets without dust; alike workloads filled in priority order.
+    """Return the placements as (workload, class, share) triplets without dust.
+
+    Workloads that are alike are filled in priority order.
 
     Raises:
         SolveTimeoutError: the deadline passed.
@@ -78,7 +80,7 @@ def placements_of(
 def _by_workload(
     units: ShareUnits, form: Normalised, x: FloatArray, deadline: float | None
 ) -> Placements:
-    """The triplets of shares (n, K) of merged workloads."""
+    """Return the triplets of shares (n, K) of merged workloads."""
     merged, server_class = np.nonzero(x)
     share = x[merged, server_class]
     if len(form.workloads) == form.leximin.n:
@@ -105,7 +107,7 @@ def _by_workload(
 def _each_preferred(
     units: ShareUnits, form: Normalised, placed: Placements, deadline: float | None
 ) -> Placements:
-    """The same where others of the tenant come between workloads that are alike in its order.
+    """Return the triplets where workloads that are alike are not neighbours in the tenant's order.
 
     Merged, they stand where the first of them does, and the last of them ran before the others.
     """
@@ -158,6 +160,6 @@ def _certificate_of_problem(problem: Problem, form: Normalised, answer: Leximin)
 
 
 def _of_all_tenants(problem: Problem, form: Normalised, values: FloatArray) -> FloatArray:
-    everybody = np.full(problem.t, np.nan)
-    everybody[form.tenants] = values
-    return everybody
+    of_all = np.full(problem.t, np.nan)
+    of_all[form.tenants] = values
+    return of_all

@@ -1,1 +1,1 @@
-"""Long-term policies: whole tasks for one step at a time, by what tenants have used so far."""
+"""Long-term policies, which decide whole tasks for one step at a time by past use."""

@@ -1,8 +1,8 @@
-"""Long-term policies: lt-drf, lt-af and h-mrf hand out whole tasks for one step at a time.
+"""Steps of the long-term policies lt-drf, lt-af and h-mrf, which hand out whole tasks.
 
-Source: Tang et al., TPDS 2018, §5 (who is next), §6 (affinity) and §6.1 (starvation, borrow cap);
-what they leave open is fixed in policies §4. A call decides one step of length ``dt``: everything
-that runs in it runs for all of it, and the history after it is part of the answer.
+Source: Tang et al., TPDS 2018, §5 (order of tenants), §6 (affinity) and §6.1 (starvation, borrow
+cap); what they leave open is fixed in policies §4. A call decides one step of length ``dt``:
+everything that runs in it runs for all of it, and the history after it is part of the answer.
 """
 
 from __future__ import annotations
@@ -58,7 +58,9 @@ from policies.proofs.saturation import filling_reasons, stops_of
 
 @dataclass(frozen=True, eq=False)
 class _Servers:
-    """Real servers, or the pool as one: whole numbers, one column per resource the pool has.
+    """Real servers, or the pool as one, in whole numbers.
+
+    There is a column per resource that the pool has.
 
     Attributes:
         classes: the rows that tasks are placed on.
@@ -100,10 +102,10 @@ class _Servers:
 
 
 def solver(rule: int) -> Solver:
-    """The solver of a long-term policy.
+    """Return the solver of a long-term policy.
 
     Args:
-        rule: who is next: ``LT_DRF``, ``LT_AF`` or ``H_MRF`` of :mod:`policies.long_term.measures`.
+        rule: order of tenants: ``LT_DRF``, ``LT_AF`` or ``H_MRF`` of :mod:`policies.long_term.measures`.
     """
     return partial(_solve_step, rule=rule)
 
@@ -115,8 +117,8 @@ def _solve_step(request: Request, rule: int) -> Allocation:
         request: the problem's ``tasks`` are those pending now, running ones included; its history
             is what was used before this step, and the step's length. Options: ``placement`` is
             affinity (real servers) or pool (one big server); ``starvation_timeout``, ``borrow_cap``
-            and ``literal_alone`` as their schema says.
-        rule: who is next.
+            and ``literal_alone`` as in their schema.
+        rule: order of tenants.
 
     Returns:
         The allocation with the history after the step. ``level`` is the measure (weighted
@@ -124,7 +126,7 @@ def _solve_step(request: Request, rule: int) -> Allocation:
         tenant stopped.
 
     Raises:
-        ProblemError: a borrow cap and a history that does not say how long its window is.
+        ProblemError: a borrow cap and a history without the length of its window.
         ProblemTooLargeError: more servers or tasks than are placed one by one.
         SolveTimeoutError: the deadline passed.
     """
@@ -193,7 +195,7 @@ def _check_elapsed(choice: Choice, history: History) -> None:
 
 
 def _starved(choice: Choice, history: History) -> BoolArray:
-    """(t,) who has waited for the timeout and goes before everybody else of its stage."""
+    """Return the tenants (t,) that have waited for the timeout and go first in their stage."""
     timeout = choice.option("starvation_timeout")
     if timeout is None:
         return np.zeros(len(history.waiting), dtype=np.bool_)

@@ -164,7 +164,7 @@ def _next_by_pairs(degree, main):  # type: ignore[no-untyped-def]
 
 @compiled
 def _pool_has_room(job, demand, allowed, left):  # type: ignore[no-untyped-def]
-    """Does one task fit on the only server?"""
+    """Return whether one task fits on the only server."""
     for r in range(demand.shape[1]):
         if demand[job, r] > left[0, r]:
             return False
@@ -182,7 +182,7 @@ def _leave(rule, turns, degree, main, tenant, received, past):  # type: ignore[n
 
 @compiled
 def _beyond(tenant, job, count, past):  # type: ignore[no-untyped-def]
-    """Has the tenant borrowed all that it may?"""
+    """Return whether the tenant has borrowed all that it may."""
     for r in range(past.gain.shape[1]):
         used = past.before[tenant, r] + (past.passed[tenant, r] + count[job] * past.gain[job, r])
         if used > past.borrow[tenant, r]:

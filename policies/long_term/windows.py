@@ -1,4 +1,4 @@
-"""What counts of the past at a decision: tumbling, sliding, decaying and unbounded windows.
+"""Tumbling, sliding, decaying and unbounded windows of past use for a decision.
 
 Source: Tang et al., TPDS 2018, §6 (time windows), refined as in policies §4: of an interval that a
 sliding window cuts, the part inside counts. Times are seconds from any origin; a decision is for the
@@ -84,13 +84,13 @@ class Intervals:
 def amount_within(
     intervals: Intervals, tenants: int, start: float = -math.inf, end: float = math.inf
 ) -> FloatArray:
-    """(tenants, m) resource × seconds of the parts of the intervals inside ``(start, end]``."""
+    """Return the resource × seconds (tenants, m) of the intervals inside ``(start, end]``."""
     inside = np.minimum(intervals.end, end) - np.maximum(intervals.start, start)
     return _by_tenant(intervals, tenants, np.maximum(inside, 0.0))
 
 
 def amount_decayed(intervals: Intervals, tenants: int, at: float, half_life: float) -> FloatArray:
-    """(tenants, m) resource × seconds up to ``at``, each moment halved per ``half_life`` since then.
+    """Return the resource × seconds (tenants, m) up to ``at``, halved per ``half_life`` since then.
 
     The integral over each interval of ``2^(−(at − s) / half_life)``. It goes on from step to step:
     what was at ``at`` is worth ``decay_factor(d)`` of that at ``at + d``.
@@ -103,7 +103,7 @@ def amount_decayed(intervals: Intervals, tenants: int, at: float, half_life: flo
 
 
 def decay_factor(seconds: float, half_life: float) -> float:
-    """What a unit is worth ``seconds`` later."""
+    """Return the worth of a unit ``seconds`` later."""
     return math.exp2(-seconds / half_life)
 
 
@@ -117,7 +117,9 @@ def _by_tenant(intervals: Intervals, tenants: int, seconds: FloatArray) -> Float
 
 @dataclass(frozen=True)
 class Window:
-    """How far back long-term policies look; build it with one of the four constructors.
+    """Window of past use that a long-term policy counts.
+
+    Build it with one of the four constructors.
 
     Attributes
     ----------
@@ -149,32 +151,38 @@ class Window:
 
     @classmethod
     def unbounded(cls) -> Window:
-        """Everything counts for ever."""
+        """Return a window in which everything counts for ever."""
         return cls("unbounded")
 
     @classmethod
     def sliding(cls, length: float) -> Window:
-        """The last ``length`` seconds count; 0 (and anything up to the step) is memoryless."""
+        """Return a window of the last ``length`` seconds.
+
+        A length of 0, or up to the step, is memoryless.
+        """
         if not length >= 0:
             raise ProblemError("window.length", f"length is {length}; it must be 0 or more")
         return cls("sliding", length=length)
 
     @classmethod
     def tumbling(cls, boundaries: Sequence[float]) -> Window:
-        """What happened since the last of the given times counts."""
+        """Return a window that starts at the last of the given times."""
         if any(a >= b for a, b in pairwise(boundaries)):
             raise ProblemError("window.length", "the boundaries of a tumbling window must ascend")
         return cls("tumbling", boundaries=tuple(boundaries))
 
     @classmethod
     def decay(cls, half_life: float = DEFAULT_HALF_LIFE) -> Window:
-        """Everything counts, half as much per ``half_life`` seconds that have passed."""
+        """Return a window in which everything counts, half as much per ``half_life`` seconds passed."""
         if not half_life > 0:
             raise ProblemError("window.length", f"half_life is {half_life}; it must be above 0")
         return cls("decay", half_life=half_life)
 
     def start(self, t: float, dt: float) -> float:
-        """Where the window of the step ``(t, t + dt]`` begins; never inside the step."""
+        """Return the start of the window for the step ``(t, t + dt]``.
+
+        It is never inside the step.
+        """
         if self.kind == "sliding":
             return min(t, t + dt - self.length)
         if self.kind == "tumbling":
@@ -182,7 +190,7 @@ class Window:
         return -math.inf
 
     def remembered(self, intervals: Intervals, tenants: int, t: float, dt: float) -> FloatArray:
-        """(tenants, m) what counts of the past at the decision for ``(t, t + dt]``.
+        """Return the past use (tenants, m) that counts at the decision for ``(t, t + dt]``.
 
         The step itself is not in it: a policy adds it in full. A decaying past is worth what it
         is worth at ``t``.

@@ -107,7 +107,7 @@ class Allocation:
         What stopped each workload: ``task_limit``, ``resource:<name>``, ``no_eligible_server``,
         ``resource_absent``, ``out_of_range`` or ``level``.
     objective : float
-        Least weighted share among the tenants served first that wanted more; NaN without any.
+        Least weighted share of the first-stage tenants that a resource stopped; NaN without any.
     bound : float
         Proven upper bound on the objective.
     gap : float
@@ -227,50 +227,53 @@ class Allocation:
 
     @property
     def whole(self) -> bool:
-        """Are ``tasks`` whole numbers?"""
+        """True if ``tasks`` are whole numbers."""
         return self.choice.whole_tasks
 
     @cached_property
     def placement_workload(self) -> IntArray:
-        """(p,) workload of each placement."""
+        """Workload (p,) of each placement."""
         return self.problem.pieces.workload[self.placement_piece]
 
     @property
     def placement_demand(self) -> FloatArray:
-        """(p, m) demand of one task or, in an answer with whole tasks, of one piece."""
+        """Demand (p, m) of one task or, in an answer with whole tasks, of one piece."""
         table = self.problem.pieces.demand if self.whole else self.problem.demand
         return table[self.placement_piece]
 
     @cached_property
     def dominant_share(self) -> FloatArray:
-        """(n,) global dominant share of each workload: tasks × ``s[j]``."""
+        """Global dominant share of each workload (n,), its tasks × ``s[j]``."""
         return self.tasks * self.problem.dominant_share_per_task
 
     @property
     def dominant_resource(self) -> IntArray:
-        """(n,) index of each workload's dominant resource."""
+        """Index (n,) of each workload's dominant resource."""
         return self.problem.dominant_resource
 
     @cached_property
     def tenant_share(self) -> FloatArray:
-        """(t,) ``G_i``, the sum over the tenant's workloads of their dominant shares."""
+        """Share ``G_i`` (t,), the sum over the tenant's workloads of their dominant shares."""
         return grouped_sum(self.dominant_share, self.problem.workload_tenant, self.problem.t)
 
     @cached_property
     def weighted_share(self) -> FloatArray:
-        """(t,) ``G_i / w_i``; NaN for tenants of the second stage (policies §1.3)."""
+        """Weighted share ``G_i / w_i`` of each tenant (t,).
+
+        NaN for tenants of the second stage (policies §1.3).
+        """
         share = self.tenant_share / self.problem.effective_weight
         return np.where(self.problem.second_stage, np.nan, share)
 
     @cached_property
     def used(self) -> FloatArray:
-        """(m,) resources in use over the whole pool, in their own units."""
+        """Resources (m,) in use over the whole pool, in their own units."""
         total: FloatArray = self.tasks @ self.problem.demand
         return total
 
     @cached_property
     def used_by_group(self) -> FloatArray:
-        """(g, m) resources that the tenants below each group use, in their own units."""
+        """Resources (g, m) that the tenants below each group use, in their own units."""
         problem = self.problem
         used = np.zeros((problem.t, problem.m))
         np.add.at(used, problem.workload_tenant, self.tasks[:, None] * problem.demand)
@@ -278,14 +281,17 @@ class Allocation:
 
     @cached_property
     def used_by_class(self) -> FloatArray:
-        """(K, m) resources in use on each server class, in their own units."""
+        """Resources (K, m) in use on each server class, in their own units."""
         used = np.zeros((self.classes.count, self.problem.m))
         amount = self.placement_tasks[:, None] * self.placement_demand
         np.add.at(used, self.placement_class, amount)
         return used
 
     def left(self, whole: WholeServers) -> FloatArray:
-        """(K, m) what is left on one server of each class beside whole tasks, in whole numbers."""
+        """Return the room (K, m) left on one server of each class beside whole tasks.
+
+        It is in whole numbers.
+        """
         left = whole.capacity[self.classes.first_row].copy()
         each = np.round(self.placement_tasks / self.classes.servers[self.placement_class])
         for r in range(left.shape[1]):
@@ -294,10 +300,11 @@ class Allocation:
         return left
 
     def placements_by_row(self) -> tuple[IntArray, IntArray, FloatArray]:
-        """Placements on server rows: (kind of pieces, row, tasks on the whole row).
+        """Return the placements by server row as three arrays.
 
-        A class's tasks are split evenly over its servers, so each of its rows gets them in
-        proportion to its ``server_count``.
+        They are the kind of pieces, the row, and the tasks on the whole row. A class's tasks are
+        split evenly over its servers, so each of its rows gets them in proportion to its
+        ``server_count``.
         """
         if self.classes.offset is not None:
             on = self.classes.first_row[self.placement_class]
@@ -311,11 +318,12 @@ class Allocation:
         return self.placement_piece[which], row, tasks
 
     def placements_by_range(self) -> tuple[IntArray, IntArray, IntArray, IntArray, FloatArray]:
-        """Placements on ranges of servers: (kind of pieces, row, offset, servers, tasks on each).
+        """Return the placements by range of servers as five arrays.
 
-        Each of ``servers`` servers, counted as ``Problem.first_server`` counts them from ``offset``
-        of the row on, runs the same number of these pieces. A range stays in its row, but
-        where a class consists of whole rows it is all servers of one kind.
+        They are the kind of pieces, the row, the offset in the row, the number of servers, and the
+        tasks on each server. The offset counts the servers of a row as ``Problem.first_server``
+        does. All servers of a range run the same number of these pieces. A range stays within its
+        row. Where a class consists of whole rows, a range is all servers of one kind.
         """
         of, servers = self.placement_class, self.classes.servers[self.placement_class]
         each = self.placement_tasks / servers
@@ -328,7 +336,10 @@ class Allocation:
 
     @property
     def _kinds_or_rows(self) -> tuple[IntArray, IntArray]:
-        """What a whole class consists of, as the policy sees it: the first row and the servers."""
+        """First row and number of servers of each part of a whole class.
+
+        A part is a server kind if the policy sees classes, and a row if not.
+        """
         count = self.problem.server_count
         if self.policy.servers[self.mode] is not Servers.CLASSES:
             return np.arange(self.problem.k), count
@@ -336,12 +347,15 @@ class Allocation:
         return first, grouped_sum(count.astype(np.float64), kind, len(first)).astype(np.int64)
 
 
-def _members(class_of: IntArray, wanted: IntArray) -> tuple[IntArray, IntArray]:
-    """For each of the wanted classes, its members in order: (which of the wanted, member)."""
+def _members(class_of: IntArray, classes: IntArray) -> tuple[IntArray, IntArray]:
+    """Return the rows of some classes as two arrays of position in ``classes`` and row.
+
+    The rows of a class follow each other, in order.
+    """
     order = np.argsort(class_of, kind="stable")
     grouped = class_of[order]
-    start = np.searchsorted(grouped, wanted)
-    length = np.searchsorted(grouped, wanted, side="right") - start
+    start = np.searchsorted(grouped, classes)
+    length = np.searchsorted(grouped, classes, side="right") - start
     which = np.repeat(np.arange(len(length)), length)
     within = np.arange(length.sum()) - np.repeat(np.cumsum(length) - length, length)
     return which, order[start[which] + within]
@@ -350,7 +364,10 @@ def _members(class_of: IntArray, wanted: IntArray) -> tuple[IntArray, IntArray]:
 def least_level_unsatisfied(
     problem: Problem, level: FloatArray, limited_by: Sequence[str]
 ) -> float:
-    """Least weighted share of tenants served first that wanted more; NaN if nobody did."""
+    """Return the least level of the first-stage tenants that a resource stopped.
+
+    NaN if there is none.
+    """
     stopped = [reason.startswith("resource:") for reason in limited_by]
     wanting = np.zeros(problem.t, dtype=np.bool_)
     wanting[problem.workload_tenant[np.array(stopped, dtype=np.bool_)]] = True
@@ -359,9 +376,10 @@ def least_level_unsatisfied(
 
 
 def least_average(problem: Problem, tasks: FloatArray, limited_by: Sequence[str]) -> float:
-    """Least weighted share of tenants served first that wanted more; NaN where nobody did.
+    """Return the least weighted share of the first-stage tenants that a resource stopped.
 
-    The prior shares of tenants (``Problem.prior_share``) are added to their shares.
+    NaN if there is none. The prior shares of tenants (``Problem.prior_share``) are added to their
+    shares.
 
     Args:
         problem: the problem.
@@ -374,7 +392,10 @@ def least_average(problem: Problem, tasks: FloatArray, limited_by: Sequence[str]
 
 
 def gap_of(objective: float, bound: float) -> float:
-    """Relative distance of an objective from its bound; 0 where both are 0."""
+    """Return the relative distance of an objective from its bound.
+
+    The distance is 0 if both are 0.
+    """
     if bound == 0:
         return 0.0
     return max((bound - objective) / bound, 0.0)

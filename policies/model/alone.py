@@ -17,7 +17,7 @@ PAIRS_AT_ONCE = 4_000_000
 
 
 def tasks_on_whole_pool(problem: Problem, *, whole: bool) -> FloatArray:
-    """(n,) tasks of each workload if it ran alone on all servers.
+    """Return the tasks (n,) of each workload if it ran alone on all servers.
 
     Its selector, its number of tasks and limits do not count. The number is 0 if no server has all that
     a task demands, or if demands are out of range.
@@ -50,7 +50,10 @@ def tasks_on_whole_pool(problem: Problem, *, whole: bool) -> FloatArray:
 
 
 def _row_sums(table: FloatArray) -> FloatArray:
-    """(r,) sums of the rows of a table (r, c), added up in pairs with what rounding takes away."""
+    """Return the sums (r,) of the rows of a table (r, c).
+
+    They are added up in pairs with their rounding errors.
+    """
     rest = np.zeros(len(table))
     while table.shape[1] > 1:
         if table.shape[1] % 2:

@@ -1,4 +1,4 @@
-"""How far above its entitlement a tenant may go: the borrow cap of long-term policies.
+"""Borrow cap of long-term policies, the limit to use above the entitlement.
 
 Source: Tang et al., TPDS 2018, §6.1 (tenants that pile up resources), as policies §4 states it.
 """
@@ -16,10 +16,11 @@ from policies.model.tolerance import DISCRETE_TOLERANCE
 
 
 def borrow_limit(problem: Problem, choice: Choice, elapsed: float) -> FloatArray:
-    """(t, m) ``(1 + b) · S[i, r] · elapsed``: beyond it a tenant is handed nothing more.
+    """Return the borrow limits ``(1 + b) · S[i, r] · elapsed`` (t, m).
 
-    Infinite without a ``borrow_cap``, and for tenants of the second stage, who are entitled to
-    nothing and only take what everybody else leaves.
+    A tenant at its limit receives nothing more. The limit is infinite without a ``borrow_cap``, and
+    for tenants of the second stage, which have no entitlement and receive only what the others
+    leave.
 
     Args:
         elapsed: length of the window, the step that is decided included.
@@ -35,7 +36,10 @@ def borrow_limit(problem: Problem, choice: Choice, elapsed: float) -> FloatArray
 
 
 def beyond_borrow_limit(problem: Problem, choice: Choice, history: History) -> BoolArray:
-    """(t,) tenants who have borrowed all that the cap allows, by the history after the step."""
+    """Return the tenants (t,) that have borrowed all that the cap allows.
+
+    The history is that after the step.
+    """
     limit = borrow_limit(problem, choice, history.elapsed)
     beyond: BoolArray = np.logical_or.reduce(history.used > limit, axis=1)
     return beyond

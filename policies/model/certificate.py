@@ -1,4 +1,7 @@
-"""The certificate of an answer: the rounds of its leximin, each with the prices that prove its level."""
+"""Optimality certificate of an allocation.
+
+It consists of the rounds of the leximin, each with the prices that prove its level.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +21,9 @@ class Round:
         prices: (K, m) price of each class's resources, per share of the pool.
         mix_prices: (k, m) of CEEI's second stage: prices that prove its first stage's mix of workloads,
             where those of the rounds do not.
-        proven: do they prove that nobody frozen here can have more? Time division leaves rounds
-            open where the search for slots ends early, leximins of divisible tasks where rounding
-            hides what is left.
+        proven: True if the prices prove that no tenant frozen here can have more. Time division
+            leaves rounds open where the search for slots ends early, leximins of divisible tasks
+            where rounding hides what is left.
     """
 
     stage: int

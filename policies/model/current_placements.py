@@ -1,4 +1,4 @@
-"""Where tasks run now: what a new decision of the same pool starts from."""
+"""Current placements of tasks, from which a new decision of the pool starts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ GONE = -1
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class CurrentPlacements:
-    """Where tasks run now: ranges of servers of one row, as ``placements_by_range`` gives them.
+    """Current placements of tasks on ranges of servers.
+
+    A range lies in one row, as in ``placements_by_range``.
 
     Attributes
     ----------

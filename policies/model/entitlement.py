@@ -1,4 +1,6 @@
-"""What tenants would use without sharing: alone in the part of the pool that their weight entitles to.
+"""Use of tenants without sharing.
+
+Each tenant runs alone in the part of the pool that its weight entitles it to.
 
 Source: Tang et al., TPDS 2018, §4, formulas (1) and (2), as policies §4 reads them: tasks are whole
 and need all their resources at once. (``static`` is about the servers that tenants contributed.)
@@ -125,18 +127,22 @@ def tasks_alone(problem: Problem, runnable: BoolArray, *, whole: bool = True) ->
 
 
 def literal_use_alone(problem: Problem, runnable: BoolArray) -> FloatArray:
-    """(t, m) ``min(demand_r, S_r)``, formula (2) of the paper read literally.
+    """Return ``min(demand_r, S_r)`` (t, m), formula (2) of the paper read literally.
 
-    Each resource by itself, in fractions: more than whole tasks that need all of them can use.
+    Each resource counts by itself, in fractions. That is more than whole tasks, which need all
+    resources, can use.
 
     Args:
         problem, runnable: as for :func:`tasks_alone`.
     """
-    wanted = np.zeros((problem.n, problem.m))
+    requested = np.zeros((problem.n, problem.m))
     needed = (problem.demand > 0) & runnable[:, None] & (problem.tasks > 0)[:, None]
-    np.multiply(problem.tasks[:, None], problem.demand, out=wanted, where=needed)
+    np.multiply(problem.tasks[:, None], problem.demand, out=requested, where=needed)
     pending = np.stack(
-        [grouped_sum(wanted[:, r], problem.workload_tenant, problem.t) for r in range(problem.m)],
+        [
+            grouped_sum(requested[:, r], problem.workload_tenant, problem.t)
+            for r in range(problem.m)
+        ],
         axis=1,
     )
     least: FloatArray = np.minimum(pending, entitled_partition(problem))

@@ -69,7 +69,7 @@ class Gang:
 
     @cached_property
     def total(self) -> FloatArray:
-        """(m,) demand of one task, the sum of the decimals that are written."""
+        """Demand (m,) of one task, the sum of the decimals that are written."""
         kinds = list(zip(self.count.tolist(), self.demand.tolist(), strict=True))
         sums = [
             sum((Decimal(repr(demand[r])) * count for count, demand in kinds), Decimal(0))
@@ -134,7 +134,7 @@ class Pieces:
 def zones_of(
     gangs: Mapping[int, Gang], server_labels: Sequence[Mapping[str, str]]
 ) -> dict[str, IntArray]:
-    """(k,) number of each row's value of a label that keeps pieces together, by label.
+    """Return the number (k,) of each row's value of a label that keeps pieces together, by label.
 
     Rows without the label have -1. The empty string stands for no label; every row has 0. Labels that
     no row has share one array, so that naming many of them costs nothing. One value in two clusters is

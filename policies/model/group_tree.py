@@ -128,7 +128,7 @@ class GroupTree:
         )
 
     def sums(self, leaves: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        """(v, ...) of each node the sum of ``leaves`` (t, ...) over the tenants below it."""
+        """Return for each node the sum (v, ...) of ``leaves`` (t, ...) over the tenants below it."""
         total = np.zeros((self.nodes, *leaves.shape[1:]))
         total[: len(leaves)] = leaves
         for node in self.bottom_up.tolist():
@@ -137,7 +137,7 @@ class GroupTree:
         return total
 
     def parts(self, counted: BoolArray) -> FloatArray:
-        """(t,) part of the pool that each tenant is entitled to by the weights on its path.
+        """Return the part (t,) of the pool that each tenant is entitled to by the weights on its path.
 
         Args:
             counted: (t,) tenants that are entitled to anything; siblings divide what their parent has.
@@ -152,7 +152,7 @@ class GroupTree:
         return part[: len(counted)]
 
     def any_below(self, leaves: BoolArray) -> BoolArray:
-        """(v,) whether any tenant below a node is marked in ``leaves`` (t,)."""
+        """Return whether any tenant below a node (v,) is marked in ``leaves`` (t,)."""
         return self.sums(leaves.astype(np.float64)) > 0
 
 

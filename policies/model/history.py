@@ -1,7 +1,11 @@
-"""What long-term policies remember: resource × time that each tenant used, and would have used alone.
+"""History of a long-term policy.
+
+For each tenant it holds the resource × time that the tenant used, and what it would have used
+alone.
 
 Source: Tang et al., TPDS 2018, §4, with the references and windows of policies §4. A history is an
-input of a step and, with the step added, part of its answer; feeding it back continues exactly.
+input of a step. With the step added, it is part of the answer, from which the next step continues
+exactly.
 """
 
 from __future__ import annotations
@@ -18,7 +22,7 @@ from policies.model.problem import Problem
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class History:
-    """Who used what over the window so far; rows are the problem's tenants in their order.
+    """Use of each tenant over the window so far, in the order of the problem's tenants.
 
     Attributes
     ----------
@@ -30,11 +34,11 @@ class History:
     alone : (t, m) float array
         Resource × time that the tenant would have used in its own partition.
     waiting : (t,) float array
-        How long the tenant has had pending tasks and received nothing.
+        Time for which the tenant has had pending tasks and received nothing.
     elapsed : float
         Length of the window so far.
     literal_alone : (t, m) float array or None
-        ``alone`` by formula (2) of the paper read literally; None where nobody asked for it.
+        ``alone`` by formula (2) of the paper read literally; None if it was not requested.
 
     References
     ----------
@@ -77,7 +81,7 @@ class History:
 
     @classmethod
     def zeros(cls, problem: Problem, step: float = 1.0) -> History:
-        """Nothing remembered: the beginning of a window."""
+        """Return an empty history, at the start of a window."""
         shape = (problem.t, problem.m)
         return cls(
             step=step, used=np.zeros(shape), alone=np.zeros(shape), waiting=np.zeros(problem.t)
@@ -85,17 +89,23 @@ class History:
 
     @cached_property
     def sharing_degrees(self) -> FloatArray:
-        """(t, m) ``β[i, r] = used / alone`` (paper, formula (2)); NaN where ``alone`` is 0."""
+        """Sharing degrees ``β[i, r] = used / alone`` (t, m), NaN where ``alone`` is 0.
+
+        Source: paper, formula (2).
+        """
         return sharing_degrees(self.used, self.alone)
 
     @cached_property
     def sharing_degree(self) -> FloatArray:
-        """(t,) ``β[i]``, the least over resources (paper, formula (3)); NaN without any ``alone``."""
+        """Sharing degree ``β[i]`` of each tenant (t,), the least over the resources.
+
+        NaN for a tenant without any ``alone``. Source: paper, formula (3).
+        """
         return least_degree(self.sharing_degrees)
 
 
 def sharing_degrees(used: FloatArray, alone: FloatArray) -> FloatArray:
-    """``used / alone``; NaN where ``alone`` is 0."""
+    """Return ``used / alone``, with NaN where ``alone`` is 0."""
     degrees = np.full(used.shape, np.nan)
     with np.errstate(over="ignore"):
         np.divide(used, alone, out=degrees, where=alone > 0)
@@ -104,7 +114,10 @@ def sharing_degrees(used: FloatArray, alone: FloatArray) -> FloatArray:
 
 
 def least_degree(degrees: FloatArray) -> FloatArray:
-    """(t,) the least of each row of (t, m) that is a number; NaN where none is."""
+    """Return the least number of each row (t,) of degrees (t, m).
+
+    NaN for a row without a number.
+    """
     least = np.where(np.isnan(degrees), np.inf, degrees).min(axis=1, initial=np.inf)
     return np.where(np.isinf(least), np.nan, least)
 

@@ -45,7 +45,10 @@ class CountedWorkloads(Generic[Amount]):
 
 
 def in_order(amounts: Iterable[Amount]) -> tuple[Amount, ...]:
-    """Return limits in the order of documents: groups, tenants, workloads, each by index."""
+    """Return limits in the order of documents.
+
+    Those of groups come first, then those of tenants and of workloads, each by index.
+    """
     return tuple(sorted(amounts, key=lambda each: (_RANK.get(each.scope, 0), each.node)))
 
 

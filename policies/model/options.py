@@ -1,6 +1,7 @@
-"""Options of a policy against its JSON Schema: the part of the language that option schemas use.
+"""Validation of a policy's options against its JSON Schema.
 
-Written here, since whoever verifies an answer has Python and NumPy only.
+It covers the keywords that option schemas use. No schema library is used, because a verifier of
+answers has Python and NumPy only.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ _LONGEST_SHOWN = 80
 
 
 def check_schema(schema: Mapping[str, Any]) -> None:
-    """Raise ValueError for a schema that says more than is checked."""
+    """Raise ValueError for a schema with a keyword that is not supported."""
     unknown = sorted(schema.keys() - _KEYWORDS)
     if unknown or set(schema.get("not", {})) - {"required"}:
-        raise ValueError(f"an option's schema cannot say {', '.join(unknown) or 'not'}")
+        raise ValueError(f"an option's schema cannot use {', '.join(unknown) or 'not'}")
     for part in schema.get("properties", {}).values():
         check_schema(part)
     rest = schema.get("additionalProperties", True)
@@ -37,7 +38,10 @@ def check_schema(schema: Mapping[str, Any]) -> None:
 
 
 def mismatch(schema: Mapping[str, Any], value: Any) -> tuple[str, str] | None:
-    """What is wrong with a value: a JSON pointer to the place and a sentence; None where it fits."""
+    """Return the first mismatch of a value as a JSON pointer and a sentence.
+
+    None if the value fits the schema.
+    """
     if "enum" in schema and not any(
         value == each and isinstance(value, type(each)) for each in schema["enum"]
     ):
@@ -51,7 +55,7 @@ def mismatch(schema: Mapping[str, Any], value: Any) -> tuple[str, str] | None:
 
 
 def _shown(value: Any) -> str:
-    """A value as one writes it in JSON; the beginning of a long one."""
+    """Return a value as JSON text, cut if it is long."""
     text = json.dumps(value, ensure_ascii=False, default=str, skipkeys=True)
     text = str(value) if isinstance(value, Decimal) else text
     return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."

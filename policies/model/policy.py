@@ -1,7 +1,8 @@
-"""What a policy is: its name, its options, and the traits that other code acts on.
+"""Policies as data.
 
-Nothing in this package compares names of policies: what a policy counts as a share, where it places
-tasks and what its answers promise are fields of :class:`Policy`.
+A policy has a name, options, and the traits that other code acts on. Nothing in this package
+compares names of policies: what a policy counts as a share, where it places tasks and what its
+answers promise are fields of :class:`Policy`.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def options_schema(**properties: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class ShareDefinition(Enum):
-    """What one task adds to its tenant's share.
+    """Share that one task adds to its tenant.
 
     Examples
     --------
@@ -57,7 +58,7 @@ class ShareDefinition(Enum):
 
 
 class Servers(Enum):
-    """How a mode of a policy sees the servers, and so what its placements refer to.
+    """View of the servers that a mode of a policy has, and to which its placements refer.
 
     Examples
     --------
@@ -73,7 +74,7 @@ class Servers(Enum):
 
 
 class Proof(Enum):
-    """What the certificate of an answer proves.
+    """Optimality that the certificate of an answer proves.
 
     Examples
     --------
@@ -87,7 +88,7 @@ class Proof(Enum):
 
 
 class HandOut(Enum):
-    """How a policy hands out whole tasks, so that a verifier can hand them out again.
+    """Order in which a policy hands out whole tasks, which a verifier can repeat.
 
     Examples
     --------
@@ -106,7 +107,7 @@ class HandOut(Enum):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Policy:
-    """A policy: its name, modes and options, and the traits that other code acts on.
+    """Allocation policy with its modes, its options and the traits that other code acts on.
 
     Attributes
     ----------
@@ -139,7 +140,8 @@ class Policy:
         How it hands out whole tasks one by one. Its answers promise the counts, and where it places the
         servers, that come of it; None where it has its own way, of which nothing is verified.
     takes_groups : bool
-        Whether groups and tiers decide who is next. Other policies refuse problems that have any.
+        Whether groups and tiers decide the order of tenants. Other policies refuse problems that
+        have any.
     takes_gangs : bool
         Whether it places the pieces of whole tasks. Other policies that place whole tasks refuse
         problems that have any, and the rest count their sum.
@@ -185,17 +187,17 @@ class Policy:
 
     @property
     def modes(self) -> tuple[str, ...]:
-        """Names of its modes; the first is the default."""
+        """Names of the modes, the default first."""
         return tuple(self.servers)
 
     @property
     def places(self) -> bool:
-        """Does it decide on servers, unless an option asks for something else?"""
+        """True if it decides on servers, unless an option selects otherwise."""
         return not Choice(self, self.modes[0]).sees_one_pool
 
     @property
     def fills(self) -> bool:
-        """Does it hand out whole tasks by least share, so that levels are shares of what runs?"""
+        """True if it hands out whole tasks by least share, so that levels are shares of what runs."""
         return self.hands_out is HandOut.LEAST_SHARE
 
 
@@ -225,7 +227,10 @@ class Choice:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def option(self, name: str) -> Any:
-        """The option's value, or its default; None where it has neither."""
+        """Return the value of an option, or its default.
+
+        None if it has neither.
+        """
         if name in self.options:
             return self.options[name]
         return self.policy.options_schema["properties"].get(name, {}).get("default")
@@ -237,13 +242,13 @@ class Choice:
 
     @property
     def promises_certificate(self) -> bool:
-        """Does every answer prove that it is the best?"""
+        """True if every answer proves that it is the best."""
         shared = self.mode == "divisible" or self.policy.time_sharing
         return self.policy.proof is not None and shared
 
     @property
     def sees_one_pool(self) -> bool:
-        """Does the pool count as one server, so that nothing is placed?"""
+        """True if the pool counts as one server, so that nothing is placed."""
         if self.policy.one_pool_when is not None:
             name, value = self.policy.one_pool_when
             if self.option(name) == value:
@@ -252,15 +257,18 @@ class Choice:
 
     @property
     def places_pieces(self) -> bool:
-        """Are the pieces of a task placed one by one?"""
+        """True if the pieces of a task are placed one by one."""
         return self.policy.takes_gangs and self.mode == "indivisible" and not self.sees_one_pool
 
     @property
     def keeps_tasks(self) -> bool:
-        """Do tasks stay that a problem states to be kept?"""
+        """True if tasks stay that a problem states to be kept."""
         return self.policy.keeps_tasks and self.mode == "indivisible" and not self.sees_one_pool
 
     @property
     def whole_tasks(self) -> bool:
-        """Are allocated tasks whole numbers? Averages over the slots of a schedule are not."""
+        """True if allocated tasks are whole numbers.
+
+        Averages over the slots of a schedule are not.
+        """
         return self.mode == "indivisible" and not self.policy.time_sharing

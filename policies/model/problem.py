@@ -1,7 +1,8 @@
-"""The question every policy answers: servers, tenants and their workloads as arrays.
+"""Allocation problem, the input of every policy.
 
-Symbols are those of the papers: ``k`` server rows, ``m`` resources, ``t`` tenants and
-``n`` workloads. A server *row* stands for ``server_count`` identical servers.
+Servers, tenants and workloads are arrays. Symbols are those of the papers: ``k`` server rows, ``m``
+resources, ``t`` tenants and ``n`` workloads. A server *row* stands for ``server_count`` identical
+servers.
 """
 
 from __future__ import annotations
@@ -33,9 +34,10 @@ LARGEST_DEMAND_SHARE = 1e9
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Problem(ProblemFields):
-    """One immutable allocation problem; build it with :meth:`create`, which fills defaults.
+    """Immutable allocation problem.
 
-    Its attributes are those of :class:`ProblemFields`; the properties below follow from them.
+    Build it with :meth:`create`, which fills in the defaults. Its attributes are those of
+    :class:`ProblemFields`. The properties below follow from them.
 
     Examples
     --------
@@ -84,13 +86,13 @@ class Problem(ProblemFields):
         count_guaranteed: bool = True,
         kept_placements: CurrentPlacements | None = None,
     ) -> Problem:
-        """Build a problem; what is left out gets its default.
+        """Return a problem with defaults for the arguments that are omitted.
 
-        Defaults: servers ``server-0001``... with count 1, no labels, the pool's own;
-        weight 1; workload ``j`` belongs to tenant ``j`` and is called ``workload-0001``...;
-        unbounded tasks of one piece, priority 0, no selector; no groups, tier 0, no limits, no
-        kept placements, and no guarantees, which levels count. The demand of a workload with a gang
-        is the sum over its pieces, whatever ``demand`` has.
+        Defaults: servers ``server-0001``... with count 1, no labels, the pool's own; weight 1;
+        workload ``j`` belongs to tenant ``j`` and is called ``workload-0001``...; unbounded tasks
+        of one piece, priority 0, no selector; no groups, tier 0, no limits, no kept placements, and
+        no guarantees, which levels count. The demand of a workload with a gang is the sum over its
+        pieces, whatever ``demand`` has.
 
         Raises:
             ProblemError: a shape, name or value that cannot be accepted.
@@ -189,12 +191,12 @@ class Problem(ProblemFields):
 
     @cached_property
     def zones(self) -> dict[str, IntArray]:
-        """(k,) rows with one value of a label that keeps pieces together, by label (``zones_of``)."""
+        """Rows (k,) with one value of a label that keeps pieces together, by label (``zones_of``)."""
         return zones_of(self.gangs, self.server_labels)
 
     @cached_property
     def of_sums(self) -> Problem:
-        """The problem for policies to which a task is the sum of its pieces."""
+        """Problem for policies to which a task is the sum of its pieces."""
         return replace(self, gangs={}, kept_placements=None) if self.gangs else self
 
     def placed_by(self, choice: Choice) -> Problem:
@@ -214,13 +216,13 @@ class Problem(ProblemFields):
 
     @cached_property
     def row_capacity(self) -> FloatArray:
-        """(k, m) capacity that the whole row offers; 0 where it is contributed only."""
+        """Capacity that each whole row offers (k, m), 0 for a row that is contributed only."""
         offered = self.server_count * ~self.contributed_only
         return read_only(self.capacity * offered[:, None])
 
     @cached_property
     def server_kind(self) -> IntArray:
-        """(k,) number of each row's kind. Rows of a kind differ in nothing but the names of servers.
+        """Number (k,) of each row's kind. Rows of a kind differ in nothing but the names of servers.
 
         Servers of a tenant that limits what it lends are of kinds of their own.
         """
@@ -239,7 +241,7 @@ class Problem(ProblemFields):
 
     @cached_property
     def first_server(self) -> IntArray:
-        """(k,) number of each row's first server, counted from 0 kind by kind, in order of rows."""
+        """Number (k,) of each row's first server, counted from 0 kind by kind, in order of rows."""
         order = np.argsort(self.server_kind, kind="stable")
         first = np.empty(self.k, dtype=np.int64)
         first[order] = np.cumsum(self.server_count[order]) - self.server_count[order]
@@ -247,22 +249,25 @@ class Problem(ProblemFields):
 
     @cached_property
     def totals(self) -> FloatArray:
-        """(m,) ``C[r]``, the capacity of the pool; rounded once, however many rows there are."""
+        """Capacity ``C[r]`` of the pool (m,), rounded once whatever the number of rows."""
         return read_only(np.array([math.fsum(column) for column in self.row_capacity.T.tolist()]))
 
     @cached_property
     def demand_share(self) -> FloatArray:
-        """(n, m) ``D[j, r] / C[r]``; 0 where the pool has none of the resource."""
+        """Demand share ``D[j, r] / C[r]`` (n, m), 0 where the pool has none of the resource."""
         return read_only(_shares(self.demand, self.totals))
 
     @cached_property
     def dominant_share_per_task(self) -> FloatArray:
-        """(n,) ``s[j]``, the global dominant share of one task (policies §1)."""
+        """Global dominant share ``s[j]`` (n,) of one task (policies §1)."""
         return read_only(self.demand_share.max(axis=1, initial=0.0))
 
     @cached_property
     def share_limit(self) -> FloatArray:
-        """(n,) dominant share at which all of the workload's tasks are placed; inf: none."""
+        """Dominant share of each workload (n,) with all its tasks placed.
+
+        Infinite for unbounded tasks.
+        """
         limit = np.full(self.n, np.inf)
         np.multiply(
             self.tasks, self.dominant_share_per_task, out=limit, where=np.isfinite(self.tasks)
@@ -271,7 +276,7 @@ class Problem(ProblemFields):
 
     @cached_property
     def dominant_resource(self) -> IntArray:
-        """(n,) the first resource that attains ``s[j]`` (by raw demand where ``s`` is 0)."""
+        """First resource (n,) that attains ``s[j]`` (by raw demand where ``s`` is 0)."""
         per_share = self.demand_share.argmax(axis=1)
         per_demand = self.demand.argmax(axis=1)
         return read_only(np.where(self.dominant_share_per_task > 0, per_share, per_demand))
@@ -284,7 +289,7 @@ class Problem(ProblemFields):
 
     @cached_property
     def contributed(self) -> FloatArray:
-        """(t, m) what each tenant contributed, draining servers included."""
+        """Capacity (t, m) that each tenant contributed, draining servers included."""
         contributed = np.zeros((self.t, self.m))
         owned = self.contributed_by >= 0
         np.add.at(
@@ -296,14 +301,15 @@ class Problem(ProblemFields):
 
     @cached_property
     def contributed_share(self) -> FloatArray:
-        """(t,) contributed dominant share ``max_r contributed[i, r] / C[r]``."""
+        """Contributed dominant share (t,) ``max_r contributed[i, r] / C[r]``."""
         return read_only(_shares(self.contributed, self.totals).max(axis=1, initial=0.0))
 
     @cached_property
     def derived_weight(self) -> FloatArray:
-        """(t,) weight before stages: explicit, or contributed share × factor (may be 0).
+        """Weight of each tenant before stages (t,), which may be 0.
 
-        Where no tenant that is served first comes out above 0, all count as explicit.
+        It is the explicit weight or the contributed share × factor. If no tenant of the first stage
+        has a weight above 0, the explicit weights are used.
         """
         if self.weights_mode == "explicit":
             return self.weight
@@ -314,17 +320,23 @@ class Problem(ProblemFields):
 
     @cached_property
     def second_stage(self) -> BoolArray:
-        """(t,) served only after every other tenant is frozen: weight 0 or best effort."""
+        """Tenants that are served only after all others are frozen (t,).
+
+        Their weight is 0 or they are best effort.
+        """
         return read_only(self.best_effort | (self.derived_weight <= 0))
 
     @cached_property
     def effective_weight(self) -> FloatArray:
-        """(t,) the weight within its stage: second-stage tenants use the explicit one."""
+        """Weight of each tenant within its stage (t,).
+
+        Second-stage tenants have the explicit one.
+        """
         return read_only(np.where(self.second_stage, self.weight, self.derived_weight))
 
     @cached_property
     def derived_group_weight(self) -> FloatArray:
-        """(g,) weight of groups in the first stage, explicit or contributed share × factor.
+        """Weight (g,) of groups in the first stage, explicit or contributed share × factor.
 
         A group that contributed nothing has no tenant in the first stage.
         """
@@ -336,12 +348,12 @@ class Problem(ProblemFields):
 
     @cached_property
     def tenants_below(self) -> IntArray:
-        """(g,) number of tenants below each group."""
+        """Number (g,) of tenants below each group."""
         one = np.ones(self.t)
         return group_sums(self.tenant_group, self.group_parent, one).astype(np.int64)
 
     def tree(self, stage: int) -> GroupTree:
-        """The tree of groups with the weights that count in a stage (0 is served first).
+        """Return the tree of groups with the weights that count in a stage (0 is served first).
 
         Groups have their derived weight in the first stage, and the explicit one in the second.
         """
@@ -367,7 +379,7 @@ class Problem(ProblemFields):
 
     @cached_property
     def groups_top_down(self) -> IntArray:
-        """(g,) indices of the groups, each after the groups above it."""
+        """Indices (g,) of the groups, each after the groups above it."""
         return read_only(np.argsort(depths(self.group_parent), kind="stable"))
 
     @property
@@ -382,9 +394,10 @@ class Problem(ProblemFields):
 
     @cached_property
     def prior_share(self) -> FloatArray:
-        """(t,) share × periods that each tenant counts as having had: ``max(deficit / w) w - deficit``.
+        """Share × periods (t,) that each tenant is deemed to have received before.
 
-        0 for the tenant with the largest deficit for its weight; averages over a period add to it.
+        It is ``max(deficit / w) w - deficit``, 0 for the tenant with the largest deficit for its
+        weight. Averages over a period add to it.
         """
         weight = self.effective_weight
         return read_only((self.deficit / weight).max(initial=0.0) * weight - self.deficit)
@@ -404,7 +417,7 @@ class Problem(ProblemFields):
 
     @property
     def selector_group(self) -> IntArray:
-        """(n,) index of the workload's selector among the distinct ones."""
+        """Index (n,) of the workload's selector among the distinct ones."""
         return self._distinct_selectors[0]
 
     @property
@@ -414,7 +427,7 @@ class Problem(ProblemFields):
 
     @property
     def has_selectors(self) -> bool:
-        """Does any workload restrict where it runs?"""
+        """True if any workload restricts where it runs."""
         return any(self.selectors)
 
     @cached_property
@@ -436,7 +449,7 @@ class Problem(ProblemFields):
 
     @cached_property
     def own_limits(self) -> IntArray:
-        """(n,) number of each workload that has a limit of its own, 0 for the others."""
+        """Number (n,) of each workload that has a limit of its own, 0 for the others."""
         own = np.zeros(self.n, dtype=np.int64)
         for limit in self.limits:
             if limit.scope == "workload":
@@ -445,12 +458,12 @@ class Problem(ProblemFields):
 
     @cached_property
     def limit_share(self) -> FloatArray:
-        """(l, m) amounts of the limits as shares of the pool, inf without an amount."""
+        """Amounts (l, m) of the limits as shares of the pool, inf without an amount."""
         return read_only(limit_shares(self, self.totals))
 
     @cached_property
     def out_of_range(self) -> BoolArray:
-        """(n,) a demand below 1e-9 or above 1e9 of the pool (policies §1.2)."""
+        """True (n,) for a demand below 1e-9 or above 1e9 of the pool (policies §1.2)."""
         share = self.demand_share
         outside = (share < SMALLEST_DEMAND_SHARE) | (share > LARGEST_DEMAND_SHARE)
         counted = outside & (self.demand > 0) & (self.totals > 0)
@@ -458,7 +471,7 @@ class Problem(ProblemFields):
 
     @cached_property
     def resource_absent(self) -> BoolArray:
-        """(n,) the workload demands what no server has."""
+        """True (n,) for a workload that demands a resource that no server has."""
         return read_only(np.logical_or.reduce((self.demand > 0) & (self.totals <= 0), axis=1))
 
 

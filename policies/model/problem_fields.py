@@ -1,4 +1,4 @@
-"""The fields of a problem: servers, tenants and their workloads as arrays."""
+"""Fields of a problem, with servers, tenants and workloads as arrays."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Limit:
     Attributes
     ----------
     scope : {"group", "tenant", "workload", "lend"}
-        Kind of the node. ``lend`` limits what everybody but a tenant gets together on the servers
+        Kind of the node. ``lend`` limits what all tenants but one get together on the servers
         that the tenant contributed.
     node : int
         Index of the group, tenant or workload.
@@ -92,7 +92,7 @@ class Guarantee:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ProblemFields:
-    """What an allocation problem is made of; rows and columns are checked by ``validation``.
+    """Fields of an allocation problem, whose rows and columns ``validation`` checks.
 
     Attributes:
         resources: names of the ``m`` resources.
@@ -106,7 +106,7 @@ class ProblemFields:
             (a draining server).
         tenants: names of the ``t`` tenants.
         weight: (t,) explicit weight, or the factor on the contributed share; > 0.
-        best_effort: (t,) served after everybody else is frozen.
+        best_effort: (t,) served after all other tenants are frozen.
         tenant_group: (t,) group that the tenant belongs to, or -1 for the pool itself.
         tenant_tier: (t,) order among siblings: a lower tier goes first.
         groups: names of the ``g`` groups.
@@ -136,8 +136,8 @@ class ProblemFields:
         kept: (t,) tenants that stand for guaranteed parts, all of which run in any case.
         kept_placements: where tasks stay that must not be taken back yet. They run before any other
             task is handed out, and count towards shares.
-        direction: (t, m) proportions in which tenants count in groups, where demands do not say; nan
-            for the other tenants.
+        direction: (t, m) proportions in which tenants count in groups, for tenants whose demands do
+            not determine them; nan for the others.
     """
 
     resources: tuple[str, ...]
@@ -183,7 +183,7 @@ class ProblemFields:
 
     @property
     def owner(self) -> IntArray:
-        """(n,) tenant of each workload, and of the workload that a guaranteed part belongs to."""
+        """Tenant (n,) of each workload, and of the workload that a guaranteed part belongs to."""
         is_part = self.part_of >= 0
         if not is_part.any():
             return self.workload_tenant

@@ -3,7 +3,7 @@
 Whole numbers below 2^53 are exact in float64, and so are their sums and differences: a server
 that has exactly room for three tasks takes three, whatever was launched in which order.
 
-**What a quantity is.** The quantities of a resource are read as whole multiples of one unit, each
+The quantities of a resource are read as whole multiples of one unit, each
 the one whose nearest float64 is the number given: 0.1 is one tenth, 5 / 9 five ninths where the
 capacity is 5. The unit is a power of ten where that does, or else the reciprocal of a common
 denominator of fractions with denominators up to 1,000 or powers of 2. Where neither does (numbers of
@@ -22,15 +22,15 @@ from policies.arrays import BoolArray, FloatArray
 from policies.model.problem import Problem
 
 LARGEST_WHOLE = 2.0**52
-# What fits nowhere.
+# An amount that fits nowhere.
 BEYOND = 2.0**53
 # Powers of ten up to this one are float64 numbers themselves.
 _EXACT_POWER = 22
-# What is added up at most (``quantities_read``).
+# Range of exact sums (``quantities_read``).
 SERVER, POOL, NOTHING = "server", "pool", "nothing"
 _MOST_DIGITS = 340
 _MOST_DENOMINATORS = 64
-# Fractions with larger denominators are not what anybody means, unless these are powers of 2.
+# Fractions with larger denominators are unlikely to be meant, unless these are powers of 2.
 _LARGEST_DENOMINATOR = 1000
 
 
@@ -66,7 +66,7 @@ class WholeServers:
 
     @classmethod
     def of(cls, problem: Problem) -> WholeServers:
-        """The problem's quantities on one scale per resource."""
+        """Return the problem's quantities on one scale per resource."""
         quantities = quantities_read(problem, SERVER)
         totals = problem.server_count @ quantities.capacity
         share = np.divide(1.0, totals, out=np.zeros(problem.m), where=totals > 0)
@@ -91,20 +91,21 @@ class Quantities:
 
 
 def offered_capacity(problem: Problem) -> FloatArray:
-    """(k, m) capacity of one server of each row; 0 for rows that offer nothing."""
+    """Return the capacity of one server of each row (k, m), 0 for rows that offer nothing."""
     return np.where(problem.contributed_only[:, None], 0.0, problem.capacity)
 
 
 @lru_cache(maxsize=2)
 def quantities_read(problem: Problem, sums: str) -> Quantities:
-    """The problem's quantities, read once for solving and checking; not to be written to.
+    """Return the problem's quantities, read once for solving and checking.
 
-    Demands of workloads that cannot be served at all are not looked at; they are 0.
+    The arrays must not be written to. Demands of workloads that cannot be served at all are 0.
 
     Args:
         problem: the problem.
-        sums: what is added up at most: what a ``SERVER`` has, by pieces, or the ``POOL``; or
-            ``NOTHING`` but the quantities as they are, however large.
+        sums: the largest sum that must be exact. ``SERVER``: the capacity of a server, with demands by
+            piece. ``POOL``: the capacity of the pool. ``NOTHING``: no sum, only the quantities
+            themselves, however large.
     """
     capacity = offered_capacity(problem)
     unserved = problem.resource_absent | problem.out_of_range
@@ -123,7 +124,7 @@ def quantities_read(problem: Problem, sums: str) -> Quantities:
 
 
 def limits_below_totals(problem: Problem) -> FloatArray:
-    """(l, m) amounts of limits that are less than the pool has, inf for the others."""
+    """Return the amounts (l, m) of limits that are less than the pool has, inf for the others."""
     if not problem.limits:
         return np.zeros((0, problem.m))
     amounts = np.array([limit.amount for limit in problem.limits])
@@ -133,7 +134,10 @@ def limits_below_totals(problem: Problem) -> FloatArray:
 
 @lru_cache(maxsize=4)
 def _quantities_of(resources: int, *tables: bytes) -> Quantities:
-    """The same for the same numbers: the steps of a long-term policy differ in tasks only."""
+    """Return the quantities of some tables, cached by their bytes.
+
+    The steps of a long-term policy have the same tables, since they differ in tasks only.
+    """
     demand, capacity, limits, largest = (
         np.frombuffer(table).reshape(-1, resources) for table in tables
     )
@@ -160,7 +164,7 @@ def as_read(problem: Problem, sums: str) -> tuple[FloatArray, FloatArray, FloatA
 def whole_quantities(
     demand: FloatArray, capacity: FloatArray, largest: FloatArray, limits: FloatArray | None = None
 ) -> Quantities:
-    """Demands, capacities and limits as whole numbers of the same unit, resource by resource.
+    """Return demands, capacities and limits as whole numbers of one unit for each resource.
 
     Args:
         demand: (n, m) of one task.
@@ -170,9 +174,9 @@ def whole_quantities(
         limits: (l, m) amounts that sums may not exceed; inf: any. They are rounded like capacities.
 
     Returns:
-        Whole numbers of the unit that all are whole multiples of (the module says which); where
-        there is none in which ``largest`` stays below 2^52, of the finest power of 2 in which it
-        stays below 2^53, with demands rounded up and capacities down: what fits does so exactly.
+        Whole numbers of the unit that the module describes. If there is no such unit in which
+        ``largest`` stays below 2^52, the unit is the finest power of 2 in which it stays below 2^53,
+        with demands rounded up and capacities down, so that tasks that fit do so exactly.
     """
     k = len(capacity)
     bounded = np.zeros((0, demand.shape[1])) if limits is None else limits
@@ -199,7 +203,10 @@ def whole_quantities(
 
 
 def _whole_multiples(values: FloatArray, largest: float) -> FloatArray | None:
-    """(v,) the values in the coarsest decimal unit that does, or a common fraction; None: neither."""
+    """Return the values (v,) as whole multiples of one unit.
+
+    The unit is the coarsest decimal one that fits, or else a common fraction. None if neither fits.
+    """
     if not values.any():
         return np.zeros(len(values))
     top = float(values.max())
@@ -217,9 +224,9 @@ def _decimal(digits: int) -> tuple[int, int]:
 
 
 def _in_units(values: FloatArray, times: int, over: int) -> FloatArray | None:
-    """(v,) whole N so that each value is the float64 nearest to N × over / times; None: not so.
+    """Return whole N (v,) with each value the float64 nearest to N × over / times.
 
-    One of ``times`` and ``over`` is 1.
+    None if there are none. One of ``times`` and ``over`` is 1.
     """
     exact = max(times, over) <= 10**_EXACT_POWER and float(max(times, over)) == max(times, over)
     if exact:
@@ -242,7 +249,10 @@ def _nearest(value: float, times: int, over: int) -> int:
 
 
 def _in_fractions(values: FloatArray, largest: float) -> FloatArray | None:
-    """(v,) the values in units of 1 / a common denominator; None where that is too fine."""
+    """Return the values (v,) in units of 1 / a common denominator.
+
+    None if that unit is too fine.
+    """
     common = 1
     for _ in range(_MOST_DENOMINATORS):
         whole = _in_units(values, common, 1)

@@ -26,7 +26,7 @@ class Queues:
         share: (q,) what one task adds to its tenant's share.
         limit: (q,) tasks at most, beside ``kept``.
         weight: (t,) divides the share.
-        second_stage: (t,) served after everybody else has left.
+        second_stage: (t,) served after all others have left.
         count: (q,) tasks launched.
         kept: (q,) tasks that run before any is launched, beside ``count``.
         passed: (t,) share from the workloads before ``current``.
@@ -45,19 +45,19 @@ class Queues:
     passed: FloatArray
 
     def shares_in_stage(self, stage: int) -> FloatArray:
-        """(t,) weighted shares at the beginning of a stage, inf for tenants that do not wait in it."""
+        """Return the weighted shares (t,) at the start of a stage, inf for tenants not waiting in it."""
         waiting = (self.second_stage == stage) & (self.current < self.stop)
         return np.where(waiting, self.passed / self.weight, np.inf)
 
     def used(self, gain: FloatArray) -> FloatArray:
-        """(t, r) what running tasks use, of which each of workload ``q`` uses ``gain[q]``."""
+        """Return the use (t, r) of running tasks, of which each of workload ``q`` uses ``gain[q]``."""
         tenants = np.repeat(np.arange(len(self.first)), self.stop - self.first)
         used = np.zeros((len(self.first), gain.shape[1]))
         np.add.at(used, tenants, (self.count + self.kept)[:, None] * gain)
         return used
 
     def tasks(self, problem: Problem) -> FloatArray:
-        """(n,) tasks of each of the problem's workloads, kept and launched."""
+        """Return the tasks (n,) of each of the problem's workloads, kept and launched."""
         tasks = np.zeros(problem.n)
         tasks[self.workloads] = self.count + self.kept
         return tasks
@@ -69,7 +69,7 @@ def queues_of(
     share_per_task: FloatArray,
     kept: FloatArray | None = None,
 ) -> Queues:
-    """Everybody's list, with nothing launched but the guaranteed parts of workloads that are kept.
+    """Return every tenant's queue, with nothing launched but the guaranteed parts that are kept.
 
     Args:
         problem: the problem.

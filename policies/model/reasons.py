@@ -1,4 +1,4 @@
-"""Why a workload gets nothing, before any policy runs (policies §1.2)."""
+"""Reasons for which a workload gets nothing, known before any policy runs (policies §1.2)."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ REASONS = {
     GANG: "no task has room for all its pieces at once.",
     LEVEL: "all waiting tenants have the same level.",
 }
-# The reasons for which no task could run, whoever else ran nothing.
+# Reasons for which no task could run even on an empty pool.
 UNSERVED = (NO_ELIGIBLE_SERVER, RESOURCE_ABSENT, NO_SERVER_LARGE_ENOUGH, OUT_OF_RANGE)
 
 
 def unserved_reasons(problem: Problem, allowed: BoolArray) -> TextArray:
-    """Say for each workload why it can have no share at all.
+    """Return the reason for which each workload can have no share at all.
 
     Parameters
     ----------
@@ -64,18 +64,18 @@ def unserved_reasons(problem: Problem, allowed: BoolArray) -> TextArray:
 
 
 def limited_by_resource(name: str) -> str:
-    """The reason of a workload that is stopped by a full resource."""
+    """Return the reason of a workload that is stopped by a full resource."""
     return f"resource:{name}"
 
 
 def wants_more(limited_by: Sequence[str]) -> BoolArray:
-    """(n,) workloads that neither all their tasks nor a limit stop."""
+    """Return the workloads (n,) that neither all their tasks nor a limit stop."""
     at_limit = [stop == TASK_LIMIT or stop.startswith(f"{LIMIT}:") for stop in limited_by]
     return ~np.array(at_limit, dtype=np.bool_)
 
 
 def limited_by_limit(problem: Problem, limit: int) -> str:
-    """The reason of a workload that a limit stops, with the name of a group."""
+    """Return the reason of a workload that a limit stops, with the name of a group."""
     item = problem.limits[limit]
     if item.scope == "group":
         return f"{LIMIT}:group:{problem.groups[item.node]}"

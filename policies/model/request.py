@@ -1,4 +1,4 @@
-"""What a policy's solver is asked."""
+"""Request to a policy's solver."""
 
 from __future__ import annotations
 
@@ -47,12 +47,17 @@ class Request:
     kept: CurrentPlacements | None = None
 
     def option(self, name: str) -> Any:
-        """The option's value, or its default; None where it has neither."""
+        """Return the value of an option, or its default.
+
+        None if it has neither.
+        """
         return self.choice.option(name)
 
 
 def deadline_of(time_limit: float | None) -> float | None:
-    """``time.monotonic()`` seconds at which a time limit that starts now ends; None without one.
+    """Return the ``time.monotonic()`` seconds at which a time limit that starts now ends.
+
+    None without a limit.
 
     Raises:
         PolicyError: the limit is not greater than 0 (``solve.time_limit``).

@@ -1,4 +1,4 @@
-"""Schedules: which whole tasks run in which part of a period, and on the clock.
+"""Schedules of whole tasks over the slots of a period.
 
 Source: the TDA thesis (2015), §3.2: the period is divided into slots, and in every slot one
 allocation of whole tasks is in force.
@@ -13,7 +13,7 @@ from policies.arrays import FloatArray, IntArray
 
 @dataclass(frozen=True, eq=False)
 class SlotPlacement:
-    """Where the tasks of one slot run.
+    """Placements of the tasks of one slot.
 
     Attributes:
         workload: (p,) index of the workload; server: (p,) position among the servers that

@@ -17,7 +17,7 @@ from policies.errors import ProblemTooLargeError
 from policies.model.policy import Choice, Servers
 from policies.model.problem import Problem
 
-# (workload, class) pairs: one byte each to say where tasks may run, and a variable each to solve for.
+# (workload, class) pairs, each with a byte for eligibility and a variable to solve for.
 LARGEST_TABLE = 40_000_000
 _ALL = slice(None)
 
@@ -54,14 +54,14 @@ class ServerClasses:
 
     @cached_property
     def allowed(self) -> BoolArray:
-        """(n, K) on which classes each workload may run.
+        """Classes (n, K) on which each workload may run.
 
-        Many ranges of servers are of few kinds: ``allowed_on`` some of them is smaller.
+        ``allowed_on`` some classes is smaller, since many ranges of servers are of few kinds.
         """
         return self.allowed_on(_ALL)
 
     def allowed_on(self, classes: IntArray | slice) -> BoolArray:
-        """(n, c) on which of some classes each workload may run."""
+        """Return on which of some classes each workload may run (n, c)."""
         columns = classes if self.kind is None else self.kind[classes]
         return np.ascontiguousarray(self.allowed_kinds[:, columns])
 
@@ -126,7 +126,7 @@ def _rows_of_amounts(problem: Problem) -> list[BoolArray]:
 
 
 def each_row_alone(problem: Problem) -> ServerClasses:
-    """Every offering row as a class of its own: for policies that place on single rows."""
+    """Return a class for each offering row, for policies that place on single rows."""
     offering = np.flatnonzero((problem.row_capacity > 0).any(axis=1))
     class_of_row = np.full(problem.k, -1, dtype=np.int64)
     class_of_row[offering] = np.arange(len(offering))
@@ -135,12 +135,12 @@ def each_row_alone(problem: Problem) -> ServerClasses:
 
 
 def server_ranges(problem: Problem, servers: IntArray) -> ServerClasses:
-    """Rows cut into ranges of servers that run the same tasks, in row order.
+    """Return the rows cut into ranges of servers that run the same tasks, in row order.
 
     Args:
         problem: the problem.
         servers: (K,) size of each range; they tile the offering rows one after the other, so
-            the sizes alone say where each range is (a stored decision needs nothing else).
+            the sizes alone determine each range (a stored decision needs nothing else).
 
     Returns:
         The ranges, with ``class_of_row`` the first range of each row; every row whole where
@@ -175,9 +175,10 @@ def server_ranges(problem: Problem, servers: IntArray) -> ServerClasses:
 
 @lru_cache(maxsize=1)
 def one_class(problem: Problem) -> ServerClasses:
-    """Return the whole pool as one big server, for policies that do not place; read-only.
+    """Return the whole pool as one big server, for policies that do not place.
 
-    Solving and checking ask for it again and again, so that the last one is kept.
+    The arrays are read-only. The last result is kept, because solving and checking request it
+    repeatedly.
 
     Parameters
     ----------
@@ -211,7 +212,9 @@ def one_class(problem: Problem) -> ServerClasses:
 def classes_of_decision(
     problem: Problem, choice: Choice, servers: IntArray | None = None
 ) -> ServerClasses:
-    """Return the server classes that an answer refers to; needed to rebuild one.
+    """Return the server classes that an answer refers to.
+
+    They are needed to rebuild an answer.
 
     Exact divisible DRFH merges identical servers, policies on one pool see one big server, whole
     tasks are placed on ranges of servers, and static partitioning on single rows.
@@ -255,7 +258,7 @@ def _classes(
     servers: IntArray,
     capacity: FloatArray,
 ) -> ServerClasses:
-    """The classes, refused before their table is made if that would be too large."""
+    """Return the classes, or refuse them before their table is made if that would be too large."""
     if problem.n * len(first_row) > LARGEST_TABLE:
         raise ProblemTooLargeError(
             "problem.too_large",
@@ -269,10 +272,11 @@ def _classes(
 
 
 def _allowed(problem: Problem, share: FloatArray, first_row: IntArray) -> BoolArray:
-    """A class is allowed by the selector and has every resource that the workload demands.
+    """Return the classes that each workload may use.
 
-    A server without one of them cannot run any part of a task. If a task has two kinds of pieces, it is
-    enough that the server has what one of them demands.
+    The selector must allow the class, and the class must have every resource that the workload
+    demands, because a server without one of them cannot run any part of a task. If a task has two
+    kinds of pieces, it is enough that the server has what one of them demands.
     """
     pieces = problem.pieces
     allowed = np.ones((len(pieces.demand), len(share)), dtype=np.bool_)
@@ -290,7 +294,7 @@ def _allowed(problem: Problem, share: FloatArray, first_row: IntArray) -> BoolAr
 def allowed_pieces(
     problem: Problem, classes: ServerClasses, columns: IntArray | slice = _ALL
 ) -> BoolArray:
-    """(q, K) on which classes, or which of them, a piece of each kind may run.
+    """Return the classes (q, K), or some of them, on which a piece of each kind may run.
 
     Do not change the array: without gangs it is that of the classes.
     """

@@ -1,4 +1,4 @@
-"""Names of single servers: those of a row are numbered."""
+"""Names of single servers, numbered within a row."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from policies.model.problem import Problem
 
 
 def server_names(problem: Problem) -> list[str]:
-    """Names of the servers that offer something, row by row; those of a row are numbered."""
+    """Return the names of the servers that offer something, row by row.
+
+    Those of a row are numbered.
+    """
     names = []
     for row in np.flatnonzero((problem.row_capacity > 0).any(axis=1)).tolist():
         count = int(problem.server_count[row])
@@ -17,7 +20,10 @@ def server_names(problem: Problem) -> list[str]:
 
 
 def server_name(problem: Problem, row: int, offset: int) -> str:
-    """A row of one server has its name; the servers of a larger one are numbered from 1."""
+    """Return the name of a server.
+
+    The server of a row of one has the row's name. Those of a larger row are numbered from 1.
+    """
     name, count = problem.server_names[row], int(problem.server_count[row])
     if count == 1:
         return name
@@ -34,7 +40,7 @@ class NumberedServers:
         self._row_of = {name: row for row, name in enumerate(problem.server_names)}
 
     def position(self, name: str) -> tuple[int, int]:
-        """The row of a server, and how many of the row's servers are before it.
+        """Return the row of a server, and how many of the row's servers are before it.
 
         Raises:
             KeyError: no row has a server of that name.
@@ -49,10 +55,10 @@ class NumberedServers:
         return row, int(number) - 1
 
     def row(self, number: int) -> int:
-        """The row of the server of that number."""
+        """Return the row of the server of that number."""
         return int(self._order[np.searchsorted(self._first, number, side="right") - 1])
 
     def name(self, number: int) -> str:
-        """The name of the server of that number."""
+        """Return the name of the server of that number."""
         row = self.row(number)
         return server_name(self._problem, row, number - int(self._problem.first_server[row]))

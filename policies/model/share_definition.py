@@ -1,6 +1,7 @@
-"""What a share counts: the dominant resource of a task, all its resources together, or tasks alone.
+"""Share definitions of policies.
 
-Filling and leximin are the same for all; they differ in what one task adds to its tenant's
+A share counts the dominant resource of a task, all its resources together, or tasks alone. Filling
+and leximin are the same for all definitions. They differ in what one task adds to its tenant's
 share, and so in the demands that one unit of share makes. A tenant's weight may also differ from
 resource to resource: then the dominant resource is the one used most for its weight.
 
@@ -41,9 +42,9 @@ class ShareUnits:
 
 
 def weight_factors(problem: Problem, choice: Choice) -> FloatArray | None:
-    """(t, m) ``w[i, r] / w[i]``: by how much a tenant's weight differs in each resource.
+    """Return the factors ``w[i, r] / w[i]`` (t, m) of each tenant's weight in each resource.
 
-    None where the option ``resource_weights`` is not given.
+    None if the option ``resource_weights`` is not given.
 
     Raises:
         PolicyOptionsError: it names a tenant or a resource that the problem does not have.
@@ -71,7 +72,7 @@ def _position(name: str, names: Sequence[str], kind: str, pointer: str) -> int:
 
 
 def share_per_task(problem: Problem, choice: Choice) -> FloatArray:
-    """(n,) what one task adds to its tenant's share.
+    """Return the share (n,) that one task adds to its tenant's share.
 
     Under asset fairness it is the sum of its shares of the pool, else the dominant one. With weights per
     resource, the dominant one is that with the largest share for its weight.
@@ -93,7 +94,7 @@ def share_per_task(problem: Problem, choice: Choice) -> FloatArray:
 
 
 def shares_of(problem: Problem, choice: Choice, tasks: FloatArray) -> FloatArray:
-    """(t,) share of each tenant, before its weight, with (n,) tasks running.
+    """Return the share (t,) of each tenant, before its weight, with (n,) tasks running.
 
     With weights per resource: of all that its whole tasks use together, ``max_r`` (policies §1.1).
     """

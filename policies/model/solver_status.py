@@ -1,4 +1,4 @@
-"""How a solver ended, said alike by the interior-point method, HiGHS and slot generation."""
+"""Status of a solver, common to the interior-point method, HiGHS and slot generation."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import Enum
 
 
 class SolverStatus(Enum):
-    """How far a solver has come, or why it ended."""
+    """Status of a solver that runs or has ended."""
 
     ITERATING = "iterating"
     OPTIMAL = "optimal"

@@ -53,12 +53,12 @@ class TasksOnServers:
 
     @property
     def server(self) -> IntArray:
-        """(p,) number of the server."""
+        """Number (p,) of the server."""
         return self.key // self.kinds
 
     @property
     def kind(self) -> IntArray:
-        """(p,) kind of pieces, for tasks of one piece the workload."""
+        """Kind (p,) of pieces, for tasks of one piece the workload."""
         return self.key % self.kinds
 
     def only(self, tasks: FloatArray) -> TasksOnServers:
@@ -72,7 +72,7 @@ class TasksOnServers:
         return TasksOnServers.of(key // self.kinds, key % self.kinds, tasks, self.kinds)
 
     def on(self, other: TasksOnServers) -> FloatArray:
-        """(p,) tasks that another one has for each entry."""
+        """Return the tasks (p,) that another one has for each entry."""
         at = np.searchsorted(other.key, self.key)
         found = np.zeros(len(self.key))
         inside = at < len(other.key)
@@ -81,10 +81,10 @@ class TasksOnServers:
         return found
 
     def per_kind(self) -> FloatArray:
-        """(q,) tasks, or pieces, of each kind."""
+        """Return the tasks, or pieces, of each kind (q,)."""
         return grouped_sum(self.tasks, self.kind, self.kinds)
 
     def per_workload(self, problem: Problem) -> FloatArray:
-        """(n,) whole tasks of each workload."""
+        """Return the whole tasks (n,) of each workload."""
         pieces = problem.pieces
         return self.per_kind()[: problem.n] / pieces.count[: problem.n]

@@ -1,4 +1,4 @@
-"""A schedule on the clock: which slot runs when."""
+"""Timetable of a schedule, in seconds of its period."""
 
 from __future__ import annotations
 
@@ -50,7 +50,9 @@ class Timetable:
 
 
 def timetable(allocation: Allocation, period: int = 3600) -> Timetable:
-    """Turn slots into intervals of whole seconds; the last slot gets the remainder.
+    """Convert slots to intervals of whole seconds.
+
+    The last slot gets the remainder.
 
     Parameters
     ----------
@@ -96,7 +98,9 @@ def timetable(allocation: Allocation, period: int = 3600) -> Timetable:
 
 
 def slot_at(table: Timetable, offset: float) -> int:
-    """Find the slot in force at a moment; periods repeat.
+    """Return the slot in force at a moment.
+
+    Periods repeat.
 
     Parameters
     ----------

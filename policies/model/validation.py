@@ -1,7 +1,7 @@
-"""What a problem must fulfil, checked once when it is built.
+"""Validation of a problem when it is built.
 
-Every refusal names the row, the value and what would be right, with a JSON pointer into
-the evaluation document (rows are in the same order there).
+Every error names the row, the value and what would be right, with a JSON pointer into the
+evaluation document (rows are in the same order there).
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The arithmetic of proofs: the normal form, what levels cost at given prices, and exact comparisons."""
+"""Arithmetic of proofs, with the normal form, costs of levels at prices, and exact comparisons."""

@@ -1,16 +1,16 @@
-"""Whether an answer's numbers fit, as exact questions about what its problem's quantities stand for.
+"""Exact tests of whether an answer's numbers fit its problem's quantities.
 
-Tasks are the float64 numbers that the answer has, and quantities what ``quantities`` reads them
-as; then nothing is rounded, and nothing is tolerated. What is asked:
+Tasks are the float64 numbers that the answer has, and quantities are those that ``quantities``
+reads; nothing is rounded or tolerated. The conditions are:
 
-* of one pool: do all tasks together take more of a resource than its servers have?
-* of placements of whole tasks: do those on a row, or on a range of its servers, take more than these
-  servers have together? (On a range all run the same. What is stored of a row is its tasks per
+* one pool: all tasks together take at most what its servers have of each resource.
+* placements of whole tasks: those on a row, or on a range of its servers, take at most what these
+  servers have together. (On a range all run the same. What is stored of a row is its tasks per
   server; their whole number is the nearest.)
-* of placements of divisible tasks, which spread evenly over a class of identical servers, and of
-  averages over slots, taken over the servers of a row too: do those on **one** server,
-  ``placement_tasks / servers`` as it is printed and stored, take more than it has? Then the class as a
-  whole has enough too, whatever becomes of the sum by rounding.
+* placements of divisible tasks, which spread evenly over a class of identical servers, and averages
+  over slots, taken over the servers of a row too: those on **one** server,
+  ``placement_tasks / servers`` as it is printed and stored, take at most what it has. Then the class
+  as a whole has enough too, whatever becomes of the sum by rounding.
 """
 
 from __future__ import annotations
@@ -49,7 +49,10 @@ class Capacities:
 
     @classmethod
     def of(cls, problem: Problem, allocation: Allocation, classes: ServerClasses) -> Capacities:
-        """As whole tasks are counted when they are placed, if the answer has whole tasks."""
+        """Return the capacities for an answer.
+
+        Whole tasks are counted as they are when they are placed.
+        """
         sums = NOTHING
         if allocation.mode == "indivisible":
             sums = POOL if allocation.choice.sees_one_pool else SERVER
@@ -58,20 +61,23 @@ class Capacities:
 
     @cached_property
     def _of_class(self) -> tuple[FloatArray, FloatArray]:
-        """(K, m) capacity of what is filled, and (K,) how many of it there are."""
+        """Capacity (K, m) of one server or class that is filled, and their number (K,)."""
         capacity = self.capacity[self.classes.first_row]
         servers = self.classes.servers.astype(np.float64)
         return capacity, np.ones(len(servers)) if self.even else servers
 
     def _amounts(self, allocation: Allocation, tasks: FloatArray) -> FloatArray:
-        """(p,) of placements of so many ``tasks``, those on what is filled: one server, or all."""
+        """Return the tasks (p,) of placements that count against one capacity.
+
+        They are those on one server if tasks spread evenly, and else all ``tasks``.
+        """
         if not self.even:
             return np.round(tasks)
         each: FloatArray = tasks / self.classes.servers[allocation.placement_class]
         return each
 
     def pool_overfilled(self, tasks: FloatArray) -> BoolArray:
-        """(m,) do tasks (n,) take more of the resource than all servers have?"""
+        """Return whether tasks (n,) take more of each resource (m,) than all servers have."""
         m = self.problem.m
         counts = np.repeat(self.problem.server_count.astype(np.float64), m)
         pieces = self.problem.pieces
@@ -86,7 +92,7 @@ class Capacities:
         )
 
     def servers_overfilled(self, allocation: Allocation, tasks: FloatArray) -> BoolArray:
-        """(K, m) do the placements, of so many tasks (p,), take more than is there?"""
+        """Return where (K, m) placements of so many tasks (p,) take more than is there."""
         m = self.problem.m
         capacity, times = self._of_class
         cell = allocation.placement_class[:, None] * m + np.arange(m)
@@ -100,7 +106,7 @@ class Capacities:
         return over.reshape(capacity.shape)
 
     def beyond_limits(self, allocation: Allocation, tasks: FloatArray) -> BoolArray:
-        """(q,) do placements, of so many tasks (p,), run more pieces than a workload has?"""
+        """Return the kinds (q,) of which placements of so many tasks (p,) run more pieces than exist."""
         pieces = self.problem.pieces
         most = self.problem.tasks[pieces.workload] * pieces.count
         limited = np.isfinite(most)
@@ -115,7 +121,7 @@ class Capacities:
         return over & limited
 
     def limits_exceeded(self, allocation: Allocation, tasks: FloatArray) -> BoolArray:
-        """(l, m) do tasks take more than a limit's amount?
+        """Return where (l, m) tasks take more than a limit's amount.
 
         Args:
             tasks: (p,) of the answer's placements; (n,) of workloads where the pool is one server.

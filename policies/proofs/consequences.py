@@ -1,4 +1,7 @@
-"""What follows from a certificate: objective, bound and gap, and what stopped each workload."""
+"""Values that follow from a certificate.
+
+They are the objective, the bound, the gap, and what stopped each workload.
+"""
 
 from __future__ import annotations
 
@@ -40,10 +43,10 @@ def quality(
 def limits(
     problem: Problem, form: Normalised, certificate: Certificate, tasks: FloatArray
 ) -> tuple[str, ...]:
-    """What stopped each workload, read off the certificate's prices.
+    """Return what stopped each workload, derived from the certificate's prices.
 
-    All its tasks run; or a resource is full, or a limit reached (the dearest where the workload is
-    cheapest); or its tenant's level goes to a cheaper workload that has tasks left.
+    Either all its tasks run; or a resource is full, or a limit reached (the dearest where the
+    workload is cheapest); or its tenant's level goes to a cheaper workload that has tasks left.
     """
     lexi, mine = form.leximin, form.workloads
     unfinished = tasks[mine] < problem.tasks[mine] * (1 - 1e-9)

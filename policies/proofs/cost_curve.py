@@ -1,9 +1,9 @@
-"""What levels cost at given prices: the arithmetic behind every bound in this package.
+"""Costs of levels at given prices, on which every bound in this package relies.
 
-At prices ``p`` of the servers' resources, one unit of dominant share of workload ``j``
-costs at least ``kappa_j = min over its servers l of d[j] . p[l]``. A tenant that must reach
-share ``G_i`` runs its cheapest workloads first, each up to its task limit, so
-``cost_i(G_i)`` is convex and piecewise linear. Any feasible allocation pays for itself:
+At prices ``p`` of the servers' resources, one unit of dominant share of workload ``j`` costs at
+least ``kappa_j = min over its servers l of d[j] . p[l]``. A tenant that must reach share ``G_i``
+runs its cheapest workloads first, each up to its task limit, so ``cost_i(G_i)`` is convex and
+piecewise linear. Any feasible allocation pays for itself:
 ``sum_i cost_i(G_i) <= sum_lr c_hat[l, r] p[l, r]``. With one unlimited workload per tenant
 ``cost_i(G) = G * pi_i``, and this is the bound of policies §3.
 """
@@ -21,7 +21,9 @@ AT_THE_END = 1e-10
 
 
 def unit_costs(demand: FloatArray, allowed: BoolArray, prices: FloatArray) -> FloatArray:
-    """(n,) cheapest price of one unit of dominant share; inf where no class is allowed.
+    """Return the lowest price (n,) of one unit of dominant share.
+
+    Infinite if no class is allowed.
 
     Args:
         demand: (n, m) normalised demands ``d``.
@@ -74,7 +76,7 @@ class CostCurve:
         return cls(owner, cost, start, end, tenants)
 
     def cost_of(self, share: FloatArray) -> FloatArray:
-        """(t,) least cost at which each tenant reaches ``share`` (t,)."""
+        """Return the least cost (t,) at which each tenant reaches ``share`` (t,)."""
         part = np.clip(share[self.owner], self.start, self.end)
         part[part == self.start] = 0.0
         inside = part > 0
@@ -82,7 +84,10 @@ class CostCurve:
         return grouped_sum(part, self.owner, self.tenants)
 
     def marginal(self, share: FloatArray) -> FloatArray:
-        """(t,) ``pi_i``: price of a little more share; inf where all tasks are placed."""
+        """Return the price ``pi_i`` (t,) of a little more share.
+
+        Infinite if all tasks are placed.
+        """
         reached = share[self.owner] * (1 + AT_THE_END)
         beyond = np.where(self.end > reached, self.cost, np.inf)
         price = np.full(self.tenants, np.inf)
@@ -90,11 +95,13 @@ class CostCurve:
         return price
 
     def highest_level(self, weight: FloatArray, rising: BoolArray, budget: float) -> float:
-        """The weighted level at which ``rising`` tenants use up ``budget``; inf if never.
+        """Return the weighted level at which ``rising`` tenants use up ``budget``.
+
+        Infinite if they never do.
 
         Args:
-            weight: (t,) level × weight is the share a rising tenant reaches;
-            rising: (t,) who rises (each until its tasks are all placed);
+            weight: (t,) level × weight is the share that a rising tenant reaches;
+            rising: (t,) tenants that rise (each until its tasks are all placed);
             budget: what they may pay together, >= 0.
         """
         mine = rising[self.owner] & (self.start < self.end)
@@ -123,7 +130,7 @@ class CostCurve:
     def _corrected(
         level: float, slope: FloatArray, start: FloatArray, end: FloatArray, budget: float
     ) -> float:
-        """One Newton step: takes the rounding of the cumulative sums out of the level."""
+        """Return a level after one Newton step, without the rounding of the cumulative sums."""
         spent = float((slope * (np.clip(level, start, end) - start)).sum())
         steep = float(slope[(start <= level) & (level < end)].sum())
         return level + (budget - spent) / steep if steep > 0 else level

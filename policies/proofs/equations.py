@@ -13,7 +13,7 @@ NEARBY = 1e-6
 
 
 def nearest_solution(rows: FloatArray, right: FloatArray, start: FloatArray) -> FloatArray:
-    """The solution of ``rows @ x = right`` nearest to ``start``, which nearly is one."""
+    """Return the solution of ``rows @ x = right`` nearest to ``start``, which nearly is one."""
     solution = start
     for _ in range(2):  # the second step takes away what rounding left of the first
         solution = solution + _correction(rows, right - rows @ solution)
@@ -21,7 +21,10 @@ def nearest_solution(rows: FloatArray, right: FloatArray, start: FloatArray) -> 
 
 
 def _correction(rows: FloatArray, missing: FloatArray) -> FloatArray:
-    """The smallest ``x`` with ``rows @ x = missing``; the only one of a square system is found fast."""
+    """Return the smallest ``x`` with ``rows @ x = missing``.
+
+    For a square system the only solution is found fast.
+    """
     smallest = np.full(rows.shape[1], np.inf)
     if rows.shape[0] == rows.shape[1]:
         with contextlib.suppress(np.linalg.LinAlgError):

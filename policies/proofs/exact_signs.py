@@ -26,7 +26,9 @@ UNDECIDED = 2
 
 
 def signs_of_sums(left: FloatArray, right: FloatArray, group: IntArray, groups: int) -> IntArray:
-    """(groups,) the sign of the sum of ``left × right`` by ``group``: -1, 0 or 1, exactly.
+    """Return the exact sign (groups,) of the sum of ``left × right`` in each group.
+
+    A sign is -1, 0 or 1.
 
     Args:
         left, right: (p,) factors, finite; group: (p,) which sum each product belongs to.
@@ -52,7 +54,7 @@ def exceeds(
     limits: FloatArray,
     times: FloatArray | None = None,
 ) -> BoolArray:
-    """(g,) does the sum of ``amounts × each`` by group exceed ``limits × times``, exactly?
+    """Return whether the sum of ``amounts × each`` by group (g,) exceeds ``limits × times``, exactly.
 
     Args:
         amounts, each: (p,) finite; group: (p,).
@@ -74,11 +76,11 @@ def exceeds(
 
 @compiled_in_order
 def _filter(left: Floats1, right: Floats1, group: Ints1, work: OutFloats2, sign: OutInts1) -> None:
-    """Write the signs (g,) that are certain, and UNDECIDED for the others; work (4, g) is 0.
+    """Write the signs (g,) that are certain, and UNDECIDED for the others.
 
-    The sum is total + the sum of all errors, and only the latter is rounded: n terms e added up one
-    after the other are off by at most n u sum |e| / (1 - n u); twice that is allowed, there being
-    two for each product.
+    work (4, g) is 0. The sum is total + the sum of all errors, and only the latter is rounded: n
+    terms e added up one after the other are off by at most n u sum |e| / (1 - n u). Twice that is
+    allowed, since there are two for each product.
     """
     total, error, size, terms = work[0], work[1], work[2], work[3]
     for i in range(len(left)):
@@ -117,7 +119,10 @@ def _filter(left: Floats1, right: Floats1, group: Ints1, work: OutFloats2, sign:
 
 
 def _by_integers(left: FloatArray, right: FloatArray, group: IntArray, groups: int) -> IntArray:
-    """As :func:`signs_of_sums`, in whole multiples of the smallest power of 2 there is."""
+    """Return the signs of :func:`signs_of_sums`.
+
+    Factors are whole multiples of the smallest power of 2 there is.
+    """
     if not (np.isfinite(left).all() and np.isfinite(right).all()):
         raise ValueError("the factors of an exact sum are finite")
     (left_part, left_power), (right_part, right_power) = np.frexp(left), np.frexp(right)

@@ -25,7 +25,7 @@ def with_gangs(
     stops: Sequence[str],
     beyond: BoolArray,
 ) -> tuple[str, ...]:
-    """(n) the reasons of workloads, from those of their kinds of pieces.
+    """Return the reasons (n) of workloads, from those of their kinds of pieces.
 
     Args:
         left: (K, m) of one server of each class; allowed: (q, K) where pieces may run.

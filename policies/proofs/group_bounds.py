@@ -24,9 +24,9 @@ def path_scale(position: float) -> float:
 
 
 def lifts(share: FloatArray, part: FloatArray, position: float) -> FloatArray:
-    """(t,) what the tolerance of a tenant's lift is relative to.
+    """Return the amount (t,) to which the tolerance of a tenant's lift is relative.
 
-    Its share, or its part of all that is handed out if that is more.
+    It is the tenant's share, or its part of all that is handed out if that is more.
 
     Args:
         share: (t,) at the position; part: (t,) of the pool that each tenant is entitled to.

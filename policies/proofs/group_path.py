@@ -47,7 +47,7 @@ class GroupPath:
 
     @cached_property
     def moving(self) -> BoolArray:
-        """(t,) tenants that rise and have tasks left."""
+        """Tenants (t,) that rise and have tasks left."""
         moving: BoolArray = self.rising & (self.cap > self.start)
         return moving
 

@@ -332,7 +332,7 @@ def _make_equal(now, rates, top):  # type: ignore[no-untyped-def]
 def shares_at(  # type: ignore[no-untyped-def]
     bottom_up, first_child, children, tier, weight, start, held, position, target, built
 ):
-    """(t,) shares of tenants where the pool is at a position, from the pool down."""
+    """Return the shares (t,) of tenants where the pool is at a position, from the pool down."""
     count, order_first = built[1], built[9]
     v_count, m = len(weight), held.shape[1]
     reached = position.copy()

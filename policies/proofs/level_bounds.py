@@ -1,15 +1,15 @@
-"""Proofs of a leximin answer: the prices of its rounds, and the bound they give.
+"""Bounds on the levels of a leximin answer, proven by the prices of its rounds.
 
-In the round in which a tenant was frozen, the round's prices ``p`` prove its level: with
-everybody frozen before at its share, and everybody still rising at ``level * weight``, no
-feasible allocation reaches more than ``bound`` (policies §3; ``cost_curve`` for several
-workloads per tenant).
+In the round in which a tenant was frozen, the round's prices ``p`` prove its level: with every
+tenant frozen before at its share, and every tenant still rising at ``level * weight``, no feasible
+allocation reaches more than ``bound`` (policies §3; ``cost_curve`` for several workloads per
+tenant).
 
-Freezing needs more than a bound on the least level: a tenant is stuck only when the prices
-bound *its own* lift. Tenants that are interchangeable (workloads over the same resources,
-eligible on the same classes, no limits among several workloads) can hand any gain on to
-each other, so in a leximin answer they share one level, and the lift of the whole group is
-at most ``gap / sum over the group of w_i pi_i``.
+Freezing needs more than a bound on the least level: a tenant is stuck only when the prices bound
+*its own* lift. Tenants that are interchangeable (workloads over the same resources, eligible on the
+same classes, no limits among several workloads) can hand any gain on to each other, so in a leximin
+answer they share one level, and the lift of the whole group is at most
+``gap / sum over the group of w_i pi_i``.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ from policies.model.tolerance import (
 from policies.proofs.cost_curve import AT_THE_END, CostCurve
 from policies.proofs.normal_form import LeximinProblem
 
-# Why an answer cannot be had, as far as one can tell.
+# The likely cause of a failure to prove an answer.
 TOO_FAR_APART = "demands, task limits or weights of the problem are too many powers of ten apart"
 
 
 @dataclass(frozen=True, eq=False)
 class RoundProof:
-    """What one round's prices prove.
+    """Results of one round's prices.
 
     Attributes:
         bound: upper bound on the round's level.
-        lift: (t,) how far prices let a tenant's own share be lifted, as a part of what its tolerance is
-            relative to; inf if they cost nothing, NaN for those that do not rise or want no more.
+        lift: (t,) bound on the lift of a tenant's own share, as a part of what its tolerance is
+            relative to; inf if it costs nothing, NaN for tenants that do not rise or need no more.
         curve: the tenants' costs at these prices.
     """
 
@@ -52,12 +52,12 @@ class RoundProof:
 
     @property
     def stuck(self) -> BoolArray:
-        """(t,) rising tenants whose own lift is proven to be within the tolerance."""
+        """Rising tenants (t,) whose own lift is proven to be within the tolerance."""
         return self.lift <= SOLVER_TOLERANCE
 
     @property
     def stuck_but_for_rounding(self) -> BoolArray:
-        """(t,) rising tenants with the least lift, and all whose lift is no more than rounding."""
+        """Rising tenants (t,) with the least lift, and all whose lift is no more than rounding."""
         least = float(np.fmin.reduce(self.lift, initial=np.inf))
         return self.lift <= max(HIDDEN_LIFT, least)
 
@@ -105,8 +105,8 @@ def prove_round(
     """
     curve = CostCurve.of(problem.owner, problem.limit, problem.unit_costs(prices), problem.t)
     budget = budget_left(problem, prices, curve, np.where(rising, 0.0, share))
-    nobody_wants_more = float((problem.cap / problem.weight)[rising].max(initial=0.0))
-    bound = min(curve.highest_level(problem.weight, rising, budget), nobody_wants_more)
+    saturated = float((problem.cap / problem.weight)[rising].max(initial=0.0))
+    bound = min(curve.highest_level(problem.weight, rising, budget), saturated)
     reached = np.where(rising, np.minimum(problem.cap, level * problem.weight), 0.0)
     gap = budget - float(curve.cost_of(reached).sum())
     # Next to all its tasks a tenant wants nothing: a lift of it would have no price.
@@ -120,10 +120,10 @@ def prove_round(
 
 
 def lift_left(gap: float, cost: FloatArray, wanting: BoolArray) -> FloatArray:
-    """(t,) part of a lift that what is not sold pays for, NaN for tenants that want none.
+    """Return the part (t,) of a lift that unsold resources pay for, NaN for tenants that need none.
 
     Args:
-        gap: what is not sold; cost: (t,) of a whole lift; wanting: (t,).
+        gap: the worth of what is not sold; cost: (t,) of a whole lift; wanting: (t,).
     """
     with np.errstate(over="ignore"):  # next to no cost is as good as none
         lift = np.divide(gap, cost, out=np.full(len(cost), np.inf), where=cost > 0)
@@ -151,10 +151,11 @@ def prove_rounds(
 def budget_left(
     problem: LeximinProblem, prices: FloatArray, curve: CostCurve, share: FloatArray
 ) -> float:
-    """What servers and limits are worth beyond the cost of ``share`` (t,), and what rounding may hide.
+    """Return the worth of servers and limits beyond the cost of ``share`` (t,).
 
-    A bound holds for any budget at least as large as the true one. Without the allowance
-    prices of very different sizes could cancel to nothing, and prove what is not so.
+    It includes what rounding may hide. A bound holds for any budget at least as large as the true
+    one. Without the allowance prices of very different sizes could cancel to nothing, and prove a
+    false bound.
     """
     worth = problem.worth(prices)
     # Amounts of limits may be as small as 0; rounding is relative to shares of the pool.
@@ -163,7 +164,10 @@ def budget_left(
 
 
 def level_scale(problem: LeximinProblem, rising: BoolArray, level: float) -> float:
-    """What a level's tolerance is relative to: itself, unless it is next to nothing."""
+    """Return the size to which a level's tolerance is relative.
+
+    It is the level itself, unless that is next to nothing.
+    """
     weights = float(problem.weight[rising].sum())
     return max(level, SMALLEST_LEVEL_SCALE / weights if weights > 0 else 0.0)
 

@@ -111,7 +111,7 @@ def share_limits(
 def caps_of_limits(
     problem: Problem, classes: ServerClasses, units: ShareUnits, workloads: IntArray
 ) -> FloatArray:
-    """(q,) greatest share of each workload by the limits in which it counts alone."""
+    """Return the greatest share (q,) of each workload by the limits in which it counts alone."""
     caps = np.full(len(workloads), np.inf)
     position = np.full(problem.n, -1, dtype=np.int64)
     position[workloads] = np.arange(len(workloads))

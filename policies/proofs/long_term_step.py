@@ -1,6 +1,6 @@
-"""One step of a long-term policy as arithmetic: what is remembered after it.
+"""One step of a long-term policy as arithmetic on its history.
 
-The solver and ``verify`` call the same functions; nothing in here decides who is next.
+The solver and ``verify`` call the same functions. The order of tenants is not decided here.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from policies.proofs.saturation import filling_reasons
 
 
 def reasons_not_to_run(problem: Problem, choice: Choice) -> TextArray:
-    """Say for each workload why it cannot run at all.
+    """Return the reason for which each workload cannot run at all.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ def reasons_not_to_run(problem: Problem, choice: Choice) -> TextArray:
 
 
 def used_in_step(problem: Problem, tasks: FloatArray, step: float) -> FloatArray:
-    """(t, m) resource × time of whole tasks (n,) that run for the step."""
+    """Return the resource × time (t, m) of whole tasks (n,) that run for the step."""
     amount: FloatArray = tasks[:, None] * problem.demand * step
     columns = [
         grouped_sum(amount[:, r], problem.workload_tenant, problem.t) for r in range(problem.m)
@@ -60,12 +60,14 @@ def used_in_step(problem: Problem, tasks: FloatArray, step: float) -> FloatArray
 def history_ahead(
     problem: Problem, choice: Choice, before: History, runnable: BoolArray
 ) -> History:
-    """What counts when the step's first task is handed out: ``alone`` has grown for all of it.
+    """Return the history in force when the step's first task is handed out.
+
+    ``alone`` has grown for the whole step.
 
     Args:
         problem: ``tasks`` are those that are pending.
         choice: its option ``literal_alone`` adds the paper's formula (2) read literally.
-        before: what was remembered at the decision.
+        before: the history at the decision.
         runnable: (n,) workloads that can be served at all.
     """
     step = before.step
@@ -89,7 +91,7 @@ def history_ahead(
 
 
 def history_after(problem: Problem, ahead: History, tasks: FloatArray) -> History:
-    """What is remembered once the step is over.
+    """Return the history after the step.
 
     Args:
         problem: the problem.
@@ -140,7 +142,7 @@ def step_added(problem: Problem, choice: Choice, before: History, tasks: FloatAr
 def levels_reached(
     problem: Problem, policy: Policy, after: History, runnable: BoolArray
 ) -> FloatArray:
-    """(t,) the measure that orders tenants, over the weight, once the step's tasks are handed out.
+    """Return the measure (t,) that orders tenants, over the weight, after the step.
 
     The accumulated dominant share for lt-drf, the aggregate for the others; NaN for tenants without
     a workload that can run.

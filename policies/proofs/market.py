@@ -19,7 +19,7 @@ class Market:
         demand: (n, m) what one unit of share takes of the pool; limit: (n,) share at most.
         owner: (n,) buyer of each workload, ascending; every buyer has one.
         weight: (t,) > 0.
-        capacity: (m,) > 0 where somebody demands it.
+        capacity: (m,) > 0 for each resource that a workload demands.
     """
 
     demand: FloatArray
@@ -29,20 +29,23 @@ class Market:
     capacity: FloatArray
 
     def shares(self, x: FloatArray) -> FloatArray:
-        """(t,) share of each buyer, of workloads with shares ``x`` (n,)."""
+        """Return the share (t,) of each buyer, of workloads with shares ``x`` (n,)."""
         return grouped_sum(x, self.owner, len(self.weight))
 
     def nash_welfare(self, share: FloatArray) -> float:
-        """The logarithm of the weighted geometric mean of shares (t,)."""
+        """Return the logarithm of the weighted geometric mean of shares (t,)."""
         return float((self.weight * np.log(share)).sum() / self.weight.sum())
 
     def bound(self, prices: FloatArray) -> float:
-        """No shares have a greater ``nash_welfare``, whatever the prices (m,); inf proves nothing."""
+        """Return a bound on ``nash_welfare`` of any shares, proven by prices (m,).
+
+        Infinite if the prices prove nothing.
+        """
         cost = self.demand @ prices
         curve = CostCurve.of(self.owner, self.limit, cost, len(self.weight))
-        wanted = np.full(len(cost), np.inf)
-        np.divide(self.weight[curve.owner], curve.cost, out=wanted, where=curve.cost > 0)
-        reached = np.where(wanted > curve.start, np.minimum(wanted, curve.end), 0.0)
+        optimum = np.full(len(cost), np.inf)
+        np.divide(self.weight[curve.owner], curve.cost, out=optimum, where=curve.cost > 0)
+        reached = np.where(optimum > curve.start, np.minimum(optimum, curve.end), 0.0)
         share = np.zeros(len(self.weight))
         np.maximum.at(share, curve.owner, reached)
         if not np.isfinite(share).all():
@@ -72,7 +75,7 @@ class Stage:
 
 
 def stage_of(form: LeximinProblem, stage: int, x: FloatArray) -> Stage:
-    """The market of a stage when the shares ``x`` (n,) of earlier ones are taken."""
+    """Return the market of a stage when the shares ``x`` (n,) of earlier ones are taken."""
     left = np.maximum(form.capacity_share[0] - x @ form.demand, 0.0)
     present = form.capacity_share[0] > 0
     blocked = present & (left <= ROOM)

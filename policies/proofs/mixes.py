@@ -1,7 +1,7 @@
-"""What prices prove of the mix of workloads in which the first stage reaches its shares.
+"""Bounds on the mix of workloads in which the first stage reaches its shares.
 
-At any prices each tenant pays at least for the cheapest mix that gives its share. What the mix that runs
-costs beyond that is the most that another one could save, and leave to a later stage.
+At any prices each tenant pays at least for the cheapest mix that gives its share. The cost of the
+running mix beyond that is the most that another one could save, and leave to a later stage.
 """
 
 from __future__ import annotations
@@ -39,19 +39,22 @@ class Mix:
 
     @classmethod
     def of(cls, form: LeximinProblem, number: int, x: FloatArray) -> Mix:
-        """The mix of the stages before one; x: (n,) shares of all workloads."""
+        """Return the mix of the stages before one.
+
+        x (n,) are the shares of all workloads.
+        """
         x = np.where(form.stage[form.owner] < number, x, 0.0)
         left = np.maximum(form.capacity_share[0] - x @ form.demand, 0.0)
         return cls(form, number, x, stage_of(form, number, x), left)
 
     @property
     def is_chosen(self) -> bool:
-        """Has an earlier tenant several workloads?"""
+        """True if an earlier tenant has several workloads."""
         form = self.form
         return bool(((form.stage < self.number) & (np.diff(form.first) > 1)).any())
 
     def saving(self, prices: FloatArray) -> float:
-        """What the mix costs at prices (m,) beyond the cheapest one."""
+        """Return the cost of the mix at prices (m,) beyond that of the cheapest one."""
         form = self.form
         kept = form.stage < self.number
         cost = form.demand @ prices
@@ -60,7 +63,7 @@ class Mix:
         return float(self.x @ cost) - float(least)
 
     def full(self, prices: FloatArray) -> BoolArray:
-        """(m,) resources of which prices (m,) prove that no mix leaves any."""
+        """Return the resources (m,) of which prices (m,) prove that no mix leaves any."""
         unsold = float(self.left @ prices) + self.saving(prices) + ROUNDING * float(prices.sum())
         return (self.later.blocked > 0) & (prices > 0) & (unsold <= NEXT_TO_NOTHING * prices)
 
@@ -72,7 +75,9 @@ class Mix:
         return np.flatnonzero(late & ~(form.demand[:, full] > 0).any(axis=1))
 
     def gap(self, prices: FloatArray, log_level: float) -> float:
-        """What prices (m,) leave open of the greatest product, as a part of what is allowed; inf.
+        """Return the gap to the greatest product at prices (m,), relative to the tolerance.
+
+        Infinite if the prices prove nothing.
 
         Args:
             prices: of the pool; log_level: logarithm of the product that the later stage reaches.

@@ -118,17 +118,17 @@ class LeximinProblem:
 
     @cached_property
     def cap(self) -> FloatArray:
-        """(t,) share of all of the tenant's tasks; inf for any number of tasks."""
+        """Share of all of each tenant's tasks (t,), infinite for unbounded tasks."""
         return grouped_sum(self.limit, self.owner, self.t)
 
     @cached_property
     def kept(self) -> FloatArray:
-        """(t,) share of each tenant before the first round, 0 but for guaranteed parts."""
+        """Share (t,) of each tenant before the first round, 0 but for guaranteed parts."""
         return np.where(self.stage < 0, self.cap, 0.0)
 
     @property
     def progressive_filling(self) -> bool:
-        """Whether there is one class and one workload per tenant.
+        """True if there is one class and one workload per tenant.
 
         The resource or limit that is full then gives the exact prices, without a linear program.
         """
@@ -136,7 +136,7 @@ class LeximinProblem:
 
     @cached_property
     def rooms(self) -> FloatArray:
-        """(K + l, m) capacities of the classes, then amounts of the limits.
+        """Capacities (K + l, m) of the classes, then amounts of the limits.
 
         The amount is 0 for a resource that a limit does not name, because it cannot have a price.
         """
@@ -162,7 +162,7 @@ class LeximinProblem:
 
     @cached_property
     def memberships(self) -> IntArray:
-        """(n,) number of the set of limits that count each workload, 0 for no limit."""
+        """Number (n,) of the set of limits that count each workload, 0 for no limit."""
         return number_of_sets(self.n, [limit.workloads for limit in self.limits])
 
     def costs(self, prices: FloatArray, workloads: IntArray | None = None) -> FloatArray:
@@ -224,7 +224,7 @@ class LeximinProblem:
 
     @cached_property
     def needs_limit_row(self) -> BoolArray:
-        """(n,) workloads with a finite ``limit`` whose tenant has other workloads.
+        """Workloads (n,) with a finite ``limit`` whose tenant has other workloads.
 
         The only workload of a tenant needs no constraint of its own: the tenant's share bounds it.
         These constraints have nothing to do with ``limits``.
@@ -235,7 +235,7 @@ class LeximinProblem:
 
     @cached_property
     def interchangeable(self) -> IntArray:
-        """(t,) number of each tenant's set of tenants that can hand any gain on to each other.
+        """Number (t,) of each tenant's set of tenants that can hand any gain on to each other.
 
         The workloads of tenants in a set have the same (resources demanded, classes allowed, limits).
         A tenant with several workloads, one of which has a finite number of tasks, is alone in its

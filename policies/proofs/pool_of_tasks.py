@@ -1,4 +1,4 @@
-"""What whole tasks take of a pool that counts as one server, and what they add to shares."""
+"""Demands of whole tasks on a pool that counts as one server, and what they add to shares."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ DRF_OF_TASKS = Choice(catalogue.DRF, "indivisible")
 
 @dataclass(frozen=True, eq=False)
 class PoolOfTasks:
-    """What tasks take of the pool and add to shares, in whole numbers.
+    """Demands of tasks on the pool and what they add to shares, in whole numbers.
 
     Attributes:
         share_per_task: (n,) what one task adds to its tenant's share.
@@ -59,7 +59,7 @@ class PoolOfTasks:
     reasons: TextArray
 
     def limited_by(self, problem: Problem, tasks: FloatArray) -> tuple[str, ...]:
-        """(n) what stopped each workload, given the tasks that run."""
+        """Return what stopped each workload (n), given the tasks that run."""
         left = self.room - tasks @ self.demand
         stops = stopped_by(
             self.stops,
@@ -81,7 +81,9 @@ class PoolOfTasks:
 
 
 def pool_of_tasks(problem: Problem, choice: Choice) -> PoolOfTasks:
-    """What the chosen policy counts; the same for solving and for verifying.
+    """Return the demands and shares that the chosen policy counts.
+
+    They are the same for solving and for verifying.
 
     Raises:
         PolicyOptionsError: options that name a resource that the pool does not have.
@@ -121,7 +123,10 @@ def _columns_of_limits(
 def _weighted(
     problem: Problem, choice: Choice, share: FloatArray, reasons: TextArray
 ) -> FloatArray | None:
-    """(n, m) shares for weights, if a tenant's workloads are not all dominated by one resource."""
+    """Return the shares (n, m) for weights.
+
+    None if weights do not differ, or if one resource dominates all workloads of each tenant.
+    """
     factors = weight_factors(problem, choice)
     if factors is None:
         return None
@@ -134,7 +139,7 @@ def _weighted(
 
 
 def shares_counted(problem: Problem, choice: Choice, tasks: FloatArray) -> FloatArray:
-    """(t,) share of each tenant, before its weight, as the chosen policy counts it.
+    """Return the share (t,) of each tenant, before its weight, as the chosen policy counts it.
 
     Args:
         problem, choice: what was decided. tasks: (n,) that run.
@@ -150,7 +155,10 @@ def shares_counted(problem: Problem, choice: Choice, tasks: FloatArray) -> Float
 
 @lru_cache(maxsize=1)
 def whole_pool(problem: Problem) -> PoolOfTasks:
-    """What tasks take of the pool as one server: solving and verifying a step ask four times."""
+    """Return the demands of tasks on the pool as one server.
+
+    The last result is kept, because solving and verifying a step request it four times.
+    """
     pool = pool_of_tasks(problem, DRF_OF_TASKS)
     for array in (pool.demand, pool.room, pool.reasons):
         array.setflags(write=False)
@@ -169,7 +177,7 @@ def _resource(problem: Problem, choice: Choice) -> int:
 
 
 def slots_of(problem: Problem, choice: Choice) -> tuple[IntArray, FloatArray]:
-    """(k,) slots of one server of each row, and (n,) slots that one task of each workload takes.
+    """Return the slots of one server of each row (k,), and those that one task takes (n,).
 
     Raises:
         PolicyOptionsError: a slot of a resource that the pool does not have.
@@ -220,9 +228,9 @@ def _slots_counted(problem: Problem, slot: FloatArray, parts: int) -> tuple[IntA
 
 
 def _slot(problem: Problem, choice: Choice) -> tuple[FloatArray, int]:
-    """(m,) a vector that is cut into so many slots: the given one, uncut, or the largest server.
+    """Return a vector (m,) that is cut into slots, and the number of slots.
 
-    The largest server is the one with the largest sum of shares of the pool.
+    It is the given one, uncut, or the largest server, by the sum of its shares of the pool.
     """
     given = choice.option("slot")
     if given is not None:

@@ -1,4 +1,4 @@
-"""What stopped each workload of an indivisible answer, worked out again from its placements."""
+"""Reasons for which workloads of an indivisible answer stopped, derived from its placements."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ from policies.proofs.stop_reasons import STILL_FITS, stopped_by, too_large
 
 
 def stops_of(allocation: Allocation) -> tuple[str, ...] | None:
-    """(n) the reason why each workload runs no more tasks; None for policies that never fill.
+    """Return the reason (n) for which each workload runs no more tasks.
+
+    None for policies that never fill.
 
     Args:
         allocation: whole tasks within every capacity.
@@ -48,7 +50,7 @@ def stops_of(allocation: Allocation) -> tuple[str, ...] | None:
 
 
 def _stops_by_room(allocation: Allocation, beyond: BoolArray) -> tuple[str, ...]:
-    """(n) the reasons by what is left on the servers, or in the pool.
+    """Return the reasons (n) by the room left on the servers, or in the pool.
 
     Args:
         beyond: (n,) workloads whose tenants have borrowed all that they may.
@@ -140,7 +142,7 @@ def _limit_in_the_way(
 
 
 def filling_reasons(problem: Problem, whole: WholeServers, classes: ServerClasses) -> TextArray:
-    """(n,) why a workload cannot run at all on empty servers, or the empty string."""
+    """Return why each workload (n,) cannot run at all on empty servers, or the empty string."""
     rows, first = np.unique(classes.first_row, return_index=True)
     reasons = unserved_reasons(problem, classes.allowed_on(first))
     allowed = allowed_pieces(problem, classes, first)

@@ -1,4 +1,4 @@
-"""What stopped each workload of an indivisible answer, read off the servers' final state."""
+"""Reasons for which workloads of an indivisible answer stopped, from the servers' final state."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ STILL_FITS = "still_fits"
 def too_large(
     demand: FloatArray, capacity: FloatArray, allowed: BoolArray, kind: IntArray
 ) -> BoolArray:
-    """(n,) one task fits on no eligible server, even an empty one.
+    """Return the workloads (n,) of which no task fits on an eligible server, even an empty one.
 
     Args:
         demand: (n, m), capacity: (L, m), whole numbers; allowed: (n, K); kind: (L,) column of
@@ -38,7 +38,7 @@ def stopped_by(
     kind: IntArray,
     reasons: TextArray,
 ) -> tuple[str, ...]:
-    """(n) the reason why each workload runs no more tasks.
+    """Return the reason (n) why each workload runs no more tasks.
 
     A workload that does not fit any more names the first resource of which no eligible
     server has enough left; where each is enough somewhere, but never together, the first
@@ -62,7 +62,10 @@ def stopped_by(
 
 @compiled
 def _blocking(demand, left, share_of_unit, allowed, kind):  # type: ignore[no-untyped-def]
-    """(n,) index of the resource that stops each workload; -1 where it fits somewhere."""
+    """Return the index (n,) of the resource that stops each workload.
+
+    -1 if it fits somewhere.
+    """
     n, m = demand.shape
     most, emptiest, fullness = _extremes(left, share_of_unit, kind, allowed.shape[1])
     # Only servers with enough of the resource that fewest have enough of are looked at.
@@ -105,8 +108,10 @@ def _blocking(demand, left, share_of_unit, allowed, kind):  # type: ignore[no-un
 
 @compiled_in_order  # the verifier adds up in the same order: equal sums have the same rounding
 def _extremes(left, share_of_unit, kind, kinds):  # type: ignore[no-untyped-def]
-    """Per kind of server: (kinds, m) the most left of each resource; the emptiest server
-    (largest sum of shares left, the first of equal ones), -1 if there is none; and that sum.
+    """Return three arrays by kind of server.
+
+    They are the most left of each resource (kinds, m), the emptiest server (largest sum of shares
+    left, the first of equal ones, -1 if there is none), and its sum.
     """
     most = np.full((kinds, left.shape[1]), -1.0)
     emptiest, fullness = np.full(kinds, -1), np.full(kinds, -1.0)
@@ -123,7 +128,7 @@ def _extremes(left, share_of_unit, kind, kinds):  # type: ignore[no-untyped-def]
 
 @compiled
 def _fits_any(demand, left, servers, allowed, kind):  # type: ignore[no-untyped-def]
-    """Does one task fit on one of the servers?"""
+    """Return whether one task fits on one of the servers."""
     for server in servers:
         fits = allowed[kind[server]]
         for r in range(len(demand)):

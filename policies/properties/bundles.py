@@ -1,4 +1,4 @@
-"""What tenants could run with other resources than their own: bundles on servers, and tasks in them."""
+"""Bundles of resources on servers, and the tasks that tenants could run in them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Bundles:
 
 
 def bundles_of(allocation: Allocation) -> Bundles:
-    """Every tenant's resources on every server class, or on the pool, or in every slot."""
+    """Return every tenant's resources on every server class, or on the pool, or in every slot."""
     problem = allocation.problem
     owner = problem.workload_tenant
     if allocation.schedule is not None:
@@ -52,7 +52,7 @@ def bundles_of(allocation: Allocation) -> Bundles:
 
 
 def _in_slots(problem: Problem, schedule: Schedule) -> Bundles:
-    """Every tenant's resources in every slot, for the part of the period that it takes."""
+    """Return every tenant's resources in every slot, for the part of the period that it takes."""
     s = len(schedule.fraction)
     if schedule.placements is None:
         workload, slot = np.tile(np.arange(problem.n), s), np.repeat(np.arange(s), problem.n)
@@ -172,7 +172,10 @@ def _together(
     scale: FloatArray,
     per_owner: FloatArray,
 ) -> FloatArray:
-    """(t, o) no mixture of a tenant's workloads has a larger share: each resource at its best."""
+    """Return an upper bound (t, o) on the share of any mixture of a tenant's workloads.
+
+    It takes each resource at its best.
+    """
     per_share = np.full((problem.t, problem.m), np.inf)
     counts = runs & (units.per_task > 0)
     share = np.where(counts, units.per_task, 1.0)[:, None]
@@ -195,7 +198,7 @@ def _together(
 def _tasks_in_bundles(  # type: ignore[no-untyped-def]
     demand, allowed, tenant, owner, server_class, amount, times, scale, per_owner, whole
 ):
-    """(n, o) tasks of each workload that fit into the bundles of each owner."""
+    """Return the tasks (n, o) of each workload that fit into the bundles of each owner."""
     n, m = demand.shape
     result = np.zeros((n, len(per_owner)))
     for j in range(n):

@@ -1,4 +1,4 @@
-"""Properties that are read off one allocation: envy, sharing incentives, bottleneck fairness.
+"""Fairness properties of one allocation, such as envy and sharing incentives.
 
 Sources: Ghodsi et al., NSDI 2011, §3; Wang et al., TPDS 2015, §4.5 (sharing incentives); Tang et
 al., TPDS 2018, §2 and §4 (sharing degree over time).
@@ -31,7 +31,7 @@ LARGEST_PARTITION = 2_000_000
 
 
 def takes_part(allocation: Allocation) -> BoolArray:
-    """(t,) tenants served first that have something that can run."""
+    """Return the first-stage tenants (t,) that have a workload that can run."""
     problem = allocation.problem
     runs = unserved_reasons(problem, allocation.classes.allowed) == ""
     having = np.zeros(problem.t, dtype=np.bool_)
@@ -40,7 +40,7 @@ def takes_part(allocation: Allocation) -> BoolArray:
 
 
 def _at_limit(allocation: Allocation) -> BoolArray:
-    """(t,) tenants of which a limit stops a workload."""
+    """Return the tenants (t,) of which a limit stops a workload."""
     stopped = np.array(
         [reason.startswith(f"{LIMIT}:") for reason in allocation.limited_by], np.bool_
     )
@@ -50,12 +50,12 @@ def _at_limit(allocation: Allocation) -> BoolArray:
 
 
 def counts_whole(allocation: Allocation) -> bool:
-    """Are tasks counted whole, server by server and slot by slot?"""
+    """Return whether tasks are counted whole, server by server and slot by slot."""
     return allocation.mode == "indivisible"
 
 
 def envy_free(allocation: Allocation) -> Verdict:
-    """Nobody could run more with another's resources, scaled by their weights (§7).
+    """Check that no tenant could run more with another's resources, scaled by their weights (§7).
 
     Tenants that a limit stops are not counted, here and below: they have what they may have.
     In a pool with groups the others are a tenant's siblings: weights compare no others.
@@ -91,16 +91,17 @@ def envy_free(allocation: Allocation) -> Verdict:
 
 
 def sharing_incentive(allocation: Allocation) -> Verdict:
-    """Nobody has less than alone: on the servers it contributed, or over the history's window.
+    """Check that no tenant has less than it would have alone.
 
-    A long-term policy is judged by the sharing degree after the step: at least 1 for everybody.
+    Alone means on the servers it contributed. A long-term policy is judged by the sharing degree
+    over the history's window, after the step: it must be at least 1 for every tenant.
     """
     problem = allocation.problem
     first = takes_part(allocation)
     if allocation.history is not None:
         degree = np.where(first, allocation.history.sharing_degree, np.nan)
         if np.isnan(degree).all():
-            return undecided("nobody would have used anything alone")
+            return undecided("no tenant would have used anything alone")
         i = int(np.nanargmin(degree))
         if degree[i] >= 1 - SHARE_TOLERANCE:
             return Verdict(True, reason="every sharing degree is at least 1")
@@ -131,10 +132,10 @@ def sharing_incentive(allocation: Allocation) -> Verdict:
 
 
 def strong_sharing_incentive(allocation: Allocation) -> Verdict:
-    """Nobody would run more with its part by weight of every single server."""
+    """Check that no tenant would run more with its part by weight of every single server."""
     problem = allocation.problem
     if allocation.history is not None:
-        return undecided("one step of a long-term policy says nothing: see sharing_incentive")
+        return undecided("one step of a long-term policy is not enough: see sharing_incentive")
     first = takes_part(allocation)
     classes = _servers_of(allocation)
     one = allocation.choice.sees_one_pool
@@ -155,19 +156,19 @@ def strong_sharing_incentive(allocation: Allocation) -> Verdict:
 
 
 def weak_sharing_incentive(allocation: Allocation) -> Verdict:
-    """Everybody has at least what some partition of the pool in proportion to weights gives.
+    """Check that every tenant has at least its share in some partition by weights.
 
-    Any partition shows it where every share is at least the tenant's part; otherwise the one that
-    hands what is left to those who lack it (Wang et al., Proposition 5) is tried as a witness.
+    Any partition shows it if every share is at least the tenant's part. If not, the partition that
+    gives the rest to tenants below their part (Wang et al., Proposition 5) is tried as a witness.
     """
     problem = allocation.problem
     if allocation.history is not None:
-        return undecided("one step of a long-term policy says nothing: see sharing_incentive")
+        return undecided("one step of a long-term policy is not enough: see sharing_incentive")
     first, part = takes_part(allocation), _part(problem)
     share, units = compared_shares(allocation), compared_units(problem, allocation.choice)
-    wanted = np.minimum(part, grouped_sum(units.limit, problem.workload_tenant, problem.t))
+    due = np.minimum(part, grouped_sum(units.limit, problem.workload_tenant, problem.t))
     first &= ~_at_limit(allocation)
-    if (share >= wanted * (1 - SHARE_TOLERANCE))[first].all():
+    if (share >= due * (1 - SHARE_TOLERANCE))[first].all():
         return Verdict(True, reason="everybody has its part of the pool, or all its tasks")
     mine = bundles_of(allocation)
     classes = allocation.classes
@@ -207,7 +208,7 @@ def weak_sharing_incentive(allocation: Allocation) -> Verdict:
 
 
 def bottleneck_fair(allocation: Allocation) -> Verdict:
-    """If everybody's dominant resource is one and the same: max-min of that resource."""
+    """Check for max-min fairness of the dominant resource, if all tenants have the same one."""
     problem = allocation.problem
     runs = takes_part(allocation)[problem.workload_tenant]
     runs &= unserved_reasons(problem, allocation.classes.allowed) == ""
@@ -218,16 +219,17 @@ def bottleneck_fair(allocation: Allocation) -> Verdict:
 
 
 def single_resource_fair(allocation: Allocation) -> Verdict:
-    """If there is one resource only: max-min of it."""
+    """Check for max-min fairness of the resource, if there is only one."""
     if np.count_nonzero(allocation.problem.totals) != 1:
         return undecided("there is not exactly one resource")
     return _max_min(allocation)
 
 
 def _max_min(allocation: Allocation) -> Verdict:
-    """Are shares the weighted max-min of the dominant resource? Whole tasks: within one task.
+    """Check that shares are the weighted max-min of the dominant resource.
 
-    In a pool with groups: that of the tree, and within one task on each level.
+    Whole tasks may differ by one task. In a pool with groups the reference is that of the tree, and
+    whole tasks may differ by one task on each level.
     """
     problem = allocation.problem
     if allocation.history is not None:
@@ -259,7 +261,7 @@ def _servers_of(allocation: Allocation) -> ServerClasses:
 
 
 def _part(problem: Problem) -> FloatArray:
-    """(t,) each tenant's part of the pool by weight; 0 for the second stage."""
+    """Return each tenant's part (t,) of the pool by weight, 0 in the second stage."""
     if problem.has_groups:
         return entitled_parts(problem.tree(0), ~problem.second_stage)[: problem.t]
     weight = np.where(problem.second_stage, 0.0, problem.effective_weight)
@@ -270,7 +272,7 @@ def _part(problem: Problem) -> FloatArray:
 def _at_least(
     allocation: Allocation, first: BoolArray, lower: FloatArray, upper: FloatArray
 ) -> Verdict:
-    """Does every tenant have at least what it could have otherwise?"""
+    """Check that every tenant has at least what it could have otherwise."""
     problem, share = allocation.problem, compared_shares(allocation)
     first = first & ~_at_limit(allocation)
     loses = np.where(first, _more(lower, share), 0.0)
@@ -283,7 +285,7 @@ def _at_least(
 
 
 def _more(could: FloatArray, has: FloatArray) -> FloatArray:
-    """By how much ``could`` exceeds ``has``, beyond rounding; 0 where it does not."""
+    """Return the excess of ``could`` over ``has`` beyond rounding, 0 where there is none."""
     gain = could - has
     more: FloatArray = np.where(gain > SHARE_TOLERANCE * np.maximum(could, has), gain, 0.0)
     return more

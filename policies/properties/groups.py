@@ -20,7 +20,7 @@ from policies.properties.verdicts import Verdict, undecided
 
 
 def entitled_parts(tree: GroupTree, counted: BoolArray) -> FloatArray:
-    """(v,) part of the pool that each node is entitled to by the weights on its path.
+    """Return the part (v,) of the pool that each node is entitled to by the weights on its path.
 
     Siblings of the least tier divide what their parent has; later tiers are entitled to nothing.
 
@@ -40,19 +40,19 @@ def entitled_parts(tree: GroupTree, counted: BoolArray) -> FloatArray:
 
 
 def are_siblings(problem: Problem) -> BoolArray:
-    """(t, t) pairs of tenants of one group, or of the pool itself, and of one tier."""
+    """Return the pairs (t, t) of tenants of one group, or of the pool itself, and of one tier."""
     group, tier = problem.tenant_group, problem.tenant_tier
     same: BoolArray = (group[:, None] == group) & (tier[:, None] == tier)
     return same
 
 
 def levels_of_tenants(problem: Problem) -> IntArray:
-    """(t,) number of nodes from each tenant to the pool, 1 in a flat pool."""
+    """Return the number (t,) of nodes from each tenant to the pool, 1 in a flat pool."""
     return _levels_above(problem.tree(0))[: problem.t]
 
 
 def entitlement(problem: Problem) -> FloatArray:
-    """(t,) divisor of shares that makes tenants comparable.
+    """Return the divisor (t,) of shares that makes tenants comparable.
 
     It is the weight, or the part of a pool with groups.
     """
@@ -62,7 +62,7 @@ def entitlement(problem: Problem) -> FloatArray:
 
 
 def group_share_guarantee(allocation: Allocation, first: BoolArray) -> Verdict:
-    """Every group that wants more has its part of the pool, by weights, of some resource.
+    """Check that every group with tasks left has its part of the pool, by weights, of some resource.
 
     The part is a promise where tasks are divisible and the policy sees one pool. Whole tasks keep it up
     to one task on each level of the tree. On servers that differ it is none.
@@ -119,7 +119,7 @@ def group_share_guarantee(allocation: Allocation, first: BoolArray) -> Verdict:
 
 
 def _levels_above(tree: GroupTree) -> IntArray:
-    """(v,) number of nodes from each node to the pool, which has 0."""
+    """Return the number (v,) of nodes from each node to the pool, which has 0."""
     above = np.zeros(tree.nodes, dtype=np.int64)
     for node in tree.bottom_up[::-1].tolist():
         above[tree.children[tree.first_child[node] : tree.first_child[node + 1]]] = above[node] + 1

@@ -1,7 +1,8 @@
-"""Pareto optimality: could somebody have more while nobody has less?
+"""Check of Pareto optimality, by a proof or an optimisation program.
 
-A leximin that its certificate proves is Pareto optimal. Otherwise a linear program asks for the
-largest total gain; whole tasks are asked of an integer program where that is small.
+An allocation is Pareto optimal if no tenant can have more unless another has less. A leximin that
+its certificate proves is Pareto optimal. Otherwise a linear program finds the largest total gain,
+and for whole tasks an integer program where that is small.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ def pareto_optimal(allocation: Allocation, seconds: float) -> Verdict:
 
 
 def _proves_shares(allocation: Allocation) -> bool:
-    """Is a certificate of the policy about the shares that are compared, so that nothing can be gained?
+    """Return whether the policy's certificate is about the shares compared, so that no gain is possible.
 
     What counts otherwise, such as the sum of shares, grows with the dominant share of a tenant with one
     workload; of several, one can take over from another with more.
@@ -119,7 +120,10 @@ def _largest_gain(
     *,
     whole: bool,
 ) -> tuple[float, int]:
-    """The largest sum of shares gained while nobody loses, and who gains most; NaN: no answer."""
+    """Return the largest sum of shares gained without a loss of any tenant, and the largest gainer.
+
+    NaN if there is no answer.
+    """
     problem = allocation.problem
     j, c = pairs[:, 0], pairs[:, 1]
     size = len(pairs)

@@ -44,7 +44,7 @@ PROPERTY_NAMES = (
 
 @dataclass(frozen=True)
 class Properties:
-    """What the checks say of one allocation.
+    """Results of the property checks of one allocation.
 
     Attributes:
         verdicts: by name, all of ``PROPERTY_NAMES``.
@@ -140,14 +140,16 @@ def _with_indices(allocation: Allocation, verdicts: dict[str, Verdict]) -> Prope
 def resource_as_you_contributed(
     aggregate: FloatArray, weight: FloatArray, wanting: BoolArray
 ) -> float | None:
-    """Largest aggregate over weight by the smallest; 1 is as contributed.
+    """Return the largest aggregate over weight divided by the smallest.
+
+    A ratio of 1 is as contributed.
 
     Args:
         aggregate: (t,) ``sum_r used[i, r] / C[r]``, accumulated over any time.
         weight: (t,); wanting: (t,) tenants with enough demand, which alone are compared.
 
     Returns:
-        The ratio, infinite where somebody has nothing; None with fewer than two tenants.
+        The ratio, infinite if a tenant has nothing; None with fewer than two tenants.
     """
     per_weight = (aggregate / weight)[wanting]
     if len(per_weight) < 2:
@@ -157,7 +159,7 @@ def resource_as_you_contributed(
 
 
 def _weighted_share(allocation: Allocation) -> FloatArray:
-    """(t,) shares over weights, or over parts of a pool with groups, NaN without either."""
+    """Return the shares (t,) over weights, or over parts of a pool with groups, NaN without either."""
     problem = allocation.problem
     if not problem.has_groups:
         return allocation.weighted_share

@@ -1,7 +1,7 @@
-"""Properties that need other answers: without a tenant, and to misreports.
+"""Properties that need answers to other problems, without a tenant or with a misreport.
 
-Sources: Ghodsi et al., NSDI 2011, §3 (population monotonicity, strategy-proofness); Tang et al., TPDS
-2018, Example 2 (claiming more tasks than one has).
+Sources: Ghodsi et al., NSDI 2011, §3 (population monotonicity, strategy-proofness); Tang et al.,
+TPDS 2018, Example 2 (claiming more tasks than one has).
 """
 
 from __future__ import annotations
@@ -46,13 +46,19 @@ class Budget:
     def of(
         cls, seconds: float, progress: Progress | None = None, done: int = 0, total: int = 0
     ) -> Budget:
-        """From now on; ``done`` of ``total`` solves were made by others before."""
+        """Return a budget that starts now.
+
+        ``done`` of ``total`` solves were made by others before.
+        """
         return cls(time.monotonic() + seconds, progress, done, total)
 
     def solve(
         self, allocation: Allocation, problem: Problem, history: History | None
     ) -> Allocation | None:
-        """The same policy's answer to another problem; None where the time is used up."""
+        """Return the same policy's answer to another problem.
+
+        None if the time is used up.
+        """
         left = self.deadline - time.monotonic()
         if left <= 0 or self.done >= MOST_SOLVES:
             return None
@@ -76,7 +82,7 @@ class Budget:
 def population_monotonic(
     allocation: Allocation, budget: Budget, history: History | None = None
 ) -> Verdict:
-    """Nobody has less when somebody leaves and its servers become the pool's own.
+    """Check that no tenant has less when another leaves and its servers become the pool's own.
 
     Args:
         allocation: what is judged; budget: for one solve per tenant.
@@ -107,7 +113,10 @@ def population_monotonic(
 
 
 def without_tenant(problem: Problem, tenant: int) -> Problem:
-    """The problem after a tenant has left; its servers stay, as the pool's own."""
+    """Return the problem after a tenant has left.
+
+    Its servers stay, as the pool's own.
+    """
     stays = problem.workload_tenant != tenant
     kept = np.arange(problem.t) != tenant
     owner = problem.contributed_by.copy()
@@ -142,10 +151,10 @@ def strategy_proof(
     *,
     task_count: bool = False,
 ) -> Verdict:
-    """No misreport that was tried lets a tenant run more true tasks within its true limit.
+    """Check that no misreport lets a tenant run more true tasks within its true limit.
 
-    Tried are, tenant by tenant: each entry of the demand scaled, and zero or non-dominant entries
-    inflated up to the dominant one.
+    The misreports that are tried, tenant by tenant, are each entry of the demand scaled, and zero or
+    non-dominant entries inflated up to the dominant one.
 
     Args:
         allocation: the truthful answer; budget: for one solve per misreport.
@@ -153,7 +162,7 @@ def strategy_proof(
         task_count: try claims of more tasks than there are instead, which count as run.
 
     Returns:
-        The best gain found, with the misreport; True says that none of those tried pays.
+        The best gain found, with the misreport; True if none of those tried pays.
     """
     problem = allocation.problem
     worst, best, tried = None, 0.0, 0
@@ -187,7 +196,7 @@ def strategy_proof(
 
 
 def _true_share(answer: Allocation, problem: Problem, tenant: int) -> float:
-    """What the resources that a lie brought are worth: true tasks within the true limit."""
+    """Return the worth of a misreport's resources, in true tasks within the true limit."""
     bundles = bundles_of(answer)
     mine = bundles.owner == tenant
     got = replace(
@@ -233,10 +242,10 @@ def _misreports(problem: Problem, tenant: int) -> Iterator[tuple[str, FloatArray
             if (true[:, r] > 0).any():
                 yield f"{name} × {factor:g}", _with(problem, mine, r, true[:, r] * factor)
         for part in INFLATIONS:
-            wanted = part * problem.dominant_share_per_task[mine] * problem.totals[r]
-            if (wanted > true[:, r]).any():
+            inflated = part * problem.dominant_share_per_task[mine] * problem.totals[r]
+            if (inflated > true[:, r]).any():
                 label = f"{name} up to {part:g} of the dominant share"
-                yield label, _with(problem, mine, r, np.maximum(true[:, r], wanted))
+                yield label, _with(problem, mine, r, np.maximum(true[:, r], inflated))
 
 
 def _with(

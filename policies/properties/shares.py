@@ -23,7 +23,7 @@ def compared_units(problem: Problem, choice: Choice) -> ShareUnits:
 
 
 def compared_shares(allocation: Allocation) -> FloatArray:
-    """(t,) share that each tenant has."""
+    """Return the share (t,) that each tenant has."""
     problem, choice = allocation.problem, allocation.choice
     if choice.share is not ShareDefinition.ALONE:
         return allocation.tenant_share

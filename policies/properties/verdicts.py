@@ -1,4 +1,4 @@
-"""What a check of a property says."""
+"""Verdict of a check of a property."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Verdict:
-    """Does a property hold?
+    """Result of a check of one property.
 
     Attributes:
-        holds: None where that was not decided or does not apply; ``reason`` says why.
+        holds: None if that was not decided or does not apply, for the ``reason`` given.
         worst: where it fails worst: ``tenant``, mostly ``other``, or ``group``, and the ``size`` of
             the loss or gain in dominant share; None where it holds.
         reason: a sentence, or None.
@@ -23,7 +23,7 @@ class Verdict:
     reason: str | None = None
 
     def to_document(self) -> dict[str, Any]:
-        """The JSON shape."""
+        """Return the verdict as a JSON object."""
         return {
             "holds": self.holds,
             "worst": None if self.worst is None else dict(self.worst),

@@ -1,6 +1,7 @@
-"""Trace-driven simulation: tasks arrive, run and end; after each event a policy hands out what fits.
+"""Trace-driven simulation of policies on arriving, running and ending tasks.
 
-Names are loaded when they are first used, as those of `policies` are.
+After each event a policy hands out what fits. Names are loaded when they are first used, as those
+of `policies` are.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Who is next among those with a task that may fit: the orders of live decisions, as of one instant.
+"""Order of tenants with a task that may fit, at one instant.
 
-Shares count what runs now. Long-term measures count what the window holds, and ``step`` seconds
-ahead of what runs, as ``used`` and ``alone`` of a step do.
+The orders are those of live decisions. Shares count what runs now. Long-term measures count what
+the window holds, and ``step`` seconds ahead of what runs, as ``used`` and ``alone`` of a step do.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def write_accumulated(  # type: ignore[no-untyped-def]
 
 @compiled
 def plant_keys(order, who, count, degree, main, second, degree_tree, main_tree, line):  # type: ignore[no-untyped-def]
-    """Plant the trees of ``count`` tenants; returns their size.
+    """Plant the trees of ``count`` tenants and return their size.
 
     Args:
         who: (t,) the tenants, ascending; degree, main, second: (t,) keys by tenant.
@@ -95,7 +95,10 @@ def next_in_line(order, size, degree_tree, main_tree, line):  # type: ignore[no-
 
 @compiled
 def set_keys(order, size, c, degree, main, second, degree_tree, main_tree, line):  # type: ignore[no-untyped-def]
-    """Change the keys of one in line; inf takes it out."""
+    """Update the keys of one tenant in line.
+
+    An infinite key takes it out.
+    """
     set_share(main_tree[: 2 * size], c, main)
     if order != BY_SHARE:
         set_share(degree_tree[: 2 * size], c, degree)

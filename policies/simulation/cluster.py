@@ -1,7 +1,8 @@
-"""What a policy sees of a problem: which servers, what a task takes of them, who is next and where to.
+"""View of a problem that a policy has in a simulation.
 
-All of it comes from what live decisions use: the scale of whole numbers, the reasons why a workload
-cannot run, slots, the cuts of static partitioning, shares.
+It consists of the servers, the amounts that a task takes of them, the order of tenants and the
+placement rule. All of it comes from what live decisions use: the scale of whole numbers, the
+reasons why a workload cannot run, slots, the cuts of static partitioning, shares.
 """
 
 from __future__ import annotations
@@ -62,7 +63,9 @@ class Cluster:
 
     @classmethod
     def of(cls, problem: Problem, choice: Choice) -> Cluster:
-        """What a policy sees that shares all servers; for ``dedicated``, what a tenant may be given.
+        """Return the view of a policy that shares all servers.
+
+        For ``dedicated``, it has the servers that a tenant may be given.
 
         Raises:
             PolicyNotApplicableError: a selector, under a policy that sees one pool.
@@ -95,7 +98,7 @@ class Cluster:
         )  # fmt: skip
 
     def shares(self, pool: Problem, slots: float) -> FloatArray:
-        """(n,) what one running task adds to its tenant's share.
+        """Return the share (n,) that one running task adds to its tenant.
 
         Args:
             pool: the servers that are there; slots: how many, where slots are what counts.
@@ -124,7 +127,10 @@ def _rule(choice: Choice, resources: int) -> int:
 
 
 def _slots(problem: Problem, choice: Choice) -> Cluster:
-    """A task takes slots of one server, the first that has enough: Hadoop's scheduler."""
+    """Return a cluster in which a task takes slots of the first server that has enough.
+
+    This is Hadoop's scheduler.
+    """
     rows = each_row_alone(problem)
     per_server, per_task = slots_of(problem, choice)
     demand, capacity = per_task[:, None], per_server[rows.first_row, None].astype(np.float64)
@@ -138,7 +144,7 @@ def _slots(problem: Problem, choice: Choice) -> Cluster:
 
 
 def _numbers(problem: Problem, rows: IntArray) -> IntArray:
-    """(S,) numbers of the servers of some rows, as counted over all rows."""
+    """Return the numbers (S,) of the servers of some rows, as counted over all rows."""
     first = np.cumsum(problem.server_count) - problem.server_count
     return np.concatenate(
         [np.zeros(0, dtype=np.int64)]

@@ -1,4 +1,4 @@
-"""Which running task ends first: a binary heap of (end, task), in compiled code."""
+"""Binary heap of running tasks by their end, in compiled code."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def begin_running(ends, tasks, size, end, task):  # type: ignore[no-untyped-def]
 
 @compiled
 def finish_first(ends, tasks, size):  # type: ignore[no-untyped-def]
-    """Take the task that ends first out of the ``size`` running ones; returns it."""
+    """Remove the task that ends first from the ``size`` running ones and return it."""
     first, end, task = tasks[0], ends[size - 1], tasks[size - 1]
     size -= 1
     place = 0

@@ -1,7 +1,7 @@
-"""One event after another, and a hand-out after all that happens at one time: the compiled loop.
+"""Compiled loop of events, with a hand-out after all that happens at one time.
 
-Every policy goes through it: they differ in who is next (``choosing``), in what servers there are
-(one pool is one server) and in where a task goes (``placing``).
+It is common to all policies. They differ in the order of tenants (``choosing``), in the servers
+(one pool is one server) and in the placement of a task (``placing``).
 
 Source: policies §8 for the events, §4 for a step's measures; Tang et al., TPDS 2018, §5 and Wang et
 al., TPDS 2015, §5.2 for the orders.
@@ -55,15 +55,16 @@ def run_events(  # type: ignore[no-untyped-def]
     plan, wake, until, arrivals, tenants, trees, tasks, gangs, limits, servers, even, tally, heap, freed,
     placed, remembered, log, draws, floors, counters,
 ):  # fmt: skip
-    """Run until nothing happens any more, or nothing until ``until``, both included; goes on later.
+    """Run until no event is left, or through the last one at ``until``.
 
-    Return earlier, after a hand-out, once starts of gangs that failed have looked at too many servers.
+    A later call continues. Return earlier, after a hand-out, once starts of gangs that failed have
+    looked at too many servers.
 
     Args:
         plan ... log: see ``state``; tasks, gangs, servers: as ``filling.state`` has them.
         wake: seconds of a hand-out though no task comes or ends, because servers joined; or inf.
         until: seconds of the last event to look at.
-        trees: whose turn it is in a pool with groups (``grouping``); limits: see ``limiting``.
+        trees: order of turns in a pool with groups (``grouping``); limits: see ``limiting``.
         draws: (1,) state of the random numbers; floors: see ``floor_starts``; counters: (8,) see
             ``state``.
     """
@@ -241,7 +242,7 @@ def run_events(  # type: ignore[no-untyped-def]
                 one_pool, turn // 2, once, now, timeout, second_stage, idle_since, fresh, least,
                 left, freed.servers, freed_count, may_fit, fitting, who,
             )  # fmt: skip
-            # Nobody has to be ordered where one is alone.
+            # A single tenant needs no order.
             if count > 1:
                 if order == BY_SHARE:
                     write_shares(

@@ -239,7 +239,10 @@ def _choose_parts(one_pool, tenants, tasks, servers, tally, freed, freed_count, 
 def _server_of_part(  # type: ignore[no-untyped-def]
     s, one_pool, rule, limits, tasks, servers, even, freed, freed_count, draws, floors
 ):
-    """Return the server for the next task of a part by the placement rule; NOWHERE without room."""
+    """Return the server for the next task of a part, or NOWHERE without room.
+
+    The placement rule chooses it.
+    """
     job, matches = floors.part_job[s], floors.matches[floors.part_set[s]]
     close_limits(job, limits, tasks.allowed)
     if one_pool:

@@ -1,4 +1,4 @@
-"""What the papers measure of a simulated policy, and of two beside each other.
+"""Measurements of a simulated policy, and comparisons of two.
 
 Sources: Wang et al., TPDS 2015, §6 (utilisation, completion times of jobs and their reduction by
 size, tasks completed); Tang et al., TPDS 2018, §7 (sharing degrees); Ghodsi et al., NSDI 2011, §6;
@@ -42,7 +42,7 @@ class Jobs:
 
 
 def jobs_of(simulation: Simulation) -> Jobs:
-    """When each job was done."""
+    """Return the jobs of a simulation with their completion times."""
     trace = simulation.trace
     job, first, inverse = np.unique(trace.job, return_index=True, return_inverse=True)
     submit, end = np.full(len(job), np.inf), np.full(len(job), -np.inf)
@@ -59,9 +59,10 @@ def jobs_of(simulation: Simulation) -> Jobs:
 
 
 def distribution(values: npt.ArrayLike) -> tuple[FloatArray, FloatArray]:
-    """The cumulative distribution: distinct values, ascending, and the part at or below each.
+    """Return the cumulative distribution of values.
 
-    NaN counts as larger than everything: the last part is below 1 where there are any.
+    It consists of the distinct values, ascending, and the part at or below each. NaN counts as
+    larger than everything: the last part is below 1 where there are any.
     """
     given = np.asarray(values, dtype=np.float64).ravel()
     distinct, count = np.unique(given[~np.isnan(given)], return_counts=True)
@@ -120,10 +121,10 @@ def _mean(values: FloatArray) -> float:
 
 
 def utilisation_between(simulation: Simulation, edges: npt.ArrayLike) -> FloatArray:
-    """(B, m) part of each resource in use, on average from each edge to the next.
+    """Return the part (B, m) of each resource in use, on average from each edge to the next.
 
-    Of all the problem's servers, whether or not they are there. Where tenants have dedicated clouds,
-    which share servers, it can exceed 1.
+    It is a part of all the problem's servers, whether or not they are there. If tenants have
+    dedicated clouds, which share servers, it can exceed 1.
 
     Args:
         edges: (B + 1,) seconds, ascending.
@@ -157,7 +158,7 @@ class Completion:
 
 
 def completion_against(ratio: FloatArray, other_ratio: FloatArray) -> Completion:
-    """Who completed how much of what it submitted, beside another policy on the same trace.
+    """Compare completion with that of another policy on the same trace.
 
     Args:
         ratio, other_ratio: (t,) ``Simulation.completed`` under each.
@@ -175,7 +176,7 @@ def completion_against(ratio: FloatArray, other_ratio: FloatArray) -> Completion
 
 
 def longest_starvation(simulation: Simulation) -> FloatArray:
-    """(t,) longest time, in seconds, that a tenant had tasks waiting and none running.
+    """Return the longest time (t,), in seconds, that a tenant had tasks waiting and none running.
 
     A task that is larger than every server waits until the end of the simulation.
     """
@@ -225,12 +226,13 @@ def fairness_of(simulation: Simulation) -> float | None:
 
 
 def envy(simulation: Simulation) -> FloatArray:
-    """(t,) how much more of its work a tenant would have done with what another one used.
+    """Return how much more of its work a tenant (t,) would have done with another's bundle.
 
-    A tenant's work is what it submitted, resource × seconds; with a bundle it does the part that the
-    scarcest resource of the bundle allows, all of it at most. The answer is the largest such part with
-    another tenant's bundle, times the ratio of their weights, over that with its own: 1 or less where
-    it envies nobody, inf where it did nothing; NaN without work.
+    A bundle is what a tenant used. A tenant's work is what it submitted, resource × seconds. With a
+    bundle it does the part that the scarcest resource of the bundle allows, all of it at most. The
+    answer is the largest such part with another tenant's bundle, times the ratio of their weights,
+    over that with its own. It is 1 or less without envy, inf if the tenant did nothing, and NaN
+    without work.
     """
     problem, trace = simulation.problem, simulation.trace
     work = np.zeros((problem.t, problem.m))
@@ -254,7 +256,7 @@ def envy(simulation: Simulation) -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class Spread:
-    """A measurement repeated: each attribute has the shape of one result.
+    """Statistics of a repeated measurement, each with the shape of one result.
 
     Attributes:
         mean, deviation (of the sample), least, most: over the repetitions; count: how many.

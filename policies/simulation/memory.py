@@ -1,4 +1,4 @@
-"""What a simulated window remembers of every tenant, in compiled code and only when it is asked.
+"""Use of every tenant in a simulated window, in compiled code and computed on demand.
 
 ``total`` (t, c) is resource × seconds in the window as of ``since`` (t,), and ``rate`` (t, c) the
 amount in use ever since. The windows are those of :mod:`policies.long_term.windows`.
@@ -18,7 +18,7 @@ ROUNDING = 1e-12
 
 @compiled
 def progress(kind, half_life, boundary, since, now):  # type: ignore[no-untyped-def]
-    """(kept, seconds): a total of ``since`` is worth ``kept``, a rate since then ``seconds``.
+    """Return the factor of a total as of ``since``, and the seconds of a rate since then.
 
     Args:
         kind: one of the four constants.
@@ -50,7 +50,10 @@ def settle(  # type: ignore[no-untyped-def]
 def forget(  # type: ignore[no-untyped-def]
     until, cursor, rows, log_time, log_tenant, log_rate, total, rate, since
 ):
-    """Repeat the log's changes up to ``until``, the start of a sliding window; the cursor after them."""
+    """Repeat the log's changes through ``until`` and return the cursor after them.
+
+    ``until`` is the start of a sliding window.
+    """
     while cursor < rows and log_time[cursor] <= until:
         tenant = log_tenant[cursor]
         settle(tenant, log_time[cursor], UNBOUNDED, 0.0, 0.0, total, rate, since)

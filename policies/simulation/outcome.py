@@ -1,6 +1,6 @@
-"""What a simulation gives, and what is read off it: times, use, shares and sharing degrees.
+"""Result of a simulation, with times, use, shares and sharing degrees.
 
-Source: what Tang et al., TPDS 2018, §7 and Wang et al., TPDS 2015, §6 measure (policies §8).
+Source: the measures of Tang et al., TPDS 2018, §7 and Wang et al., TPDS 2015, §6 (policies §8).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from policies.simulation.trace import Trace
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Simulation:
-    """When every task of a trace ran, and who used what.
+    """Times of every task of a trace, and the use of every tenant.
 
     Attributes:
         problem, trace, policy, window, changes: what was simulated.
@@ -56,42 +56,45 @@ class Simulation:
 
     @cached_property
     def used_intervals(self) -> Intervals:
-        """What tenants used over time, for windows and sums: amounts in the resources' units."""
+        """Use of tenants over time, in the resources' units, for windows and sums."""
         return self._intervals(self.changed_rate[:, : self.problem.m])
 
     @cached_property
     def alone_intervals(self) -> Intervals:
-        """What they would have used in their own partition."""
+        """Use that tenants would have had in their own partition."""
         return self._intervals(self.changed_rate[:, self.problem.m :])
 
     @cached_property
     def waiting(self) -> FloatArray:
-        """(N,) seconds from submission to the beginning; NaN if a task never began."""
+        """Seconds from submission to the beginning of each task (N,), NaN if it never began."""
         return read_only(self.start - self.trace.submit)
 
     @cached_property
     def completion(self) -> FloatArray:
-        """(N,) seconds from submission to the end; NaN if a task did not end."""
+        """Seconds from submission to the end of each task (N,), NaN if it did not end."""
         return read_only(self.end - self.trace.submit)
 
     @cached_property
     def used(self) -> FloatArray:
-        """(t, m) resource × seconds that each tenant used in all, whatever the window."""
+        """Resource × seconds (t, m) that each tenant used in all, whatever the window."""
         return read_only(amount_within(self.used_intervals, self.problem.t))
 
     @cached_property
     def alone(self) -> FloatArray:
-        """(t, m) resource × seconds that it would have used in its own partition."""
+        """Resource × seconds (t, m) that it would have used in its own partition."""
         return read_only(amount_within(self.alone_intervals, self.problem.t))
 
     @cached_property
     def sharing_degree(self) -> FloatArray:
-        """(t,) ``β``, the least ``used / alone`` over resources; NaN without any ``alone``."""
+        """Sharing degree ``β`` of each tenant (t,), the least ``used / alone`` over resources.
+
+        NaN without any ``alone``.
+        """
         return read_only(least_degree(sharing_degrees(self.used, self.alone)))
 
     @cached_property
     def completed(self) -> FloatArray:
-        """(t,) tasks that ended over tasks submitted; NaN for a tenant that submitted none."""
+        """Tasks that ended over tasks submitted for each tenant (t,), NaN if it submitted none."""
         owner: IntArray = self.problem.workload_tenant[self.trace.workload]
         ended = grouped_sum((~np.isnan(self.end)).astype(np.float64), owner, self.problem.t)
         submitted = grouped_sum(np.ones(len(owner)), owner, self.problem.t)
@@ -112,14 +115,14 @@ class Simulation:
 
     @property
     def mean_utilisation(self) -> FloatArray:
-        """(m,) part of the pool in use from the first submission to the end of the simulation."""
+        """Part (m,) of the pool in use from the first submission to the end of the simulation."""
         seconds = self.ended - float(self.trace.submit.min(initial=self.ended))
         if seconds <= 0:
             return np.zeros(self.problem.m)
         return self._as_shares(self.used.sum(axis=0) / seconds)
 
     def dominant_shares_at(self, times: npt.ArrayLike) -> FloatArray:
-        """(len(times), t) largest part of any resource that each tenant uses at each time.
+        """Return the largest part of any resource that each tenant uses at each time (len(times), t).
 
         Args:
             times: seconds; what begins at a time counts, what ends at it does not.
@@ -133,7 +136,9 @@ class Simulation:
         return np.reshape(found, (len(found), self.problem.t))
 
     def sharing_degrees_at(self, times: npt.ArrayLike) -> FloatArray:
-        """(len(times), t) ``β`` from the beginning up to each time; NaN without any ``alone``.
+        """Return the sharing degrees ``β`` (len(times), t) from the beginning to each time.
+
+        NaN without any ``alone``.
 
         Args:
             times: seconds.
@@ -145,13 +150,14 @@ class Simulation:
         return np.reshape(found, (len(until), self.problem.t))
 
     def used_at(self, times: npt.ArrayLike) -> FloatArray:
-        """(len(times), t, m) resource × seconds that each tenant used up to each time, in seconds."""
+        """Return the resource × seconds (len(times), t, m) that each tenant used up to each time."""
         return self._amounts_until(self.used_intervals, np.asarray(times, dtype=np.float64))
 
     def _amounts_until(self, intervals: Intervals, times: FloatArray) -> FloatArray:
-        """(len(times), t, m) resource × seconds up to each time, as `amount_within` has it.
+        """Return the resource × seconds (len(times), t, m) up to each time, like `amount_within`.
 
-        In one pass: the intervals are in the order of tenants, and each tenant's follow each other.
+        It takes one pass: the intervals are in the order of tenants, and each tenant's follow each
+        other.
         """
         amounts = np.zeros((len(times), self.problem.t, self.problem.m))
         edges = np.searchsorted(intervals.tenant, np.arange(self.problem.t + 1))

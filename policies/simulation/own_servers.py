@@ -1,4 +1,4 @@
-"""Servers that a tenant has to itself: the partitions of ``static``, and dedicated clouds."""
+"""Clusters that a tenant has to itself, the partitions of ``static`` and dedicated clouds."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ OTHERS = "another tenant's"
 
 
 def own_clusters(problem: Problem, choice: Choice) -> Iterator[Cluster]:
-    """What each tenant has, in their order; all workloads but its own cannot run there."""
+    """Yield each tenant's cluster, in their order.
+
+    Workloads of other tenants cannot run there.
+    """
     if choice.policy is DEDICATED:
         shared = Cluster.of(problem, choice)
         random = np.random.default_rng(int(choice.option("seed")))

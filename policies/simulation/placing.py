@@ -1,8 +1,8 @@
-"""Where a task goes, by the rules of live decisions, while servers fill up and empty again.
+"""Placement of a task by the rules of live decisions, while servers fill up and empty again.
 
-What the rules look at (``filling``) is brought up to date when a task ends as well. A workload whose
-task fitted nowhere can only fit on servers that were freed since: most events free one server, and
-nothing else is searched for those who wait.
+The data of the rules (``filling``) is updated when a task ends as well. A workload whose task
+fitted nowhere can only fit on servers that were freed since: most events free one server, and only
+that one is searched for the workloads that wait.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ update, rewrite = best_fit_index.update, best_fit_scan.rewrite
 
 @compiled
 def find_server(rule, job, blocked, freed, freed_count, tasks, servers, even, draws):  # type: ignore[no-untyped-def]
-    """The server that the next task of a workload goes to; -1 if it fits on none.
+    """Return the server for the next task of a workload, or -1 if it fits on none.
 
     Args:
         rule: a constant of this module or of ``filling.rules``.
-        job: the workload; blocked: did its task fit nowhere before ``freed`` servers got room?
+        job: the workload; blocked: True if its task fitted nowhere before ``freed`` servers got room.
         tasks, servers, even, draws: the state; pointers and random numbers move on. Random numbers
             are drawn for tasks that fit somewhere only, two each.
     """
@@ -86,7 +86,7 @@ def find_server(rule, job, blocked, freed, freed_count, tasks, servers, even, dr
 
 @compiled
 def fits(demand, left):  # type: ignore[no-untyped-def]
-    """Is there room for one task?"""
+    """Return whether there is room for one task."""
     room = True
     for r in range(len(demand)):
         room &= demand[r] <= left[r]
@@ -111,7 +111,10 @@ def relist(rule, server, pointer, servers):  # type: ignore[no-untyped-def]
 
 @compiled
 def host(server, row, demand, requests, left, even):  # type: ignore[no-untyped-def]
-    """Count a request that a server hosts (1), or no longer does (-1); ``left`` is up to date."""
+    """Count a request that a server hosts (1), or no longer does (-1).
+
+    ``left`` is up to date.
+    """
     capacity = even.capacity[row]
     dominant = dominant_on(demand, capacity)
     even.dominated[server, dominant] += requests

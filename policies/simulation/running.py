@@ -56,15 +56,15 @@ from policies.simulation.trace import Trace
 _INT: Any = np.int64
 # From these seconds on the terms of tenants and groups are those of the problem.
 Terms = Sequence[tuple[float, Problem]]
-# Changes of use between two times that a run tells how far it is, about.
-_TOLD_AFTER = (2_000, 50_000)
+# Approximate number of changes of use between two reports of progress, least and most.
+_CHANGES_PER_REPORT = (2_000, 50_000)
 # Servers that gangs try in vain between two reports of progress.
 _MOST_LOOKS = 100_000
 
 
 @dataclass(frozen=True, eq=False)
-class Ran:
-    """What came of a trace on one cluster: (N,) columns by task, and the log (``state.Log``).
+class ClusterResult:
+    """Result of a trace on one cluster, with columns by task (N,) and the log (``state.Log``).
 
     Attributes:
         piece_task, piece_kind, piece_server: (P,) of the pieces of gangs that began (``Simulation``).
@@ -142,15 +142,15 @@ class Run:
         self._floor_setup = FloorSetup()
         self._leave(np.flatnonzero(~self.there))
         self._count_servers(pool)
-        self._tell: Callable[[float], None] | None = None
+        self._report: Callable[[float], None] | None = None
         self._stride = 1.0
 
-    def until(self, end: float, tell: Callable[[float], None] | None = None) -> Ran:
-        """Run to the end, or up to ``end`` seconds, and read back what happened.
+    def until(self, end: float, report: Callable[[float], None] | None = None) -> ClusterResult:
+        """Run to the end, or through ``end`` seconds, and return the result.
 
-        ``tell`` is called now and then with the part of the tasks that have ended.
+        ``report`` is called now and then with the part of the tasks that have ended.
         """
-        self._tell = tell
+        self._report = report
         wake = math.inf
         changes = {moment: servers for moment, *servers in self.changes.moments()}
         terms, none = dict(self.terms), np.zeros(0, dtype=_INT)
@@ -173,7 +173,7 @@ class Run:
         start[self.by_time], finish[self.by_time] = self.arrivals.start, self.arrivals.end
         server[self.by_time] = np.append(self.cluster.number, NOWHERE)[self.arrivals.server]
         rows = self.counters[ROWS]
-        return Ran(
+        return ClusterResult(
             start, finish, server, *self._pieces(), self.log.time[:rows], self.log.tenant[:rows],
             self.log.rate[:rows],
         )  # fmt: skip
@@ -207,7 +207,7 @@ class Run:
         )
 
     def _run(self, wake: float, until: float) -> None:
-        while self._tell is not None and (first := min(wake, self._next_event())) < until:
+        while self._report is not None and (first := min(wake, self._next_event())) < until:
             before, pause = int(self.counters[ROWS]), min(first + self._stride, until)
             self.counters[LOOKS_LEFT] = _MOST_LOOKS
             # The wake is the first event of all, and the first one is always looked at.
@@ -215,18 +215,18 @@ class Run:
             wake = wake if wake > pause else math.inf
             changes = int(self.counters[ROWS]) - before
             has_paused = self.counters[LOOKS_LEFT] < 0
-            if changes < _TOLD_AFTER[0] and not has_paused:
+            if changes < _CHANGES_PER_REPORT[0] and not has_paused:
                 self._stride *= 2
-            elif changes > _TOLD_AFTER[1]:
+            elif changes > _CHANGES_PER_REPORT[1]:
                 self._stride /= 2
             ended = self.tally.launched.sum() - self.counters[RUNNING]
-            self._tell(float(ended) / len(self.by_time))
-        # All that is left happens at one time, unless the run tells nothing.
+            self._report(float(ended) / len(self.by_time))
+        # Without reports this runs everything. With them only the events of one time are left.
         self.counters[LOOKS_LEFT] = np.iinfo(np.int64).max
         self._go_on(wake, until)
 
     def _next_event(self) -> float:
-        """Seconds of the next arrival or completion; inf without any."""
+        """Return the seconds of the next arrival or completion, or inf without any."""
         submitted, running = int(self.counters[SUBMITTED]), int(self.counters[RUNNING])
         arrival = self.arrivals.submit[submitted] if submitted < len(self.by_time) else math.inf
         return float(min(arrival, self.heap.ends[0] if running else math.inf))
@@ -277,7 +277,7 @@ class Run:
             )
 
     def _moved(self, numbers: IntArray, sign: float) -> IntArray:
-        """The cluster's servers of these numbers, with what is left of them changed."""
+        """Change what is left of the servers of some numbers and return their positions."""
         if self.cluster.rule == ONE_POOL:
             row_of = np.repeat(np.arange(self.problem.k), self.problem.server_count)
             for row in row_of[numbers].tolist():
@@ -413,7 +413,10 @@ def _tenants(problem: Problem, queues: Queues) -> Tenants:
 
 
 def _natural(problem: Problem, demand: FloatArray, capacity: FloatArray) -> FloatArray:
-    """(2, m) by what to multiply, and divide, a whole amount: the unit, as a fraction with a 1."""
+    """Return the factor and the divisor (2, m) that convert a whole amount to the resource's unit.
+
+    One of the two is 1.
+    """
     natural = np.ones((2, problem.m))
     for r in range(problem.m):
         whole = np.concatenate([demand[:, r], capacity[:, r]])

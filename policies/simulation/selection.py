@@ -1,6 +1,6 @@
-"""Which policies can be simulated, and with which options.
+"""Policies that can be simulated, with their options.
 
-Apart from what simulates, so that whoever only asks loads no compiler.
+It is apart from the simulator, so that a caller that only lists or checks loads no compiler.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _NOT_SIMULATED = ("resource_weights", "borrow_cap", "literal_alone")
 
 
 def choose_simulated(name: str, options: Mapping[str, Any] | None) -> Choice:
-    """The policy of that name with its options, checked.
+    """Return the policy of that name with its options, checked.
 
     Raises:
         PolicyUnknownError: it cannot be simulated. PolicyOptionsError: options that do not fit, or

@@ -20,13 +20,15 @@ from policies.model.problem import Problem
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ServerChanges:
-    """When single servers join and leave; build it with :meth:`create`.
+    """Times at which single servers join and leave.
+
+    Build it with :meth:`create`.
 
     Attributes:
         time: (E,) seconds, ascending.
-        server: (E,) which, counted row by row over the problem's servers, from 0 on.
-        joins: (E,) does it join, or leave? A server's first change says what it was before: one that
-            joins first is not there at the beginning.
+        server: (E,) index of the server, counted row by row over the problem's servers, from 0.
+        joins: (E,) True if it joins, False if it leaves. A server whose first change is to join is
+            absent at the beginning.
     """
 
     time: FloatArray
@@ -76,7 +78,7 @@ class ServerChanges:
 
     @classmethod
     def none(cls) -> ServerChanges:
-        """All servers are there all the time."""
+        """Return no changes, with all servers there all the time."""
         return cls.create(time=[], server=[], joins=[])
 
     def check_servers(self, problem: Problem) -> None:
@@ -89,14 +91,14 @@ class ServerChanges:
             )
 
     def there_at_first(self, servers: int) -> BoolArray:
-        """(servers,) which are there before the first change."""
+        """Return the servers (servers,) that are there before the first change."""
         there = np.ones(servers, dtype=np.bool_)
         # The first change of each server is written last.
         there[self.server[::-1]] = ~self.joins[::-1]
         return there
 
     def moments(self) -> Iterator[tuple[float, IntArray, IntArray]]:
-        """Each time at which something changes, the servers that join, and those that leave."""
+        """Yield each time of a change, the servers that join, and those that leave."""
         moments, first = np.unique(self.time, return_index=True)
         after = np.searchsorted(self.time, moments, side="right")
         for moment, begin, end in zip(moments.tolist(), first, after, strict=True):
@@ -105,7 +107,10 @@ class ServerChanges:
 
 
 def pool_with(problem: Problem, there: BoolArray) -> Problem:
-    """The problem as of when only the servers ``there`` (servers,) are: the others are draining."""
+    """Return the problem at a time when only the servers ``there`` (servers,) are present.
+
+    The others are draining.
+    """
     if there.all():
         return problem
     row_of = np.repeat(np.arange(problem.k), problem.server_count)

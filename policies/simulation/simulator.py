@@ -1,4 +1,4 @@
-"""The front door of the simulation: servers, a trace and a policy in, what happened out."""
+"""Front door of the simulation, from servers, a trace and a policy to the result."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from policies.simulation.floor_setup import without_floors
 from policies.simulation.limiting import without_limits
 from policies.simulation.outcome import Simulation
 from policies.simulation.own_servers import own_clusters
-from policies.simulation.running import Ran, Run, Terms
+from policies.simulation.running import ClusterResult, Run, Terms
 from policies.simulation.selection import APART, POLICIES, choose_simulated
 from policies.simulation.server_changes import ServerChanges
 from policies.simulation.trace import Trace
@@ -43,14 +43,14 @@ def simulate(
     terms: Terms = (),
     tell: Callable[[float], None] | None = None,
 ) -> Simulation:
-    """Run a trace through servers: tasks arrive, run whole and end, and hold what they need meanwhile.
+    """Run a trace through servers.
 
-    After all that happens at one time, the policy hands out what fits, task by task, each to the
-    tenant that is next and on the server that its placement rule names. A task fits where it exceeds
-    no limit. Tasks that keep their workloads within what is guaranteed go first. Within a workload
-    tasks begin in the order of their submission; a tenant's workloads go by priority, then position.
-    A task keeps its server until it ends. All pieces of a task begin at once, placed as in decisions,
-    and end at once.
+    Tasks arrive, run whole and end, and hold what they need meanwhile. After all that happens at
+    one time, the policy hands out what fits, task by task, each to the tenant that is next and on
+    the server that its placement rule names. A task fits where it exceeds no limit. Tasks that keep
+    their workloads within what is guaranteed go first. Within a workload tasks begin in the order
+    of their submission; a tenant's workloads go by priority, then position. A task keeps its server
+    until it ends. All pieces of a task begin at once, placed as in decisions, and end at once.
 
     Args:
         problem: servers, tenants, their groups, and workloads; ``tasks`` of a workload run at once at
@@ -72,8 +72,8 @@ def simulate(
             raises ends the simulation.
 
     Returns:
-        When and where each task ran and what everybody used all the while. The same input gives
-        the same answer, to the last bit; memory is linear in tasks.
+        The times and servers of each task and the use of every tenant. The same input gives the same
+        answer, to the last bit; memory is linear in tasks.
 
     Raises:
         PolicyUnknownError, PolicyOptionsError: no such policy here, or options that do not fit.
@@ -152,9 +152,9 @@ def _outcome(
     window: Window,
     until: float,
     changes: ServerChanges,
-    ran: Ran,
+    result: ClusterResult,
 ) -> Simulation:
-    end = ran.end
+    end = result.end
     ended = float(until)
     if not math.isfinite(ended):
         ended = float(max(np.max(trace.submit, initial=-np.inf), np.nanmax(end, initial=-np.inf)))
@@ -164,16 +164,16 @@ def _outcome(
         policy=policy,
         window=window,
         changes=changes,
-        start=read_only(ran.start),
+        start=read_only(result.start),
         end=read_only(np.where(end <= ended, end, np.nan)),
-        server=read_only(ran.server),
-        piece_task=read_only(ran.piece_task),
-        piece_kind=read_only(ran.piece_kind),
-        piece_server=read_only(ran.piece_server),
+        server=read_only(result.server),
+        piece_task=read_only(result.piece_task),
+        piece_kind=read_only(result.piece_kind),
+        piece_server=read_only(result.piece_server),
         ended=ended if trace.tasks else 0.0,
-        changed_at=read_only(ran.log_time),
-        changed_tenant=read_only(ran.log_tenant),
-        changed_rate=read_only(ran.log_rate),
+        changed_at=read_only(result.log_time),
+        changed_tenant=read_only(result.log_tenant),
+        changed_rate=read_only(result.log_rate),
     )
 
 
@@ -184,9 +184,9 @@ def _apart(
     window: Window,
     step: float,
     until: float,
-    tell: Callable[[float], None] | None,
-) -> Ran:
-    """Each tenant's tasks on its own cluster."""
+    report: Callable[[float], None] | None,
+) -> ClusterResult:
+    """Run each tenant's tasks on its own cluster and return the joint result."""
     owner = problem.workload_tenant[trace.workload]
     by_owner = np.argsort(owner, kind="stable")
     edges = np.searchsorted(owner[by_owner], np.arange(problem.t + 1))
@@ -195,27 +195,27 @@ def _apart(
     pieces = [np.zeros((3, 0), dtype=np.int64)]
     times, tenants = [np.zeros(0)], [np.zeros(0, dtype=np.int64)]
     rates = [np.zeros((0, 2 * problem.m))]
-    here = partial(_told_within, tell, trace.tasks) if tell is not None else None
+    here = partial(_report_overall, report, trace.tasks) if report is not None else None
     for cluster, first, stop in zip(clusters, edges[:-1], edges[1:], strict=True):
         own = by_owner[first:stop]
         run = Run(problem, trace.part(own), cluster, ServerChanges.none(), window, step)
-        ran = run.until(until, None if here is None else partial(here, int(first), int(stop)))
-        start[own], end[own], server[own] = ran.start, ran.end, ran.server
-        pieces.append(np.stack([own[ran.piece_task], ran.piece_kind, ran.piece_server]))
-        times.append(ran.log_time.copy())
-        tenants.append(ran.log_tenant.copy())
-        rates.append(ran.log_rate.copy())
+        result = run.until(until, None if here is None else partial(here, int(first), int(stop)))
+        start[own], end[own], server[own] = result.start, result.end, result.server
+        pieces.append(np.stack([own[result.piece_task], result.piece_kind, result.piece_server]))
+        times.append(result.log_time.copy())
+        tenants.append(result.log_tenant.copy())
+        rates.append(result.log_rate.copy())
     time = np.concatenate(times)
     order = np.argsort(time, kind="stable")
     task, kind, place = np.concatenate(pieces, axis=1)
-    return Ran(
+    return ClusterResult(
         start, end, server, task, kind, place, time[order], np.concatenate(tenants)[order],
         np.concatenate(rates)[order],
     )  # fmt: skip
 
 
-def _told_within(
-    tell: Callable[[float], None], tasks: int, first: int, stop: int, part: float
+def _report_overall(
+    report: Callable[[float], None], tasks: int, first: int, stop: int, part: float
 ) -> None:
-    """One tenant's progress as a part of everybody's."""
-    tell((first + part * (stop - first)) / max(tasks, 1))
+    """Report one tenant's progress as a part of that of all tenants."""
+    report((first + part * (stop - first)) / max(tasks, 1))

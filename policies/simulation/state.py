@@ -1,7 +1,8 @@
-"""What the event loop works on: the plan, what never changes, and the state, as tuples of arrays.
+"""Arrays of the event loop, as tuples of the plan, the constants and the state.
 
 N tasks, q workloads that can run, t tenants, m resources; S servers in R rows; p columns of what a
-task takes of a server (resources that the pool has, or slots). Whole numbers are float64 below 2^53.
+task takes of a server (resources that the pool has, or slots). Whole numbers are float64 below
+2^53.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ from policies.arrays import BoolArray, FloatArray, IntArray
 
 
 class Plan(NamedTuple):
-    """What is simulated.
+    """Parameters of a simulation.
 
     Attributes:
-        order: who is next: ``BY_SHARE``, or a constant of ``long_term.measures``.
-        rule: where a task goes: a constant of ``placing``.
+        order: of tenants: ``BY_SHARE``, or a constant of ``long_term.measures``.
+        rule: placement rule, a constant of ``placing``.
         kind: of ``memory``; length: seconds of a sliding window, or a decaying one's half-life.
         step: seconds for which what runs at a hand-out counts ahead.
         timeout: seconds with waiting tasks and none running after which a tenant goes first.
@@ -52,7 +53,7 @@ class Arrivals(NamedTuple):
 
 
 class Tenants(NamedTuple):
-    """Whose a workload is, and what orders tenants.
+    """Owners of workloads, and the quantities that order tenants.
 
     Attributes:
         first, stop: (t,) workloads of a tenant, in the order in which its tasks are taken.
@@ -78,18 +79,18 @@ class Tenants(NamedTuple):
 
 
 class Tally(NamedTuple):
-    """How far everybody is.
+    """Progress of all tenants and workloads.
 
     Attributes:
         arrived, launched: (q,) tasks so far; running: (q,) tasks now.
-        blocked: (q,) tasks wait and fitted on no server after the last hand-out.
-        listed: (q,) does anything wait or run? active: (q,) such workloads, ascending from
-            ``first`` of each tenant on; actives: (t,) how many.
+        blocked: (q,) True if tasks wait and fitted on no server after the last hand-out.
+        listed: (q,) True if any task waits or runs; active: (q,) such workloads, ascending from
+            ``first`` of each tenant on; actives: (t,) their number.
         waiting, running_tasks: (t,) tasks.
         idle_since: (t,) seconds since when tasks wait and none runs; inf.
         in_use: (t, m) whole.
-        least: (p, t) no task that waits needs less; fresh: (t,) does a workload that is not blocked
-            wait?
+        least: (p, t) lower bound on the demand of tasks that wait; fresh: (t,) True if a workload that
+            is not blocked waits.
     """
 
     arrived: IntArray
@@ -108,14 +109,14 @@ class Tally(NamedTuple):
 
 
 class Heap(NamedTuple):
-    """Running tasks by their end (``ending``): (N,) seconds, (N,) task."""
+    """Running tasks by their end (``ending``), as seconds (N,) and task (N,)."""
 
     ends: FloatArray
     tasks: IntArray
 
 
 class Remembered(NamedTuple):
-    """Resource × seconds of each tenant: what was used, then what would have been alone (``memory``).
+    """Resource × seconds of each tenant, used and then alone (``memory``).
 
     Attributes:
         total, rate: (t, 2 m), since: (t,) of everything in the window but what a sliding one forgot:
@@ -132,7 +133,7 @@ class Remembered(NamedTuple):
 
 
 class Log(NamedTuple):
-    """Every change of what a tenant uses, and would use alone: (L,), (L,), (L, 2 m)."""
+    """Changes of what a tenant uses, and would use alone, of shapes (L,), (L,) and (L, 2 m)."""
 
     time: FloatArray
     tenant: IntArray
@@ -140,7 +141,7 @@ class Log(NamedTuple):
 
 
 class Freed(NamedTuple):
-    """Servers with more room than at the last hand-out: (S,) which, (S,) is it one of them?"""
+    """Servers with more room than at the last hand-out, as a list (S,) and a mask (S,)."""
 
     servers: IntArray
     marked: BoolArray
@@ -183,7 +184,7 @@ class Placed(NamedTuple):
 
 
 class Evenness(NamedTuple):
-    """What MRFS looks at (``filling.mrfs_loop``); empty for the others.
+    """State of MRFS (``filling.mrfs_loop``), empty for other policies.
 
     Attributes:
         capacity: (R, p) of one empty server. dominated, spread: (S, p), aggregate, room: (S,) as

@@ -1,4 +1,4 @@
-"""Which workloads wait or run, what they use, and who may have a task that fits."""
+"""Compiled bookkeeping of workloads, their use, and tenants with a task that may fit."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from policies.model.tolerance import DISCRETE_TOLERANCE
 
 @compiled
 def enlist(job, i, first, active, actives, listed):  # type: ignore[no-untyped-def]
-    """Something of the workload waits or runs: put it among its tenant's active ones."""
+    """Add a workload with a waiting or running task to its tenant's active ones."""
     at = first[i] + actives[i]
     while at > first[i] and active[at - 1] > job:
         active[at] = active[at - 1]
@@ -23,7 +23,7 @@ def enlist(job, i, first, active, actives, listed):  # type: ignore[no-untyped-d
 
 @compiled
 def strike(job, i, first, active, actives, listed):  # type: ignore[no-untyped-def]
-    """No task of the workload waits or runs now."""
+    """Remove a workload without waiting or running tasks from its tenant's active ones."""
     at, last = first[i], first[i] + actives[i] - 1
     while active[at] != job:
         at += 1
@@ -62,7 +62,10 @@ def least_waiting(  # type: ignore[no-untyped-def]
     least,
     fresh,
 ):
-    """Of each column, the least that any of a tenant's waiting pieces needs: less room, no task."""
+    """Write the least that any of a tenant's waiting pieces needs in each column.
+
+    With less room, no task fits.
+    """
     some = False
     for r in range(demand.shape[1]):
         least[r, i] = np.inf
@@ -82,7 +85,10 @@ def least_waiting(  # type: ignore[no-untyped-def]
 
 @compiled
 def use_now(i, in_use, natural, rate):  # type: ignore[no-untyped-def]
-    """What a tenant's running tasks use: whole numbers, which do not drift, in natural units."""
+    """Write what a tenant's running tasks use.
+
+    It is derived from whole numbers, which do not drift, in natural units.
+    """
     for r in range(in_use.shape[1]):
         rate[i, r] = in_use[i, r] * natural[0, r] / natural[1, r]
 
@@ -91,7 +97,7 @@ def use_now(i, in_use, natural, rate):  # type: ignore[no-untyped-def]
 def use_alone(  # type: ignore[no-untyped-def]
     i, first, active, actives, arrived, launched, running, limit, gain, partition, room, rate
 ):
-    """What a tenant would use in its own partition, as ``policies.model.entitlement`` has it."""
+    """Write what a tenant would use in its own partition, as in ``policies.model.entitlement``."""
     m = gain.shape[1]
     for r in range(m):
         room[r] = partition[i, r]
@@ -115,11 +121,11 @@ def gather(  # type: ignore[no-untyped-def]
     one_pool, stage, once, now, timeout, second_stage, idle_since, fresh, least, left, freed,
     freed_count, may_fit, room, who,
 ):  # fmt: skip
-    """Put a stage's tenants that may have a task that fits into ``who``; returns their number.
+    """Write a stage's tenants that may have a task that fits into ``who`` and return their number.
 
     Args:
-        one_pool: is there one server, which counts as freed always?
-        once: only those who have waited for ``timeout`` seconds with nothing running.
+        one_pool: True for one server, which always counts as freed.
+        once: only tenants that have waited for ``timeout`` seconds with nothing running.
         may_fit, room: (t,) scratch.
     """
     _look(one_pool, fresh, least, left, freed, freed_count, may_fit, room)

@@ -1,4 +1,4 @@
-"""What a simulation is driven by: which task was submitted when, and how long it runs."""
+"""Input of a simulation, with the submission time and duration of each task."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ from policies.errors import ProblemError
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Trace:
-    """Tasks in any order; build it with :meth:`create`.
+    """Tasks in any order.
+
+    Build it with :meth:`create`.
 
     Attributes:
-        workload: (N,) index of the problem's workload that each task is one of; it says whose the
-            task is and what it demands.
+        workload: (N,) index of the problem's workload that each task is one of; the workload
+            determines the tenant and the demand of the task.
         submit: (N,) seconds, from any origin, at which it arrives.
         duration: (N,) seconds that it runs once it has begun, above 0.
         job: (N,) number of the job that it is a part of, from 0 on; a job ends with its last task.
@@ -40,7 +42,7 @@ class Trace:
         """Read-only columns of numbers.
 
         Args:
-            workload, submit, duration, job: (N,) as the attributes say; every task is a job of its
+            workload, submit, duration, job: (N,) as in the attributes; every task is a job of its
                 own unless ``job`` is given.
 
         Raises:

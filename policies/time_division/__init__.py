@@ -1,1 +1,1 @@
-"""Time division (TDA): slots of whole tasks that are fair on average over a period."""
+"""Time division (TDA) into slots of whole tasks that are fair on average over a period."""

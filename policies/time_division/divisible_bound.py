@@ -1,4 +1,4 @@
-"""What time division is held against: the same pool with divisible tasks.
+"""Upper bound on time division, from the same pool with divisible tasks.
 
 Its level is an upper bound on that of every schedule, and the prices of its first round prove it.
 
@@ -23,7 +23,7 @@ from policies.proofs.slots.slot_pool import SlotPool
 def with_divisible_tasks(
     problem: Problem, pool: SlotPool, *, pack: bool, deadline: float | None
 ) -> Allocation:
-    """The same pool with divisible tasks of the workloads that can run.
+    """Solve the same pool with divisible tasks of the workloads that can run.
 
     For one server and unlimited tasks its level is ``1 / max_r sum_i w_i d[i, r]``.
     """
@@ -32,7 +32,10 @@ def with_divisible_tasks(
 
 
 def first_prices(divisible: Allocation) -> FloatArray | None:
-    """(K, m) prices of the first round, which bound its level; None where nothing can run."""
+    """Return the prices (K, m) of the first round, which bound its level.
+
+    None if nothing can run.
+    """
     certificate = divisible.certificate
     if certificate is None or not certificate.rounds:
         return None
@@ -40,7 +43,7 @@ def first_prices(divisible: Allocation) -> FloatArray | None:
 
 
 def prices_of_shares(pool: SlotPool, divisible: Allocation) -> FloatArray:
-    """(t',) what a little more share of each tenant costs at the prices of the first round.
+    """Return the price (t',) of a little more share of each tenant, at the prices of the first round.
 
     Args:
         pool: what is scheduled; divisible: from :func:`with_divisible_tasks`.

@@ -32,7 +32,7 @@ def fewest_slots(
     share: FloatArray,
     rounds: Sequence[Round],
 ) -> tuple[tuple[Slot, ...], FloatArray, bool]:
-    """The same shares with the fewest slots.
+    """Return the same shares with the fewest slots.
 
     Args:
         pool: one server; its prices are exact.
@@ -94,7 +94,10 @@ def _list_saturated(
 
 @compiled
 def _saturated(demand, capacity, limit, found, nodes):  # type: ignore[no-untyped-def]
-    """All tasks to which none can be added, into ``found``; how many, or -1: too many."""
+    """Write all saturated sets of tasks into ``found`` and return their number.
+
+    No task can be added to a saturated set. The result is -1 if there are too many.
+    """
     n, m = demand.shape
     count = np.zeros(n, dtype=np.int64)
     left = capacity.copy()

@@ -1,9 +1,9 @@
-"""Time division by column generation: slots are made by pricing, as long as they help.
+"""Time division by column generation.
 
-The program over the slots known gives prices of shares; the slot that is worth most at these prices
-is the next column. Prices between the program's and the best so far make better columns (smoothing).
-When the work budget is spent, the mixture of the slots known is the answer, and the best prices
-give its bound.
+Pricing generates slots as long as they help. The program over the slots known gives prices of
+shares; the slot that is worth most at these prices is the next column. Prices between the program's
+and the best so far make better columns (smoothing). When the work budget is spent, the mixture of
+the slots known is the answer, and the best prices give its bound.
 
 Sources: the TDA thesis (2015), problem (3.1); smoothing: Wentges, "Weighted Dantzig-Wolfe
 decomposition for linear mixed-integer programming", 1997.
@@ -47,17 +47,17 @@ WORK = 6e9
 def divide(
     problem: Problem, pool: SlotPool, budget: WorkBudget, first_prices: FloatArray
 ) -> Division:
-    """The weighted leximin of average shares over mixtures of saturated slots.
+    """Return the weighted leximin of average shares over mixtures of saturated slots.
 
     Args:
         problem: for weights and stages.
         pool: what a slot may run.
-        budget: what may be spent; see ``WORK``.
+        budget: work that may be done; see ``WORK``.
         first_prices: (t',) of shares; any will do, good ones bound the first level well.
 
     Returns:
         At most as many slots as there are tenants (a basic optimum); one empty slot where
-        nobody can run anything. Where the budget ran out, the rounds left open say so.
+        no tenant can run anything. If the budget ran out, rounds are left open.
 
     Raises:
         SolveTimeoutError: before there was any mixture. SolveFailedError.
@@ -118,7 +118,7 @@ class _Rounds:
         )
 
     def _left_open_alone(self, rounds: Sequence[Round], share: FloatArray) -> tuple[Round, ...]:
-        """The rounds with one per stage that is open, of all tenants that are not proven stuck."""
+        """Return the rounds with one open per stage, of all tenants that are not proven stuck."""
 
         def best_prices(
             rising: BoolArray, frozen_in: IntArray, number: int
@@ -139,7 +139,10 @@ class _Rounds:
         return restated(self.problem, self.pool, self.rounds, self.frozen_in, share)
 
     def _first_slots(self) -> Mixture:
-        """As many slots as tenants, each for those who have had least; all equally long."""
+        """Return a mixture of as many slots as tenants, all equally long.
+
+        Each slot is for the tenants with the least share so far.
+        """
         weighted = self.pool.prior_share * self.t / self.weight
         times: list[int] = []
         try:
@@ -162,7 +165,7 @@ class _Rounds:
         return average
 
     def _add(self, slot: Slot) -> bool:
-        """Make a slot known; was it new?"""
+        """Add a slot and return whether it was new."""
         key = slot.tasks.tobytes()
         if key in self.known:
             return False
@@ -172,7 +175,7 @@ class _Rounds:
         return True
 
     def _round(self, stage: bool, rising: BoolArray) -> BoolArray:
-        """One level, and who is frozen at it."""
+        """Raise the level of a round and return the tenants frozen at it."""
         best = _BestPrices(self, rising)
         try:
             self.budget.seconds_left()
@@ -201,7 +204,10 @@ class _Rounds:
     def _improved(
         self, mixture: Mixture, best: _BestPrices, level: float, tolerance: float
     ) -> bool:
-        """Was a slot added that is worth more than the mixture? Not at all once it is optimal."""
+        """Add a slot that is worth more than the mixture, and return whether there was one.
+
+        There is none once the mixture is optimal.
+        """
         average = float(mixture.prices @ self.share) + level * float(
             (mixture.prices * self.weight)[best.rising].sum()
         )
@@ -215,7 +221,10 @@ class _Rounds:
         return False
 
     def _left_open(self, stage: bool, rising: BoolArray, best: _BestPrices) -> BoolArray:
-        """Freeze all that rise where the mixture has them; first who runs all its tasks."""
+        """Freeze all rising tenants at their shares in the mixture.
+
+        If some run all their tasks at no higher level than the others have, only those are frozen.
+        """
         fractions = self.mixture.fractions
         used = np.flatnonzero(fractions > SHORTEST_SLOT)
         fractions = fractions[used] / fractions[used].sum()
@@ -236,9 +245,10 @@ class _Rounds:
         self.rounds.append(Round(int(stage), level, best.bound, prices))
 
     def _exact_level(self, mixture: Mixture, rising: BoolArray) -> float:
-        """The level to the last digit, from the equations of who is tight; else the program's.
+        """Return the level to the last digit, from the equations of the tight tenants.
 
-        Who has a price is tight: the rising at the level, the frozen at their shares.
+        Tenants with a price are tight: rising ones at the level, frozen ones at their shares.
+        Without a solution, the level is the program's.
         """
         used = np.flatnonzero(mixture.fractions > SHORTEST_SLOT)
         shares = np.array([self.pool.shares(self.slots[c].tasks) for c in used.tolist()]).T
@@ -265,14 +275,17 @@ class _Rounds:
     def _stuck(
         self, rising: BoolArray, prices: FloatArray, unproven: float, level: float
     ) -> BoolArray:
-        """Rising tenants whose own lift is proven to be next to nothing; else who has a price."""
+        """Return the rising tenants whose own lift is proven to be next to nothing.
+
+        If there are none, return those with a price.
+        """
         part = np.where(rising, prices * self.weight, 0.0)
         part /= max(float(part.sum()), 1e-300)
         stuck = stuck_tenants(part, level, unproven)
         return stuck if stuck.any() else rising & (part >= min(SMALLEST_PART, float(part.max())))
 
     def _refined(self, fractions: FloatArray) -> tuple[tuple[Slot, ...], FloatArray]:
-        """The slots in use, and fractions to the last digit.
+        """Return the slots in use, and fractions to the last digit.
 
         The program's answer is right to its tolerance only, and may have slots of that size. The
         equations that were found (tenants of one round have its level, the full all their tasks)
@@ -303,7 +316,10 @@ class _Rounds:
 
 
 class _BestPrices:
-    """The prices (t',) of a round that bound its level best; they add up to 1 with the weights."""
+    """Prices (t',) of a round that bound its level best.
+
+    They add up to 1 with the weights.
+    """
 
     def __init__(self, rounds: _Rounds, rising: BoolArray) -> None:
         self._of = rounds
@@ -314,7 +330,7 @@ class _BestPrices:
             self._try(prices, value)
 
     def slot(self, prices: FloatArray, nodes: int) -> Slot:
-        """The slot that is worth most at these prices, and the bound that they give, if better."""
+        """Return the slot that is worth most at these prices, and keep their bound if it is better."""
         of = self._of
         slot = of.pool.best(prices, nodes=nodes, budget=of.budget)
         of.priced.append((prices, slot.bound))

@@ -1,8 +1,8 @@
-"""The rounds of a division whose search ended early, so that what is open is bounded for each tenant.
+"""Rounds of a division whose search ended early, with a bound for each tenant left open.
 
-Rounds that are proven stay, as long as nobody in them has more than those who come later. Of each
-stage one round is left open, of all others that have tasks left; who runs all its tasks below
-its level comes before it. Its bound is then about the least that any of them can have.
+Proven rounds stay, as long as no tenant in them has more than a later one. Each stage has one open
+round, with all other tenants that have tasks left. A tenant that runs all its tasks below that round's
+level comes before it. The round's bound is then about the least that any of its tenants can have.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ def with_open_rounds(
 
     Args:
         rounds: as the search left them; frozen_in: (t',) the round of each.
-        level: (t',) that each has; full: (t',) who runs all its tasks.
-        stage: (t',) who is served last; weight: (t',).
+        level: (t',) that each has; full: (t',) those that run all their tasks.
+        stage: (t',) those served last; weight: (t',).
         best_prices: of a round with these rising tenants, and its bound.
     """
     result: list[Round] = []
@@ -82,7 +82,7 @@ def _spread(
 
 
 def widest_gap(rounds: Sequence[Round]) -> float:
-    """The largest gap between level and bound of the rounds left open, relative to the bound."""
+    """Return the largest gap between level and bound of open rounds, relative to the bound."""
     gaps = [
         (item.bound - item.level) / max(item.bound, LEVEL_TOLERANCE)
         for item in rounds

@@ -1,7 +1,8 @@
-"""The program over slots: how long each runs, so that the least share of the rising is highest.
+"""Linear program over slots that maximises the least share of the rising tenants.
 
-One row per tenant and one for the whole period, so that a basic optimum has at most as many slots
-as there are tenants. Slots are added while the model is kept and warm-started.
+Its variables are the parts of the period for which slots run. One row per tenant and one for the
+whole period, so that a basic optimum has at most as many slots as there are tenants. Slots are
+added while the model is kept and warm-started.
 """
 
 from __future__ import annotations
@@ -71,14 +72,17 @@ class ScheduleProgram:
         self._slots += 1
 
     def set_round(self, weight: FloatArray, rising: BoolArray, kept: FloatArray) -> None:
-        """Who rises by ``weight`` (t,), and the shares ``kept`` (t,) of the others; 0: nothing."""
+        """Set the tenants that rise by ``weight`` (t,) and the shares ``kept`` (t,) of the others.
+
+        A share of 0 keeps nothing.
+        """
         for i in range(self._tenants):
             self._model.changeCoeff(i, 0, -float(weight[i]) if rising[i] else 0.0)
             floor = 0.0 if rising[i] else float(kept[i]) * (1 - LET_GO)
             self._model.changeRowBounds(i, floor, highspy.kHighsInf)
 
     def solve(self) -> Mixture:
-        """The best mixture of the slots known.
+        """Return the best mixture of the slots known.
 
         The first time by the dual simplex method, which needs no basis to start from.
 

@@ -51,7 +51,7 @@ def restated(
     frozen_in: IntArray,
     share: FloatArray,
 ) -> tuple[Round, ...]:
-    """The rounds with the levels that were reached, and what their prices prove of these.
+    """Return the rounds with the levels that were reached, and the bounds that their prices prove.
 
     Args:
         problem, pool: what is scheduled; rounds: in order; frozen_in: (t',) the round of each.

@@ -1,7 +1,8 @@
-"""In which order slots follow each other: least tasks started and stopped over the cyclic period.
+"""Order of slots with the fewest tasks started and stopped over the cyclic period.
 
-Exact for up to 12 slots (Held and Karp's dynamic programme over sets of slots); beyond, the nearest
-next slot and then exchanges of two arcs (2-opt) until none moves fewer tasks: a heuristic.
+Exact for up to 12 slots (Held and Karp's dynamic programme over sets of slots). Beyond, a
+heuristic: the nearest next slot and then exchanges of two arcs (2-opt) until none moves fewer
+tasks.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def order_of_slots(on_server: Sequence[IntArray]) -> list[int]:
 
 
 def tasks_moved(on_server: Sequence[IntArray]) -> IntArray:
-    """(s, s) tasks that stop or start between two slots."""
+    """Return the tasks (s, s) that stop or start between two slots."""
     where = [np.flatnonzero(tasks) for tasks in on_server]
     first = np.concatenate([[0], np.cumsum([len(places) for places in where])]).astype(np.int64)
     count = [tasks.ravel()[places] for tasks, places in zip(on_server, where, strict=True)]
@@ -47,7 +48,10 @@ def tasks_moved(on_server: Sequence[IntArray]) -> IntArray:
 
 @compiled
 def _moved(first, place, count):  # type: ignore[no-untyped-def]
-    """(s, s) by merging the slots' places, of which ``first[k]`` is where slot k's begin."""
+    """Return the tasks (s, s) moved, by merging the slots' places.
+
+    Those of slot k begin at ``first[k]``.
+    """
     size = len(first) - 1
     moved = np.zeros((size, size), dtype=np.int64)
     for a in range(size):
@@ -102,7 +106,7 @@ def _short_tour(moved: IntArray) -> list[int]:
 
 @compiled
 def _improved(moved):  # type: ignore[no-untyped-def]
-    """(s,) always the nearest next slot, then pairs of arcs exchanged until none moves less."""
+    """Return a tour (s,) of nearest next slots, with pairs of arcs exchanged until none moves less."""
     size = len(moved)
     tour = np.zeros(size, dtype=np.int64)
     waiting = np.ones(size, dtype=np.bool_)

@@ -1,4 +1,4 @@
-"""Time division: a period is cut into slots of whole tasks, so that average shares are fair.
+"""Time division of a period into slots of whole tasks with fair average shares.
 
 Source: the TDA thesis (2015), chapters 3 and 4; policies §5 for more than two tenants.
 """
@@ -134,7 +134,9 @@ def solve_indivisible(request: Request) -> Allocation:
 
 
 def _divide(request: Request, pool: SlotPool, first_prices: FloatArray) -> Division:
-    """The division that the effort pays for, or the first that four times more finds near its bound.
+    """Return the division that the effort pays for.
+
+    If a round is far below its bound, work is multiplied by four until the division is near it.
 
     Raises:
         SolveTimeoutError: the deadline passed before. SolveFailedError: there is none.
@@ -159,7 +161,7 @@ def _divide(request: Request, pool: SlotPool, first_prices: FloatArray) -> Divis
 
 
 def _repaid(request: Request, average: FloatArray) -> FloatArray | None:
-    """(t,) the part of ``average`` (n,) tasks that repays the tenants' deficits."""
+    """Return the part (t,) of ``average`` (n,) tasks that repays the tenants' deficits."""
     problem = request.problem
     if not problem.deficit.any():
         return None
@@ -177,7 +179,7 @@ def _repaid(request: Request, average: FloatArray) -> FloatArray | None:
 def _largest_deficit_first(
     problem: Problem, pool: SlotPool, on_server: list[IntArray], order: list[int]
 ) -> list[int]:
-    """The same cyclic order, from the slot that gives most to the largest deficits."""
+    """Return the same cyclic order, from the slot that gives most to the largest deficits."""
     if not problem.deficit.any():
         return order
     shares = np.array([pool.shares(tasks.sum(axis=0)) for tasks in on_server])
@@ -189,7 +191,10 @@ def _largest_deficit_first(
 def _of_all_tenants(
     problem: Problem, pool: SlotPool, rounds: tuple[Round, ...]
 ) -> tuple[Round, ...]:
-    """The rounds with a price for every tenant of the problem: 0 where nothing can run."""
+    """Return the rounds with a price for every tenant of the problem.
+
+    The price is 0 for a tenant that can run nothing.
+    """
     result = []
     for item in rounds:
         prices = np.zeros(problem.t)
@@ -206,7 +211,10 @@ def _placement(pool: SlotPool, slot: Slot) -> SlotPlacement:
 def _average_placements(
     problem: Problem, pool: SlotPool, slots: list[Slot], fraction: FloatArray, *, pack: bool
 ) -> tuple[IntArray, IntArray, FloatArray]:
-    """(workload, row class, tasks on the row) on average; nothing where the pool is one server."""
+    """Return the average placements as workload, row class and tasks on the row.
+
+    They are empty if the pool is one server.
+    """
     if not pack:
         nothing = np.zeros(0, dtype=np.int64)
         return nothing, nothing, np.zeros(0)

@@ -26,7 +26,10 @@ MOST_LISTED = 1_000_000
 
 
 def two_alone(problem: Problem, pool: SlotPool) -> bool:
-    """Are there two tenants of one stage with one workload each, on one server, and few slots?"""
+    """Return whether there are two tenants of one stage with one workload each.
+
+    They must have one server and few slots.
+    """
     return (
         len(pool.tenants) == len(pool.workloads) == 2
         and len(pool.kind) == 1
@@ -37,7 +40,7 @@ def two_alone(problem: Problem, pool: SlotPool) -> bool:
 
 
 def divide_between_two(problem: Problem, pool: SlotPool, deadline: float | None) -> Division:
-    """The best division of the period, with at most two slots.
+    """Return the best division of the period, with at most two slots.
 
     Args:
         problem: for weights; pool: one server and two tenants (:func:`two_alone`).
@@ -62,7 +65,7 @@ def divide_between_two(problem: Problem, pool: SlotPool, deadline: float | None)
 
 
 def saturated_pairs(pool: SlotPool) -> IntArray:
-    """(N, 2) tasks of both in every saturated allocation, by the first one's."""
+    """Return the tasks (N, 2) of both tenants in every saturated allocation, by the first one's."""
     most = pool.knapsacks[0].most
     first = np.arange(int(most[0]) + 1)
     left = pool.capacity[0] - first[:, None] * pool.demand[0]
@@ -94,7 +97,11 @@ def _upper_hull(points: IntArray, deadline: float | None) -> list[int]:
 def _best(
     listed: IntArray, hull: IntArray, per_task: FloatArray
 ) -> tuple[IntArray, FloatArray, int]:
-    """Steps 2 to 6: (s, 2) tasks of the slots, (s,) fractions, and an edge of the hull there."""
+    """Return the result of steps 2 to 6.
+
+    It consists of the tasks of the slots (s, 2), their fractions (s,) and an edge of the hull
+    there.
+    """
     one = np.ones(1)
     sides = _side(hull, per_task)
     edges = max(len(hull) - 1, 0)
@@ -116,7 +123,10 @@ def _best(
 
 
 def _side(tasks: IntArray, per_task: FloatArray) -> IntArray:
-    """(c,) 1 in G1, -1 in G2, 0 in G3: who has the higher weighted share."""
+    """Return the side (c,) of each combination of tasks, by the higher weighted share.
+
+    It is 1 in G1, -1 in G2 and 0 in G3.
+    """
     share = tasks * per_task
     difference = share[:, 0] - share[:, 1]
     equal = np.abs(difference) <= DISCRETE_TOLERANCE * share.max(axis=1)
@@ -131,7 +141,11 @@ def _rounds(
     weighted: FloatArray,
     edge: int,
 ) -> tuple[list[Round], IntArray]:
-    """Prices that make the hull's edge worth most; first of the lower share alone, if one is."""
+    """Return the rounds and the round of each tenant.
+
+    Their prices make the hull's edge worth most. If one tenant has the lower share, the first round is
+    its alone.
+    """
     weight = problem.effective_weight[pool.tenants]
     stage = int(problem.second_stage[pool.tenants[0]])
     across = np.zeros(2)

@@ -1,8 +1,9 @@
-"""What a problem's quantities stand for, read by the verifier itself (docs/policies/numbers.md).
+"""Quantities of a problem on a whole-number scale, read by the verifier itself.
 
 A quantity is the decimal that is written: the shortest one whose nearest float64 it is. Where the
-decimals of a resource are too fine for whole numbers, it is a fraction with a denominator up to 1,000 or
-a power of 2, and where that is too fine as well, the float64 number itself.
+decimals of a resource are too fine for whole numbers, it is a fraction with a denominator up to
+1,000 or a power of 2, and where that is too fine as well, the float64 number itself
+(docs/policies/numbers.md).
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ def read_amounts(
 
 
 def whole_multiples(values: FloatArray, largest: float) -> FloatArray | None:
-    """(v,) the values as whole numbers of a common unit; None where there is none that does."""
+    """Return the values (v,) as whole numbers of a common unit, or None if no unit fits."""
     distinct, where = np.unique(values, return_inverse=True)
     some = distinct[distinct > 0]
     if not len(some):
@@ -111,7 +112,7 @@ def _decimals(values: FloatArray, most: float) -> FloatArray | None:
 
 
 def _short_decimals(values: FloatArray) -> tuple[int, list[int]] | None:
-    """The digits after the point that all values have, and the values as whole numbers of the last.
+    """Return the digits after the point that all values have, and the values in units of the last.
 
     No two decimals of up to 15 digits have one nearest float64, and a quotient of two numbers that
     float64 holds is the float64 nearest to it: what passes is what is written. None for longer ones.
@@ -132,7 +133,10 @@ def _short_decimals(values: FloatArray) -> tuple[int, list[int]] | None:
 
 
 def _long_decimals(values: list[float], finest: int) -> tuple[int, list[int]] | None:
-    """The same for decimals of any length, None for more than ``finest`` digits after the point."""
+    """Return the digits and values for decimals of any length.
+
+    None for more than ``finest`` digits after the point.
+    """
     written = [Decimal(repr(value)).normalize() for value in values]
     digits = max(-int(number.as_tuple().exponent) for number in written)
     if digits > finest or abs(digits) > _MOST_DIGITS:
@@ -150,7 +154,7 @@ def _fractions(values: list[float], most: float) -> FloatArray | None:
 
 
 def _denominator(value: float) -> int:
-    """The least up to 1,000 of a fraction that is nearest to the float64, or else its own."""
+    """Return the least denominator up to 1,000 whose fraction is nearest to the float64, or its own."""
     for denominator in range(1, _LARGEST_DENOMINATOR + 1):
         if round(value * denominator) / denominator == value:
             return denominator

@@ -1,4 +1,7 @@
-"""Checking a certificate: the rounds, what their prices prove, and what follows from them."""
+"""Checks of a certificate.
+
+They cover its rounds, the bounds that its prices prove, and the consequences of these.
+"""
 
 from __future__ import annotations
 
@@ -103,7 +106,7 @@ def _certificate_fits(tenants: int, form: Form, certificate: Certificate) -> Che
 
 
 def _priced(form: Form) -> BoolArray:
-    """(K + l, m) which entries of a table of prices may be greater than 0."""
+    """Return the entries (K + l, m) of a table of prices that may be greater than 0."""
     named = [np.ones(form.capacity.shape, dtype=np.bool_)]
     named += [amount[None, :] < np.inf for _, _, amount in form.limits]
     return np.concatenate(named)
@@ -114,7 +117,10 @@ def _are_prices(prices: FloatArray) -> bool:
 
 
 def _of_mix(item: Round, prices: FloatArray, form: Form) -> bool:
-    """Are they prices of a second stage: a row for the product and one per resource at most?"""
+    """Return whether prices are those of a second stage.
+
+    They have a row for the product and at most one per resource.
+    """
     resources = form.capacity.shape[1]
     return (
         item.stage == 1
@@ -154,7 +160,7 @@ def _check_leximin(
 def _check_rounds(
     rounds: LevelRounds, share: FloatArray, names: list[str], prices: Proven
 ) -> Iterator[Check]:
-    """Every round's bound, and of every tenant that it is stuck or has all its tasks.
+    """Check every round's bound, and that every tenant is stuck or has all its tasks.
 
     The proofs are about the stated levels; that tenants have them is checked before.
     """
@@ -204,12 +210,18 @@ def _check_rounds(
 
 
 def left_open(rounds: LevelRounds, number: int, bound: float) -> bool:
-    """May a round be left open, since no more than rounding is between its level and its bound?"""
+    """Return whether a round may be left open.
+
+    No more than rounding must be between its level and its bound.
+    """
     return _visible(rounds, number, bound) <= 0
 
 
 def _visible(rounds: LevelRounds, number: int, bound: float) -> float:
-    """By how much what is between level and bound is more than rounding hides; at most 0: it is not."""
+    """Return the excess of the gap between level and bound over what rounding hides.
+
+    It is at most 0 if rounding hides the gap.
+    """
     item = rounds.certificate.rounds[number]
     gap = (bound - item.level) / rounds.size(number)
     if gap <= LEVEL_TOLERANCE:
@@ -238,7 +250,7 @@ def _quality(rounds: LevelRounds) -> tuple[float, float, float]:
 def _reasons(
     stated: Stated, places: Places, form: Form, certificate: Certificate, tasks: FloatArray
 ) -> tuple[str, ...]:
-    """(n) what stopped each workload, read off the prices of its tenant's round.
+    """Return what stopped each workload (n), by the prices of its tenant's round.
 
     All its tasks run; or the dearest resource or limit where it is cheapest; or its tenant's level,
     which goes to a cheaper workload that has tasks left.

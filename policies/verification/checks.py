@@ -49,9 +49,10 @@ def check(
     places: Sequence[str],
     place: IntArray | None = None,
 ) -> Check:
-    """A check that no deviation exceeds the tolerance; names the worst place otherwise.
+    """Return a check that no deviation exceeds the tolerance.
 
-    Deviation ``i`` is at ``places[i]``, or at ``places[place[i]]`` where ``place`` is given.
+    A check that fails names the worst place. Deviation ``i`` is at ``places[i]``, or at
+    ``places[place[i]]`` where ``place`` is given.
     """
     if not len(deviation):
         return Check(name, True, detail, 0.0)
@@ -68,6 +69,9 @@ def check(
 
 
 def exactly(deviation: npt.NDArray[np.floating[Any]], over: BoolArray) -> FloatArray:
-    """Deviations of a check without tolerance: > 0 exactly where it is ``over``."""
+    """Return the deviations of a check without tolerance.
+
+    They are greater than 0 exactly where they are ``over``.
+    """
     exact: FloatArray = np.where(over, np.maximum(deviation, UNIT), np.minimum(deviation, 0.0))
     return exact

@@ -1,11 +1,11 @@
-"""Checking the division of a period: that no schedule has better levels, round by round.
+"""Checks that no schedule of a period has better levels, round by round.
 
 At a round's prices of shares no slot is worth more than a knapsack's best packing, which ``slots``
-bounds; hence no average of slots is worth more, which bounds the round's level. Where a search ended
-early, or task limits tie packed servers together, the bound is an upper bound only: such a round is
-left open. It bounds what those who rise in it can have at least, so that none of them may have less
-than its level, and its gap may not be wider than ``OPEN_TIME_GAP``. The bound of divisible tasks is
-what the prices of its own first round prove.
+bounds. Hence no average of slots is worth more, which bounds the round's level. Where a search
+ended early, or task limits tie packed servers together, the bound is an upper bound only: such a
+round is left open. It bounds what the tenants that rise in it can have at least, so that none of
+them may have less than its level, and its gap must not exceed ``OPEN_TIME_GAP``. The bound of
+divisible tasks is the one that the prices of its own first round prove.
 """
 
 from __future__ import annotations
@@ -39,7 +39,10 @@ from policies.verification.stated import Stated
 def check_division(
     stated: Stated, allocation: Allocation, schedule: Schedule, certificate: Certificate
 ) -> Iterator[Check]:
-    """That no schedule is better: every level against the bound that its prices prove."""
+    """Check every level against the bound that its prices prove.
+
+    If all hold, no schedule is better.
+    """
     problem, slots = stated.problem, Slots.of(stated)
     readable = _check_certificate(stated, slots, certificate)
     yield readable
@@ -101,8 +104,9 @@ def check_division(
         "open_rounds",
         rounds_found.wide,
         0.0,
-        "the prices of a round that is left open count everybody who is frozen in it with tasks left, "
-        f"nobody who rises in it has less than its level, and its gap is at most {OPEN_TIME_GAP:.0%}",
+        "the prices of a round that is left open count every tenant frozen in it with tasks left, "
+        "no tenant that rises in it has less than its level, and its gap is at most "
+        f"{OPEN_TIME_GAP:.0%}",
         rounds,
     )
     yield _check_lp_bound(stated, slots, schedule, certificate, full, frozen_in)
@@ -111,7 +115,7 @@ def check_division(
 
 @dataclass(frozen=True, eq=False)
 class _Rounds:
-    """What the prices of each round prove.
+    """Results of the prices of each round.
 
     Attributes:
         misstated: (rounds,) how far the stated bound is from what the prices give.
@@ -134,7 +138,11 @@ class _Rounds:
         share: FloatArray,
         full: BoolArray,
     ) -> _Rounds:
-        """Work out every round; share, full: (t',) of the schedule, and who runs all its tasks."""
+        """Evaluate every round of a certificate.
+
+        share and full (t',) are the shares of the schedule and the tenants that run all their
+        tasks.
+        """
         weight, prior = stated.weight[slots.tenants], stated.prior[slots.tenants]
         frozen_in = certificate.frozen_in[slots.tenants]
         count = len(certificate.rounds)
@@ -172,7 +180,7 @@ class _Rounds:
 
 
 def open_gap(item: Round, bound: float) -> float:
-    """How far the level of a round is below its bound, relative to the bound."""
+    """Return the relative distance of a round's level from its bound."""
     return (bound - item.level) / max(bound, LEVEL_TOLERANCE)
 
 
@@ -185,11 +193,13 @@ def _bound_of_slots(
     before: FloatArray,
     given: float,
 ) -> float:
-    """No schedule lifts the rising tenants' level above it, those frozen before keeping their shares.
+    """Return a bound on the rising tenants' level in any schedule.
+
+    Tenants frozen before keep their shares.
 
     Args:
-        prices, weight, prior: (t',); rising: (t',) who rises; before: (t',) shares, prior ones
-            included, of those frozen before, 0 for the rest.
+        prices, weight, prior: (t',); rising: (t',) tenants that rise; before: (t',) shares, prior ones
+            included, of tenants frozen before, 0 for the rest.
         given: the bound that is claimed.
     """
     together = float((prices * weight)[rising].sum())
@@ -202,7 +212,9 @@ def _bound_of_slots(
 
 
 def _stuck(part: FloatArray, level: float, unproven: float) -> BoolArray:
-    """(t',) whose own lift is next to nothing: ``unproven / part`` at most, relative to its weight.
+    """Return the tenants (t',) whose own lift is next to nothing.
+
+    A lift is at most ``unproven / part``, relative to the tenant's weight.
 
     Args:
         part: (t',) prices × weights of the rising tenants, adding up to 1; 0 for the others.
@@ -221,9 +233,10 @@ def _check_lp_bound(
     full: BoolArray,
     frozen_in: IntArray,
 ) -> Check:
-    """The bound is that of the first round that freezes somebody who wants more, and is served first.
+    """Check that the bound is that of the first round that freezes a tenant with tasks left.
 
-    Whoever was frozen before runs all its tasks, so it holds for every schedule.
+    Tenants of the second stage do not count. All tenants frozen before run all their tasks, so the
+    bound holds for every schedule.
     """
     wanting = ~full & ~stated.late[slots.tenants]
     bound = np.nan
@@ -232,7 +245,7 @@ def _check_lp_bound(
     return Check(
         "lp_bound",
         bool(np.isclose(schedule.lp_bound, bound, rtol=AGREEMENT, equal_nan=True)),
-        "the bound over slots is that of the first round that leaves somebody wanting",
+        "the bound over slots is that of the first round that leaves a tenant with tasks left",
         0.0,
     )
 
@@ -240,7 +253,10 @@ def _check_lp_bound(
 def _check_divisible_bound(
     stated: Stated, slots: Slots, schedule: Schedule, certificate: Certificate
 ) -> Check:
-    """The bound of divisible tasks is there where there is an objective, and its prices prove it."""
+    """Check that the bound of divisible tasks exists if an objective does.
+
+    Its prices must prove it.
+    """
     detail = "the bound of divisible tasks is the one that its prices give"
     if np.isnan(schedule.bound) or np.isnan(schedule.objective):
         neither = np.isnan(schedule.bound) and np.isnan(schedule.objective)

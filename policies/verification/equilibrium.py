@@ -1,4 +1,4 @@
-"""Checks of a competitive equilibrium: its prices bound the Nash product, without a solver."""
+"""Checks of a competitive equilibrium by prices that bound the Nash product, without a solver."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def check_equilibrium(
     certificate: Certificate,
     prices: BoolArray,
 ) -> Iterator[Check]:
-    """Every stage's Nash product and bound are as stated, and within 1e-9 of each other.
+    """Check that every stage's Nash product and bound are as stated, and within 1e-9 of each other.
 
     Args:
-        problem: the problem; allocation: a feasible answer; form: who takes part.
+        problem: the problem; allocation: a feasible answer; form: its participants.
         certificate: whose rounds fit the problem; prices: (rounds,) do they prove it, exactly?
     """
     x = form.shares_of(allocation.tasks)

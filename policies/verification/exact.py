@@ -24,7 +24,9 @@ _BITS, _DIGITS = 24, 8
 
 
 def signs_of_sums(left: FloatArray, right: FloatArray, group: IntArray, groups: int) -> IntArray:
-    """(groups,) the sign of the sum of ``left × right`` by ``group``: -1, 0 or 1, exactly.
+    """Return the exact sign (groups,) of the sum of ``left × right`` in each group.
+
+    A sign is -1, 0 or 1.
 
     Args:
         left, right: (p,) factors; group: (p,) which sum each product belongs to.
@@ -66,7 +68,7 @@ def exceeds(
     limits: FloatArray,
     times: FloatArray | None = None,
 ) -> BoolArray:
-    """(g,) does the sum of ``amounts × each`` by group exceed ``limits × times``, exactly?
+    """Return whether the sum of ``amounts × each`` by group (g,) exceeds ``limits × times``, exactly.
 
     Args:
         amounts, each: (p,) finite; group: (p,).
@@ -87,7 +89,7 @@ def exceeds(
 def _by_rounded_sums(
     product: FloatArray, size: FloatArray, group: IntArray, groups: int
 ) -> tuple[IntArray, BoolArray]:
-    """(groups,) the signs of the rounded sums, and of which that is certain.
+    """Return the signs (groups,) of the rounded sums, and which of them are certain.
 
     Rounding changes a sum of n rounded products by at most ``(n + 1) UNIT`` of their sizes' sum, and
     that sum itself by as much; four times that leaves room for both (Higham, Accuracy and Stability of
@@ -101,7 +103,7 @@ def _by_rounded_sums(
 
 
 def _rounding_error(left: FloatArray, right: FloatArray, product: FloatArray) -> FloatArray:
-    """(p,) what ``left × right`` has beyond the float64 nearest to it."""
+    """Return the excess (p,) of ``left × right`` over the float64 nearest to it."""
     left_high, right_high = _high(left), _high(right)
     left_low, right_low = left - left_high, right - right_high
     rest = ((product - left_high * right_high) - left_low * right_high) - left_high * right_low
@@ -116,7 +118,7 @@ def _high(values: FloatArray) -> FloatArray:
 
 
 def _by_digits(terms: FloatArray, group: IntArray, groups: int) -> tuple[IntArray, BoolArray]:
-    """(groups,) the signs, and which sums have more digits than are looked at."""
+    """Return the signs (groups,), and which sums have more digits than are examined."""
     _, power = np.frexp(terms)
     top = np.full(groups, -2000, dtype=np.int64)
     np.maximum.at(top, group[terms != 0], power[terms != 0].astype(np.int64))
@@ -140,7 +142,10 @@ def _by_digits(terms: FloatArray, group: IntArray, groups: int) -> tuple[IntArra
 
 
 def _by_integers(left: FloatArray, right: FloatArray, group: IntArray, groups: int) -> IntArray:
-    """As :func:`signs_of_sums`, in whole multiples of the smallest power of 2 there is."""
+    """Return the signs of :func:`signs_of_sums`.
+
+    Factors are whole multiples of the smallest power of 2 there is.
+    """
     (left_part, left_power), (right_part, right_power) = np.frexp(left), np.frexp(right)
     power = left_power.astype(np.int64) + right_power
     shift = power - power.min(initial=0)

@@ -1,23 +1,22 @@
-"""Whether a round's prices prove its level, decided as if in rational arithmetic.
+"""Exact test of whether a round's prices prove its level, as if in rational arithmetic.
 
-Any feasible allocation pays for itself: at non-negative prices the costs of all tenants' shares add
-up to no more than what the servers are worth (``prices``). So once the costs of some shares add
-up to *more*, nobody can have all of them. Put to the question are, with everybody frozen earlier at
-the share that its tasks are, and for a level raised by the tolerance that is claimed
-(``LEVEL_TOLERANCE``):
+At non-negative prices the costs of all tenants' shares in a feasible allocation add up to at most
+what the servers are worth (``prices``). If the costs of some shares add up to *more*, these shares
+are not feasible together. Two hypotheses are tested, with every tenant frozen earlier at the share
+of its tasks, and for a level raised by the tolerance that is claimed (``LEVEL_TOLERANCE``):
 
 * all rising tenants at the raised level, or with all their tasks: they cannot go beyond, which
   bounds the round's level;
 * one group of interchangeable tenants at the raised level and the others at the level, or at their
   share if that is less: the group cannot be lifted, which makes its tenants stuck.
 
-What tenants have is feasible, exactly: else shares that are too large by their rounding would prove
-anything where prices are far apart.
+The shares of the answer are feasible exactly. Otherwise shares that are too large by their rounding
+would prove anything where prices are far apart.
 
-Costs are what the problem's quantities stand for (``amounts``), at the prices, levels and
-weights that are stated. In floating point each term is off by a few units in the last place of what
-it is a part of, and sums are rounded once (``math.fsum``); what is found beyond that is certain. Only
-what is not is asked again in fractions.
+Costs are those of the problem's quantities (``amounts``), at the prices, levels and weights that
+are stated. In floating point each term is off by a few units in the last place of the amount it is
+a part of, and sums are rounded once (``math.fsum``). A result beyond that error is certain. Only
+the others are tested again in fractions.
 """
 
 from __future__ import annotations
@@ -50,11 +49,11 @@ EVERYBODY, NOBODY = -1, -2
 
 @dataclass(frozen=True, eq=False)
 class Proven:
-    """What a certificate's prices prove.
+    """Results of a certificate's prices.
 
     Attributes:
-        levels: (rounds,) is the level proven to be within the tolerance of the highest?
-        tenants: (t',) does the tenant have all its tasks, or is it proven to be stuck in its round?
+        levels: (rounds,) True if the level is proven to be within the tolerance of the highest.
+        tenants: (t',) True if the tenant has all its tasks, or is proven to be stuck in its round.
     """
 
     levels: BoolArray
@@ -68,7 +67,7 @@ def proven(
     allocation: Allocation,
     rounds: LevelRounds,
 ) -> Proven:
-    """What the prices of a leximin's rounds prove, exactly.
+    """Return the exact results of the prices of a leximin's rounds.
 
     Args:
         stated: the problem; places: what prices are for; form: who takes part.
@@ -161,7 +160,10 @@ class _Question:
         )
 
     def answers(self, groups: IntArray) -> tuple[BoolArray, BoolArray]:
-        """(g,) and (g,) is it certain that a group, or ``EVERYBODY``, cannot be lifted; that it can?"""
+        """Return the groups that certainly cannot be lifted (g,) and those that certainly can (g,).
+
+        ``EVERYBODY`` stands for all rising tenants.
+        """
         base = math.fsum([*self.cost.tolist(), -self.worth])
         surplus = base + self._sums(self.lift, groups, float(self.together.sum()))
         error = 2 * self.unit * (math.fsum(self.size.tolist()) + self.worth)
@@ -301,7 +303,7 @@ class Fractions:
         return [Fraction(part, of) for part in row]
 
     def cannot_be_lifted(self, number: int, rising: BoolArray, group: int) -> bool:
-        """With rising tenants lifted (a group, or all): do they want no more, or cannot have it?"""
+        """Return whether rising tenants (a group, or all) need no more or cannot have it."""
         cost, wanting = self._cost(number, rising, group)
         return not wanting or cost > self._worth(number)
 
@@ -357,7 +359,7 @@ class Fractions:
         return self._known[number]
 
     def _cost(self, number: int, rising: BoolArray, group: int) -> tuple[Fraction, bool]:
-        """The least cost of all shares, and whether a lifted tenant has tasks left."""
+        """Return the least cost of all shares, and whether a lifted tenant has tasks left."""
         form, frozen_in = self.rounds.form, self.rounds.frozen_in
         costs = self._costs(number)
         cost, wanting = Fraction(0), False
@@ -417,7 +419,7 @@ def _whole(values: list[Fraction]) -> tuple[list[int], int]:
 
 
 def product(left: Sequence[Fraction], right: Sequence[Fraction | int]) -> Fraction:
-    """The inner product."""
+    """Return the inner product."""
     return sum((a * b for a, b in zip(left, right, strict=True)), Fraction(0))
 
 

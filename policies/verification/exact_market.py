@@ -1,4 +1,4 @@
-"""Whether an equilibrium's prices prove its product of shares, as if in rational arithmetic.
+"""Exact test of whether an equilibrium's prices prove its product of shares, as if in rationals.
 
 At any prices ``p >= 0`` of what is left, with shares ``u`` reached, no shares ``G`` do better than
 
@@ -39,10 +39,10 @@ def products_proven(
     allocation: Allocation,
     certificate: Certificate,
 ) -> BoolArray:
-    """(rounds,) is each stage's product proven to be within the tolerance of the greatest?
+    """Return whether each stage's (rounds,) product is proven within the tolerance of the greatest.
 
     Args:
-        stated: the problem; places: its servers as one; form: who takes part.
+        stated: the problem; places: its servers as one; form: its participants.
         allocation: a feasible answer; certificate: its own, whose rounds fit the problem.
     """
     shares = form.shares_of(allocation.tasks)
@@ -62,7 +62,7 @@ def products_proven(
 
 
 def _certainly(market: Market, x: FloatArray, prices: FloatArray) -> bool | None:
-    """Do the prices prove the shares ``x`` (n,)? None where rounding could hide it."""
+    """Return whether the prices prove the shares ``x`` (n,), or None if rounding could hide it."""
     shares, weights = market.shares(x), float(market.weight.sum())
     bound = market.log_bound(prices)
     if not (shares > 0).all() or not math.isfinite(bound):
@@ -95,7 +95,7 @@ def _in_fractions(exact: Fractions, market: Market, number: int, prices: FloatAr
     weights = Fraction(0)
     for owner, mine in segments.items():
         weight = Fraction(float(form.weight[owner]))
-        best = _most_wanted(mine, weight)
+        best = _best_share(mine, weight)
         if best is None or not reached[owner]:
             return False
         share, cost = best
@@ -105,18 +105,21 @@ def _in_fractions(exact: Fractions, market: Market, number: int, prices: FloatAr
     return gap <= _LOG_TOLERANCE * weights
 
 
-def _most_wanted(
+def _best_share(
     segments: list[tuple[Fraction, Fraction | None]], weight: Fraction
 ) -> tuple[Fraction, Fraction] | None:
-    """Where ``weight * log(share) - cost(share)`` is greatest: share and cost; None: nowhere."""
+    """Return the share and the cost at which ``weight * log(share) - cost(share)`` is greatest.
+
+    None if it has no maximum.
+    """
     share, cost = Fraction(0), Fraction(0)
     for price, limit in sorted(segments, key=lambda segment: segment[0]):
         if not price and limit is None:
             return None
-        wanted = None if not price else weight / price - share
-        if wanted is not None and wanted <= 0:
+        gain = None if not price else weight / price - share
+        if gain is not None and gain <= 0:
             break
-        part = min(part for part in (wanted, limit) if part is not None)
+        part = min(part for part in (gain, limit) if part is not None)
         share += part
         cost += part * price
     return share, cost

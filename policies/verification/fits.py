@@ -1,9 +1,10 @@
-"""Whether an answer's tasks fit, as exact questions: nothing is rounded, and nothing is tolerated.
+"""Exact tests of whether an answer's tasks fit, without rounding or tolerance.
 
-* One pool: do all tasks together take more of a resource than its servers have?
-* Whole tasks on a row or a range of its servers: do they take more than these servers have together?
-* Divisible tasks, which spread evenly over a class of servers, and averages over slots: do those on
-  **one** server, ``placement_tasks / servers``, take more than it has?
+* One pool: all tasks together must take at most what its servers have of each resource.
+* Whole tasks on a row or a range of its servers: they must take at most what these servers have
+  together.
+* Divisible tasks, which spread evenly over a class of servers, and averages over slots: those on
+  **one** server, ``placement_tasks / servers``, must take at most what it has.
 """
 
 from __future__ import annotations
@@ -39,7 +40,10 @@ class Fits:
 
     @classmethod
     def of(cls, stated: Stated, places: Places, allocation: Allocation) -> Fits:
-        """As whole tasks are counted when they are placed, if the answer has whole tasks."""
+        """Return the amounts for an answer.
+
+        Whole tasks are counted as they are when they are placed.
+        """
         if allocation.mode != "indivisible":
             amounts = stated.as_they_are
         else:
@@ -55,7 +59,7 @@ class Fits:
 
     @property
     def _each(self) -> FloatArray:
-        """(p,) tasks of each placement, on one server or, of whole tasks, on all."""
+        """Tasks (p,) of each placement, on one server or, of whole tasks, on all."""
         placed = self.allocation.placement_tasks
         if self.allocation.whole:
             return np.round(placed)
@@ -64,12 +68,12 @@ class Fits:
 
     @property
     def _times(self) -> FloatArray:
-        """(K,) how many servers these are on."""
+        """Number (K,) of servers that these are on."""
         servers = self.places.servers.astype(np.float64)
         return servers if self.allocation.whole else np.ones(len(servers))
 
     def pool_overfilled(self) -> BoolArray:
-        """(m,) do all tasks take more of the resource than all servers have?"""
+        """Return whether all tasks take more of each resource (m,) than all servers have."""
         problem, pieces = self.stated.problem, self.stated.pieces
         tasks = self.allocation.tasks[pieces.owner] * pieces.count
         # A number of pieces beyond float64 is more than any pool has room for.
@@ -84,7 +88,7 @@ class Fits:
         )
 
     def servers_overfilled(self) -> BoolArray:
-        """(K, m) do the placements take more than is there?"""
+        """Return where (K, m) the placements take more than is there."""
         m, answer = self.stated.problem.m, self.allocation
         capacity = self.capacity[self.places.row]
         over = exceeds(
@@ -97,7 +101,7 @@ class Fits:
         return over.reshape(capacity.shape)
 
     def beyond_limits(self) -> BoolArray:
-        """(n,) do a workload's placements run more tasks than it has?"""
+        """Return the workloads (n,) whose placements run more tasks than they have."""
         pieces, answer = self.stated.pieces, self.allocation
         limit = self.stated.problem.tasks[pieces.owner] * pieces.count
         limited = np.isfinite(limit)
@@ -114,7 +118,7 @@ class Fits:
         return beyond
 
     def limits_exceeded(self) -> BoolArray:
-        """(l,) do the tasks that count in a limit take more of a resource than its amount?"""
+        """Return the limits (l,) whose tasks take more of a resource than the limit's amount."""
         answer, m = self.allocation, self.stated.problem.m
         bounded = self.limits < np.inf
         tasks, piece = answer.tasks, np.arange(len(answer.tasks))

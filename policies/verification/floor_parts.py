@@ -333,7 +333,7 @@ class _Placing:
         self._runs = server_reasons(stated) == ""
 
     def tasks_on(self, rows: BoolArray) -> FloatArray:
-        """(n,) tasks that were placed with all pieces on some rows (k,)."""
+        """Return the tasks (n,) that were placed with all pieces on some rows (k,)."""
         tasks, some = np.zeros(self._stated.problem.n), set(np.flatnonzero(rows).tolist())
         for (j, used), number in self._tasks.items():
             if used <= some:

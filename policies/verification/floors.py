@@ -323,7 +323,7 @@ def _some_workloads(
 def _steps(
     stated: Stated, found: Parts, floors: Floors
 ) -> dict[str, tuple[Problem, Allocation, CurrentPlacements | None]]:
-    """The two problems that have the parts as tenants, with their answers and what runs before."""
+    """Return the two problems with parts as tenants, their answers and what runs before."""
     first = second = None
     if stated.choice.whole_tasks and not stated.choice.sees_one_pool:
         first = found.placed_on_own()
@@ -341,7 +341,7 @@ def _steps(
 
 
 def _rising_problem(stated: Stated, found: Parts) -> Problem:
-    """The problem in which the parts rise together, in proportion to their tasks."""
+    """Return the problem in which the parts rise together, in proportion to their tasks."""
     problem, parts = stated.problem, found.parts
     own = np.array([part.own for part in parts], dtype=np.bool_)
     per_task = stated.columns.max(axis=1, initial=0.0)
@@ -416,7 +416,7 @@ def _rest_problem(stated: Stated, found: Parts, met: FloatArray) -> Problem:
 
 
 def _with_parts(problem: Problem, parts: list[Part], **others: Any) -> Problem:
-    """The problem with a tenant for each part, after its own tenants."""
+    """Return the problem with a tenant for each part, after its own tenants."""
     count, of = len(parts), [part.workload for part in parts]
     names = tuple(f"{_free('part', problem.tenants)}{number}" for number in range(count))
     fields: dict[str, Any] = {

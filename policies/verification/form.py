@@ -15,10 +15,12 @@ from policies.verification.stated import Places, Stated
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Form:
-    """Shares instead of tasks; a tenant's workloads that are alike in all but number count as one.
+    """Problem in shares instead of tasks.
+
+    A tenant's workloads that are alike in all but number count as one.
 
     Attributes:
-        tenants: (t',) who has something to run, ascending.
+        tenants: (t',) those with a workload that can run, ascending.
         workloads: (q,) what can run, as indices of the problem; kind: (q,) which of the ``n`` it is.
         reasons: (n_all,) why the other workloads can have nothing.
         owner: (n,) tenant of each, ascending, as a position in ``tenants``.
@@ -51,30 +53,30 @@ class Form:
 
     @cached_property
     def cap(self) -> FloatArray:
-        """(t',) share at which all of the tenant's tasks run; inf: never."""
+        """Share of each tenant (t',) with all its tasks, infinite if their number is unbounded."""
         return grouped_sum(self.limit, self.owner, self.t)
 
     @property
     def kept(self) -> BoolArray:
-        """(t',) guaranteed parts, all of which run in any case."""
+        """Guaranteed parts (t',), all of which run in any case."""
         kept: BoolArray = self.stage < 0
         return kept
 
     @cached_property
     def several(self) -> BoolArray:
-        """(n,) does its tenant have others beside it?"""
+        """True for each workload (n,) whose tenant has others beside it."""
         count = np.bincount(self.owner, minlength=self.t)
         several: BoolArray = (count > 1)[self.owner]
         return several
 
     @cached_property
     def rooms(self) -> FloatArray:
-        """(K + l, m) capacities, then amounts of limits, 0 of resources that are not named."""
+        """Capacities (K + l, m), then amounts of limits, 0 of resources that are not named."""
         amounts = [np.where(amount < np.inf, amount, 0.0) for _, _, amount in self.limits]
         return np.concatenate([self.capacity, *(amount[None, :] for amount in amounts)])
 
     def costs(self, prices: FloatArray, some: IntArray | BoolArray | None = None) -> FloatArray:
-        """(q, K) price of one unit of share of each workload, or of some, on each place.
+        """Return the price (q, K) of one unit of share of each workload, or of some, on each place.
 
         It is inf where the workload may not run.
         """
@@ -90,9 +92,10 @@ class Form:
 
     @cached_property
     def group(self) -> IntArray:
-        """(t',) who can hand any gain on to whom: same resources, places and limits of their workloads.
+        """Group of interchangeable tenants (t',), any of which can hand a gain on to another.
 
-        A tenant with a limited number of tasks among several workloads is alone in its group.
+        The workloads of a group have the same resources, places and limits. A tenant with a limited
+        number of tasks among several workloads is alone in its group.
         """
         alone = np.zeros(self.t, dtype=np.bool_)
         alone[self.owner[self.several & np.isfinite(self.limit)]] = True
@@ -109,19 +112,22 @@ class Form:
         return np.array([number.setdefault(key, len(number)) for key in keys], dtype=np.int64)
 
     def shares_of(self, tasks: FloatArray) -> FloatArray:
-        """(n,) share of each, of tasks (n_all,)."""
+        """Return the share (n,) of each workload, of tasks (n_all,)."""
         mine = (tasks * self.per_task)[self.workloads]
         return grouped_sum(mine, self.kind, len(self.owner))
 
     def tenant_sums(self, shares: FloatArray) -> FloatArray:
-        """(t',) share of each tenant, of shares (n,)."""
+        """Return the share (t',) of each tenant, of shares (n,)."""
         return grouped_sum(shares, self.owner, self.t)
 
 
 def _alike(
     owner: IntArray, direction: FloatArray, allowed: BoolArray, limits: Sequence[frozenset[int]]
 ) -> tuple[IntArray, IntArray]:
-    """Which kind each workload is of, and the first of each kind: those alike of one tenant are one."""
+    """Return the kind of each workload, and the first workload of each kind.
+
+    Workloads of one tenant that are alike are one kind.
+    """
     alike: dict[tuple[int, bytes, bytes, frozenset[int]], int] = {}
     kind = np.empty(len(owner), dtype=np.int64)
     first: list[int] = []
@@ -148,10 +154,10 @@ def alone_in_limits(stated: Stated, places: Places, runs: BoolArray) -> Iterator
 
 
 def form_of(stated: Stated, places: Places) -> Form:
-    """What can run of a problem, in shares as its policy counts them.
+    """Return the runnable part of a problem, in shares as its policy counts them.
 
-    With weights per resource a tenant's share is the sum over its workloads, each by the resource that
-    is dominant in it.
+    With weights per resource a tenant's share is the sum over its workloads, each by the resource
+    that is dominant in it.
     """
     problem = stated.problem
     reasons = stated.unserved(places)

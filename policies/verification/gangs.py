@@ -128,7 +128,7 @@ def gang_stop(
 
 
 def places_for(demand: FloatArray, left: FloatArray, per_server: int) -> FloatArray:
-    """(K,) number of pieces of one task that fit on one server with so much left."""
+    """Return the number of pieces (K,) of one task that fit on one server with so much left."""
     fit = np.full(len(left), np.inf)
     for r in np.flatnonzero(demand > 0).tolist():
         fit = np.minimum(fit, left[:, r] // demand[r])

@@ -112,7 +112,7 @@ class GroupPath:
     Args:
         groups: the tree; stage: whose weights count.
         direction: (t, m) shares of the pool per unit of share.
-        start: (t,) shares at the beginning; cap: (t,) of all tasks; rising: (t,) who is not frozen.
+        start: (t,) shares at the beginning; cap: (t,) of all tasks; rising: (t,) those not frozen.
     """
 
     def __init__(
@@ -153,7 +153,7 @@ class GroupPath:
         return np.unique(np.concatenate([sweep.before, sweep.reached])) + self._rest
 
     def shares(self, position: float) -> FloatArray:
-        """(t,) shares at a position."""
+        """Return the shares (t,) at a position."""
         if position <= self.first:
             return self.start.copy()
         if position >= self.last:
@@ -317,7 +317,7 @@ class GroupPath:
         return lone
 
     def _corners_of(self, mine: list[int]) -> _Corners:
-        """All corners of some siblings, those of tenants first."""
+        """Return all corners of some siblings, those of tenants first."""
         t = len(self.start)
         tenants = np.array([child for child in mine if child < t], dtype=np.int64)
         start, cap, weight = self.start[tenants], self.cap[tenants], self._weight[tenants]
@@ -346,7 +346,7 @@ class GroupPath:
 
 
 def _running_rates(rates: FloatArray, before: FloatArray, child: IntArray) -> FloatArray:
-    """(e, c) sums over siblings of their rates after each corner.
+    """Return the sums (e, c) over siblings of their rates after each corner.
 
     Args:
         rates: (e, c) of the corner's sibling after it; before: (e, c) until it; child: (e,) which one.
@@ -370,7 +370,7 @@ def _running_rates(rates: FloatArray, before: FloatArray, child: IntArray) -> Fl
 
 
 def _common_levels(tier: IntArray, level: FloatArray) -> FloatArray:
-    """(e,) levels, one for all that are equal but for rounding within a tier."""
+    """Return the levels (e,) with one level for all that are equal but for rounding within a tier."""
     order = np.lexsort((level, tier))
     sorted_, tiers = level[order], tier[order]
     apart = (np.diff(sorted_) > SAME_LEVEL * sorted_[1:]) | (np.diff(tiers) != 0)
@@ -383,7 +383,10 @@ def _common_levels(tier: IntArray, level: FloatArray) -> FloatArray:
 
 
 def _with_levels(points: FloatArray, ray: FloatArray | None, weight: float) -> _Polygon:
-    """The polygon through points (c, 1 + m), with corners where another resource decides the level."""
+    """Return the polygon through points (c, 1 + m).
+
+    It has corners where another resource decides the level.
+    """
     if len(points) > 1:
         points = points[np.append(True, np.diff(points[:, 0]) > 0)]
     if ray is not None:
@@ -409,7 +412,7 @@ def _with_levels(points: FloatArray, ray: FloatArray | None, weight: float) -> _
 def _have_one_deciding_resource(
     begin: FloatArray, end: FloatArray, direction: FloatArray, ends: BoolArray
 ) -> BoolArray:
-    """(v,) whether one resource decides the level from the beginning of a path to its end.
+    """Return whether one resource decides the level of a path (v,) from its beginning to its end.
 
     Args:
         begin, end: (v, m) what is held; direction: (v, m) of those that have no end; ends: (v,).
@@ -439,7 +442,7 @@ def _changes_between(begin: FloatArray, end: FloatArray) -> list[FloatArray]:
 
 
 def _changes_on_ray(begin: FloatArray, ray: FloatArray) -> FloatArray:
-    """(c, 1 + m) points of a ray at which another resource comes to decide the level."""
+    """Return the points (c, 1 + m) of a ray at which another resource comes to decide the level."""
     far = 0.0
     fastest = int(ray.argmax())
     for r in range(len(ray)):

@@ -23,7 +23,7 @@ class Groups:
     Attributes:
         problem: whose tree it is.
         group_weight: ((g,), (g,)) of each group in the first and in the second stage.
-        weight: (t,) of tenants, each in its own stage; late: (t,) who is in the second one.
+        weight: (t,) of tenants, each in its own stage; late: (t,) those in the second one.
     """
 
     problem: Problem
@@ -38,7 +38,7 @@ class Groups:
 
     @cached_property
     def parent(self) -> IntArray:
-        """(v,) parent of each node, -1 for the pool."""
+        """Parent (v,) of each node, -1 for the pool."""
         t = self.problem.t
         above = np.concatenate([self.problem.tenant_group, self.problem.group_parent])
         nodes: IntArray = np.r_[np.where(above >= 0, above + t, self.pool), -1]
@@ -46,12 +46,12 @@ class Groups:
 
     @cached_property
     def tier(self) -> IntArray:
-        """(v,) tier of each node."""
+        """Tier (v,) of each node."""
         return np.concatenate([self.problem.tenant_tier, self.problem.group_tier, [0]])
 
     @cached_property
     def children(self) -> list[list[int]]:
-        """(v) children of each node, tenants before groups."""
+        """Children (v) of each node, tenants before groups."""
         of: list[list[int]] = [[] for _ in range(self.pool + 1)]
         for node, parent in enumerate(self.parent[:-1].tolist()):
             of[parent].append(node)
@@ -73,18 +73,18 @@ class Groups:
         ]
 
     def weights(self, stage: int) -> FloatArray:
-        """(v,) what divides each node's share in a stage."""
+        """Return the divisor (v,) of each node's share in a stage."""
         return np.concatenate([self.weight, self.group_weight[stage], [1.0]])
 
     def path(self, node: int) -> list[int]:
-        """The node and those above it, up to the pool."""
+        """Return the node and those above it, up to the pool."""
         found = [node]
         while self.parent[found[-1]] >= 0:
             found.append(int(self.parent[found[-1]]))
         return found
 
     def sums(self, leaves: FloatArray) -> FloatArray:
-        """(v, m) sums over the tenants below each node, of (t, m)."""
+        """Return the sums (v, m) over the tenants below each node, of (t, m)."""
         total = np.zeros((self.pool + 1, leaves.shape[1]))
         total[: len(leaves)] = leaves
         for node, mine in self._children_bottom_up:
@@ -92,7 +92,7 @@ class Groups:
         return total
 
     def parts(self, counted: BoolArray, stage: int = 0) -> FloatArray:
-        """(t,) part of the pool that tenants are entitled to, of those that are counted (t,)."""
+        """Return the part (t,) of the pool that each counted (t,) tenant is entitled to."""
         present = self.sums(counted[:, None].astype(np.float64))[:, 0] > 0
         weight = np.where(present, self.weights(stage), 0.0)
         part = np.zeros(self.pool + 1)
@@ -106,7 +106,7 @@ class Groups:
 
 
 def contributed_by_groups(problem: Problem, contributed: FloatArray) -> FloatArray:
-    """(g, m) what the tenants below each group contributed, of (t, m)."""
+    """Return what the tenants below each group contributed (g, m), of (t, m)."""
     total = np.zeros((len(problem.groups), contributed.shape[1]))
     for tenant, group in enumerate(problem.tenant_group.tolist()):
         while group >= 0:
@@ -150,7 +150,7 @@ class InGroups:
         self._update(tenant)
 
     def leave(self, tenant: int) -> None:
-        """The tenant has nothing more to launch."""
+        """Take out a tenant with nothing more to launch."""
         self.tenants.leave(tenant)
         self._is_in[tenant] = False
         self.waiting[self.groups.path(tenant)] -= 1
@@ -163,7 +163,7 @@ class InGroups:
         self._update(tenant)
 
     def may_go_on(self, tenant: int) -> bool:
-        """Is nothing but room in the tenant's way?"""
+        """Return whether only missing room can stop the tenant."""
         return self.tenants.may_go_on(tenant)
 
     def next(self) -> int:

@@ -84,7 +84,7 @@ def _gangs_where_guaranteed(allocation: Allocation, parts: list[PartMet]) -> boo
 
 
 def missed_on_servers(allocation: Allocation, parts: list[PartMet]) -> FloatArray:
-    """(n,) part of what is guaranteed on some servers that does not run there.
+    """Return the part (n,) of what is guaranteed on some servers that does not run there.
 
     By Hall's theorem, parts that are to run on sets of servers all do if and only if each union of
     these sets runs at least the parts that have to be in it. Tasks have one piece.

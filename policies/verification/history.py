@@ -1,4 +1,7 @@
-"""Checking what a long-term answer remembers: the step added to what was remembered before it."""
+"""Checks of the history of a long-term answer.
+
+It must be the history before the decision with the step added.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +21,11 @@ from policies.verification.stated import Stated
 def check_history(
     stated: Stated, allocation: Allocation, before: History, reasons: TextArray
 ) -> tuple[Check, ...]:
-    """What must hold of the history of an answer under a long-term policy.
+    """Check the history of an answer under a long-term policy.
 
     Args:
         stated: the problem; allocation: the answer, its shapes checked already.
-        before: what was remembered at the decision.
+        before: the history at the decision.
         reasons: (n,) why a workload cannot run at all; empty where it can.
     """
     problem = stated.problem
@@ -99,6 +102,6 @@ def _is_readable(problem: Problem, allocation: Allocation, before: History) -> C
 def _agree(
     name: str, stated: FloatArray, derived: FloatArray, detail: str, places: tuple[str, ...]
 ) -> Check:
-    """(t, c) numbers agree, relative to the larger of each two."""
+    """Check that numbers (t, c) agree, relative to the larger of each two."""
     size = np.maximum(np.maximum(np.abs(stated), np.abs(derived)), np.finfo(np.float64).tiny)
     return check(name, (np.abs(stated - derived) / size).max(axis=1), AGREEMENT, detail, places)

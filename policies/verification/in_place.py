@@ -1,10 +1,10 @@
-"""Whole tasks that kept their places: those that may stay, and what is missing placed beside them.
+"""Placements of whole tasks that stay on their servers.
 
-Tasks that the problem states to be kept stay. Any other running task stays where its server still
-offers room and its workload is allowed; of a workload that shrinks the last servers lose theirs first.
-What is then missing is handed out by the placement rule in what is left. Where that gives other
-counts, or leaves room for a task, any placement with the same counts may hold that leaves no room and
-moves fewer tasks than the fresh one.
+Tasks that the problem states to be kept stay. Any other running task stays if its server still
+offers room and its workload is allowed. If a workload shrinks, its last servers lose their tasks
+first. The tasks that are then missing are placed by the placement rule in the room left. If that
+gives other counts, or leaves room for a task, any placement with the same counts may hold that
+leaves no room and moves fewer tasks than the fresh one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from policies.verification.turns import ByShare
 
 
 def _first_server(stated: Stated) -> IntArray:
-    """(k,) number of the first server of each row; -1 for rows that offer nothing."""
+    """Return the number of the first server of each row (k,), -1 for rows that offer nothing."""
     first = np.full(stated.problem.k, -1, dtype=np.int64)
     servers = stated.rows.servers
     first[stated.rows.row] = np.cumsum(servers) - servers
@@ -30,7 +30,7 @@ def _first_server(stated: Stated) -> IntArray:
 
 
 def found_tasks(places: Places, stated: Stated, allocation: Allocation) -> OnServers:
-    """What every server runs, by the answer's placements."""
+    """Return the tasks on every server by the answer's placements."""
     of = allocation.placement_class
     offset = np.zeros(places.count, dtype=np.int64) if places.offset is None else places.offset
     first = _first_server(stated)[places.row[of]] + offset[of]
@@ -41,7 +41,7 @@ def found_tasks(places: Places, stated: Stated, allocation: Allocation) -> OnSer
 
 
 def same_tasks(found: OnServers, promised: OnServers) -> bool:
-    """Does every server run what it is promised to?"""
+    """Return whether every server runs the tasks that are promised."""
     return np.array_equal(found[0], promised[0]) and np.array_equal(found[1], promised[1])
 
 
@@ -52,7 +52,7 @@ def moves_fewer(
     running: CurrentPlacements,
     placements: tuple[OnServers, OnServers],
 ) -> bool:
-    """Does a placement keep what is stated to stay, and move fewer tasks than the fresh one?
+    """Return whether a placement keeps what must stay, and moves fewer tasks than the fresh one.
 
     Args:
         placements: the one that is found, with the answer's counts, and the fresh one.
@@ -109,7 +109,10 @@ def moved_tasks(
 def kept_in_place(
     stated: Stated, reasons: TextArray, allocation: Allocation, running: CurrentPlacements
 ) -> OnServers | None:
-    """What every server runs if tasks stay; None where what is missing does not fit beside them."""
+    """Return the tasks on every server if running tasks stay.
+
+    None if the missing tasks do not fit beside them.
+    """
     problem, amounts, rows = stated.problem, stated.on_servers, stated.rows
     row_of = np.repeat(np.arange(rows.count), rows.servers)
     first_keys, first = tasks_that_stay(stated, reasons)

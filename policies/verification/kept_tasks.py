@@ -69,7 +69,7 @@ def tasks_that_stay(stated: Stated, reasons: TextArray) -> OnServers:
 
 
 class _Room:
-    """What servers and limits have left while tasks are kept."""
+    """Room left on servers and in limits while tasks are kept."""
 
     def __init__(self, stated: Stated) -> None:
         rows = stated.rows

@@ -1,8 +1,8 @@
-"""What whole tasks on one server can be worth at most, in plain NumPy and Python.
+"""Upper bounds on the worth of whole tasks on one server, in plain NumPy and Python.
 
-Three ways, the cheapest first: prices of the server's resources, which bound every packing, whatever
-rounding did to them (the divisible relaxation, by a bounded simplex method); a table over all amounts,
-which is exact; and a depth-first search, cut where prices leave nothing better than a given worth.
+There are three, the cheapest first. Prices of the server's resources bound every packing, whatever
+rounding did to them (the divisible relaxation, by a bounded simplex method). A table over all
+amounts is exact. A depth-first search is cut where prices leave nothing better than a given worth.
 
 Sources: Dantzig, 1955; Martello and Toth, Knapsack Problems, 1990.
 """
@@ -37,7 +37,7 @@ class Knapsack:
 
     @cached_property
     def most(self) -> IntArray:
-        """(q,) tasks of each workload alone."""
+        """Tasks (q,) of each workload alone."""
         room = np.full(self.demand.shape, np.inf)
         np.divide(self.capacity, self.demand, out=room, where=self.demand > 0)
         most: IntArray = np.minimum(np.floor(room.min(axis=1)), self.limit).astype(np.int64)
@@ -45,7 +45,7 @@ class Knapsack:
 
     @cached_property
     def _pieces(self) -> list[tuple[int, int]]:
-        """(workload, tasks): any number of tasks is a sum of some of its workload's pieces."""
+        """Pieces (workload, tasks) of which every number of a workload's tasks is a sum."""
         pieces = []
         for j, left in enumerate(self.most.tolist()):
             size = 1
@@ -57,7 +57,7 @@ class Knapsack:
 
     @cached_property
     def _grid(self) -> tuple[IntArray, IntArray]:
-        """(q, m) demands and (m,) capacity in the coarsest units that change nothing."""
+        """Demands (q, m) and capacity (m,) in the coarsest units that change nothing."""
         some = self.most > 0
         demand = np.where(some[:, None], self.demand, 0.0).astype(np.int64)
         unit = np.maximum(np.gcd.reduce(demand, axis=0, initial=0), 1)
@@ -66,12 +66,12 @@ class Knapsack:
 
     @cached_property
     def has_table(self) -> bool:
-        """Is the table small enough?"""
+        """True if the table is small enough."""
         cells = float(np.prod(self._grid[1] + 1.0))
         return cells * (len(self._pieces) + 1) <= LARGEST_TABLE
 
     def worth_by_table(self, prices: FloatArray) -> float:
-        """The greatest worth at prices (q,) of one task of each workload."""
+        """Return the greatest worth at prices (q,) of one task of each workload."""
         demand, capacity = self._grid
         value = np.zeros(tuple((capacity + 1).tolist()))
         for j, size in self._pieces:
@@ -84,7 +84,7 @@ class Knapsack:
         return float(value.flat[-1])
 
     def worth_of_parts(self, prices: FloatArray) -> tuple[float, FloatArray]:
-        """What divisible tasks are worth at most, and (m,) the prices of resources that prove it."""
+        """Return the greatest worth of divisible tasks and prices (m,) that prove it."""
         some = (prices > 0) & (self.most > 0)
         has = self.capacity > 0
         if not some.any() or not has.any():
@@ -98,7 +98,10 @@ class Knapsack:
         return float(dual.sum() + gain @ most), of_resources
 
     def worth_beyond(self, prices: FloatArray, known: float) -> float | None:
-        """The greatest worth if it is more than ``known``, else ``known``; None: not found in time."""
+        """Return the greatest worth if it is more than ``known``, else ``known``.
+
+        None if it is not found in time.
+        """
         _, dual = self.worth_of_parts(prices)
         some = np.flatnonzero((prices > 0) & (self.most > 0))
         cost = self.demand[some] @ dual
@@ -122,7 +125,10 @@ def _search(
     left: list[float],
     known: float,
 ) -> float | None:
-    """Depth first, most tasks first; a branch ends where prices leave no more than ``known``."""
+    """Search depth first, most tasks first, for a worth beyond ``known``.
+
+    A branch ends where prices leave no more than ``known``.
+    """
     count = [0] * len(price)
     unused = sum(y * c for y, c in zip(dual, left, strict=True))
     best, worth, j, down = known, 0.0, 0, True
@@ -154,10 +160,10 @@ def _search(
 
 
 def _dual(price: FloatArray, part: FloatArray, most: FloatArray) -> FloatArray:
-    """(m,) prices of whole resources at which divisible tasks are worth least; any are a bound.
+    """Return the prices (m,) of whole resources at which divisible tasks are worth least.
 
-    The primal simplex method on tasks between 0 and ``most`` that take ``part`` (q, m) of resources of
-    size 1, with a slack for each.
+    Any prices are a bound. The method is the primal simplex on tasks between 0 and ``most`` that
+    take ``part`` (q, m) of resources of size 1, with a slack for each.
     """
     q, m = part.shape
     table = np.vstack([part, np.eye(m)])

@@ -1,4 +1,4 @@
-"""The levels that follow from tasks: answers written as JSON do not repeat them."""
+"""Levels derived from tasks, which answers written as JSON do not repeat."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from policies.verification.whole_tasks import server_reasons
 
 
 def levels_of(stated: Stated, tasks: FloatArray, history: History | None) -> FloatArray:
-    """(t,) levels of tenants that run so many tasks (n,).
+    """Return the levels (t,) of tenants that run so many tasks (n,).
 
     Args:
         stated: the problem; tasks: (n,); history: after the step of a long-term policy.

@@ -1,4 +1,6 @@
-"""One step of a long-term policy: what a tenant would use alone, and what is remembered.
+"""One step of a long-term policy, as the verifier computes it.
+
+It covers the use of a tenant alone and the history after the step.
 
 Source: Tang et al., TPDS 2018, §4 and §6.1, as docs/policies/long-term.md reads them.
 """
@@ -18,7 +20,7 @@ from policies.verification.stated import Stated
 
 
 def entitled(stated: Stated) -> FloatArray:
-    """(t, m) each tenant's part of the pool by its weight; nothing for those served late."""
+    """Return each tenant's part of the pool by its weight (t, m), 0 for second-stage tenants."""
     if stated.groups is not None:
         counted = ~stated.late if not stated.late.all() else stated.late
         return np.outer(stated.groups.parts(counted), stated.totals)
@@ -30,7 +32,10 @@ def entitled(stated: Stated) -> FloatArray:
 
 
 def tasks_alone(stated: Stated, reasons: TextArray) -> FloatArray:
-    """(n,) whole tasks that each workload would run in its tenant's own part, by priority, then age."""
+    """Return the whole tasks (n,) that each workload would run in its tenant's own part.
+
+    Priority decides, then age.
+    """
     problem = stated.problem
     room, alone = entitled(stated).tolist(), [0.0] * problem.n
     tenant, demand = problem.workload_tenant.tolist(), problem.demand.tolist()
@@ -48,31 +53,34 @@ def tasks_alone(stated: Stated, reasons: TextArray) -> FloatArray:
 
 
 def _whole_part(amount: float) -> float:
-    """As :func:`policies.model.tolerance.whole_part`, of one amount."""
+    """Return the whole part of one amount, as :func:`policies.model.tolerance.whole_part`."""
     nearest = float(round(amount))
     close = abs(amount - nearest) <= DISCRETE_TOLERANCE * max(1.0, abs(nearest))
     return nearest if close else float(math.floor(amount))
 
 
 def _by_tenant(stated: Stated, amounts: FloatArray) -> FloatArray:
-    """(t, m) sums of amounts (n, m)."""
+    """Return the sums (t, m) of amounts (n, m)."""
     problem = stated.problem
     columns = [grouped_sum(c, problem.workload_tenant, problem.t) for c in amounts.T]
     return np.stack(columns, axis=1)
 
 
 def ahead(stated: Stated, before: History, reasons: TextArray) -> History:
-    """What counts when the step's first task is handed out: ``alone`` has grown for all of it."""
+    """Return the history in force when the step's first task is handed out.
+
+    ``alone`` has grown for the whole step.
+    """
     problem, step = stated.problem, before.step
     grown = tasks_alone(stated, reasons)[:, None] * problem.demand * step
     runs = (reasons == "") & (problem.tasks > 0)
     pending = np.bincount(problem.workload_tenant[runs], minlength=problem.t) > 0
     literal = None
     if stated.choice.option("literal_alone"):
-        wanted = np.zeros((problem.n, problem.m))
+        requested = np.zeros((problem.n, problem.m))
         some = runs[:, None] & (problem.demand > 0)
-        np.multiply(problem.tasks[:, None], problem.demand, out=wanted, where=some)
-        literal = np.minimum(_by_tenant(stated, wanted), entitled(stated)) * step
+        np.multiply(problem.tasks[:, None], problem.demand, out=requested, where=some)
+        literal = np.minimum(_by_tenant(stated, requested), entitled(stated)) * step
         if before.literal_alone is not None:
             literal = literal + before.literal_alone
     return History(
@@ -86,7 +94,7 @@ def ahead(stated: Stated, before: History, reasons: TextArray) -> History:
 
 
 def after(stated: Stated, ahead_: History, tasks: FloatArray) -> History:
-    """What is remembered once tasks (n,) have run for the step."""
+    """Return the history after tasks (n,) have run for the step."""
     problem = stated.problem
     received = grouped_sum(tasks, problem.workload_tenant, problem.t) > 0
     added = _by_tenant(stated, tasks[:, None] * problem.demand * ahead_.step)
@@ -96,10 +104,10 @@ def after(stated: Stated, ahead_: History, tasks: FloatArray) -> History:
 
 
 def levels(stated: Stated, after_: History, reasons: TextArray) -> FloatArray:
-    """(t,) the measure that orders tenants after the step; NaN without a workload that can run.
+    """Return the measure (t,) that orders tenants after the step.
 
-    The accumulated dominant share over the weight where the policy counts dominant shares, else the sum
-    of all shares.
+    It is the accumulated dominant share over the weight if the policy counts dominant shares, and
+    else the sum of all shares. NaN without a workload that can run.
     """
     problem = stated.problem
     share = stated.shares(after_.used)
@@ -110,7 +118,10 @@ def levels(stated: Stated, after_: History, reasons: TextArray) -> FloatArray:
 
 
 def borrow_limit(stated: Stated, elapsed: float) -> FloatArray:
-    """(t, m) resource × time beyond which a tenant is handed nothing more; inf where there is no cap."""
+    """Return the resource × time (t, m) beyond which a tenant receives nothing more.
+
+    Infinite without a cap.
+    """
     cap = stated.choice.option("borrow_cap")
     limit = np.full((stated.problem.t, stated.problem.m), np.inf)
     if cap is not None:
@@ -121,7 +132,7 @@ def borrow_limit(stated: Stated, elapsed: float) -> FloatArray:
 
 
 def starved(stated: Stated, before: History) -> BoolArray:
-    """(t,) who has waited for the timeout and goes first."""
+    """Return the tenants (t,) that have waited for the timeout and go first."""
     timeout = stated.choice.option("starvation_timeout")
     if timeout is None:
         return np.zeros(stated.problem.t, dtype=np.bool_)

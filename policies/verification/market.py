@@ -17,7 +17,7 @@ ROOM = 1e-6
 
 @dataclass(frozen=True, eq=False)
 class Market:
-    """Who buys shares of what is left for a stage.
+    """Market of a stage, with the buyers of the shares left for it.
 
     Attributes:
         workloads: (q,) of the form's workloads, those that can have anything.
@@ -34,7 +34,10 @@ class Market:
 
     @classmethod
     def of(cls, form: Form, stage: int, shares: FloatArray) -> Market:
-        """The market of a stage; shares: (n,) of the answer."""
+        """Return the market of a stage.
+
+        shares (n,) are those of the answer.
+        """
         late = form.stage[form.owner]
         taken = np.where(late < stage, shares, 0.0) @ form.demand
         size = form.capacity[0]
@@ -53,22 +56,23 @@ class Market:
         )
 
     def shares(self, shares: FloatArray) -> FloatArray:
-        """(b,) share of each buyer, of shares (n,) of the form's workloads."""
+        """Return the share (b,) of each buyer, of shares (n,) of the form's workloads."""
         return grouped_sum(shares[self.workloads], self.owner, len(self.weight))
 
     def log_mean(self, share: FloatArray) -> float:
-        """The logarithm of the weighted geometric mean of shares (b,)."""
+        """Return the logarithm of the weighted geometric mean of shares (b,)."""
         return float((self.weight * np.log(share)).sum() / self.weight.sum())
 
     def log_bound(self, prices: FloatArray) -> float:
-        """No shares have a greater ``log_mean``, whatever the prices (m,); inf where they prove nothing.
+        """Return a bound on ``log_mean`` of any shares, proven by prices (m,).
 
-        Every buyer takes what it would at these prices, and pays for it from what is left.
+        Infinite if the prices prove nothing. Every buyer takes what it would at these prices, and
+        pays for it from what is left.
         """
         costs = Costs.of(self.owner, self.limit, self.demand @ prices, len(self.weight))
-        wanted = np.full(len(costs.price), np.inf)
-        np.divide(self.weight[costs.owner], costs.price, out=wanted, where=costs.price > 0)
-        reached = np.where(wanted > costs.start, np.minimum(wanted, costs.end), 0.0)
+        optimum = np.full(len(costs.price), np.inf)
+        np.divide(self.weight[costs.owner], costs.price, out=optimum, where=costs.price > 0)
+        reached = np.where(optimum > costs.start, np.minimum(optimum, costs.end), 0.0)
         share = np.zeros(len(self.weight))
         np.maximum.at(share, costs.owner, reached)
         if not np.isfinite(share).all():
@@ -79,7 +83,7 @@ class Market:
 
 
 def with_room(form: Form, shares: FloatArray) -> Form:
-    """The form in which workloads may run nowhere that earlier stages used up what they need.
+    """Return the form without workloads for which earlier stages used up a resource.
 
     Such workloads are not part of their stage's market. What rounding leaves of a resource that is used
     up could be next to nothing, and yet much of a share of what little is left of another one.

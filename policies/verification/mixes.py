@@ -43,10 +43,10 @@ _DETAIL = "prices prove that no mix of the first stage's workloads, at the same 
 def check_mixes(
     form: Form, certificate: Certificate, shares: FloatArray, names: list[str]
 ) -> Check:
-    """No other mix of the first stage's workloads leaves more to the second one, by the prices.
+    """Check by prices that no other mix of the first stage's workloads leaves more to the second one.
 
     Args:
-        form: who takes part, on one pool; certificate: with a round per stage.
+        form: its participants, on one pool; certificate: with a round per stage.
         shares: (n,) of the form's workloads; names: of the form's tenants.
     """
     rounds = certificate.rounds
@@ -82,7 +82,7 @@ class _Mix:
     """The first stage's mix, and the market of what it leaves.
 
     Attributes:
-        form: who takes part; paid: (n,) shares of the first stage, 0 in the second one.
+        form: its participants; paid: (n,) shares of the first stage, 0 in the second one.
         market: the second stage's; log_level: of the product that it reaches.
         used_up: (m,) resources of which next to nothing is left.
         kept_out: (n,) workloads of the second stage that are not part of the market.

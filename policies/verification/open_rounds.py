@@ -1,12 +1,12 @@
-"""Who is stuck in a leximin's round that is left open: as far as prices can show it in float64.
+"""Test of which tenants are stuck in an open round of a leximin, as far as prices prove it.
 
-Where prices are far apart, a lift of a tenant can cost less than the rounding of what the others have;
-no prices prove then that it is stuck. A round that is left open for that still has to show of every
-tenant frozen in it that has tasks left one of two things. The first: what the servers are worth beyond
-what all shares cost does not pay for its share raised by ``OPEN_GAP``, a part of the least size of
-levels where its own is less. The second: wherever it may run, that worth is next to nothing beside the
-worth of what it demands there, which is sold, then. What is unsold is worked out in fractions: prices of
-any size hide nothing.
+Prices are float64. Where they are far apart, a lift of a tenant can cost less than the rounding of
+the others' shares; no prices prove then that it is stuck. A round that is left open for that must
+still show one of two facts of every tenant frozen in it that has tasks left. The first: the worth
+of the servers beyond the cost of all shares does not pay for its share raised by ``OPEN_GAP``, a
+part of the least size of levels where its own is less. The second: wherever it may run, that worth
+is next to nothing beside the worth of what it demands there, which is then sold out. The unsold
+worth is computed in fractions, so that prices of any size hide nothing.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ def stuck_when_open(
     prices: Proven,
     known: Fractions | None = None,
 ) -> BoolArray:
-    """(t',) tenants that are proven to be stuck or, in open rounds, are so but for rounding.
+    """Return the tenants (t',) that are proven to be stuck or, in open rounds, are so but for rounding.
 
     Args:
-        stated: the problem; places: what prices are for; form: who takes part.
+        stated: the problem; places: what prices are for; form: its participants.
         allocation: a feasible answer; rounds: of its certificate, which fit the problem.
         prices: what they prove exactly; known: problem and answer in fractions, if they are so already.
     """
@@ -60,7 +60,10 @@ def stuck_when_open(
 
 
 def _paid_up(rounds: LevelRounds, number: int, unsold: Fraction) -> BoolArray:
-    """(t',) whose group's level, raised by what may be open, costs more than what is unsold."""
+    """Return the tenants (t',) whose group's raised level costs more than what is unsold.
+
+    The level is raised by what may be open.
+    """
     form, item = rounds.form, rounds.certificate.rounds[number]
     costs = Costs.at(form, item.prices)
     at, _ = costs.of_shares(np.minimum(form.cap, rounds.reached(number)))
@@ -76,7 +79,10 @@ def _paid_up(rounds: LevelRounds, number: int, unsold: Fraction) -> BoolArray:
 def _sold_out(
     form: Form, certificate: Certificate, number: int, shares: FloatArray, unsold: Fraction
 ) -> BoolArray:
-    """(t',) of whose demands next to nothing is unsold, wherever workloads with tasks left may run."""
+    """Return the tenants (t',) of whose demands next to nothing is unsold.
+
+    This holds wherever workloads with tasks left may run.
+    """
     prices = certificate.rounds[number].prices[: len(form.capacity)]
     worth = (form.demand > 0) @ (form.capacity * prices).T
     least = np.where(form.allowed, worth, np.inf).min(axis=1, initial=np.inf)

@@ -15,7 +15,7 @@ from policies.verification.stated import Stated, position_of
 
 
 def check_options(problem: Problem, choice: Choice) -> Check:
-    """The options fit the policy's schema, and name what the problem has."""
+    """Check that the options fit the policy's schema, and name what the problem has."""
     detail = "the policy takes the options, and the problem has what they name"
     wrong = mismatch(choice.policy.options_schema, dict(choice.options))
     if wrong is not None:

@@ -1,8 +1,8 @@
-"""Static partitioning worked out again: what each tenant runs on the servers that it has to itself.
+"""Static partitioning, computed again by the verifier.
 
-Its own servers are its alone. Of a row of ``N`` servers of the pool it has ``floor(N w / sum w)``; each
-of those left is cut in proportion to what is left of these parts, and a task fits in
-one's own cut of one server. Weights and cuts are fractions here.
+A tenant's own servers are its alone. Of a row of ``N`` servers of the pool it has
+``floor(N w / sum w)``. Each of the servers left is cut in proportion to the rest of these parts,
+and a task must fit in the tenant's cut of one server. Weights and cuts are fractions here.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def partition_tasks(stated: Stated, places: Places) -> tuple[dict[tuple[int, int
         for j in order:
             if reasons[j]:
                 continue
-            wanted = float(problem.tasks[j])
+            requested = float(problem.tasks[j])
             following: list[_Part] = []
             reason = NO_ELIGIBLE_SERVER
             for part in parts:
@@ -48,18 +48,22 @@ def partition_tasks(stated: Stated, places: Places) -> tuple[dict[tuple[int, int
                     following.append(part)
                     continue
                 reason = by_resource(problem.resources[int(stated.task_shares[j].argmax())])
-                run, rest = _run(part, demand[j], wanted)
-                wanted -= run
+                run, rest = _run(part, demand[j], requested)
+                requested -= run
                 following += rest
                 if run:
                     tasks[j, place] = tasks.get((j, place), 0) + run
             parts = following
-            reasons[j] = TASK_LIMIT if wanted == 0 else reason
+            reasons[j] = TASK_LIMIT if requested == 0 else reason
     return tasks, reasons
 
 
 def _dealt(stated: Stated) -> dict[int, tuple[int, list[int], list[Fraction]]]:
-    """Of each of the pool's own rows: servers that are cut, and (t) whole servers and part of a cut."""
+    """Return the division of each of the pool's own rows.
+
+    It consists of the number of servers that are cut, and each tenant's whole servers and part of a
+    cut.
+    """
     problem = stated.problem
     weight = [Fraction(w) for w in np.where(stated.late, 0.0, stated.weight).tolist()]
     if not any(weight):
@@ -83,7 +87,7 @@ def _dealt(stated: Stated) -> dict[int, tuple[int, list[int], list[Fraction]]]:
 def _parts(
     stated: Stated, dealt: dict[int, tuple[int, list[int], list[Fraction]]], tenant: int
 ) -> list[_Part]:
-    """What the tenant has to itself, in the order of rows, whole servers first."""
+    """Return the parts that a tenant has to itself, in the order of rows, whole servers first."""
     problem = stated.problem
     capacity = stated.on_servers.capacity
     parts: list[_Part] = []
@@ -103,14 +107,14 @@ def _parts(
     return parts
 
 
-def _run(part: _Part, demand: list[int], wanted: float) -> tuple[int, list[_Part]]:
-    """Tasks that run in a part, server by server, and what is left of it."""
+def _run(part: _Part, demand: list[int], requested: float) -> tuple[int, list[_Part]]:
+    """Return the tasks that run in a part, server by server, and the rest of the part."""
     row, servers, room = part
     each = min(c // d for c, d in zip(room, demand, strict=True) if d)
     if not each:
         return 0, [part]
-    full = servers if wanted >= servers * each else int(wanted) // each
-    rest = 0 if full == servers else int(wanted) - full * each
+    full = servers if requested >= servers * each else int(requested) // each
+    rest = 0 if full == servers else int(requested) - full * each
     left: list[_Part] = []
     for count, tasks in ((full, each), (min(rest, 1), rest), (servers - full - min(rest, 1), 0)):
         if count:
@@ -120,5 +124,5 @@ def _run(part: _Part, demand: list[int], wanted: float) -> tuple[int, list[_Part
 
 
 def _floor(amount: Fraction) -> int:
-    """The floor, where an amount next below a whole number is that number."""
+    """Return the floor, or the whole number that an amount is next below."""
     return math.floor(amount * (1 + _TOLERANCE))

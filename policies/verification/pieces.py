@@ -29,7 +29,7 @@ class Pieces:
 
     @classmethod
     def stated(cls, problem: Problem) -> Pieces:
-        """The pieces of a problem's tasks."""
+        """Return the pieces of a problem's tasks."""
         every = np.arange(problem.n)
         if not problem.gangs:
             return cls(every, np.ones(problem.n, dtype=np.int64), problem.demand, {}, {})
@@ -46,12 +46,12 @@ class Pieces:
         return cls(np.array(owner), np.array(count), np.array(demand), several, _values(problem))
 
     def of(self, workload: int) -> list[int]:
-        """The kinds of a workload."""
+        """Return the kinds of a workload."""
         return self.several.get(workload, [workload])
 
 
 def _values(problem: Problem) -> dict[str, IntArray]:
-    """(k,) number of each row's value of a label that keeps pieces together, by label.
+    """Return the number (k,) of each row's value of a label that keeps pieces together, by label.
 
     A value is of one cluster, which the label `cluster` names.
     """

@@ -1,9 +1,10 @@
-"""Whole tasks on the pool as one server: what they take of it, and in which order they must come.
+"""Whole tasks on the pool as one server, with their demands and the order of their launches.
 
-Whoever has the least share launches its next task, so the answer alone says the order of all launches:
-by the share that a tenant has before each, then by position. The answer is that of the policy exactly
-if all its tasks fit, and each workload that runs fewer than it has did not fit when its turn came; by
-then the others had launched what comes before that turn. Nothing is filled again.
+The tenant with the least share launches its next task, so the answer alone determines the order of
+all launches: by the share that a tenant has before each, then by position. The answer is that of
+the policy exactly if all its tasks fit, and each workload that runs fewer than it has did not fit
+when its turn came; by then the others had launched the tasks before that turn. Nothing is filled
+again.
 
 Source: Ghodsi et al., NSDI 2011, Algorithm 1, §4.2, §4.3 and §6.
 """
@@ -35,12 +36,12 @@ PAIRS_AT_ONCE = 4_000_000
 
 @dataclass(frozen=True, eq=False)
 class PoolTasks:
-    """What whole tasks take of the pool, and what they add to shares.
+    """Demands of whole tasks on the pool, and what they add to shares.
 
     Attributes:
         columns: (n, c) what one task adds to each column of its tenant's share, which is the largest.
         demand: (n, q) of one task; room: (q,) of the pool: resources and amounts of limits, or one
-            column of slots; full: (q) the reason of who lacks it.
+            column of slots; full: (q) the reason of a workload that lacks it.
         names: (n,) the resource to name where the only column is full; None where columns are resources.
         reasons: (n,) why a workload cannot run at all; empty where it can.
     """
@@ -53,7 +54,10 @@ class PoolTasks:
     reasons: TextArray
 
     def stops(self, stated: Stated, tasks: FloatArray) -> tuple[str | None, ...]:
-        """(n) what stopped each workload, given the tasks that run; None where one more would fit."""
+        """Return what stopped each workload (n), given the tasks that run.
+
+        None for a workload of which one more task would fit.
+        """
         problem = stated.problem
         pool = Room(
             left=(self.room - tasks @ self.demand)[None, :],
@@ -77,7 +81,7 @@ class PoolTasks:
 
 
 def pool_tasks(stated: Stated) -> PoolTasks:
-    """What the policy counts.
+    """Return the demands and shares that the policy counts.
 
     Raises:
         PolicyOptionsError: an option names a resource or a tenant that the problem does not have.
@@ -95,7 +99,7 @@ def pool_tasks(stated: Stated) -> PoolTasks:
         columns = stated.task_shares[:, position_of(name, problem.resources, "resource"), None]
     demand, full = amounts.demand, [by_resource(name) for name in problem.resources]
     for limit, bounds in zip(stated.limits, amounts.limits, strict=True):
-        # Nothing is placed: an amount of a limit is a resource that those who count in it demand.
+        # Nothing is placed: an amount of a limit is a resource that the workloads in it demand.
         for r in np.flatnonzero(bounds < np.inf).tolist():
             demand = np.c_[demand, np.where(limit.counted, amounts.demand[:, r], 0.0)]
             room = np.append(room, bounds[r])
@@ -104,7 +108,10 @@ def pool_tasks(stated: Stated) -> PoolTasks:
 
 
 def _in_slots(stated: Stated, reasons: TextArray) -> PoolTasks:
-    """A server has ``min_r floor(c / slot)`` slots, a task takes ``ceil(max_r D / slot)``."""
+    """Return the slots of the servers and the tasks.
+
+    A server has ``min_r floor(c / slot)`` slots, a task takes ``ceil(max_r D / slot)``.
+    """
     problem = stated.problem
     slot, parts = _slot(stated)
     cut = np.flatnonzero(slot > 0)
@@ -138,9 +145,10 @@ def _in_slots(stated: Stated, reasons: TextArray) -> PoolTasks:
 
 
 def _slot(stated: Stated) -> tuple[FloatArray, int]:
-    """(m,) what is cut into so many slots: the one that is given, or the largest server.
+    """Return the amounts (m,) that are cut into slots, and the number of slots.
 
-    The largest server is the one with the largest sum of shares of the pool.
+    They are those of the slot that is given, or of the largest server, by the sum of its shares of
+    the pool.
     """
     problem, given = stated.problem, stated.choice.option("slot")
     if given is not None:
@@ -190,12 +198,12 @@ class _Launches:
 
     @property
     def stop(self) -> FloatArray:
-        """(q,) the tenant's weighted share once the workload has launched all that it does."""
+        """Weighted share (q,) of the tenant once the workload has launched all tasks that it runs."""
         stop: FloatArray = (self.before + self.count[:, None] * self.each).max(axis=1) / self.weight
         return stop
 
     def before_turn(self, level: FloatArray, position: IntArray) -> FloatArray:
-        """(s, q) launches of each before the turns of tenants (s,) at ``level`` (s,)."""
+        """Return the launches (s, q) of each before the turns of tenants (s,) at ``level`` (s,)."""
         first = self.owner < position[:, None]
         edge = np.where(first, level[:, None] * (1 + DISCRETE_TOLERANCE), level[:, None])
         edge = np.where(first, edge, edge * (1 - DISCRETE_TOLERANCE)) * self.weight
@@ -212,7 +220,7 @@ class _Launches:
 
 
 def out_of_turn(stated: Stated, pool: PoolTasks, tasks: FloatArray) -> BoolArray:
-    """(n,) workloads that run fewer tasks than they have, although one more fitted at their turn.
+    """Return the workloads (n,) that run fewer tasks than they have, although one more fitted in turn.
 
     Args:
         stated: the problem; pool: what its policy counts; tasks: (n,) whole, all of which fit.

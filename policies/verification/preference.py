@@ -1,8 +1,9 @@
-"""Which of a tenant's workloads runs where its shares leave the choice: higher priority, then older.
+"""Checks of the choice among a tenant's workloads where its shares leave it open.
 
-Share of a workload that a preferred one could have instead is out of order: on the same servers in
-its place, or on any others with room for it. That is looked at for each placement of each tenant with
-several workloads, and the tasks of nobody else are moved for it.
+Higher priority goes first, then the older workload. Share of a workload is out of order if a
+preferred one could have it instead, on the same servers in its place or on any others with room.
+This is checked for each placement of each tenant with several workloads, without moving the tasks
+of other tenants.
 """
 
 from __future__ import annotations
@@ -154,7 +155,7 @@ class _Shares:
         return found
 
     def _room_in_place(self, before: IntArray, position: int, place: int) -> FloatArray:
-        """(p,) the most share of each that fits on a place instead of share of another workload."""
+        """Return the most share (p,) of each that fits on a place instead of another workload's."""
         room = _room(self.left[place], _more(self.demand[before], self.demand[position]))
         for limit in self.limits:
             if limit.where[place]:
@@ -163,7 +164,7 @@ class _Shares:
         return room
 
     def _room_anywhere(self, workloads: IntArray) -> FloatArray:
-        """(p,) the most share of each that fits on one of its places, as it is."""
+        """Return the most share (p,) of each that fits on one of its places, as it is."""
         most = np.zeros(len(workloads))
         for place in range(len(self.left)):
             room = _room(self.left[place], self.demand[workloads])
@@ -175,14 +176,14 @@ class _Shares:
 
 
 def _more(needed: FloatArray, freed: FloatArray) -> FloatArray:
-    """(p, m) what (p, m) takes beyond (m,), but for the rounding of what is the same."""
+    """Return the excess (p, m) of ``needed`` over ``freed`` (m,), without rounding of equal amounts."""
     more = needed - freed
     more[more <= ALIKE * needed] = 0.0
     return more
 
 
 def _room(left: FloatArray, needs: FloatArray) -> FloatArray:
-    """(p,) how much share fits into what is ``left`` (m,), of which one unit ``needs`` (p, m)."""
+    """Return how much share (p,) fits into what is ``left`` (m,), of which one unit ``needs`` (p, m)."""
     parts = np.full(needs.shape, np.inf)
     np.divide(np.broadcast_to(left, needs.shape), needs, out=parts, where=needs > 0)
     room: FloatArray = parts.min(axis=1, initial=np.inf)

@@ -1,10 +1,10 @@
-"""What prices prove: no feasible shares cost more than the servers are worth.
+"""Bounds that prices prove, since no feasible shares cost more than the servers are worth.
 
 At prices ``p`` of what servers offer, and of the amounts of limits, one unit of share of a workload
 costs at least what the cheapest of its places asks, with the price of each limit in which it counts
-there. A tenant that reaches a share pays at least for its cheapest workloads first, each up to all its
-tasks. What servers and limits are worth pays for every feasible answer, so that no shares are feasible
-that cost more: this bounds the level of a round, and the lift of those who are stuck in it.
+there. A tenant that reaches a share pays at least for its cheapest workloads first, each up to all
+its tasks. The worth of servers and limits pays for every feasible answer, so shares that cost more
+are not feasible: this bounds the level of a round, and the lift of tenants that are stuck in it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,10 @@ class Costs:
 
     @classmethod
     def of(cls, owner: IntArray, limit: FloatArray, price: FloatArray, tenants: int) -> Costs:
-        """Put the pieces in order; limit: (n,) the length of each, inf: endless."""
+        """Return the costs of pieces in order.
+
+        limit (n,) is the length of each piece, inf for an endless one.
+        """
         order = np.lexsort((price, owner))
         owner, limit, price = owner[order], limit[order], price[order]
         start = np.zeros(len(owner))
@@ -50,12 +53,12 @@ class Costs:
 
     @classmethod
     def at(cls, form: Form, prices: FloatArray) -> Costs:
-        """The costs at prices (K + l, m) of shares of the pool."""
+        """Return the costs at prices (K + l, m) of shares of the pool."""
         cheapest = form.costs(prices).min(axis=1, initial=np.inf)
         return cls.of(form.owner, form.limit, cheapest, form.t)
 
     def of_shares(self, share: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """(t,) least costs of shares (t,), and what rounding errors in them are relative to."""
+        """Return the least costs (t,) of shares (t,), and the size that rounding is relative to."""
         reached = share[self.owner]
         begun = reached > self.start
         end = np.where(begun, np.minimum(reached, self.end), 0.0)
@@ -67,7 +70,10 @@ class Costs:
         )
 
     def level_paid(self, weight: FloatArray, rising: BoolArray, budget: float) -> float:
-        """The level at which rising tenants, each up to all its tasks, cost ``budget``; inf: never."""
+        """Return the level at which rising tenants, each up to all its tasks, cost ``budget``.
+
+        Infinite if they never do.
+        """
         mine = rising[self.owner] & (self.start < self.end)
         weights = weight[self.owner[mine]]
         slope = self.price[mine] * weights
@@ -91,7 +97,7 @@ class Costs:
 
 
 def worth(form: Form, prices: FloatArray) -> float:
-    """What all servers and limits are worth."""
+    """Return the worth of all servers and limits."""
     return float((form.rooms * prices).sum())
 
 
@@ -101,18 +107,18 @@ def budget_rounding(form: Form, prices: FloatArray) -> float:
 
 
 def bound_on_level(form: Form, prices: FloatArray, share: FloatArray, rising: BoolArray) -> float:
-    """The highest level that prices leave open.
+    """Return the highest level that prices leave open.
 
     Args:
         form: the problem; prices: (K + l, m), at least 0.
-        share: (t',) of those who keep theirs; rising: (t',) who rises instead.
+        share: (t',) of the tenants that keep theirs; rising: (t',) those that rise instead.
     """
     costs = Costs.at(form, prices)
     spent, _ = costs.of_shares(np.where(rising, 0.0, share))
     all_ = worth(form, prices)
     budget = max(all_ - float(spent.sum()), 0.0) + budget_rounding(form, prices)
-    nobody_wants_more = float((form.cap / form.weight)[rising].max(initial=0.0))
-    return min(costs.level_paid(form.weight, rising, budget), nobody_wants_more)
+    saturated = float((form.cap / form.weight)[rising].max(initial=0.0))
+    return min(costs.level_paid(form.weight, rising, budget), saturated)
 
 
 def part_lifted(
@@ -141,12 +147,15 @@ def part_lifted(
 
 
 def rising_in(form: Form, rounds: tuple[Round, ...], frozen_in: IntArray, number: int) -> BoolArray:
-    """(t',) whose level is still rising in a round."""
+    """Return the tenants (t',) whose level is still rising in a round."""
     rising: BoolArray = (form.stage == rounds[number].stage) & (frozen_in >= number)
     return rising
 
 
 def level_size(form: Form, rising: BoolArray, level: float) -> float:
-    """What a level's tolerance is relative to: itself, unless it is next to nothing."""
+    """Return the size to which a level's tolerance is relative.
+
+    It is the level itself, unless that is next to nothing.
+    """
     weights = float(form.weight[rising].sum())
     return max(level, SMALLEST_LEVEL_SCALE / weights if weights > 0 else 0.0)

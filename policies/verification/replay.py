@@ -1,7 +1,7 @@
-"""Whole tasks handed out again, one by one, and compared with what an answer says.
+"""Replay of whole tasks, handed out again one by one and compared with an answer.
 
-The order is the policy's; a launch that the answer does not have ends it. The rules are those of
-``turns`` and ``servers``, written down as they are defined. A tenant's next task comes from its
+The order is the policy's. A launch that the answer does not have ends the replay. The rules are those
+of ``turns`` and ``servers``, written down as they are defined. A tenant's next task comes from its
 highest-priority workload that still fits, then from the older one.
 """
 
@@ -24,12 +24,12 @@ _NOTHING: tuple[IntArray, IntArray] = (np.zeros(0, np.int64), np.zeros(0, np.int
 
 
 @dataclass(frozen=True, eq=False)
-class Launched:
-    """What was handed out.
+class ReplayResult:
+    """Tasks that a replay handed out.
 
     Attributes:
         tasks: (n,) of each workload; job, server: (L,) kind and server of each piece, in order.
-        agrees: are the tasks those of the answer? Otherwise it ended where they were not.
+        agrees: True if the tasks are those of the answer. If not, the replay ended at the difference.
     """
 
     tasks: FloatArray
@@ -43,7 +43,7 @@ class Round:
     """Tenants that take turns until none has a task that fits.
 
     Attributes:
-        tenants: who they are; once: does each leave as soon as it has launched a task?
+        tenants: those of the round; once: True if each leaves as soon as it has launched a task.
     """
 
     tenants: IntArray
@@ -53,7 +53,7 @@ class Round:
 def queues(
     owner: IntArray, priority: IntArray, reasons: TextArray, tenants: int
 ) -> list[list[int]]:
-    """Each tenant's workloads that can run, in the order in which its tasks are taken."""
+    """Return each tenant's workloads that can run, in the order in which its tasks are taken."""
     waiting: list[list[int]] = [[] for _ in range(tenants)]
     for j in np.lexsort((np.arange(len(owner)), -priority)).tolist():
         if not reasons[j]:
@@ -72,12 +72,12 @@ def replay(
     launch: Callable[[int, int], None] | None = None,
     started: tuple[IntArray, IntArray] = _NOTHING,
     gangs: GangRule | None = None,
-) -> Launched:
-    """Hand out tasks until nobody's fits any more.
+) -> ReplayResult:
+    """Hand out tasks until none fits.
 
     Args:
         waiting: each tenant's workloads in order; limit: (n,) tasks at most.
-        rounds: one after the other; turns: who is next; servers: where there is room.
+        rounds: one after the other; turns: order of tenants; servers: where there is room.
         rule: the server of a workload's next task, or ``NOWHERE``.
         expected: (n,) tasks that the answer has.
         launch: called with server and workload before the task is taken.
@@ -92,8 +92,8 @@ def replay(
         count[j] /= gang.count[0]
     at = [0] * len(waiting)
 
-    def result(agrees: bool) -> Launched:
-        return Launched(count, np.array(jobs, np.int64), np.array(places, np.int64), agrees)
+    def result(agrees: bool) -> ReplayResult:
+        return ReplayResult(count, np.array(jobs, np.int64), np.array(places, np.int64), agrees)
 
     for round_ in rounds:
         going = {i for i in round_.tenants.tolist() if at[i] < len(waiting[i])}
@@ -151,20 +151,23 @@ def replay(
 def tasks_by_server(
     job: IntArray, server: IntArray, tasks: FloatArray, workloads: int
 ) -> tuple[IntArray, FloatArray]:
-    """(p,) keys ``server × workloads + workload``, ascending, and (p,) tasks of each."""
+    """Return keys (p,) ``server × workloads + workload``, ascending, and the tasks (p,) of each."""
     keys, where = np.unique(server * workloads + job, return_inverse=True)
     return keys, grouped_sum(tasks, where, len(keys))
 
 
 def every_server(which: IntArray, servers: IntArray) -> tuple[IntArray, IntArray]:
-    """(q,) position and (q,) number from 0 on, of each of so many servers (p,) of ``which`` (p,)."""
+    """Return the position (q,) and number (q,) of each of so many servers (p,).
+
+    They are numbered from 0 within each of ``which`` (p,).
+    """
     position = np.repeat(np.arange(len(which)), servers)
     within = np.arange(int(servers.sum())) - np.repeat(np.cumsum(servers) - servers, servers)
     return position, which[position] + within
 
 
 def left_out(reasons: TextArray, misfit: BoolArray, reason: str) -> TextArray:
-    """The reasons, with one more for workloads that have none and fit nowhere."""
+    """Return the reasons, with one more for workloads that have none and fit nowhere."""
     result = reasons.copy()
     result[(reasons == "") & misfit] = reason
     return result

@@ -46,7 +46,7 @@ class LevelRounds:
     """Rounds of a flat pool.
 
     Attributes:
-        form: who takes part; certificate: the rounds, which fit it.
+        form: its participants; certificate: the rounds, which fit it.
     """
 
     form: Form
@@ -59,11 +59,11 @@ class LevelRounds:
 
     @cached_property
     def frozen_in(self) -> IntArray:
-        """(t',) round of each tenant."""
+        """Round (t',) of each tenant."""
         return self.certificate.frozen_in[self.form.tenants]
 
     def rising(self, number: int) -> BoolArray:
-        """(t',) whose share still rises in a round."""
+        """Return the tenants (t',) whose share still rises in a round."""
         return rising_in(self.form, self.certificate.rounds, self.frozen_in, number)
 
     @cached_property
@@ -82,13 +82,16 @@ class LevelRounds:
         return {}
 
     def reached(self, number: int) -> FloatArray:
-        """(t',) shares of rising tenants at a round's level, before they have all their tasks."""
+        """Return the shares (t',) of rising tenants at a round's level.
+
+        They may exceed the shares of all their tasks.
+        """
         if number not in self._reached:
             self._reached[number] = self.at(number, self.certificate.rounds[number].level)
         return self._reached[number]
 
     def at(self, number: int, level: float) -> FloatArray:  # noqa: ARG002 - of a path it counts
-        """(t',) the same at another level."""
+        """Return the shares (t',) of rising tenants at another level."""
         shares: FloatArray = level * self.form.weight
         return shares
 
@@ -97,7 +100,7 @@ class LevelRounds:
         return 0.0
 
     def raised(self, number: int) -> FloatArray:
-        """(t',) shares if all rise together by the tolerance of a level."""
+        """Return the shares (t',) if all rise together by the tolerance of a level."""
         return self.lifted(number, LEVEL_TOLERANCE)
 
     def want_more(self, number: int, margin: float) -> bool:
@@ -106,19 +109,22 @@ class LevelRounds:
         return bool((self.rising(number) & (self.form.cap > raised)).any())
 
     def lifted(self, number: int, by: float) -> FloatArray:
-        """(t',) share of each tenant if it alone is lifted, by a part of the size of levels."""
+        """Return the share (t',) of each tenant if it alone is lifted.
+
+        The lift is a part of the size of levels.
+        """
         item = self.certificate.rounds[number]
         lifted: FloatArray = (item.level + by * self.size(number)) * self.form.weight
         return lifted
 
     def frozen_at(self) -> FloatArray:
-        """(t',) share at which each tenant was frozen."""
+        """Return the share (t',) at which each tenant was frozen."""
         level = np.array([item.level for item in self.certificate.rounds] or [0.0])
         share = np.minimum(self.form.cap, level[self.frozen_in] * self.form.weight)
         return np.where(self.form.kept, self.form.cap, share)
 
     def share_scale(self, share: FloatArray) -> FloatArray:
-        """(t',) what an error in shares (t',) is relative to."""
+        """Return the size (t',) to which an error in shares (t',) is relative."""
         return np.maximum(share, 1e-3 * AGREEMENT)
 
     def bound(self, number: int, share: FloatArray) -> float:
@@ -274,7 +280,7 @@ def rounds_of(
     """Return the rounds of a certificate that fits.
 
     Args:
-        stated: the problem; form: who takes part; walked: paths of the rounds to trust.
+        stated: the problem; form: its participants; walked: paths of the rounds to trust.
     """
     if stated.groups is None:
         return LevelRounds(form, certificate)
@@ -282,9 +288,10 @@ def rounds_of(
 
 
 def proportions(stated: Stated, form: Form) -> FloatArray:
-    """(t', m) shares of the pool per unit of share, the largest 1; (t', 1) where shares just add up.
+    """Return the shares of the pool per unit of share (t', m), the largest 1.
 
-    A tenant's workloads count by their tasks, or alike if any has no limit.
+    Shape (t', 1) where shares just add up. A tenant's workloads count by their tasks, or alike if
+    any has no limit.
     """
     if stated.choice.share is ShareDefinition.ALONE:
         return np.ones((form.t, 1))

@@ -1,6 +1,6 @@
-"""Checking a schedule with arithmetic only: every slot, their order, and the averages.
+"""Checks of a schedule with arithmetic only, for every slot, their order and the averages.
 
-That no schedule is fairer is for ``division`` to check.
+``division`` checks that no schedule is fairer.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from policies.verification.whole_tasks import least_unsatisfied
 def check_schedule(
     stated: Stated, places: Places, allocation: Allocation, schedule: Schedule
 ) -> Iterator[Check]:
-    """What must hold in every slot and of the averages."""
+    """Check every slot and the averages."""
     problem, slots = stated.problem, Slots.of(stated)
     shapes = _check_shapes(stated, slots, schedule)
     yield shapes
@@ -103,7 +103,10 @@ def check_schedule(
 
 
 def _repays(stated: Stated, schedule: Schedule) -> FloatArray | None:
-    """(s,) what each slot gives to tenants with deficits, by these; None without any."""
+    """Return the worth of each slot (s,) to tenants with deficits, weighted by these.
+
+    None without deficits.
+    """
     problem = stated.problem
     if not problem.deficit.any():
         return None
@@ -140,7 +143,7 @@ def _check_shapes(stated: Stated, slots: Slots, schedule: Schedule) -> Check:
 
 
 def _on_server(slots: Slots, schedule: Schedule) -> list[IntArray]:
-    """(s) tasks (L, q) of each slot on each server."""
+    """Return the tasks (L, q) of each slot (s) on each server."""
     if schedule.placements is None:
         one = min(len(slots.kind), 1)
         return [tasks[None, slots.workloads][:one] for tasks in schedule.tasks]
@@ -184,7 +187,7 @@ def _reasons(
     on_server: Sequence[IntArray],
     blocking: Sequence[IntArray],
 ) -> list[str]:
-    """(n) what stops each workload in the longest slot in which it does not run all its tasks.
+    """Return what stops each workload (n) in the longest slot in which it does not run all its tasks.
 
     ``task_limit`` where there is no such slot, or next to no time in it; equally long slots count in
     their order.

@@ -77,7 +77,7 @@ class LimitsLeft:
         return [q for q in self.mine(job) if (self._demand[job] > self.left[q]).any()]
 
     def closed(self, job: int) -> BoolArray:
-        """(R,) rows on which no task of a workload may start any more."""
+        """Return the rows (R,) on which no task of a workload may start any more."""
         closed = np.zeros(len(self.rows[0]), dtype=np.bool_)
         for q in self.exhausted(job):
             closed |= self.rows[q]
@@ -153,12 +153,12 @@ class Servers:
 
     @property
     def listed(self) -> IntArray:
-        """(c,) servers that rules look at."""
+        """Servers (c,) that the rules consider."""
         return self._listed[: self._size]
 
     @property
     def room(self) -> FloatArray:
-        """(m, c) what these have left."""
+        """Amounts (m, c) that the listed servers have left."""
         return self._room[:, : self._size]
 
     def take(self, server: int, job: int) -> None:
@@ -199,7 +199,7 @@ class Servers:
         self._position[self.listed] = np.arange(len(alive))
 
     def fitting(self, job: int) -> IntArray:
-        """(f,) positions in ``listed`` of servers with room for a task of the workload."""
+        """Return the positions (f,) in ``listed`` of servers with room for a task of the workload."""
         fits = np.ones(self._size, dtype=np.bool_)
         for room, needed in zip(self.room, self.demand[job].tolist(), strict=True):
             if needed:
@@ -215,15 +215,15 @@ class Servers:
         return np.flatnonzero(fits)
 
     def first(self, some: IntArray) -> int:
-        """The first by position of servers (f,) given by their positions in ``listed``."""
+        """Return the first server of those (f,) given by their positions in ``listed``."""
         return int(self.listed[some].min()) if len(some) else NOWHERE
 
     def first_fit(self, job: int) -> int:
-        """The first server that has room."""
+        """Return the first server that has room."""
         return self.first(self.fitting(job))
 
     def _misfit(self, job: int, room: FloatArray) -> tuple[FloatArray, float]:
-        """(f,) ``H`` of the workload on servers with so much room (m, f), and the task's own size."""
+        """Return ``H`` (f,) of the workload on servers with room (m, f), and the task's size."""
         ref = int((self.demand[job] > 0).argmax())
         task = self.demand[job] * self.unit
         task = task / task[ref]
@@ -235,7 +235,7 @@ class Servers:
         return scores, float(task.sum())
 
     def best_fit(self, job: int) -> int:
-        """The server whose room is most in the proportions of the task."""
+        """Return the server whose room is most in the proportions of the task."""
         some = self.fitting(job)
         if not len(some):
             return NOWHERE
@@ -244,7 +244,7 @@ class Servers:
         return self.first(some[scores <= least + DISCRETE_TOLERANCE * (size + least)])
 
     def affinity(self, job: int) -> int:
-        """The server with the largest dot product of demand and room."""
+        """Return the server with the largest dot product of demand and room."""
         some = self.fitting(job)
         if not len(some):
             return NOWHERE
@@ -252,7 +252,10 @@ class Servers:
         return self.first(some[scores >= scores.max() * (1 - DISCRETE_TOLERANCE)])
 
     def two_choices(self, seed: int) -> Callable[[int], int]:
-        """The rule that takes the better of two servers drawn by SplitMix64, or the first that fits."""
+        """Return a rule that takes the better of two servers drawn by SplitMix64.
+
+        If neither fits, it takes the first that does.
+        """
         state = seed
 
         def draw() -> float:
@@ -284,7 +287,7 @@ class Servers:
         return rule
 
     def dominant(self, job: int) -> IntArray:
-        """(rows,) the first resource of which a request takes the largest share of a row's server."""
+        """Return the first resource (rows,) of which a request takes most of a row's server."""
         if job not in self._dominant:
             share = np.full(self.capacity.shape, -1.0)
             np.divide(self.demand[job], self.capacity, out=share, where=self.capacity > 0)
@@ -294,7 +297,7 @@ class Servers:
         return self._dominant[job]
 
     def evenest(self, job: int) -> int:
-        """The server that then hosts most equally many requests dominated by each resource."""
+        """Return the server on which the requests dominated by each resource are then most even."""
         some = self.fitting(job)
         if not len(some):
             return NOWHERE
@@ -314,7 +317,7 @@ class Servers:
         return self.first(some[left >= left.max() * (1 - DISCRETE_TOLERANCE)])
 
     def host(self, server: int, job: int) -> None:
-        """Note a request there; before the task is taken."""
+        """Count a request on a server, before its task is taken."""
         row, position = self.row_of[server], self._position[server]
         r = int(self.dominant(job)[row])
         self._hosted[r, position] += 1
@@ -324,7 +327,10 @@ class Servers:
 def _alike(
     capacity: FloatArray, allowed: BoolArray, row_of: IntArray
 ) -> tuple[IntArray, list[int]]:
-    """(S,) the next server that is alike when empty, or ``NOWHERE``; and the first ones of a kind."""
+    """Return the next server that is alike when empty (S,), and the first server of each kind.
+
+    ``NOWHERE`` if there is no next one.
+    """
     following = np.full(len(row_of), NOWHERE, dtype=np.int64)
     last: dict[tuple[bytes, bytes], int] = {}
     first = []
@@ -345,7 +351,7 @@ def _alike(
 
 
 def rule_of(servers: Servers, option: Callable[[str], object]) -> Callable[[int], int]:
-    """The placement rule that the options of ``drfh`` name."""
+    """Return the placement rule that the options of ``drfh`` name."""
     placement = option("placement")
     if placement == "two-choices":
         return servers.two_choices(int(str(option("seed"))))

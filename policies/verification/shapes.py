@@ -1,6 +1,6 @@
-"""Whether an answer is one at all: arrays of the right kinds and sizes, and numbers where they belong.
+"""Checks of the shapes, types and ranges of an answer's arrays.
 
-Every other check counts on it, so that none has to look for what is no number.
+Every other check relies on them, and none has to handle a value that is not a number.
 """
 
 from __future__ import annotations
@@ -49,7 +49,10 @@ def check_shapes(problem: Problem, allocation: Allocation, places: Places, kinds
 
 
 def _floats(values: Any, shape: tuple[int, ...], *, finite: bool = True) -> bool:
-    """Is it an array of real numbers? Where it need not be ``finite`` it can be NaN, not infinite."""
+    """Return whether a value is an array of real numbers.
+
+    Unless it must be ``finite`` it may have NaN, but not infinity.
+    """
     if not isinstance(values, np.ndarray) or values.shape != shape or values.dtype != np.float64:
         return False
     return bool((np.isfinite(values) if finite else ~np.isinf(values)).all())
@@ -73,7 +76,7 @@ def _is_whole(value: Any) -> bool:
 
 
 def _is_number(value: Any) -> bool:
-    """Is it a real number, or NaN for one that there is not?"""
+    """Return whether a value is a real number, or NaN for a number that does not exist."""
     is_real = isinstance(value, float | np.floating) or _is_whole(value)
     return is_real and not math.isinf(float(value))
 

@@ -1,7 +1,7 @@
-"""In which order slots follow each other: the fewest tasks started and stopped over the cyclic period.
+"""Check of the order of slots, with the fewest tasks started and stopped over the cyclic period.
 
-Held and Karp's dynamic programme over sets of slots gives the fewest; it is exact and looks at 12 slots
-at most. Beyond, and where a solver had no time, a schedule states that its order is not proven.
+Held and Karp's dynamic programme over sets of slots gives the fewest. It is exact and limited to 12
+slots. Beyond, and where a solver had no time, a schedule states that its order is not proven.
 
 Source: Held, Karp, "A dynamic programming approach to sequencing problems", 1962.
 """
@@ -48,7 +48,7 @@ def check_order(
 
 
 def _moved(on_server: Sequence[IntArray]) -> FloatArray:
-    """(s, s) tasks that start or stop between two slots."""
+    """Return the tasks (s, s) that start or stop between two slots."""
     size = len(on_server)
     moved = np.zeros((size, size))
     for a in range(size):
@@ -58,7 +58,7 @@ def _moved(on_server: Sequence[IntArray]) -> FloatArray:
 
 
 def _fewest(moved: FloatArray) -> float:
-    """The least sum over cyclic orders of all slots."""
+    """Return the least sum over cyclic orders of all slots."""
     others = len(moved) - 1
     between = moved[1:, 1:]
     # fewest[seen, last]: from slot 0 through the set ``seen`` of other slots, ``last`` the last of them.

@@ -1,6 +1,6 @@
-"""What one slot of a schedule may run, and what its shares can be worth at most.
+"""Slots of a schedule, with their workloads and a bound on the worth of their shares.
 
-Whoever averages slots has no more of what prices count than the slot that is worth most.
+An average of slots is worth at most as much, at any prices, as the slot that is worth most.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _LOOSE = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class Slots:
-    """The servers of a slot, and the workloads that can run there; whole numbers.
+    """Servers of a slot and the workloads that can run there, in whole numbers.
 
     Attributes:
-        workloads: (q,) of the problem, what can run; owner: (q,) position in ``tenants`` (t',).
+        workloads: (q,) of the problem, those that can run; owner: (q,) position in ``tenants`` (t',).
         share: (q,) dominant share of one task; demand: (q, m); limit: (q,) tasks at most.
-        capacity: (L, m) of each server; kind: (L,) which of ``knapsacks`` it is.
-        allowed: (q, K) may it run on servers of the kind?
+        capacity: (L, m) of each server; kind: (L,) its position in ``knapsacks``.
+        allowed: (q, K) True if it may run on servers of the kind.
         reasons: (n,) why a workload cannot run at all; empty where it can.
     """
 
@@ -50,7 +50,7 @@ class Slots:
 
     @classmethod
     def of(cls, stated: Stated) -> Slots:
-        """The pool as one big server, or every server by itself."""
+        """Return the pool as one big server, or every server by itself."""
         problem = stated.problem
         if stated.choice.sees_one_pool:
             pool = pool_tasks(stated)
@@ -92,12 +92,14 @@ class Slots:
 
     @cached_property
     def unit(self) -> FloatArray:
-        """(m,) one unit of each resource as a share of all servers."""
+        """One unit (m,) of each resource as a share of all servers."""
         total: FloatArray = self.capacity.sum(axis=0)
         return np.divide(1.0, total, out=np.zeros(len(total)), where=total > 0)
 
     def blocking(self, on_server: IntArray) -> IntArray:
-        """(q,) index of the resource that stops each workload in a slot; -1: one more task fits.
+        """Return the index (q,) of the resource that stops each workload in a slot.
+
+        -1 if one more task fits.
 
         Args:
             on_server: (L, q) tasks of the slot on each server.
@@ -107,12 +109,15 @@ class Slots:
 
     @cached_property
     def everything(self) -> FloatArray:
-        """(t',) share of each tenant that runs all its tasks all the time; inf: never."""
+        """Share of each tenant (t',) that runs all its tasks all the time.
+
+        Infinite for unbounded tasks.
+        """
         return grouped_sum(self.limit * self.share, self.owner, len(self.tenants))
 
     @cached_property
     def _together(self) -> IntArray:
-        """(q,) tasks of each workload alone on all servers, whatever its limit."""
+        """Tasks (q,) of each workload alone on all servers, whatever its limit."""
         counts = np.bincount(self.kind, minlength=len(self.knapsacks))
         total = np.zeros(len(self.workloads), dtype=np.int64)
         for knapsack, count in zip(self.knapsacks, counts.tolist(), strict=True):
@@ -121,12 +126,15 @@ class Slots:
 
     @cached_property
     def coupled(self) -> bool:
-        """Do task limits tie the servers together?"""
+        """True if task limits tie the servers together."""
         return len(self.kind) > 1 and bool((self._together > self.limit).any())
 
     @cached_property
     def _joint(self) -> Knapsack | None:
-        """Few servers that limits tie together as one knapsack: limits count as resources."""
+        """One knapsack for a few servers that limits tie together.
+
+        Limits count as resources.
+        """
         servers, (q, m) = len(self.kind), self.demand.shape
         if not self.coupled or servers * q > LARGEST_JOINT:
             return None
@@ -142,11 +150,12 @@ class Slots:
         )
 
     def worth(self, prices: FloatArray, given: float) -> float:
-        """What no slot's shares are worth more than, at prices (t',) of shares.
+        """Return a bound on the worth of any slot's shares, at prices (t',) of shares.
 
         Args:
             prices: at least 0.
-            given: what is claimed. It comes back if it is proven, and no looser than the prices give.
+            given: the bound that is claimed. It is returned if it is proven and no looser than the
+                one that the prices give.
         """
         per_task = prices[self.owner] * self.share
         counts = np.bincount(self.kind, minlength=len(self.knapsacks)).tolist()

@@ -1,7 +1,7 @@
-"""A problem as the verifier reads it: from its fields, by arithmetic of its own.
+"""Problem as the verifier reads it, derived from its fields by arithmetic of its own.
 
-What solvers work out of a problem (totals, weights, classes of servers, normalised demands) is worked
-out here again, from the definitions in docs/policies, and shares no code with them.
+Values that solvers derive from a problem (totals, weights, classes of servers, normalised demands)
+are derived here again, from the definitions in docs/policies, and share no code with the solvers.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ NO_SERVER_LARGE_ENOUGH, GANG = "no_server_large_enough", "gang"
 
 
 def by_resource(name: str) -> str:
-    """The reason of a workload that a full resource stops."""
+    """Return the reason of a workload that a full resource stops."""
     return f"resource:{name}"
 
 
 @dataclass(frozen=True, eq=False)
 class Places:
-    """What an answer's placements, and its certificate's prices, refer to.
+    """Places to which an answer's placements and its certificate's prices refer.
 
     Attributes:
         row: (K,) a row of the servers of each place; servers: (K,) how many there are.
         offset: (K,) where in the row they begin; None where places are whole rows.
         place_of_row: (k,) place of each row, the first of several; -1 for rows that offer nothing.
-        allowed: (q, K) may a piece of each kind, or a part of a task, run there?
+        allowed: (q, K) True if a piece of each kind, or a part of a task, may run there.
         capacity: (K, m) of all servers of the place, as shares of the pool.
     """
 
@@ -59,48 +59,54 @@ class Places:
 
 @dataclass(frozen=True, eq=False)
 class Stated:
-    """What a problem says, under a policy in one of its modes."""
+    """Problem under a policy in one of its modes."""
 
     problem: Problem
     choice: Choice
 
     @cached_property
     def pieces(self) -> Pieces:
-        """Kinds of pieces of all workloads; of tasks of one piece, the workloads."""
+        """Kinds of pieces of all workloads.
+
+        A workload with tasks of one piece is one kind.
+        """
         return Pieces.stated(self.problem)
 
     @cached_property
     def offered(self) -> FloatArray:
-        """(k, m) capacity of one server of each row; 0 for rows that only count as contributed."""
+        """Capacity of one server of each row (k, m), 0 for rows that only count as contributed."""
         gone = self.problem.contributed_only[:, None]
         return np.where(gone, 0.0, self.problem.capacity)
 
     @cached_property
     def totals(self) -> FloatArray:
-        """(m,) of the pool."""
+        """Capacity (m,) of the pool."""
         amounts = (self.offered * self.problem.server_count[:, None]).T.tolist()
         return np.array([math.fsum(column) for column in amounts])
 
     def shares(self, amounts: FloatArray) -> FloatArray:
-        """Amounts (..., m) as shares of the pool; 0 of what it has none of."""
+        """Return amounts (..., m) as shares of the pool.
+
+        A share is 0 if the pool has none of the resource.
+        """
         result = np.zeros_like(amounts)
         np.divide(amounts, self.totals, out=result, where=self.totals > 0)
         return result
 
     @cached_property
     def task_shares(self) -> FloatArray:
-        """(n, m) what one task takes of the pool."""
+        """Shares (n, m) of the pool that one task takes."""
         return self.shares(self.problem.demand)
 
     @cached_property
     def dominant(self) -> FloatArray:
-        """(n,) the largest share of the pool that one task takes of any resource."""
+        """Largest share (n,) of the pool that one task takes of any resource."""
         dominant: FloatArray = self.task_shares.max(axis=1, initial=0.0)
         return dominant
 
     @cached_property
     def contributed(self) -> FloatArray:
-        """(t, m) what each tenant contributed."""
+        """Capacity (t, m) that each tenant contributed."""
         problem = self.problem
         contributed = np.zeros((problem.t, problem.m))
         for row in np.flatnonzero(problem.contributed_by >= 0).tolist():
@@ -124,7 +130,7 @@ class Stated:
 
     @cached_property
     def tenants_below_groups(self) -> list[list[int]]:
-        """(g) tenants below each group."""
+        """Tenants below each group (g)."""
         below: list[list[int]] = [[] for _ in self.problem.groups]
         for tenant, first in enumerate(self.problem.tenant_group.tolist()):
             group = first
@@ -135,14 +141,14 @@ class Stated:
 
     @cached_property
     def derived_group_weights(self) -> FloatArray:
-        """(g,) weight of each group in the first stage, by what tenants below it contributed."""
+        """Weight (g,) of each group in the first stage, by what tenants below it contributed."""
         contributed = contributed_by_groups(self.problem, self.contributed)
         derived: FloatArray = self.shares(contributed).max(axis=1, initial=0.0)
         return derived * self.problem.group_weight
 
     @property
     def group_weights(self) -> list[float]:
-        """(g) weight of each group, in the first stage if a tenant of that is below."""
+        """Weight (g) of each group, in the first stage if a tenant of that is below."""
         problem = self.problem
         first = second = problem.group_weight
         if problem.weights_mode == "contribution" and self.derives_weights:
@@ -171,20 +177,20 @@ class Stated:
 
     @property
     def late(self) -> BoolArray:
-        """(t,) who is served with what all others leave: weight 0, or best effort."""
+        """Tenants (t,) that are served after all others, for weight 0 or as best effort."""
         return self._stage_and_weight[0]
 
     @property
     def weight(self) -> FloatArray:
-        """(t,) the weight of each tenant among those of its stage."""
+        """Weight (t,) of each tenant among those of its stage."""
         return self._stage_and_weight[1]
 
     @cached_property
     def prior(self) -> FloatArray:
-        """(t,) share that each tenant counts as having had, by what it is owed."""
-        owed = self.problem.deficit
-        most = max(0.0, float((owed / self.weight).max(initial=0.0)))
-        prior: FloatArray = most * self.weight - owed
+        """Share (t,) that each tenant is deemed to have received before, by its deficit."""
+        deficit = self.problem.deficit
+        most = max(0.0, float((deficit / self.weight).max(initial=0.0)))
+        prior: FloatArray = most * self.weight - deficit
         return prior
 
     @cached_property
@@ -204,9 +210,10 @@ class Stated:
         return which, table
 
     def places(self, sizes: IntArray | None = None) -> Places:
-        """What placements refer to; ``sizes`` (K,) of ranges of servers where the answer has any.
+        """Return the places to which placements refer.
 
-        Sizes that do not cut every row into whole ranges count as if there were none.
+        ``sizes`` (K,) are those of ranges of servers if the answer has any. Sizes that do not cut
+        every row into whole ranges count as if there were none.
         """
         problem = self.problem
         offering = np.flatnonzero((self.offered > 0).any(axis=1))
@@ -290,14 +297,14 @@ class Stated:
 
     @cached_property
     def absent(self) -> BoolArray:
-        """(n,) who demands what no server has."""
+        """Workloads (n,) that demand a resource that no server has."""
         lacking = self.totals <= 0
         absent: BoolArray = np.logical_or.reduce(self.problem.demand[:, lacking] > 0, axis=1)
         return absent
 
     @cached_property
     def out_of_range(self) -> BoolArray:
-        """(n,) who demands less than a billionth of the pool, or more than a billion pools."""
+        """Workloads (n,) that demand less than a billionth of the pool or more than a billion pools."""
         share = self.task_shares
         some = (self.problem.demand > 0) & (self.totals > 0)
         outside = some & ((share < SMALLEST_DEMAND) | (share > LARGEST_DEMAND))
@@ -305,7 +312,10 @@ class Stated:
         return result
 
     def unserved(self, places: Places) -> TextArray:
-        """(n,) why a workload can have no share at all; empty where it can."""
+        """Return the reason (n,) for which a workload can have no share at all.
+
+        It is empty for a workload that can.
+        """
         reason = np.full(self.problem.n, "", dtype=object)
         somewhere = np.zeros(self.problem.n, dtype=np.bool_)
         somewhere[self.pieces.owner[places.allowed.any(axis=1)]] = True
@@ -316,11 +326,10 @@ class Stated:
         return reason
 
     def amounts(self, largest: FloatArray | None = None) -> Amounts:
-        """Quantities read, of which at most ``largest`` (m,) is added up; None: they are as they are.
+        """Return the quantities read for sums up to ``largest`` (m,).
 
-        Demands are those of pieces where single servers are what is filled.
-
-        Demands that cannot be served at all are not looked at, and are 0.
+        Without ``largest``, nothing is added up and the quantities are as they are. Demands are
+        those of pieces where single servers are filled. Demands that cannot be served at all are 0.
         """
         ignored = self.absent | self.out_of_range
         demand = np.where(ignored[self.pieces.owner, None], 0.0, self.pieces.demand)
@@ -341,7 +350,7 @@ class Stated:
 
     @cached_property
     def counted_floors(self) -> FloatArray:
-        """(t,) share of the kept parts of workloads, which count in the level of their tenant."""
+        """Share (t,) of the kept parts of workloads, which count in the level of their tenant."""
         problem = self.problem
         counted = np.zeros(problem.t)
         if problem.floors == "kept" and problem.count_guaranteed:
@@ -357,7 +366,7 @@ class Stated:
 
     @cached_property
     def limits_that_can_bind(self) -> FloatArray:
-        """(l, m) amounts of limits that are less than what the pool has, inf of the others."""
+        """Amounts (l, m) of limits that are less than what the pool has, inf of the others."""
         amounts = np.full((len(self.limits), self.problem.m), np.inf)
         for row, limit in zip(amounts, self.limits, strict=True):
             least = np.where(limit.shares(self.totals) > 0, limit.amount, 0.0)
@@ -381,7 +390,7 @@ class Stated:
 
     @cached_property
     def factors(self) -> FloatArray | None:
-        """(t, m) by how much a tenant's weight differs in each resource; None where in none.
+        """Factor of each tenant's weight in each resource (t, m), None without such weights.
 
         Raises:
             PolicyOptionsError: they name what the problem does not have.
@@ -401,7 +410,7 @@ class Stated:
 
     @cached_property
     def alone(self) -> FloatArray:
-        """(n,) tasks of each workload if it had all servers to itself, wherever it may run.
+        """Tasks (n,) of each workload if it had all servers to itself, wherever it may run.
 
         Whole tasks are counted server by server.
         """
@@ -430,7 +439,7 @@ class Stated:
 
     @cached_property
     def columns(self) -> FloatArray:
-        """(n, c) what one task adds to each column of its tenant's share, which is the largest.
+        """Share (n, c) that one task adds to each column of its tenant's share, which is the largest.
 
         One column, but for weights that differ between resources: then one per resource.
         """
@@ -447,7 +456,7 @@ class Stated:
         return columns
 
     def tenant_shares(self, columns: FloatArray, tasks: FloatArray) -> FloatArray:
-        """(t,) shares before weights of tenants that run so many tasks (n,)."""
+        """Return the shares (t,) before weights of tenants that run so many tasks (n,)."""
         sums = [
             grouped_sum(tasks * column, self.problem.workload_tenant, self.problem.t)
             for column in columns.T
@@ -457,7 +466,7 @@ class Stated:
 
 
 def position_of(name: str, names: tuple[str, ...], pointer: str) -> int:
-    """The index of a name that an option gives.
+    """Return the index of a name that an option gives.
 
     Raises:
         PolicyOptionsError: there is no such name.

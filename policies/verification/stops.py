@@ -1,9 +1,9 @@
-"""What stopped each workload of whole tasks, worked out from what the servers have left.
+"""Reasons for which workloads of whole tasks stopped, derived from what the servers have left.
 
-A workload that does not fit any more names the first resource of which no server on which it may run
-has enough left; where each is enough somewhere, but never together, the first of which the emptiest of
-these servers has too little (the one with the largest sum of shares of the pool left, then by
-position).
+A workload that does not fit any more names the first resource of which no server on which it may
+run has enough left. If each is enough somewhere, but never together, it names the first of which
+the emptiest of these servers has too little (the one with the largest sum of shares of the pool
+left, then by position).
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ class Room:
     unit: FloatArray
 
     def blocking(self, demand: FloatArray) -> IntArray:
-        """(n,) index of the resource that stops each workload; -1 where one more task fits.
+        """Return the index (n,) of the resource that stops each workload.
+
+        -1 if one more task fits.
 
         Args:
             demand: (n, m) whole numbers.

@@ -18,7 +18,7 @@ from policies.model.tolerance import DISCRETE_TOLERANCE
 
 
 def first_of_least(values: FloatArray, ties: FloatArray | None = None) -> int:
-    """The first by position of the least, of which ties go to the least of ``ties``."""
+    """Return the first position of the least value, of which ties go to the least of ``ties``."""
     some = np.flatnonzero(values <= values.min() * (1 + DISCRETE_TOLERANCE))
     if ties is None or len(some) == 1:
         return int(some[0])
@@ -27,7 +27,7 @@ def first_of_least(values: FloatArray, ties: FloatArray | None = None) -> int:
 
 
 def next_of(keys: FloatArray) -> int:
-    """The position of who is next, by (3, c) sharing degrees, levels, and what breaks ties."""
+    """Return the position of the next tenant, by (3, c) sharing degrees, levels and tie-breakers."""
     degree, level, ties = keys
     if degree.min() < 1 - DISCRETE_TOLERANCE:
         return first_of_least(degree, level)
@@ -72,7 +72,7 @@ class ByShare:
         self.level[tenant] = self._sum[tenant] / self.weight[tenant]
 
     def leave(self, tenant: int) -> None:
-        """The tenant has nothing more to launch."""
+        """Take out a tenant with nothing more to launch."""
         self.level[tenant] = np.inf
 
     def next(self) -> int:
@@ -85,7 +85,7 @@ class ByShare:
         self.level[tenant] = self._sum[tenant] / self.weight[tenant]
 
     def may_go_on(self, tenant: int) -> bool:
-        """Is nothing but room in the tenant's way?"""
+        """Return whether only missing room can stop the tenant."""
         return bool(self.level[tenant] < np.inf)
 
     def keys(self, tenant: int) -> tuple[float, float, float]:
@@ -137,7 +137,10 @@ class ByHistory:
         self.used = self.used.copy()
 
     def start(self, owner: IntArray, jobs: IntArray) -> None:
-        """Begin with tasks (L,) that run already; ``owner`` has the tenant of each workload."""
+        """Add tasks (L,) that run already to the shares.
+
+        ``owner`` has the tenant of each workload.
+        """
         np.add.at(self.used, owner[jobs], self.gain[jobs])
 
     def enter(self, tenant: int) -> None:
@@ -147,7 +150,7 @@ class ByHistory:
         )
 
     def leave(self, tenant: int) -> None:
-        """The tenant has nothing more to launch."""
+        """Take out a tenant with nothing more to launch."""
         self.level[tenant] = self._degree[tenant] = np.inf
 
     def next(self) -> int:
@@ -160,7 +163,7 @@ class ByHistory:
         self.enter(tenant)
 
     def may_go_on(self, tenant: int) -> bool:
-        """Is nothing but room in the tenant's way?"""
+        """Return whether only missing room can stop the tenant."""
         return bool((self.used[tenant] <= self.borrow[tenant]).all())
 
     def keys(self, tenant: int) -> tuple[float, float, float]:

@@ -1,4 +1,4 @@
-"""Checking an answer with arithmetic only: no solver, and no code of one."""
+"""Verification of an answer with arithmetic only, without a solver or code of one."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def _check_promises(
     running: CurrentPlacements | None,
     kept: CurrentPlacements | None,
 ) -> Iterator[Check]:
-    """What the policy promises of a feasible answer."""
+    """Check what the policy promises of a feasible answer."""
     stated = Stated(problem, allocation.choice)
     places = _places_of(stated, allocation)
     certificate, schedule = allocation.certificate, allocation.schedule
@@ -165,12 +165,12 @@ def _verify_step(
 
 
 def _keeps_places(allocation: Allocation) -> bool:
-    """Are placements on single servers, which tasks may keep?"""
+    """Return whether placements are on single servers, which tasks may keep."""
     return allocation.classes.offset is not None and not allocation.choice.sees_one_pool
 
 
 def _check_promised(problem: Problem, allocation: Allocation) -> Iterator[Check]:
-    """Everything that the policy promises is there, and nothing else that nobody would check."""
+    """Check that the answer has every part that the policy promises, and no part beyond these."""
     choice = allocation.choice
     promised = {
         "certificate": (choice.promises_certificate, allocation.certificate),
@@ -201,9 +201,10 @@ def _places_of(stated: Stated, allocation: Allocation) -> Places:
 def check_feasible(
     problem: Problem, allocation: Allocation, history: History | None = None
 ) -> Iterator[Check]:
-    """What must hold under every policy: shapes, limits, eligibility, capacity, sums, history.
+    """Check what must hold under every policy.
 
-    What follows from the tasks is looked at once they are feasible.
+    The checks cover shapes, limits, eligibility, capacity, sums and history. Consequences of the
+    tasks are checked once the tasks are feasible.
     """
     stated = Stated(problem, allocation.choice)
     places = _places_of(stated, allocation)
@@ -280,9 +281,9 @@ def _check_tasks(stated: Stated, places: Places, allocation: Allocation) -> Iter
 
 
 def with_proofs(problem: Problem, allocation: Allocation) -> Allocation:
-    """A feasible answer whose rounds say whether their prices prove them exactly.
+    """Return a feasible answer whose rounds state whether their prices prove them exactly.
 
-    Of divisible leximins and equilibria; other answers come back as they are.
+    This applies to divisible leximins and equilibria. Other answers are returned unchanged.
 
     Raises:
         SolveFailedError: a level is further from what its prices prove than rounding explains.
@@ -346,7 +347,7 @@ def _needs_another_walk(stated: Stated, proven: BoolArray) -> bool:
 
 
 def _restated(allocation: Allocation, certificate: Certificate, proven: BoolArray) -> Allocation:
-    """The answer whose rounds say whether they are ``proven`` (rounds,)."""
+    """Return the answer with ``proven`` (rounds,) stored in its rounds."""
     rounds = tuple(
         replace(item, proven=holds)
         for item, holds in zip(certificate.rounds, proven.tolist(), strict=True)

@@ -1,9 +1,9 @@
-"""Checking whole tasks: the counts, the servers and the reasons that a policy promises.
+"""Checks of whole tasks, of their counts, servers and reasons.
 
-On one pool, necessary and sufficient conditions (``pool``) say whether the counts are those of the
-policy; on servers, and where the past counts, the tasks are handed out again (``replay``); static
-partitioning is worked out again (``partition``). Where tasks kept their places, only what was missing
-was placed by the rule (``in_place``).
+On one pool, necessary and sufficient conditions (``pool``) decide whether the counts are those of
+the policy. On servers, and where the past counts, the tasks are handed out again (``replay``).
+Static partitioning is computed again (``partition``). Where tasks kept their places, only the
+missing ones were placed by the rule (``in_place``).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from policies.verification.partition import partition_tasks
 from policies.verification.pool import PoolTasks, out_of_turn, pool_tasks
 from policies.verification.replay import (
     MOST_REPLAYED,
-    Launched,
+    ReplayResult,
     Round,
     every_server,
     left_out,
@@ -77,7 +77,7 @@ class Whole:
         allocation: Allocation,
         kept: CurrentPlacements | None = None,
     ) -> Whole:
-        """The answer, and what of its problem can run.
+        """Return the answer and the part of its problem that can run.
 
         Raises:
             PolicyOptionsError: an option names what the problem does not have.
@@ -87,7 +87,7 @@ class Whole:
         return cls(stated, places, allocation, pool, reasons, kept)
 
     def stops(self) -> tuple[str | None, ...]:
-        """(n) the reason that stopped each workload, None where one more task fits."""
+        """Return the reason (n) that stopped each workload, None if one more task fits."""
         problem, tasks, places = self.stated.problem, self.allocation.tasks, self.places
         beyond = self._beyond_borrowing()
         if self.pool is not None:
@@ -114,7 +114,7 @@ class Whole:
         return _with_level(stops[: problem.n], beyond)
 
     def _beyond_borrowing(self) -> Sequence[bool]:
-        """(n) workloads whose tenants have borrowed all that they may."""
+        """Return the workloads (n) whose tenants have borrowed all that they may."""
         problem, history = self.stated.problem, self.allocation.history
         if history is None:
             return [False] * problem.n
@@ -172,13 +172,13 @@ def _with_level(stops: Sequence[str | None], beyond: Sequence[bool]) -> tuple[st
 
 
 def _units(stated: Stated) -> FloatArray:
-    """(m,) one unit of the whole numbers on servers, as a share of the pool."""
+    """Return one unit (m,) of the whole numbers on servers, as a share of the pool."""
     total = stated.problem.server_count @ stated.on_servers.capacity
     return np.divide(1.0, total, out=np.zeros(len(total)), where=total > 0)
 
 
 def server_reasons(stated: Stated) -> TextArray:
-    """(n,) the reason why a workload cannot run on empty servers, an empty text where it can."""
+    """Return the reason (n,) why a workload cannot run on empty servers, empty if it can."""
     rows = stated.rows
     amounts = stated.on_servers
     room = Room(amounts.capacity[rows.row], np.arange(rows.count), rows.allowed, _units(stated))
@@ -192,7 +192,10 @@ def server_reasons(stated: Stated) -> TextArray:
 
 
 def check_whole_tasks(whole: Whole) -> Iterator[Check]:
-    """Tasks are whole, also on each server of a range; no more fits, and the reasons say so."""
+    """Check that tasks are whole, also on each server of a range, and that no more fits.
+
+    The reasons must agree.
+    """
     problem, answer, places = whole.stated.problem, whole.allocation, whole.places
     tasks, placed = answer.tasks, answer.placement_tasks
     of = whole.stated.pieces.owner[answer.placement_piece]
@@ -250,7 +253,10 @@ def check_whole_tasks(whole: Whole) -> Iterator[Check]:
 
 
 def _check_room(pool: PoolTasks, tasks: FloatArray, resources: Sequence[str]) -> Check:
-    """Tasks take no more than the pool has of what its policy counts: its resources, or its slots."""
+    """Check that tasks take at most what the pool has.
+
+    The policy counts its resources or its slots.
+    """
     detail = "whole tasks take no more of the pool than there is, in resources or in slots"
     places = (*resources, *pool.full[len(resources) :]) if pool.names is None else ("slots",)
     return check("pool_room", tasks @ pool.demand - pool.room, 0.0, detail, places)
@@ -316,7 +322,7 @@ def _check_levels(whole: Whole) -> Iterator[Check]:
         "objective",
         ~np.isclose(given, derived, rtol=AGREEMENT, atol=0, equal_nan=True) * 1.0,
         0.0,
-        "the objective is the least level of those who wanted more, and nothing bounds it",
+        "the objective is the least level of tenants that a resource stopped, and nothing bounds it",
         ("objective", "bound", "gap"),
     )
 
@@ -420,7 +426,7 @@ def check_places(
     yield Check(
         "moved",
         answer.moved == moved,
-        "the tasks that are said to move are those that ran elsewhere before",
+        "the tasks that are stated to move are those that ran elsewhere before",
         0.0 if answer.moved == moved else np.inf,
     )
 
@@ -472,8 +478,8 @@ def _gangs_in_place(whole: Whole, running: CurrentPlacements) -> OnServers | Non
     return tasks_by_server(launched.job, launched.server, ones, len(stated.pieces.owner))
 
 
-def _replayed(whole: Whole, before: History) -> Launched:
-    """The answer's tasks handed out again, until one is not the policy's."""
+def _replayed(whole: Whole, before: History) -> ReplayResult:
+    """Hand out the answer's tasks again, until one is not the policy's."""
     stated, choice = whole.stated, whole.stated.choice
     problem, hands_out = stated.problem, choice.policy.hands_out
     if whole.pool is not None:

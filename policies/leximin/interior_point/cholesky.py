@@ -12,7 +12,7 @@ REGULAR = (0.0, 1e-15, 1e-13, 1e-11, 1e-9)
 
 
 def diagonal_of(matrix: FloatArray) -> FloatArray:
-    """(N,) the diagonal of a C-contiguous matrix (N, N), to be written to."""
+    """Return a writable view of the diagonal (N,) of a C-contiguous matrix (N, N)."""
     return matrix.reshape(-1)[:: len(matrix) + 1]
 
 
@@ -26,7 +26,10 @@ class BorderedSystem:
         self.own, self._corner = 0.0, 0.0
 
     def factor(self, matrix: FloatArray, border: FloatArray, own: float) -> bool:
-        """Take in matrix (N, N), symmetric, border (N,) and the level's own; False when singular."""
+        """Factor a bordered matrix and return False if it is singular.
+
+        matrix (N, N) is symmetric, border (N,), and own is the level's diagonal entry.
+        """
         for relative in REGULAR:
             regular = matrix
             if relative:
@@ -44,7 +47,7 @@ class BorderedSystem:
         return True
 
     def solve(self, right: FloatArray, level: float) -> tuple[FloatArray, float]:
-        """The unknowns (N,) for a right-hand side, and the level's step."""
+        """Return the unknowns (N,) for a right-hand side, and the level's step."""
         out: FloatArray = dpotrs(self._factor, right, lower=1)[0]
         dtau = (level - float(self.border @ out)) / self._corner
         out += self._solved_border * dtau

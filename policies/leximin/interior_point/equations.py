@@ -1,4 +1,4 @@
-"""The linear equations of a step, and the two ways to eliminate: whichever leaves less.
+"""Linear equations of a step and the two orders of elimination, of which the smaller is used.
 
 Both solve, for the steps of prices ``dp`` (m, K), tenant prices ``dy`` (rows,), limit prices
 ``dh`` (limits,) and the level ``dtau``,
@@ -26,7 +26,7 @@ from policies.leximin.level_program import LevelProgram
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """What the equations of a program have in common at every point.
+    """Constants of a program's equations, the same at every point.
 
     Attributes:
         demand: (m, n); row: (n,) and first: (rows + 1,) as in the program; rise: (rows,).
@@ -42,7 +42,7 @@ class Rows:
 
     @staticmethod
     def of(program: LevelProgram) -> Rows:
-        """The rows of a program."""
+        """Return the rows of a program."""
         return Rows(
             demand=np.ascontiguousarray(program.demand.T),
             row=program.row,
@@ -53,7 +53,7 @@ class Rows:
         )
 
     def sums(self, values: FloatArray) -> FloatArray:
-        """(rows,) sums of values (n,)."""
+        """Return the sums (rows,) of values (n,)."""
         if len(self.rise) == len(values):
             return values
         summed: FloatArray = np.add.reduceat(values, self.first[:-1])
@@ -74,7 +74,7 @@ class Elimination(Protocol):
     def solve(
         self, of_slacks: FloatArray, b: FloatArray, f: float, *, refine: bool
     ) -> tuple[FloatArray, FloatArray, float]:
-        """The steps of prices (W,), which are dp and then dh, of y (rows,), and of the level.
+        """Return the steps of prices (W,), which are dp and then dh, of y (rows,), and of the level.
 
         Args:
             of_slacks: (W,) a and then e; b, f: the right-hand sides.

@@ -1,14 +1,14 @@
-"""Compiled passes of the interior-point method, each flat: it takes arrays and calls next to nothing.
+"""Compiled passes of the interior-point method.
 
-Everything per variable is (K, n), demands are (m, n) and prices (m, K), C-contiguous, so that the
-innermost loops run over workloads and vectorise. ``allowed`` is a mask of 0 and 1; outside it ``x``
-and ``theta`` are 0, ``z`` is 1, and no step is taken. Slacks and their prices are one vector (W,):
-those of the class rows, resource by resource, then those of the limit rows of the workloads
-``limited``.
+Each pass takes arrays and calls next to nothing. Arrays per variable are (K, n), demands are (m, n)
+and prices (m, K), C-contiguous, so that the innermost loops run over workloads and vectorise.
+``allowed`` is a mask of 0 and 1; outside it ``x`` and ``theta`` are 0, ``z`` is 1, and no step is
+taken. Slacks and their prices are one vector (W,): those of the class rows, resource by resource,
+then those of the limit rows of the workloads ``limited``.
 
-A loop that adds up into a number writes to no array. Where it did, the compiler would add up in
-vectors only if a check of addresses says that the arrays do not overlap, and in another order if
-not: the same problem would have other last bits, depending on where its arrays happen to lie.
+A loop that adds up into a number writes to no array. If it did, the compiler would vectorise the
+sum only after a run-time check that the arrays do not overlap, and add in another order otherwise:
+the last bits of an answer would depend on the addresses of its arrays.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ def write_rests(
         dual += bounds[k] * prices[k]
     paid = 0.0
     for i in range(len(rise)):
-        wanted = keep[i] + tau * rise[i]
+        share = keep[i] + tau * rise[i]
         total = 0.0
         for j in range(first[i], first[i + 1]):
             total += placed[j]
-        row_rest[i] = wanted - total
-        missed = max(missed, abs(row_rest[i]) / wanted)
+        row_rest[i] = share - total
+        missed = max(missed, abs(row_rest[i]) / share)
     for i in range(len(rise)):
         dual -= keep[i] * y[i]
         paid += rise[i] * y[i]
@@ -122,7 +122,10 @@ def direction(
 
 @compiled
 def greatest(bits: Ints1, most: int) -> int:
-    """The greatest of most and of bits (n,), the bits of floats; negative ones count as less."""
+    """Return the greatest of ``most`` and of ``bits`` (n,), the bits of floats.
+
+    Bits of negative floats count as less.
+    """
     for j in range(len(bits)):
         most = max(most, bits[j])
     return most
@@ -149,7 +152,7 @@ def second_order(
     allowed: Floats2, demand: Floats2, limited: Ints1, x: Floats2, z: Floats2, dx: Floats2,
     dz: Floats2, centre: float, push: OutFloats2, used: OutFloats1, placed: OutFloats1,
 ) -> None:  # fmt: skip
-    """Mehrotra's corrector: push (K, n) = (centre - x z - dx dz) / z.
+    """Write Mehrotra's corrector, push (K, n) = (centre - x z - dx dz) / z.
 
     Also writes what push uses of the slacks' rows (W,) and its sums (n,).
     """
@@ -157,8 +160,8 @@ def second_order(
     placed[:] = 0.0
     for c in range(classes):
         for j in range(n):
-            wanted = (centre - dx[c, j] * dz[c, j]) * allowed[c, j]
-            push[c, j] = wanted / z[c, j] - x[c, j]
+            target = (centre - dx[c, j] * dz[c, j]) * allowed[c, j]
+            push[c, j] = target / z[c, j] - x[c, j]
             placed[j] += push[c, j]
         _use(demand, push, c, used)
     for k in range(len(limited)):
@@ -195,9 +198,9 @@ def move(
     demand: Floats2, limited: Ints1, x: OutFloats2, z: OutFloats2, dx: Floats2, dz: Floats2,
     primal: float, dual: float, used: OutFloats1, placed: OutFloats1,
 ) -> float:  # fmt: skip
-    """Move x and z; write what x uses of the slacks' rows (W,) and its sums (n,).
+    """Move x and z, and return the sum of x z.
 
-    Returns the sum of x z.
+    Also writes what x uses of the slacks' rows (W,) and its sums (n,).
     """
     classes, n = x.shape
     placed[:] = 0.0

@@ -36,7 +36,7 @@ FIRST_TENANT_PRICE = 0.9
 
 
 class NoConvergenceError(ArithmeticError):
-    """The method did not converge; another one has to solve this round."""
+    """Failure of the method to converge, after which another one must solve the round."""
 
 
 def maximise_level(program: LevelProgram, deadline: float | None) -> LevelSolution:
@@ -104,21 +104,24 @@ def maximise_level(program: LevelProgram, deadline: float | None) -> LevelSoluti
 
 
 def _start(program: LevelProgram, rows: Rows, bounds: Bounds, size: FloatArray) -> Point:
-    """A centred start: everybody everywhere, every class filled to the same part."""
+    """Return a centred start, with every workload in every class that it may use.
+
+    Every class is filled to the same part.
+    """
     mine, demand, allowed = rows.limited, rows.demand, bounds.allowed
     siblings = np.diff(program.first)[program.row]
-    wanted = (program.keep + program.rise)[program.row] / siblings
+    share = (program.keep + program.rise)[program.row] / siblings
     attraction = size.min(axis=0)
     for _ in range(2):
-        spread = allowed * (wanted / (attraction @ allowed))
+        spread = allowed * (share / (attraction @ allowed))
         used = (demand @ spread.T) * attraction
         fullest = (used / size).max(axis=0)
         attraction = attraction / np.maximum(fullest, 1e-12)
-    spread = allowed * (wanted / (attraction @ allowed))
+    spread = allowed * (share / (attraction @ allowed))
     used = (demand @ spread.T) * attraction
     tau = FIRST_FILL / float((used / size).max())
     x = spread * (attraction * tau)[:, None]
-    placed = wanted * tau
+    placed = share * tau
     s = size - used * tau
     limit = program.limit[mine]
     u = np.maximum(limit - placed[mine], 0.1 * limit)

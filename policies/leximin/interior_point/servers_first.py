@@ -1,4 +1,4 @@
-"""Eliminate servers: a dense system of rows + limits + 1 unknowns.
+"""Elimination of servers, which leaves a dense system of rows + limits + 1 unknowns.
 
 For few tenants and many classes. The equations are those of ``equations``.
 """
@@ -25,7 +25,7 @@ class ServersFirst:
     def factor(
         self, theta: FloatArray, total: FloatArray, slack: FloatArray, room: FloatArray
     ) -> bool:
-        """As ``Elimination.factor``."""
+        """Factor the system (``Elimination.factor``)."""
         rows, columns = self._rows, self._columns
         demand, mine, tenants = rows.demand, rows.limited, len(rows.rise)
         m, n = demand.shape
@@ -66,7 +66,7 @@ class ServersFirst:
         *,
         refine: bool,  # noqa: ARG002 - it loses no digits
     ) -> tuple[FloatArray, FloatArray, float]:
-        """As ``Elimination.solve``."""
+        """Solve the system (``Elimination.solve``)."""
         rows, lower = self._rows, self._lower
         tenants, m, limited = len(rows.rise), len(rows.demand), rows.limited
         flat = self._columns.reshape(-1, rows.demand.shape[1])

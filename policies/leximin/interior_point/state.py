@@ -1,7 +1,8 @@
-"""Where the interior-point method is, where it goes, and what a step aims at.
+"""State of the interior-point method.
 
-Variables are (K, n) and demands (m, n). The slacks of the class rows, resource by resource, and
-then those of the limit rows, make one vector (W,), and so do their prices.
+It consists of the bounds, the current point, the step and the aims of a step. Variables are (K, n)
+and demands (m, n). The slacks of the class rows, resource by resource, and then those of the limit
+rows, make one vector (W,), and so do their prices.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from policies.arrays import FloatArray
 
 @dataclass(frozen=True, eq=False)
 class Bounds:
-    """The right-hand sides: allowed (K, n), of the slacks' rows (W,), and keep (rows,)."""
+    """Right-hand sides ``allowed`` (K, n), of the slacks' rows (W,), and ``keep`` (rows,)."""
 
     allowed: FloatArray
     of_slacks: FloatArray
@@ -73,11 +74,11 @@ class Step:
 
 @dataclass(eq=False, slots=True)
 class Aims:
-    """What a step aims at, and what the point misses.
+    """Aims of a step and residuals of the point.
 
-    ``push`` (K, n) by which x would move on its own, with its sums ``placed`` (n,) and what it
-    uses of the slacks' rows (W,); aims of the products of ``slacks`` and prices (W,); what the
-    rows of slacks (W,), tenants (rows,) and of the level miss.
+    ``push`` (K, n) by which x would move on its own, with its sums ``placed`` (n,) and what it uses
+    of the slacks' rows (W,); aims of the products of ``slacks`` and prices (W,); residuals of the
+    rows of slacks (W,), of tenants (rows,) and of the level.
     """
 
     push: FloatArray

@@ -71,7 +71,10 @@ class Method:
         return SolverStatus.ITERATING
 
     def _relative_gap(self) -> float:
-        """The gap between both levels, or what the rows miss if that is more; writes the rests."""
+        """Return the gap between both levels, or the residual of the rows if that is larger.
+
+        Also writes the residuals.
+        """
         rows, bounds, point, aims = self._rows, self._bounds, self.point, self._aims
         gap: float
         gap, aims.level_rest = loops.write_rests(
@@ -171,6 +174,9 @@ class Method:
 
 
 def _short_of_boundary(longest: float) -> float:
-    """Step length: long steps go nearly to the boundary, short ones keep well away from it."""
+    """Return the length of a step, shorter than the ``longest`` one within bounds.
+
+    Long steps go nearly to the boundary. Short ones stay well away from it.
+    """
     reach = min(1.0, longest)
     return min(1.0, longest * (0.9 + 0.0995 * reach**2))

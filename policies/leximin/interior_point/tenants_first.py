@@ -1,6 +1,7 @@
-"""Eliminate tenants and limits: a dense system of classes × resources + 1 unknowns.
+"""Elimination of tenants and limits.
 
-For many tenants and few classes. The equations are those of ``equations``.
+It leaves a dense system of classes × resources + 1 unknowns, for many tenants and few classes. The
+equations are those of ``equations``.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class TenantsFirst:
     def factor(
         self, theta: FloatArray, total: FloatArray, slack: FloatArray, room: FloatArray
     ) -> bool:
-        """As ``Elimination.factor``."""
+        """Factor the system (``Elimination.factor``)."""
         rows = self._rows
         self._theta, self._total, self._diagonal = theta, total, total
         self._rest[:] = 0.0
@@ -62,7 +63,7 @@ class TenantsFirst:
     def solve(
         self, of_slacks: FloatArray, b: FloatArray, f: float, *, refine: bool
     ) -> tuple[FloatArray, FloatArray, float]:
-        """As ``Elimination.solve``."""
+        """Solve the system (``Elimination.solve``)."""
         rows, system, limited = self._rows, self._system, self._rows.limited
         size = len(self._border)
         known, by_row = of_slacks[:size].copy(), np.empty(len(b))
@@ -93,7 +94,7 @@ class TenantsFirst:
         return np.concatenate([prices, dh]), dy, dtau
 
     def _link(self, theta: FloatArray, total: FloatArray) -> None:
-        """Links (pairs, K, K): sums over workloads of theta_b theta_c d_r d_q / S.
+        """Write the links (pairs, K, K), the sums over workloads of theta_b theta_c d_r d_q / S.
 
         products (pairs, n) are d_r d_q, 0 for workloads that share their row.
         """
@@ -107,9 +108,9 @@ class TenantsFirst:
             links += np.dot(weighted.reshape(len(links), -1), theta[:, these].T)
 
     def _add_rows_of_several(self, room: FloatArray) -> None:
-        """What rows of several workloads leave: their Gram matrices less the row's own direction.
+        """Add the rows of several workloads, their Gram matrices less each row's own direction.
 
-        Limit rows are diagonal within their tenant and go first.
+        Limit rows are diagonal within their tenant and are eliminated first.
         """
         rows, several, mine, rest = self._rows, self._several, self._rows.limited, self._rest
         m, classes = len(rows.demand), self._classes
@@ -138,11 +139,11 @@ def _write_system(
     kept: Floats1, diagonal: Floats1, rest: Floats2, links: OutFloats3, matrix: OutFloats2,
     border: OutFloats1,
 ) -> float:  # fmt: skip
-    """Write the matrix (m K, m K) and its border, make links symmetric; returns the level's own.
+    """Write the matrix (m K, m K) and its border, and return the level's diagonal entry.
 
-    A row of one workload leaves (diag(theta) - theta theta' / S) x d d', a weighted graph Laplacian
-    per pair of resources. Its diagonal is summed from the links to the other classes, because
-    subtracting would cancel all digits once one class has nearly all of S.
+    ``links`` become symmetric. A row of one workload leaves (diag(theta) - theta theta' / S) x d d',
+    a weighted graph Laplacian per pair of resources. Its diagonal is summed from the links to the
+    other classes, because subtracting would cancel all digits once one class has nearly all of S.
     """
     classes, n = theta.shape
     pairs = len(links)
@@ -249,7 +250,10 @@ def _take_applied(
 
 @compiled
 def _add_to_classes(demand, theta, values, out):  # type: ignore[no-untyped-def]
-    """Add to out (m K,) the sums over workloads of theta d values; values (n,)."""
+    """Add to out (m K,) the sums over workloads of theta d values.
+
+    values is (n,).
+    """
     classes, n = theta.shape
     for c in range(classes):
         for r in range(demand.shape[0]):

@@ -1,1 +1,1 @@
-"""What one slot of a time division may run, and what prices prove of a schedule."""
+"""Slots of a time division and the bounds that prices prove of a schedule."""

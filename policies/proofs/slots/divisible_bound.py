@@ -16,14 +16,17 @@ from policies.proofs.slots.slot_pool import SlotPool
 
 
 def largest_prior_share(problem: Problem) -> float:
-    """The greatest weighted share that a tenant counts as having had: it is added to the bound."""
+    """Return the greatest weighted share that a tenant is deemed to have received before.
+
+    It is added to the bound.
+    """
     return float((problem.prior_share / problem.effective_weight).max(initial=0.0))
 
 
 def divisible_problem(
     problem: Problem, pool: SlotPool, *, pack: bool
 ) -> tuple[Problem, ServerClasses]:
-    """The problem without what cannot run as whole tasks, and the servers that its prices are for."""
+    """Return the problem without tasks that cannot run whole, and the servers of its prices."""
     runnable = replace(problem, tasks=np.where(pool.reasons == "", problem.tasks, 0.0))
     if pack:
         return runnable, server_classes(runnable)

@@ -1,7 +1,7 @@
-"""The most valuable whole tasks that fit into one server: a bounded integer knapsack, exactly.
+"""Exact bounded integer knapsack for the most valuable whole tasks on one server.
 
-A dynamic programme over the grid of capacities where that is small enough; a depth-first search
-with the bound of the divisible relaxation where it is not. Demands are divided by their greatest
+It uses a dynamic programme over the grid of capacities if that is small enough, and else a
+depth-first search with the bound of the divisible relaxation. Demands are divided by their greatest
 common divisor first, resource by resource, which changes no answer.
 """
 
@@ -27,7 +27,7 @@ EXACT = 1e-12
 
 @dataclass(frozen=True, eq=False)
 class Packing:
-    """What a server runs for given prices.
+    """Tasks of a server for given prices.
 
     Attributes:
         tasks: (q,) whole tasks.
@@ -75,7 +75,7 @@ class Knapsack:
 
     @cached_property
     def has_grid(self) -> bool:
-        """Is the dynamic programme small enough?"""
+        """True if the dynamic programme is small enough."""
         return self._cells <= LARGEST_TABLE
 
     @cached_property
@@ -86,7 +86,7 @@ class Knapsack:
         return float(np.prod(capacity + 1.0)) * (len(item) + 1)
 
     def best(self, prices: FloatArray, *, nodes: int = MOST_NODES) -> Packing:
-        """The most valuable packing.
+        """Return the most valuable packing.
 
         Args:
             prices: (q,) of one task of each workload, at least 0.
@@ -138,7 +138,10 @@ class Knapsack:
         return Packing(tasks, worth, worth, float(taken.size))
 
     def _by_search(self, prices: FloatArray, nodes: int) -> Packing:
-        """The core first; a search where that is not as good as the divisible relaxation."""
+        """Return the packing of the core, or of a search.
+
+        The search runs if the core's packing is below the divisible relaxation.
+        """
         some = np.flatnonzero((prices > 0) & (self.most > 0))
         tasks = np.zeros(len(prices), dtype=np.int64)
         if not len(some):
@@ -219,10 +222,11 @@ def _programme(value, taken, amounts, offset, demand, item, size, again, prices,
 
 @compiled
 def _search(prices, demand, capacity, most, multipliers, nodes, known):  # type: ignore[no-untyped-def]
-    """Depth first over the workloads, most tasks first; cut where the bound is no better.
+    """Search depth first over the workloads, most tasks first.
 
-    Returns the tasks (none if none is worth more than ``known``), the highest value, a bound on
-    every packing, which is that value if the search ended, and the nodes visited.
+    A branch is cut where its bound is no better. Returns the tasks (none if none is worth more than
+    ``known``), the highest value, a bound on every packing, which is that value if the search
+    ended, and the nodes visited.
     """
     n, m = demand.shape
     after = np.zeros(n + 1)

@@ -1,7 +1,7 @@
-"""What a knapsack is worth at most: its divisible relaxation by a bounded simplex method.
+"""Upper bound on the worth of a knapsack, by its divisible relaxation.
 
-The prices of resources that the method ends with bound every packing, whatever rounding did to them:
-``sum_r y_r c_r + sum_j most_j max(0, p_j - y . d_j)``.
+The prices of resources that the method ends with bound every packing, whatever rounding did to
+them: ``sum_r y_r c_r + sum_j most_j max(0, p_j - y . d_j)``.
 
 Source: the bounded primal simplex method, Dantzig 1955.
 """

@@ -31,7 +31,7 @@ def packing_of_core(
     worth: FloatArray,
     divisible: FloatArray,
 ) -> IntArray:
-    """(q,) whole tasks near the divisible relaxation's.
+    """Return whole tasks (q,) near those of the divisible relaxation.
 
     Args:
         prices: (q,) of one task; demand: (q, m); capacity: (m,); most: (q,) tasks alone.
@@ -82,7 +82,7 @@ def packing_of_core(
 def pieces_of(
     most: IntArray, room: IntArray, some: BoolArray
 ) -> tuple[IntArray, IntArray, BoolArray]:
-    """(P,) workload and tasks of each piece, and whether it may be taken again and again.
+    """Return the workload and tasks of each piece (P,), and whether it may be taken repeatedly.
 
     A workload whose limit binds is cut into pieces of 1, 2, 4, ... tasks and a rest.
 
@@ -107,7 +107,7 @@ def pieces_of(
 
 
 def _room(left: IntArray, demand: IntArray) -> IntArray:
-    """(q,) tasks of each workload for which ``left`` (m,) is enough."""
+    """Return the tasks (q,) of each workload for which ``left`` (m,) is enough."""
     room = np.where(demand > 0, left // np.maximum(demand, 1), np.iinfo(np.int64).max)
     result: IntArray = room.min(axis=1)
     return result

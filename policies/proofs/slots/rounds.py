@@ -1,4 +1,4 @@
-"""What the prices of a round of a time division prove about its level."""
+"""Bounds on the levels of a time division's rounds, proven by their prices."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from policies.proofs.slots.slot_pool import SlotPool
 
 
 def satisfied_at(pool: SlotPool) -> FloatArray:
-    """(t',) share, prior share included, of a tenant that runs all its tasks all the time."""
+    """Return the share (t',), prior share included, of a tenant that runs all its tasks all the time."""
     everything = grouped_sum(pool.limit * pool.share, pool.owner, len(pool.tenants))
     return everything + pool.prior_share
 
@@ -28,9 +28,10 @@ def satisfied_at(pool: SlotPool) -> FloatArray:
 def round_bound(
     value: float, prices: FloatArray, weight: FloatArray, rising: BoolArray, share: FloatArray
 ) -> float:
-    """No schedule lifts the rising tenants' level above it, the others keeping their shares.
+    """Return a bound on the rising tenants' level in any schedule.
 
-    Every slot's shares are worth at most ``value`` at the prices (t',), hence every average.
+    The other tenants keep their shares. Every slot's shares are worth at most ``value`` at the
+    prices (t',), hence every average.
 
     Args:
         value: of the best slot; share: (t',) of those frozen earlier, 0 for the rest.
@@ -49,9 +50,10 @@ def proven_bound(
     frozen_in: IntArray,
     share: FloatArray,
 ) -> float:
-    """The bound of the first round that freezes somebody who wants more; NaN if none does.
+    """Return the bound of the first round that freezes a tenant with tasks left, or NaN.
 
-    Whoever was frozen before runs all its tasks, so the bound holds for every schedule.
+    Tenants of the second stage do not count. All tenants frozen before run all their tasks, so the
+    bound holds for every schedule.
 
     Args:
         problem, pool: what is scheduled.
@@ -64,7 +66,7 @@ def proven_bound(
 
 
 def stuck_tenants(part: FloatArray, level: float, unproven: float) -> BoolArray:
-    """(t',) tenants that prices prove to be stuck: their own lift is next to nothing.
+    """Return the tenants (t',) that prices prove to be stuck, with a lift next to nothing.
 
     A round whose level is ``unproven`` below its bound can lift a tenant by no more than
     ``unproven / part``, relative to its weight.
@@ -85,15 +87,16 @@ def proof_of_round(
     frozen_in: IntArray,
     share: FloatArray,
 ) -> tuple[float, BoolArray]:
-    """What a round's prices prove: a bound on its level, and who cannot have more.
+    """Return the bound on a round's level and the tenants that cannot have more, by its prices.
 
     Args:
         problem, pool: what is scheduled; item: the round, ``number``th of all.
         frozen_in: (t',) the round of each; share: (t',) the averages.
 
     Returns:
-        The bound, at least the level, and (t',) who runs all its tasks, or is at the level and
-        proven to be stuck there while those frozen earlier, at lower levels, keep their shares.
+        The bound, at least the level, and the tenants (t',) that run all their tasks, or are at the
+        level and proven to be stuck there while those frozen earlier, at lower levels, keep their
+        shares.
     """
     weight = problem.effective_weight[pool.tenants]
     alike = problem.second_stage[pool.tenants] == bool(item.stage)

@@ -1,4 +1,4 @@
-"""What a slot of a schedule may run: saturated whole tasks on one pool, or packed on its servers.
+"""Saturated whole tasks of one slot of a schedule, on one pool or packed on its servers.
 
 Source: the saturation property of the TDA thesis (2015, §3.2): in every slot the resources that are
 left are not sufficient for a task from any user.
@@ -50,7 +50,7 @@ class Slot:
 
 @dataclass(frozen=True, eq=False)
 class SlotPool:
-    """The servers of a slot and the workloads that can run there; whole numbers.
+    """Servers of a slot and the workloads that can run there, in whole numbers.
 
     Attributes:
         workloads: (q,) indices of the problem's runnable workloads, each tenant's in order of
@@ -79,7 +79,7 @@ class SlotPool:
 
     @classmethod
     def of(cls, problem: Problem, *, pack: bool) -> SlotPool:
-        """The pool as one big server, or every server by itself.
+        """Return the pool as one big server, or every server by itself.
 
         Raises:
             ProblemTooLargeError: more than 20,000 servers to pack, or that many (server,
@@ -148,22 +148,22 @@ class SlotPool:
 
     @cached_property
     def coupled(self) -> bool:
-        """Do task limits tie the servers together, so that each alone says too much?"""
+        """True if task limits tie the servers together, so that the sum of their bounds is loose."""
         return len(self.kind) > 1 and bool((self._most_together > self.limit).any())
 
     @cached_property
     def exact(self) -> bool:
-        """Is every bound the value of the best tasks? (Else it may be more.)"""
+        """True if every bound is the value of the best tasks, and not more."""
         return not self.coupled and all(knapsack.has_grid for knapsack in self.knapsacks)
 
     def shares(self, tasks: IntArray) -> FloatArray:
-        """(t',) dominant shares of the tenants with these tasks (q,), plus their prior shares."""
+        """Return the dominant shares (t',) of the tenants with tasks (q,), plus their prior shares."""
         return grouped_sum(tasks * self.share, self.owner, len(self.tenants)) + self.prior_share
 
     def best(
         self, prices: FloatArray, *, nodes: int = MOST_NODES, budget: WorkBudget | None = None
     ) -> Slot:
-        """The saturated slot whose shares are worth most.
+        """Return the saturated slot whose shares are worth most.
 
         Args:
             prices: (t',) of the tenants' shares, at least 0.
@@ -202,7 +202,7 @@ class SlotPool:
         return Slot(self.saturated(on_server), bound + float(prices @ self.prior_share))
 
     def bound(self, prices: FloatArray) -> float:
-        """No slot's shares are worth more at these prices (t',)."""
+        """Return a bound on the worth of any slot's shares at these prices (t',)."""
         key = prices.tobytes()
         if key not in self._bounds:
             self._bounds[key] = self.best(prices).bound
@@ -213,11 +213,11 @@ class SlotPool:
         return {}
 
     def in_turn(self, weighted: FloatArray, weight: FloatArray, last: BoolArray) -> Slot:
-        """A saturated slot for those who have had least: one task each, again and again.
+        """Return a saturated slot for the tenants with the least share, one task each in turn.
 
         Args:
             weighted: (t',) shares ÷ weights that the tenants have had; those of the slot are added.
-            weight: (t',) of the tenants; last: (t',) who comes after all others.
+            weight: (t',) of the tenants; last: (t',) tenants that come after all others.
         """
         on_server = np.zeros((len(self.kind), len(self.workloads)), dtype=np.int64)
         order = np.lexsort((weighted[self.owner], last[self.owner]))
@@ -236,7 +236,10 @@ class SlotPool:
 
     @cached_property
     def _joint(self) -> Knapsack | None:
-        """Few servers that limits tie together as one knapsack: limits count as resources."""
+        """One knapsack for a few servers that limits tie together.
+
+        Limits count as resources.
+        """
         servers, q, m = len(self.kind), len(self.workloads), self.demand.shape[1]
         if not self.coupled or servers * q > LARGEST_JOINT:
             return None
@@ -253,7 +256,7 @@ class SlotPool:
         )
 
     def _bound_together(self, per_task: FloatArray) -> float:
-        """What divisible tasks within all limits are worth on the servers taken as one."""
+        """Return the worth of divisible tasks within all limits, on the servers taken as one."""
         some = per_task > 0
         total = self.capacity.sum(axis=0)
         most = np.minimum(self._most_together, self.limit)[some]
@@ -283,7 +286,7 @@ class SlotPool:
         nodes: int,
         budget: WorkBudget | None,
     ) -> IntArray:
-        """(L, q) every server's best tasks, as far as the limits go."""
+        """Return every server's best tasks (L, q), as far as the limits go."""
         if not len(self.kind):
             return np.zeros((0, len(self.workloads)), dtype=np.int64)
         on_server = np.array([packing.tasks for packing in packings])[self.kind]
@@ -304,14 +307,17 @@ class SlotPool:
         return on_server
 
     def saturated(self, on_server: IntArray) -> IntArray:
-        """(L, q) with tasks added, workload by workload on the servers in order, until none fits."""
+        """Return the tasks (L, q) with more added until none fits.
+
+        They are added workload by workload on the servers in order.
+        """
         full = np.ascontiguousarray(on_server)
         _saturate(full, self.capacity, self.demand, self.limit, self.allowed_on_kind, self.kind)
         return full
 
     @cached_property
     def allowed_on_kind(self) -> BoolArray:
-        """(q, K) may the workload run on servers of the kind?"""
+        """True where a workload may run on servers of a kind (q, K)."""
         columns = [knapsack.limit > 0 for knapsack in self.knapsacks]
         allowed = np.array(columns, dtype=np.bool_).reshape(len(columns), len(self.workloads))
         return np.ascontiguousarray(allowed.T)
@@ -323,20 +329,20 @@ def _saturate(on_server, capacity, demand, limit, allowed, kind):  # type: ignor
     servers, workloads = on_server.shape
     m = demand.shape[1]
     left = capacity.copy()
-    wanted = limit.copy()
+    requested = limit.copy()
     for server in range(servers):
         for j in range(workloads):
-            wanted[j] -= on_server[server, j]
+            requested[j] -= on_server[server, j]
             for r in range(m):
                 left[server, r] -= on_server[server, j] * demand[j, r]
     for j in range(workloads):
         for server in range(servers):
-            room = wanted[j] if allowed[j, kind[server]] else 0.0
+            room = requested[j] if allowed[j, kind[server]] else 0.0
             for r in range(m):
                 if demand[j, r] > 0.0:
                     room = min(room, np.floor(left[server, r] / demand[j, r]))
             if room > 0.0:
-                wanted[j] -= room
+                requested[j] -= room
                 on_server[server, j] += int(room)
                 for r in range(m):
                     left[server, r] -= room * demand[j, r]
@@ -346,7 +352,7 @@ def _saturate(on_server, capacity, demand, limit, allowed, kind):  # type: ignor
 def _take_turns(on_server, capacity, demand, limit, allowed, kind, order):  # type: ignore[no-untyped-def]
     """Add one task of each workload in the given order, as long as there is room for any."""
     m = demand.shape[1]
-    left, wanted = capacity.copy(), limit.copy()
+    left, requested = capacity.copy(), limit.copy()
     full = np.zeros(len(order), dtype=np.bool_)
     going = True
     while going:
@@ -356,12 +362,12 @@ def _take_turns(on_server, capacity, demand, limit, allowed, kind, order):  # ty
                 continue
             full[j] = True
             for server in range(len(kind)):
-                fits = wanted[j] >= 1.0 and allowed[j, kind[server]]
+                fits = requested[j] >= 1.0 and allowed[j, kind[server]]
                 for r in range(m):
                     fits = fits and demand[j, r] <= left[server, r]
                 if fits:
                     on_server[server, j] += 1
-                    wanted[j] -= 1.0
+                    requested[j] -= 1.0
                     for r in range(m):
                         left[server, r] -= demand[j, r]
                     full[j] = False

@@ -1,4 +1,7 @@
-"""What stops workloads in the slots of a schedule, worked out from what each slot leaves."""
+"""Reasons for which workloads stop in the slots of a schedule.
+
+They are derived from what each slot leaves.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from policies.proofs.stop_reasons import stopped_by
 
 
 def stops_in_slot(problem: Problem, pool: SlotPool, on_server: IntArray) -> tuple[str, ...]:
-    """(n) why each workload runs no more tasks in a slot with the tasks ``on_server`` (L, q)."""
+    """Return why each workload (n) runs no more tasks in a slot with the tasks ``on_server`` (L, q)."""
     q, m = len(pool.workloads), problem.m
     left = pool.capacity - on_server @ pool.demand
     largest = pool.capacity.sum(axis=0) if len(pool.capacity) else np.zeros(m)
@@ -38,7 +41,7 @@ def stops_in_slot(problem: Problem, pool: SlotPool, on_server: IntArray) -> tupl
 def stops_over_time(
     problem: Problem, pool: SlotPool, fraction: FloatArray, on_server: Sequence[IntArray]
 ) -> tuple[str, ...]:
-    """(n) what stops each workload in the longest slot in which it does not run all its tasks.
+    """Return what stops each workload (n) in the longest slot in which it does not run all its tasks.
 
     ``task_limit`` where there is no such slot, or next to no time in it; equally long slots count in
     their order.

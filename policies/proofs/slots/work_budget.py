@@ -1,4 +1,4 @@
-"""How much work a search may do before its best answer so far is returned.
+"""Limit of the work that a search may do before its best answer is returned.
 
 Work is counted, so that a search ends at the same point, with the same answer, on every machine. A
 deadline can end it earlier.
@@ -19,7 +19,7 @@ class WorkBudgetSpentError(Exception):
 
 
 class WorkBudget:
-    """What a search may still spend.
+    """Rest of the work that a search may do.
 
     Attributes:
         stopped: ``TIME_LIMIT`` or ``WORK_LIMIT``, whichever came first; None while there is some left.

@@ -1,4 +1,4 @@
-"""Traces from files and from seeds: who submitted which tasks, when, and how long they run."""
+"""Traces of submitted tasks, from files and from seeds."""
 
 from policies.simulation.traces.alibaba import read_alibaba, read_alibaba_servers
 from policies.simulation.traces.generated import (

@@ -1,8 +1,9 @@
-"""Alibaba's GPU cluster of 2023: nodes, and pods with the GPU models that they accept.
+"""Alibaba's GPU cluster of 2023, with nodes and pods.
 
-Pods: name, CPU in thousandths, memory in MiB, GPUs, thousandths of a GPU where it is one, accepted
-models (``|`` between them), quality of service, phase, and seconds of creation, deletion and scheduling
-(empty: never). Source: Weng et al., USENIX ATC 2023.
+A pod lists the GPU models that it accepts. Its columns are name, CPU in thousandths, memory in MiB,
+GPUs, thousandths of a GPU where it is one, accepted models (``|`` between them), quality of
+service, phase, and seconds of creation, deletion and scheduling (empty: never). Source: Weng et
+al., USENIX ATC 2023.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ MILLI = 1000
 
 
 def read_alibaba_servers(path: str | Path) -> ServerRows:
-    """Read the nodes, alike ones as one row; a label ``model`` names the GPUs.
+    """Read the nodes, alike ones as one row.
+
+    A label ``model`` names the GPUs.
 
     Raises:
         TraceLineError: a bad line: its number and why.
@@ -57,13 +60,13 @@ def read_alibaba_servers(path: str | Path) -> ServerRows:
 
 
 def read_alibaba(path: str | Path, *, tenants: int = 20, skip_bad_lines: bool = False) -> Submitted:
-    """Read the pods that ran; each is a task and a job of its own.
+    """Read the pods that ran, each as a task and a job of its own.
 
-    The trace names no tenants. Here a pod is of ``tenant-<n>``, n the SHA-256 of its name modulo the
-    number of tenants, so that everybody has a like mix. It is submitted when it is created and runs
-    from its scheduling to its deletion; pods that were never scheduled are left out and counted. Part
-    of a GPU is that part of one GPU of the server, wherever it is. A pod with accepted models selects
-    servers with one of them.
+    The trace names no tenants. Here a pod is of ``tenant-<n>``, n the SHA-256 of its name modulo
+    the number of tenants, so that every tenant has a similar mix. A pod is submitted when it is
+    created and runs from its scheduling to its deletion. Pods that were never scheduled are left
+    out and counted. Part of a GPU is that part of one GPU of the server, wherever it is. A pod with
+    accepted models selects servers with one of them.
 
     Args:
         path: of the list of pods, packed with gzip or not.

@@ -1,4 +1,4 @@
-"""Servers and days drawn by a seed: Google's mix of servers, and a day made of a trace's jobs."""
+"""Servers and days drawn by a seed from Google's mix of servers and a trace's jobs."""
 
 from __future__ import annotations
 
@@ -62,12 +62,13 @@ def resampled_day(
     deviation: float = 1.0,
     seconds: float = DAY,
 ) -> Submitted:
-    """A day of arrivals made of a trace's jobs: who submits, how many tasks, demanding what.
+    """Return a day of arrivals made of a trace's jobs.
 
-    Jobs are drawn one after the other, each as likely as the others, with all of their tasks, until
-    there are at least ``tasks``. Each is submitted at a time drawn evenly over the day. A task's
-    duration is drawn log-normal, each by itself: the tasks of a trace's first instant are those that
-    run for weeks, so their own durations say nothing about a day's.
+    The jobs give tenants, numbers of tasks and demands. They are drawn one after the other, each as
+    likely as the others, with all of their tasks, until there are at least ``tasks``. Each is
+    submitted at a time drawn evenly over the day. A task's duration is drawn log-normal, each by
+    itself: the tasks of a trace's first instant are those that run for weeks, so their own
+    durations are not those of a day.
 
     Args:
         submitted: the jobs to draw from.

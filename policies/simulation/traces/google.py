@@ -1,8 +1,9 @@
-"""Google's trace of 2011 as of its first instant: everything that was waiting or running then.
+"""Google's trace of 2011 at its first instant, with all tasks that waited or ran then.
 
-One line per task, ``;`` between the fields, no header: time of submission in microseconds (always 0),
-job, index in the job, user, scheduling class, priority, run time in microseconds, end (-1: no normal
-end was seen), CPU and memory as parts of the largest machine. Source: Reiss, Wilkes, Hellerstein, 2011.
+One line per task, ``;`` between the fields, no header: time of submission in microseconds (always
+0), job, index in the job, user, scheduling class, priority, run time in microseconds, end (-1: no
+normal end was seen), CPU and memory as parts of the largest machine. Source: Reiss, Wilkes,
+Hellerstein, 2011.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ MICROSECONDS = 1e6
 
 
 def read_google_t0(path: str | Path, *, skip_bad_lines: bool = False) -> Submitted:
-    """Read the tasks of the first instant; resources are ``cpu`` and ``memory``.
+    """Read the tasks of the first instant.
 
-    Most tasks there run to the end of the trace, 29 days later. Tasks that ran for no time, or
-    demand nothing, are left out and counted.
+    Resources are ``cpu`` and ``memory``. Most tasks there run to the end of the trace, 29 days
+    later. Tasks that ran for no time, or demand nothing, are left out and counted.
 
     Args:
         path: of the file, packed with gzip or not.

@@ -1,4 +1,4 @@
-"""Lines of a trace's file, one at a time, and what is wrong with one: its number and why."""
+"""Reader of a trace's file, line by line, with errors that name the line."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ class TraceLineError(ProblemError):
 
 
 class Unusable(ValueError):
-    """Why one line cannot be read."""
+    """Reason for which one line cannot be read."""
 
 
 @dataclass(frozen=True)
 class BadLine:
-    """A line that was skipped: its number, from 1 on, and why."""
+    """Line that was skipped, with its number from 1 and the reason."""
 
     line: int
     reason: str
@@ -64,7 +64,9 @@ class LineReader:
         self.bad: list[BadLine] = []
 
     def lines(self) -> Iterator[str]:
-        """Every line without its end; files that end in ``.gz`` are unpacked on the way.
+        """Yield every line without its end.
+
+        Files that end in ``.gz`` are unpacked on the way.
 
         Raises:
             TraceLineError: the file cannot be read, is not UTF-8, or ends in the middle.
@@ -109,10 +111,10 @@ def require(holds: bool, reason: str) -> None:
 
 
 def number(text: str, what: str, *, least: float = -LARGEST) -> float:
-    """A finite number, at least ``least``.
+    """Return a finite number that is at least ``least``.
 
     Raises:
-        Unusable: it is not.
+        Unusable: the text is not such a number.
     """
     try:
         value = float(text)

@@ -1,7 +1,7 @@
-"""Slurm's own record, as ``sacct --parsable2`` prints it: columns by name, ``|`` between them.
+"""Job records of Slurm, as ``sacct --parsable2`` prints them.
 
-Memory is in binary units: ``16G`` are 16 GiB. Times have no offset, so let sacct print UTC. Source: the
-manual page of sacct, Slurm 20.02 to 25.05.
+Columns have names, with ``|`` between them. Memory is in binary units: ``16G`` are 16 GiB. Times
+have no offset, so let sacct print UTC. Source: the manual page of sacct, Slurm 20.02 to 25.05.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ COMMAND = (
 OWNERS = {
     "account": "Account", "user": "User", "group": "Group", "partition": "Partition", "qos": "QOS",
 }  # fmt: skip
-# Where it stands what a job has, the first that says something; without any, CPUs and memory do.
+# Columns with a job's resources, of which the first that is not empty counts; else CPUs and memory.
 TRES, CPUS, NODES = ("AllocTRES", "ReqTRES"), ("AllocCPUS", "ReqCPUS", "NCPUS"), "NNodes"
 MOST_NODES = 1_000_000
 _UNKNOWN = ("", "Unknown", "None", "N/A")
 _AMOUNT = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,9})?)([KMGTPE]?)", re.ASCII)
-# Before 21.08 ReqMem says whether it is for each CPU or for each node.
+# Before 21.08 ReqMem has a suffix for each CPU or for each node.
 _REQUESTED = re.compile(r"([0-9.]+[KMGTPE]?)([cn]?)", re.ASCII)
 _JOB = re.compile(r"[0-9]+", re.ASCII)
 _YEAR_9999 = datetime(9999, 1, 1, tzinfo=UTC).timestamp()  # the calendar ends soon after
@@ -56,21 +56,21 @@ def read_sacct(
     most_tasks: int | None = None,
     skip_bad_lines: bool = False,
 ) -> Submitted:
-    """Read the jobs that have run: when they were submitted, and how long they held what.
+    """Read the jobs that have run, with their times and the resources that they held.
 
     A job on several nodes is a gang with one piece on each, which has an even part of the job's
-    resources. Elements of a job array, and components of a heterogeneous job, are tasks of one job. Jobs
-    that never ran or have not ended, and steps of jobs, are left out and counted. Times are seconds
-    since 1970.
+    resources. Elements of a job array, and components of a heterogeneous job, are tasks of one job.
+    Jobs that never ran or have not ended, and steps of jobs, are left out and counted. Times are
+    seconds since 1970.
 
     Args:
         path: of what ``COMMAND`` printed, packed with gzip or not; further columns do not matter.
             Without AllocTRES and ReqTRES, ReqCPUS (or AllocCPUS, NCPUS), ReqMem and NNodes are read.
-        tenant: whose a job is: by account, user, group, partition or QOS.
+        tenant: owner of a job: its account, user, group, partition or QOS.
         resources: of which a job may have some: ``cpu``, ``memory`` in GiB, ``gpu`` or another kind of
             generic resource; others of the file are passed over.
-        gangs: whether all nodes of a job start at once; otherwise each is a task of its own.
-        most_tasks: how many the trace may have at most; any number unless given.
+        gangs: True if all nodes of a job start at once; otherwise each is a task of its own.
+        most_tasks: greatest number of tasks in the trace; unlimited unless given.
         skip_bad_lines: count lines that cannot be read instead of stopping at the first.
 
     Raises:
@@ -80,7 +80,7 @@ def read_sacct(
     """
     if tenant not in OWNERS:
         raise ProblemError(
-            "trace.tenant", f"jobs are whose {', '.join(OWNERS)} says, not {tenant!r}"
+            "trace.tenant", f"tenant is {tenant!r}; it must be one of {', '.join(OWNERS)}"
         )
     if not resources or len(set(resources)) != len(resources):
         raise ProblemError("trace.resource", "name each resource once, and at least one")
@@ -129,7 +129,7 @@ def read_sacct(
 
 
 def _header(line: str, owner: str, number: int) -> list[str]:
-    """The names of the columns; ``JobIDRaw`` counts as ``JobID``."""
+    """Return the names of the columns, with ``JobIDRaw`` as ``JobID``."""
     names = line.split("|")
     if "JobID" not in names:
         names = ["JobID" if name == "JobIDRaw" else name for name in names]
@@ -143,7 +143,7 @@ def _header(line: str, owner: str, number: int) -> list[str]:
 
 
 def _left_out(job: Mapping[str, str]) -> str:
-    """Why a line is no job that ran to its end; empty if it is one."""
+    """Return the reason for which a line is not a job that ran to its end, or an empty string."""
     if "." in job["JobID"]:
         return "it is a step of a job"
     if job["Start"] in _UNKNOWN:
@@ -152,7 +152,10 @@ def _left_out(job: Mapping[str, str]) -> str:
 
 
 def _seconds(text: str, what: str) -> float:
-    """A time as sacct prints it, in UTC, or seconds since 1970 (``SLURM_TIME_FORMAT=%s``)."""
+    """Return the seconds since 1970 of a time as sacct prints it.
+
+    It is in UTC, or already in seconds (``SLURM_TIME_FORMAT=%s``).
+    """
     if text.isascii() and text.isdigit() and len(text) <= 12:
         second = float(text)
     else:
@@ -169,9 +172,9 @@ def _seconds(text: str, what: str) -> float:
 
 def _held(job: Mapping[str, str], most: int) -> tuple[dict[str, float], int]:
     """Return what a job has of each resource, and on how many nodes, at most ``most``."""
-    told = next((job[name] for name in TRES if job.get(name)), "")
-    if told:
-        amounts = _of_tres(told)
+    listed = next((job[name] for name in TRES if job.get(name)), "")
+    if listed:
+        amounts = _of_tres(listed)
         nodes = amounts.get("node", 1.0)
     else:
         cpus = next((_amount(job[name], name) for name in CPUS if job.get(name)), 0.0)
@@ -183,7 +186,10 @@ def _held(job: Mapping[str, str], most: int) -> tuple[dict[str, float], int]:
 
 
 def _of_tres(text: str) -> dict[str, float]:
-    """``cpu=4,mem=16G,gres/gpu=1``; where a kind is told by model only, all models together."""
+    """Return the amounts of a text such as ``cpu=4,mem=16G,gres/gpu=1``.
+
+    If a kind is listed by model only, its amount is that of all models together.
+    """
     amounts: dict[str, float] = {}
     by_model: dict[str, float] = {}
     for item in filter(None, text.split(",")):
@@ -208,7 +214,10 @@ def _of_request(text: str, cpus: float, nodes: float) -> float:
 
 
 def _memory(text: str, what: str) -> float:
-    """GiB; sacct names the unit of everything but 0."""
+    """Return an amount of memory in GiB.
+
+    sacct prints the unit of everything but 0.
+    """
     match = _AMOUNT.fullmatch(text)
     if match is None or not (match[2] or float(match[1]) == 0):
         raise Unusable(f"{what[:40]!r} is no memory such as 512M or 16G")
@@ -216,7 +225,10 @@ def _memory(text: str, what: str) -> float:
 
 
 def _amount(text: str, what: str) -> float:
-    """A count; large ones have a suffix, in thousands of 1024 as Slurm prints them."""
+    """Return a count.
+
+    Large ones have a suffix, in thousands of 1024 as Slurm prints them.
+    """
     match = _AMOUNT.fullmatch(text)
     if match is None:
         raise Unusable(f"{what[:40]} is {text[:40]!r}; it must be a number from 0 on")

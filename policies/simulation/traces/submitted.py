@@ -1,4 +1,4 @@
-"""What a trace submits, before any servers: tenants, kinds of tasks, and the tasks."""
+"""Submitted tasks of a trace before any servers, with their tenants and kinds."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ Selector = Mapping[str, tuple[str, ...]]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Submitted:
-    """Tasks and their kinds: a workload is all tasks of a tenant that demand the same.
+    """Tasks and their kinds.
 
-    Tasks of several pieces are of another workload than those of one piece.
+    A workload is all tasks of a tenant that demand the same. Tasks of several pieces are of another
+    workload than those of one piece.
 
     Attributes:
         resources: (m) names.
@@ -74,7 +75,7 @@ class Submitted:
 
     @property
     def work(self) -> FloatArray:
-        """(m,) resource × seconds of all tasks."""
+        """Resource × seconds (m,) of all tasks."""
         total: FloatArray = self.demand[self.trace.workload].T @ self.trace.duration
         return total
 
@@ -107,7 +108,9 @@ class Submitting:
         selector: Selector | None = None,
         gang: Gang | None = None,
     ) -> None:
-        """So many alike tasks of a job, all submitted at once; ``duration`` is of all, or of each.
+        """Add a number of alike tasks of a job, all submitted at once.
+
+        ``duration`` is that of all tasks, or one for each.
 
         Args:
             demand: of one task, or with ``gang`` any values, because its sum counts.
@@ -141,7 +144,7 @@ class Submitting:
             self._duration.extend(array("d", [duration]) * tasks)
 
     def done(self, reader: LineReader | None = None) -> Submitted:
-        """Everything that was added."""
+        """Return everything that was added."""
         kinds = list(self._workloads)
         return Submitted(
             resources=self.resources,

@@ -1,4 +1,6 @@
-"""The Standard Workload Format, of any length: 18 numbers a job, -1 where one is not known.
+"""Reader of the Standard Workload Format, with 18 numbers a job, -1 where one is not known.
+
+The file may have any length.
 
 Source: Chapin et al., Benchmarks and Standards for the Evaluation of Parallel Job Schedulers, 1999;
 the Parallel Workloads Archive.
@@ -32,20 +34,20 @@ def read_swf(
     most_tasks: int | None = None,
     skip_bad_lines: bool = False,
 ) -> Submitted:
-    """Read jobs: when they were submitted, how long they ran, on how many processors.
+    """Read jobs with their submission times, run times and numbers of processors.
 
-    A job holds its processors together, as one task of one piece, unless there is a size of tasks or of
-    nodes. With ``processors_per_task`` a job is several tasks of at most so many processors, which start
-    one by one. With ``processors_per_node`` a job of more processors is a gang, with a piece on each
-    node that it fills and one for the rest. Jobs whose run time or processors are not known, or 0, are
-    left out and counted.
+    A job holds its processors together, as one task of one piece, unless there is a size of tasks
+    or of nodes. With ``processors_per_task`` a job is several tasks of at most so many processors,
+    which start one by one. With ``processors_per_node`` a job of more processors is a gang, with a
+    piece on each node that it fills and one for the rest. Jobs whose run time or processors are not
+    known, or 0, are left out and counted.
 
     Args:
         path: of the file, packed with gzip or not.
-        tenant: whose a job is: ``user-12``, ``group-1``, ...
+        tenant: owner of a job: ``user-12``, ``group-1``, ...
         memory: a second resource, in KiB per processor; a job of which it is not known needs none.
         processors_per_task, processors_per_node: at least 1, one of the two at most.
-        most_tasks: how many the trace may have at most; any number unless given.
+        most_tasks: greatest number of tasks in the trace; unlimited unless given.
         skip_bad_lines: count lines that cannot be read instead of stopping at the first.
 
     Raises:
@@ -55,7 +57,7 @@ def read_swf(
     """
     if tenant not in OWNERS:
         raise ProblemError(
-            "trace.tenant", f"jobs are whose {', '.join(OWNERS)} says, not {tenant!r}"
+            "trace.tenant", f"tenant is {tenant!r}; it must be one of {', '.join(OWNERS)}"
         )
     if processors_per_task is not None and processors_per_task < 1:
         raise ProblemError(
@@ -121,5 +123,5 @@ def _parts(processors: int, size: int | None) -> tuple[tuple[int, int], tuple[in
 
 
 def _known(*values: float) -> float:
-    """The first above 0; 0 if there is none."""
+    """Return the first value above 0, or 0 without one."""
     return next((value for value in values if value > 0), 0.0)

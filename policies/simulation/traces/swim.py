@@ -21,7 +21,10 @@ Tasks = tuple[int, tuple[float, float]]
 
 @dataclass(frozen=True)
 class JobKind:
-    """A kind of jobs: how many of 100, and (tasks, (cores, GB each)) of its map and reduce phases."""
+    """Kind of jobs, with its number in 100 and its map and reduce phases.
+
+    A phase is (tasks, (cores, GB each)).
+    """
 
     jobs: int
     map_tasks: Tasks

@@ -1,17 +1,6 @@
-"""A table of tasks of our own: CSV with a header, one line per task or per job of alike tasks.
+"""Reader of the project's own table of tasks, a CSV file with a header.
 
-| column | what |
-| --- | --- |
-| ``tenant`` | a name |
-| ``submit`` | seconds from any origin; lines in any order |
-| ``duration`` | seconds, above 0, that each task runs |
-| ``demand.<resource>`` | amount of each resource that one task needs, 0 or more, one above 0 |
-| ``tasks`` | how many such tasks, 1 unless given |
-| ``job`` | a name; lines with the same tenant and job are one job; unless given, each line is one |
-| ``priority`` | a whole number, 0 unless given; higher first within a tenant |
-| ``pieces`` | how many pieces a task has, each with the demand of the line; 1 unless given |
-| ``second_pieces``, ``second_demand.<resource>`` | pieces of a second kind, and what each needs |
-| ``per_server``, ``together``, ``at_least`` | of a task with pieces, as in docs/policies/gangs.md |
+A line is a task, or a job of alike tasks.
 """
 
 from __future__ import annotations
@@ -44,7 +33,7 @@ def read_table(
 
     Args:
         path: of the file.
-        tenants: those who may be named; anybody unless given.
+        tenants: those that may be named; any tenant unless given.
         most_tasks: how many the trace may have at most; any number unless given.
         skip_bad_lines: count lines that cannot be read instead of stopping at the first.
 

@@ -151,7 +151,7 @@ def test_four_users_gain_by_sharing(few_jobs):
     degrees, performance = reproduce("h-mrf-fig8", few_jobs), reproduce("h-mrf-fig9", few_jobs)
     for finding in (degrees, performance):
         check_form(finding)
-    assert claims(degrees)["under H-MRF nobody is at a loss in the end"] == "yes"
+    assert claims(degrees)["under H-MRF no user is at a loss in the end"] == "yes"
     everybody = "every workload is done earlier than alone under every sharing policy"
     assert everybody in claims(performance)
     alone = hmrf_cluster.measured(few_jobs)["static"]

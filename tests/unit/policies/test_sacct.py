@@ -179,9 +179,7 @@ def test_a_header_that_cannot_be_says_what_to_print(tmp_path, header, reason):
 
 def test_owners_and_resources_that_cannot_be(tmp_path):
     path = written(tmp_path, job())
-    with pytest.raises(
-        PolicyError, match="jobs are whose account, user, group, partition, qos says"
-    ):
+    with pytest.raises(PolicyError, match="must be one of account, user, group, partition, qos"):
         read_sacct(path, tenant="cluster")
     for resources in ((), ("cpu", "cpu")):
         with pytest.raises(PolicyError, match="name each resource once"):
