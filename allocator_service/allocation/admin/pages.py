@@ -48,7 +48,7 @@ class ImpactFormAdmin(ServiceAdmin):
         form_url: str = "",
         extra_context: dict[str, Any] | None = None,
     ) -> Any:
-        """The form; when it is sent and would change decisions, first the page that says how."""
+        """Show the form, or the page of a change's impact before the change is saved."""
         if request.method == "POST" and object_id and not request.POST.get("confirmed"):
             page = self._impact_page(request, object_id)
             if page is not None:
@@ -64,7 +64,7 @@ class ImpactFormAdmin(ServiceAdmin):
         try:
             changes = form.changes() if form.is_valid() else {}
         except DomainError:
-            changes = {}  # the form itself says what the service refuses
+            changes = {}  # the form itself reports what the service refuses
         if not changes:
             return None
         pool = present if isinstance(present, Pool) else present.pool
@@ -142,7 +142,7 @@ class PoolAdmin(ImpactFormAdmin):
     def get_form(
         self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any
     ) -> Any:
-        """The form, which adds the fields of options by itself."""
+        """Return the form class, which adds the fields of the policies' options."""
         return super().get_form(
             request, obj, change, **{**kwargs, "fields": list(PoolForm.Meta.fields)}
         )
