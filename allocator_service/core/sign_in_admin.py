@@ -1,4 +1,4 @@
-"""Sign-ins in the admin: attempts that count against a name, failures and successes."""
+"""The sign-ins in the admin, with attempts that count against a name, failures and successes."""
 
 from typing import Any, ClassVar
 

@@ -90,7 +90,7 @@ class ServerForm(ServiceForm):
         created = servers_contribute(pool=pool, drafts=[draft], now=utc_now())
         names = draft.names()
         if len(names) > 1:
-            self.said = f"{len(names)} servers added to {pool}: {names[0]} to {names[-1]}."
+            self.success_text = f"{len(names)} servers added to {pool}: {names[0]} to {names[-1]}."
         return Server.objects.get(pk=created.ids[0])
 
 

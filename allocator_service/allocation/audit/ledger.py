@@ -43,7 +43,10 @@ def ledgers_verify(*, now: datetime, since: datetime | None = None) -> list[Ledg
 
 
 def _decided_in_time(now: datetime) -> LedgerCheck:
-    """Check that no decision has been due for a minute, decisions of one pool coming one by one."""
+    """Check that no decision has been due for a minute.
+
+    Decisions of one pool are computed one after the other.
+    """
     late = RecomputeJob.objects.filter(pool__retired_at=None, run_after__lt=now - STUCK_AFTER)
     pools = [job.pool.slug for job in late.select_related("pool") if job.wanted > job.settled]
     detail = f"due for a minute: {', '.join(pools[:10])}" if pools else ""

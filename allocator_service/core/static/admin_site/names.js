@@ -1,6 +1,6 @@
 // Select2 draws its own boxes and gives them no name: they get that of the field they stand for.
 "use strict";
-// After the admin's own scripts, which draw the boxes when jQuery says that the page is ready.
+// After the admin's own scripts, which draw the boxes when jQuery reports that the page is ready.
 window.django?.jQuery?.(() => {
   for (const field of document.querySelectorAll("select.admin-autocomplete")) {
     const label = document.querySelector(`label[for="${CSS.escape(field.id)}"]`);
