@@ -369,7 +369,7 @@ class AuditedAdmin(SavedFiltersAdmin):
                 try:
                     field.target_field.to_python(initial[field.name])  # type: ignore[attr-defined]
                 except ValidationError as error:
-                    raise BadRequest(f"“{field.name}” is no key of an object.") from error
+                    raise BadRequest(f"“{field.name}” is not a key of an object.") from error
         return initial
 
     def get_list_filter(self, request: HttpRequest) -> list[Any] | tuple[Any, ...]:

@@ -6,7 +6,7 @@ ends of the period) and `intervals` (their number less one). Every range overlap
 
 
 def intervals_reached(start: str, end: str) -> str:
-    """Return a lateral table `interval_number` of the intervals, from 1, that `[start, end)` overlaps."""
+    """Return a lateral table `interval_number` of the intervals that `[start, end)` overlaps, from 1."""
     return f"""LATERAL generate_series(
         greatest(width_bucket({start}, %(edges)s::timestamptz[]), 1),
         least(width_bucket({end} - interval '1 microsecond', %(edges)s::timestamptz[]),

@@ -1,4 +1,7 @@
-"""`manage.py verify`: verify ledger, decisions and closed months; exit code 1 if anything is wrong."""
+"""The command `manage.py verify`, which verifies the ledger, decisions and closed months.
+
+Its exit code is 1 if anything is wrong.
+"""
 
 import time
 from datetime import UTC
