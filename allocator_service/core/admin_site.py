@@ -43,8 +43,9 @@ class OperatorSite(admin.AdminSite):
         ]
 
     def admin_view(self, view: V, cacheable: bool = False) -> V:
-        """Return a view behind the sign-in that answers malformed requests, which no browser sends, with
-        400.
+        """Return a view behind the sign-in, which answers malformed requests with 400.
+
+        No browser sends such requests by itself.
         """
         answering: Callable[..., HttpResponseBase] = super().admin_view(view, cacheable)
 

@@ -153,8 +153,9 @@ def _boundary_after(pool_id: int, at: datetime) -> datetime | None:
 
 
 def _caught_up(pool_id: int, clock: Clock) -> bool:
-    """Return whether the past that a decision remembers is nearly metered, after metering for some
-    seconds.
+    """Return whether the past that a decision remembers is nearly metered.
+
+    Meters it for some seconds first if it is not.
 
     After a day without workers it may take minutes. The job is then postponed for a moment, and the
     worker is free for the other pools. Metering's own tasks go on meanwhile.

@@ -87,9 +87,7 @@ class Relay:
                     self._ahead_due = 0.0
 
     def _tick(self, monotonic: float) -> bool:
-        """Seal a batch, add it to the totals and publish due jobs. Return whether more waits for the
-        ledger.
-        """
+        """Seal a batch, add it up and publish due jobs. Return whether more waits for the ledger."""
         now = self._clock()
         if monotonic >= self._heartbeat_due:
             heartbeat_record(process="relay", now=now)

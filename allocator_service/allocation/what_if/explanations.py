@@ -367,9 +367,7 @@ def _stops(row: Allocation, scope: str, node: str) -> list[dict[str, Any]]:
 def _with_smaller_tasks(
     document: Mapping[str, Any], problem: Problem, row: Allocation, workload: Mapping[str, Any]
 ) -> Iterator[_Candidate]:
-    """Yield tasks that are smaller by the factor by which one misses the server on which it misses
-    least.
-    """
+    """Yield tasks that are just small enough for the server that they miss by the least factor."""
     demand = problem.demand[row.position]
     needed = demand > 0
     matches = problem.selector_matches[problem.selector_group[row.position]]

@@ -78,8 +78,8 @@ class Exhausted(models.TextChoices):
 class PricePlan(models.Model):
     """Prices of one pool over `[start, end)`.
 
-    `number` counts the pool's plans in the order in which they came into force. `fee` is the part of shared prices that
-    the pool keeps.
+    `number` counts the pool's plans in the order in which they came into force. `fee` is the part of
+    shared prices that the pool keeps.
     """
 
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
