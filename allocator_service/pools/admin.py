@@ -95,7 +95,7 @@ class ServerForm(ServiceForm):
 
 
 class ServerAdmin(ServiceAdmin):
-    """Registered by `allocation.admin`, which can tell what an action would do before it is done."""
+    """The admin of servers, registered by `allocation.admin`, which shows the effect of an action."""
 
     form = ServerForm
     list_display = ["name", "pool", "contributed_by", "quantities", "labelled", "state"]
@@ -235,7 +235,7 @@ def _stated_terms(terms: MembershipTerms) -> dict[str, Any]:
 
 
 class MembershipAdmin(ServiceAdmin):
-    """Registered by `allocation.admin`, which shows the effect of another weight."""
+    """The admin of members, registered by `allocation.admin`, which shows a changed weight's effect."""
 
     form = MembershipForm
     list_display = ["tenant", "pool", "present_terms", "group", "tier", "admitted_at"]
