@@ -102,7 +102,10 @@ class Service:
         return self._request("GET", "").headers.get("Date", "")
 
     def write_problem(self) -> str:
-        """Return the reason why the key may not import into the pool, empty if it may, without writing."""
+        """Return the reason why the key may not import into the pool, empty if it may.
+
+        Writes nothing.
+        """
         # The service looks at the key before the rows, and a dry run of none stores none.
         body = {"format": "kubernetes", "content": {"items": []}, "dry_run": True}
         try:

@@ -69,7 +69,7 @@ class Watched:
             return after
 
     def follow(self, stopped: threading.Event) -> None:
-        """Keep the objects up to date until stopped by watching, and list again where events are gone."""
+        """Watch the objects until stopped, and list them again if events have expired."""
         self._following = True
         pause = _FIRST_PAUSE_SECONDS
         while not stopped.is_set():

@@ -97,7 +97,7 @@ class Slurm:
             tree = others.submit(self._read_tree)
             reservations = others.submit(self._reservations)
             topology = others.submit(self._read_switches)
-            told = self._commands.run("scontrol", "--oneliner", "show", "node")
+            output = self._commands.run("scontrol", "--oneliner", "show", "node")
             queued = reading.with_lost_tasks(queue.result(), arrays.result())
             self._associations = rows.result()
             self._tree = tree.result()
@@ -111,15 +111,15 @@ class Slurm:
             )
         self._switches = switches
         owner_feature = self._options.owner_feature
-        nodes = list(reading.read_nodes(told, owner_feature=owner_feature, switches=switches))
-        self._partitions = partitions = reading.read_partitions(told)
-        self._threads, self._reserved = reading.read_threads(told), reading.read_reserved(queued)
+        nodes = list(reading.read_nodes(output, owner_feature=owner_feature, switches=switches))
+        self._partitions = partitions = reading.read_partitions(output)
+        self._threads, self._reserved = reading.read_threads(output), reading.read_reserved(queued)
         own = (self._prefix, self._hold_prefix)
         nodes = without_reserved(nodes, reservations.result(), self._threads, own)
         overlap = any(each.classes != (name,) for name, each in partitions.items())
         if self._options.classes and overlap:
             problems.append(OVERLAP)
-        types = reading.read_types(told)
+        types = reading.read_types(output)
         jobs = list(
             reading.read_jobs(
                 queued,
@@ -179,14 +179,14 @@ class Slurm:
         )
         users = self._options.users
         fields = [*reading.USAGE_FIELDS, *(["User"] if users else [])]
-        told = self._commands.run(
+        output = self._commands.run(
             *("sacct", "--allusers", "--allocations", "--duplicates", "--parsable2", "--noheader"),
             *(f"--clusters={self.source}", f"--starttime={since}", "--endtime=now"),
             f"--format={','.join(fields)}",
         )
-        self._unreadable_jobs = reading.unreadable_rows(told, len(fields) - 1)
+        self._unreadable_jobs = reading.unreadable_rows(output, len(fields) - 1)
         with _understood():
-            return list(reading.read_usage(told, users=users))
+            return list(reading.read_usage(output, users=users))
 
     def _problems_of_usage(self) -> dict[str, list[str]]:
         if not self._unreadable_jobs:
