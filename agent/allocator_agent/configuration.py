@@ -73,7 +73,7 @@ class Configuration:
 
     @property
     def registers_tenants(self) -> bool:
-        """Return true if accounts, or their users, become members by themselves."""
+        """True if accounts, or their users, become members by themselves."""
         return self.register_tenants or self.slurm.users
 
     @property

@@ -111,7 +111,7 @@ class Feed:
             return {accounts[name] for name in {*self._new, *members}}
         busy = sorted({job.account for job in observed.jobs} & {accounts[name] for name in outside})
         if busy:
-            self.problems.append(f"accounts with jobs that are no members: {', '.join(busy)}")
+            self.problems.append(f"accounts with jobs that are not members: {', '.join(busy)}")
         return {accounts[name] for name in accounts.keys() & self._known.members}
 
     def _groups_of(self, tenants: Sequence[str], accounts: Mapping[str, str]) -> dict[str, str]:

@@ -32,12 +32,12 @@ class Victim:
 
     @property
     def key(self) -> str:
-        """Return the name under which their notice is remembered."""
+        """The name under which their notice is remembered."""
         return key_of(self.jobs)
 
     @property
     def tasks(self) -> int:
-        """Return the number of their tasks."""
+        """The number of their tasks."""
         return sum(job.tasks for job in self.jobs)
 
     def shown(self, event: str) -> ObjectChange:

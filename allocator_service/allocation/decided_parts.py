@@ -101,5 +101,5 @@ class Decided:
 
     @cached_property
     def parents(self) -> dict[str, str | None]:
-        """Return the parent of each group by slug, None for the pool."""
+        """The parent of each group by slug, None for the pool."""
         return {group.slug: group.parent for group in self.groups}

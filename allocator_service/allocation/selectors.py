@@ -261,7 +261,7 @@ class PlacedDemand:
 
 
 def demands_of(run: Run) -> dict[UUID, PlacedDemand]:
-    """Return what was placed of each workload when the run read its input, by the workload's id.
+    """Return the placed demand of each workload when the run read its input, by the workload's id.
 
     A workload may have changed since. Raises `Gone` once the input is pruned.
     """

@@ -54,7 +54,7 @@ def heartbeat_record(*, process: str, now: datetime) -> None:
 
 
 def retention_apply(*, now: datetime) -> int:
-    """Drop placements, certificates and inputs of runs, events, claims and sessions that are old enough.
+    """Delete placements, certificates and inputs of runs, events, claims and sessions past retention.
 
     Summaries, allocations and decisions are kept permanently; a decision in force is kept whole.
     Returns how many runs were pruned.

@@ -69,5 +69,5 @@ def heartbeat() -> None:
 
 @shared_task(name="allocation.retention", priority=AFTER_DECISIONS)
 def retention() -> None:
-    """Drop what has been kept long enough."""
+    """Delete parts of runs and other records whose retention has passed."""
     retention_apply(now=utc_now())

@@ -221,7 +221,7 @@ def _numbered(found: _Read, backtest: Backtest) -> Scenario:
     wrong = next((name for name in number if "\0" in name or len(name) > LONGEST_NAME), None)
     if wrong is not None:
         raise Unacceptable(
-            f"{wrong[:40]!r} is no name of a tenant: at most {LONGEST_NAME} characters, without"
+            f"{wrong[:40]!r} is not a valid name of a tenant: at most {LONGEST_NAME} characters, without"
             " U+0000.",
             code="trace.tenant",
             pointer="/trace/content",

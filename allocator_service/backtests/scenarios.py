@@ -126,7 +126,7 @@ class Scenario:
 
     @property
     def _gangs(self) -> Mapping[str, Any]:
-        """Return the pieces of tasks by number of the workload. Older scenarios have none."""
+        """The pieces of tasks by number of the workload. Older scenarios have none."""
         gangs: Mapping[str, Any] = self.head.get("gangs", {})
         return gangs
 

@@ -109,7 +109,7 @@ def money(result: Mapping[str, Any], done: Sequence[Mapping[str, Any]]) -> Answe
     ]
     currency = str(result["currency"])
     return Answer(
-        "What does everybody pay?",
+        "What does each tenant pay?",
         bar_chart(
             title=f"Charged for use, {currency}",
             unit=currency,

@@ -86,9 +86,9 @@ FORMATS: Mapping[str, Format] = {
 
 
 def packed(content: str, encoding: str) -> bytes:
-    """The trace as gzip, from a text or from gzip in base64.
+    """Return the trace as gzip, from a text or from gzip in base64.
 
-    Raises `Unacceptable` unless it is one of the two, and `TooLarge` where a text is too long.
+    Raises `Unacceptable` for any other content, and `TooLarge` for a text that is too long.
     """
     if encoding == "text":
         plain = content.encode()

@@ -70,7 +70,7 @@ def credit_note_reverse(*, note: CreditNote, reason: str, now: datetime) -> Cred
             code="credit_note.reversal",
         )
     if CreditNote.objects.filter(reverses=note).exists():
-        raise Conflict("The credit note was taken back already.", code="credit_note.reversed")
+        raise Conflict("The credit note has already been reversed.", code="credit_note.reversed")
     month = _open_month(note.pool)
     opposite = CreditNote.objects.create(
         pool=note.pool,

@@ -59,7 +59,7 @@ def lock_for_block(namespace: Lock, name: str) -> Iterator[None]:
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_lock(%s)", key)
         try:
-            with transaction.atomic():  # a failed statement is undone before the lock is let go
+            with transaction.atomic():  # a failed statement is undone before the lock is released
                 yield
         finally:
             cursor.execute("SELECT pg_advisory_unlock(%s)", key)

@@ -146,7 +146,7 @@ class ServersHeld:
 
     @property
     def others(self) -> int:
-        """Return the number of all jobs that still run there."""
+        """The number of all jobs that still run there."""
         return sum(self.beside.values())
 
 

@@ -37,7 +37,7 @@ class Conflict(ApiRefused):
 
 
 class Absent(ApiRefused):
-    """There is no such object, or no such kind of objects."""
+    """The object or its kind does not exist."""
 
 
 class Api:
@@ -147,6 +147,6 @@ def _status(refusal: urllib.error.HTTPError) -> Mapping[str, Any]:
 def _in_cluster() -> str:
     host = os.environ.get("KUBERNETES_SERVICE_HOST", "")
     if not host:
-        raise Misconfigured("set [kubernetes] api: this is no pod of a cluster")
+        raise Misconfigured("set [kubernetes] api: the agent does not run in a pod of a cluster")
     port = os.environ.get("KUBERNETES_SERVICE_PORT", "443")
     return f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"

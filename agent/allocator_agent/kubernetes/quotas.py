@@ -108,7 +108,7 @@ class Change:
 
 
 def _other_values(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Value]:
-    """Yield the fields of a spec that are no quotas and differ."""
+    """Yield the fields of a spec that differ, without quotas."""
     former, present = before.get("spec") or {}, after.get("spec") or {}
     for name in {**former, **present}:
         if name not in _QUOTA_FIELDS and former.get(name) != present.get(name):

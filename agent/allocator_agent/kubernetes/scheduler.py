@@ -61,7 +61,7 @@ class KubernetesPlan:
 
     @property
     def waiting(self) -> dict[str, list[Waiting]]:
-        """Return no jobs, because Kueue admits by quota and holds no nodes."""
+        """An empty mapping, because Kueue admits by quota and holds no nodes."""
         return {}
 
     def __len__(self) -> int:

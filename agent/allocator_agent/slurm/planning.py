@@ -132,7 +132,7 @@ class SlurmPlan:
 
     @property
     def waiting(self) -> dict[str, list[Waiting]]:
-        """Return jobs that servers are held for, by tenant."""
+        """The jobs that servers are held for, by tenant."""
         return {
             tenant: [Waiting(hold.jobs, tuple(hold.cores), hold.beside) for hold in holds]
             for tenant, holds in self.holds.waiting.items()

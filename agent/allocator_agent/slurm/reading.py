@@ -359,7 +359,7 @@ def _queued(text: str) -> Iterator[dict[str, str]]:
             fields[name] = line[at : at + width].strip()
             at += width
         if not fields["account"]:
-            raise ValueError(f"squeue prints {line[:40]!r}, which is no job")
+            raise ValueError(f"squeue prints {line[:40]!r}, which is not a job")
         yield fields
 
 

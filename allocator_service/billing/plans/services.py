@@ -193,7 +193,7 @@ def _join_timeline(pool: Pool, plan: PricePlan) -> None:
     closed = Closing.objects.filter(pool=pool).order_by("-month").first()
     if closed is not None and plan.start < closed.end:
         raise Conflict(
-            f"Months are closed until {closed.end:%Y-%m-%dT%H:%M:%SZ}: prices of before are changed by a"
+            f"Months are closed until {closed.end:%Y-%m-%dT%H:%M:%SZ}: change earlier prices by a"
             " rerating.",
             code="plan.backdated",
             pointer="/from",

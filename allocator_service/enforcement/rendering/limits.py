@@ -142,7 +142,7 @@ class DecisionLimits:
                 yield limit, max(int(amount * unit.per) - held, 0)
 
     def reserved(self, node: "TenantLimits | GroupLimits") -> Limits:
-        """Return what is reserved for a node on all classes together."""
+        """Return the sum of a node's reserved amounts over all classes."""
         columns = zip(*node.reserved.values(), strict=True)
         return [sum(column) for column in columns] or [0] * len(self.units)
 
@@ -230,7 +230,7 @@ def decision_limits(
 def _reserved(
     tenant: TenantLimits, decided: Decided, units: Sequence[TargetUnit]
 ) -> dict[ServerClassName, Limits]:
-    """Return what is reserved for a tenant, rounded up to whole units within its limits."""
+    """Return the reserved amounts of a tenant, rounded up to whole units within its limits."""
     return {
         name: [
             min(_rounded_up(amount * unit.per), limit)

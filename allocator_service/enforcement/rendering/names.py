@@ -31,7 +31,7 @@ def account_name(slug: str) -> str:
 def group_accounts(slugs: Sequence[str], taken: Collection[str]) -> dict[str, str]:
     """Return the Slurm account of each group.
 
-    It is the slug, save for `root` and tenants' accounts.
+    It is the slug, except for `root` and tenants' accounts.
     """
     return _group_names(slugs, taken, lambda slug: slug == "root")
 
@@ -39,7 +39,7 @@ def group_accounts(slugs: Sequence[str], taken: Collection[str]) -> dict[str, st
 def group_objects(slugs: Sequence[str], taken: Collection[str]) -> dict[str, str]:
     """Return the queue or cohort of each group.
 
-    It is the slug, save for names that schedulers keep for themselves and those `taken`.
+    It is the slug, except for names that schedulers reserve and those `taken`.
     """
     return _group_names(slugs, taken, _is_kept)
 
