@@ -306,10 +306,10 @@ class Floors(models.Model):
 class Schedule(models.Model):
     """The parts of a period in which whole tasks run, under a decision that divides time.
 
-    `document` is zlib-compressed JSON in the shape of an evaluation's schedule; `intervals` are `[start,
-    end, slot]` in whole seconds of the period, which repeats from `Run.effective_from` on. `owed` holds
-    the tenants' deficits by slug, as in the run's input. `made_up` is the part that the period repays,
-    null where that is assumed to be all.
+    `document` is zlib-compressed JSON in the shape of an evaluation's schedule. `intervals` are
+    `[start, end, slot]` in whole seconds of the period, which repeats from `Run.effective_from` on.
+    `owed` holds the tenants' deficits by slug, as in the run's input. `made_up` is the part that the
+    period repays, null where that is assumed to be all.
     """
 
     run = models.OneToOneField(Run, models.PROTECT, primary_key=True, related_name="schedule")

@@ -158,7 +158,7 @@ def billing_report(
 def group_billing(
     *, group: Group, period: Period, now: datetime, within: Group | None = None
 ) -> BillingReport:
-    """Return the same report of a group.
+    """Return the billing report of a group.
 
     A tenant counts in the months at whose end it was below the group. With `within`, only months count
     at whose end the group was within that one. Raises `Unacceptable` for more than 36 months.

@@ -63,7 +63,7 @@ class DomainError(Exception):
             self.errors = (FieldError(pointer, self.code, detail), *self.errors)
 
     def under(self, prefix: str) -> "DomainError":
-        """Return the same error with its pointers moved below `prefix`, for items of a bulk request."""
+        """Move the pointers of the error below `prefix`, for items of a bulk request."""
         self.errors = tuple(
             FieldError(prefix + error.pointer, error.code, error.detail) for error in self.errors
         ) or (FieldError(prefix, self.code, self.detail),)

@@ -62,7 +62,7 @@ def parse_quantity(value: object, unit: str = "", *, pointer: str = "") -> Decim
 
 
 def parse_kubernetes(value: object, unit: str, *, rounding: str, pointer: str = "") -> Decimal:
-    """Return the same for a quantity in Kubernetes' own notation, in which a plain number is bytes."""
+    """Return the exact decimal of a quantity in Kubernetes' notation, whose plain numbers are bytes."""
     try:
         return kubernetes_quantity_from(value, unit, rounding=rounding)
     except Mistakes as wrong:

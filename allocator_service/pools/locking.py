@@ -1,5 +1,7 @@
-"""Row locks of this app. Every change to a pool, or to anything in it, locks the pool's row first:
-changes of one pool are serial, their generations are in commit order, and nothing can deadlock.
+"""Row locks of this app.
+
+Every change to a pool, or to anything in it, locks the pool's row first. Changes of one pool are
+therefore serial, their generations are in commit order, and nothing can deadlock.
 """
 
 from uuid import UUID

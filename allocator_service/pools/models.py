@@ -88,7 +88,7 @@ class PoolQuerySet(models.QuerySet["Pool"]):
         return self.filter(memberships__tenant=tenant, memberships__ended_at=None)
 
     def history_for_tenant(self, tenant: Tenant | None) -> Self:
-        """Return the same with the tenant's former pools, whose statements stay readable."""
+        """Return the visible pools and a tenant's former ones, whose statements stay readable."""
         return self if tenant is None else self.filter(memberships__tenant=tenant)
 
 

@@ -118,7 +118,11 @@ def key_and_pool(
 def key_pool_and_server(
     *, text: str, slug: str, server_id: UUID | None
 ) -> tuple[ApiKey | None, Pool | None, Server | None]:
-    """Return the same with the pool's server of this id, retired or not, if the holder may see it."""
+    """Return the key, the pool and the server of a request below a server, in one statement.
+
+    Key and pool are those of `key_and_pool`. The server may be retired, and is None unless the key's
+    holder may see it.
+    """
     row = only_row(
         _KEY_POOL_AND_SERVER,
         {"slug": slug, "digest": api_key_digest(text), "server": server_id, "retired": False},

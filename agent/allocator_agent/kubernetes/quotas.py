@@ -128,7 +128,7 @@ def limits_of(manifest: Mapping[str, Any]) -> dict[Place, Fraction]:
 
 
 def texts_of(manifest: Mapping[str, Any]) -> dict[Place, str]:
-    """Return the same numbers as texts, as written."""
+    """Return the numbers that a manifest limits, as they are written."""
     return {place: str(holder[key]) for place, holder, key in _numbers(manifest)}
 
 

@@ -22,7 +22,7 @@ Changed = Callable[[Sequence[Manifest], Sequence[Manifest]], None]  # objects be
 
 
 class Watched:
-    """Objects of one kind, kept up to date by `follow` in its own thread and read from any."""
+    """Objects of one kind, kept up to date by `follow` in its own thread and read from any thread."""
 
     def __init__(self, api: Api, path: str, *, watch_seconds: int = _WATCH_SECONDS) -> None:
         self.path = path

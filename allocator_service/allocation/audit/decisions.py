@@ -267,7 +267,7 @@ def _stated_ranges(placed: DecidedPlacements) -> list[tuple[int, Any]]:
 
 
 def _expected_ranges(allocation: Allocation) -> list[tuple[int, Any]]:
-    """Return the same for the servers of the input, empty for a policy that treats them as one."""
+    """Return the ranges of the input's servers, empty for a policy that treats them as one."""
     problem, classes = allocation.problem, allocation.classes
     if allocation.choice.sees_one_pool:
         return []

@@ -1,4 +1,4 @@
-"""The way from a change to a decision in force, with the relay.
+"""Runs and the relay, from a change to a decision in force.
 
 A job is claimed, a snapshot read, the problem solved and the decision published.
 """

@@ -74,7 +74,7 @@ class PoolState:
 
     @property
     def deficits(self) -> dict[str, float]:
-        """The deficits that the period is to repay, by tenant that has one."""
+        """The deficits that the period is to repay, by the tenants that have one."""
         tenants = self.document["tenants"]
         return {tenant["name"]: tenant["owed"] for tenant in tenants if "owed" in tenant}
 

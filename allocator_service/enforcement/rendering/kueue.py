@@ -224,7 +224,7 @@ def _borrowing_of_group(
 
 
 def _nothing(groups: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the same groups without quota, for the time until a controller has written the status."""
+    """Return the groups with quotas of 0, for the time until a controller has written the status."""
     return [
         {
             **group,
