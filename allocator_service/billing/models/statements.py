@@ -216,7 +216,10 @@ class Statement(models.Model):
 
 
 class AuditedEntry(models.Model):
-    """The closing that covers an audit row, of which the chain has a digest."""
+    """The closing that covers an audit row.
+
+    The chain has a digest of the rows that each closing covers.
+    """
 
     entry = models.OneToOneField(
         "core.AuditEntry", models.PROTECT, primary_key=True, related_name="+", db_constraint=False

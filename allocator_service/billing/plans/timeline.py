@@ -106,7 +106,7 @@ class Timeline:
         return all(increment == Increment.EXACT for increment in self.increments)
 
     def price(self, segment: int, resource: str, tenant: int, owner: int | None) -> Decimal | None:
-        """Return a tenant's price in a segment, or None where it is not charged or pays by tiers."""
+        """Return a tenant's price in a segment, None where use is not charged or is charged by tiers."""
         found = self._found(segment, resource, tenant, owner)
         return found if isinstance(found, Decimal) else None
 
