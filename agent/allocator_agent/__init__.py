@@ -1,3 +1,3 @@
-"""The agent: it stands beside a scheduler, feeds the service and applies what it decides."""
+"""The agent beside a scheduler, which reports demand and use to the service and applies decisions."""
 
 __version__ = "0.1.0"

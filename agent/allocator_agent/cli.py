@@ -1,4 +1,4 @@
-"""`allocator-agent`: one round, or rounds until it is told to stop."""
+"""The command line `allocator-agent`, which runs one round or repeats rounds until it is stopped."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ check ends with 2, 3 or 4 in the same cases, else with 1 if something is missing
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; the exit code."""
+    """Run the command line and return its exit code."""
     parser = _parser()
     options = parser.parse_args(arguments)
     if options.command and (options.once or options.every or options.dry_run):
@@ -85,7 +85,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def scheduler_of(configuration: Configuration) -> Scheduler:
-    """The scheduler that the configuration names."""
+    """Return the scheduler that the configuration names."""
     if configuration.scheduler == "slurm":
         return Slurm(configuration, Commands(configuration.slurm.bin))
     if configuration.quota == "effective":
@@ -94,7 +94,7 @@ def scheduler_of(configuration: Configuration) -> Scheduler:
 
 
 def _check(configuration: Configuration, path: Path) -> int:
-    """Print what holds and what is missing before the first round."""
+    """Print the conditions of the first round, with those that are missing."""
     sections = []
     for section in check(configuration, path, Service(configuration), check_of(configuration)):
         sections.append(section)
@@ -113,7 +113,7 @@ def check_of(configuration: Configuration) -> SchedulerCheck:
 
 
 def seconds(text: str) -> float:
-    """A time such as `15s`, `2m` or `15`."""
+    """Return the seconds of a time such as `15s`, `2m` or `15`."""
     match = re.fullmatch(r"([0-9]{1,6}(?:\.[0-9]{1,3})?)(s|m|)", text)
     if match is None or float(match[1]) <= 0:
         raise argparse.ArgumentTypeError("is a time above 0 such as 15s or 2m")
@@ -158,7 +158,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _forever(rounds: Rounds, scheduler: Scheduler, interval: float) -> int:
-    """Rounds until SIGTERM or SIGINT; what goes wrong in one is said, and the next tries again."""
+    """Run rounds until SIGTERM or SIGINT. An error of a round is logged, and the next tries again."""
     stopped, woken = threading.Event(), threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopped.set())
@@ -206,7 +206,7 @@ def _log(outcome: Outcome, scheduler: str) -> None:
 
 
 def _plan(configuration: Configuration, outcome: Outcome) -> list[str]:
-    """Return a dry run as a person reads it."""
+    """Return a dry run as lines for people."""
     decided = "no decision" if outcome.generation is None else f"generation {outcome.generation}"
     return [
         f"pool {configuration.pool}, {decided}",

@@ -1,4 +1,4 @@
-"""The configuration file: INI, because Python 3.9 reads nothing better by itself."""
+"""The configuration file, in INI because Python 3.9's standard library reads no better format."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class KubernetesOptions:
 
 @dataclass(frozen=True)
 class Configuration:
-    """Everything that the file says, checked."""
+    """The checked content of the configuration file."""
 
     url: str
     pool: str
@@ -73,7 +73,7 @@ class Configuration:
 
     @property
     def registers_tenants(self) -> bool:
-        """Return true if accounts, or their users, become members by themselves."""
+        """True if accounts, or their users, become members by themselves."""
         return self.register_tenants or self.slurm.users
 
     @property
@@ -109,7 +109,7 @@ class Configuration:
         return self.accounts.get(account) or _slug(account)
 
     def by_tenant(self, accounts: Iterable[str]) -> dict[str, str]:
-        """The account of every tenant that has one; of several, the first by name."""
+        """Return the account of each tenant, the first by name of several."""
         return {self.tenant_of(name): name for name in sorted(accounts, reverse=True)}
 
 
@@ -119,12 +119,12 @@ def place_text(place: str) -> str:
 
 
 def _slug(name: str) -> str:
-    """Return a name in the letters of slugs. The service refuses what has others."""
+    """Return a name in the letters of slugs. The service rejects other letters."""
     return re.sub(r"[._]", "-", name.lower())
 
 
 def read_configuration(path: Path) -> Configuration:
-    """The configuration in a file. Raises `Misconfigured` with what is wrong and what would do."""
+    """Return the configuration in a file. Raises `Misconfigured` with a mistake and its correction."""
     parser = configparser.ConfigParser(interpolation=None, inline_comment_prefixes=(";",))
     parser.optionxform = str  # type: ignore[assignment,method-assign] # accounts keep their letters
     try:
@@ -144,7 +144,7 @@ def read_configuration(path: Path) -> Configuration:
 
 
 class _Reader:
-    """Values of the file, or their defaults, by section and name."""
+    """The values of the file, or their defaults, by section and name."""
 
     def __init__(self, parser: configparser.ConfigParser, path: Path) -> None:
         self._parser, self.path = parser, path
@@ -235,7 +235,7 @@ def _signal(read: _Reader) -> str:
 
 
 def _key(read: _Reader) -> str:
-    """The service's key: of a file that systemd hands over, or of the environment."""
+    """Return the service's key, from a file (such as a credential of systemd) or the environment."""
     folder = os.environ.get("CREDENTIALS_DIRECTORY", "")
     path = read.text("service", "key_file").replace("%d", folder)
     if not path:

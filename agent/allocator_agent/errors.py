@@ -1,20 +1,23 @@
-"""What can go wrong, by who has to do something about it."""
+"""Errors of rounds, by where they must be corrected."""
 
 
 class AgentError(Exception):
-    """A round cannot go on; `exit_code` is what `--once` ends with."""
+    """An error that ends a round.
+
+    `exit_code` is the exit code of `--once`.
+    """
 
     exit_code = 1
 
 
 class Misconfigured(AgentError):
-    """The configuration is wrong: no later round can succeed."""
+    """A mistake in the configuration, after which no later round can succeed."""
 
     exit_code = 2
 
 
 class ServiceAway(AgentError):
-    """The service does not answer. What the scheduler was told last stays in force."""
+    """The service does not answer. The scheduler's last limits stay in force."""
 
     exit_code = 3
 
@@ -26,7 +29,7 @@ class SchedulerAway(AgentError):
 
 
 class Refused(AgentError):
-    """The service answered with a refusal: its status, its stable code and its explanation."""
+    """A refusal of the service, with its status, its stable code and its explanation."""
 
     def __init__(self, status: int, code: str, detail: str) -> None:
         super().__init__(f"the service refused ({status} {code}): {detail}")

@@ -1,4 +1,4 @@
-"""What a scheduler has, as the service imports it: nodes, waiting and running jobs, ended ones."""
+"""The import of a scheduler's nodes and jobs into the service."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _Workloads = dict["_Workload", list[tuple[Job, int]]]
 
 
 class Feed:
-    """Sends what was observed. `problems` is what the service refused, in its words."""
+    """The feed of observations to the service. `problems` are the service's refusals."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Feed:
         self._places: Set[str] = frozenset()  # of members and others
 
     def send(self, observed: Observation) -> None:
-        """Servers and workloads as they are now; those that are gone drained or withdrawn."""
+        """Send servers and workloads as they are now. Others of the agent are drained or withdrawn."""
         self._places = observed.accounts
         self._accounts = self._admitted(observed)
         self._nodes(observed.nodes)
@@ -66,7 +66,7 @@ class Feed:
         self._workloads(jobs)
 
     def usage(self, usages: Iterable[Usage], source: str) -> None:
-        """Jobs that have ended, under identities that post once, however often they are sent."""
+        """Send ended jobs under identities that are posted once, however often they are sent."""
         rows = [
             {
                 "id": usage.id,
@@ -86,12 +86,12 @@ class Feed:
             self._imported("usage", {"format": "csv", "content": csv_text(rows[at : at + _ROWS])})
 
     def _has_left(self, place: str) -> bool:
-        """Return true for a user who is a member and not in the scheduler any more."""
+        """Return true for a user who is a member and no longer in the scheduler."""
         is_member = self._configuration.tenant_of(place) in self._known.members
         return OF_USER in place and place not in self._places and is_member
 
     def _admitted(self, observed: Observation) -> Set[str]:
-        """The accounts of members. All of them become members, before they queue, if so configured."""
+        """Return the accounts of members. If configured, all become members before they queue."""
         accounts = self._configuration.by_tenant(observed.accounts)
         if above := sorted({job.account for job in observed.jobs} & observed.parents):
             self.problems.append(
@@ -111,7 +111,7 @@ class Feed:
             return {accounts[name] for name in {*self._new, *members}}
         busy = sorted({job.account for job in observed.jobs} & {accounts[name] for name in outside})
         if busy:
-            self.problems.append(f"accounts with jobs that are no members: {', '.join(busy)}")
+            self.problems.append(f"accounts with jobs that are not members: {', '.join(busy)}")
         return {accounts[name] for name in accounts.keys() & self._known.members}
 
     def _groups_of(self, tenants: Sequence[str], accounts: Mapping[str, str]) -> dict[str, str]:
@@ -153,10 +153,10 @@ class Feed:
                     self._tried(partial(self._service.drain, server))
 
     def _workloads(self, jobs: list[Job]) -> None:
-        """All that changes in one import, so that it is decided at once.
+        """Import all changes at once, so that they are decided together.
 
-        What no job asks for any more wants nothing from now on, and is withdrawn in a later round, some
-        in each: a thousand at a time would hold up the round.
+        A workload that no job requests any more has 0 tasks from now on and is withdrawn in a later
+        round, some in each: a thousand at a time would hold up the round.
         """
         name = self._configuration.name
         rows = self._workload_rows(jobs)
@@ -179,7 +179,7 @@ class Feed:
                 self.generation = max(self.generation, withdrawn or 0)
 
     def _tried(self, change: Callable[[], int | None]) -> int | None:
-        """Return what a change returns, None if the service refuses it, as for another cluster's."""
+        """Return the result of a change, None if the service refuses it, as for another cluster's."""
         try:
             return change()
         except Refused as refusal:
@@ -209,7 +209,7 @@ class Feed:
         return rows
 
     def _refusal_of_gangs(self, rows: list[dict[str, str]]) -> str:
-        """Return why the pool cannot run gangs, which an import that writes nothing shows."""
+        """Return the reason why the pool cannot run gangs, from an import that writes nothing."""
         body = {"format": "csv", "content": csv_text(rows), "skip_refused": True, "dry_run": True}
         body["register_tenants"] = self._configuration.registers_tenants
         try:
@@ -258,7 +258,10 @@ _ONE_OF = {"nodes": "server", "workloads": "workload", "usage": "usage"}
 
 
 def node_document(node: Node, agent: str) -> dict[str, Any]:
-    """A node in the form of Kubernetes, which has every scheduler's: sizes in bytes, cordoned or not."""
+    """Return a node in the form of Kubernetes, with sizes in bytes, cordoned or not.
+
+    That form has the fields of every scheduler.
+    """
     labels = {**node.labels, MARK: agent}
     if node.owner:
         labels[OWNER] = node.owner
@@ -393,7 +396,7 @@ def _counts_types(label: str, job: Job, units: Units) -> bool:
 
 
 def emptied(workload: Mapping[str, Any]) -> dict[str, str]:
-    """The row by which a workload wants nothing from now on."""
+    """Return the row by which a workload has 0 tasks from now on."""
     selector = {
         label: value if isinstance(value, str) else "|".join(value)
         for label, value in workload["server_selector"].items()
@@ -446,7 +449,7 @@ def _shape(demand: Amounts, units: Units) -> str:
 
 
 def csv_text(rows: list[Mapping[str, str]] | list[dict[str, str]]) -> str:
-    """Rows as CSV, whose columns are those that any row has."""
+    """Return rows as CSV, whose columns are those that any row has."""
     columns = sorted({column for row in rows for column in row})
     text = io.StringIO()
     writer = csv.DictWriter(text, columns, restval="", lineterminator="\n")

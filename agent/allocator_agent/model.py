@@ -1,4 +1,4 @@
-"""What a scheduler has and what it is to do, in words that fit every scheduler."""
+"""The state of a scheduler and the decision for it, in terms that fit every scheduler."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ SWITCH = "switch"  # the label of servers that names the switch which they are c
 
 @dataclass(frozen=True)
 class Node:
-    """A machine: what jobs may use of it, and whether it takes new ones."""
+    """A machine with the amounts that jobs may use.
+
+    `draining` is true if it takes no new jobs.
+    """
 
     name: str
     capacity: Amounts
@@ -78,7 +81,7 @@ def started_together(jobs: Iterable[Job]) -> list[list[Job]]:
 
 @dataclass(frozen=True)
 class Usage:
-    """A job that has ended: what it held, from when until when."""
+    """A job that has ended, with the amounts that it held and its start and end."""
 
     id: str
     account: str
@@ -117,7 +120,7 @@ class Waiting:
 
 @dataclass(frozen=True)
 class Terms:
-    """Terms of a pool under which running jobs above the decision end.
+    """The terms of a pool under which running jobs above the decision end.
 
     No job ends before it has run for `minimum_run_seconds`, or that of its workload in `workloads`, by
     tenant and name, and none without `notice_seconds` of notice. At most `churn` tasks end in each

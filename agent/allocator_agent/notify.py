@@ -1,4 +1,4 @@
-"""Tells systemd that the agent works, where systemd asks for it."""
+"""Notification of systemd that the agent works, where systemd requires it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Quantities in exact numbers: of pools, of Slurm and of Kubernetes.
+"""Exact quantities of pools, of Slurm and of Kubernetes.
 
 Inside the agent an amount is a `Fraction` in the base unit: bytes of memory, one of anything else.
 """
@@ -30,7 +30,7 @@ _BYTE_UNITS = {
 
 
 def unit_factor(resource: str, unit: str) -> Fraction:
-    """How many base units one unit of a pool's resource is; memory without a unit is in MiB."""
+    """Return the base units in one unit of a pool's resource. Memory without a unit is in MiB."""
     factor = _BYTE_UNITS.get(unit.strip().lower())
     if factor is not None:
         return Fraction(factor)
@@ -38,7 +38,7 @@ def unit_factor(resource: str, unit: str) -> Fraction:
 
 
 def quantity(text: str) -> Fraction:
-    """A quantity as Kubernetes writes it: `500m`, `512Mi`, `2`, `1e3`. Raises `ValueError`."""
+    """Return a quantity that Kubernetes writes as `500m`, `512Mi`, `2` or `1e3`. Raises `ValueError`."""
     match = _QUANTITY.fullmatch(text.strip())
     if match is None or match[3] not in _SUFFIXES:
         raise ValueError(f"{text[:40]!r} is not a quantity such as 500m, 512Mi or 2")
@@ -46,7 +46,7 @@ def quantity(text: str) -> Fraction:
 
 
 def decimal_text(amount: Fraction, *, up: bool = False) -> str:
-    """An amount as a plain decimal, rounded to the digits that the service keeps."""
+    """Return an amount as a plain decimal, rounded to the digits that the service keeps."""
     scaled = amount * 10**_DIGITS
     whole = -(-scaled.numerator // scaled.denominator) if up else int(scaled)
     text = f"{whole // 10**_DIGITS}.{whole % 10**_DIGITS:0{_DIGITS}d}"
@@ -54,7 +54,7 @@ def decimal_text(amount: Fraction, *, up: bool = False) -> str:
 
 
 class Units:
-    """The units of a pool's resources, and the way between them and the base units."""
+    """The units of a pool's resources, with conversions between them and the base units."""
 
     def __init__(self, resources: Iterable[Mapping[str, str]]) -> None:
         self._factors = {
@@ -66,7 +66,7 @@ class Units:
         return list(self._factors)
 
     def to_pool(self, amounts: Amounts, *, up: bool = False) -> dict[str, str]:
-        """What of `amounts` the pool counts, as decimals in its units."""
+        """Return the part of `amounts` that the pool counts, as decimals in its units."""
         return {
             name: decimal_text(amounts[name] / factor, up=up)
             for name, factor in self._factors.items()
@@ -75,7 +75,7 @@ class Units:
 
 
 def added(left: Amounts, right: Amounts) -> Amounts:
-    """The sum, resource by resource."""
+    """Return the sum, resource by resource."""
     return {
         name: left.get(name, Fraction(0)) + right.get(name, Fraction(0))
         for name in {**left, **right}

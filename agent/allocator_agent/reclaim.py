@@ -32,16 +32,16 @@ class Victim:
 
     @property
     def key(self) -> str:
-        """Return the name under which their notice is remembered."""
+        """The name under which their notice is remembered."""
         return key_of(self.jobs)
 
     @property
     def tasks(self) -> int:
-        """Return the number of their tasks."""
+        """The number of their tasks."""
         return sum(job.tasks for job in self.jobs)
 
     def shown(self, event: str) -> ObjectChange:
-        """Return what happens to them, as plans show it."""
+        """Return their end or notice, as plans show it."""
         names = ", ".join(job.id for job in self.jobs)
         heir = f" for {self.heir}" if self.heir else ""
         note = f"{event}, above the decision{heir}"
@@ -229,11 +229,11 @@ class _Heirs:
             _add((used if job.running else waits).setdefault(job.account, {}), (job,), 1)
         self._limits = limits
         self._unmet: dict[str, Amounts] = {}
-        for account, wanted in waits.items():
+        for account, requested in waits.items():
             limit, has = limits.get(account, {}), used.get(account, {})
             self._unmet[account] = {
                 name: min(amount, limit[name] - has.get(name, Fraction(0)))
-                for name, amount in wanted.items()
+                for name, amount in requested.items()
                 if name in limit
             }
 

@@ -1,5 +1,6 @@
-"""One round: observe, feed, wait for the decision, plan, apply, report. Nothing is kept between rounds
-but what saves work: after any kill the next round does what the last one left.
+"""The rounds of an agent, each of which observes, feeds, waits, plans, applies and reports.
+
+Only caches are kept between rounds, so that after any kill the next round completes the last one.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _NOT_NOW = ("BeginTime",)  # Slurm lets a requeued job wait two minutes
 
 
 class Plan(Protocol):
-    """What has to change in a scheduler."""
+    """The changes that a scheduler needs."""
 
     @property
     def problems(self) -> dict[str, list[str]]: ...
@@ -49,7 +50,7 @@ class Plan(Protocol):
 
 
 class Scheduler(Protocol):
-    """What the agent asks of a scheduler. Every method may raise `SchedulerAway`."""
+    """The scheduler of an agent. Every method may raise `SchedulerAway`."""
 
     target: str
     memory: Memory
@@ -70,7 +71,7 @@ class Scheduler(Protocol):
 
 @dataclass
 class Outcome:
-    """What a round did, for people and for the exit code."""
+    """The result of a round, for people and for the exit code."""
 
     generation: int | None = None
     changes: list[ObjectChange] = field(default_factory=list)  # of the scheduler
@@ -100,7 +101,7 @@ class Outcome:
 def with_minima(
     observed: Observation, rendering: Rendering, workload_of: Mapping[str, tuple[str, str]]
 ) -> Observation:
-    """Return what was observed, with the minima of jobs whose workload has one of its own.
+    """Return an observation with the minima of jobs whose workload has its own.
 
     Args:
         workload_of: tenant and name of a job's workload, by the id of the job.
@@ -136,7 +137,7 @@ class Rounds:
         self._remembers = False  # whether the notices of an earlier process are read
 
     def once(self, *, dry_run: bool = False) -> Outcome:
-        """One round. Raises an `AgentError` when the service or the scheduler is away."""
+        """Run one round. Raises an `AgentError` when the service or the scheduler is away."""
         outcome = Outcome()
         with outcome.step("observe"):
             observed, known = self._look()
@@ -158,8 +159,8 @@ class Rounds:
             quota = self._configuration.quota
             rendering = self._service.rendering(self._scheduler.target, label, quota)
         if rendering is None:
-            told = outcome.notes if dry_run else outcome.problems
-            told.append("the pool has no decision yet: nothing is changed")
+            lines = outcome.notes if dry_run else outcome.problems
+            lines.append("the pool has no decision yet: nothing is changed")
             return outcome
         outcome.generation = rendering.generation
         with outcome.step("plan"):
@@ -175,7 +176,7 @@ class Rounds:
                 if len(plan):
                     observed = self._scheduler.observe()
                 self._report(rendering, observed, plan, units, outcome.problems)
-        outcome.problems += _said(plan.problems)
+        outcome.problems += _problem_lines(plan.problems)
         return outcome
 
     def _remember(self, rendering: Rendering) -> None:
@@ -188,15 +189,16 @@ class Rounds:
         self._remembers = True
 
     def _look(self) -> tuple[Observation, Known]:
-        """What the scheduler and the service have, read side by side."""
+        """Return the state of the scheduler and of the service, read side by side."""
         with ThreadPoolExecutor(1) as other:
             known = other.submit(self._service.known)
             return self._scheduler.observe(), known.result()
 
     def _send_all(self, feed: Feed, observed: Observation) -> None:
-        """What there is, and jobs that ended since the last upload, or within `usage_hours` of a start.
+        """Send the observation and the jobs that ended since the last upload.
 
-        The scheduler looks them up while the service takes what there is.
+        The first upload goes back `usage_hours`. The scheduler looks the jobs up while the service takes
+        the observation.
         """
         now = self._clock()
         hours = self._configuration.usage_hours
@@ -211,7 +213,7 @@ class Rounds:
             self._uploaded = now
 
     def _wait(self, generation: int) -> None:
-        """Wait until what was sent is decided, within `decision_wait`; else take what is in force."""
+        """Wait up to `decision_wait` until the changes are decided, else take the decision in force."""
         deadline = time.monotonic() + self._configuration.decision_wait
         while time.monotonic() < deadline:
             decided = self._service.decided_generation()
@@ -227,7 +229,7 @@ class Rounds:
         units: Units,
         problems: list[str],
     ) -> None:
-        """Tell the service what is in force and what runs, by tenant."""
+        """Report the limits in force and the jobs to the service, by tenant."""
         applied = self._scheduler.applied(observed, fresh=len(plan) > 0)
         accounts = {
             **self._configuration.by_tenant(observed.parents),
@@ -258,7 +260,7 @@ class Rounds:
             )
         if rendering.reports_ends:
             _add_ends(tenants, plan.reclaim, accounts)
-        said = [*problems, *plan.problems.get("", [])]
+        of_pool = [*problems, *plan.problems.get("", [])]
         now = self._now().isoformat().replace("+00:00", "Z")
         self._service.report(
             {
@@ -271,7 +273,7 @@ class Rounds:
                 "interval": f"PT{math.ceil(self._interval_seconds)}S",
                 "reported_at": now,
                 "tenants": tenants,
-                "problems": _few(said),
+                "problems": _few(of_pool),
             }
         )
 
@@ -331,8 +333,8 @@ def _used(jobs: Sequence[Job]) -> Amounts:
     return total
 
 
-def _said(problems: dict[str, list[str]]) -> list[str]:
-    """Problems by tenant, as lines."""
+def _problem_lines(problems: dict[str, list[str]]) -> list[str]:
+    """Return problems by tenant, as lines."""
     return [
         f"{tenant}: {problem}" if tenant else problem
         for tenant, found in sorted(problems.items())

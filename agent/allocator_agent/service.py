@@ -1,4 +1,4 @@
-"""The allocation service over HTTP: timeouts, retries with back-off, one key per attempted change."""
+"""The allocation service over HTTP, with timeouts, retries with backoff and idempotency keys."""
 
 from __future__ import annotations
 
@@ -33,7 +33,10 @@ _TERMS = ("minimum_run_seconds", "notice_seconds", "churn", "interval_seconds")
 
 @dataclass(frozen=True)
 class Answer:
-    """What the service answered; `body` is the decoded JSON, None when there was none."""
+    """An answer of the service.
+
+    `body` is the decoded JSON, None when there was none.
+    """
 
     status: int
     headers: Mapping[str, str]
@@ -42,7 +45,10 @@ class Answer:
 
 @dataclass(frozen=True)
 class Known:
-    """What the service has of the pool as a round begins; servers and workloads as it lists them."""
+    """The state of the pool in the service at the start of a round.
+
+    Servers and workloads are as the service lists them.
+    """
 
     pool: dict[str, Any]  # its resources with their units, its policy, how it is metered
     places: bool  # whether the policy places tasks on servers: only then workloads select servers
@@ -55,7 +61,7 @@ class Known:
 
 
 class Service:
-    """One pool of the service, as its agent sees it."""
+    """A pool of the service, as its agent sees it."""
 
     def __init__(
         self,
@@ -75,7 +81,7 @@ class Service:
                 raise Misconfigured(f"[service] ca_file cannot be read: {error}") from error
 
     def known(self) -> Known:
-        """The pool and what is in it."""
+        """Return the pool with its members, servers, workloads and groups."""
         pool = self._request("GET", "").body
         policies = self._request("GET", "/api/v1/policies/?limit=1000").body["results"]
         name, mode = pool["policy"]["name"], pool["policy"]["mode"]
@@ -96,7 +102,10 @@ class Service:
         return self._request("GET", "").headers.get("Date", "")
 
     def write_problem(self) -> str:
-        """Return why the key may not import into the pool, empty if it may. Writes nothing."""
+        """Return the reason why the key may not import into the pool, empty if it may.
+
+        Writes nothing.
+        """
         # The service looks at the key before the rows, and a dry run of none stores none.
         body = {"format": "kubernetes", "content": {"items": []}, "dry_run": True}
         try:
@@ -130,12 +139,12 @@ class Service:
             raise
 
     def import_rows(self, kind: str, body: dict[str, Any]) -> tuple[dict[str, Any], int]:
-        """Import nodes, workloads or usage; the report, and the generation that includes it."""
+        """Import nodes, workloads or usage. Return the report, and the generation that includes it."""
         answer = self._request("POST", f"imports/{kind}/", body)
         return answer.body, int(answer.headers.get("Pool-Generation", answer.body["generation"]))
 
     def listed(self, kind: str) -> list[dict[str, Any]]:
-        """Every member, server or workload of the pool that is not retired or withdrawn."""
+        """Return every member, server or workload of the pool that is not retired or withdrawn."""
         found: list[dict[str, Any]] = []
         path: str | None = f"{kind}/?limit={_PAGE}"
         while path:
@@ -146,7 +155,7 @@ class Service:
         return found
 
     def withdraw(self, workload: Mapping[str, Any]) -> int:
-        """Withdraw a workload; the generation that includes it, 0 for one that was changed meanwhile."""
+        """Withdraw a workload. Return the generation that includes it, 0 if it was changed meanwhile."""
         tag = f'"v{workload["version"]}"'
         try:
             answer = self._request("DELETE", f"workloads/{workload['id']}/", tag=tag)
@@ -160,7 +169,7 @@ class Service:
         self._request("POST", f"servers/{server['id']}/drain/", {})
 
     def decided_generation(self) -> int | None:
-        """Which change the decision in force includes; None while there is none."""
+        """Return the generation that the decision in force includes, None without a decision."""
         try:
             body = self._request("GET", "decision/").body
         except Refused as refusal:
@@ -170,7 +179,7 @@ class Service:
         return int(body["generation"])
 
     def rendering(self, target: str, class_label: str, quota: str = "hard") -> Rendering | None:
-        """The decision in force for a kind of scheduler; None while there is no decision."""
+        """Return the decision in force for a kind of scheduler, None without a decision."""
         query = urlencode({"class_label": class_label, "quota": quota})
         known = self._rendered.get(target)
         try:
@@ -203,7 +212,7 @@ class Service:
         return rendering
 
     def notices(self, agent: str) -> dict[str, int]:
-        """Return when jobs end that the agent gave notice of, in seconds since 1970."""
+        """Return the ends of jobs that the agent gave notice of, in seconds since 1970."""
         found: dict[str, int] = {}
         for row in self._request("GET", "enforcement/").body["tenants"]:
             for each in row.get("ending", ()):
@@ -213,7 +222,7 @@ class Service:
         return found
 
     def report(self, body: dict[str, Any]) -> None:
-        """Say what is applied. A newer report than this one may be there: that is fine."""
+        """Report the applied limits. It is ignored if a newer report exists."""
         try:
             self._request("PUT", "enforcement/", body)
         except Refused as refusal:
@@ -221,7 +230,7 @@ class Service:
                 raise
 
     def _request(self, method: str, path: str, body: object = None, *, tag: str = "") -> Answer:
-        """Ask until there is an answer that says something. Raises `Refused` or `ServiceAway`."""
+        """Send a request until there is a definite answer. Raises `Refused` or `ServiceAway`."""
         key = str(uuid.uuid4())  # one key for all attempts: a repeated one changes nothing
         pause = _FIRST_PAUSE_SECONDS
         for attempt in range(1, self._attempts + 1):

@@ -152,7 +152,7 @@ def branches(
 
 
 def _chosen(nodes: Sequence[TreeNode], count: int, path: set[_Key]) -> list[TreeNode]:
-    """The first of the siblings, in their order, and the one on the path if there is any."""
+    """Return the first siblings, in their order, and the one on the path if there is any."""
     kept = [node for node in nodes if (node.kind, node.name) in path]
     first = [node for node in nodes[:count] if node not in kept]
     chosen = {id(node) for node in kept + first[: max(count - len(kept), 0)]}
@@ -160,6 +160,6 @@ def _chosen(nodes: Sequence[TreeNode], count: int, path: set[_Key]) -> list[Tree
 
 
 def _left_out(nodes: Sequence[TreeNode], shown: Sequence[TreeNode]) -> tuple[int, int]:
-    """Numbers of groups and of members among the nodes that are not shown."""
+    """Return the numbers of groups and of members among the nodes that are not shown."""
     groups = sum(node.kind == GROUP for node in nodes) - sum(node.kind == GROUP for node in shown)
     return groups, len(nodes) - len(shown) - groups

@@ -34,14 +34,14 @@ from policies import classes_of_decision, floors_from_document, problem_from_doc
 
 @dataclass(frozen=True)
 class StoredRows:
-    """What is stored of a decision: `document` is its input, workloads and classes go by position.
+    """The stored rows of a decision.
 
-    `tasks` are per workload, with its tenant's weighted share; `classes` count their servers, with the
-    labels that all of them carry; `placements` are of a workload and a kind of its pieces on a class,
-    tasks or pieces per server. `plan`,
-    `intervals` and `period_seconds` are those of a schedule. `floors` are the answers that prove how
-    guarantees are met, if what is reserved is read. `names` are those of the servers of the classes
-    that have pieces of gangs, if these are read.
+    `document` is its input, whose workloads and classes are referred to by position. `tasks` are per
+    workload, with its tenant's weighted share. `classes` count their servers, with the labels that all
+    of them carry. `placements` are of a workload and a kind of its pieces on a class, in tasks or pieces
+    per server. `plan`, `intervals` and `period_seconds` are those of a schedule. `floors` are the
+    answers that prove how guarantees are met, if reserved parts are read. `names` are those of the
+    servers of the classes that have pieces of gangs, if these are read.
     """
 
     document: Mapping[str, Any]
@@ -101,7 +101,7 @@ def _stored(run: Run, reserves: bool, gangs: bool) -> StoredRows:
 
 
 class _Reading:
-    """One reading of a decision's rows."""
+    """A decision's rows while they are read."""
 
     def __init__(self, rows: StoredRows, run: Run, label: str, cluster: str) -> None:
         self.rows, self.run, self.label = rows, run, label
@@ -311,7 +311,7 @@ class _Reading:
         ]
 
     def _groups(self, stage: int) -> list[DecidedGroup]:
-        """Groups with the weights of the stage that counted, from the pool down."""
+        """Return the groups with the weights that counted in the stage, parents first."""
         problem = self.problem
         explicit, derived = problem.group_weight, problem.derived_group_weight
         weight = explicit if stage else np.where(derived > 0, derived, explicit)
@@ -351,7 +351,7 @@ class _Reading:
         return sums
 
     def _capacity(self) -> dict[ServerClassName, Vector]:
-        """Of the servers that the decision could use, added up by class."""
+        """Return the capacity of the servers that the decision could use, by class."""
         capacity: dict[ServerClassName, Vector] = {}
         for server in self.document["servers"]:
             if server.get("draining") or not self._is_here(server["labels"]):
@@ -363,7 +363,7 @@ class _Reading:
         return capacity
 
     def _placed(self) -> Iterator[tuple[str, ServerClassName, Vector]]:
-        """What each placement takes of each class."""
+        """Yield the resources that each placement takes of each class."""
         servers = self._servers_by_class()
         for workload, kind, server_class, tasks in self.rows.placements:
             demand = self.placed[workload][kind]
@@ -384,7 +384,7 @@ class _Reading:
             yield name, [amount * count for amount in of_one]
 
     def _servers_by_class(self) -> list[dict[ServerClassName, int]]:
-        """How many servers of each value of the label the run's own classes have."""
+        """Return the number of servers of each value of the label, for each of the run's classes."""
         labels = [server["labels"] for server in self.document["servers"]]
         needed = {self.label, CLUSTER_LABEL} if self.cluster else {self.label}
         distinguished = {name for name in needed if any(name in each for each in labels)}
@@ -393,7 +393,7 @@ class _Reading:
                 {own.get(self.label): count} if self._is_here(own) else {}
                 for count, own in self.rows.classes
             ]
-        # Identical servers that the run did not tell apart, of several values of the label or none.
+        # Identical servers that the run did not distinguish, of several values of the label or none.
         counts = np.array([count for count, _ in self.rows.classes], dtype=np.int64)
         classes = classes_of_decision(self.problem, self.choice, counts)
         found: list[dict[ServerClassName, int]] = []
@@ -412,7 +412,7 @@ class _Reading:
         return found
 
     def _slots(self) -> list[DecidedSlot]:
-        """The slots of a period on the clock; none where time is not divided."""
+        """Return the slots of a period on the clock, or none where time is not divided."""
         if self.rows.plan is None:
             return []
         position_of = {
@@ -432,7 +432,7 @@ class _Reading:
         return [DecidedSlot(start, end, planned[slot]) for start, end, slot in self.rows.intervals]
 
     def _class_of_server(self) -> dict[str, ServerClassName]:
-        """By the name that a schedule gives to a server."""
+        """Return the class of each server, by the name that a schedule gives to it."""
         names: dict[str, ServerClassName] = {}
         for server in self.document["servers"] if self._places else ():
             if not self._is_here(server["labels"]):
@@ -450,7 +450,7 @@ class _Reading:
 def _where(
     row: Mapping[str, Any], names: Mapping[str, ServerClassName]
 ) -> Iterator[tuple[ServerClassName, float]]:
-    """The tasks of a slot's row by class: on one pool they are in none."""
+    """Yield the tasks of a slot's row by class, which is None in a pool treated as one server."""
     if "servers" not in row:
         yield None, row["tasks"]
         return
@@ -462,7 +462,7 @@ def _where(
 def _most(
     slots: Sequence[DecidedSlot],
 ) -> tuple[dict[str, Vector], dict[tuple[str, ServerClassName], Vector]]:
-    """The most of each resource that a tenant has in any slot, of all classes and of each."""
+    """Return each tenant's maximum of each resource over the slots, in total and by class."""
     totals: dict[str, Vector] = {}
     by_class: dict[tuple[str, ServerClassName], Vector] = {}
     for slot in slots:

@@ -25,11 +25,11 @@ ServerClassName = str | None
 class DecidedTenant:
     """A tenant's part, in the order of the pool's resources.
 
-    `weight` is the one that counted: 0 of who is served after all others. In a tree of groups it is in
-    proportion to the tenant's part of the pool. `rank` orders tenants as the
-    policy would: the least weighted share first, then the order of the input. `amounts` is all of it,
+    `weight` is the one that counted, which is 0 for a tenant that is served after all others. In a tree
+    of groups it is in proportion to the tenant's part of the pool. `rank` orders tenants as the policy
+    would: the least weighted share first, then the order of the input. `amounts` is all of it,
     `by_class` its parts. `group` is the slug of the tenant's group, and `sibling_weight` divides the
-    group's part among its children; without groups it is `weight`.
+    group's part among its children. Without groups it is `weight`.
     """
 
     slug: str
@@ -65,7 +65,7 @@ class DecidedLimit:
 
 @dataclass(frozen=True)
 class DecidedSlot:
-    """What runs within `[start, end)` seconds of the period, by tenant and class."""
+    """The resources in use within `[start, end)` seconds of the period, by tenant and class."""
 
     start: int
     end: int
@@ -74,14 +74,15 @@ class DecidedSlot:
 
 @dataclass(frozen=True)
 class Decided:
-    """A decision by tenant and class; `capacity` is what the servers of each class offered.
+    """A decision by tenant and class.
 
-    `placed`: the policy chose servers, so that classes mean something. Under a policy that divides time
-    a tenant's amounts are the most that it has in any slot, and `period_seconds` is above 0. `groups`
-    has parents before their children. `reserved` is the part of a tenant's amounts, by class, that
-    others must not use while the tenant does not: what guarantees and own servers give it, and what it
-    does not lend. It is empty unless it was asked for. `gangs` are the workloads whose tasks have
-    several pieces, if they were asked for. With a `cluster` all of it is on the servers of that alone.
+    `capacity` is what the servers of each class offered. `placed` is true if the policy chose servers,
+    so that classes mean something. Under a policy that divides time a tenant's amounts are the most that
+    it has in any slot, and `period_seconds` is above 0. `groups` has parents before their children.
+    `reserved` is the part of a tenant's amounts, by class, that others must not use while the tenant
+    does not: what guarantees and own servers give it, and what it does not lend. It is empty unless it
+    was requested. `gangs` are the workloads whose tasks have several pieces, if they were requested.
+    With a `cluster` all of it is on the servers of that cluster alone.
     """
 
     run: Run
@@ -100,5 +101,5 @@ class Decided:
 
     @cached_property
     def parents(self) -> dict[str, str | None]:
-        """Return the parent of each group by slug, None for the pool."""
+        """The parent of each group by slug, None for the pool."""
         return {group.slug: group.parent for group in self.groups}

@@ -1,4 +1,4 @@
-"""Documents of decisions as they are stored: JSON, compressed."""
+"""The stored form of decisions' documents, compressed JSON."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def unreadable(detail: str) -> Conflict:
 
 
 def stored_document(content: bytes | memoryview[int]) -> dict[str, Any]:
-    """Unpack a stored document. Raises `Conflict` for what is none."""
+    """Unpack a stored document. Raises `Conflict` for invalid content."""
     try:
         document: dict[str, Any] = orjson.loads(zlib.decompress(content))
     except (zlib.error, orjson.JSONDecodeError) as error:

@@ -1,4 +1,4 @@
-"""Runs and what they decided: immutable snapshots in, allocations, placements, certificates out."""
+"""Runs with their immutable snapshots, allocations, placements and certificates."""
 
 import zlib
 from typing import Any, Self
@@ -19,10 +19,10 @@ from allocator_service.workloads.models import Workload
 
 
 class Snapshot(models.Model):
-    """The input of a run, in the shape of an evaluation; identical ones are stored once.
+    """The input of a run, in the shape of an evaluation.
 
-    `document` is zlib-compressed JSON, `workload_ids` are the workloads in its order. Pruned after
-    its retention: `document` becomes null and the digest stays.
+    Identical inputs are stored once. `document` is zlib-compressed JSON, `workload_ids` are the
+    workloads in its order. Pruned after its retention: `document` becomes null and the digest stays.
     """
 
     digest = models.CharField(max_length=64, primary_key=True)
@@ -80,11 +80,14 @@ class RunStatus(models.TextChoices):
 
 class RunQuerySet(models.QuerySet["Run"]):
     def for_tenant(self, tenant: Tenant | None) -> Self:
-        """The runs a caller may see: all, or those of the pools it is a member of."""
+        """Return the runs that a caller may see.
+
+        A tenant may see those of the pools it is a member of, an operator (None) all of them.
+        """
         return self if tenant is None else self.filter(pool__memberships__tenant=tenant)
 
     def in_force_at(self, at: object) -> Self:
-        """The decision in force at an instant, for every pool that had one."""
+        """Return the decision in force at an instant, for every pool that had one."""
         return self.filter(status=RunStatus.SUCCEEDED, effective_from__lte=at).filter(
             Q(effective_until=None) | Q(effective_until__gt=at)
         )
@@ -170,9 +173,9 @@ class Run(models.Model):
 
 
 class Allocation(models.Model):
-    """What one workload got in a run. Computed values are doubles, exactly as the solver gave them.
+    """The tasks of one workload in a run. Computed values are doubles, exactly as the solver gave them.
 
-    `resources` is in the pool's order, in its units; `weighted_share` and `level` are the tenant's.
+    `resources` is in the pool's order, in its units. `weighted_share` and `level` are the tenant's.
     `floor` are the tasks that are guaranteed and `floor_met` the part of them that runs, null without.
     """
 
@@ -248,7 +251,7 @@ class PlacementDocument(models.Model):
 
 
 class PlacementDates(models.Model):
-    """Since when tasks of the decision in force have kept their servers, as far as that is needed.
+    """The instants since which tasks of the decision in force have kept their servers, as far as needed.
 
     `document` is zlib-compressed JSON, a list of ranges of servers with tasks younger than their
     minimum: id of the workload, kind of pieces, position of the server class, ids of the range's first
@@ -275,7 +278,7 @@ class PlacementDates(models.Model):
 
 
 class Certificate(models.Model):
-    """The proof that a decision is optimal: the prices of each round, zlib-compressed JSON."""
+    """The prices of each round, which prove that a decision is optimal, as zlib-compressed JSON."""
 
     run = models.OneToOneField(Run, models.PROTECT, primary_key=True, related_name="certificate")
     document = models.BinaryField()
@@ -301,11 +304,11 @@ class Floors(models.Model):
 
 
 class Schedule(models.Model):
-    """Which whole tasks run in which part of a period: of time-sharing decisions.
+    """The parts of a period in which whole tasks run, under a decision that divides time.
 
-    `document` is zlib-compressed JSON in the shape of an evaluation's schedule; `intervals` are
+    `document` is zlib-compressed JSON in the shape of an evaluation's schedule. `intervals` are
     `[start, end, slot]` in whole seconds of the period, which repeats from `Run.effective_from` on.
-    `owed` holds the tenants' deficits by slug, as in the run's input; `made_up` is the part that the
+    `owed` holds the tenants' deficits by slug, as in the run's input. `made_up` is the part that the
     period repays, null where that is assumed to be all.
     """
 
@@ -330,13 +333,13 @@ class Schedule(models.Model):
 
 
 class Step(models.Model):
-    """What a decision of a long-term policy leaves to the next one.
+    """The state that a decision of a long-term policy leaves to the next one.
 
     `waiting` is for how many seconds each of `tenant_ids` has received nothing at the step's end.
-    `history` is zlib-compressed JSON: what the policy remembered after the step. What it remembered
-    before it is in the run's input; it was read from the ledger's entries within `[since, begin)`
+    `history` is zlib-compressed JSON of what the policy remembered after the step. The run's input has
+    what it remembered before the step. That was read from the ledger's entries within `[since, begin)`
     (`since` null is ever since, `half_life` in seconds), of those numbered up to `sealed_through` and
-    those in `unsealed`, which had no number yet. All five are null in steps of before they were kept.
+    those in `unsealed`, which had no number yet. All five are null in steps that did not store them.
     Uses that were open are known until `metered_until`, null in steps from before uses were open.
     """
 
@@ -407,7 +410,7 @@ class Simulation(Job):
 
 
 class Heartbeat(models.Model):
-    """When a background process was last seen at work: one row each for worker and relay."""
+    """The instant at which a background process was last seen at work, with one row for each process."""
 
     process = models.CharField(max_length=20, primary_key=True)
     seen_at = models.DateTimeField()

@@ -1,4 +1,4 @@
-"""The policies as the service offers them: choosing one for a pool, listing them all."""
+"""The policies as the service offers them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ _SIMULATED_ONLY = {
 
 
 def policy_choose(name: str, mode: str | None, options: Mapping[str, Any] | None) -> PolicyChoice:
-    """The policy of this name with its mode and options filled in.
+    """Return the policy of this name with its mode and options filled in.
 
     Raises `Unacceptable` with `policy.unknown`, `policy.mode` or `policy.options`.
     """
@@ -77,7 +77,7 @@ def gangs_refusal(
 
 
 def plain_options(options: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """Options with the exact numbers that readers make as doubles: pools keep them as JSON."""
+    """Return options with exact numbers converted to doubles, as pools store them in JSON."""
     return None if options is None else _with_doubles(options)
 
 
@@ -92,7 +92,7 @@ def _with_doubles(value: Any) -> Any:
 
 
 def policy_documents() -> list[dict[str, Any]]:
-    """Every policy: name, description, modes, JSON Schema of options, complexity, source."""
+    """List every policy with name, description, modes, JSON Schema of options, complexity and source."""
     return [_document(policy) for policy in policies.policies_available()]
 
 
@@ -200,7 +200,7 @@ def _document(policy: policies.Policy) -> dict[str, Any]:
 
 
 def _plain(schema: Any) -> Any:
-    """A JSON Schema of read-only mappings as dictionaries and lists."""
+    """Convert a JSON Schema of read-only mappings to dictionaries and lists."""
     if isinstance(schema, Mapping):
         return {key: _plain(value) for key, value in schema.items()}
     if isinstance(schema, list | tuple):
@@ -209,7 +209,7 @@ def _plain(schema: Any) -> Any:
 
 
 def domain_error(error: PolicyError) -> DomainError:
-    """What a policy refused, as the error that interfaces render."""
+    """Convert a policy's error to the error that interfaces render."""
     kinds: dict[type[PolicyError], type[DomainError]] = {
         ProblemTooLargeError: TooLarge,
         SolveTimeoutError: Unavailable,

@@ -1,4 +1,7 @@
-"""Reads of runs and decisions. `tenant` is that of a tenant key, or None for whoever sees all."""
+"""Reads of runs and decisions.
+
+`tenant` is that of a tenant key, or None for a caller that may see all.
+"""
 
 import json
 import math
@@ -29,7 +32,8 @@ from allocator_service.pools.models import Pool
 from allocator_service.tenants.models import Tenant
 from policies import choose
 
-# Beat asks the worker every 10 s, relay and sender tell every 2 s: who is silent for longer is gone.
+# Beat asks the worker every 10 s, relay and sender report every 2 s. A process that is silent for
+# longer has stopped.
 SILENCE = {
     "worker": timedelta(seconds=35),
     "relay": timedelta(seconds=10),
@@ -42,17 +46,17 @@ NONE_IN_FORCE = "No decision was in force then."
 
 
 def runs_for(tenant: Tenant | None) -> QuerySet[Run]:
-    """The runs a caller may see."""
+    """Return the runs that a caller may see."""
     return Run.objects.for_tenant(tenant).select_related("pool")
 
 
 def run_get(*, run_id: UUID, tenant: Tenant | None) -> Run:
-    """The run of this id, if the caller may see it. Raises `Missing`."""
+    """Return the run of this id, if the caller may see it. Raises `Missing`."""
     return get_or_missing(runs_for(tenant), "run.not_found", pk=run_id)
 
 
 def decision_at(*, pool: Pool, at: datetime) -> Run:
-    """The run whose decision was in force in the pool at an instant. Raises `Missing`."""
+    """Return the run whose decision was in force in the pool at an instant. Raises `Missing`."""
     run = Run.objects.in_force_at(at).filter(pool=pool).select_related("pool").first()
     if run is None:
         raise Missing(NONE_IN_FORCE, code="decision.none")
@@ -79,7 +83,7 @@ SELECT run.id, run.effective_from, run.effective_until, schedule.period_seconds,
 
 
 def decision_now(*, pool: Pool, now: datetime) -> Run:
-    """The run whose decision is in force in the pool. Raises `Missing`.
+    """Return the run whose decision is in force in the pool. Raises `Missing`.
 
     The pool's time does not run back: after a clock was set back it stands still at the instant of the
     last decision until the clock has caught up.
@@ -113,7 +117,10 @@ def _row_in_force(statement: str, pool: Pool, now: datetime) -> tuple[Any, ...]:
 
 
 def decisions_in_force(*, pools: Iterable[Pool], now: datetime) -> dict[int, Run]:
-    """The runs whose decisions are in force, by their pools' keys; `decision_now` for many pools."""
+    """Return the runs whose decisions are in force, by their pools' keys.
+
+    It is `decision_now` for many pools.
+    """
     of_pools = Run.objects.filter(pool__in=list(pools))
     found = {run.pool_id: run for run in of_pools.in_force_at(now)}
     latest = of_pools.filter(status=RunStatus.SUCCEEDED, effective_until=None)
@@ -126,7 +133,10 @@ def decisions_in_force(*, pools: Iterable[Pool], now: datetime) -> dict[int, Run
 
 
 def allocated_to(*, runs: Iterable[Run], tenant: Tenant) -> dict[UUID, list[float]]:
-    """What each run gives to a tenant in all, in its pool's order; others are left out."""
+    """Return the resources that each run gives to a tenant in total, in its pool's order.
+
+    Runs that give it nothing are left out.
+    """
     sums: dict[UUID, list[float]] = {}
     with connection.cursor() as cursor:
         cursor.execute(
@@ -144,19 +154,19 @@ def allocated_to(*, runs: Iterable[Run], tenant: Tenant) -> dict[UUID, list[floa
 
 
 def runs_with_slots(runs: Iterable[Run]) -> set[UUID]:
-    """The runs that divide time: their allocations are averages of a period, not what runs now."""
+    """Return the runs that divide time, whose allocations are averages of a period."""
     found = Schedule.objects.filter(run__in=[run.pk for run in runs])
     return set(found.values_list("run_id", flat=True))
 
 
 def allocations_of(*, run: Run, tenant: Tenant | None) -> QuerySet[Allocation]:
-    """The run's allocations, one per workload, in the order of its input."""
+    """Return the run's allocations, one per workload, in the order of its input."""
     allocations = Allocation.objects.filter(run=run).select_related("tenant", "workload")
     return allocations if tenant is None else allocations.filter(tenant=tenant)
 
 
 def certificate_of(run: Run) -> dict[str, Any]:
-    """The run's certificate. Raises `Missing` for a policy without one, `Gone` once pruned."""
+    """Return the run's certificate. Raises `Missing` for a policy without one, `Gone` once pruned."""
     refuse_pruned(run)
     certificate = Certificate.objects.filter(run=run).first()
     if certificate is None:
@@ -168,7 +178,7 @@ def certificate_of(run: Run) -> dict[str, Any]:
 
 
 def schedule_of(run: Run) -> Schedule:
-    """The run's schedule. Raises `Missing` for a decision that does not divide time."""
+    """Return the run's schedule. Raises `Missing` for a decision that does not divide time."""
     schedule = Schedule.objects.filter(run=run).first()
     if schedule is None:
         raise Missing("The run has no schedule: its policy plans none.", code="schedule.none")
@@ -177,7 +187,7 @@ def schedule_of(run: Run) -> Schedule:
 
 @dataclass(frozen=True)
 class SlotInForce:
-    """A slot on the clock: `[start, end)`, and what runs in it."""
+    """A slot on the clock, over `[start, end)`, with its allocations."""
 
     start: datetime
     end: datetime
@@ -186,7 +196,7 @@ class SlotInForce:
 
 
 def slot_in_force(*, run: Run, at: datetime) -> SlotInForce | None:
-    """The slot of the run's schedule at an instant of its being in force; None without a schedule."""
+    """Return the slot of the run's schedule at an instant while it is in force, or None without one."""
     try:
         schedule = run.schedule
     except Schedule.DoesNotExist:
@@ -236,7 +246,7 @@ def allocated_in_slot(*, run: Run, tenant: Tenant, at: datetime) -> list[float]:
 
 
 def input_of(run: Run) -> dict[str, Any]:
-    """The snapshot the run computed from, in the shape of an evaluation."""
+    """Return the snapshot that the run computed from, in the shape of an evaluation."""
     if run.snapshot is None:
         raise Missing("The run has not read its input yet.", code="run.no_input")
     return snapshot_document(run.snapshot)
@@ -251,7 +261,7 @@ class PlacedDemand:
 
 
 def demands_of(run: Run) -> dict[UUID, PlacedDemand]:
-    """Return what was placed of each workload when the run read its input, by the workload's id.
+    """Return the placed demand of each workload when the run read its input, by the workload's id.
 
     A workload may have changed since. Raises `Gone` once the input is pruned.
     """
@@ -271,12 +281,12 @@ def demands_of(run: Run) -> dict[UUID, PlacedDemand]:
 
 
 def finite_or_none(value: float) -> float | None:
-    """A number as it is stored and served; None for one that does not exist."""
+    """Return a number as it is stored and served, or None for one that is not finite."""
     return value if math.isfinite(value) else None
 
 
 def failed_since(*, pool: Pool, run: Run | None) -> Run | None:
-    """The latest failed run after the decision in force: why no newer decision is."""
+    """Return the latest failed run after the decision in force, the reason why no newer one is."""
     failures = Run.objects.filter(pool=pool, status=RunStatus.FAILED)
     if run is not None and run.effective_from is not None:
         failures = failures.filter(finished_at__gt=run.effective_from)
@@ -284,7 +294,7 @@ def failed_since(*, pool: Pool, run: Run | None) -> Run | None:
 
 
 def heartbeat_age_seconds(*, process: str, now: datetime) -> float | None:
-    """Seconds since the process was last seen at work, None if never."""
+    """Return the seconds since the process was last seen at work, None if never."""
     beat = Heartbeat.objects.filter(pk=process).first()
     return None if beat is None else (now - beat.seen_at).total_seconds()
 

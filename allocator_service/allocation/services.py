@@ -1,4 +1,4 @@
-"""Writes around runs: asking for one, showing that processes live, dropping what is old."""
+"""Requests for runs, heartbeats of processes, and retention."""
 
 from datetime import datetime, timedelta
 
@@ -31,7 +31,7 @@ METERING = "metering"
 
 @transaction.atomic
 def run_request(*, pool: Pool, reason: str, now: datetime) -> Run:
-    """Ask for a decision without a change; requests that wait already are answered with their run."""
+    """Request a decision without a change. Return the pending run if one waits already."""
     pool = pool_lock(pool)
     run = Run.objects.filter(pool=pool, status=RunStatus.PENDING).first()
     if run is None:
@@ -46,15 +46,15 @@ def run_request(*, pool: Pool, reason: str, now: datetime) -> Run:
 
 
 def heartbeat_record(*, process: str, now: datetime) -> None:
-    """Remember that a process (`worker`, `relay`, `sender`, `backtests`) was at work at `now`.
+    """Record that a process (`worker`, `relay`, `sender`, `backtests`) was at work at `now`.
 
-    Of `metering`: when the oldest interval ended that is not metered, if any is over.
+    For `metering`, it is the end of the oldest interval that is over and not metered, if any.
     """
     Heartbeat.objects.update_or_create(process=process, defaults={"seen_at": now})
 
 
 def retention_apply(*, now: datetime) -> int:
-    """Drop placements, certificates and inputs of runs, events, claims and sessions that are old enough.
+    """Delete placements, certificates and inputs of runs, events, claims and sessions past retention.
 
     Summaries, allocations and decisions are kept permanently; a decision in force is kept whole.
     Returns how many runs were pruned.

@@ -97,7 +97,7 @@ def _read(document: Mapping[str, Any]) -> DecidedPlacements:
 
 
 def _check(placements: DecidedPlacements, workloads: int) -> None:
-    """Raise `ValueError` if numbers are none or out of range, as a database would for rows."""
+    """Raise `ValueError` for invalid numbers or ones out of range, as a database would for rows."""
     names = {type(name) for each in placements.ranges for name in (each.first, each.last)}
     ids = {type(id_) for each in placements.ranges for id_ in (each.first_server, each.last_server)}
     if not names <= {str} or not ids <= {str, type(None)}:
@@ -105,7 +105,7 @@ def _check(placements: DecidedPlacements, workloads: int) -> None:
     counts = [each.count for each in placements.ranges]
     tasks = np.array(placements.tasks)
     if tasks.dtype.kind not in "if" or not (np.isfinite(tasks) & (tasks > 0)).all():
-        raise ValueError("tasks that are no positive numbers")
+        raise ValueError("the numbers of tasks must be positive")
     for column, least, limit in (
         (counts, 1, math.inf),
         (placements.workload, 0, workloads),

@@ -1,4 +1,4 @@
-"""Celery tasks: each makes one service call with the time of the clock."""
+"""Celery tasks, each of which makes one service call with the time of the clock."""
 
 from uuid import UUID
 
@@ -20,21 +20,22 @@ DECISIONS, AFTER_DECISIONS = 0, 9
 
 @shared_task(name="allocation.recompute")
 def recompute(pool_id: int) -> None:
-    """Compute the pool's next decision if one is wanted."""
+    """Compute the pool's next decision if one is requested."""
     recompute_pool(pool_id=pool_id, clock=utc_now)
 
 
 @shared_task(name="allocation.simulate", time_limit=SIMULATION_SECONDS)
 def simulate(simulation_id: str) -> None:
-    """Compute a simulation that waits."""
+    """Compute a pending simulation."""
     simulation_run(simulation_id=UUID(simulation_id), clock=utc_now)
 
 
 @shared_task(name="allocation.meter")
 def meter() -> None:
-    """Ask for the pools that are due to be metered, the latest first: one that fails stops no other.
+    """Request metering of the pools that are due, the furthest behind first, each in its own task.
 
-    What expires before a worker comes to it is later next time, and so further in front.
+    A failure of one stops no other. A task that expires before a worker takes it is later next time, and
+    so further in front.
     """
     now = utc_now()
     due = meterings_due(now=now)
@@ -50,7 +51,7 @@ def meter() -> None:
 
 @shared_task(name="allocation.meter_pool", priority=AFTER_DECISIONS)
 def meter_pool(pool_id: int) -> None:
-    """Write what the pool's decisions gave to the ledger, as far as it is over."""
+    """Write the past use that the pool's decisions gave to the ledger."""
     pool_meter(pool_id=pool_id, now=utc_now())
 
 
@@ -68,5 +69,5 @@ def heartbeat() -> None:
 
 @shared_task(name="allocation.retention", priority=AFTER_DECISIONS)
 def retention() -> None:
-    """Drop what has been kept long enough."""
+    """Delete parts of runs and other records whose retention has passed."""
     retention_apply(now=utc_now())

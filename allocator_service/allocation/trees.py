@@ -53,7 +53,7 @@ class NodeAmount:
 
 @dataclass(frozen=True)
 class Fulfilment:
-    """Fulfilment of what is guaranteed by a decision.
+    """The fulfilment of guarantees by a decision.
 
     Attributes
     ----------
@@ -247,7 +247,7 @@ class _Reading:
         ]
 
     def _sums(self, of_tenants: FloatArray) -> FloatArray:
-        """Of each group the sum over the tenants below it, `of_tenants` (t, ...)."""
+        """Return the sum of `of_tenants` (t, ...) over the tenants below each group."""
         problem = self._problem
         return group_sums(problem.tenant_group, problem.group_parent, of_tenants)
 
@@ -361,7 +361,7 @@ class _PlacedTasks:
 
 
 def _above(parents: Sequence[int], group: int) -> Iterator[int]:
-    """Groups above a group, the nearest first."""
+    """Yield the groups above a group, the nearest first."""
     while (group := parents[group]) >= 0:
         yield group
 

@@ -40,7 +40,7 @@ SPENT_HELPS = "The next period; or a larger budget, by who manages it."
 
 
 def cause_text(cause: Cause) -> str:
-    """Return what was changed before a step of a tenant's allocation."""
+    """Return the changes before a step of a tenant's allocation."""
     if cause.kind == "limit" and cause.action:
         return f"{_limit_of(cause)} {_DATED[cause.action]}"
     if cause.workload:

@@ -1,1 +1,1 @@
-"""Backtests: traces and pools' own histories under several policies, beside each other."""
+"""Backtests of policies on traces and on pools' own histories."""

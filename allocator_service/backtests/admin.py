@@ -1,4 +1,4 @@
-"""Backtests in the admin: start one, watch it, read the policies side by side, cancel it."""
+"""Backtests in the admin, to start, watch, read and cancel."""
 
 from typing import Any
 from uuid import UUID
@@ -97,7 +97,7 @@ class BacktestAdmin(ReadOnlyAdmin):
         form_url: str = "",
         extra_context: dict[str, Any] | None = None,
     ) -> HttpResponse:
-        """The backtest, and its results once it has succeeded."""
+        """Show the backtest, with its results once it has succeeded."""
         backtest = self.get_object(request, object_id)
         context: dict[str, Any] = dict(extra_context or {})
         if backtest is not None and self.has_view_permission(request, backtest):
@@ -109,7 +109,7 @@ class BacktestAdmin(ReadOnlyAdmin):
         return super().change_view(request, object_id, form_url, context)
 
     def start(self, request: HttpRequest) -> HttpResponse:
-        """Ask for a backtest."""
+        """Request a backtest."""
         if not request.user.has_perm("backtests.add_backtest"):
             raise PermissionDenied
         seen = visible_pools(request.user)
@@ -144,7 +144,7 @@ class BacktestAdmin(ReadOnlyAdmin):
         return render(request, "admin/backtests/backtest/start.html", context)
 
     def of_run(self, request: HttpRequest, run: UUID) -> HttpResponse:
-        """What other policies would have made of a decision's input: computed now, not stored."""
+        """Show the answers of other policies for a decision's input, computed now and not stored."""
         if not request.user.has_perm("allocation.view_run"):
             raise PermissionDenied
         found = self.of_theirs(request, Run, pk=run)
@@ -177,7 +177,7 @@ class BacktestAdmin(ReadOnlyAdmin):
         return redirect("admin:backtests_backtest_changelist")
 
     def report(self, request: HttpRequest, object_id: UUID) -> HttpResponse:
-        """The page to send on."""
+        """Return the report as a page to send on."""
         if not self.has_view_permission(request):
             raise PermissionDenied
         done = self.get_queryset(request).filter(status=BacktestStatus.SUCCEEDED)

@@ -1,4 +1,4 @@
-"""What answers a question: a picture and a table, with numbers as one would say them."""
+"""Answers to questions, each with a chart and a table, and the texts of their numbers."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -13,14 +13,14 @@ PER_CENT = 100.0
 
 
 class Table(NamedTuple):
-    """What a picture shows, in numbers: cells are texts."""
+    """The numbers behind a chart, with cells as texts."""
 
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
 
 
 class Answer(NamedTuple):
-    """One question: a picture, and the table behind it."""
+    """The answer to one question, with its chart and the table behind it."""
 
     question: str
     chart: Chart
@@ -28,7 +28,7 @@ class Answer(NamedTuple):
 
     @property
     def picture(self) -> SafeString:
-        """The picture, to stand in a page."""
+        """The chart as markup of a page."""
         return mark_safe(self.chart.picture)  # noqa: S308 - drawn here, every text escaped
 
 
@@ -48,7 +48,7 @@ def scaled(value: float | None, factor: float) -> float | None:
 
 
 def spread(found: Mapping[str, Any] | None, shown: Any) -> str:
-    """The mean, and between what it was where seeds differ."""
+    """Return the mean, with the range over the seeds where they differ."""
     if found is None:
         return "–"
     if found["least"] == found["most"]:
@@ -57,17 +57,17 @@ def spread(found: Mapping[str, Any] | None, shown: Any) -> str:
 
 
 def part(value: float | None) -> str:
-    """A part of the whole, in per cent."""
+    """Return a part of the whole, in per cent."""
     return "–" if value is None else f"{PER_CENT * value:.1f}\N{NO-BREAK SPACE}%"
 
 
 def number(value: float | None) -> str:
-    """A number in three digits."""
+    """Return a number in three digits."""
     return "–" if value is None else f"{value:.3g}"
 
 
 def span(seconds: float | None) -> str:
-    """Seconds as one would say them."""
+    """Return seconds for people, in the largest unit of which there are at least two."""
     if seconds is None:
         return "–"
     for size, unit in ((86_400.0, "d"), (HOUR, "h"), (60.0, "min")):

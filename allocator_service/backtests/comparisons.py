@@ -43,7 +43,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True)
 class PolicyColumn:
-    """Tasks of a tenant's workloads under a policy, or the code of the error why it has none."""
+    """Tasks of a tenant's workloads under a policy, or the error code if it has none."""
 
     name: str
     tasks: Mapping[str, float]
@@ -89,7 +89,7 @@ def comparison_request(*, pool: Pool, run: Run, now: datetime) -> None:
 
 
 def tenant_comparison(*, pool: Pool, tenant: Tenant) -> TenantComparison | None:
-    """Return what a tenant may see of the pool's comparison: its own tasks."""
+    """Return the part of the pool's comparison that a tenant may see, which is its own tasks."""
     found = (
         PolicyComparison.objects.filter(pool=pool)
         .annotate(
@@ -173,7 +173,7 @@ def _decided_tasks(run: Run) -> _Tasks:
 
 
 def _tasks_under(name: str, mode: str, document: Mapping[str, Any]) -> tuple[_Tasks, str]:
-    """Return the tasks by tenant and workload, or the code of the error why there are none."""
+    """Return the tasks by tenant and workload, or the error code if there are none."""
     policy: dict[str, Any] = {"name": name}
     if mode in policies.policy_named(name).modes:
         policy["mode"] = mode

@@ -1,4 +1,4 @@
-"""What everybody would pay under a price plan for what a simulation gave it, rated as months are."""
+"""Costs of a simulation under a price plan, rated as months are."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import MAXYEAR, UTC, datetime, timedelta
@@ -25,11 +25,13 @@ _DIGITS = 6
 
 
 def costs(scenario: Scenario, simulation: Simulation, plan: PricePlan) -> dict[str, Any]:
-    """`paid`, `earned` and `saved` by tenant, as texts, and of all; `unpriced` resources.
+    """Return the costs of a simulation, as texts by tenant and in total.
 
-    The plan's prices for use hold all the while, its spot prices as of the first instant; commitments
-    and fixed costs stay out, as they are the same under every policy. What ran in a pool that counts as
-    one server is charged as on the pool's own servers. `saved` is None where it cannot be told.
+    They are `paid`, `earned` and `saved`, with the `unpriced` resources.
+
+    The plan's prices for use hold throughout, its spot prices as of the first instant. Commitments and
+    fixed costs are left out, because they are the same under every policy. Use in a pool that counts as
+    one server is charged as on the pool's own servers. `saved` is None where it cannot be computed.
     """
     start = scenario.instant(float(simulation.trace.submit.min(initial=0.0)))
     # The last month of the calendar has no end in it.
@@ -80,7 +82,10 @@ def costs(scenario: Scenario, simulation: Simulation, plan: PricePlan) -> dict[s
 
 
 def _counted(scenario: Scenario, plan: PricePlan) -> Sequence[str]:
-    """The resources that the plan's pool has in the same unit; a trace without units has them."""
+    """Return the resources that the plan's pool has in the same unit.
+
+    A trace without units matches any unit.
+    """
     known = {resource.name: resource.unit for resource in resources_of(plan.pool)}
     return [
         name
@@ -92,7 +97,7 @@ def _counted(scenario: Scenario, plan: PricePlan) -> Sequence[str]:
 def _uses(
     scenario: Scenario, simulation: Simulation, payers: Sequence[int], counted: Sequence[str]
 ) -> Iterator[Use]:
-    """What each tenant used of each owner's servers, and would have used alone."""
+    """Yield each tenant's use of each owner's servers, and the use that it would have had alone."""
     resources = scenario.head["resources"]
     used = used_by_owner(simulation)
     for position, payer in enumerate(payers):
@@ -109,7 +114,10 @@ def _uses(
 
 
 def used_by_owner(simulation: Simulation) -> npt.NDArray[np.float64]:
-    """(t, t + 1, m) resource × seconds by tenant and owner; owner 0 is the pool, 1 the first tenant."""
+    """Return (t, t + 1, m) resource × seconds by tenant and owner.
+
+    Owner 0 is the pool, owner 1 the first tenant.
+    """
     problem, trace = simulation.problem, simulation.trace
     # The pieces of a gang run on servers of their own. All other tasks count as one piece.
     is_whole = ~np.isnan(simulation.start)
@@ -146,7 +154,7 @@ def _total(amounts: Sequence[Decimal | None]) -> str | None:
 
 
 def only_of(found: Mapping[str, Any], position: int | None) -> dict[str, Any]:
-    """The money of one tenant alone; of everybody where there is none that limits it."""
+    """Return the money of one tenant, or of all if `position` is None."""
     if position is None:
         return dict(found)
     hidden: dict[str, Any] = {

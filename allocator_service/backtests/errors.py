@@ -1,4 +1,4 @@
-"""What a backtest that failed says, and refusals that several of its steps share."""
+"""Stored errors of failed backtests, and rejections that several of their steps share."""
 
 from dataclasses import asdict
 from typing import Any
@@ -26,7 +26,7 @@ MAX_EVENTS = 50_000_000
 
 
 def stored(error: DomainError | PolicyError) -> dict[str, Any]:
-    """`code`, `detail` and `errors` as of a problem."""
+    """Return `code`, `detail` and `errors` as in a problem document."""
     found = error if isinstance(error, DomainError) else of_policy(error)
     return {
         "code": found.code,
@@ -36,7 +36,7 @@ def stored(error: DomainError | PolicyError) -> dict[str, Any]:
 
 
 def of_policy(error: PolicyError) -> DomainError:
-    """What the simulation refused; a line of a trace is told by its number."""
+    """Convert the error of a simulation, which names a line of a trace by its number."""
     if isinstance(error, TraceLineError):
         return Unacceptable(error.detail, code=error.code, pointer="/trace/content")
     return domain_error(error)

@@ -1,4 +1,4 @@
-"""The form that asks for a backtest: of the admin, and of a tenant's pages."""
+"""The form for a backtest, in the admin and on a tenant's pages."""
 
 import base64
 import gzip
@@ -58,7 +58,7 @@ class _Instant(forms.DateTimeField):
 class BacktestForm(forms.Form):
     """A pool's past or a trace's file, and the policies to try on it.
 
-    `pools` are those that may be named; `of_pools`: one has to be.
+    `pools` are those that may be named. With `of_pools`, one is required.
     """
 
     name = forms.CharField(required=False, max_length=200, help_text="To find it again.")
@@ -82,7 +82,7 @@ class BacktestForm(forms.Form):
         label="Whose a job is",
         required=False,
         max_length=20,
-        help_text="Of a trace as sacct: account (unless you say), user, group, partition or qos; as swf:"
+        help_text="Of a trace as sacct: account (the default), user, group, partition or qos; as swf:"
         " user, group, queue or partition.",
     )
     tenants = forms.IntegerField(
@@ -192,7 +192,7 @@ class BacktestForm(forms.Form):
         return cleaned
 
     def asked(self) -> dict[str, Any]:
-        """What the valid form asks for, as the service takes it."""
+        """Return the request of the valid form, as the service takes it."""
         cleaned = self.cleaned_data
         begin: datetime | None = cleaned["begin"]
         end: datetime | None = cleaned["end"]
@@ -228,7 +228,7 @@ class BacktestForm(forms.Form):
         }
 
     def refused(self, error: DomainError) -> None:
-        """Say what the service refused, beside the fields that are meant."""
+        """Show the errors of the service beside their fields."""
         for each in error.errors:
             self.add_error(_field_of(each.pointer), each.detail)
         if not error.errors:
@@ -243,7 +243,7 @@ def _field_of(pointer: str) -> str | None:
 
 
 def _lines(text: str) -> Iterator[tuple[int, list[str]]]:
-    """The words of each line that has any, with its number."""
+    """Yield the words of each line that has any, with its number."""
     for number, line in enumerate(text.splitlines(), start=1):
         if words := line.split():
             yield number, words
@@ -280,7 +280,7 @@ def _count(word: str, line: int) -> int:
 
 
 def _value(text: str) -> Any:
-    """A number, true or false; any other word as it stands."""
+    """Return a number, true or false, or any other word as text."""
     try:
         value = json.loads(text) if len(text) <= LONGEST_NUMBER else text
     except ValueError:

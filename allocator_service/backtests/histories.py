@@ -1,4 +1,4 @@
-"""A pool's own past as a scenario: what ran as its demand, and the servers as they joined and left."""
+"""A pool's own past as a scenario, with its tasks as demand and its servers as they joined and left."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -51,7 +51,7 @@ ORDER BY 5, 1, 2, 3, 4, 6
 
 @dataclass(frozen=True)
 class Servers:
-    """Rows of alike servers, and when single ones of them join and leave, in seconds."""
+    """Rows of alike servers, with the seconds at which single ones of them join and leave."""
 
     capacity: list[list[float]] = field(default_factory=list)
     count: list[int] = field(default_factory=list)
@@ -63,9 +63,9 @@ class Servers:
 def servers_between(
     *, pool: Pool, tenant: Tenant | None, start: datetime, end: datetime
 ) -> Servers:
-    """The servers that were contributed, as they were; with `tenant`, by that tenant only.
+    """Return the contributed servers as they were, or those of one tenant.
 
-    A server that changed hands or its size counts as one that left and another one that joined.
+    A change of a server's owner or size counts as one server that left and another one that joined.
     """
     rows = Contribution.objects.filter(server__pool=pool, start__lt=end).exclude(end__lte=start)
     if tenant is not None:
@@ -113,11 +113,11 @@ def _add_row(
 def submitted_between(
     *, pool: Pool, tenant: Tenant | None, start: datetime, end: datetime
 ) -> Submitted:
-    """The tasks that ran, as if submitted when they began; second 0 is `start`.
+    """Return the tasks that ran, as if submitted when they began. Second 0 is `start`.
 
     An event of reported usage is a job of its workload's tasks, or else one task of all that it used.
     Where decisions are metered, tasks are read from how many ran: those that began together are a job,
-    and those that began last end first. What ran beyond the period is cut at its ends.
+    and those that began last end first. Tasks are cut at the ends of the period.
     """
     resources = resources_of(pool)
     position = {resource.name: number for number, resource in enumerate(resources)}
@@ -222,7 +222,7 @@ class _Kind:
 
 
 class _Level:
-    """How many tasks of a workload run, from interval to interval, taken apart into tasks."""
+    """The number of a workload's tasks from interval to interval, divided into tasks."""
 
     def __init__(self, tenant: str, kind: _Kind) -> None:
         self._tenant, self._kind = tenant, kind
@@ -230,7 +230,7 @@ class _Level:
         self._until = 0.0
 
     def go_on(self, found: Submitting, since: float, until: float, tasks: int) -> None:
-        """So many run in the next interval."""
+        """Continue with a number of running tasks in the next interval."""
         if since > self._until:
             self._end(found, sum(count for _, count in self._running))
         running = sum(count for _, count in self._running)
@@ -265,13 +265,13 @@ class _Level:
 
 
 def _tasks_at_once(amounts: Sequence[float], demand: Sequence[float]) -> int:
-    """How many tasks have these amounts, parts of a task counted as a whole one."""
+    """Return the number of tasks that have these amounts, with parts of a task counted as whole."""
     most = max(used / each for used, each in zip(amounts, demand, strict=True) if each > 0)
     return max(ceil(most - _OF_A_TASK), 1)
 
 
 def _whole_tasks(amounts: Sequence[float], demand: Sequence[float]) -> int | None:
-    """How many tasks demand exactly these amounts; None if no number of them does."""
+    """Return the number of tasks that demand exactly these amounts, None if there is none."""
     tasks = _tasks_at_once(amounts, demand)
     same = all(
         abs(used - tasks * each) <= _OF_A_TASK * max(each, 1e-9)
@@ -281,7 +281,7 @@ def _whole_tasks(amounts: Sequence[float], demand: Sequence[float]) -> int | Non
 
 
 def members_between(*, pool: Pool, start: datetime, end: datetime) -> dict[str, tuple[float, bool]]:
-    """Weight and whether it is best-effort, by slug, of everybody who was a member; as it was last."""
+    """Return the last weight of each member, by slug, and whether it was best-effort."""
     terms = (
         MembershipTerms.objects.filter(membership__pool=pool, start__lt=end)
         .exclude(end__lte=start)
@@ -292,7 +292,7 @@ def members_between(*, pool: Pool, start: datetime, end: datetime) -> dict[str, 
 
 
 def window_between(pool: Pool, start: datetime, end: datetime) -> dict[str, Any]:
-    """The pool's window as the simulation has it, in seconds from `start`."""
+    """Return the pool's window as in a simulation, in seconds from `start`."""
     if pool.window_kind == WindowKind.SLIDING:
         length = parse_duration(pool.window_length).nominal_seconds
         return {"kind": "sliding", "length": float(length)}
@@ -301,20 +301,20 @@ def window_between(pool: Pool, start: datetime, end: datetime) -> dict[str, Any]
     if pool.window_kind == WindowKind.TUMBLING:
         length_, zone = parse_duration(pool.window_length), ZoneInfo(pool.timezone)
         boundaries: list[float] = []
-        _, border = length_.around(start, pool.window_anchor, zone)
-        while border < end:
-            boundaries.append((border - start).total_seconds())
+        _, boundary = length_.around(start, pool.window_anchor, zone)
+        while boundary < end:
+            boundaries.append((boundary - start).total_seconds())
             if len(boundaries) > MAX_BOUNDARIES:
                 raise Unacceptable(
                     f"The pool's window begins anew more than {MAX_BOUNDARIES} times in the period.",
                     code="backtest.window",
                     pointer="/history",
                 )
-            _, border = length_.around(border, pool.window_anchor, zone)
+            _, boundary = length_.around(boundary, pool.window_anchor, zone)
         return {"kind": "tumbling", "boundaries": boundaries}
     return {"kind": "unbounded"}
 
 
 def _padded(vector: Sequence[Decimal], width: int) -> list[Decimal]:
-    """The vector with the resources that were added to the pool after it was written."""
+    """Return the vector with zeros for resources that were added to the pool after it was written."""
     return [*vector, *([Decimal(0)] * (width - len(vector)))]

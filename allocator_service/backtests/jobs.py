@@ -1,4 +1,4 @@
-"""The work of backtests: reading an input, simulating a cell, combining the results.
+"""The jobs of backtests, which read an input, simulate a cell or combine the results.
 
 Backtests and cells are jobs of one engine (`core.jobs`). Finished cells of a killed worker stay.
 
@@ -219,7 +219,10 @@ def _simulated(cell: Cell, begun: float) -> tuple[dict[str, Any], bytes]:
 
 
 def _only(backtest: Backtest, scenario: Scenario) -> int | None:
-    """The one whose money may be told: of a pool's history a tenant sees its own."""
+    """Return the position of the only tenant whose money may be shown, or None for all.
+
+    Of a pool's history a tenant sees its own.
+    """
     if backtest.tenant is None or "trace" in backtest.spec:
         return None
     own = [tenant["pk"] == backtest.tenant.pk for tenant in scenario.head["tenants"]]

@@ -1,4 +1,4 @@
-"""What is measured of one simulation: what the papers measure (policies §8), as plain numbers.
+"""Measures of one simulation, those of the papers (policies §8), as plain numbers.
 
 A number that does not exist (no job completed, no work) is None.
 """
@@ -29,7 +29,7 @@ DRAWN_TENANTS = 12
 
 
 def measured(simulation: Simulation) -> dict[str, Any]:
-    """All that one simulation says: `pool`, `tenants` (by position) and `curves`."""
+    """Return the measures of a simulation as `pool`, `tenants` (by position) and `curves`."""
     jobs, problem, trace = jobs_of(simulation), simulation.problem, simulation.trace
     owner = problem.workload_tenant[trace.workload]
     starvation, jealous = longest_starvation(simulation), envy(simulation)
@@ -78,7 +78,7 @@ def measured(simulation: Simulation) -> dict[str, Any]:
 
 
 def _curves(simulation: Simulation, jobs: Jobs, work: npt.NDArray[np.float64]) -> dict[str, Any]:
-    """Utilisation, shares and sharing degrees over time; how long jobs took."""
+    """Return utilisation, shares and sharing degrees over time, and quantiles of completion times."""
     begin = float(simulation.trace.submit.min(initial=simulation.ended))
     if not simulation.ended > begin:
         return {"edges": [], "utilisation": {}, "tenants": [], "shares": [], "degrees": []}
@@ -106,7 +106,7 @@ def _curves(simulation: Simulation, jobs: Jobs, work: npt.NDArray[np.float64]) -
 
 
 def jobs_to_bytes(jobs: Jobs) -> bytes:
-    """Jobs as another cell reads them to be compared."""
+    """Return jobs as bytes, with which another cell compares its own."""
     file = io.BytesIO()
     np.savez_compressed(
         file,
@@ -120,7 +120,7 @@ def jobs_to_bytes(jobs: Jobs) -> bytes:
 
 
 def jobs_from_bytes(content: bytes) -> Jobs:
-    """The jobs of `jobs_to_bytes`."""
+    """Return the jobs of `jobs_to_bytes`."""
     with np.load(io.BytesIO(content), allow_pickle=False) as file:
         columns: Mapping[str, Any] = {name: file[name] for name in file.files}
     return Jobs(**columns)
@@ -129,7 +129,7 @@ def jobs_from_bytes(content: bytes) -> Jobs:
 def _dominant(
     amount: npt.NDArray[np.float64], totals: npt.NDArray[np.float64]
 ) -> npt.NDArray[np.float64]:
-    """(t,) seconds of the whole pool that each tenant used of the resource of which it used most."""
+    """Return (t,) seconds of the whole pool's resource of which each tenant used most."""
     share = np.zeros_like(amount)
     np.divide(amount, totals, out=share, where=totals > 0)
     most: npt.NDArray[np.float64] = share.max(axis=1, initial=0.0)
@@ -139,7 +139,7 @@ def _dominant(
 def _by_tenant(
     values: npt.NDArray[np.float64], owner: npt.NDArray[np.int64], tenants: int
 ) -> npt.NDArray[np.float64]:
-    """(tenants,) mean of the values that there are; NaN without any."""
+    """Return the (tenants,) mean of the known values, NaN for a tenant without any."""
     known = ~np.isnan(values)
     count = np.bincount(owner[known], minlength=tenants)
     total = np.bincount(owner[known], weights=values[known], minlength=tenants)

@@ -23,12 +23,12 @@ OPEN = (BacktestStatus.QUEUED, BacktestStatus.RUNNING)
 
 
 class Backtest(Job):
-    """One question: which policy would have done what with this demand on these servers.
+    """A backtest of policies with one demand on the same servers.
 
-    It belongs to whoever asked: the holder of `key`; with none `started_by`, a person of `tenant` or,
-    without one, a user of the admin. `spec` is what was asked for without the trace's content; `input`
-    says what was read, with its digest; `result` is there when it succeeded, whole. `prepared_at` is
-    when the input was read and the cells were made, `served_at` when a worker last began work on it.
+    It belongs to the holder of `key`. Without a key it belongs to `started_by`, a person of `tenant` or,
+    without one, a user of the admin. `spec` is the request without the trace's content. `input`
+    describes the input, with its digest. `result` is set once it has succeeded. `prepared_at` is when
+    the input was read and the cells were made, `served_at` when a worker last began work on it.
     """
 
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
@@ -85,9 +85,9 @@ class Backtest(Job):
 
 
 class BacktestInput(models.Model):
-    """What a backtest reads: a trace as it was sent, gzip-compressed, and what was made of it.
+    """The input of a backtest, as the uploaded trace, gzip-compressed, and as the scenario made of it.
 
-    `uploaded` is dropped once it is read, `prepared` after the retention of runs.
+    `uploaded` is deleted once it is read, `prepared` after the retention of runs.
     """
 
     backtest = models.OneToOneField(
@@ -111,7 +111,7 @@ class CellStatus(models.TextChoices):
 
 
 class Cell(Job):
-    """One simulation of a backtest: the policy at `policy` in its spec, with a seed.
+    """One simulation of a backtest, of the policy at position `policy` in its spec with a seed.
 
     `progress` is the part of its tasks that have ended. `jobs` are the completion times that other
     policies are compared with, kept until the backtest is finished.

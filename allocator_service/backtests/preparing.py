@@ -1,4 +1,4 @@
-"""From what was asked for to the scenario that every policy is given, and what is said of it."""
+"""The preparation of a backtest's scenario from its request, with a description of the input."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -53,7 +53,7 @@ Terms = Mapping[str, tuple[float, bool]]
 
 @dataclass
 class _Read:
-    """What was read, before tenants and servers have numbers."""
+    """The input before tenants and servers have numbers."""
 
     submitted: Submitted
     resources: Sequence[Resource]
@@ -67,10 +67,10 @@ class _Read:
 
 
 def scenario_of(backtest: Backtest) -> tuple[Scenario, dict[str, Any]]:
-    """The scenario, and what the backtest says of its input.
+    """Return the scenario, and the description of its input.
 
-    Raises `DomainError` for what cannot be simulated: a bad line, a tenant that is not known, no
-    servers, nothing that fits anywhere, more than may be.
+    Raises `DomainError` for an input that cannot be simulated: a bad line, an unknown tenant, no
+    servers, tasks of which none fits anywhere, or more than the limits allow.
     """
     spec = backtest.spec
     try:
@@ -89,7 +89,7 @@ def scenario_of(backtest: Backtest) -> tuple[Scenario, dict[str, Any]]:
         _refuse_impossible(scenario, cells=len(spec["cells"]))
     except PolicyError as error:
         raise of_policy(error) from error
-    return scenario, _said(scenario, found.submitted)
+    return scenario, _input_description(scenario, found.submitted)
 
 
 def _of_trace(backtest: Backtest) -> _Read:
@@ -144,7 +144,7 @@ def _of_history(backtest: Backtest) -> _Read:
 
 
 def _servers_now(pool: Pool, resources: Sequence[Resource], backtest: Backtest) -> Servers:
-    """The pool's servers as of the request, in the resources of a trace."""
+    """Return the pool's servers as of the request, in the resources of a trace."""
     now, shown = backtest.created_at, backtest.spec["names"] or {}
     known = {each.name: (number, each.unit) for number, each in enumerate(resources_of(pool))}
     for resource in resources:
@@ -202,7 +202,10 @@ def _refuse_strangers(found: _Read) -> None:
 
 
 def _numbered(found: _Read, backtest: Backtest) -> Scenario:
-    """Tenants in the order in which they submit, then owners of servers, then other members."""
+    """Return the scenario with numbered tenants.
+
+    They are in the order in which they submit, followed by owners of servers and other members.
+    """
     submitted, servers = found.submitted, found.servers
     if not sum(servers.count):
         raise Unacceptable(
@@ -218,7 +221,7 @@ def _numbered(found: _Read, backtest: Backtest) -> Scenario:
     wrong = next((name for name in number if "\0" in name or len(name) > LONGEST_NAME), None)
     if wrong is not None:
         raise Unacceptable(
-            f"{wrong[:40]!r} is no name of a tenant: at most {LONGEST_NAME} characters, without"
+            f"{wrong[:40]!r} is not a valid name of a tenant: at most {LONGEST_NAME} characters, without"
             " U+0000.",
             code="trace.tenant",
             pointer="/trace/content",
@@ -265,7 +268,7 @@ def _gangs(submitted: Submitted) -> dict[str, Any]:
 
 
 def _tenants(number: Iterable[str], terms: Terms, backtest: Backtest) -> list[dict[str, Any]]:
-    """By which names they are shown, with their terms, and as whom they would pay."""
+    """Return the tenants with the names to show, their terms, and the tenants whose prices they pay."""
     pks: dict[str, int] = {}
     if backtest.plan is not None:
         payers = Tenant.objects.filter(memberships__pool=backtest.plan.pool_id)
@@ -285,7 +288,7 @@ def _tenants(number: Iterable[str], terms: Terms, backtest: Backtest) -> list[di
 
 
 def _refuse_impossible(scenario: Scenario, *, cells: int) -> None:
-    """Raise for what no policy can run, or for more than may be."""
+    """Raise for tasks that no policy can run, and for more than the limits allow."""
     kinds, rows = len(scenario.arrays["demand"]), len(scenario.arrays["capacity"])
     if kinds * rows > MAX_PAIRS:
         raise too_large(
@@ -324,8 +327,8 @@ def _refuse_many_terms(tree: Mapping[str, Any]) -> None:
         )
 
 
-def _said(scenario: Scenario, submitted: Submitted) -> dict[str, Any]:
-    """What was read: sizes, the digest, what was left out and why."""
+def _input_description(scenario: Scenario, submitted: Submitted) -> dict[str, Any]:
+    """Return a description of the input with its sizes, digest, and the reasons for omitted lines."""
     trace = scenario.trace
     last = float((trace.submit + trace.duration).max())
     too_big = ~scenario.fitting[trace.workload]

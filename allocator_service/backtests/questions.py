@@ -27,7 +27,7 @@ from allocator_service.core.charts import (
 
 
 def answers(result: Mapping[str, Any]) -> list[Answer]:
-    """A picture and a table for each question, of the policies that could run it."""
+    """Return a chart and a table for each question, with the policies that could run the backtest."""
     done = [each for each in result["columns"] if each["pool"] is not None]
     if not done:
         return []
@@ -190,7 +190,7 @@ def _by_size(result: Mapping[str, Any], done: Sequence[Mapping[str, Any]]) -> An
 
 
 def _after(origin: datetime, seconds: float) -> datetime:
-    """The instant some seconds after another one; the last one of the calendar beyond its end."""
+    """Return the instant some seconds after another one, at most the last one of the calendar."""
     try:
         return origin + timedelta(seconds=seconds)
     except OverflowError:

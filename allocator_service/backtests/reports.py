@@ -1,4 +1,4 @@
-"""Results as rows, as pictures, and as one page to send on."""
+"""Results as rows, as charts, and as one page to send on."""
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime
@@ -19,7 +19,7 @@ COLUMNS = (
 
 
 def rows_of(result: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """A row per policy and tenant; one for a policy that could not run, with its error."""
+    """Return a row per policy and tenant, or one with the error for a policy that could not run."""
     rows = []
     for each in result["columns"]:
         policy = {"policy": each["policy"]["name"], "options": each["policy"]["options"]}
@@ -31,23 +31,23 @@ def rows_of(result: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def pictures(result: Mapping[str, Any]) -> Chart:
-    """All pictures in one."""
+    """Return all charts in one."""
     return column("Backtest", [answer.chart for answer in answers(result)])
 
 
 def report_page(backtest: Backtest) -> str:
-    """One file with everything, which loads nothing."""
+    """Return a report as one file, which loads nothing else."""
     return render_to_string("backtests/report.html", shown(backtest))
 
 
 def shown(backtest: Backtest) -> dict[str, Any]:
-    """What pages show of a backtest that has succeeded: the same in each of them."""
+    """Return the context of pages that show a succeeded backtest."""
     result = backtest.result or {}
     return {
         "backtest": backtest,
         "result": result,
         "period": _period(result["input"]),
-        "said": list(said_of_input(result["input"])),
+        "problem_lines": list(input_problem_lines(result["input"])),
         "definitions": sorted(result["definitions"].items()),
         "answers": answers(result),
         "summary": summary(result),
@@ -67,7 +67,7 @@ def _period(found: Mapping[str, Any]) -> tuple[datetime, datetime] | None:
 
 
 def summary(result: Mapping[str, Any]) -> Table:
-    """The policies side by side: what one asks first."""
+    """Return a table of the policies side by side, with the most important measures."""
     money = any(each["money"] for each in result["columns"])
     header = [
         "policy", *(f"{name} in use" for name in result["resources"]), "mean wait", "95 % waited under",
@@ -95,8 +95,8 @@ def summary(result: Mapping[str, Any]) -> Table:
     return Table(header, rows)
 
 
-def said_of_input(found: Mapping[str, Any]) -> Iterator[str]:
-    """What of the input did not count, and why, in sentences."""
+def input_problem_lines(found: Mapping[str, Any]) -> Iterator[str]:
+    """Yield sentences on the parts of the input that did not count."""
     for reason, count in found["left_out"].items():
         yield f"{count} left out: {reason}."
     if found["bad_lines"]:

@@ -1,4 +1,7 @@
-"""The result of a backtest: a column per policy, means over its seeds, beside the first policy."""
+"""The result of a backtest, with a column of means over the seeds for each policy.
+
+Columns are compared with that of the first policy.
+"""
 
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
@@ -50,9 +53,9 @@ _MONEY = ("charged", "paid", "saved")
 
 
 def results_of(backtest: Backtest, scenario: Scenario, cells: Sequence[Cell]) -> dict[str, Any]:
-    """The whole result, from cells that are all done.
+    """Return the whole result, from cells that are all done.
 
-    A policy that could not run this says why in its `error`, and the others answer.
+    A policy that could not run has its `error`, and the others have results.
     """
     spec, names = backtest.spec, scenario.tenants
     by_policy: list[list[Cell]] = [[] for _ in spec["policies"]]
@@ -131,7 +134,7 @@ def _column(
 
 
 def _by_job_size(cells: Sequence[Cell], baseline: Mapping[int, Jobs]) -> list[dict[str, Any]]:
-    """Completion times by the number of a job's tasks, beside the baseline's of the same seed."""
+    """Return completion times by the number of a job's tasks, beside the baseline's of the same seed."""
     sizes = []
     for cell in cells:
         theirs = baseline.get(cell.seed) or next(iter(baseline.values()))
@@ -192,7 +195,7 @@ def _mean(values: Iterable[float | None]) -> float | None:
 
 
 def _spread(values: Iterable[float | None]) -> dict[str, Any] | None:
-    """Of what is known over the seeds; None where nothing is."""
+    """Return the spread of the known values over the seeds, None if there are none."""
     known = _known(values)
     if not known:
         return None

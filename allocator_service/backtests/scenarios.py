@@ -1,4 +1,7 @@
-"""What every policy of a backtest is given: servers, tenants, tasks; as arrays, bytes and a digest."""
+"""Scenarios of backtests, which are the same for every policy.
+
+A scenario has servers, tenants and tasks as arrays. It is stored as bytes and identified by a digest.
+"""
 
 import hashlib
 import io
@@ -50,7 +53,10 @@ class Scenario:
 
     @classmethod
     def of(cls, head: Mapping[str, Any], **arrays: Any) -> Self:
-        """Arrays of the right kinds; rows of demand and capacity are by resource."""
+        """Create a scenario from arrays, which are converted to the right kinds.
+
+        Rows of demand and capacity are by resource.
+        """
         made: dict[str, npt.NDArray[Any]] = {
             name: np.asarray(arrays[name], dtype=kind) for name, kind in _ARRAYS.items()
         }
@@ -68,7 +74,7 @@ class Scenario:
         return found.hexdigest()
 
     def to_bytes(self) -> bytes:
-        """To be read by `from_bytes`."""
+        """Return the scenario as bytes for `from_bytes`."""
         file = io.BytesIO()
         head = np.frombuffer(orjson.dumps(self.head), dtype=np.uint8)
         columns: dict[str, Any] = {"head": head, **self.arrays}
@@ -87,7 +93,7 @@ class Scenario:
         return datetime.fromisoformat(self.head["origin"])
 
     def instant(self, second: float) -> datetime | None:
-        """The instant of a second; None beyond the calendar."""
+        """Return the instant of a second, or None beyond the calendar."""
         try:
             return self.origin + timedelta(seconds=second)
         except OverflowError:
@@ -99,7 +105,7 @@ class Scenario:
 
     @cached_property
     def problem(self) -> Problem:
-        """The servers, tenants and kinds of tasks. Raises `ProblemError` for servers that cannot be."""
+        """The servers, tenants and kinds of tasks. Raises `ProblemError` for invalid servers."""
         head, arrays = self.head, self.arrays
         return Problem.create(
             resources=head["resources"],
@@ -120,7 +126,7 @@ class Scenario:
 
     @property
     def _gangs(self) -> Mapping[str, Any]:
-        """Return the pieces of tasks by number of the workload. Older scenarios have none."""
+        """The pieces of tasks by number of the workload. Older scenarios have none."""
         gangs: Mapping[str, Any] = self.head.get("gangs", {})
         return gangs
 
@@ -141,7 +147,7 @@ class Scenario:
 
     @cached_property
     def trace(self) -> Trace:
-        """The tasks. Raises `ProblemError` for times that cannot be."""
+        """The tasks. Raises `ProblemError` for invalid times."""
         arrays = self.arrays
         return Trace.create(
             workload=arrays["task_workload"],
@@ -151,7 +157,7 @@ class Scenario:
         )
 
     def drawn(self, seed: int) -> Trace:
-        """As many jobs, drawn with replacement: each as it was, at its own time, once per draw."""
+        """Return a trace of as many jobs, drawn with replacement, each at its own time once per draw."""
         trace, random = self.trace, np.random.default_rng(seed)
         by_job = np.argsort(trace.job, kind="stable")
         edges = np.flatnonzero(np.diff(trace.job[by_job], prepend=-1, append=-1))
@@ -169,7 +175,7 @@ class Scenario:
 
     @cached_property
     def fitting(self) -> npt.NDArray[np.bool_]:
-        """(n,) Whether a task of each kind fits on empty servers, selectors and pieces included."""
+        """(n,) True if a task of each kind fits on empty servers, with its selectors and pieces."""
         arrays, labels = self.arrays, self.head["labels"]
         fits = np.zeros(len(arrays["demand"]), dtype=np.bool_)
         allowed: dict[str, list[int]] = {}
@@ -229,7 +235,7 @@ class Scenario:
 
     @property
     def window(self) -> Window:
-        """How far back long-term policies look."""
+        """The window of long-term policies."""
         given = self.head["window"]
         if given["kind"] == "sliding":
             return Window.sliding(given["length"])

@@ -21,11 +21,11 @@ from allocator_service.tenants.models import ApiKey
 
 
 class Holder(NamedTuple):
-    """Who asks for backtests: a key, a person of a tenant, or the users of the admin together.
+    """The holder of backtests, which is a key, a person of a tenant, or the users of the admin together.
 
-    A key that took the place of another by rotation has its name, scope and tenant, and so what it asked
-    for. A person of a tenant, who is the `user`, may see and cancel what all its keys and people asked
-    for; as many may be open of each person as of a key.
+    A key that took the place of another by rotation has its name, scope and tenant, and so its
+    backtests. A person of a tenant, who is the `user`, may see and cancel the backtests of all its keys
+    and people. A person may have as many open as a key.
     """
 
     key_id: UUID | None = None
@@ -43,7 +43,7 @@ class Holder(NamedTuple):
 
 
 def with_progress(backtests: QuerySet[Backtest]) -> QuerySet[Backtest]:
-    """The backtests with `progress`, from 0 to 1 (None without cells), and what they refer to."""
+    """Return the backtests with `progress`, from 0 to 1 (None without cells), and related objects."""
     part = Case(
         When(status__in=[CellStatus.SUCCEEDED, CellStatus.FAILED], then=Value(1.0)),
         default=F("progress"),
@@ -62,7 +62,7 @@ def with_progress(backtests: QuerySet[Backtest]) -> QuerySet[Backtest]:
 
 
 def asked_by(holder: Holder) -> QuerySet[Backtest]:
-    """What the holder has asked for."""
+    """Return the backtests that the holder has requested."""
     if holder.is_admin:
         return Backtest.objects.filter(key=None, tenant=None)
     if holder.key_id is None:
@@ -76,7 +76,10 @@ def asked_by(holder: Holder) -> QuerySet[Backtest]:
 
 
 def backtests_of(holder: Holder) -> QuerySet[Backtest]:
-    """What a holder may see: a key its own, a person the tenant's, users of the admin everybody's."""
+    """Return the backtests that a holder may see.
+
+    A key sees its own, a person those of the tenant, and a user of the admin all of them.
+    """
     if holder.is_admin:
         return with_progress(Backtest.objects.all())
     if holder.key_id is None:
@@ -85,7 +88,7 @@ def backtests_of(holder: Holder) -> QuerySet[Backtest]:
 
 
 def backtest_get(*, backtest_id: UUID | None, holder: Holder) -> Backtest:
-    """The backtest of this id. Raises `Missing` unless it is the holder's."""
+    """Return the backtest of this id. Raises `Missing` unless it is the holder's."""
     found = None if backtest_id is None else backtests_of(holder).filter(pk=backtest_id).first()
     if found is None:
         raise absent()
@@ -93,7 +96,7 @@ def backtest_get(*, backtest_id: UUID | None, holder: Holder) -> Backtest:
 
 
 def percent(backtest: Backtest) -> int:
-    """How much is done, in per cent rounded down; 100 only once the results are there."""
+    """Return the completed part in per cent, rounded down, and 100 only once the results are stored."""
     if backtest.status == BacktestStatus.SUCCEEDED:
         return 100
     part = getattr(backtest, "progress", None) or 0.0

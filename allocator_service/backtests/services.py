@@ -1,4 +1,4 @@
-"""Writes: asking for a backtest, cancelling one, dropping what has been kept long enough."""
+"""Writes of backtests, to request and cancel them and to delete their old inputs."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
@@ -47,14 +47,15 @@ def backtest_request(
     asked: Mapping[str, Any],
     now: datetime,
 ) -> Backtest:
-    """Ask for a backtest.
+    """Request a backtest.
 
-    `tenant` limits what is read of the pool, and `names` says by which names its members are shown,
+    `tenant` limits what is read of the pool, and `names` has the names by which its members are shown,
     None for their own. `asked` has `name`, `trace` or `history`, `servers`, `tenants`, `policies`,
     `seeds`, `resample`, `step` and `window`.
 
-    Raises `Unacceptable` for what can be seen to be wrong at once, the first lines of a trace included;
-    `TooLarge` for a larger grid, `Conflict` with as many backtests open as a holder may have.
+    Raises `Unacceptable` for mistakes that can be found at once, including in the first lines of a
+    trace, `TooLarge` for a larger grid, and `Conflict` if the holder has the maximum number of backtests
+    open.
     """
     spec, content = _spec(asked, pool=pool, names=names, now=now)
     lock_in_transaction(Lock.BACKTEST, f"of {holder if tenant is None else tenant.slug}")
@@ -100,7 +101,7 @@ def _refuse_many(backtests: QuerySet[Backtest], whose: str, limit: int) -> None:
 def _spec(
     asked: Mapping[str, Any], *, pool: Pool | None, names: Mapping[str, str] | None, now: datetime
 ) -> tuple[dict[str, Any], bytes | None]:
-    """What is stored of what was asked for, and the trace as gzip."""
+    """Return the stored part of a request, and the trace as gzip."""
     policies = _policies(asked["policies"])
     tree_named(asked["groups"], asked["tenants"])
     spec: dict[str, Any] = {
@@ -144,14 +145,14 @@ def _spec(
 
 
 def _audited(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """What the audit keeps of what was asked for: of servers and tenants, how many rows."""
+    """Return the part of a request that the audit stores, with the numbers of servers and tenants."""
     kept = ("policies", "seeds", "resample", "step", "window", "trace", "history")
     counted = {name: len(spec[name]) for name in ("cells", "servers", "tenants", "groups")}
     return {name: spec[name] for name in kept if name in spec} | counted
 
 
 def _policies(asked: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The policies with their options, checked, each once."""
+    """Return the policies with their options, checked, each once."""
     found: list[dict[str, Any]] = []
     for position, each in enumerate(asked):
         options = plain_options(each.get("options")) or {}
@@ -178,7 +179,7 @@ def _policies(asked: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 def _cells(
     policies: Sequence[Mapping[str, Any]], seeds: Sequence[int], *, resample: bool
 ) -> list[list[int]]:
-    """(policy, seed) of each simulation: one seed where nothing is drawn."""
+    """Return the (policy, seed) of each simulation, with one seed where nothing is drawn."""
     if len(set(seeds)) != len(seeds):
         raise Unacceptable("A seed is named twice.", code="backtest.twice", pointer="/seeds")
     cells = [
@@ -194,7 +195,7 @@ def _cells(
 
 
 def draws(policy: Mapping[str, Any]) -> bool:
-    """Whether the policy draws random numbers, and its seed is not given as an option."""
+    """Return whether the policy draws random numbers, and its seed is not given as an option."""
     properties = POLICIES[policy["name"]].options_schema.get("properties", {})
     options = policy["options"]
     if "seed" not in properties or "seed" in options:
@@ -217,7 +218,7 @@ def _history(period: Mapping[str, datetime], pool: Pool | None, now: datetime) -
 
 
 def _own_plan(pool: Pool | None, now: datetime) -> PricePlan | None:
-    """The plan that the pool publishes for now."""
+    """Return the present price plan of the pool."""
     if pool is None:
         return None
     held = plans_of(pool, now, now + timedelta(microseconds=1))
@@ -226,7 +227,7 @@ def _own_plan(pool: Pool | None, now: datetime) -> PricePlan | None:
 
 @transaction.atomic
 def backtest_cancel(*, backtest: Backtest, now: datetime) -> Backtest:
-    """Stop a backtest; what was simulated of it is dropped. Cancelling it again changes nothing.
+    """Stop a backtest and delete its simulations. Idempotent.
 
     Raises `Conflict` for one that has succeeded or failed.
     """
@@ -253,10 +254,10 @@ def backtest_cancel(*, backtest: Backtest, now: datetime) -> Backtest:
 
 
 def backtests_prune(*, now: datetime) -> int:
-    """Drop inputs and single simulations of backtests that ended long enough ago.
+    """Delete inputs and single simulations of backtests that ended long enough ago.
 
-    As long as inputs of runs are kept. Results stay, and the digest of what they were made from.
-    Returns how many were pruned.
+    They are kept as long as inputs of runs. Results stay, and the digest of their input. Returns the
+    number of pruned backtests.
     """
     before = now - timedelta(days=settings.ENVIRONMENT.run_retention_days)
     old = list(

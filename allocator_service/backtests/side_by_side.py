@@ -22,7 +22,7 @@ _LEAST_SECONDS = 0.2
 
 
 def side_by_side(document: Mapping[str, Any]) -> dict[str, Any]:
-    """What `backtests/answers.html` shows of a decision's input; nothing is stored.
+    """Return the context of `backtests/answers.html` for a decision's input, without storing anything.
 
     A policy for which the time does not suffice is listed with those that could not run. Raises as
     `compare`: too large, or busy before anything is computed.
@@ -50,7 +50,7 @@ def side_by_side(document: Mapping[str, Any]) -> dict[str, Any]:
 def _columns(
     document: Mapping[str, Any], policies: Sequence[str | Mapping[str, Any]]
 ) -> list[dict[str, Any]]:
-    """A column of each policy. One that takes too long costs no other its answer."""
+    """Return a column of each policy. A policy that takes too long does not prevent other answers."""
     columns: list[dict[str, Any]] = []
     deadline = monotonic() + SECONDS
     for policy in policies:
@@ -82,7 +82,7 @@ def _label(column: Mapping[str, Any]) -> str:
 def _summary(done: Sequence[Mapping[str, Any]], resources: Sequence[str]) -> Table:
     header = [
         "policy", *(f"{name} in use" for name in resources), "least weighted share", "Jain",
-        "nobody envies", "nothing left over",
+        "envy-free", "nothing left over",
     ]  # fmt: skip
     rows = [
         [
@@ -172,7 +172,7 @@ def _least(done: Sequence[Mapping[str, Any]]) -> Answer:
     ]
     series = ["least weighted share", "mean weighted share"]
     return Answer(
-        "How well off is whoever has least?",
+        "How well off is the tenant with the least?",
         bar_chart(
             title="Dominant share by weight",
             unit="of the pool",

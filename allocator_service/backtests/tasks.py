@@ -1,6 +1,6 @@
-"""Celery tasks: each makes one service call with the time of the clock.
+"""Celery tasks, each of which makes one service call with the time of the clock.
 
-Those of backtests have a queue of their own, which workers of their own serve: decisions never wait.
+Those of backtests have a separate queue with separate workers, so that decisions never wait for them.
 """
 
 from uuid import UUID
@@ -23,7 +23,7 @@ AFTER_DECISIONS = 9
 
 @shared_task(name="backtests.advance", queue=BACKTESTS, time_limit=TIME_LIMIT_SECONDS)
 def advance(backtest_id: str) -> None:
-    """Read the input of a backtest, or put its results together, if it is its owner's turn."""
+    """Read the input of a backtest, or combine its results, if it is its owner's turn."""
     turn_take(advances=True, unit=UUID(backtest_id), clock=utc_now)
 
 
@@ -35,11 +35,11 @@ def compute(cell_id: str) -> None:
 
 @shared_task(name="backtests.compare", priority=AFTER_DECISIONS, time_limit=COMPARISON_SECONDS)
 def compare(pool_id: int) -> None:
-    """Compute the comparison of a pool's policies that waits."""
+    """Compute the pending comparison of a pool's policies."""
     comparison_run(pool_id=pool_id, clock=utc_now)
 
 
 @shared_task(name="backtests.retention", priority=AFTER_DECISIONS)
 def retention() -> None:
-    """Drop inputs that have been kept long enough."""
+    """Delete inputs that have been kept long enough."""
     backtests_prune(now=utc_now())

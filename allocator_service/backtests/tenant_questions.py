@@ -1,4 +1,4 @@
-"""The questions that tenants ask of a backtest: who gains, is sharing worth it, what does it cost."""
+"""The questions that tenants ask of a backtest, on gains, sharing and costs."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -25,7 +25,7 @@ DRAWN_TENANTS = 12
 
 
 def _most_used(done: Sequence[Mapping[str, Any]]) -> list[int]:
-    """Places of the tenants that used most under any policy."""
+    """Return the places of the tenants that used most under any policy."""
     most: dict[int, float] = {}
     for each in done:
         for place, tenant in enumerate(each["tenants"]):
@@ -109,7 +109,7 @@ def money(result: Mapping[str, Any], done: Sequence[Mapping[str, Any]]) -> Answe
     ]
     currency = str(result["currency"])
     return Answer(
-        "What does everybody pay?",
+        "What does each tenant pay?",
         bar_chart(
             title=f"Charged for use, {currency}",
             unit=currency,

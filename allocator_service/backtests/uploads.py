@@ -1,4 +1,4 @@
-"""Traces as they are sent: unpacked within a limit, and read by the reader of their format."""
+"""Uploaded traces, unpacked within a limit and read by the reader of their format."""
 
 import base64
 import binascii
@@ -25,8 +25,8 @@ from policies.simulation.traces import (
     read_table,
 )
 
-# So much of a trace is read before it is accepted: a wrong format, or options that it does not take,
-# are told at once.
+# So much of a trace is read before it is accepted, so that a wrong format, or options that it does not
+# take, are reported at once.
 HEAD_BYTES = 64 * 1024
 _CHUNK_BYTES = 1024 * 1024
 # Where a member of a gzip file begins; a few more places look like it by chance.
@@ -35,10 +35,10 @@ MOST_MEMBERS = 10_000
 
 
 class Format(NamedTuple):
-    """A format of traces: its reader, the options that it takes, and units by resource.
+    """A format of traces, with its reader, the options that it takes, and units by resource.
 
-    `absolute`: its times are seconds since 1970. `bounded`: a line of it may be many tasks, so that the
-    reader counts them.
+    With `absolute`, its times are seconds since 1970. With `bounded`, a line of it may be many tasks,
+    which the reader counts.
     """
 
     read: Callable[..., Submitted]
@@ -86,9 +86,9 @@ FORMATS: Mapping[str, Format] = {
 
 
 def packed(content: str, encoding: str) -> bytes:
-    """The trace as gzip, from a text or from gzip in base64.
+    """Return the trace as gzip, from a text or from gzip in base64.
 
-    Raises `Unacceptable` unless it is one of the two, and `TooLarge` where a text is too long.
+    Raises `Unacceptable` for any other content, and `TooLarge` for a text that is too long.
     """
     if encoding == "text":
         plain = content.encode()
@@ -102,7 +102,7 @@ def packed(content: str, encoding: str) -> bytes:
             file.read(1)
     except (binascii.Error, ValueError, OSError, EOFError, zlib.error) as error:
         raise Unacceptable(
-            f"The content is not gzip in base64, as encoding says: {error}.",
+            f"The content is not gzip in base64, which its encoding requires: {error}.",
             code="trace.encoding",
             pointer="/trace/content",
         ) from error
@@ -120,9 +120,9 @@ def _refuse_members(compressed: bytes) -> None:
 
 
 def head_checked(compressed: bytes, form: str, options: Mapping[str, Any]) -> None:
-    """Read the beginning of a trace, and refuse what cannot be its format; all of a short one.
+    """Read the beginning of a trace, or all of a short one, and reject a wrong format.
 
-    Raises `Unacceptable`: a bad line, options that the format does not take, or no task at all.
+    Raises `Unacceptable` for a bad line, options that the format does not take, or no task at all.
     """
     try:
         with gzip.open(io.BytesIO(compressed)) as file:
@@ -141,10 +141,10 @@ def head_checked(compressed: bytes, form: str, options: Mapping[str, Any]) -> No
 
 
 def trace_read(compressed: bytes, form: str, options: Mapping[str, Any]) -> Submitted:
-    """All of a trace.
+    """Read all of a trace.
 
-    Raises `Unacceptable`: a bad line by its number, or no task; `TooLarge` where it unpacks to more
-    than may be.
+    Raises `Unacceptable` for a bad line, by its number, or no task, and `TooLarge` if it unpacks to more
+    than the limit.
     """
     with tempfile.NamedTemporaryFile(suffix=".trace") as plain:
         size = 0
@@ -164,7 +164,7 @@ def trace_read(compressed: bytes, form: str, options: Mapping[str, Any]) -> Subm
 
 
 def refuse_empty(found: Submitted) -> None:
-    """Raise `Unacceptable` for a trace without tasks, and say what was left out."""
+    """Raise `Unacceptable` for a trace without tasks, with the reasons for omitted lines."""
     if found.trace.tasks:
         return
     reasons = ", ".join(f"{count} because {reason}" for reason, count in found.left_out.items())
@@ -193,7 +193,7 @@ def _read(path: Path, form: str, options: Mapping[str, Any]) -> Submitted:
     try:
         return FORMATS[form].read(path, **given)
     except TraceLineError as error:
-        # The file has the name of a temporary one, which says nothing to whoever sent it.
+        # The file is a temporary one, whose name means nothing to the sender.
         detail = error.detail.replace(f"{path.name} cannot be read", "it cannot be read")
         raise Unacceptable(detail, code=error.code, pointer="/trace/content") from error
     except ProblemTooLargeError as error:

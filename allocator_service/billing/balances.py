@@ -1,4 +1,4 @@
-"""Balances of budgets: their present periods, and what the ledger says was used in them.
+"""Balances of budgets in their present periods.
 
 Use is read from the sums of the ledger, sealed entries and their corrections alone, so that it equals
 the reports to the last digit. All budgets of a pool are read by one or two statements, and the work
@@ -26,7 +26,7 @@ from allocator_service.pools.models import Pool
 from allocator_service.pools.tree_history import Times, members_over
 from allocator_service.tenants.models import Tenant
 
-# A Monday and the first of a year: weeks begin on Mondays, months, quarters and years as calendars say.
+# A Monday and the first of a year: weeks begin on Mondays, months, quarters and years by the calendar.
 _FIRST_DAY = (2001, 1, 1)
 # The present rate is the average of a day, because work has rhythms of days.
 RATE_OVER = timedelta(days=1)
@@ -103,7 +103,7 @@ class Balance:
 
 
 def budgets_for(pool: Pool, tenant: Tenant | None) -> QuerySet[Budget]:
-    """Return the budgets that a caller may see: all of the pool, or a tenant's own."""
+    """Return the budgets of the pool that a caller may see, which for a tenant are its own."""
     budgets = Budget.objects.filter(pool=pool, retired_at=None)
     budgets = budgets.select_related("tenant", "group", "pool")
     return budgets if tenant is None else budgets.filter(tenant=tenant)
@@ -236,7 +236,10 @@ def _used(pool: Pool, spans: Sequence[tuple[Budget, Span]]) -> list[Decimal]:
 
 @dataclass(frozen=True)
 class _Parts:
-    """The tenants below a node within a span: those that were there all the time, and the others."""
+    """The tenants below a node within a span.
+
+    `whole` were there all the time, `cut` for a part of it.
+    """
 
     whole: Sequence[tuple[int, Span]]
     cut: Sequence[tuple[int, Span]]

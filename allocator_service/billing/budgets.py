@@ -1,4 +1,4 @@
-"""Budgets: what a node may use per period, and one event at each threshold that it reaches."""
+"""Budgets of nodes per period, with one event at each threshold that is reached."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Credit notes: lines by hand, with a reason, on the statement of the month that is open."""
+"""Credit notes, lines that operators add to the statement of the open month with a reason."""
 
 from datetime import datetime
 from decimal import Decimal
@@ -30,9 +30,9 @@ def credit_notes_for(*, pool: Pool, tenant: Tenant | None) -> QuerySet[CreditNot
 def credit_note_create(
     *, pool: Pool, tenant: Tenant, amount: Decimal, reason: str, now: datetime
 ) -> CreditNote:
-    """Credit a tenant with an amount of the pool's.
+    """Credit a tenant with an amount of the pool's money.
 
-    Raises `Unacceptable` without a reason or for an amount that is not above 0 in whole minor units,
+    Raises `Unacceptable` without a reason or for an amount that is not above 0 in whole minor units, and
     `Conflict` where no price plan is published.
     """
     lock_in_transaction(Lock.BILLING, pool.slug)
@@ -53,15 +53,15 @@ def credit_note_create(
         created_at=now,
     )
     _post(note, month, reverses=None)
-    _tell(note, "credit_note.create", now)
+    _record(note, "credit_note.create", now)
     return note
 
 
 @transaction.atomic
 def credit_note_reverse(*, note: CreditNote, reason: str, now: datetime) -> CreditNote:
-    """Take a credit note back, by one of the opposite amount.
+    """Reverse a credit note by one of the opposite amount.
 
-    Raises `Conflict` for one that was taken back, or that takes one back itself.
+    Raises `Conflict` for one that was reversed, or that reverses one itself.
     """
     lock_in_transaction(Lock.BILLING, note.pool.slug)
     if note.reverses_id is not None:
@@ -70,7 +70,7 @@ def credit_note_reverse(*, note: CreditNote, reason: str, now: datetime) -> Cred
             code="credit_note.reversal",
         )
     if CreditNote.objects.filter(reverses=note).exists():
-        raise Conflict("The credit note was taken back already.", code="credit_note.reversed")
+        raise Conflict("The credit note has already been reversed.", code="credit_note.reversed")
     month = _open_month(note.pool)
     opposite = CreditNote.objects.create(
         pool=note.pool,
@@ -82,7 +82,7 @@ def credit_note_reverse(*, note: CreditNote, reason: str, now: datetime) -> Cred
         created_at=now,
     )
     _post(opposite, month, reverses=note.postings.get())
-    _tell(opposite, "credit_note.reverse", now)
+    _record(opposite, "credit_note.reverse", now)
     return opposite
 
 
@@ -123,7 +123,7 @@ def _post(note: CreditNote, month: Month, *, reverses: Posting | None) -> None:
     )
 
 
-def _tell(note: CreditNote, action: str, now: datetime) -> None:
+def _record(note: CreditNote, action: str, now: datetime) -> None:
     audit_record(action=action, instance=note, now=now, pool=note.pool.slug)
     event_record(
         kind="credit_note.created",

@@ -13,7 +13,7 @@ _MONTH = re.compile(MONTH_PATTERN.strip("^$"), re.ASCII)
 
 @dataclass(frozen=True)
 class Month:
-    """A month by its first day; it has the hours that the clocks of its time zone give it."""
+    """A month by its first day, with the hours of the clocks of its time zone."""
 
     first: date
     zone: ZoneInfo
@@ -49,19 +49,19 @@ class Month:
 
 
 def month_of(instant: datetime, timezone: str) -> Month:
-    """The month around an instant."""
+    """Return the month around an instant."""
     zone = ZoneInfo(timezone)
     return Month(instant.astimezone(zone).date().replace(day=1), zone)
 
 
 def month_named(text: str, timezone: str) -> Month | None:
-    """The month that is written as 2027-03; None for any other text."""
+    """Return the month that is written as 2027-03, or None for any other text."""
     match = _MONTH.fullmatch(text)
     return Month(date(int(match[1]), int(match[2]), 1), ZoneInfo(timezone)) if match else None
 
 
 def months_between(start: datetime, end: datetime, timezone: str) -> list[Month]:
-    """The months that `[start, end)` reaches into, in their order."""
+    """Return the months that `[start, end)` reaches into, in their order."""
     months = [month_of(start, timezone)]
     while months[-1].end < end:
         months.append(months[-1].next)

@@ -1,4 +1,4 @@
-"""Reratings: a backdated plan is applied to closed months, by lines in the month that is open."""
+"""Reratings of closed months by a backdated plan, with lines in the open month."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -41,7 +41,7 @@ def reratings_of(pool: Pool) -> QuerySet[Rerating]:
 def rerating_preview(
     *, pool: Pool, plan: PricePlan, reason: str, now: datetime
 ) -> tuple[Rerating, bool]:
-    """What a rerating would do: the same, and then undone. Answers and raises as `rerating_apply`."""
+    """Return the result of `rerating_apply` without storing it. Raises as `rerating_apply`."""
     with transaction.atomic():
         answer = rerating_apply(pool=pool, plan=plan, reason=reason, now=now)
         transaction.set_rollback(True)
@@ -52,11 +52,11 @@ def rerating_preview(
 def rerating_apply(
     *, pool: Pool, plan: PricePlan, reason: str, now: datetime
 ) -> tuple[Rerating, bool]:
-    """Rate the closed months of a draft's time again at its prices, and post the difference.
+    """Rate the closed months of a draft's interval again at its prices, and post the difference.
 
-    Returns the rerating, and whether it is new: a plan is applied once, a repeat does nothing. Raises
-    `Conflict` for a published plan, `Unacceptable` for a plan that reaches beyond the closed months, or
-    without a reason.
+    Returns the rerating, and whether it is new. Idempotent: a plan is applied once. Raises `Conflict`
+    for a published plan, and `Unacceptable` for a plan that reaches beyond the closed months, or without
+    a reason.
     """
     lock_in_transaction(Lock.BILLING, pool.slug)
     applied = Rerating.objects.filter(plan=plan).first()
@@ -107,7 +107,7 @@ def rerating_apply(
 
 
 def _covered_closings(pool: Pool, plan: PricePlan) -> list[Closing]:
-    """The closed months that a plan reaches into, which are all of its time."""
+    """Return the closed months that a plan reaches into, which must cover its whole interval."""
     closings = closings_of(pool)
     within = (
         closings
@@ -128,7 +128,7 @@ def _covered_closings(pool: Pool, plan: PricePlan) -> list[Closing]:
 
 @exactly
 def _changes(pool: Pool, found: Sequence[Difference]) -> list[dict[str, Any]]:
-    """What each tenant's account was charged before for the lines that differ, and is now."""
+    """Return the charges of each tenant's account before and after, for the lines that differ."""
     sums: dict[int, list[Decimal]] = {}
     for difference in found:
         for side, lines in enumerate((difference.billed, difference.rated)):

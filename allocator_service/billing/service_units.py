@@ -1,7 +1,7 @@
-"""Service units: a bank per tenant, charged for what it uses by the weights of the price plans.
+"""Banks of service units per tenant, charged for use by the weights of the price plans.
 
-As Slurm's TRESBillingWeights: quantity × seconds × weight, summed over resources. What was used since a
-tenant's first grant is read from the ledger's totals, so that the bank needs no bookkeeping of its own.
+As Slurm's TRESBillingWeights: quantity × seconds × weight, summed over resources. Use since a tenant's
+first grant is read from the ledger's totals, so that the bank needs no bookkeeping.
 """
 
 from dataclasses import dataclass
@@ -45,7 +45,7 @@ class Bank:
 
 
 def banks_of(*, pool: Pool, now: datetime, tenant: Tenant | None = None) -> list[Bank]:
-    """The banks of the pool's tenants that have one, by slug; `tenant` limits it to its own."""
+    """Return the banks of the pool's tenants that have one, by slug, or the bank of one tenant."""
     grants = UnitGrant.objects.filter(pool=pool, granted_at__lte=now)
     if tenant is not None:
         grants = grants.filter(tenant=tenant)
@@ -86,7 +86,7 @@ def _weights(plan: PricePlan) -> dict[str, Decimal]:
 def units_grant(
     *, pool: Pool, tenant: Tenant, units: Decimal, reason: str, now: datetime
 ) -> UnitGrant:
-    """Put service units into a tenant's bank. Raises `Unacceptable` for a number that is not above 0."""
+    """Grant service units to a tenant's bank. Raises `Unacceptable` for a number that is not above 0."""
     pool = pool_lock(pool)
     if not 0 < units < LARGEST:
         raise Unacceptable(
@@ -104,9 +104,9 @@ def units_grant(
 
 @transaction.atomic
 def banks_check(*, pool: Pool, now: datetime) -> int:
-    """Record an event for each bank that is empty, once per grant; return how many there were.
+    """Record an event for each empty bank, once per grant, and return their number.
 
-    Where the plan says so, their tenants are best-effort from then on, until the bank is above 0 again.
+    If the plan sets it, their tenants are best-effort from then on, until the bank is above 0 again.
     """
     if not UnitGrant.objects.filter(pool=pool).exists():
         return 0
@@ -137,7 +137,7 @@ def banks_check(*, pool: Pool, now: datetime) -> int:
 
 
 def _demote(pool: Pool, tenant: Tenant, now: datetime) -> bool:
-    """Make a member best-effort if the plan in force says so; return whether the bank caused it."""
+    """Make a member best-effort if the plan in force sets it. Return whether the bank caused it."""
     plan = timeline(pool=pool, start=now, end=now + timedelta(seconds=1)).segments[0].plan
     terms = members_of(pool=pool, tenant=tenant).first()
     if plan is None or plan.exhausted != Exhausted.BEST_EFFORT or terms is None:
@@ -162,7 +162,7 @@ def _restore(pool: Pool, tenant: Tenant, now: datetime) -> None:
 
 
 def _demotions(pool: Pool, tenant: Tenant) -> QuerySet[UnitGrant]:
-    """The grants whose exhaustion made a tenant best-effort, and still does."""
+    """Return the grants whose exhaustion made a tenant best-effort, and still does."""
     return UnitGrant.objects.filter(
         pool=pool, tenant=tenant, best_effort_from__isnull=False, best_effort_until=None
     )

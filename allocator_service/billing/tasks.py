@@ -1,4 +1,4 @@
-"""Celery tasks: each makes one service call with the time of the clock."""
+"""Celery tasks, each of which makes one service call with the time of the clock."""
 
 from celery import shared_task
 
@@ -11,7 +11,7 @@ AFTER_DECISIONS = 9
 
 @shared_task(name="billing.watch", priority=AFTER_DECISIONS)
 def watch() -> None:
-    """Tell which budgets and banks of service units have reached what they watch for."""
+    """Record the budgets that have reached a threshold and the banks that are empty."""
     pools_watch(now=utc_now())
 
 
@@ -23,5 +23,5 @@ def late() -> None:
 
 @shared_task(name="billing.manifests", priority=AFTER_DECISIONS, time_limit=3600)
 def manifests() -> None:
-    """Write the manifests of months that were closed."""
+    """Write the manifests of closed months."""
     manifests_write()

@@ -1,7 +1,7 @@
-"""The tie-out: what the ledger holds is on statements, or not yet billed, or cannot be billed.
+"""The tie-out of the ledger with statements and with entries that are not or cannot be billed.
 
 The ledger's side is read from the totals that reports are read from, the other sides from postings and
-from the entries: that they agree to the last digit is a check of each by the other.
+from the entries. That they agree to the last digit is a check of each by the other.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -63,7 +63,7 @@ _EXACT = Context(prec=EXACT_DIGITS)
 
 @dataclass(frozen=True)
 class Tie:
-    """One month of one tenant and resource: four amounts that agree."""
+    """Four amounts of one month, tenant and resource that must agree."""
 
     month: Month
     tenant: str
@@ -86,13 +86,13 @@ class Tie:
 
     @property
     def difference(self) -> Decimal:
-        told = _EXACT.add(_EXACT.add(self.statements, self.not_yet_billed), self.not_billable)
-        return _EXACT.subtract(self.ledger, told)
+        accounted = _EXACT.add(_EXACT.add(self.statements, self.not_yet_billed), self.not_billable)
+        return _EXACT.subtract(self.ledger, accounted)
 
 
 @dataclass(frozen=True)
 class Account:
-    """What a tenant was charged and credited in the months reported."""
+    """The charges and credits of a tenant in the months of the report."""
 
     tenant: str
     charges: Decimal
@@ -106,10 +106,10 @@ class Account:
 
 @dataclass(frozen=True)
 class BillingReport:
-    """Ties by month, tenant and resource; accounts by tenant.
+    """Ties by month, tenant and resource, with accounts by tenant.
 
-    In the report of a group, `group` is its sum and `groups` are the groups directly below it.
-    Accounts and ties are those of all tenants below it, in the months in which they were.
+    In the report of a group, `group` is its sum and `groups` are the groups directly below it. Accounts
+    and ties are those of all tenants below it, in the months in which they were.
     """
 
     pool: Pool
@@ -123,12 +123,12 @@ class BillingReport:
     def digits(self) -> int:
         return minor_digits(self.pool)
 
-    def under(self, wanted: Callable[[str], bool]) -> "BillingReport":
-        """The part that is about the tenants wanted."""
+    def under(self, is_shown: Callable[[str], bool]) -> "BillingReport":
+        """Return the part of the report that concerns the shown tenants."""
         return replace(
             self,
-            ties=[tie for tie in self.ties if wanted(tie.tenant)],
-            accounts=[account for account in self.accounts if wanted(account.tenant)],
+            ties=[tie for tie in self.ties if is_shown(tie.tenant)],
+            accounts=[account for account in self.accounts if is_shown(account.tenant)],
         )
 
 
@@ -148,7 +148,7 @@ class _Sides:
 def billing_report(
     *, pool: Pool, period: Period, now: datetime, tenant: Tenant | None = None
 ) -> BillingReport:
-    """The months that a period reaches into. Raises `Unacceptable` for more than 36 of them."""
+    """Return the months that a period reaches into. Raises `Unacceptable` for more than 36 of them."""
     months = _months(pool, period)
     with one_snapshot():
         ties, accounts = _read(pool, months, now, tenant)
@@ -166,10 +166,10 @@ def billing_report(
 def group_billing(
     *, group: Group, period: Period, now: datetime, within: Group | None = None
 ) -> BillingReport:
-    """The same of a group. A tenant counts in the months at whose end it was below the group.
+    """Return the billing report of a group.
 
-    Only months count at whose end the group was `within` another one, if given. Raises `Unacceptable`
-    for more than 36 months.
+    A tenant counts in the months at whose end it was below the group. With `within`, only months count
+    at whose end the group was within that one. Raises `Unacceptable` for more than 36 months.
     """
     pool = group.pool
     months = _months(pool, period)
@@ -262,13 +262,13 @@ def _read(
 
 
 def _drafts(pool: Pool, months: Sequence[Month], now: datetime, tenant: int | None) -> list[Draft]:
-    """The open months of the report, and the one to which late entries of closed months go."""
+    """Return drafts of the report's open months and of the one to which late entries go."""
     earliest = open_month(pool)
     if earliest is None:
         return []
-    wanted = {str(each): each for each in months if not each < earliest and each.start <= now}
-    wanted[str(earliest)] = earliest
-    return [month_draft(pool=pool, month=month, tenant=tenant) for month in wanted.values()]
+    required = {str(each): each for each in months if not each < earliest and each.start <= now}
+    required[str(earliest)] = earliest
+    return [month_draft(pool=pool, month=month, tenant=tenant) for month in required.values()]
 
 
 def _sides(
@@ -326,7 +326,7 @@ def _closed_amounts(
 
 
 def _unrated(pool: Pool, months: Sequence[Month], tenant: Tenant | None) -> Iterable[Unrated]:
-    """What has no price, of every month: all of it that is sealed."""
+    """Yield the sealed use of every month that has no price."""
     limit = None if tenant is None else tenant.pk
     for month in months:
         yield from month_rated(pool=pool, month=month, tenant=limit).rated.unrated
@@ -335,7 +335,7 @@ def _unrated(pool: Pool, months: Sequence[Month], tenant: Tenant | None) -> Iter
 def _accounts(
     pool: Pool, months: Sequence[Month], drafts: Sequence[Draft], tenant: int | None
 ) -> dict[tuple[date, int], tuple[Decimal, Decimal]]:
-    """Charges and credits by month and tenant, of stored statements and of open ones."""
+    """Return charges and credits by month and tenant, of stored statements and of open ones."""
     firsts = {month.first for month in months}
     closed = {closing.month for closing in closings_of(pool)} & firsts
     sums: dict[tuple[date, int], list[Decimal]] = {}
@@ -364,7 +364,7 @@ WHERE pool_id = %s AND tenant_id = %s AND resource = %s AND kind <> 'alone'
 
 
 def _entries_of(pool: Pool, tenant: int, resource: str, times: Sequence[Unrated]) -> list[UUID]:
-    """Some of the entries that have no price."""
+    """Return some of the entries that have no price."""
     if not times:
         return []
     with connection.cursor() as cursor:
@@ -377,7 +377,7 @@ def _entries_of(pool: Pool, tenant: int, resource: str, times: Sequence[Unrated]
 
 
 def billing_chart(report: BillingReport) -> Chart:
-    """Charges and credits of each tenant, the largest first."""
+    """Return a chart of the charges and credits of each tenant, the largest first."""
     known = sorted(report.accounts, key=lambda account: -account.charges)
     months = f"{month_of(report.period.start, report.pool.timezone)}"
     return bar_chart(

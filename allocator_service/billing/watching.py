@@ -1,4 +1,4 @@
-"""What is done from time to time: budgets and banks are checked, manifests are written."""
+"""Periodic checks of budgets and banks, and the writing of manifests."""
 
 from datetime import datetime
 
@@ -16,7 +16,7 @@ log = structlog.get_logger(__name__)
 
 
 def pools_watch(*, now: datetime) -> None:
-    """Check the budgets and banks of every pool: one that fails stops no other."""
+    """Check the budgets and banks of every pool. A failure of one stops no other."""
     for pool in Pool.objects.filter(retired_at=None).prefetch_related("resource_types"):
         for check in (budgets_check, banks_check):
             try:
@@ -33,7 +33,7 @@ def late_entries_watch() -> None:
 
 
 def manifests_write() -> int:
-    """Write the manifests that closed months lack; returns how many."""
+    """Write the manifests that closed months lack, and return their number."""
     closings = closings_without_manifest()
     for closing in closings:
         manifest_write(closing=closing)

@@ -1,4 +1,4 @@
-"""Where a request comes from: the peer's address, or what a trusted proxy says about it."""
+"""The address of a request's client, behind trusted proxies if there are any."""
 
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 
@@ -7,16 +7,16 @@ from django.http import HttpRequest
 
 Address = IPv4Address | IPv6Address
 
-# What one household or company usually has: whoever can use one address of it can use the others.
+# The usual size of a household's or company's network, whose members can use each other's addresses.
 _NETWORK_BITS = {4: 24, 6: 64}
 _UNKNOWN = IPv4Address(0)
 
 
 def client_address(request: HttpRequest) -> Address:
-    """The nearest address on the request's way that is no trusted proxy.
+    """Return the nearest address on the request's way that is not a trusted proxy.
 
-    Every proxy adds its peer at the end of X-Forwarded-For; what stands before the entry of the first
-    untrusted one anybody may have made up. Without TRUSTED_PROXIES the header is not read.
+    Every proxy adds its peer at the end of X-Forwarded-For. Entries before that of the first untrusted
+    one may be forged. Without TRUSTED_PROXIES the header is not read.
     """
     address = _address(request.META.get("REMOTE_ADDR", "")) or _UNKNOWN
     claimed = request.META.get("HTTP_X_FORWARDED_FOR", "").split(",")
@@ -29,7 +29,7 @@ def client_address(request: HttpRequest) -> Address:
 
 
 def client_network(request: HttpRequest) -> str:
-    """The first address of the client's network: what log-ins that fail are counted by."""
+    """Return the first address of the client's network, by which failed log-ins are counted."""
     address = client_address(request)
     bits = _NETWORK_BITS[address.version]
     return str(ip_network((address, bits), strict=False).network_address)

@@ -1,4 +1,4 @@
-"""What the admin pages share: they parse, call the services every interface calls, and render."""
+"""The base classes of admin pages, which parse input, call services and render."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -43,13 +43,13 @@ CONTENT_SHOWN = 120  # characters of an event
 class ServiceForm(forms.ModelForm):
     """A form that writes through a service.
 
-    `perform` makes the service call as the last step of validation, inside the admin's transaction:
-    what the domain refuses appears at the field that the error points to, like any other mistake.
+    `perform` makes the service call as the last step of validation, inside the admin's transaction. An
+    error of the domain appears at the field that it points to, like any other mistake.
     """
 
     performed: models.Model
     read_as: ClassVar[Mapping[str, Field]] = {}  # what the API reads in the same way
-    said = ""  # what was made, where that is more than one object of the form's name
+    success_text = ""  # for a form that creates more than one object
     performs = True  # False: validate only, to show first what the change would do
     reason = forms.CharField(required=False, help_text="The reason, kept in the audit log.")
 
@@ -77,14 +77,14 @@ class ServiceForm(forms.ModelForm):
         raise NotImplementedError
 
     def check(self, cleaned: dict[str, Any]) -> None:
-        """Raise a `DomainError` for what the service would refuse.
+        """Raise a `DomainError` for values that the service would reject.
 
         It is called for forms with other mistakes too, whose fields `cleaned` lacks, so that all
         mistakes are shown at once.
         """
 
     def changes(self) -> dict[str, Any]:
-        """What a valid form would change, as a simulation's `changes`; empty: nothing to show first."""
+        """Return the changes of a valid form as a simulation's, empty if no impact is shown first."""
         return {}
 
     @property
@@ -227,7 +227,7 @@ def _constrained_fields(constraint: models.BaseConstraint) -> Collection[str]:
 
 
 class ReasonForm(ActionForm):
-    """What is asked for with every action."""
+    """The fields that every action has."""
 
     reason = forms.CharField(required=False)
 
@@ -247,7 +247,7 @@ class VisibleRelatedFilter(admin.RelatedFieldListFilter):
 def seen_of(
     site: admin.AdminSite, model: type[models.Model], request: HttpRequest
 ) -> QuerySet[Any] | None:
-    """What of a model the user sees in its list; None for a model that has none."""
+    """Return the objects of a model that the user sees in its list, None for an unregistered model."""
     registered = site._registry.get(model)
     return None if registered is None else registered.get_queryset(request)
 
@@ -262,11 +262,12 @@ class Found:
 
 
 class AuditedAdmin(SavedFiltersAdmin):
-    """A model whose history is that of the audit: with reasons, and with what became different.
+    """The admin of a model, with the history of its objects from the audit.
 
-    `pool_path` leads from an object to its pool's slug: an operator who is limited to some pools sees
-    what belongs to them. Objects of the whole installation have none, and such an operator no
-    permission for them. `limited_may`: what such an operator may do, as far as the permissions go.
+    `pool_path` leads from an object to its pool's slug. An operator who is limited to some pools sees
+    the objects of those pools. Objects of the whole installation have none, and such an operator no
+    permission for them. `limited_may` lists the actions that are open to such an operator, if the
+    permissions allow them.
     """
 
     paginator = EstimatingPaginator
@@ -306,7 +307,7 @@ class AuditedAdmin(SavedFiltersAdmin):
         return super().render_change_form(request, context, *args, **kwargs)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
-        """What the user sees: lists, searches, pages, actions and choices begin with this."""
+        """Return the rows that the user sees, in lists, searches, pages, actions and choices."""
         seen, rows = visible_pools(request.user), super().get_queryset(request)
         if self.pool_path is None:
             return rows.none() if seen.limited else rows
@@ -332,7 +333,7 @@ class AuditedAdmin(SavedFiltersAdmin):
         return reverse(f"admin:{self.opts.app_label}_{self.opts.model_name}_change", args=[row.pk])
 
     def of_theirs(self, request: HttpRequest, model: type[M], **lookup: Any) -> M:
-        """The object of another model, if the user sees it there. Raises `Http404`."""
+        """Return the object of another model, if the user sees it there. Raises `Http404`."""
         seen = seen_of(self.admin_site, model, request)
         found: M = get_object_or_404(
             model._default_manager.none() if seen is None else seen, **lookup
@@ -354,25 +355,25 @@ class AuditedAdmin(SavedFiltersAdmin):
         return self._may(request, "change") and super().has_change_permission(request, obj)
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Nothing that the audit tells of is deleted."""
+        """Forbid deletion, since the audit refers to the objects."""
         return False
 
     def has_module_permission(self, request: HttpRequest) -> bool:
         return self._may(request, "view") and super().has_module_permission(request)
 
     def get_changeform_initial_data(self, request: HttpRequest) -> dict[str, Any]:
-        """What the address fills in. Raises `BadRequest` where a related object's key is none."""
+        """Return the values in the address. Raises `BadRequest` for an invalid key."""
         initial: dict[str, Any] = super().get_changeform_initial_data(request)
         for field in self.opts.fields:
             if field.is_relation and field.name in initial:
                 try:
                     field.target_field.to_python(initial[field.name])  # type: ignore[attr-defined]
                 except ValidationError as error:
-                    raise BadRequest(f"“{field.name}” is no key of an object.") from error
+                    raise BadRequest(f"“{field.name}” is not a key of an object.") from error
         return initial
 
     def get_list_filter(self, request: HttpRequest) -> list[Any] | tuple[Any, ...]:
-        """Filters by pool, tenant and the like offer those that the user sees."""
+        """Return the filters, of which those by related objects offer the objects that the user sees."""
         listed = super().get_list_filter(request)
         if not visible_pools(request.user).limited:
             return listed
@@ -384,7 +385,7 @@ class AuditedAdmin(SavedFiltersAdmin):
         ]
 
     def formfield_for_foreignkey(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
-        """The choices, and what is taken, are what the user sees of the other model."""
+        """Return the form field, whose choices are limited to the objects that the user sees."""
         seen = seen_of(self.admin_site, db_field.related_model, request)
         if seen is not None and visible_pools(request.user).limited:
             kwargs["queryset"] = seen
@@ -393,7 +394,7 @@ class AuditedAdmin(SavedFiltersAdmin):
     def history_view(
         self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        """What was done to the object, by whom and why."""
+        """Show the changes of the object, with their actors and reasons."""
         instance = self.get_object(request, object_id)
         if instance is None:
             raise Http404
@@ -422,9 +423,9 @@ class AuditedAdmin(SavedFiltersAdmin):
         *,
         already: Q | None = None,
     ) -> None:
-        """Call a service on each selected object; say how many it changed and which it refused.
+        """Call a service on each selected object and report the numbers of changes and refusals.
 
-        Those that are `already` as it would make them are left alone, and counted.
+        Objects that match `already` are left alone, and counted.
         """
         before, done = 0, 0
         if already is not None:
@@ -438,11 +439,11 @@ class AuditedAdmin(SavedFiltersAdmin):
             else:
                 done += 1
         if done:
-            said = f"{self._counted(done)} {done_to_them}."
-            self.message_user(request, said, messages.SUCCESS)
+            text = f"{self._counted(done)} {done_to_them}."
+            self.message_user(request, text, messages.SUCCESS)
         if before:
-            said = f"{self._counted(before)} {'was' if before == 1 else 'were'} {done_to_them} already."
-            self.message_user(request, said, messages.INFO)
+            text = f"{self._counted(before)} {'was' if before == 1 else 'were'} {done_to_them} already."
+            self.message_user(request, text, messages.INFO)
 
     def _counted(self, count: int) -> str:
         names = self.opts.verbose_name if count == 1 else self.opts.verbose_name_plural
@@ -453,24 +454,24 @@ class ServiceAdmin(AuditedAdmin):
     """A model that is written through services only and never deleted."""
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
-        """Say what the service did; the form has called it."""
-        if form.said:
-            obj.said = form.said
+        """Pass on the form's message. The form has already called the service."""
+        if form.success_text:
+            obj.success_text = form.success_text
 
     def response_add(
         self, request: HttpRequest, obj: Any, post_url_continue: str | None = None
     ) -> HttpResponse:
-        """What was made, in words of its own where there is more to say than its name."""
-        said = getattr(obj, "said", "")
-        if not said or IS_POPUP_VAR in request.POST:
+        """Report the new object, by the form's own message if it has one."""
+        text = getattr(obj, "success_text", "")
+        if not text or IS_POPUP_VAR in request.POST:
             return super().response_add(request, obj, post_url_continue)
-        self.message_user(request, said, messages.SUCCESS)
+        self.message_user(request, text, messages.SUCCESS)
         if "_addanother" in request.POST:
             return redirect(request.path)
         return self.response_post_save_add(request, obj)
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> list[Any]:
-        """What the form offers for this object, then what can only be read."""
+        """Return the fields that the form offers for this object, then the read-only ones."""
         offered = list(self.form(instance=obj).fields)
         if obj is not None and not self.has_change_permission(request, obj):
             offered = [name for name in offered if name != "reason"]
@@ -481,7 +482,7 @@ class ServiceAdmin(AuditedAdmin):
 
 
 class ReadOnlyAdmin(AuditedAdmin):
-    """History: to be looked at by everybody with the permission, changed by nobody."""
+    """A history, which cannot be changed in the admin."""
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False
@@ -510,7 +511,7 @@ class QuantitiesField(forms.CharField):
 
 
 def quantities_text(vector: list[Any], resources: list[Resource]) -> str:
-    """A stored vector as `QuantitiesField` reads it."""
+    """Return a stored vector as `QuantitiesField` reads it."""
     named = zip(resources, vector, strict=False)
     return " ".join(f"{resource.name}={decimal_text(amount)}" for resource, amount in named)
 
@@ -525,7 +526,7 @@ def quantities_shown(vector: Sequence[Any], resources: Sequence[Resource]) -> st
 def quantities_vector(
     quantities: dict[str, str], resources: list[Resource], pointer: str
 ) -> list[Any]:
-    """The vector that `QuantitiesField` has read, by the pool's resources."""
+    """Return the vector that `QuantitiesField` has read, by the pool's resources."""
     return vector_from(quantities, resources, pointer=pointer)
 
 

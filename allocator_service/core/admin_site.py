@@ -1,4 +1,4 @@
-"""The admin as operators open it: with the board on its first page."""
+"""The admin's site, with the board on its first page."""
 
 from collections.abc import Callable, Iterable
 from functools import wraps
@@ -29,13 +29,13 @@ V = TypeVar("V", bound=Callable[..., HttpResponseBase])
 
 
 class OperatorSite(admin.AdminSite):
-    """Django's admin with names of its own, and what an operator is to know on the first page."""
+    """Django's admin with its own titles, and with the operators' board on the first page."""
 
     site_header = site_title = "Allocation service"
     index_title = "Operations"
 
     def get_urls(self) -> list[Any]:
-        """Without the way to objects' own pages on the site: none has one."""
+        """Return the URLs without `view_on_site`, since no object has a page on the site."""
         search = path("search/", self.admin_view(self.search), name="search")
         return [
             search,
@@ -43,7 +43,10 @@ class OperatorSite(admin.AdminSite):
         ]
 
     def admin_view(self, view: V, cacheable: bool = False) -> V:
-        """A view behind the sign-in; what nobody's browser sends by itself is refused with 400."""
+        """Return a view behind the sign-in, which answers malformed requests with 400.
+
+        No browser sends such requests by itself.
+        """
         answering: Callable[..., HttpResponseBase] = super().admin_view(view, cacheable)
 
         @wraps(answering)
@@ -62,7 +65,7 @@ class OperatorSite(admin.AdminSite):
         return render(request, "admin/malformed.html", context, status=HTTPStatus.BAD_REQUEST)
 
     def each_context(self, request: HttpRequest) -> dict[str, Any]:
-        """With the provider that people may sign in by, if there is one."""
+        """Return the context, with the provider that people may sign in by, if there is one."""
         return {**super().each_context(request), "provider": settings.ENVIRONMENT.oidc}
 
     def search(self, request: HttpRequest) -> HttpResponse:
@@ -94,7 +97,7 @@ class OperatorSite(admin.AdminSite):
     def index(
         self, request: HttpRequest, extra_context: dict[str, Any] | None = None
     ) -> TemplateResponse:
-        """What needs a person, the pools, the processes, the newest changes, and all lists."""
+        """Show the board, the newest changes and all lists."""
         context: dict[str, Any] = {"board": board_for(request.user, now=utc_now())}
         if request.user.has_perm("core.view_auditentry"):
             changes = AuditEntry.objects.defer("before", "after")
@@ -103,7 +106,7 @@ class OperatorSite(admin.AdminSite):
 
 
 def _refuse_malformed(request: HttpRequest, asked: Any, parts: Iterable[object]) -> None:
-    """Raise `BadRequest` for characters that no text has, and for selected rows that are no keys."""
+    """Raise `BadRequest` for characters that no text has, and for invalid keys of selected rows."""
     selected = request.POST.getlist(ACTION_CHECKBOX_NAME)
     for text in (*parts, *request.GET, *request.GET.values(), *selected):
         if isinstance(text, str) and (

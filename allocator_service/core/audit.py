@@ -1,7 +1,7 @@
-"""Who changed what, from what to what, when and why: one row per change, in its transaction.
+"""The audit, one row for each change, written in its transaction.
 
-Services record; interfaces say who acts (`acting_as`) for the time of a request or command. A bulk
-change is one row that says how many objects it made and which.
+Services record changes. Interfaces name the actor (`acting_as`) for the time of a request or command. A
+bulk change is one row that states how many objects it made and which.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -31,13 +31,13 @@ class Change:
 
 @contextmanager
 def acting_as(actor: str, *, reason: str = "") -> Iterator[None]:
-    """Name who makes the changes in the block, and why."""
+    """Set the actor of the changes in the block, and their reason."""
     with bound_contextvars(actor=actor, reason=reason):
         yield
 
 
 def stated_fields(instance: models.Model) -> dict[str, Any]:
-    """The fields of an object that the audit states: all but bytes and bookkeeping."""
+    """Return the fields of an object that the audit states, without bytes and bookkeeping."""
     return {
         field.attname: getattr(instance, field.attname)
         for field in instance._meta.concrete_fields
@@ -56,8 +56,8 @@ def audit_record(
 ) -> None:
     """Store that `action` was done to `instance`, which is as it is now.
 
-    `before` is what `stated_fields` gave before the change, None for what has just been made; only what
-    differs is stored. `extra` is stored as well, for changes of many objects.
+    `before` is what `stated_fields` returned before the change, None for an object that has just been
+    made. Only fields that differ are stored. `extra` is stored as well, for changes of many objects.
     """
     change = Change(instance, before, extra or {})
     _entry_of(action, change, now, pool).save(force_insert=True)

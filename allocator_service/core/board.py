@@ -1,7 +1,7 @@
-"""The operators' board, the admin's first page: each app says what an operator is to know of it.
+"""The operators' board on the first page of the admin.
 
 An app registers sections, as it registers its models. A section makes a few statements however many
-pools there are, and asks for a permission.
+pools there are, and requires a permission.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -16,7 +16,10 @@ NOTICES_SHOWN = 50
 
 
 class Urgency(StrEnum):
-    """How a notice looks: an `ERROR` keeps something from working, a `WARNING` can wait for a person."""
+    """The urgency of a notice.
+
+    An `ERROR` keeps something from working, a `WARNING` can wait for a person.
+    """
 
     ERROR = "error"
     WARNING = "warning"
@@ -24,7 +27,7 @@ class Urgency(StrEnum):
 
 @dataclass(frozen=True)
 class Notice:
-    """What needs a person, and where to go for it."""
+    """Something that needs a person, with the page where to act on it."""
 
     urgency: Urgency
     text: str
@@ -33,7 +36,10 @@ class Notice:
 
 @dataclass(frozen=True)
 class Cell:
-    """What stands in a table; `number`: it is aligned with those above and below. `bad` is marked."""
+    """A cell of a table.
+
+    `number` aligns it with those above and below. `bad` marks it.
+    """
 
     text: str
     url: str = ""
@@ -43,7 +49,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows under a heading; `more` leads to those that are not shown."""
+    """Rows under a heading, where `more` leads to those that are not shown."""
 
     title: str
     columns: Sequence[Cell]
@@ -58,7 +64,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Section:
-    """What one app has to say."""
+    """The notices and tables of one app."""
 
     notices: Sequence[Notice] = ()
     tables: Sequence[Table] = ()
@@ -66,34 +72,39 @@ class Section:
 
 @dataclass(frozen=True)
 class Board:
-    """All sections: what needs a person first; `hidden` is how many notices are not shown."""
+    """All sections, with the most urgent notices first.
+
+    `hidden` is the number of notices that are not shown.
+    """
 
     notices: Sequence[Notice] = ()
     hidden: int = 0
     tables: Sequence[Table] = field(default_factory=tuple)
 
 
-Told = Callable[[datetime, VisiblePools], Section]
-_sections: list[tuple[int, str, Told]] = []
+SectionWriter = Callable[[datetime, VisiblePools], Section]
+_sections: list[tuple[int, str, SectionWriter]] = []
 
 
-def tells(*, permission: str, place: int) -> Callable[[Told], Told]:
-    """Register a function that writes a section of the board of people with a permission.
+def tells(*, permission: str, place: int) -> Callable[[SectionWriter], SectionWriter]:
+    """Register a function that writes a section of the board, for users with a permission.
 
-    Sections are in order of `place`. The function is given the time and the pools to write about.
+    Sections are in order of `place`. The function gets the time and the pools to write about.
     """
 
-    def register(told: Told) -> Told:
-        _sections.append((place, permission, told))
-        return told
+    def register(write: SectionWriter) -> SectionWriter:
+        _sections.append((place, permission, write))
+        return write
 
     return register
 
 
 def board_for(viewer: Any, *, now: datetime) -> Board:
-    """What there is to know now for a user of the admin."""
+    """Return the board of a user of the admin at an instant."""
     in_order, pools = sorted(_sections, key=lambda section: section[0]), visible_pools(viewer)
-    sections = [told(now, pools) for _, permission, told in in_order if viewer.has_perm(permission)]
+    sections = [
+        write(now, pools) for _, permission, write in in_order if viewer.has_perm(permission)
+    ]
     notices = sorted(_all_notices(sections), key=lambda notice: notice.urgency)
     return Board(
         notices[:NOTICES_SHOWN],

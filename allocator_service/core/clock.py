@@ -7,11 +7,11 @@ from django.conf import settings
 
 
 def utc_now() -> datetime:
-    """The present instant, aware, in UTC.
+    """Return the present instant, aware, in UTC.
 
-    Where CLOCK_FILE names a file, which production settings refuse, it says what time it is in every
-    process until it is replaced: an instant, as 2026-01-05T00:00:00Z, at which time stands still, or by
-    how many seconds the clock differs from the machine's, as +90 or -45.5.
+    CLOCK_FILE may name a file, which production settings reject. Its content then sets the time of every
+    process until it is replaced: an instant, as 2026-01-05T00:00:00Z, at which time stands still, or the
+    number of seconds by which the clock differs from the machine's, as +90 or -45.5.
     """
     file = settings.ENVIRONMENT.clock_file
     if not file:

@@ -1,4 +1,4 @@
-"""What a process that works for others may take of the machine."""
+"""The limits of a process that works for others."""
 
 import contextlib
 import os
@@ -9,16 +9,16 @@ _AUTOGROUP = Path("/proc/self/autogroup")
 
 
 def confine(memory_bytes: int, niceness: int) -> None:
-    """Limit the memory of this process, and let others have the processors first."""
+    """Limit the memory of this process, and give other processes priority."""
     resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
     os.nice(niceness)
 
 
 def give_way(niceness: int) -> None:
-    """Let every other process have the processors first, with all that this one starts.
+    """Give every other process priority over this one and all that it starts.
 
     Where Linux shares the processors between sessions (`sched_autogroup_enabled`), `nice` counts within
-    a session only: a process that leads one of its own makes all of it nice.
+    a session only. A process that leads its own session therefore makes all of it nice.
     """
     os.nice(niceness)
     if os.getsid(0) == os.getpid():

@@ -10,7 +10,7 @@ from allocator_service.core.errors import Conflict, DomainError, Unacceptable
 
 
 class NonNegativeVector(Func):
-    """Every entry of an array of numerics is a number of at least 0."""
+    """The condition that every entry of an array of numerics is a number of at least 0."""
 
     template = "(0 <= ALL(%(expressions)s) AND NOT 'NaN' = ANY(%(expressions)s))"
     output_field = models.BooleanField()
@@ -18,7 +18,7 @@ class NonNegativeVector(Func):
 
 
 class PositiveSomewhere(Func):
-    """Some entry of an array of numerics is above 0."""
+    """The condition that some entry of an array of numerics is greater than 0."""
 
     template = "(0 < ANY(%(expressions)s))"
     output_field = models.BooleanField()
@@ -26,7 +26,7 @@ class PositiveSomewhere(Func):
 
 
 class TimeRange(Func):
-    """The half-open interval [start, end); an open end is unbounded."""
+    """The half-open interval [start, end), where a null end is unbounded."""
 
     function = "TSTZRANGE"
     arity = 2
@@ -42,7 +42,7 @@ def _named_constraints() -> dict[str, models.BaseConstraint]:
 
 
 def domain_error_for(violated: str | None) -> DomainError | None:
-    """The error a client is shown when the constraint of this name is violated.
+    """Return the error for a violation of the constraint of this name.
 
     Code and sentence stand at the constraint (`violation_error_code`, `violation_error_message`).
     Returns None for a constraint that no model names.

@@ -1,4 +1,4 @@
-"""Large writes: COPY through the transaction that is open on Django's connection."""
+"""Large writes by COPY, in the open transaction of Django's connection."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any

@@ -13,7 +13,10 @@ _OPTIONS = orjson.OPT_UTC_Z | orjson.OPT_NAIVE_UTC
 
 
 def json_bytes(document: Any) -> bytes:
-    """Instants in UTC with `Z`, ids as texts, numbers in the shortest form that reads back equal."""
+    """Return a document as the bytes of its JSON.
+
+    Instants are in UTC with `Z`, ids texts, and numbers in the shortest form that reads back equal.
+    """
     try:
         return orjson.dumps(document, option=_OPTIONS)
     except TypeError:

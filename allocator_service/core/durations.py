@@ -1,4 +1,7 @@
-"""ISO 8601 durations: date parts are calendar units in a time zone, time parts are exact."""
+"""ISO 8601 durations.
+
+Date parts are calendar units in a time zone, and time parts are exact.
+"""
 
 import re
 from dataclasses import dataclass
@@ -18,7 +21,7 @@ MAX_YEARS = 100
 
 @dataclass(frozen=True)
 class CalendarDuration:
-    """`months` and `days` of the calendar, then exact `seconds`."""
+    """A duration of calendar `months` and `days`, then exact `seconds`."""
 
     months: int
     days: int
@@ -26,17 +29,17 @@ class CalendarDuration:
 
     @property
     def nominal_seconds(self) -> int:
-        """Its length where no calendar is meant: days of 24 hours, months of a twelfth of a year."""
+        """The length without a calendar, with days of 24 hours and months of a twelfth of a year."""
         return self.months * 2_629_746 + self.days * 86_400 + self.seconds
 
     def times(self, count: int) -> "CalendarDuration":
-        """So many of it, without the days that months of different lengths would lose in steps."""
+        """Return a multiple, with the days that steps over months of different lengths would lose."""
         return CalendarDuration(self.months * count, self.days * count, self.seconds * count)
 
     def around(
         self, instant: datetime, anchor: datetime, zone: ZoneInfo
     ) -> tuple[datetime, datetime]:
-        """The interval `[start, end)` around an instant, of those that tile time from `anchor`."""
+        """Return the interval `[start, end)` around an instant, in the tiling of time from `anchor`."""
         count = int((instant - anchor).total_seconds() // self.nominal_seconds)
         while self.times(count).after(anchor, zone) > instant:
             count -= 1
@@ -45,9 +48,9 @@ class CalendarDuration:
         return self.times(count).after(anchor, zone), self.times(count + 1).after(anchor, zone)
 
     def after(self, instant: datetime, zone: ZoneInfo) -> datetime:
-        """The instant this long after `instant`: the same wall-clock time after calendar parts.
+        """Return the instant this long after `instant`.
 
-        A day that the month does not have becomes its last one.
+        Calendar parts keep the wall-clock time. A day that the month does not have becomes its last one.
         """
         local = instant.astimezone(zone)
         if self.months or self.days:

@@ -23,7 +23,10 @@ UNKNOWN_FIELD = "field.unknown"
 
 @dataclass(frozen=True)
 class FieldError:
-    """One thing wrong in one place: `pointer` is a JSON pointer into the request's body."""
+    """One mistake in one place.
+
+    `pointer` is a JSON pointer into the request's body.
+    """
 
     pointer: str
     code: str
@@ -33,7 +36,7 @@ class FieldError:
 class DomainError(Exception):
     """A request that cannot be served, with a stable `code` and the HTTP `status` it maps to.
 
-    `detail` says what was wrong, where, and what would be right. `retry_after` is in seconds.
+    `detail` states what is wrong, where, and what would be right. `retry_after` is in seconds.
     """
 
     status: int = HTTPStatus.UNPROCESSABLE_ENTITY
@@ -60,7 +63,7 @@ class DomainError(Exception):
             self.errors = (FieldError(pointer, self.code, detail), *self.errors)
 
     def under(self, prefix: str) -> "DomainError":
-        """The same error with its pointers moved below `prefix`: for the items of a bulk request."""
+        """Move the pointers of the error below `prefix`, for items of a bulk request."""
         self.errors = tuple(
             FieldError(prefix + error.pointer, error.code, error.detail) for error in self.errors
         ) or (FieldError(prefix, self.code, self.detail),)
@@ -74,7 +77,7 @@ class Unreadable(DomainError):
 
 
 class Unacceptable(DomainError):
-    """Readable, but a value, a name or a policy is not acceptable."""
+    """A readable request with an unacceptable value, name or policy."""
 
 
 class Missing(DomainError):
@@ -146,7 +149,7 @@ class Refusals:
 
 
 def refusal(found: Iterable[Any], pointer: str = "") -> DomainError:
-    """The error of what a reader found wrong below `pointer`; names that are no field come first."""
+    """Return the error of the mistakes that a reader found below `pointer`, with unknown names first."""
     errors = sorted(
         (FieldError(pointer + each.pointer, each.code, each.detail) for each in found),
         key=lambda error: error.code != UNKNOWN_FIELD,

@@ -1,4 +1,4 @@
-"""django-axes under a name that says what its tables hold."""
+"""django-axes under a name that describes the contents of its tables."""
 
 from axes.apps import AppConfig
 

@@ -1,4 +1,7 @@
-"""What browsers may do with our answers: nothing with the API's, little with the admin's pages."""
+"""Headers that limit the use of answers by browsers.
+
+The API's answers allow nothing, the admin's pages little.
+"""
 
 from collections.abc import Callable
 
@@ -38,7 +41,7 @@ TENANT_POLICY = f"{SCRIPTLESS}; script-src 'self'; connect-src 'self'"
 
 
 class ContentPolicyMiddleware:
-    """Sets `Content-Security-Policy` by path, and what every answer has."""
+    """Sets `Content-Security-Policy` by path, and the headers of every answer."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
         self.get_response = get_response

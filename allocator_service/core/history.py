@@ -44,7 +44,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Done:
-    """An entry of the audit: who did what when and why, and what is different since."""
+    """An entry of the audit, with the differences since."""
 
     at: datetime
     actor: str
@@ -73,7 +73,7 @@ class _Change:
 
 
 def history_page(instance: Model, number: str) -> tuple["Page[AuditEntry]", list[Done]]:
-    """A page of what was done to the object; for one made by a bulk request, that request too."""
+    """Return a page of the object's changes, including the bulk request that made it, if any."""
     mine = Q(object_type=instance._meta.model_name, object_id=str(instance.pk))
     pool, made = getattr(instance, "pool_id", None), getattr(instance, "created_at", None)
     if pool is not None and made is not None:
@@ -105,7 +105,7 @@ def entries_done(entries: Iterable[AuditEntry]) -> list[Named]:
 
 
 def _first_state(instance: Model) -> Mapping[str, Any]:
-    """The fields as the object was made: the present ones with every audited change undone."""
+    """Return the fields as the object was made, with every audited change undone."""
     state = stated_fields(instance)
     changes = AuditEntry.objects.filter(
         object_type=instance._meta.model_name, object_id=str(instance.pk), before__isnull=False
@@ -194,7 +194,7 @@ def _models() -> Mapping[str, type[Model]]:
 
 
 def _text(model: type[Model] | None, name: str, value: Any, names: Names) -> str:
-    """Return a field's value for people, as written where its field has no other text."""
+    """Return a field's value for people, as it is stored if its field has no other text."""
     target = _target(model, name)
     if target is not None and (target, str(value)) in names:
         return names[target, str(value)]
@@ -224,7 +224,7 @@ def _registered(model: type[Model] | None) -> Any:
 
 
 def _reader(model: type[Model] | None, name: str) -> Callable[[Any], str] | None:
-    """Return what writes values of a field for people."""
+    """Return the function that writes values of a field for people, if there is one."""
     field = None if model is None else _fields(model).get(name)
     if isinstance(field, ArrayField):
         field = field.base_field

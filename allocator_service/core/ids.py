@@ -1,4 +1,4 @@
-"""Identifiers that leave the service: UUIDv7, ordered by the time they were made."""
+"""Identifiers that leave the service, as UUIDv7 in order of creation."""
 
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
@@ -9,15 +9,15 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def new_id() -> UUID:
-    """A fresh UUIDv7."""
+    """Return a new UUIDv7."""
     return uuid7()
 
 
 def new_ids(count: int) -> list[UUID]:
-    """`count` fresh UUIDv7 in ascending order, so that bulk rows list in the order they came."""
+    """Return `count` new UUIDv7 in ascending order, so that bulk rows list in the order they came."""
     return sorted(uuid7() for _ in range(count))
 
 
 def made_at(id_: UUID) -> datetime:
-    """When a UUIDv7 was made, to the millisecond."""
+    """Return the instant at which a UUIDv7 was made, to the millisecond."""
     return _EPOCH + timedelta(milliseconds=id_.int >> 80)

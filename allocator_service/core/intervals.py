@@ -1,12 +1,12 @@
-"""Time ranges divided by SQL into a period's intervals: which they reach into, and for how long.
+"""SQL that divides time ranges into the intervals of a period.
 
-The statement has the parameters `edges` (ascending instants, of which the first and the last are
-the ends of the period) and `intervals` (their number less one). Every range overlaps the period.
+The statement has the parameters `edges` (ascending instants, of which the first and the last are the
+ends of the period) and `intervals` (their number less one). Every range overlaps the period.
 """
 
 
 def intervals_reached(start: str, end: str) -> str:
-    """A lateral table `interval_number`, from 1: the intervals that `[start, end)` reaches into."""
+    """Return a lateral table `interval_number` of the intervals that `[start, end)` overlaps, from 1."""
     return f"""LATERAL generate_series(
         greatest(width_bucket({start}, %(edges)s::timestamptz[]), 1),
         least(width_bucket({end} - interval '1 microsecond', %(edges)s::timestamptz[]),
@@ -14,6 +14,6 @@ def intervals_reached(start: str, end: str) -> str:
 
 
 def seconds_inside(start: str, end: str) -> str:
-    """The seconds of `[start, end)` in `interval_number`: exact, with six fractional digits."""
+    """Return the seconds of `[start, end)` in `interval_number`, exact with six fractional digits."""
     return f"""extract(epoch FROM least({end}, (%(edges)s::timestamptz[])[interval_number + 1])
                          - greatest({start}, (%(edges)s::timestamptz[])[interval_number]))"""

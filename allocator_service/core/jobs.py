@@ -1,4 +1,4 @@
-"""The job engine: rows of PostgreSQL as jobs, computed by one worker at a time (docs/adr/0014).
+"""The job engine, in which rows of PostgreSQL are jobs for one worker at a time (docs/adr/0014).
 
 A row is the job, and a message only carries its id. The engine does seven things with a row:
 

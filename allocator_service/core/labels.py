@@ -1,4 +1,4 @@
-"""How labels of servers and selectors of workloads are read and checked, in every interface."""
+"""Fields for labels of servers and selectors of workloads, the same in every interface."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ MOST_LABELS, MOST_VALUES = 64, 100
 
 
 class LabelsField(MapField):
-    """Labels of a server: texts keyed by texts."""
+    """Labels of a server, texts keyed by texts."""
 
     type_name = "an object of texts"
 
@@ -23,11 +23,11 @@ class LabelsField(MapField):
         )
 
     def name_mistakes(self, name: str) -> list[str]:
-        """Return what is wrong with the name of a label."""
+        """Return the mistakes in the name of a label."""
         return _mistakes(TextField(max_length=LABEL_LENGTH), name)
 
     def value_mistakes(self, value: Any) -> list[str]:
-        """Return what is wrong with the value of a label."""
+        """Return the mistakes in the value of a label."""
         return _mistakes(self.values, value)
 
 
@@ -40,7 +40,7 @@ def _mistakes(field: Field, value: Any) -> list[str]:
 
 
 class SelectorField(LabelsField):
-    """For each label the value, or the values, one of which a server must have."""
+    """A selector with the value or values of each label, one of which a server must have."""
 
     type_name = 'an object such as {"zone": "a"} or {"zone": ["a", "b"]}'
 

@@ -1,4 +1,4 @@
-"""For how long five wrong passwords or keys lock a name out, from the network they came from."""
+"""The lockout of a name from a network after five wrong passwords or keys."""
 
 from datetime import timedelta
 
@@ -13,9 +13,10 @@ REMEMBERED = timedelta(days=1)
 
 
 def cool_off(request: HttpRequest | None) -> timedelta:
-    """A minute after the first five failures of a day, and twice as long after each further five.
+    """Return a minute after the first five failures of a day, and twice as long after each further five.
 
-    Counted for a name and a network: nobody elsewhere can keep an administrator or a tenant out.
+    Counted for a name and a network, so that failures elsewhere cannot lock out an administrator or
+    tenant.
     """
     from axes.models import AccessFailureLog
 
@@ -32,14 +33,14 @@ def cool_off(request: HttpRequest | None) -> timedelta:
 
 
 def locked_out(request: HttpRequest, name: str) -> bool:
-    """Whether signing in as `name` has failed too often from the request's network."""
+    """Return whether signing in as `name` has failed too often from the request's network."""
     from axes.handlers.proxy import AxesProxyHandler
 
     return not AxesProxyHandler.is_allowed(request, _credentials(request, name))
 
 
 def sign_in_failed(request: HttpRequest, name: str) -> None:
-    """Count a failure to sign in as `name`. What was typed is masked, as passwords are."""
+    """Count a failure to sign in as `name`. The input is masked, as passwords are."""
     from axes.handlers.proxy import AxesProxyHandler
 
     AxesProxyHandler.user_login_failed(
@@ -61,7 +62,7 @@ def _credentials(request: HttpRequest, name: str) -> dict[str, str]:
 
 
 def _name_tried(request: HttpRequest) -> str:
-    """The name of the credentials, or that in the form of the admin."""
+    """Return the name of the credentials, or that in the form of the admin."""
     return str(request.META.get(_TRIED_AS) or request.POST.get("username", ""))
 
 

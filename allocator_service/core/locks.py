@@ -1,4 +1,4 @@
-"""Advisory locks: the registry of their namespaces, and the ways to hold one.
+"""Advisory locks with the registry of their namespaces.
 
 Order when several are taken: the namespaces as listed, then ascending key. Row locks come after.
 """
@@ -33,7 +33,7 @@ class Lock(IntEnum):
 
 
 def lock_key(namespace: Lock, name: str) -> int:
-    """The number under which PostgreSQL knows the lock."""
+    """Return the number by which PostgreSQL identifies the lock."""
     digest = hashlib.blake2b(f"{namespace.value}:{name}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big", signed=True)
 
@@ -45,7 +45,7 @@ def lock_in_transaction(namespace: Lock, name: str) -> None:
 
 
 def try_lock_in_transaction(namespace: Lock, name: str) -> bool:
-    """Take the lock until the transaction ends if nobody holds it."""
+    """Take the lock until the transaction ends, unless it is held."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_try_advisory_xact_lock(%s)", [lock_key(namespace, name)])
         row = cursor.fetchone()
@@ -54,12 +54,12 @@ def try_lock_in_transaction(namespace: Lock, name: str) -> bool:
 
 @contextmanager
 def lock_for_block(namespace: Lock, name: str) -> Iterator[None]:
-    """Wait for the lock and hold it until the block ends, which the transaction around it outlasts."""
+    """Wait for the lock and hold it until the block ends, within the surrounding transaction."""
     key = [lock_key(namespace, name)]
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_lock(%s)", key)
         try:
-            with transaction.atomic():  # a failed statement is undone before the lock is let go
+            with transaction.atomic():  # a failed statement is undone before the lock is released
                 yield
         finally:
             cursor.execute("SELECT pg_advisory_unlock(%s)", key)
@@ -67,11 +67,11 @@ def lock_for_block(namespace: Lock, name: str) -> Iterator[None]:
 
 @contextmanager
 def try_lock_across_transactions(namespace: Lock, name: str) -> Iterator[bool]:
-    """Hold the lock on a connection of its own while the block runs several transactions.
+    """Hold the lock on a separate connection while the block runs several transactions.
 
-    Yields whether it was got. A killed holder's connection closes, and PostgreSQL releases the lock
-    at that moment: no lease has to expire. The holder's own connection may be cut while it works, so
-    what it publishes must be fenced as well (`core.jobs.Claim.fence`).
+    Yields whether it was taken. A killed holder's connection closes, and PostgreSQL releases the lock at
+    that moment: no lease has to expire. The holder's own connection may be cut while it works, so its
+    writes must be fenced as well (`core.jobs.Claim.fence`).
     """
     with own_connection() as holder, holder.cursor() as cursor:
         cursor.execute("SELECT pg_try_advisory_xact_lock(%s)", [lock_key(namespace, name)])

@@ -1,4 +1,4 @@
-"""What every app shares: the durable outbox, the audit, who sees which pools."""
+"""Models that all apps share, for the outbox, the audit and the limits of users to pools."""
 
 from django.conf import settings
 from django.contrib.postgres.fields import ArrayField
@@ -10,9 +10,9 @@ from allocator_service.core.ids import new_id
 
 
 class Event(models.Model):
-    """Something that happened, written in the transaction that made it happen and kept.
+    """An event, written in the transaction that caused it and kept.
 
-    `tenant` is the tenant who may see it; null means operators and billing only.
+    `tenant` is the tenant who may see it. Null means operators and billing only.
     """
 
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
@@ -33,7 +33,7 @@ class Event(models.Model):
 
 
 class PendingEvent(models.Model):
-    """Names an event that is to be sealed; written in the event's own transaction."""
+    """A mark of an event that is to be sealed, written in the event's own transaction."""
 
     event = models.OneToOneField(Event, models.CASCADE, primary_key=True, related_name="+")
 
@@ -45,7 +45,7 @@ class PendingEvent(models.Model):
 
 
 class EventSeal(models.Model):
-    """The place of a committed event in the one order that feeds follow: gapless, never changed."""
+    """The place of a committed event in the single order of feeds, gapless and never changed."""
 
     sequence = models.BigIntegerField(primary_key=True)
     event = models.OneToOneField(Event, models.CASCADE, related_name="seal")
@@ -59,7 +59,7 @@ class EventSeal(models.Model):
 
 
 class AuditEntry(models.Model):
-    """One change: who made it, to what, from what to what, and why. Written once, never changed."""
+    """A change with its actor, object, states before and after, and reason, written once."""
 
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
     at = models.DateTimeField()
@@ -118,9 +118,9 @@ class IdempotencyClaim(models.Model):
 
 
 class PoolLimit(models.Model):
-    """A user of the admin who sees these pools and no other; without a limit one sees all.
+    """The pools that a user of the admin is limited to. A user without a limit sees all.
 
-    A limit to no pool is one: whoever has it sees nothing.
+    With an empty list the user sees nothing.
     """
 
     user = models.OneToOneField(
@@ -136,7 +136,7 @@ class PoolLimit(models.Model):
 
 
 class SavedFilter(models.Model):
-    """Filter of a list of the admin that a user keeps under a name.
+    """A filter of a list of the admin that a user stores under a name.
 
     Only this user sees it. `list_name` is the label of the model that the list is of.
     """

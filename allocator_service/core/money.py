@@ -1,4 +1,4 @@
-"""Money: the currencies of ISO 4217, and the two ways in which an amount becomes whole minor units."""
+"""The currencies of ISO 4217, and the rounding and division of amounts into minor units."""
 
 from collections.abc import Callable, Sequence
 from decimal import Decimal, localcontext
@@ -29,10 +29,10 @@ MINOR_DIGITS = {code: digits for digits, codes in _CODES.items() for code in cod
 
 
 def exactly(function: Callable[P, R]) -> Callable[P, R]:
-    """Make a function's decimals exact: Python's own context rounds to 28 digits.
+    """Make a function's decimals exact, where Python's own context rounds to 28 digits.
 
-    Sums of charges reach more, whatever a single price has. Not for generators, whose callers would
-    compute under the context too.
+    Sums of charges have more digits, however few a single price has. Not for generators, whose callers
+    would compute under the context too.
     """
 
     @wraps(function)
@@ -45,16 +45,17 @@ def exactly(function: Callable[P, R]) -> Callable[P, R]:
 
 @exactly
 def rounded(amount: Fraction, digits: int) -> Decimal:
-    """The nearest amount of so many digits after the point; of two equally near, the even one."""
+    """Return the nearest amount of so many digits after the point, the even one of two equally near."""
     return Decimal(round(amount * 10**digits)).scaleb(-digits)
 
 
 @exactly
 def divided(amount: Decimal, shares: Sequence[Fraction], digits: int) -> list[Decimal]:
-    """The amount in parts as the shares are, whole minor units that add up to it.
+    """Divide the amount in proportion to the shares, into whole minor units that add up to it.
 
-    Largest remainder (Hamilton): what rounding down leaves goes, a unit each, to the largest
-    remainders, ties by position. `amount` has no more digits; the sum of the shares is above 0.
+    Largest remainder (Hamilton): what rounding down leaves goes, a unit each, to the largest remainders,
+    ties by position. `amount` must not have more digits, and the sum of the shares must be greater than
+    0.
     """
     units, whole = int(amount.scaleb(digits)), sum(shares, Fraction(0))
     exact = [Fraction(units) * share / whole for share in shares]

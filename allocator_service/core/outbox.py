@@ -1,6 +1,6 @@
-"""Events: written in the transaction of what they tell, then sealed into one order to be read in.
+"""Events, written in the transaction of their cause and then sealed into one order.
 
-A reader that pages by time or by id misses what commits late. Readers here page by seal, which is
+A reader that pages by time or by id misses events that commit late. Readers here page by seal, which is
 given to committed events only, without gaps, by one process at a time.
 """
 
@@ -20,7 +20,7 @@ from allocator_service.core.ids import new_ids
 from allocator_service.core.locks import Lock, try_lock_in_transaction
 from allocator_service.core.models import Event, EventSeal, PendingEvent
 
-# Everything that is told; `tests/unit/test_event_kinds.py` holds the list against the code.
+# All event kinds. `tests/unit/test_event_kinds.py` compares the list with the code.
 EVENT_KINDS = (
     "allocation.changed",
     "budget.reached",
@@ -108,10 +108,11 @@ SEALED_AT_ONCE = 10_000
 
 
 def events_seal() -> int:
-    """Number the committed events that have no number yet; returns how many got one.
+    """Number the committed events that have no number yet, and return how many got one.
 
-    An event of a transaction that is still open is not visible here and gets a later number when it
-    is, so whoever has read up to a number has missed nothing before it. One sealer works at a time.
+    An event of a transaction that is still open is not visible here and gets a later number when it is.
+    A reader that has read through a number has therefore missed nothing before it. One sealer works at a
+    time.
     """
     with connection.cursor() as cursor:
         cursor.execute(_WAITS)
@@ -125,7 +126,7 @@ def events_seal() -> int:
 
 
 def events_prune(*, before: datetime) -> None:
-    """Drop sealed events of before an instant; the last seal stays, because numbers go on from it."""
+    """Delete sealed events before an instant, except for the last seal, from which numbers continue."""
     last = EventSeal.objects.aggregate(last=Max("sequence"))["last"]
     Event.objects.filter(occurred_at__lt=before, seal__sequence__lt=last or 0).delete()
 
@@ -133,11 +134,11 @@ def events_prune(*, before: datetime) -> None:
 def events_after(
     cursor: UUID | None, *, tenant: str | None, pools: Sequence[str], limit: int
 ) -> list[Event]:
-    """The sealed events that follow the event `cursor` in their order, or the oldest ones.
+    """Return the sealed events that follow the event `cursor` in their order, or the oldest ones.
 
-    `tenant` limits them to what a tenant key may see: its own events, and those of `pools` (the
-    pools it is a member of) that concern no tenant in particular. A cursor is an event's id: it says
-    nothing about how many events others had. Raises `Gone` once the event is no longer kept.
+    `tenant` limits them to those that a tenant key may see: its own events, and those of `pools` (the
+    pools it is a member of) that concern no tenant in particular. A cursor is an event's id, which does
+    not reveal how many events others had. Raises `Gone` once the event is no longer kept.
     """
     events = Event.objects.filter(seal__isnull=False).order_by("seal__sequence")
     if tenant is not None:
@@ -155,7 +156,7 @@ def events_after(
 
 
 def event_document(event: Event) -> dict[str, Any]:
-    """An event as the feed shows it and webhooks carry it."""
+    """Return an event as the feed shows it and webhooks carry it."""
     return {
         "id": event.pk,
         "kind": event.kind,
@@ -167,5 +168,5 @@ def event_document(event: Event) -> dict[str, Any]:
 
 
 def request_id() -> str:
-    """The id of the request that is being served, or empty outside one."""
+    """Return the id of the request that is being served, or an empty string outside one."""
     return str(get_contextvars().get("request_id", ""))

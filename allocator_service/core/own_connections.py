@@ -1,4 +1,4 @@
-"""Connections past Django's pool and past a pooler of transactions.
+"""Connections that bypass Django's pool and a pooler of transactions.
 
 Locks, snapshots and settings of a session live as long as its connection.
 """
@@ -15,7 +15,7 @@ from allocator_service.settings.databases import database, uses_pooler
 
 
 def own_connection() -> psycopg.Connection[Any]:
-    """Open a connection to the server itself; close it when done."""
+    """Open a connection to the server itself, which the caller must close."""
     ours, environment = connection, settings.ENVIRONMENT
     if uses_pooler(environment):
         direct = database(replace(environment, web_database_url=environment.database_url))

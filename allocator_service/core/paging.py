@@ -1,4 +1,4 @@
-"""Pages of large tables in the admin: PostgreSQL's estimate in the place of a COUNT(*)."""
+"""Pages of large tables in the admin, with PostgreSQL's estimate in place of a COUNT(*)."""
 
 from functools import cached_property
 from typing import Any, cast
@@ -11,7 +11,10 @@ COUNTED = 10_000
 
 
 class EstimatingPaginator(Paginator):  # type: ignore[type-arg]
-    """Counts up to 10,000 rows; beyond that says the table's estimate, or 10,000 of a filtered list."""
+    """A paginator that counts up to 10,000 rows exactly.
+
+    Beyond that it reports the table's estimate, or 10,000 for a filtered list.
+    """
 
     @cached_property
     def count(self) -> int:

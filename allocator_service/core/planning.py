@@ -8,10 +8,10 @@ from django.db import connection, transaction
 
 @contextmanager
 def indexes_only() -> Iterator[None]:
-    """Statements of the block find rows by indexes, and are not compiled first.
+    """Make statements of the block find rows by indexes, without compiling them first.
 
-    For those that touch few rows of large tables, of which the planner thinks that they are many:
-    rows came faster than statistics, or their number is only known when it runs.
+    For statements that touch few rows of large tables, of which the planner expects many: rows came
+    faster than statistics, or their number is only known when it runs.
     """
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute("SET LOCAL enable_seqscan = off; SET LOCAL jit = off")
@@ -20,14 +20,14 @@ def indexes_only() -> Iterator[None]:
 
 
 def without_time_limit() -> None:
-    """Let statements take as long as they do until the open transaction ends: work that is read once."""
+    """Lift the time limit of statements until the open transaction ends, for work that is read once."""
     with connection.cursor() as cursor:
         cursor.execute("SET LOCAL statement_timeout = 0")
 
 
 @contextmanager
 def hashed() -> Iterator[None]:
-    """Statements of the block group many rows into few by hashing, not by sorting all of them first."""
+    """Make statements of the block group many rows into few by hashing instead of sorting."""
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(
             "SET LOCAL enable_sort = off; SET LOCAL jit = off; SET LOCAL work_mem = '64MB'"
@@ -41,7 +41,10 @@ def hashed() -> Iterator[None]:
 
 @contextmanager
 def without_helpers() -> Iterator[None]:
-    """Statements of the block start no parallel workers: a page is read before these are there."""
+    """Make statements of the block start no parallel workers.
+
+    Reading a page is over before the workers have started.
+    """
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute("SET LOCAL max_parallel_workers_per_gather = 0")
         yield

@@ -1,7 +1,7 @@
-"""Quantities of countable resources: exact decimals in, vectors in a pool's own order, back out.
+"""Quantities of countable resources, as exact decimals and as vectors.
 
-What a quantity is, `policies.fields` says. A vector lists them in the order of the pool's resources;
-what it leaves out at its end is 0.
+`policies.fields` defines quantities. A vector lists them in the order of the pool's resources. Omitted
+entries at its end are 0.
 """
 
 from collections.abc import Mapping, Sequence
@@ -44,14 +44,14 @@ EXACT_DIGITS = 120
 
 @dataclass(frozen=True)
 class Resource:
-    """A countable resource of a pool: its name, the unit its quantities are in."""
+    """A countable resource of a pool, with the unit of its quantities."""
 
     name: str
     unit: str = ""
 
 
 def parse_quantity(value: object, unit: str = "", *, pointer: str = "") -> Decimal:
-    """The exact decimal that a client's `value` stands for, in `unit`.
+    """Return the exact decimal that a client's `value` stands for, in `unit`.
 
     Raises `Unacceptable` with `quantity.*` codes, as `policies.fields.quantity_from` has them.
     """
@@ -62,7 +62,7 @@ def parse_quantity(value: object, unit: str = "", *, pointer: str = "") -> Decim
 
 
 def parse_kubernetes(value: object, unit: str, *, rounding: str, pointer: str = "") -> Decimal:
-    """The same for a quantity as Kubernetes itself means it: without a suffix bytes are bytes."""
+    """Return the exact decimal of a quantity in Kubernetes' notation, whose plain numbers are bytes."""
     try:
         return kubernetes_quantity_from(value, unit, rounding=rounding)
     except Mistakes as wrong:
@@ -70,9 +70,9 @@ def parse_kubernetes(value: object, unit: str, *, rounding: str, pointer: str = 
 
 
 def vector_from(value: object, resources: Sequence[Resource], *, pointer: str) -> list[Decimal]:
-    """The vector, in the order of `resources`, of an object keyed by resource names.
+    """Return the vector, in the order of `resources`, of an object keyed by resource names.
 
-    Raises `Unacceptable` naming every entry that is wrong: an unknown resource, a bad quantity.
+    Raises `Unacceptable` for all wrong entries at once: unknown resources and bad quantities.
     """
     if not isinstance(value, Mapping):
         raise Unacceptable(
@@ -106,7 +106,7 @@ def vector_from(value: object, resources: Sequence[Resource], *, pointer: str) -
 
 
 def vector_to_document(vector: Sequence[Decimal], resources: Sequence[Resource]) -> dict[str, Any]:
-    """The quantities as JSON numbers keyed by resource, every resource of the pool named."""
+    """Return the quantities as JSON numbers keyed by resource, with every resource of the pool."""
     return {
         resource.name: json_number(vector[index]) if index < len(vector) else 0
         for index, resource in enumerate(resources)
@@ -114,12 +114,12 @@ def vector_to_document(vector: Sequence[Decimal], resources: Sequence[Resource])
 
 
 def json_number(value: Decimal) -> int | float:
-    """The decimal as a JSON number: whole numbers without a fraction."""
+    """Return the decimal as a JSON number, without a fraction if it is whole."""
     whole = int(value)
     return whole if whole == value else float(value)
 
 
 def decimal_text(value: Decimal) -> str:
-    """The shortest plain decimal notation, without exponent and trailing zeros."""
+    """Return the shortest plain decimal notation, without exponent and trailing zeros."""
     text = f"{value:f}"
     return text.rstrip("0").rstrip(".") if "." in text else text

@@ -1,4 +1,4 @@
-"""Groups of the admin for a superuser to put people into: who runs pools, and who only looks."""
+"""Groups of the admin for operators and auditors, to which a superuser adds people."""
 
 from typing import Any
 
@@ -7,18 +7,19 @@ from django.apps import AppConfig, apps
 AUDITORS, OPERATORS = "Auditors", "Operators"
 # People, their groups, sign-ins and sessions are the superusers' affair.
 NOT_THEIRS = ("admin", "auth", "axes", "contenttypes", "sessions")
-NOR_THIS = "poollimit"  # nobody takes a limit away from oneself
+NOR_THIS = "poollimit"  # so that operators cannot remove their own limits
 
 
 def roles_keep(sender: AppConfig, **migrated: Any) -> None:
-    """After a migration: auditors may see everything, operators do everything, of what the apps have.
+    """Give auditors and operators their permissions on the apps' models after a migration.
 
-    What a superuser added to a group stays.
+    Auditors may see everything, operators do everything. Permissions that a superuser added to a group
+    stay.
     """
     from django.contrib.auth.management import create_permissions
     from django.contrib.auth.models import Group, Permission
 
-    # Once, after the last app's turn. Emptying tables tells of no plan.
+    # Once, after the last app's turn. A flush of the tables sends the signal without a plan.
     with_models = [each for each in apps.get_app_configs() if each.models_module is not None]
     if "plan" not in migrated or sender is not with_models[-1]:
         return

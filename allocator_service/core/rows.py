@@ -1,5 +1,6 @@
-"""Objects from rows of plain SQL: for what every request reads, where building a query costs more
-than running it.
+"""Objects from rows of plain SQL.
+
+For the reads of every request, where building a query costs more than running it.
 """
 
 import json
@@ -27,7 +28,7 @@ class RowReader(Generic[M]):
         self.width = len(fields)
 
     def read(self, row: Sequence[Any]) -> M:
-        """The object in the first `width` values of a row."""
+        """Return the object in the first `width` values of a row."""
         values = list(row[: self.width])
         for at in self._json:
             if values[at] is not None:
@@ -36,23 +37,23 @@ class RowReader(Generic[M]):
 
 
 class Columns(Protocol):
-    """What reads objects from rows names the columns that they must hold, in this order."""
+    """A reader of objects from rows, with the columns that a row must have, in this order."""
 
     columns: str
 
 
 def selecting(template: str, **readers: Columns) -> str:
-    """The statement with each `{name}` replaced by the columns of the reader of that name."""
+    """Return the statement with each `{name}` replaced by the columns of the reader of that name."""
     return template.format(**{name: reader.columns for name, reader in readers.items()})
 
 
 def only_row(
     statement: str, parameters: Sequence[Any] | Mapping[str, Any]
 ) -> tuple[Any, ...] | None:
-    """The first row of a statement, or None.
+    """Return the first row of a statement, or None.
 
-    The server keeps the plan of a statement that a connection has asked a few times: planning a
-    join takes several times as long as running it for one row.
+    The server keeps the plan of a statement that a connection has sent a few times: planning a join
+    takes several times as long as running it for one row.
     """
     with _preparing_cursor() as cursor:
         cursor.execute(statement, parameters)
@@ -61,7 +62,7 @@ def only_row(
 
 
 def _preparing_cursor() -> CursorWrapper:
-    """A cursor as `connection.cursor()` gives it, but that leaves parameters to the server.
+    """Return a cursor as from `connection.cursor()` that leaves parameters to the server.
 
     Django's own writes them into the text, so that no two statements are the same to the server.
     """
@@ -72,7 +73,7 @@ def _preparing_cursor() -> CursorWrapper:
 
 
 def prefetched(instance: Model, relation: str, items: Sequence[Model]) -> None:
-    """Give an object what a related manager would read, as `prefetch_related` does."""
+    """Give an object the items of a related manager, as `prefetch_related` does."""
     manager: Any = getattr(instance, relation)
     queryset = manager.get_queryset()
     queryset._result_cache = list(items)

@@ -52,7 +52,7 @@ class SavedFiltersAdmin(admin.ModelAdmin):
     def changelist_view(
         self, request: HttpRequest, extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        """The list, with the user's filters of it and the one in force."""
+        """Show the list, with the user's filters of it and the one in force."""
         query = _filter_of(request.GET)
         context = {
             "title": capfirst(self.opts.verbose_name_plural),

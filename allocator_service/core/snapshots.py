@@ -8,9 +8,9 @@ from django.db import connection, transaction
 
 @contextmanager
 def one_snapshot() -> Iterator[None]:
-    """Statements of the block see what was committed when it began, and write nothing.
+    """Run the block's statements on the data committed when it began, without writes.
 
-    Within a transaction that is open already they see what it sees.
+    Within an open transaction they see its snapshot.
     """
     outermost = not connection.in_atomic_block
     with transaction.atomic(), connection.cursor() as cursor:

@@ -1,7 +1,8 @@
-"""Long reads: a connection of their own outside the pool, one snapshot, no statement time-out.
+"""Streams of long reads.
 
-At most four at once, whichever processes serve them: each holds an advisory lock of its session,
-which PostgreSQL lets go when the connection ends, however it does.
+Each has a connection outside the pool, one snapshot and no statement time-out. At most four run at once,
+over all processes: each holds an advisory lock of its session, which PostgreSQL releases when the
+connection ends, however it does.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,9 +21,9 @@ ROWS_AT_ONCE = 500
 
 
 class SnapshotConnection:
-    """A connection that reads one REPEATABLE READ snapshot; close it when done.
+    """A connection that reads one REPEATABLE READ snapshot and must be closed.
 
-    Raises `Unavailable` with `export.busy` while as many as may be are open.
+    Raises `Unavailable` with `export.busy` while the maximum number is open.
     """
 
     def __init__(self) -> None:
@@ -52,7 +53,7 @@ class SnapshotConnection:
         return bool(row and row[0])
 
     def row(self, statement: str, parameters: dict[str, Any]) -> tuple[Any, ...] | None:
-        """The first row of a statement, or None."""
+        """Return the first row of a statement, or None."""
         return self._connection.execute(statement, parameters).fetchone()
 
     def run(self, statement: str) -> None:
@@ -60,7 +61,7 @@ class SnapshotConnection:
         self._connection.execute(statement)
 
     def copied(self, statement: str, parameters: dict[str, Any]) -> Iterator[bytes]:
-        """What a COPY TO STDOUT sends, in chunks of some hundred rows."""
+        """Yield the bytes that a COPY TO STDOUT sends, in chunks of some hundred rows."""
         with (
             self._connection.cursor() as cursor,
             cursor.copy(statement, parameters) as copy,
@@ -75,7 +76,10 @@ class SnapshotConnection:
 
 
 class Stream:
-    """Bytes that are read from a snapshot while they are sent; whoever serves them closes it."""
+    """Bytes that are read from a snapshot while they are sent.
+
+    The server of the response must close it.
+    """
 
     def __init__(
         self, snapshot: SnapshotConnection, read: Callable[[SnapshotConnection], Iterator[bytes]]
@@ -92,5 +96,5 @@ class Stream:
             self.close()
 
     def close(self) -> None:
-        """Let go of the snapshot, read to its end or not."""
+        """Release the snapshot, read to its end or not."""
         self._snapshot.close()

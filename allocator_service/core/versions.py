@@ -4,7 +4,7 @@ from allocator_service.core.errors import Stale
 
 
 def check_version(actual: int, expected: int | None) -> None:
-    """Refuse an edit that was made against another version; `None` edits whatever is there.
+    """Reject an edit that was made against another version. `None` accepts any version.
 
     Raises `Stale`, 412.
     """

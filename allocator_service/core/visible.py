@@ -1,7 +1,7 @@
-"""Which pools somebody sees: all, or those that an operator is limited to.
+"""The pools that a user sees, all of them or those that an operator is limited to.
 
-Whatever belongs to a pool that is not among them is absent, exactly as what does not exist. Pools are
-named by their slugs, which never change.
+Objects of other pools are absent, exactly as objects that do not exist. Pools are named by their slugs,
+which never change.
 """
 
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ class VisiblePools:
         return self.slugs is None or slug in self.slugs
 
     def of(self, rows: "QuerySet[M]", path: str) -> "QuerySet[M]":
-        """The rows that belong to one of the pools; `path` leads from a row to its pool's slug."""
+        """Return the rows that belong to one of the pools, whose slugs `path` leads to from a row."""
         return rows if self.slugs is None else rows.filter(**{f"{path}__in": self.slugs})
 
 
@@ -37,7 +37,10 @@ _KEPT: Final = "_visible_pools"
 
 
 def visible_pools(user: Any) -> VisiblePools:
-    """The pools that a user of the admin sees: a superuser all, others all unless limited to some."""
+    """Return the pools that a user of the admin sees, all unless the user is limited to some.
+
+    A superuser always sees all.
+    """
     if user.is_superuser:
         return ALL_POOLS
     if not hasattr(user, _KEPT):  # a request has a user of its own

@@ -1,4 +1,4 @@
-"""What schedulers make of decisions, on the pools' pages; agents and their reports, to be looked at."""
+"""Enforcement on the pools' pages, and agents with their reports, in the admin."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -40,7 +40,7 @@ _SHOWN_DIGITS = Decimal("0.001")
 
 @dataclass(frozen=True)
 class Row:
-    """A tenant's line: decided, enforced and used per resource, as texts."""
+    """A tenant's line with the decided, enforced and used amounts per resource, as texts."""
 
     tenant: str
     numbers: Sequence[tuple[str, str, str, str]]  # resource, decided, enforced, used
@@ -50,9 +50,10 @@ class Row:
 
 @dataclass(frozen=True)
 class EnforcementTable:
-    """The tenants that drift or are blocked first, then those that use most.
+    """The tenants that drift or are blocked first, then those with the highest use.
 
-    `found` were searched for. `clusters` have what the servers of each offer, by resource.
+    `found` is the number of tenants that match the search. `clusters` have the capacity of each
+    cluster's servers, by resource.
     """
 
     state: EnforcementState
@@ -64,7 +65,7 @@ class EnforcementTable:
 
 
 def enforcement_table(pool: Pool, *, search: str = "", now: datetime) -> EnforcementTable:
-    """The three numbers of a pool's tenants, as its page shows them; of those that are searched for."""
+    """Return the decided, enforced and used amounts of the tenants that match the search."""
     state = enforcement_state(pool=pool, now=now)
     found = [row for row in state.tenants if search.lower() in row.tenant]
     found.sort(
@@ -113,7 +114,7 @@ def _row(row: TenantEnforcement, state: EnforcementState) -> Row:
 
 
 def _wrongs(part: TenantEnforcement, state: EnforcementState) -> list[str]:
-    """Return how a scheduler differs from the decision about a tenant."""
+    """Return the ways in which a scheduler differs from the decision about a tenant."""
     wrong = ["No agent reported it."] if part.enforced is None else []
     wrong += [
         f"{resource.name}: the scheduler has {_shown(abs(amount))}"
@@ -129,15 +130,15 @@ def _shown(amount: Decimal | None) -> str:
 
 
 @tells(permission="enforcement.view_agent", place=3)
-def schedulers_told(now: datetime, pools: VisiblePools) -> Section:
-    """Agents that are silent, and tenants whose scheduler lacks or blocks what was decided."""
+def schedulers_section(now: datetime, pools: VisiblePools) -> Section:
+    """Return the section of silent agents, drifts and blockages."""
     present = Agent.objects.present().filter(pool__retired_at=None).select_related("pool")
     agents = list(pools.of(present, "pool__slug"))
     if not agents:
         return Section()
-    told = Drift.objects.filter(told_at__isnull=False, pool__retired_at=None)
+    reported = Drift.objects.filter(told_at__isnull=False, pool__retired_at=None)
     drifts = dict(
-        pools.of(told, "pool__slug")
+        pools.of(reported, "pool__slug")
         .values_list("pool__slug")
         .annotate(count=Count("pk"))
         .order_by("pool__slug")
@@ -170,7 +171,7 @@ def schedulers_told(now: datetime, pools: VisiblePools) -> Section:
 
 
 def _blocked_notices(pools: VisiblePools) -> list[Notice]:
-    """One notice a pool, with the scheduler's reason for the tenant that has waited longest."""
+    """Return one notice a pool, with the scheduler's reason for the tenant that has waited longest."""
     blocked = pools.of(
         Blockage.objects.filter(told_at__isnull=False, pool__retired_at=None), "pool__slug"
     )
@@ -213,7 +214,7 @@ def _agent_row(agent: Agent, drifts: int, now: datetime) -> list[Cell]:
 
 @pool_tab("enforcement", "Enforcement", permission="pools.view_pool", place=7)
 def enforcement_tab(asked: TabRequest) -> Mapping[str, Any]:
-    """Return what is decided of the tenants, and what is enforced and used of it."""
+    """Return the decided, enforced and used amounts of the tenants."""
     table = enforcement_table(asked.pool, search=asked.search, now=asked.now)
     return {"enforcement": table, "search": asked.search}
 
@@ -266,7 +267,7 @@ class ReportAdmin(ReadOnlyAdmin):
 
 
 def _reported_text(row: Mapping[str, Any]) -> str:
-    """Return what an agent reported of a tenant."""
+    """Return an agent's report on a tenant as text."""
     parts = []
     for name, text in (("applied", "has"), ("used", "uses")):
         if row.get(name) is not None:

@@ -1,7 +1,7 @@
-"""Who has what a tenant is entitled to, and when the tenant has it back.
+"""Entitlements, with the tenants that use them and the time of their return.
 
-Source of the entitlement: Tang et al., TPDS 2018, §4, formula (1): the part of the pool that a tenant's
-weight is of all weights.
+Source of the entitlement: Tang et al., TPDS 2018, §4, formula (1). A tenant's part of the pool is its
+weight divided by the sum of all weights.
 """
 
 from collections import defaultdict
@@ -47,7 +47,10 @@ _QUANTUM = Decimal(1).scaleb(-FRACTIONAL_DIGITS)
 
 @dataclass(frozen=True)
 class Returns:
-    """When a tenant has back what it lent; `at` is None where it only has to ask, or never."""
+    """The time at which a tenant gets back what it lent.
+
+    `at` is None where it only has to ask, or never.
+    """
 
     when: str
     at: datetime | None
@@ -55,10 +58,10 @@ class Returns:
 
 @dataclass(frozen=True)
 class Entitlement:
-    """A tenant's part of the pool and who has it, in the order of the pool's resources.
+    """A tenant's part of the pool with its users, in the order of the pool's resources.
 
-    `lent_to` and `borrowed_from` are per tenant; `returns` is None where nothing is lent. `next_slot`
-    is when its next slot begins; None where time is not divided or it has none. `clusters` has the parts
+    `lent_to` and `borrowed_from` are per tenant. `returns` is None where nothing is lent. `next_slot` is
+    the start of its next slot, None where time is not divided or it has none. `clusters` has the parts
     of `has` by cluster, none in a pool without clusters.
     """
 
@@ -115,7 +118,7 @@ class Entitlements:
 
 
 def pool_entitlements(*, pool: Pool, now: datetime) -> Entitlements:
-    """Who has whose part of the pool under the decision in force. Raises `Missing` without any."""
+    """Return the entitlements under the decision in force. Raises `Missing` without any."""
     run = decision_now(pool=pool, now=now)
     decided = decided_by_class(run, label=CLUSTER_LABEL)
     rows = entitlements(decided, pool, now)
@@ -158,7 +161,7 @@ def group_entitlements(
 
 
 def _path(decided: Decided, group: str | None) -> list[str]:
-    """A group and those above it, in their order."""
+    """Return a group and those above it, in their order."""
     path = []
     while group is not None:
         path.append(group)
@@ -176,7 +179,7 @@ def _together(group: str, rows: Sequence[Entitlement], size: int) -> GroupEntitl
 
 
 def entitlements(decided: Decided, pool: Pool, now: datetime) -> list[Entitlement]:
-    """The same of a decision that is at hand."""
+    """Return the entitlements under a decision that is in memory."""
     with localcontext(EXACT):
         resources = range(len(decided.resources))
         has = _has_now(decided, now)
@@ -215,7 +218,7 @@ def entitlements(decided: Decided, pool: Pool, now: datetime) -> list[Entitlemen
 
 
 def _entitled(decided: Decided) -> dict[str, Vector]:
-    """Parts of the capacity in whole 10⁻¹² of the resource's unit, which add up to all of it."""
+    """Return parts of the capacity in whole 10⁻¹² of the resource's unit, which add up to all of it."""
     weights = [tenant.weight for tenant in decided.tenants]
     all_weights = sum(weights, Decimal(0))
     ranks = [tenant.rank for tenant in decided.tenants]
@@ -238,7 +241,7 @@ def _has_now(decided: Decided, now: datetime) -> dict[str, Vector]:
 
 
 def _by_cluster(decided: Decided, now: datetime) -> dict[str, dict[str, Vector]]:
-    """Return what each tenant has on the servers of each cluster, if the pool has clusters."""
+    """Return the parts of each tenant on the servers of each cluster, if the pool has clusters."""
     parts: dict[str, dict[str, Vector]] = {tenant.slug: {} for tenant in decided.tenants}
     if decided.period_seconds:
         cells = _slot_now(decided, now).amounts
@@ -265,7 +268,7 @@ def _seconds_within(decided: Decided, now: datetime) -> float:
 
 
 def _matched(above: Mapping[str, Decimal]) -> list[tuple[str, str, Decimal]]:
-    """Lender, borrower and amount: the largest of both first, until one side has nothing left."""
+    """Return lender, borrower and amount, the largest of both first, until one side has nothing left."""
     lenders = sorted((amount, slug) for slug, amount in above.items() if amount < 0)
     borrowers = sorted((-amount, slug) for slug, amount in above.items() if amount > 0)
     matched = []
@@ -299,7 +302,7 @@ def _returns(decided: Decided, pool: Pool, next_slot: datetime | None, now: date
 
 
 def _next_slot(decided: Decided, slug: str, now: datetime) -> datetime | None:
-    """When the tenant's next slot begins, in this period or the next one; None if it has none."""
+    """Return the start of the tenant's next slot, in this period or the next one, if it has any."""
     within = timedelta(seconds=_seconds_within(decided, now))
     starts = [
         timedelta(seconds=slot.start)

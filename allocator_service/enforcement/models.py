@@ -1,4 +1,4 @@
-"""What agents applied of a pool's decisions: who they are, what they reported, what drifts."""
+"""Models of agents, their reports, and drifts from decisions."""
 
 import zlib
 from datetime import datetime, timedelta
@@ -26,12 +26,12 @@ class AgentQuerySet(models.QuerySet["Agent"]):
 
 
 class Agent(models.Model):
-    """A program beside a scheduler that applies a pool's decisions; known by its first report.
+    """A program beside a scheduler that applies a pool's decisions, created by its first report.
 
-    `cluster` is the one that it applies decisions to, empty for all of the pool.
-    `reported_at` is by its clock, `received_at` by the service's. It reports every `interval_seconds`.
-    `silent_event_at` is the time of the event about its present silence. An operator retires an agent
-    that will not report again. If it reports all the same, it is present again.
+    `cluster` is the one that it applies decisions to, empty for all of the pool. `reported_at` is by its
+    clock, `received_at` by the service's. It reports every `interval_seconds`. `silent_event_at` is the
+    time of the event about its present silence. An operator retires an agent that will not report again.
+    If it reports all the same, it is present again.
     """
 
     pool = models.ForeignKey(Pool, models.PROTECT, related_name="agents")
@@ -67,18 +67,18 @@ class Agent(models.Model):
 
     @property
     def patience(self) -> timedelta:
-        """How long it may be silent, and how long a drift may last before it is told of."""
+        """The longest silence of the agent, and duration of a drift, before an event is recorded."""
         return SILENT_INTERVALS * timedelta(seconds=self.interval_seconds)
 
     def is_stale(self, now: datetime) -> bool:
-        """Whether it has been silent for more than three of its intervals."""
+        """Return whether it has been silent for more than three of its intervals."""
         return now - self.received_at > self.patience
 
 
 class Report(models.Model):
-    """What an agent reported over `[reported_at, repeated_at]`, as it was at the end.
+    """The report of an agent over `[reported_at, repeated_at]`, as it was at the end.
 
-    Reports of one content are one row, and so are those of five minutes.
+    Reports with equal content are one row, and so are those of five minutes.
 
     `content` is zlib-compressed JSON: `tenants` with decimal texts in the pool's units, `problems`.
     """
@@ -99,13 +99,13 @@ class Report(models.Model):
 
     @property
     def document(self) -> dict[str, Any]:
-        """What was reported."""
+        """The content of the report."""
         document: dict[str, Any] = orjson.loads(zlib.decompress(self.content))
         return document
 
 
 class Watch(models.Model):
-    """What was in force in a pool, and the newest report, when its drift was last looked at.
+    """The decision in force in a pool and the newest report when its drift was last evaluated.
 
     `received_at` is null before the first look. `looked_at` is the time of the last look at clusters,
     and `watched_since` that of the first without a longer interruption before it.
@@ -125,7 +125,10 @@ class Watch(models.Model):
 
 
 class Drift(models.Model):
-    """A tenant whose scheduler does not have what was decided, since when; `told_at` its event."""
+    """A tenant whose scheduler differs from the decision since an instant.
+
+    `told_at` is the time of its event, null before it.
+    """
 
     pool = models.ForeignKey(Pool, models.PROTECT, related_name="drifts")
     tenant = models.ForeignKey(Tenant, models.PROTECT, related_name="drifts")
@@ -146,7 +149,7 @@ class Drift(models.Model):
 class Blockage(models.Model):
     """A tenant whose jobs wait in the scheduler although more was decided than it uses.
 
-    `since` is the last look at which its use had risen; `told_at` the time of its event.
+    `since` is the last look at which its use had risen, and `told_at` is the time of its event.
     """
 
     pool = models.ForeignKey(Pool, models.PROTECT, related_name="blockages")

@@ -1,4 +1,4 @@
-"""Terms under which agents take back what running jobs above the decision hold."""
+"""Terms under which agents reclaim the resources of running jobs above the decision."""
 
 from dataclasses import dataclass
 
@@ -40,7 +40,7 @@ class WorkloadMinimum:
 
 
 def workload_minima(pool: Pool) -> list[WorkloadMinimum]:
-    """Return the workloads of a pool that have a minimum of their own."""
+    """Return the workloads of a pool that set a minimum."""
     rows = (
         Workload.objects.filter(pool=pool, state=WorkloadState.ACTIVE)
         .exclude(minimum_run="")

@@ -1,4 +1,4 @@
-"""Reads around the enforcement of decisions: what was decided, is enforced and is used, per tenant."""
+"""Reads of the enforcement of decisions, with the decided, enforced and used amounts of each tenant."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -34,7 +34,7 @@ _HALF = Decimal("0.5")
 
 @dataclass(frozen=True)
 class PoolSigns:
-    """The last failed run and report of a pool, by which its pages are current or not."""
+    """The last failed run and report of a pool, which show whether its pages are current."""
 
     failed_run: UUID | None
     reported_at: datetime | None
@@ -54,7 +54,7 @@ def pool_signs(*, pool: Pool, run: Run | None) -> PoolSigns:
 
 
 def member_slugs(*, pool: Pool) -> list[str]:
-    """The present members of a pool, those that are still tenants, by slug."""
+    """Return the slugs of a pool's present members that are not retired."""
     members = members_of(pool=pool).filter(membership__tenant__retired_at=None)
     slugs = members.order_by("membership__tenant__slug").values_list(
         "membership__tenant__slug", flat=True
@@ -63,7 +63,7 @@ def member_slugs(*, pool: Pool) -> list[str]:
 
 
 def departed_slugs(*, pool: Pool) -> list[str]:
-    """Return retired tenants and former members that no scheduler has a limit above 0 for.
+    """Return retired tenants and former members for which a scheduler may still have a limit above 0.
 
     They are rendered until agents report that their limit is 0. It would stay otherwise.
     """
@@ -101,10 +101,10 @@ def former_group_slugs(*, pool: Pool) -> list[str]:
 
 
 def next_boundary(*, pool: Pool, run: Run, now: datetime) -> datetime | None:
-    """When what the decision gives changes next without any change to the pool.
+    """Return the next instant at which the decision's amounts change without any change to the pool.
 
-    The end of the slot in force where time is divided, the end of the decision interval under a
-    long-term policy, else None.
+    It is the end of the slot in force where time is divided, the end of the decision interval under a
+    long-term policy, and None otherwise.
     """
     slot = slot_in_force(run=run, at=now)
     if slot is not None:
@@ -113,7 +113,7 @@ def next_boundary(*, pool: Pool, run: Run, now: datetime) -> datetime | None:
 
 
 def decision_in_force(*, pool: Pool, now: datetime) -> Run | None:
-    """The run whose decision is in force, None before the first."""
+    """Return the run whose decision is in force, None before the first."""
     try:
         return decision_now(pool=pool, now=now)
     except Missing:
@@ -122,7 +122,10 @@ def decision_in_force(*, pool: Pool, now: datetime) -> Run | None:
 
 @dataclass(frozen=True)
 class AgentState:
-    """An agent and its newest report; `behind`: by how many generations its decision is older."""
+    """An agent with its newest report.
+
+    `behind` is the number of generations by which its decision is older.
+    """
 
     agent: Agent
     stale: bool
@@ -143,7 +146,7 @@ class ServersHeld:
 
     @property
     def others(self) -> int:
-        """Return the number of all jobs that still run there."""
+        """The number of all jobs that still run there."""
         return sum(self.beside.values())
 
 
@@ -165,16 +168,16 @@ class JobsEnding:
 
 @dataclass(frozen=True)
 class TenantEnforcement:
-    """The three numbers of a tenant, in the pool's units and order; None: nobody reported it.
+    """The decided, enforced and used amounts of a tenant, in the pool's units and order.
 
-    `rendered` is what the scheduler is told: `decided` in whole units of the target. `drift` is
-    enforced − rendered, 0 where that is less than half a unit of the target: agents convert to the
-    pool's units with 12 fractional digits. `over`: it uses more than both. `pending_demand` and
-    `pending_reason` are of the first job that waits, by the scheduler; the former is None where time is
-    divided, because jobs wait for their slots there. `blocked_since` is None until the state has lasted
-    three intervals. Where agents are of clusters, the numbers are sums of those of `clusters`. One that
-    left the capacity `is_away`: its scheduler keeps earlier limits, which is no drift. `absent_since` is
-    set if no scheduler knows the tenant any more.
+    They are None if no agent reported them. `rendered` is the scheduler's limit: `decided` in whole
+    units of the target. `drift` is enforced − rendered, 0 where that is less than half a unit of the
+    target, because agents convert to the pool's units with 12 fractional digits. `over` is true if it
+    uses more than both. `pending_demand` and `pending_reason` are of the first job that waits, by the
+    scheduler. The former is None where time is divided, because jobs wait for their slots there.
+    `blocked_since` is None until the state has lasted three intervals. Where agents are of clusters, the
+    numbers are sums of those of `clusters`. One that left the capacity `is_away`: its scheduler keeps
+    earlier limits, which is no drift. `absent_since` is set if no scheduler knows the tenant any more.
     """
 
     tenant: str
@@ -198,9 +201,7 @@ class TenantEnforcement:
 
     @property
     def blocked(self) -> bool:
-        """Whether the first job that waits fits into what was decided, and nothing keeps it but the
-        scheduler.
-        """
+        """True if the first waiting job fits into the decision and only the scheduler keeps it."""
         if self.clusters:
             return any(part.blocked for part in self.clusters)
         if not self.pending_tasks or not self.pending_demand or self.used is None:
@@ -212,7 +213,7 @@ class TenantEnforcement:
 
     @property
     def over(self) -> bool:
-        """Whether more is used than was decided and told."""
+        """True if the tenant uses more than was decided and rendered."""
         if self.clusters:
             return any(part.over for part in self.clusters)
         return self.used is not None and any(
@@ -222,7 +223,7 @@ class TenantEnforcement:
 
     @property
     def drifts(self) -> bool:
-        """Whether the scheduler does not have what was decided, or lets more run."""
+        """True if the scheduler lacks the decision, or lets more run."""
         if self.clusters:
             return any(part.drifts for part in self.clusters if not part.is_away)
         if self.drift is None:
@@ -232,7 +233,10 @@ class TenantEnforcement:
 
 @dataclass(frozen=True)
 class EnforcementState:
-    """A pool's enforcement; `run` is None before the first decision, `refused` says why none is told."""
+    """A pool's enforcement.
+
+    `run` is None before the first decision. `refused` is the reason why a decision cannot be rendered.
+    """
 
     pool: Pool
     run: Run | None
@@ -243,7 +247,7 @@ class EnforcementState:
 
     @property
     def stale(self) -> bool:
-        """Whether any agent is silent."""
+        """True if any agent is silent."""
         return any(state.stale for state in self.agents)
 
 
@@ -252,12 +256,12 @@ def agent_named(*, pool: Pool, name: str) -> Agent | None:
 
 
 def agents_of_open_pools() -> list[Agent]:
-    """The agents of all pools that are not retired."""
+    """Return the agents of all pools that are not retired."""
     return list(Agent.objects.present().filter(pool__retired_at=None))
 
 
 def enforcement_state(*, pool: Pool, now: datetime) -> EnforcementState:
-    """Decided, enforced and used per tenant, by the agent that reported each last."""
+    """Return decided, enforced and used amounts per tenant, by the agent that reported each last."""
     resources = resources_of(pool)
     run = decision_in_force(pool=pool, now=now)
     agents, reports = _newest_reports(pool)
@@ -440,12 +444,12 @@ def tenant_use(*, pool: Pool, tenant: Tenant, now: datetime) -> TenantUse | None
 
 def _blocked_since(pool: Pool) -> dict[str, datetime]:
     """Return since when tenants are blocked, for those whose event is recorded."""
-    told = Blockage.objects.filter(pool=pool, told_at__isnull=False)
-    return dict(told.values_list("tenant__slug", "since"))
+    reported = Blockage.objects.filter(pool=pool, told_at__isnull=False)
+    return dict(reported.values_list("tenant__slug", "since"))
 
 
 def _newest_reports(pool: Pool) -> tuple[list[Agent], Mapping[int, Mapping[str, Any]]]:
-    """The pool's agents, who reported last at the end, and by agent what the newest report says."""
+    """Return the pool's agents in the order of their last reports, and each agent's newest report."""
     agents = list(Agent.objects.present().filter(pool=pool).order_by("received_at"))
     newest = (
         Report.objects.filter(agent__in=agents).order_by("agent_id", "-id").distinct("agent_id")
@@ -465,8 +469,8 @@ def _row(
         return TenantEnforcement(tenant.slug, tenant.decided, rendered, *nothing)
     enforced = _vector(reported["applied"], resources)
     drift = [
-        has - told if abs(has - told) * unit.per >= _HALF else Decimal(0)
-        for has, told, unit in zip(enforced, rendered, units, strict=True)
+        has - due if abs(has - due) * unit.per >= _HALF else Decimal(0)
+        for has, due, unit in zip(enforced, rendered, units, strict=True)
     ]
     return TenantEnforcement(
         tenant.slug,

@@ -1,4 +1,4 @@
-"""Reports of agents: validation, storage and retention."""
+"""The validation, storage and retention of agents' reports."""
 
 import zlib
 from collections.abc import Mapping, Sequence
@@ -37,7 +37,7 @@ MAX_JOBS_OF_EVENT = 20
 
 @dataclass(frozen=True)
 class TenantReport:
-    """What an agent says of a tenant; quantities are the client's, keyed by resource.
+    """An agent's report on a tenant, with quantities as the client sent them, keyed by resource.
 
     `pending_reason` and `pending_demand` are of the first of its jobs that wait. A tenant is `absent` if
     the scheduler does not know it any more.
@@ -58,10 +58,10 @@ class TenantReport:
 
 @dataclass(frozen=True)
 class ReportDraft:
-    """A report as an agent sends it; `run` is the decision that it applied, None without any.
+    """A report as an agent sends it.
 
-    `interval` is the ISO 8601 duration between two reports. `cluster` is empty for an agent of all of
-    the pool's servers.
+    `run` is the decision that it applied, None without any. `interval` is the ISO 8601 duration between
+    two reports. `cluster` is empty for an agent of all of the pool's servers.
     """
 
     agent: str
@@ -78,10 +78,10 @@ class ReportDraft:
 
 @transaction.atomic
 def report_put(*, pool: Pool, draft: ReportDraft, now: datetime) -> Report:
-    """Store what an agent applied; the same report again changes nothing.
+    """Store the report of an agent. Idempotent.
 
     Raises `Unacceptable` for a tenant, resource or run that the pool does not have, or a clock that is
-    ahead; `Conflict` for a report that is not newer than the stored one.
+    ahead, and `Conflict` for a report that is not newer than the stored one.
     """
     pool = pool_lock(pool)
     if draft.reported_at > now + CLOCK_TOLERANCE:
@@ -253,7 +253,7 @@ def _run(pool: Pool, draft: ReportDraft) -> Run | None:
 def _content(
     pool: Pool, draft: ReportDraft, absences: Mapping[str, str], now: datetime
 ) -> dict[str, Any]:
-    """The report as it is kept. Raises `Unacceptable` with all that is wrong (at most 20)."""
+    """Return the report as it is stored. Raises `Unacceptable` for all of its mistakes (at most 20)."""
     resources = resources_of(pool)
     members = set(Membership.objects.filter(pool=pool).values_list("tenant__slug", flat=True))
     found: list[FieldError] = []
@@ -308,7 +308,7 @@ def _content(
 
 
 def reports_prune(*, now: datetime) -> int:
-    """Drop reports of before the retention, save for the newest of each agent; returns how many."""
+    """Delete reports older than the retention, except for each agent's newest. Return the number."""
     newest = Agent.objects.annotate(newest=Max("reports")).values("newest")
     old = Report.objects.filter(repeated_at__lt=now - REPORT_RETENTION).exclude(pk__in=newest)
     return old.delete()[0]

@@ -1,4 +1,4 @@
-"""Celery tasks: each makes one service call with the time of the clock."""
+"""Celery tasks, each of which makes one service call with the time of the clock."""
 
 import structlog
 from celery import shared_task
@@ -20,7 +20,10 @@ log = structlog.get_logger(__name__)
 
 @shared_task(name="enforcement.watch", priority=AFTER_DECISIONS)
 def watch() -> None:
-    """Ask for a look at every pool with an agent: one that fails stops no other."""
+    """Request a look at every pool with an agent, each in its own task.
+
+    A failure of one stops no other.
+    """
     for pool in pools_enforced():
         watch_pool.apply_async(args=[pool.pk], expires=WATCH_SECONDS, retry=False)
 
@@ -35,7 +38,7 @@ def watch_pool(pool_id: int) -> None:
 
 @shared_task(name="enforcement.retention", priority=AFTER_DECISIONS)
 def retention() -> None:
-    """Drop reports that have been kept long enough, and end memberships of users who left."""
+    """Delete reports older than their retention, and end memberships of users who left."""
     reports_prune(now=utc_now())
     for pool in pools_enforced():
         try:

@@ -1,4 +1,4 @@
-"""States of enforcement that last and their events: drift, blockage, a silent agent."""
+"""Lasting states of enforcement, such as drift, blockage or a silent agent, with their events."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
@@ -157,7 +157,7 @@ def _replace(pool: Pool, drifting: Payloads, blocked: Payloads, now: datetime) -
 
 
 def _store(model: type[State], pool: Pool, present: Payloads, now: datetime) -> Payloads:
-    """Replace the stored tenants by the present ones; return those that ended after their event."""
+    """Replace the stored tenants by the present ones. Return those that ended after their event."""
     known = {
         each.tenant.slug: each for each in model.objects.filter(pool=pool).select_related("tenant")
     }
@@ -179,7 +179,7 @@ def _store(model: type[State], pool: Pool, present: Payloads, now: datetime) -> 
 
 
 def _due(model: type[State], pool: Pool, before: datetime, now: datetime) -> Payloads:
-    """Return the payloads of what has lasted long enough and has no event yet; mark them."""
+    """Mark the states that have lasted long enough and have no event yet, and return their payloads."""
     due = model.objects.filter(pool=pool, told_at=None, since__lt=before)
     payloads = dict(due.values_list("tenant__slug", "payload"))
     if payloads:

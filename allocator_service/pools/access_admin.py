@@ -176,7 +176,7 @@ class PoolLimitForm(ServiceForm):
 
 @admin.register(PoolLimit)
 class PoolLimitAdmin(ServiceAdmin):
-    """Who sees some pools only: a superuser's decision, or that of the provider's groups."""
+    """Operators who see some pools only, limited by a superuser or by the provider's groups."""
 
     pool_path = None
     form = PoolLimitForm
@@ -198,7 +198,7 @@ class PoolLimitAdmin(ServiceAdmin):
 
 @admin.register(ApiKey)
 class ApiKeyAdmin(ServiceAdmin):
-    """Keys are not edited: they are issued, rotated and revoked."""
+    """Keys, which are issued, rotated and revoked but not edited."""
 
     pool_path = None
     keys_of: ClassVar = {"group": Group}

@@ -90,12 +90,12 @@ class ServerForm(ServiceForm):
         created = servers_contribute(pool=pool, drafts=[draft], now=utc_now())
         names = draft.names()
         if len(names) > 1:
-            self.said = f"{len(names)} servers added to {pool}: {names[0]} to {names[-1]}."
+            self.success_text = f"{len(names)} servers added to {pool}: {names[0]} to {names[-1]}."
         return Server.objects.get(pk=created.ids[0])
 
 
 class ServerAdmin(ServiceAdmin):
-    """Registered by `allocation.admin`, which can tell what an action would do before it is done."""
+    """The admin of servers, registered by `allocation.admin`, which shows the effect of an action."""
 
     form = ServerForm
     list_display = ["name", "pool", "contributed_by", "quantities", "labelled", "state"]
@@ -235,7 +235,7 @@ def _stated_terms(terms: MembershipTerms) -> dict[str, Any]:
 
 
 class MembershipAdmin(ServiceAdmin):
-    """Registered by `allocation.admin`, which shows the effect of another weight."""
+    """The admin of members, registered by `allocation.admin`, which shows a changed weight's effect."""
 
     form = MembershipForm
     list_display = ["tenant", "pool", "present_terms", "group", "tier", "admitted_at"]

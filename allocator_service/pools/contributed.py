@@ -1,4 +1,4 @@
-"""How much capacity was contributed over time, and which weights members had."""
+"""Contributed capacity and the weights of members over time."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from allocator_service.pools.models import Pool
 
 @dataclass(frozen=True)
 class Capacity:
-    """Resource × seconds of capacity that a tenant contributed in one interval of time.
+    """Resource × seconds of capacity that a tenant contributed in one interval.
 
     `interval` counts from 0, `resource` is the position in the pool's vectors, `tenant` None is the
     pool itself.
@@ -44,7 +44,7 @@ GROUP BY 1, 2, 3
 
 
 def capacity_within(*, pool: Pool, edges: Sequence[datetime]) -> list[Capacity]:
-    """Capacity × seconds that was contributed, draining servers included, between the edges."""
+    """Return the capacity × seconds contributed between the edges, including draining servers."""
     statement = _CAPACITY.format(
         seconds=seconds_inside("start", '"end"'), intervals=intervals_reached("start", '"end"')
     )
@@ -74,7 +74,7 @@ GROUP BY m.tenant_id
 
 
 def mean_weights(*, pool: Pool, start: datetime, end: datetime) -> dict[int, Decimal]:
-    """The members' weights, by tenant, as a mean over the time; best-effort time is left out."""
+    """Return the members' mean weights over an interval, by tenant, without best-effort time."""
     with connection.cursor() as cursor:
         cursor.execute(_WEIGHTS, {"pool": pool.pk, "start": start, "end": end})
         return dict(cursor.fetchall())

@@ -150,7 +150,7 @@ class GroupAdmin(ServiceAdmin):
         return ["pool", "slug", "created_at", "retired_at"] if obj else []
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """A retired group is read only."""
+        """Return whether the group can be changed, which a retired one cannot."""
         retired = obj is not None and obj.retired_at is not None
         return not retired and super().has_change_permission(request, obj)
 

@@ -304,7 +304,7 @@ def _present(pool: Pool, group: Group) -> Group:
 
 
 def _parents(pool: Pool) -> dict[str, str | None]:
-    """The parent's slug of each present group of the locked pool."""
+    """Return the parent's slug of each present group of the locked pool."""
     return dict(group_terms_of(pool=pool).values_list("group__slug", "parent__slug"))
 
 
@@ -421,7 +421,7 @@ def _refuse_tree(parents: Mapping[str, str | None], pointers: Mapping[str, str])
 def group_levels(
     parents: Mapping[str, str | None], changed: Collection[str]
 ) -> tuple[dict[str, int], dict[str, str | None]]:
-    """Levels of groups below the pool, and the nearest changed group at or above each.
+    """Return the levels of groups below the pool, and the nearest changed group at or above each.
 
     Groups on or below a cycle are left out.
     """

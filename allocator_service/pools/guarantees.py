@@ -108,7 +108,7 @@ def _stored(pool: Pool) -> tuple[dict[str, AmountNode], list[AmountNode]]:
 
 
 def _exceeded(root: AmountNode, at: datetime) -> Iterator[ExceededLimit]:
-    """Yield the limits in force that are less than what is guaranteed under them."""
+    """Yield the limits in force that are less than the guarantees under them."""
     order = root.below_and_itself()
     needed: dict[int, Mapping[Kind, Decimal]] = {}
     for node in reversed(order):

@@ -118,7 +118,7 @@ def _parse_instant(text: str) -> datetime | None:
 
 
 def own_servers_form_field() -> forms.ChoiceField:
-    """Setting of a node for own servers."""
+    """Return a field for the setting of a node for own servers."""
     return forms.ChoiceField(
         label="Own servers",
         required=False,

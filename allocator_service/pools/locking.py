@@ -1,5 +1,7 @@
-"""Row locks of this app. Every change to a pool, or to anything in it, locks the pool's row first:
-changes of one pool are serial, their generations are in commit order, and nothing can deadlock.
+"""Row locks of this app.
+
+Every change to a pool, or to anything in it, locks the pool's row first. Changes of one pool are
+therefore serial, their generations are in commit order, and nothing can deadlock.
 """
 
 from uuid import UUID
@@ -9,7 +11,7 @@ from allocator_service.pools.models import Pool, Server
 
 
 def pool_lock(pool: Pool) -> Pool:
-    """The pool as it is now, locked until the transaction ends. Raises `Missing` once retired."""
+    """Return the present pool, locked until the transaction ends. Raises `Missing` once retired."""
     locked = (
         Pool.objects.select_for_update(of=("self",), no_key=True)
         .filter(pk=pool.pk, retired_at=None)
@@ -21,7 +23,7 @@ def pool_lock(pool: Pool) -> Pool:
 
 
 def server_lock(server_id: UUID) -> Server:
-    """The server as it is now, locked until the transaction ends. Lock its pool before."""
+    """Return the present server, locked until the transaction ends. Lock its pool before."""
     return (
         Server.objects.select_for_update(of=("self",), no_key=True)
         .select_related("contributed_by", "pool")

@@ -151,8 +151,8 @@ def members_put(
     """Admit many tenants or change their terms from the next decision on, all or none.
 
     `best_effort` stays as it is. One change of the pool, and an audit entry per member. No version is
-    asked for: the caller compares under the pool's lock. Unless `is_last`, the caller compares all
-    amounts of the pool afterwards. Raises as `member_put`.
+    required, because the caller compares under the pool's lock. Unless `is_last`, the caller compares
+    all amounts of the pool afterwards. Raises as `member_put`.
     """
     pool = pool_lock(pool)
     groups = {group.slug: group for group in groups_of(pool=pool)}
@@ -264,7 +264,7 @@ def _present_terms(membership: Membership) -> MembershipTerms:
 
 
 def _stated(membership: Membership, terms: MembershipTerms) -> dict[str, Any]:
-    """The fields of a member that the audit states."""
+    """Return the fields of a member that the audit states."""
     return {
         **stated_fields(membership),
         **{name: getattr(terms, name) for name in _DEFAULT_TERMS},
@@ -281,7 +281,7 @@ def _terms_of(
     found: Group | None,
     tier: int,
 ) -> dict[str, Any]:
-    """The checked terms of a member of the locked pool, by the fields of `MembershipTerms`.
+    """Return the checked terms of a member of the locked pool, by the fields of `MembershipTerms`.
 
     `found` is the pool's group of the slug `group`, if there is one.
     """
@@ -312,10 +312,10 @@ def members_admit(
     now: datetime,
     terms: Mapping[int, Mapping[str, Any]] | None = None,
 ) -> list[Membership]:
-    """Admit those of `tenants` who are not members of the locked pool; returns the new members.
+    """Admit those of `tenants` that are not members of the locked pool, and return the new members.
 
-    `terms` are by the tenant's key, weight 1 in the pool itself without any. A membership that has
-    ended goes on under new terms.
+    `terms` are by the tenant's key, with weight 1 in the pool itself as the default. A membership that
+    has ended continues under new terms.
     """
     given = terms or {}
     known = {
@@ -348,7 +348,7 @@ def members_admit(
 
 
 def members_join(*, pool: Pool, tenants: Sequence[Tenant], now: datetime) -> None:
-    """Admit tenants whose servers or workloads the locked pool takes, and record it of each."""
+    """Admit tenants whose servers or workloads the locked pool takes, and record each admission."""
     admitted = members_admit(pool=pool, tenants=tenants, now=now)
     audit_record_all(
         action="member.admit",
@@ -360,7 +360,7 @@ def members_join(*, pool: Pool, tenants: Sequence[Tenant], now: datetime) -> Non
 
 @transaction.atomic
 def member_end(*, pool: Pool, tenant: Tenant, version: int | None, now: datetime) -> None:
-    """End a membership from the next decision on; its earlier terms and all history stay.
+    """End a membership from the next decision on. Its earlier terms and all history stay.
 
     Raises `Missing` for a tenant that is not a member, and `Conflict` while it has servers or workloads
     in the pool.

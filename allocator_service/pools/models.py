@@ -1,4 +1,4 @@
-"""Pools, what they count, who belongs to them, and the servers contributed to them."""
+"""Models of pools, their resources, members, groups and servers."""
 
 from decimal import Decimal
 from typing import Any, Self
@@ -20,17 +20,20 @@ TIER_RANGE = f"The tier must be a whole number from -{LARGEST_TIER} to {LARGEST_
 
 
 def vector_field() -> "ArrayField[list[Decimal], list[Decimal]]":
-    """Exact quantities in the order of the pool's resources; a missing tail is 0."""
+    """Return a field for exact quantities in the order of the pool's resources.
+
+    Omitted quantities at the end are 0.
+    """
     return ArrayField(models.DecimalField(max_digits=24, decimal_places=FRACTIONAL_DIGITS))
 
 
 def limit_field() -> "models.JSONField[list[dict[str, Any]], list[dict[str, Any]]]":
-    """Limits, guarantees or loans of a node, as `pools.limits` writes them."""
+    """Return a field for limits, guarantees or loans of a node, as `pools.limits` writes them."""
     return models.JSONField(default=list, db_default=models.Value([], models.JSONField()))
 
 
 class OwnServers(models.TextChoices):
-    """Setting of nodes to always have what workloads get alone on their tenant's own servers."""
+    """The setting of nodes to guarantee what workloads get alone on their tenant's own servers."""
 
     INHERIT = "inherit"
     YES = "yes"
@@ -48,7 +51,7 @@ def own_servers_field() -> "models.CharField[str, str]":
 
 
 class Count(models.TextChoices):
-    """Allocation that levels count, all of it or what is above guarantees."""
+    """The allocation that levels count, all of it or the part above guarantees."""
 
     TOTAL = "total"
     ABOVE = "above"
@@ -63,7 +66,7 @@ class WindowKind(models.TextChoices):
 
 
 class WeightsMode(models.TextChoices):
-    """A member's `weight` is a factor on what it contributed, or it is the weight itself."""
+    """The meaning of a member's `weight`, as a factor on its contribution or as the weight itself."""
 
     CONTRIBUTION = "contribution"
     EXPLICIT = "explicit"
@@ -76,20 +79,24 @@ class Metering(models.TextChoices):
 
 class PoolQuerySet(models.QuerySet["Pool"]):
     def for_tenant(self, tenant: Tenant | None) -> Self:
-        """The pools a caller may see: all, or those that the tenant of a key is a member of."""
+        """Return the pools that a caller may see.
+
+        The tenant of a key may see those that it is a member of, an operator (None) all of them.
+        """
         if tenant is None:
             return self
         return self.filter(memberships__tenant=tenant, memberships__ended_at=None)
 
     def history_for_tenant(self, tenant: Tenant | None) -> Self:
-        """The same and those that the tenant was a member of: its statements stay readable."""
+        """Return the visible pools and a tenant's former ones, whose statements stay readable."""
         return self if tenant is None else self.filter(memberships__tenant=tenant)
 
 
 class Pool(models.Model):
     """Servers that are shared under one policy. `generation` is the number of its last change.
 
-    `money_fixed_at`: since when prices are published, so that currency and time zone stay as they are.
+    `money_fixed_at` is the instant since which prices are published, so that currency and time zone stay
+    as they are.
     """
 
     slug = models.CharField(max_length=63, validators=[validate_slug])
@@ -193,8 +200,8 @@ class ResourceType(models.Model):
 class Cluster(models.Model):
     """A cluster whose agents were silent for too long, now or earlier.
 
-    `left_at` is since when its servers give no capacity, None after its return. `generation` is that of
-    the pool's change by which it left or returned.
+    `left_at` is the instant since which its servers give no capacity, None after its return.
+    `generation` is that of the pool's change by which it left or returned.
     """
 
     pool = models.ForeignKey(Pool, models.PROTECT, related_name="clusters")
@@ -340,7 +347,7 @@ class GroupTerms(models.Model):
 
 
 class Membership(models.Model):
-    """A tenant admitted to a pool; one that has ended has no present terms."""
+    """A tenant's membership in a pool, without present terms once it has ended."""
 
     pool = models.ForeignKey(Pool, models.PROTECT, related_name="memberships")
     tenant = models.ForeignKey(Tenant, models.PROTECT, related_name="memberships")
@@ -437,7 +444,10 @@ class ServerState(models.TextChoices):
 
 class ServerQuerySet(models.QuerySet["Server"]):
     def for_tenant(self, tenant: Tenant | None) -> Self:
-        """The servers a caller may see: all, or those that the tenant of a key contributed."""
+        """Return the servers that a caller may see.
+
+        The tenant of a key may see those that it contributed, an operator (None) all of them.
+        """
         return self if tenant is None else self.filter(contributed_by=tenant)
 
     def present(self) -> Self:
@@ -504,10 +514,10 @@ class Server(models.Model):
 
 
 class Contribution(models.Model):
-    """Who contributed a server over an interval; the present contribution has no end.
+    """The contributor of a server over an interval, without an end for the present one.
 
-    `capacity` is what the server had all the while; null in intervals from before that was kept,
-    in which it is the server's.
+    `capacity` is that of the server throughout the interval. It is null in older intervals, in which it
+    is the server's.
     """
 
     server = models.ForeignKey(Server, models.PROTECT, related_name="contributions")

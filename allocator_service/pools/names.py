@@ -1,4 +1,4 @@
-"""Names that are unique per owner among what is present in a pool: of servers and of workloads."""
+"""Names of servers and workloads, unique per owner among the present ones of a pool."""
 
 from collections.abc import Iterable
 
@@ -9,16 +9,16 @@ Identity = tuple[int | None, str]
 
 
 def refuse_taken_names(
-    wanted: Iterable[tuple[str, Identity]], *, taken: set[Identity], code: str, owner: str
+    requested: Iterable[tuple[str, Identity]], *, taken: set[Identity], code: str, owner: str
 ) -> None:
-    """Raise `Conflict`, naming up to 20 items, where an owner has the name or wants it twice.
+    """Raise `Conflict`, naming up to 20 items, for names that their owner has already or requests twice.
 
-    `wanted`: the pointer of each item and its identity, `(owner's key, name)`; `owner` is the word
-    for whose name it is.
+    `requested` has the pointer of each item and its identity, `(owner's key, name)`. `owner` is the word
+    for the owner in the error.
     """
     errors: list[FieldError] = []
     seen = set(taken)
-    for pointer, identity in wanted:
+    for pointer, identity in requested:
         if identity in seen:
             detail = (
                 f'This {owner} has "{identity[1]}" in the pool already, or twice in this request.'

@@ -1,4 +1,4 @@
-"""Operators who are limited to some pools."""
+"""The limits of operators to some pools."""
 
 from collections.abc import Collection
 from datetime import datetime
@@ -17,11 +17,11 @@ from allocator_service.tenants.models import Person
 def pool_limit_set(*, user: User, pools: Collection[Pool], now: datetime) -> PoolLimit:
     """Let a user of the admin see these pools and no other from the next request on.
 
-    Raises `Conflict` for somebody who signs in by a provider: there the groups decide.
+    Raises `Conflict` for a user who signs in by a provider, whose groups determine the pools.
     """
     if Person.objects.filter(user=user).exists():
         raise Conflict(
-            f"{user} signs in by the provider, whose groups say which pools these are.",
+            f"{user} signs in by the provider, whose groups determine these pools.",
             code="pool_limit.by_groups",
         )
     present = PoolLimit.objects.select_for_update().filter(user=user).first()
@@ -37,8 +37,6 @@ def pool_limit_set(*, user: User, pools: Collection[Pool], now: datetime) -> Poo
 def pool_limit_lift(*, limit: PoolLimit, now: datetime) -> None:
     """Let the user see every pool again. Raises `Conflict` where the provider's groups decide."""
     if Person.objects.filter(user=limit.user_id).exists():
-        raise Conflict(
-            "The provider's groups say which pools these are.", code="pool_limit.by_groups"
-        )
+        raise Conflict("The provider's groups determine these pools.", code="pool_limit.by_groups")
     audit_record(action="pool_limit.lift", instance=limit, before=stated_fields(limit), now=now)
     limit.delete()

@@ -1,4 +1,4 @@
-"""The policy and window of a pool, as chosen and checked by whoever knows the policies."""
+"""The policy and window of a pool, chosen and checked by an app that knows the policies."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -25,8 +25,8 @@ def is_anchor(instant: datetime) -> bool:
 class PolicyChoice:
     """A policy that exists, in a mode it has, with options it accepts.
 
-    `long_term`: it reads the past through the pool's window. `places`: it decides on servers and so
-    honours selectors.
+    With `long_term`, it reads the past through the pool's window. With `places`, it decides on servers
+    and so honours selectors.
     """
 
     name: str
@@ -38,7 +38,7 @@ class PolicyChoice:
 
 @dataclass(frozen=True)
 class Window:
-    """What of the past counts. `length` and `half_life` are ISO 8601 durations."""
+    """The part of the past that counts. `length` and `half_life` are ISO 8601 durations."""
 
     kind: str
     anchor: datetime
@@ -46,7 +46,7 @@ class Window:
     half_life: str = ""
 
     def check(self, policy: PolicyChoice) -> "Window":
-        """Refuse a window that would switch the fairness of a long-term policy off unnoticed.
+        """Reject a window that would switch the fairness of a long-term policy off unnoticed.
 
         Returns the window with the default half-life filled in. Raises `Unacceptable`.
         """

@@ -1,7 +1,7 @@
-"""How a change asks for a new decision: the pool's generation and its job row, in one transaction.
+"""Requests for new decisions, by the pool's generation and its job row in one transaction.
 
-Changes are coalesced: a run starts 250 ms after the last one, and at most 2 s after the first. Under
-a policy that remembers, changes wait for the next boundary of the pool's decision interval.
+Changes are coalesced: a run starts 250 ms after the last one, and at most 2 s after the first. Under a
+policy that remembers, changes wait for the next boundary of the pool's decision interval.
 """
 
 from datetime import datetime, timedelta
@@ -26,7 +26,7 @@ DECISION_JOBS = JobKind(
     order=("run_after",),
 )
 
-_WANT = """
+_REQUEST = """
 INSERT INTO pool_recompute_job (pool_id, wanted, settled, first_change_at, run_after,
                                 publications, claimed, attempts)
 VALUES (%(pool)s, 1, 0, %(changed)s::timestamptz,
@@ -45,7 +45,7 @@ ON CONFLICT (pool_id) DO UPDATE SET
 
 
 def pool_changed(pool: Pool, *, now: datetime) -> int:
-    """Count a change of the locked pool and ask for a decision that includes it.
+    """Count a change of the locked pool and request a decision that includes it.
 
     Returns the generation, which the pool object then carries as well.
     """
@@ -60,20 +60,20 @@ def pool_changed(pool: Pool, *, now: datetime) -> int:
 
 
 def decision_wanted(pool: Pool, *, now: datetime) -> None:
-    """Ask for a decision without a change, as an operator does, or a run that nobody finished."""
+    """Request a decision without a change, for an operator or in place of an unfinished run."""
     boundary = interval_around(pool, now)[1] if pool.policy_long_term else None
-    _want(pool, changed=now, boundary=boundary)
+    _request(pool, changed=now, boundary=boundary)
 
 
 def decision_due(pool: Pool, *, at: datetime) -> None:
-    """Ask for a decision at an instant to come, for which no change has to wait."""
-    _want(pool, changed=None, boundary=at)
+    """Request a decision at a future instant, for which no change has to wait."""
+    _request(pool, changed=None, boundary=at)
 
 
-def _want(pool: Pool, *, changed: datetime | None, boundary: datetime | None) -> None:
+def _request(pool: Pool, *, changed: datetime | None, boundary: datetime | None) -> None:
     with connection.cursor() as cursor:
         cursor.execute(
-            _WANT,
+            _REQUEST,
             {
                 "pool": pool.pk,
                 "changed": changed,
@@ -86,13 +86,16 @@ def _want(pool: Pool, *, changed: datetime | None, boundary: datetime | None) ->
 
 
 def interval_around(pool: Pool, instant: datetime) -> tuple[datetime, datetime]:
-    """The decision interval `[start, end)` of the pool around an instant, by its window's anchor."""
+    """Return the decision interval `[start, end)` of the pool around an instant.
+
+    Intervals are counted from the anchor of the pool's window.
+    """
     duration = parse_duration(pool.decision_interval)
     return duration.around(instant, pool.window_anchor, ZoneInfo(pool.timezone))
 
 
 def decision_complete(job: RecomputeJob, *, next_at: datetime | None = None) -> None:
-    """Complete what the locked job's claim had read. Changes made since need another decision.
+    """Complete the part of the locked job that its claim had read. Later changes need another decision.
 
     They wait until `next_at`, if that is given: they came without a wait while the claim was held.
     """

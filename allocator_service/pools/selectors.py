@@ -34,14 +34,14 @@ def group_missing() -> Missing:
 
 
 def pools_for(tenant: Tenant | None) -> QuerySet[Pool]:
-    """The open pools a caller may see."""
+    """Return the open pools that a caller may see."""
     return (
         Pool.objects.for_tenant(tenant).filter(retired_at=None).prefetch_related("resource_types")
     )
 
 
 def closed_pools_for(tenant: Tenant | None) -> QuerySet[Pool]:
-    """The retired pools a caller may see, whose statements stay readable."""
+    """Return the retired pools that a caller may see, whose statements stay readable."""
     return Pool.objects.history_for_tenant(tenant).exclude(retired_at=None)
 
 
@@ -54,15 +54,15 @@ WHERE retired_at IS NULL AND (%(tenant)s::bigint IS NULL OR EXISTS (
 
 
 def pools_version(tenant: Tenant | None) -> str | None:
-    """Return a text that differs once any open pool that a caller may see has changed."""
+    """Return a text that changes whenever an open pool that a caller may see changes."""
     row = only_row(_VERSIONS, {"tenant": None if tenant is None else tenant.pk})
     return None if row is None else row[0]
 
 
 def pool_get(*, slug: str, tenant: Tenant | None, retired: bool = False) -> Pool:
-    """The open pool of this slug with its resources, if the caller may see it. Raises `Missing`.
+    """Return the open pool of this slug with its resources, if the caller may see it. Raises `Missing`.
 
-    With `retired` also a pool that was closed, or one that the tenant was a member of.
+    With `retired`, also return a pool that was closed, or one that the tenant was a member of.
     """
     pools = Pool.objects.history_for_tenant(tenant).prefetch_related("resource_types")
     return get_or_missing(pools if retired else pools_for(tenant), "pool.not_found", slug=slug)
@@ -102,10 +102,10 @@ _KEY_POOL_AND_SERVER = selecting(
 def key_and_pool(
     *, text: str, slug: str, retired: bool = False
 ) -> tuple[ApiKey | None, Pool | None]:
-    """What every request below a pool needs, in one statement.
+    """Return the key and the pool of a request below a pool, in one statement.
 
-    The key with this text, revoked and expired ones too, and the open pool of this slug with its
-    resources, or with `retired` the one that was retired too, if the key's holder may see it.
+    The key has this text and may be revoked or expired. The pool has this slug and its resources, and is
+    None unless the key's holder may see it. It must be open unless `retired`.
     """
     row = only_row(
         _KEY_AND_POOL, {"slug": slug, "digest": api_key_digest(text), "retired": retired}
@@ -118,7 +118,11 @@ def key_and_pool(
 def key_pool_and_server(
     *, text: str, slug: str, server_id: UUID | None
 ) -> tuple[ApiKey | None, Pool | None, Server | None]:
-    """The same with the pool's server of this id, retired or not, if the key's holder may see it."""
+    """Return the key, the pool and the server of a request below a server, in one statement.
+
+    Key and pool are those of `key_and_pool`. The server may be retired, and is None unless the key's
+    holder may see it.
+    """
     row = only_row(
         _KEY_POOL_AND_SERVER,
         {"slug": slug, "digest": api_key_digest(text), "server": server_id, "retired": False},
@@ -138,7 +142,7 @@ def key_pool_and_server(
 
 
 def _pool_of(columns: Sequence[Any]) -> Pool | None:
-    """The pool in its columns and those of its resources, if there is one."""
+    """Return the pool in its columns and those of its resources, if there is one."""
     if columns[0] is None:
         return None
     pool = _POOL.read(columns)
@@ -151,14 +155,14 @@ def _pool_of(columns: Sequence[Any]) -> Pool | None:
 
 
 def resources_of(pool: Pool) -> list[Resource]:
-    """The pool's resources in the order of its vectors."""
+    """Return the pool's resources in the order of its vectors."""
     return [row.as_resource() for row in pool.resource_types.all()]
 
 
 def members_of(*, pool: Pool, tenant: Tenant | None = None) -> QuerySet[MembershipTerms]:
-    """The present terms of the pool's members, or of one tenant's membership.
+    """Return the present terms of the pool's members, or of one tenant's membership.
 
-    Present are those without an end, whatever a clock says that was set back.
+    Present are those without an end, even if a clock was set back.
     """
     terms = MembershipTerms.objects.filter(membership__pool=pool, end=None).select_related(
         "membership__tenant", "group"
@@ -179,14 +183,14 @@ SELECT id FROM above WHERE id IS NOT NULL
 
 
 def groups_above(*, pool: Pool, tenant: Tenant) -> set[int]:
-    """Keys of the tenant's group in the pool and of every group above it."""
+    """Return the keys of the tenant's group in the pool and of every group above it."""
     with connection.cursor() as cursor:
         cursor.execute(_PATH, [pool.pk, tenant.pk])
         return {pk for (pk,) in cursor.fetchall()}
 
 
 def groups_of(*, pool: Pool, tenant: Tenant | None = None) -> QuerySet[Group]:
-    """Present groups of the pool that a caller may see.
+    """Return the present groups of the pool that a caller may see.
 
     A tenant sees those on its own path, every other caller all of them.
     """
@@ -203,14 +207,14 @@ def groups_granted(groups: Collection[int]) -> list[Group]:
 
 
 def group_terms_of(*, pool: Pool, tenant: Tenant | None = None) -> QuerySet[GroupTerms]:
-    """The present terms of the groups that a caller may see."""
+    """Return the present terms of the groups that a caller may see."""
     return GroupTerms.objects.filter(
         group__in=groups_of(pool=pool, tenant=tenant), end=None
     ).select_related("group", "parent")
 
 
 def group_history(*, pool: Pool, slug: str, tenant: Tenant | None) -> QuerySet[GroupTerms]:
-    """Terms of all groups that had the slug, oldest first.
+    """Return the terms of all groups that had the slug, oldest first.
 
     A tenant sees those of the groups on its own path.
     """
@@ -222,7 +226,7 @@ def group_history(*, pool: Pool, slug: str, tenant: Tenant | None) -> QuerySet[G
 
 
 def contributors_of(tenant: Tenant) -> list[tuple[int, int, str]]:
-    """Pool, tenant and its slug of whoever ever contributed servers to a pool that `tenant` is in."""
+    """Return the contributors that ever had servers in a pool of `tenant`, as pool, tenant and slug."""
     contributions = Contribution.objects.filter(
         server__pool__memberships__tenant=tenant, tenant__isnull=False
     )
@@ -230,7 +234,7 @@ def contributors_of(tenant: Tenant) -> list[tuple[int, int, str]]:
 
 
 def servers_for(*, pool: Pool, tenant: Tenant | None) -> QuerySet[Server]:
-    """The pool's servers that a caller may see, retired ones included."""
+    """Return the pool's servers that a caller may see, including retired ones."""
     return (
         Server.objects.filter(pool=pool).for_tenant(tenant).select_related("contributed_by", "pool")
     )
@@ -238,7 +242,7 @@ def servers_for(*, pool: Pool, tenant: Tenant | None) -> QuerySet[Server]:
 
 @dataclass(frozen=True)
 class ServerGroup:
-    """Identical servers of one contributor: their `names` and, as text, `ids` by age."""
+    """Identical servers of one contributor, with their `names` and, as text, `ids` by age."""
 
     capacity: Sequence[Decimal]
     labels: Mapping[str, str]
@@ -249,18 +253,18 @@ class ServerGroup:
 
     @property
     def count(self) -> int:
-        """How many servers there are."""
+        """The number of servers."""
         return len(self.names)
 
     @property
     def first(self) -> str:
-        """Name of the oldest."""
+        """The name of the oldest."""
         return self.names[0]
 
 
 @dataclass(frozen=True)
 class ServerKind:
-    """How many identical servers a tenant has in a pool, in which state; the oldest's name."""
+    """The number of a tenant's identical servers in one state in a pool, with the name of the oldest."""
 
     capacity: Sequence[Decimal]
     labels: Mapping[str, str]
@@ -270,7 +274,7 @@ class ServerKind:
 
 
 def server_kinds(*, pool: Pool, tenant: Tenant, limit: int) -> list[ServerKind]:
-    """The tenant's present servers in the pool, identical ones together, the oldest first."""
+    """Return the tenant's present servers in the pool, identical ones together, the oldest first."""
     with connection.cursor() as cursor:
         cursor.execute(
             """
@@ -310,7 +314,7 @@ _BY_CLUSTER = _GROUPS.format(
 
 
 def server_groups(pool: Pool) -> list[ServerGroup]:
-    """The pool's present servers, identical ones of one contributor together, oldest group first.
+    """Return the pool's present servers, grouped by contributor and kind, oldest group first.
 
     Where any server has a cluster, all of them carry the name of theirs, and those of one that left
     drain.

@@ -1,4 +1,4 @@
-"""Writes to servers: contributing, changing, draining, retiring."""
+"""Writes to servers, from contribution and changes to draining and retirement."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -29,7 +29,10 @@ BULK_STATEMENT_TIMEOUT = "60s"
 
 @dataclass(frozen=True)
 class ServerDraft:
-    """Servers to contribute: `count` identical ones; `capacity` of each, in the pool's order."""
+    """Servers to contribute, `count` identical ones.
+
+    `capacity` is that of each, in the pool's order.
+    """
 
     name: str
     capacity: Sequence[Decimal]
@@ -39,7 +42,7 @@ class ServerDraft:
     pointer: str = ""
 
     def names(self) -> list[str]:
-        """`name`, or `name-0001`, ... for several, numbered in at least four digits."""
+        """Return `name`, or `name-0001`, ... for several, numbered in at least four digits."""
         if self.count == 1:
             return [self.name]
         width = max(4, len(str(self.count)))
@@ -48,7 +51,7 @@ class ServerDraft:
 
 @dataclass(frozen=True)
 class Created:
-    """What a bulk write made: ids ascend in the order of the request."""
+    """The result of a bulk write, with ids that ascend in the order of the request."""
 
     ids: Sequence[UUID]
     generation: int
@@ -58,7 +61,7 @@ class Created:
 def servers_contribute(*, pool: Pool, drafts: Sequence[ServerDraft], now: datetime) -> Created:
     """Add servers to a pool, all or none, and admit their contributors.
 
-    Raises `TooLarge` for more than 100,000 servers, `Unacceptable` for a capacity of nothing,
+    Raises `TooLarge` for more than 100,000 servers, `Unacceptable` for a capacity of nothing, and
     `Conflict` for a name that a present server of the same contributor has, with its pointer.
     """
     total = sum(draft.count for draft in drafts)
@@ -134,7 +137,7 @@ def _refuse_taken_names(pool: Pool, named: Sequence[tuple[ServerDraft, str]]) ->
 
 @dataclass(frozen=True)
 class ServerSettings:
-    """All of a server that may be edited."""
+    """The editable fields of a server."""
 
     name: str
     capacity: Sequence[Decimal]
@@ -165,7 +168,7 @@ def server_update(
 
 
 def _contribute_otherwise(server: Server, capacity: list[Decimal], now: datetime) -> None:
-    """From now on the server is contributed with another capacity; the past keeps what it had."""
+    """Change the contributed capacity of a server from now on. Past intervals keep theirs."""
     present = server.contributions.filter(end=None)
     if not present.filter(start__lt=now).update(end=now, capacity=server.capacity):
         present.update(capacity=capacity)
@@ -176,12 +179,12 @@ def _contribute_otherwise(server: Server, capacity: list[Decimal], now: datetime
 
 
 def server_drain(*, server: Server, version: int | None = None, now: datetime) -> Server:
-    """Take a server out of the capacity at the next decision; it counts as contributed still."""
+    """Remove a server from the capacity at the next decision. It still counts as contributed."""
     return _put(ServerState.DRAINING, "server.drain", server, version, now)
 
 
 def server_activate(*, server: Server, version: int | None = None, now: datetime) -> Server:
-    """Put a draining server back to work."""
+    """Return a draining server to the capacity."""
     return _put(ServerState.ACTIVE, "server.activate", server, version, now)
 
 
@@ -189,7 +192,7 @@ def server_activate(*, server: Server, version: int | None = None, now: datetime
 def _put(
     state: ServerState, action: str, server: Server, version: int | None, now: datetime
 ) -> Server:
-    """Put a present server into a state; nothing changes when it is in it."""
+    """Put a present server into a state. Idempotent."""
     server = _locked(server)
     check_version(server.version, version)
     _refuse_retired(server)
@@ -202,9 +205,9 @@ def _put(
 
 @transaction.atomic
 def server_retire(*, server: Server, version: int | None = None, now: datetime) -> Server:
-    """End a server's contribution now; its past intervals stay. Retiring twice changes nothing.
+    """End a server's contribution now. Its past intervals stay. Idempotent.
 
-    A contribution never ends before it began, whatever a clock says that was set back.
+    A contribution never ends before it began, even if a clock was set back.
     """
     server = _locked(server)
     check_version(server.version, version)

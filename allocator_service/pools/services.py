@@ -39,13 +39,16 @@ MOST_RECLAIM_SECONDS = 30 * 86_400
 
 @cache
 def _timezones() -> frozenset[str]:
-    """Names of the IANA database, read once: to list them opens every file of it (14 ms)."""
+    """Return the names of the IANA database.
+
+    They are read once, because listing them opens every file of the database (14 ms).
+    """
     return frozenset(available_timezones())
 
 
 @dataclass(frozen=True)
 class PoolSettings:
-    """All of a pool that its operators edit."""
+    """The fields of a pool that its operators edit."""
 
     name: str
     resources: Sequence[Resource]
@@ -65,7 +68,7 @@ class PoolSettings:
     churn: int | None = None
 
     def check(self) -> "PoolSettings":
-        """The settings with defaults filled in. Raises `Unacceptable` with all that is wrong."""
+        """Return the settings with defaults filled in. Raises `Unacceptable` for all mistakes."""
         refusals, window = Refusals(), None
         for check in (self._check_resources, self._check_timezone, self._check_currency):
             with refusals.collect():
@@ -141,7 +144,7 @@ class PoolSettings:
 
 @transaction.atomic
 def pool_create(*, slug: str, settings: PoolSettings, now: datetime) -> Pool:
-    """Open a pool. A slug in use, also by a retired pool, is a conflict."""
+    """Open a pool. Raises `Conflict` for a slug in use, also by a retired pool."""
     settings = settings.check()
     pool = Pool(slug=slug, created_at=now)
     _apply(pool, settings)
@@ -157,10 +160,10 @@ def pool_create(*, slug: str, settings: PoolSettings, now: datetime) -> Pool:
 
 @transaction.atomic
 def pool_update(*, pool: Pool, settings: PoolSettings, version: int | None, now: datetime) -> Pool:
-    """Change a pool that is still at `version`; resources may be added, at the end.
+    """Change a pool that is still at `version`. Resources may be added, at the end.
 
-    Raises `Stale`, `Unacceptable`, or `Conflict` for a resource that was dropped or whose unit
-    changed: history is counted in it.
+    Raises `Stale`, `Unacceptable`, or `Conflict` for a resource that was dropped or whose unit changed,
+    because history is counted in it.
     """
     pool = pool_lock(pool)
     check_version(pool.version, version)
@@ -194,7 +197,7 @@ def pool_update(*, pool: Pool, settings: PoolSettings, version: int | None, now:
 
 @transaction.atomic
 def pool_retire(*, pool: Pool, version: int | None, now: datetime) -> None:
-    """Close a pool permanently; its history stays. A pool with servers is refused."""
+    """Close a pool permanently. Its history stays. Raises `Conflict` for a pool with servers."""
     pool = pool_lock(pool)
     check_version(pool.version, version)
     if Server.objects.filter(pool=pool).present().exists():
@@ -207,7 +210,10 @@ def pool_retire(*, pool: Pool, version: int | None, now: datetime) -> None:
 
 
 def _refuse_other_money(pool: Pool, settings: PoolSettings) -> None:
-    """Prices that are published are in the pool's currency, and its months in its time zone."""
+    """Reject another currency or time zone once prices are published.
+
+    They are in the pool's currency, and its months in its time zone.
+    """
     if pool.money_fixed_at is None:
         return
     for name in ("currency", "timezone"):
@@ -249,7 +255,7 @@ def _apply(pool: Pool, settings: PoolSettings) -> None:
 
 
 def check_reclaim_time(duration: str | None, *, pointer: str) -> None:
-    """Raise `Unacceptable` for a duration after which nothing would be taken back."""
+    """Raise `Unacceptable` for a duration after which no capacity would be reclaimed."""
     if (
         duration
         and parse_duration(duration, pointer=pointer).nominal_seconds > MOST_RECLAIM_SECONDS
@@ -273,7 +279,7 @@ def _pointer_to_placing(pool: Pool, settings: PoolSettings) -> str:
 
 
 def _refuse_policy(pool: Pool, policy: PolicyChoice, now: datetime) -> None:
-    """Raise `Unacceptable` for a policy that does not keep what the pool has."""
+    """Raise `Unacceptable` for a policy that does not support the pool's settings."""
     if not policy.places:
         _refuse_selectors(pool, policy)
         _refuse_limits_of_servers(pool, policy, now)
@@ -308,9 +314,9 @@ def _refuse_limits_of_servers(pool: Pool, policy: PolicyChoice, now: datetime) -
         )
 
 
-def _extend_resources(pool: Pool, wanted: Sequence[Resource]) -> None:
+def _extend_resources(pool: Pool, requested: Sequence[Resource]) -> None:
     present = {row.name: row for row in pool.resource_types.all()}
-    names = {resource.name for resource in wanted}
+    names = {resource.name for resource in requested}
     for name in present:
         if name not in names:
             raise Conflict(
@@ -319,7 +325,7 @@ def _extend_resources(pool: Pool, wanted: Sequence[Resource]) -> None:
                 pointer="/resources",
             )
     additions = []
-    for index, resource in enumerate(wanted):
+    for index, resource in enumerate(requested):
         row = present.get(resource.name)
         if row is None:
             additions.append(resource)

@@ -1,4 +1,4 @@
-"""What of a pool's past counts at an instant, by its window."""
+"""The part of a pool's past that counts at an instant, by its window."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -10,10 +10,10 @@ from allocator_service.pools.models import Pool, WindowKind
 
 @dataclass(frozen=True)
 class Past:
-    """What happened in `[since, until)`; `since` None is ever since.
+    """The interval `[since, until)` of a pool's past, unbounded if `since` is None.
 
-    With `half_life` (seconds) every moment counts half as much per half-life that has passed at
-    `until`, and `since` is None.
+    With `half_life` (seconds) every moment counts half as much per half-life that has passed at `until`,
+    and `since` is None.
     """
 
     since: datetime | None
@@ -22,10 +22,10 @@ class Past:
 
 
 def past_of(pool: Pool, until: datetime, step_end: datetime | None = None) -> Past:
-    """What counts at `until`, when a decision is made for the step that ends at `step_end`.
+    """Return the past that counts at `until` for a decision on the step that ends at `step_end`.
 
-    Calendar parts of lengths are the calendar's in the pool's time zone: a day is 23 or 25 hours
-    where the clocks are changed. A half-life is a rate and has days of 24 hours.
+    Calendar parts of lengths are the calendar's in the pool's time zone: a day is 23 or 25 hours where
+    the clocks are changed. A half-life is a rate and has days of 24 hours.
     """
     zone = ZoneInfo(pool.timezone)
     if pool.window_kind == WindowKind.TUMBLING:
@@ -42,7 +42,7 @@ def past_of(pool: Pool, until: datetime, step_end: datetime | None = None) -> Pa
 
 
 def half_life_of(pool: Pool) -> float | None:
-    """Seconds in which the pool's past loses half its weight; None where it does not decay."""
+    """Return the seconds in which the past loses half its weight, None where it does not decay."""
     if pool.window_kind != WindowKind.DECAY:
         return None
     return float(parse_duration(pool.window_half_life).nominal_seconds)

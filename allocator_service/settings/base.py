@@ -1,4 +1,4 @@
-"""Settings that every deployment shares; `production`, `local` and `test` only fill them in."""
+"""The settings that all deployments share. `production`, `local` and `test` only fill them in."""
 
 from pathlib import Path
 from typing import Any
@@ -67,7 +67,7 @@ AUTHENTICATION_BACKENDS = [
 AXES_FAILURE_LIMIT = 5
 AXES_COOLOFF_TIME = "allocator_service.core.lockout.cool_off"
 AXES_CLIENT_IP_CALLABLE = "allocator_service.core.addresses.client_network"
-AXES_USE_ATTEMPT_EXPIRATION = True  # each for its own time, whoever fails meanwhile
+AXES_USE_ATTEMPT_EXPIRATION = True  # each for its own time, despite other failures meanwhile
 AXES_ENABLE_ACCESS_FAILURE_LOG = True
 AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
 AXES_RESET_ON_SUCCESS = True
@@ -196,7 +196,7 @@ CELERY_BROKER_TRANSPORT_OPTIONS = {
 
 
 def redis_client_url(broker_url: str) -> str:
-    """The broker's URL as redis-py reads it: kombu writes a Unix socket in another way."""
+    """Return the broker's URL as redis-py reads it, since kombu writes a Unix socket in another way."""
     if not broker_url.startswith("redis+socket://"):
         return broker_url
     path, _, query = broker_url.removeprefix("redis+socket://").partition("?")
@@ -212,7 +212,10 @@ def email(environment: Environment) -> dict[str, Any]:
 
 
 def logging(level: str, *, json: bool) -> dict[str, Any]:
-    """Structured logs on standard error: JSON lines in production, readable ones elsewhere."""
+    """Return the configuration of structured logs on standard error.
+
+    They are JSON lines in production and readable ones elsewhere.
+    """
     import structlog
 
     renderer: Any = (
@@ -255,7 +258,7 @@ def logging(level: str, *, json: bool) -> dict[str, Any]:
         "root": {"handlers": ["stderr"], "level": level},
         "loggers": {
             "django.server": {"handlers": ["stderr"], "propagate": False},
-            # One line per message and per tick of beat; the recompute says what came of it.
+            # One line per message and per tick of beat; the recompute logs the result.
             "celery.beat": {"level": "WARNING"},
             "celery.worker.strategy": {"level": "WARNING"},
             "celery.app.trace": {"level": "WARNING"},

@@ -17,11 +17,11 @@ _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 @dataclass(frozen=True)
 class OidcProvider:
-    """Who vouches for people: an OpenID Connect provider, and what of its claims counts here.
+    """An OpenID Connect provider, with the claims that count here.
 
     `name` stands on the button. `groups_claim` is the claim with a person's groups: its name, or the
-    names from the outermost object to it, with dots between. Empty groups give nobody the role.
-    A group of `pool_operator_prefix` and a pool's slug makes operators of that pool.
+    names from the outermost object to it, with dots between. An empty group gives no one the role. A
+    group of `pool_operator_prefix` and a pool's slug makes operators of that pool.
     """
 
     issuer: str
@@ -50,7 +50,7 @@ class MailServer:
 
 @dataclass(frozen=True)
 class Environment:
-    """What the deployment decides; everything else is fixed in the settings."""
+    """The settings of a deployment. All others are fixed in the code."""
 
     secret_key: str
     debug: bool
@@ -83,9 +83,10 @@ class Environment:
 
 
 def read_environment(*, secret_key: str | None = None) -> Environment:
-    """Read and check every variable; `secret_key` is the default for local use and tests only.
+    """Read and check every variable.
 
-    Raises `django.core.exceptions.ImproperlyConfigured` naming the variable that is missing.
+    `secret_key` is the default for local use and tests only. Raises
+    `django.core.exceptions.ImproperlyConfigured` naming the variable that is missing.
     """
     database_url = _env.str("DATABASE_URL")
     return Environment(
@@ -129,7 +130,7 @@ def read_environment(*, secret_key: str | None = None) -> Environment:
 def _placement_rows(value: str) -> bool | None:
     """Read whether placements are stored as rows, None where the database decides.
 
-    A word that is taken for false would make decisions that the release before cannot read.
+    A misspelt value that counted as false would make decisions that the release before cannot read.
     """
     known = {"": None, "true": True, "false": False}
     if value.lower() not in known:
@@ -138,7 +139,10 @@ def _placement_rows(value: str) -> bool | None:
 
 
 def _oidc_provider() -> OidcProvider | None:
-    """The provider, if there is one: a client with a secret, over TLS unless it is on this machine."""
+    """Return the provider, if there is one.
+
+    It must have a secret, and TLS unless it is on this machine.
+    """
     issuer = _env.str("ALLOCATOR_OIDC_ISSUER", "")
     if not issuer:
         return None
@@ -172,7 +176,7 @@ def _oidc_provider() -> OidcProvider | None:
 
 
 def _mail() -> MailServer | None:
-    """Return how mail is sent, or None if it is not."""
+    """Return the server and texts of mails, or None if none are sent."""
     if not _env.str("EMAIL_URL", ""):
         return None
     sender, public_url = _env.str("EMAIL_FROM", ""), _env.str("PUBLIC_URL", "").rstrip("/")
@@ -185,7 +189,7 @@ def _mail() -> MailServer | None:
 
 
 def _secret(text: str, file: str) -> str:
-    """The secret itself, or what the file has of it."""
+    """Return the secret itself, or the content of its file."""
     if text or not file:
         return text
     try:

@@ -1,4 +1,4 @@
-"""Local use through `./dev`: plain HTTP on this machine, a key that protects nothing elsewhere."""
+"""Settings for local use through `./dev`, with plain HTTP and a key that protects nothing elsewhere."""
 
 from allocator_service.settings.base import *  # noqa: F403
 from allocator_service.settings.base import email, logging, redis_client_url

@@ -1,4 +1,7 @@
-"""Production: nothing secret has a default, and everything that browsers can enforce is on."""
+"""Settings for production.
+
+No secret has a default, and everything that browsers can enforce is on.
+"""
 
 from django.core.exceptions import ImproperlyConfigured
 

@@ -1,9 +1,9 @@
-"""Tests: the local settings with fast password hashes; the servers are real."""
+"""Settings for tests, which are the local ones with fast password hashes and real servers."""
 
 import os
 
 # Tools that only import the settings (mypy's plugin, the drift checks) need no running servers.
-os.environ.setdefault("DATABASE_URL", "postgresql://nobody@localhost:1/none")
+os.environ.setdefault("DATABASE_URL", "postgresql://none@localhost:1/none")
 os.environ.setdefault("REDIS_URL", "redis://localhost:1/0")
 
 from allocator_service.settings.local import *  # noqa: F403

@@ -1,4 +1,7 @@
-"""Tenants and people in the admin. Keys and grants: `pools.admin`, which knows pools and groups."""
+"""Tenants and people in the admin.
+
+Keys and grants are in `pools.admin`, which knows pools and groups.
+"""
 
 from datetime import datetime, timedelta
 from typing import Any
@@ -25,8 +28,8 @@ NAMES_SHOWN = 5
 
 
 @tells(permission="tenants.view_apikey", place=5)
-def keys_told(now: datetime, pools: VisiblePools) -> Section:
-    """Keys in use that end soon and have no successor."""
+def keys_section(now: datetime, pools: VisiblePools) -> Section:
+    """Return the section of keys in use that end soon and have no successor."""
     if pools.limited:
         return Section()  # keys are those of the whole installation
     last = (
@@ -55,7 +58,7 @@ class TenantForm(ServiceForm):
 
 
 class TenantAdmin(ServiceAdmin):
-    """Registered by `imports.admin`, which can make many of a file."""
+    """The admin of tenants, registered by `imports.admin`, which can create many from a file."""
 
     pool_path = "memberships__pool__slug"
     limited_may = ("view",)
@@ -66,7 +69,7 @@ class TenantAdmin(ServiceAdmin):
     actions = ["retire"]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Tenant]:
-        """Each tenant once, of however many of the user's pools it is a member."""
+        """Return each tenant once, of however many of the user's pools it is a member."""
         rows = super().get_queryset(request)
         if not visible_pools(request.user).limited:
             return rows
@@ -108,7 +111,7 @@ class TenantAdmin(ServiceAdmin):
 
 @admin.register(Person)
 class PersonAdmin(ReadOnlyAdmin):
-    """Who has signed in by the provider. A superuser disables one under Users."""
+    """People who have signed in by the provider. A superuser disables one under Users."""
 
     appears = "A person appears with the first sign-in through the identity provider."
     pool_path = None

@@ -1,4 +1,4 @@
-"""Tenants, the keys with which they, operators and billing systems call the API, and people."""
+"""Tenants, people, and the keys with which tenants, operators and billing systems call the API."""
 
 from datetime import datetime
 from typing import Self
@@ -51,8 +51,11 @@ class Tenant(models.Model):
 
 
 class Scope(models.TextChoices):
-    """What a key may do: everything, what concerns one tenant, reading what is billed, or in one
-    pool what the agent beside its scheduler does or what concerns one group."""
+    """The permissions of a key.
+
+    A key may do everything, act for one tenant, or read billing. In one pool it may act as the agent
+    beside a scheduler, or for one group.
+    """
 
     OPERATOR = "operator"
     TENANT = "tenant"
@@ -84,11 +87,11 @@ class ApiKeyQuerySet(models.QuerySet["ApiKey"]):
 class ApiKey(models.Model):
     """A bearer key. Only the SHA-256 of its 256 random bits is stored.
 
-    `pool` is the slug of the pool that the key is bound to: there and nowhere else it does what its
-    scope may. Empty is none, which an agent's key cannot be. Slugs of pools never change. `group` is
-    the primary key of the pool's group that a key of scope group is bound to, and `access` its
-    permission there. `cluster` is the pool's cluster that an agent's key is bound to, empty for all.
-    `last_used_at` is kept to the minute.
+    `pool` is the slug of the pool that the key is bound to, in which alone it has the permissions of its
+    scope. It is empty for a key without a pool, which an agent's key must have. Slugs of pools never
+    change. `group` is the primary key of the pool's group that a key of scope group is bound to, and
+    `access` its permission there. `cluster` is the pool's cluster that an agent's key is bound to, empty
+    for all. `last_used_at` is kept to the minute.
     """
 
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
@@ -147,10 +150,10 @@ CLAIM_LENGTH = 255
 
 
 class Person(models.Model):
-    """Somebody whom an OpenID Connect provider vouches for: its issuer and subject, and nothing else.
+    """A person known by the issuer and subject of an OpenID Connect provider alone.
 
-    `user` is who acts in the admin and the audit; a disabled one signs in nowhere. `groups` are those of
-    the last sign-in, and what they give is looked up at each request.
+    `user` acts in the admin and the audit, and cannot sign in while it is disabled. `groups` are those
+    of the last sign-in. Their permissions are looked up at each request.
     """
 
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
@@ -179,7 +182,7 @@ GRANT_EXISTS = "Members of the provider's group may open these pages already."
 
 
 class GroupGrant(models.Model):
-    """Right of members of a provider's group to open pages of a tenant or of a group of a pool.
+    """A right of members of a provider's group to open pages of a tenant or of a group of a pool.
 
     `group` is the provider's. `pool` is the slug of a pool, `pool_group` the primary key of its group
     and `access` the permission there. Withdrawn, never deleted.

@@ -1,4 +1,4 @@
-"""People whom an OpenID Connect provider vouches for: who is admitted, as what, and to which tenants."""
+"""The admission of people by an OpenID Connect provider, with their roles and tenants."""
 
 import hashlib
 import re
@@ -33,7 +33,10 @@ _NOT_IN_USER_NAMES = re.compile(r"[^\w.@+-]+")
 
 @dataclass(frozen=True)
 class Identity:
-    """What a provider says of somebody: `subject` is unique within `issuer`, names and groups change."""
+    """A person's claims from a provider.
+
+    `subject` is unique within `issuer`. Name and groups may change.
+    """
 
     issuer: str
     subject: str
@@ -43,7 +46,7 @@ class Identity:
 
 @dataclass(frozen=True)
 class RoleGroups:
-    """The provider's groups whose members are operators, and auditors; empty: there is none.
+    """The provider's groups of operators and auditors, empty for none.
 
     Members of a group that begins with `pool_prefix` are operators of the pool whose slug follows.
     """
@@ -53,7 +56,7 @@ class RoleGroups:
     pool_prefix: str = ""
 
     def roles(self, groups: Collection[str]) -> "Roles":
-        """What members of these groups of the provider are in the admin."""
+        """Return the roles in the admin of members of the provider's groups."""
         given = {OPERATORS: self.operators, AUDITORS: self.auditors}
         roles = {role for role, group in given.items() if group and group in groups}
         pools = None
@@ -69,14 +72,14 @@ class RoleGroups:
 
 @dataclass(frozen=True)
 class Roles:
-    """Groups of the admin, and the slugs of the only pools that are seen; None: all of them."""
+    """The groups of a person in the admin, with the slugs of the pools that it sees, None for all."""
 
     names: frozenset[str]
     pools: Sequence[str] | None
 
 
 def tenants_of_groups(groups: Collection[str]) -> QuerySet[Tenant]:
-    """The tenants whose pages members of these groups may open, by slug."""
+    """Return the tenants whose pages members of these groups may open, by slug."""
     granted = GroupGrant.objects.filter(group__in=groups, withdrawn_at=None, tenant__isnull=False)
     return Tenant.objects.filter(retired_at=None, pk__in=granted.values("tenant"))
 
@@ -102,18 +105,18 @@ def open_pages(groups: Collection[str]) -> bool:
 
 
 def person_get(person_id: UUID) -> Person | None:
-    """The person of this id, with the user, disabled ones too."""
+    """Return the person of this id with its user, even a disabled one."""
     return Person.objects.select_related("user").filter(pk=person_id).first()
 
 
 @transaction.atomic
 def person_admit(*, identity: Identity, role_groups: RoleGroups, now: datetime) -> Person | None:
-    """The person, with the roles that the groups give today; None for whoever may do nothing here.
+    """Return the person with the roles of its present groups, None for one without permissions.
 
-    Whoever calls asks whether the person's user is active: nobody else is signed in.
+    The caller must check that the person's user is active before it signs the person in.
 
-    Nobody is registered without a role, and whoever has lost the last one loses it here too. What a
-    superuser decides stays: a disabled user is disabled, and other groups and permissions are kept.
+    A person without a role is not registered, and one that has lost its last role loses it here too. A
+    superuser's decisions stay: a disabled user is disabled, and other groups and permissions are kept.
     """
     lock_in_transaction(Lock.PERSON, f"{identity.issuer} {identity.subject}")
     roles = role_groups.roles(identity.groups)
@@ -161,7 +164,7 @@ def _register(identity: Identity, roles: Roles, now: datetime) -> Person:
 
 
 def _user_name(identity: Identity) -> str:
-    """A name for the audit that nobody can choose to be mistaken for somebody else."""
+    """Return a name for the audit that cannot be chosen to imitate another person."""
     digest = hashlib.sha256(f"{identity.issuer} {identity.subject}".encode()).hexdigest()
     readable = _NOT_IN_USER_NAMES.sub("-", identity.name).strip("-")[:100]
     return f"{readable or 'person'}+{digest[:12]}"
@@ -174,12 +177,12 @@ def _roles_of(user: User) -> Roles:
 
 
 def _stated(roles: Roles) -> dict[str, Any]:
-    """Roles as the audit states them."""
+    """Return roles as the audit states them."""
     return {"roles": sorted(roles.names), "pools": roles.pools}
 
 
 def _give(user: User, roles: Roles, name: str) -> None:
-    """Make the user's roles those, and no others of ours."""
+    """Give the user these roles, and take away other roles of this service."""
     if roles.pools is None:
         PoolLimit.objects.filter(user=user).delete()
     else:
@@ -204,7 +207,7 @@ def group_grant_create(
     """Let members of a provider's group open the pages of a tenant, or of a group of a pool.
 
     `pool` is the slug of the pool, `pool_group` the primary key of its group. Raises `Unacceptable`
-    unless exactly one of the two is named, `Conflict` for a second grant of the same.
+    unless exactly one of the two is named, and `Conflict` for a second grant of the same.
     """
     of_group = pool_group is not None and bool(pool)
     if of_group == (tenant is not None) or (tenant is not None and access != Access.MANAGE):
@@ -219,7 +222,7 @@ def group_grant_create(
 
 @transaction.atomic
 def group_grant_withdraw(*, grant: GroupGrant, now: datetime) -> None:
-    """Take it back, at once; one that was withdrawn stays as it is."""
+    """Withdraw a grant at once. Idempotent."""
     grant = GroupGrant.objects.select_for_update(no_key=True).get(pk=grant.pk)
     if grant.withdrawn_at is not None:
         return

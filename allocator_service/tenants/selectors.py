@@ -13,7 +13,7 @@ from allocator_service.tenants.services import api_key_digest
 
 
 def tenants_for(tenant: Tenant | None) -> QuerySet[Tenant]:
-    """The tenants a caller may see: all of them, or the one a tenant key is bound to."""
+    """Return the tenants that a caller may see, which for a tenant key is the one it is bound to."""
     tenants = Tenant.objects.filter(retired_at=None)
     return tenants if tenant is None else tenants.filter(pk=tenant.pk)
 
@@ -24,13 +24,13 @@ def tenants_with_retired() -> QuerySet[Tenant]:
 
 
 def tenant_get(*, slug: str, within: QuerySet[Tenant] | None = None) -> Tenant:
-    """The tenant of this slug. Raises `Missing`."""
+    """Return the tenant of this slug. Raises `Missing`."""
     tenants = Tenant.objects.filter(retired_at=None) if within is None else within
     return get_or_missing(tenants, "tenant.not_found", slug=slug)
 
 
 class KeyReader:
-    """Makes keys with their tenants from rows of `api_key` LEFT JOIN `tenant`."""
+    """A reader of keys with their tenants from rows of `api_key` LEFT JOIN `tenant`."""
 
     def __init__(self) -> None:
         self._key, self._tenant = RowReader(ApiKey, "api_key"), RowReader(Tenant, "tenant")
@@ -38,7 +38,7 @@ class KeyReader:
         self.width = self._key.width + self._tenant.width
 
     def read(self, row: Sequence[Any]) -> ApiKey:
-        """The key in the first `width` values of a row."""
+        """Return the key in the first `width` values of a row."""
         key = self._key.read(row)
         key.tenant = self._tenant.read(row[self._key.width :]) if key.tenant_id else None
         return key
@@ -55,11 +55,11 @@ _KEY_BY_DIGEST = selecting(
 
 
 def api_key_of(text: str) -> ApiKey | None:
-    """The key with this text, revoked and expired ones too, with its tenant."""
+    """Return the key with this text, revoked and expired ones too, with its tenant."""
     row = only_row(_KEY_BY_DIGEST, [api_key_digest(text)])
     return None if row is None else _KEY.read(row)
 
 
 def api_key_get(key_id: UUID) -> ApiKey | None:
-    """The key of this id, revoked and expired ones too, with its tenant."""
+    """Return the key of this id, revoked and expired ones too, with its tenant."""
     return ApiKey.objects.select_related("tenant").filter(pk=key_id).first()

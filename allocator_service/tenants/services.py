@@ -41,7 +41,10 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True)
 class TenantDraft:
-    """A tenant to register; `pointer` is where it stands in the request."""
+    """A tenant to register.
+
+    `pointer` is its place in the request.
+    """
 
     slug: str
     name: str
@@ -49,7 +52,7 @@ class TenantDraft:
 
 
 def tenant_create(*, slug: str, name: str, now: datetime) -> Tenant:
-    """Register a tenant. A slug in use, also by a retired tenant, is a conflict."""
+    """Register a tenant. Raises `Conflict` for a slug in use, also by a retired tenant."""
     (tenant,) = tenants_create(drafts=[TenantDraft(slug, name)], now=now)
     return tenant
 
@@ -58,8 +61,8 @@ def tenant_create(*, slug: str, name: str, now: datetime) -> Tenant:
 def tenants_create(*, drafts: Sequence[TenantDraft], now: datetime) -> list[Tenant]:
     """Register tenants, all or none.
 
-    Raises `Conflict`, naming up to 20 items, for slugs in use, also by retired tenants, or twice in
-    the request; `TooLarge` for more than 10,000.
+    Raises `Conflict`, naming up to 20 items, for slugs in use, also by retired tenants, or twice in the
+    request, and `TooLarge` for more than 10,000.
     """
     if len(drafts) > MAX_TENANTS_PER_REQUEST:
         raise TooLarge(
@@ -101,7 +104,7 @@ def tenant_update(*, tenant: Tenant, name: str, version: int | None, now: dateti
 
 @transaction.atomic
 def tenant_retire(*, tenant: Tenant, version: int | None, now: datetime) -> None:
-    """Retire a tenant and revoke its keys; its history and its slug stay.
+    """Retire a tenant and revoke its keys. Its history and its slug stay.
 
     Raises `Conflict` while it has servers that are not retired or workloads not withdrawn.
     """
@@ -131,7 +134,7 @@ def tenant_retire(*, tenant: Tenant, version: int | None, now: datetime) -> None
 
 @dataclass(frozen=True)
 class IssuedKey:
-    """A new key and its text, which is shown once and cannot be had again."""
+    """A new key with its text, which is shown once and cannot be retrieved again."""
 
     key: ApiKey
     text: str
@@ -150,11 +153,11 @@ def api_key_create(
     access: str = Access.MANAGE,
     cluster: str = "",
 ) -> IssuedKey:
-    """Issue a key under a name that no live key has; `api_key_rotate` issues the second.
+    """Issue a key under a name that no live key has. `api_key_rotate` issues a second one.
 
-    `pool` is the slug of the pool that the key is bound to, `group` the primary key of the pool's
-    group, `access` the permission there, `cluster` the pool's cluster. Raises `Unacceptable` for what
-    does not go with the scope, or an expiry in the past; `Conflict` when a live key has the name.
+    `pool` is the slug of the pool that the key is bound to, `group` the primary key of the pool's group,
+    `access` the permission there, `cluster` the pool's cluster. Raises `Unacceptable` for a binding that
+    the scope does not have or an expiry in the past, and `Conflict` when a live key has the name.
     """
     unbound = scope in (Scope.AGENT, Scope.GROUP) and not pool
     of_group = (scope == Scope.GROUP) == (group is not None)
@@ -192,7 +195,7 @@ def api_key_create(
 
 @transaction.atomic
 def api_key_rotate(*, name: str, expires_at: datetime, now: datetime) -> IssuedKey:
-    """Issue a successor with the name, scope and binding of a live key, which goes on working.
+    """Issue a successor with the name, scope and binding of a live key, which stays valid.
 
     At most two keys of one name live at once, so that a rotation is finished before the next.
     """
@@ -221,7 +224,7 @@ def api_key_rotate(*, name: str, expires_at: datetime, now: datetime) -> IssuedK
 
 @transaction.atomic
 def api_key_revoke(*, identifier: str, now: datetime) -> int:
-    """Revoke the live keys that have this name or this prefix; returns how many."""
+    """Revoke the live keys that have this name or this prefix, and return their number."""
     keys = list(
         ApiKey.objects.live_at(now)
         .select_for_update(no_key=True)
@@ -243,9 +246,9 @@ WHERE id = (SELECT id FROM api_key WHERE id = %(key)s FOR NO KEY UPDATE SKIP LOC
 
 
 def api_key_used(*, key: ApiKey, now: datetime) -> None:
-    """Remember that a key was used: to the minute, and without waiting for whoever changes it.
+    """Record the use of a key to the minute, without waiting for a transaction that changes it.
 
-    A database that takes no writes (its disk is full, it only reads) may still answer what was asked.
+    A database that accepts no writes (its disk is full, it is read-only) may still answer the request.
     """
     if key.last_used_at is not None and now - key.last_used_at < USE_KEPT_EVERY:
         return
@@ -259,7 +262,7 @@ def api_key_used(*, key: ApiKey, now: datetime) -> None:
 
 
 def api_key_digest(text: str) -> bytes:
-    """What is stored of a key. Its 256 random bits make a slow hash unnecessary."""
+    """Return the stored digest of a key. Its 256 random bits make a slow hash unnecessary."""
     return hashlib.sha256(text.encode()).digest()
 
 

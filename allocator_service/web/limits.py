@@ -1,4 +1,4 @@
-"""Limits of the web server: sizes, connections and the pace of a client."""
+"""The web server's limits on sizes, connections and the pace of a client."""
 
 # A bulk body is at most 32 MiB. The application rejects larger ones itself, with the route's limit.
 LARGEST_BODY = 64 * 1024 * 1024

@@ -87,5 +87,5 @@ def _check_framing(fields: dict[bytes, list[bytes]], *, is_first_version: bool) 
 
 
 def is_unfinished(parser: Any) -> bool:
-    """Whether a request has begun to arrive and is not complete."""
+    """Return whether a request has begun to arrive and is not complete."""
     return parser is not None and not parser.completed

@@ -129,7 +129,7 @@ class Channel(HTTPChannel):  # type: ignore[misc] # untyped
         return sent
 
     def is_overdue(self, now: float) -> bool:
-        """Whether the client has been silent too long or is slower than the slowest pace allowed."""
+        """Return whether the client has been silent for too long or is slower than the allowed pace."""
         if not self.total_outbufs_len:
             self.answer_since, self.answer_bytes = _NEVER, 0
             # After a complete request the delay is the application's, not the client's.
@@ -233,5 +233,5 @@ class BufferedWorker(Worker):  # type: ignore[misc] # untyped
 
 
 def _is_busy(channel: Channel) -> bool:
-    """Whether a request is in progress or an answer is not yet fully sent."""
+    """Return whether a request is in progress or an answer is not yet fully sent."""
     return bool(channel.connected and (channel.requests or channel.total_outbufs_len))

@@ -1,4 +1,4 @@
-"""Workloads: what tenants want to run, as tasks with a demand per resource."""
+"""Workloads, which are tasks that tenants submit with a demand per resource."""
 
 from typing import Self
 
@@ -24,12 +24,12 @@ class WorkloadState(models.TextChoices):
 
 class WorkloadQuerySet(models.QuerySet["Workload"]):
     def for_tenant(self, tenant: Tenant | None) -> Self:
-        """The workloads a caller may see: all, or the tenant's own."""
+        """Return the workloads that a caller may see, which for a tenant are its own."""
         return self if tenant is None else self.filter(tenant=tenant)
 
 
 class Workload(models.Model):
-    """Tasks of one kind. `tasks` is how many can run at once; null is no limit, 0 wants nothing.
+    """Tasks of one kind. `tasks` is how many can run at once, null for no limit and 0 for none.
 
     `unsatisfiable` is why no task of it can run at present (servers may come later), else empty.
     """

@@ -1,4 +1,4 @@
-"""Why no task of a workload could run on the pool's servers as they are now, if none could."""
+"""The reason why no task of a workload could run on the pool's present servers, if none could."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
@@ -12,7 +12,7 @@ Selector = Mapping[str, str | Sequence[str]]
 
 
 class Supply:
-    """What the active servers of a pool offer, as far as running a part of a task goes.
+    """The supply of a pool's active servers for a part of a task.
 
     A task may be spread over servers, so only which resources a server has matters, not how much.
     """
@@ -31,7 +31,7 @@ class Supply:
         selector: Selector,
         kinds: Sequence[Sequence[Decimal]] = (),
     ) -> str:
-        """`resource_absent` or `no_eligible_server`, as a decision's `limited_by`, or empty.
+        """Return `resource_absent` or `no_eligible_server`, as a decision's `limited_by`, or empty.
 
         `kinds` are the demands of the pieces of a task that has several kinds.
         """
@@ -54,6 +54,6 @@ def _positive(vector: Sequence[Decimal]) -> frozenset[int]:
 
 def _selects(selector: Selector, labels: Mapping[str, str]) -> bool:
     return all(
-        labels.get(label) in ([wanted] if isinstance(wanted, str) else wanted)
-        for label, wanted in selector.items()
+        labels.get(label) in ([accepted] if isinstance(accepted, str) else accepted)
+        for label, accepted in selector.items()
     )

@@ -10,7 +10,7 @@ from allocator_service.workloads.models import Workload
 
 
 def workloads_for(*, pool: Pool, tenant: Tenant | None) -> QuerySet[Workload]:
-    """The pool's workloads that a caller may see, withdrawn ones included."""
+    """Return the pool's workloads that a caller may see, including withdrawn ones."""
     return Workload.objects.filter(pool=pool).for_tenant(tenant).select_related("tenant", "pool")
 
 

@@ -57,7 +57,7 @@ class WorkloadDraft:
 
 @dataclass(frozen=True)
 class Submitted:
-    """What a bulk write made: ids ascend in the order of the request."""
+    """The result of a bulk write, with ids that ascend in the order of the request."""
 
     ids: Sequence[UUID]
     generation: int
@@ -77,8 +77,8 @@ def workloads_refuse_too_many(count: int) -> None:
 def workloads_submit(*, pool: Pool, drafts: Sequence[WorkloadDraft], now: datetime) -> Submitted:
     """Add workloads to a pool, all or none, and admit their tenants.
 
-    One that cannot be served now is accepted and marked. Raises `TooLarge` for more than 10,000,
-    `Unacceptable` for a demand of nothing, `Conflict` for a name the tenant uses, with its pointer.
+    A workload that cannot be served now is accepted and marked. Raises `TooLarge` for more than 10,000,
+    `Unacceptable` for a demand of nothing, and `Conflict` for a name the tenant uses, with its pointer.
     """
     workloads_refuse_too_many(len(drafts))
     for draft in drafts:
@@ -208,7 +208,7 @@ class WorkloadSettings:
 def workload_update(
     *, workload: Workload, settings: WorkloadSettings, version: int | None, now: datetime
 ) -> Workload:
-    """Change a workload that is still at `version`; a withdrawn one stays as it is (409)."""
+    """Change a workload that is still at `version`. Raises `Conflict` for a withdrawn one."""
     workload = _locked(workload)
     check_version(workload.version, version)
     if workload.state == WorkloadState.WITHDRAWN:
@@ -264,7 +264,7 @@ def _field_of(gang: Gang) -> str:
 
 @transaction.atomic
 def workload_withdraw(*, workload: Workload, version: int | None = None, now: datetime) -> Workload:
-    """Withdraw a workload permanently; its history stays. Withdrawing twice changes nothing."""
+    """Withdraw a workload permanently. Its history stays. Idempotent."""
     workload = _locked(workload)
     check_version(workload.version, version)
     if workload.state == WorkloadState.WITHDRAWN:

@@ -109,7 +109,7 @@ def test_what_is_wrong_is_said_with_a_link_to_it(index, fig2, tenant, at_noon):
         "The worker is silent: 5 min ago. Changes are accepted and not decided.": "error",
         "The relay is silent: 5 min ago. Changes wait, and events and entries get no number.": "error",
         "The sender is silent: 5 min ago. Webhooks are not sent.": "error",
-        "Whoever computes backtests is silent: 5 min ago."
+        "The worker for backtests is silent: 5 min ago."
         " Backtests wait; everything else goes on.": "error",
         "Metering is late by 2 h 5 min: the oldest interval that is over and not metered.": "error",
         "1 workload in 1 pool cannot run at present.": "warning",

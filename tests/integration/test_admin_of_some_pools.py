@@ -16,7 +16,7 @@ from django.urls import reverse
 
 from allocator_service.allocation.admin.tabs import all_tabs
 from allocator_service.allocation.models import Run
-from allocator_service.billing.admin.statements import months_told
+from allocator_service.billing.admin.statements import months_section
 from allocator_service.billing.models import PricePlan, Statement
 from allocator_service.core.admin import AuditedAdmin
 from allocator_service.core.models import AuditEntry, PoolLimit
@@ -121,9 +121,9 @@ def test_lists_searches_and_the_first_page_name_nothing_of_another_pool(some):
 
 def test_months_to_close_are_told_to_those_who_see_the_pool(some):
     later = NOON + timedelta(days=400)
-    told = months_told(later, VisiblePools(frozenset({"lab"}))).notices
+    told = months_section(later, VisiblePools(frozenset({"lab"}))).notices
     assert [OF_LAB.search(notice.text) is not None for notice in told] == [True]
-    assert months_told(later, VisiblePools(frozenset({"quiet"}))).notices == []
+    assert months_section(later, VisiblePools(frozenset({"quiet"}))).notices == []
 
 
 def test_choices_that_are_searched_for_are_those_of_the_pool(some):

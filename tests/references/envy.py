@@ -16,7 +16,7 @@ def envy_pairs(bundles: Sequence[Bundle]) -> list[Envy]:
         nothing = not any(each.used)
         profile = np.array([float(a) for a in (each.alone if nothing else each.used)])
         needed = profile > 0
-        if not (each.wanted_more and each.weight and needed.any()):
+        if not (each.requested_more and each.weight and needed.any()):
             continue
         scale = np.divide(each.weight, weight, out=np.zeros_like(weight), where=weight > 0)
         times = (used[:, needed] * scale[:, None] / profile[needed]).min(axis=1)

@@ -67,7 +67,7 @@ def test_slurm_killed_keeps_its_limits_and_the_agent_goes_on(operator, agent, qu
     try:
         eventually(lambda: quiet.limits() == {"physics": "cpu=0,mem=0"})
         quiet.kill_controller()
-        assert "failed and says" in agent.run("--once", expect=4)
+        assert "failed with" in agent.run("--once", expect=4)
         eventually(lambda: "limits stay" in log.read_text(), seconds=30)
         quiet.start_controller()
         assert quiet.limits() == {"physics": "cpu=0,mem=0"}

@@ -29,15 +29,15 @@ class ApiRefused(SchedulerAway):
 
 
 class Gone(ApiRefused):
-    """What was asked for by its version is no longer kept: list again."""
+    """A requested version is no longer kept, so that the caller must list again."""
 
 
 class Conflict(ApiRefused):
-    """Somebody was faster: read again."""
+    """An object was changed since it was read, so that the caller must read it again."""
 
 
 class Absent(ApiRefused):
-    """There is no such object, or no such kind of objects."""
+    """The object or its kind does not exist."""
 
 
 class Api:
@@ -60,7 +60,7 @@ class Api:
         body: Manifest | None = None,
         query: Mapping[str, str] | None = None,
     ) -> Manifest:
-        """The answer's document. Raises `ApiRefused`, or `SchedulerAway` when nothing answers."""
+        """Return the answer's document. Raises `ApiRefused`, or `SchedulerAway` without an answer."""
         with self._opened(method, path, body, query or {}, self._timeout) as response:
             try:
                 document: Manifest = json.loads(response.read())
@@ -79,7 +79,7 @@ class Api:
             return str(version), response.headers.get("Date", "")
 
     def watch(self, path: str, version: str, *, seconds: int) -> Iterator[Manifest]:
-        """The events after a version, until the server ends the watch or the connection is cut."""
+        """Yield the events after a version, until the server ends the watch or the connection is cut."""
         query = {
             "watch": "true",
             "resourceVersion": version,
@@ -112,7 +112,7 @@ class Api:
             response = urllib.request.urlopen(request, timeout=timeout, context=self._context)
         except urllib.error.HTTPError as refusal:
             with refusal:
-                raise refused(refusal.code, _status(refusal)) from None
+                raise api_refusal(refusal.code, _status(refusal)) from None
         except (OSError, HTTPException) as error:
             raise SchedulerAway(f"{self._url} does not answer: {error}") from error
         with response:
@@ -129,24 +129,24 @@ class Api:
         return {**headers, "Authorization": f"Bearer {token}"}
 
 
-def refused(status: int, told: Mapping[str, Any]) -> ApiRefused:
-    """The refusal that a `Status` document tells."""
+def api_refusal(status: int, document: Mapping[str, Any]) -> ApiRefused:
+    """Return the refusal that a `Status` document states."""
     kinds = {404: Absent, 409: Conflict, 410: Gone}
     kind = kinds.get(status, ApiRefused)
-    return kind(status, str(told.get("reason", "")), str(told.get("message", "")))
+    return kind(status, str(document.get("reason", "")), str(document.get("message", "")))
 
 
 def _status(refusal: urllib.error.HTTPError) -> Mapping[str, Any]:
     try:
-        told = json.loads(refusal.read())
+        document = json.loads(refusal.read())
     except (OSError, HTTPException, ValueError):
         return {}
-    return told if isinstance(told, dict) else {}
+    return document if isinstance(document, dict) else {}
 
 
 def _in_cluster() -> str:
     host = os.environ.get("KUBERNETES_SERVICE_HOST", "")
     if not host:
-        raise Misconfigured("set [kubernetes] api: this is no pod of a cluster")
+        raise Misconfigured("set [kubernetes] api: the agent does not run in a pod of a cluster")
     port = os.environ.get("KUBERNETES_SERVICE_PORT", "443")
     return f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"

@@ -55,7 +55,7 @@ class EffectiveKueue(Kubernetes):
         observed: Observation,
         now: datetime,
     ) -> KubernetesPlan:
-        """The objects whose effective quotas are not as decided."""
+        """Plan the changes of objects whose effective quotas differ from the decision."""
         plan = self._planned(rendering, self._objects)
         # What the watch knows may be older than this agent's own last writes.
         plan = self._planned(rendering, self.listed) if len(plan) else plan
@@ -85,7 +85,7 @@ class EffectiveKueue(Kubernetes):
             return [str(error), *self._requeued(plan, ends=False)]
 
     def applied(self, observed: Observation, *, fresh: bool) -> dict[str, Amounts]:
-        """The quotas that Kueue obeys, by queue."""
+        """Return the quotas that Kueue obeys, by queue."""
         queues = (self.listed if fresh else self._objects)(QUEUES.path())
         return {
             item["metadata"]["name"]: amounts_of(effective.in_force(item, _QUEUE))

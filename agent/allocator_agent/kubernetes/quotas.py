@@ -1,4 +1,4 @@
-"""Quotas in manifests: which numbers a manifest limits, and how two manifests differ. Pure."""
+"""Pure functions on quotas in manifests, which read their numbers and compare them."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ Place = tuple[str, ...]  # where in a manifest a number stands, in words that ou
 
 @dataclass(frozen=True)
 class Kind:
-    """How objects of one kind are addressed."""
+    """The address of objects of one kind in the API."""
 
     api: str
     plural: str
     namespaced: bool
 
     def path(self, manifest: Manifest | None = None) -> str:
-        """The path of a manifest's object, or of all objects of the kind."""
+        """Return the path of a manifest's object, or of all objects of the kind."""
         root = f"/apis/{self.api}" if "/" in self.api else f"/api/{self.api}"
         if manifest is None:
             return f"{root}/{self.plural}"
         return f"{self.collection(manifest)}/{manifest['metadata']['name']}"
 
     def collection(self, manifest: Manifest) -> str:
-        """The path to which a new object is posted."""
+        """Return the path to which a new object is posted."""
         root = f"/apis/{self.api}" if "/" in self.api else f"/api/{self.api}"
         if not self.namespaced:
             return f"{root}/{self.plural}"
@@ -56,14 +56,17 @@ QUEUES = Kind("kueue.x-k8s.io/v1beta2", *_PLURALS["ClusterQueue"])
 
 
 def kind_of(manifest: Manifest) -> Kind | None:
-    """The kind of a manifest; None for one that the agent does not write."""
+    """Return the kind of a manifest, None for one that the agent does not write."""
     plural = _PLURALS.get(manifest["kind"])
     return None if plural is None else Kind(manifest["apiVersion"], *plural)
 
 
 @dataclass(frozen=True)
 class Change:
-    """An object that is absent or differs; `before` is None for one that has to be made."""
+    """An object that is absent or differs.
+
+    `before` is None for one that must be created.
+    """
 
     kind: Kind
     after: Manifest
@@ -75,9 +78,9 @@ class Change:
         return any(amount < before[place] for place, amount in self.lowered().items())
 
     def lowered(self) -> dict[Place, Fraction]:
-        """The numbers between: nothing above what was, nothing above what will be.
+        """Return intermediate numbers, at most the present and at most the new ones.
 
-        A flavor that goes is lowered to nothing; what others wrote into a quota is theirs.
+        A flavor that goes is lowered to nothing. Values that others wrote into a quota stay.
         """
         after, before = limits_of(self.after), limits_of(self.before or {})
         return {
@@ -105,7 +108,7 @@ class Change:
 
 
 def _other_values(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Value]:
-    """Yield the fields of a spec that are no quotas and differ."""
+    """Yield the fields of a spec that differ, without quotas."""
     former, present = before.get("spec") or {}, after.get("spec") or {}
     for name in {**former, **present}:
         if name not in _QUOTA_FIELDS and former.get(name) != present.get(name):
@@ -120,17 +123,17 @@ def _text_of(value: Any, before: Mapping[str, Any]) -> str:
 
 
 def limits_of(manifest: Mapping[str, Any]) -> dict[Place, Fraction]:
-    """The numbers that a manifest limits."""
+    """Return the numbers that a manifest limits."""
     return {place: quantity(text) for place, text in texts_of(manifest).items()}
 
 
 def texts_of(manifest: Mapping[str, Any]) -> dict[Place, str]:
-    """The same as written."""
+    """Return the numbers that a manifest limits, as they are written."""
     return {place: str(holder[key]) for place, holder, key in _numbers(manifest)}
 
 
 def with_limits(manifest: Manifest, limits: Mapping[Place, Fraction]) -> Manifest:
-    """A copy with other numbers, where `limits` has them."""
+    """Return a copy with the numbers of `limits` in place of its own."""
     changed = copy.deepcopy(manifest)
     for place, holder, key in list(_numbers(changed)):
         if place in limits and quantity(str(holder[key])) != limits[place]:
@@ -138,11 +141,11 @@ def with_limits(manifest: Manifest, limits: Mapping[Place, Fraction]) -> Manifes
     return changed
 
 
-def differs(present: Manifest, wanted: Manifest) -> bool:
-    """Whether the wanted spec is not what is there; what the server added of its own does not count."""
-    if _leaves_cohort(present, wanted):
+def differs(present: Manifest, required: Manifest) -> bool:
+    """Return whether an object differs from the required spec. Additions by the server do not count."""
+    if _leaves_cohort(present, required):
         return True
-    return not _within(wanted.get("spec") or {}, present.get("spec") or {})
+    return not _within(required.get("spec") or {}, present.get("spec") or {})
 
 
 def same_quotas(one: Manifest, other: Manifest) -> bool:
@@ -167,24 +170,24 @@ def cohort_of_rendering(queue: Manifest) -> str | None:
     return cohort if cohort and cohort == ours else None
 
 
-def merged(present: Manifest, wanted: Manifest) -> Manifest:
-    """What is there with the wanted spec, labels and annotations, for a PUT at its version."""
+def merged(present: Manifest, required: Manifest) -> Manifest:
+    """Return an object with the required spec, labels and annotations, for a PUT at its version."""
     result = copy.deepcopy(present)
     spec = result.setdefault("spec", {})
-    if _leaves_cohort(present, wanted):
+    if _leaves_cohort(present, required):
         del spec["cohortName"], result["metadata"]["annotations"][_COHORT]
-    for name, value in copy.deepcopy(wanted.get("spec") or {}).items():
+    for name, value in copy.deepcopy(required.get("spec") or {}).items():
         both = isinstance(value, dict) and isinstance(spec.get(name), dict)
         spec[name] = {**spec[name], **value} if both else value
     for field in ("labels", "annotations"):
-        told = wanted["metadata"].get(field) or {}
-        if told:
-            result["metadata"][field] = {**(present["metadata"].get(field) or {}), **told}
+        entries = required["metadata"].get(field) or {}
+        if entries:
+            result["metadata"][field] = {**(present["metadata"].get(field) or {}), **entries}
     return result
 
 
 def amounts_of(manifest: Mapping[str, Any]) -> Amounts:
-    """What a manifest limits, by the names of a pool's resources."""
+    """Return the amounts that a manifest limits, by the names of a pool's resources."""
     amounts: Amounts = {}
     for place, amount in limits_of(manifest).items():
         name = place[-1].rpartition("/")[2].removeprefix("requests.")
@@ -202,7 +205,7 @@ def amounts_by_flavor(manifest: Mapping[str, Any]) -> dict[tuple[str, str], Frac
 
 
 def written(amount: Fraction) -> str:
-    """A quantity as Kubernetes writes it: whole, or in thousandths."""
+    """Return a quantity as Kubernetes writes it, whole or in thousandths."""
     if amount.denominator == 1:
         return str(amount.numerator)
     return f"{amount * 1000 // 1}m"
@@ -220,20 +223,20 @@ def _numbers(manifest: Mapping[str, Any]) -> Iterator[tuple[Place, dict[str, Any
                     yield (flavor["name"], resource["name"]), resource, "nominalQuota"
 
 
-def _within(wanted: Any, present: Any, name: str = "") -> bool:
-    if isinstance(wanted, dict) and isinstance(present, dict):
+def _within(required: Any, present: Any, name: str = "") -> bool:
+    if isinstance(required, dict) and isinstance(present, dict):
         # Every value below `hard` is a quantity, whatever its resource is called.
         return all(
             key in present and _within(value, present[key], name if name == "hard" else key)
-            for key, value in wanted.items()
+            for key, value in required.items()
         )
-    if isinstance(wanted, list) and isinstance(present, list):
-        return len(wanted) == len(present) and all(map(_within, wanted, present))
-    if wanted == present:
+    if isinstance(required, list) and isinstance(present, list):
+        return len(required) == len(present) and all(map(_within, required, present))
+    if required == present:
         return True
     if name not in _QUANTITIES:
         return False  # names such as 1e3 and 1000 are two
     try:
-        return quantity(str(wanted)) == quantity(str(present))
+        return quantity(str(required)) == quantity(str(present))
     except ValueError:
         return False

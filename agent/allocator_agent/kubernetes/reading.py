@@ -1,4 +1,4 @@
-"""Nodes, pods, jobs and Kueue's workloads in the words of the agent."""
+"""Readers of nodes, pods, jobs and Kueue's workloads."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TOPOLOGY_GROUP = "kueue.x-k8s.io/podset-group-name"
 
 
 def read_nodes(items: Iterable[Mapping[str, Any]], *, owner_label: str) -> Iterator[Node]:
-    """Yield nodes with what is allocatable on them. Cordoned and unready ones take nothing new."""
+    """Yield nodes with their allocatable amounts. Cordoned and unready ones take nothing new."""
     for item in items:
         labels = item["metadata"].get("labels") or {}
         status = item.get("status") or {}
@@ -37,7 +37,7 @@ def read_nodes(items: Iterable[Mapping[str, Any]], *, owner_label: str) -> Itera
 
 
 def read_pods(items: Iterable[Mapping[str, Any]], *, class_label: str) -> Iterator[Job]:
-    """The pods that wait or run."""
+    """Yield the pods that wait or run."""
     for item in items:
         spec, status = item.get("spec") or {}, item.get("status") or {}
         if status.get("phase") in FINISHED:
@@ -54,16 +54,18 @@ def read_pods(items: Iterable[Mapping[str, Any]], *, class_label: str) -> Iterat
 
 
 def read_missing_pods(items: Iterable[Mapping[str, Any]], *, class_label: str) -> Iterator[Job]:
-    """The pods that jobs and replica sets want and cannot make, as their quota refuses them."""
+    """Yield the pods that jobs and replica sets request but cannot create within their quota."""
     for item in items:
         spec, status = item.get("spec") or {}, item.get("status") or {}
         if "parallelism" in spec or "completions" in spec:
-            wanted = int(spec.get("parallelism", 1))
+            requested = int(spec.get("parallelism", 1))
             if spec.get("completions") is not None:
-                wanted = min(wanted, int(spec["completions"]) - int(status.get("succeeded", 0)))
+                requested = min(
+                    requested, int(spec["completions"]) - int(status.get("succeeded", 0))
+                )
             if spec.get("suspend") or _is(status, "Complete") or _is(status, "Failed"):
-                wanted = 0
-            missing = wanted - int(status.get("active", 0))
+                requested = 0
+            missing = requested - int(status.get("active", 0))
         else:
             missing = int(spec.get("replicas", 0)) - int(status.get("replicas", 0))
         if missing > 0:
@@ -82,7 +84,7 @@ def read_missing_pods(items: Iterable[Mapping[str, Any]], *, class_label: str) -
 
 
 def read_workloads(items: Iterable[Mapping[str, Any]], *, class_label: str) -> Iterator[Job]:
-    """Kueue's workloads that wait for admission or hold quota, each of their pod sets for itself."""
+    """Yield Kueue's workloads that wait for admission or hold quota, one job for each pod set."""
     for item in items:
         spec, status = item.get("spec") or {}, item.get("status") or {}
         metadata = item["metadata"]
@@ -119,7 +121,7 @@ def read_workloads(items: Iterable[Mapping[str, Any]], *, class_label: str) -> I
 
 
 def read_usage(items: Iterable[Mapping[str, Any]]) -> Iterator[Usage]:
-    """The pods that have ended, from their start until their last container ended."""
+    """Yield the pods that have ended, from their start until their last container ended."""
     for item in items:
         status = item.get("status") or {}
         if status.get("phase") not in FINISHED or not status.get("startTime"):
@@ -138,7 +140,10 @@ def read_usage(items: Iterable[Mapping[str, Any]]) -> Iterator[Usage]:
 
 
 def pod_demand(spec: Mapping[str, Any]) -> Amounts:
-    """What the scheduler keeps free for a pod: its containers, or an init container if that is more."""
+    """Return the amounts that the scheduler keeps free for a pod.
+
+    They are those of its containers, or of an init container if that is more.
+    """
     total: Amounts = {}
     for container in spec.get("containers") or []:
         total = added(total, _requests(container))
@@ -158,7 +163,7 @@ def pod_demand(spec: Mapping[str, Any]) -> Amounts:
 
 
 def amounts_of(quantities: Mapping[str, Any]) -> Amounts:
-    """Quantities by the names of a pool's resources: `nvidia.com/gpu` is `gpu`."""
+    """Return quantities by the names of a pool's resources, where `nvidia.com/gpu` is `gpu`."""
     amounts: Amounts = {}
     for name, value in quantities.items():
         resource = name.rpartition("/")[2]

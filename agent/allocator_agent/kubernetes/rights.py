@@ -21,7 +21,7 @@ class Right:
 
     @property
     def name(self) -> str:
-        """Return the resource as roles name it, with its group."""
+        """The resource as roles name it, with its group."""
         part = f"/{self.part}" if self.part else ""
         return f"{self.resource}{part}.{self.group}" if self.group else f"{self.resource}{part}"
 

@@ -1,4 +1,4 @@
-"""Kubernetes as the agent's scheduler: resource quotas of namespaces, or Kueue's queues."""
+"""Kubernetes as the agent's scheduler, with resource quotas of namespaces or Kueue's queues."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ QUOTAS = {
 
 @dataclass(frozen=True)
 class KubernetesPlan:
-    """The objects to make or to change, the cohorts to remove, and the workloads that end.
+    """The objects to create or to change, the cohorts to remove, and the workloads that end.
 
     `known` are all objects of the decision with the quotas in force, where the plan writes statuses.
     `resumed` are workloads that ended by an earlier plan, and queue again.
@@ -61,7 +61,7 @@ class KubernetesPlan:
 
     @property
     def waiting(self) -> dict[str, list[Waiting]]:
-        """Return no jobs, because Kueue admits by quota and holds no nodes."""
+        """An empty mapping, because Kueue admits by quota and holds no nodes."""
         return {}
 
     def __len__(self) -> int:
@@ -79,7 +79,7 @@ class KubernetesPlan:
 
 
 class Kubernetes:
-    """One cluster, by its API."""
+    """A cluster of Kubernetes, by its API."""
 
     def __init__(self, configuration: Configuration, api: Api) -> None:
         self.target, self.memory = configuration.scheduler, Memory()
@@ -96,7 +96,7 @@ class Kubernetes:
 
     @property
     def source(self) -> str:
-        """Who tells what was used: pods have identities that no other cluster's have."""
+        """The source of use reports, which is the agent's name because identities of pods are unique."""
         return self._configuration.name
 
     def follow(self, stopped: threading.Event, woken: threading.Event) -> None:
@@ -107,7 +107,7 @@ class Kubernetes:
             _in_thread(watched, stopped)
 
     def observe(self) -> Observation:
-        """Nodes, what waits and runs, and namespaces. Raises `SchedulerAway`."""
+        """Return nodes, waiting and running jobs, and namespaces. Raises `SchedulerAway`."""
         label = self._options.class_label
         problems: list[str] = []
         jobs: list[Job] = []
@@ -129,7 +129,7 @@ class Kubernetes:
         )
 
     def finished(self, hours: float, now: datetime) -> Sequence[Usage]:
-        """The pods that ended within so many hours and are still listed."""
+        """Return the pods that ended within so many hours and are still listed."""
         since = (now.astimezone(timezone.utc) - timedelta(hours=hours)).isoformat()[:19]
         return [usage for usage in reading.read_usage(self._objects(PODS)) if usage.end >= since]
 
@@ -139,7 +139,7 @@ class Kubernetes:
         observed: Observation,
         now: datetime,
     ) -> KubernetesPlan:
-        """The objects that are not as they are decided."""
+        """Plan the changes of the objects that differ from the decision."""
         namespaces = self._configuration.by_tenant(observed.accounts)
         changes: list[Change] = []
         problems: dict[str, list[str]] = {}
@@ -225,7 +225,7 @@ class Kubernetes:
         return replace(plan, reclaim=ends, resumed=resumed)
 
     def apply(self, plan: KubernetesPlan) -> list[str]:
-        """Lower what falls, then write the rest; what is refused is returned, the others are done."""
+        """Lower the amounts that fall, then write the rest. Return what was refused."""
         problems: list[str] = []
         for change in plan.changes:
             if change.lowers and change.before is not None:
@@ -240,7 +240,7 @@ class Kubernetes:
         return problems + self._requeued(plan)
 
     def _requeued(self, plan: KubernetesPlan, *, ends: bool = True) -> list[str]:
-        """End workloads, and let those queue again that have ended. Returns what was refused.
+        """End workloads, and let those queue again that have ended. Return what was refused.
 
         Quotas are lowered by then, or Kueue would admit the same workload again. Without `ends` none
         ends.
@@ -267,7 +267,7 @@ class Kubernetes:
         return problems
 
     def applied(self, observed: Observation, *, fresh: bool) -> dict[str, Amounts]:
-        """The quotas in force, by namespace."""
+        """Return the quotas in force, by namespace."""
         if fresh:
             self._watched[QUOTAS[self.target]].list()
         totals: dict[str, Amounts] = {}
@@ -279,29 +279,29 @@ class Kubernetes:
         return totals
 
     def _former_cohorts(self, rendered: Sequence[Manifest]) -> list[Manifest]:
-        """Return the cohorts of groups that the pool no longer has, save for those that others use."""
-        wanted = {
+        """Return the cohorts of groups that the pool no longer has, except for those that others use."""
+        required = {
             kind: {each["metadata"]["name"]: each for each in rendered if each["kind"] == kind}
             for kind in ("Cohort", "ClusterQueue")
         }
         queues = self._objects(QUOTAS["kueue"])
         in_tree = any(cohort_of_rendering(queue) for queue in queues)
         # In a flat pool an agent may lack the permission to list cohorts.
-        if not (wanted["Cohort"] or in_tree):
+        if not (required["Cohort"] or in_tree):
             return []
         cohorts = {each["metadata"]["name"]: each for each in self._objects(COHORTS.path())}
         former = {
             name: each
             for name, each in cohorts.items()
-            if name not in wanted["Cohort"] and self._is_of_a_group(each)
+            if name not in required["Cohort"] and self._is_of_a_group(each)
         }
         used = {
             each.get("spec", {}).get("parentName")
             for name, each in cohorts.items()
-            if name not in former and name not in wanted["Cohort"]
+            if name not in former and name not in required["Cohort"]
         }
         for queue in queues:
-            decided = wanted["ClusterQueue"].get(queue["metadata"]["name"])
+            decided = required["ClusterQueue"].get(queue["metadata"]["name"])
             after = queue if decided is None else merged(queue, decided)
             used.add(after.get("spec", {}).get("cohortName"))
         return [each for name, each in former.items() if name not in used]
@@ -313,7 +313,7 @@ class Kubernetes:
         )
 
     def _removed(self, cohort: Manifest) -> list[str]:
-        """Delete a cohort at the version that was read. Returns what was refused."""
+        """Delete a cohort at the version that was read. Return what was refused."""
         version = cohort["metadata"]["resourceVersion"]
         options = {
             "apiVersion": "v1",
@@ -329,7 +329,7 @@ class Kubernetes:
         return []
 
     def _is_its_own(self, namespace: str) -> bool:
-        """Whether a namespace is Kubernetes' and no tenant's, unless the configuration maps it."""
+        """Return whether a namespace is Kubernetes' own and not mapped to a tenant."""
         known = namespace in self._configuration.accounts
         return not known and (namespace == "default" or namespace.startswith("kube-"))
 
@@ -347,23 +347,23 @@ class Kubernetes:
                 _in_thread(self._watched[path], self._stopped)
         return self._watched[path]
 
-    def _tried(self, change: Change, wanted: Manifest) -> list[str]:
+    def _tried(self, change: Change, required: Manifest) -> list[str]:
         try:
-            self._write(change, wanted)
+            self._write(change, required)
         except ApiRefused as refusal:
             return [f"{change.after['kind']} {change.after['metadata']['name']}: {refusal}"]
         return []
 
-    def _write(self, change: Change, wanted: Manifest) -> None:
-        """Write at the version that was read; whoever was faster is read again and kept."""
+    def _write(self, change: Change, required: Manifest) -> None:
+        """Write an object at the version that was read, and read it again after a conflict."""
         path = change.kind.path(change.after)
         for _ in range(_ATTEMPTS):
             present = self._read(path)
             try:
                 if present is None:
-                    self._api.request("POST", change.kind.collection(change.after), wanted)
-                elif differs(present, wanted):
-                    self._api.request("PUT", path, merged(present, wanted))
+                    self._api.request("POST", change.kind.collection(change.after), required)
+                elif differs(present, required):
+                    self._api.request("PUT", path, merged(present, required))
             except Conflict:
                 continue
             return
@@ -385,7 +385,7 @@ def _identity(item: Mapping[str, Manifest]) -> tuple[str, str]:
 
 
 def _on_nodes(woken: threading.Event) -> Changed:
-    """Return what sets an event where nodes come, go, or offer something else than before."""
+    """Return a function that sets an event if nodes come, go, or offer other amounts than before."""
 
     def compare(before: Sequence[Manifest], after: Sequence[Manifest]) -> None:
         former, present = (

@@ -9,20 +9,20 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from allocator_agent.errors import AgentError, SchedulerAway
-from allocator_agent.kubernetes.api import Api, Gone, Manifest, refused
+from allocator_agent.kubernetes.api import Api, Gone, Manifest, api_refusal
 
 logger = logging.getLogger("allocator_agent")
 _PAGE = "500"
 _WATCH_SECONDS = 240
 _FIRST_PAUSE_SECONDS = 0.2
 _LONGEST_PAUSE_SECONDS = 30.0
-# So long after a watch should have ended or told something, what is known is too old to act on.
+# So long after a watch should have ended or sent an event, the known objects are too old to act on.
 _TRUSTED_SECONDS = 60.0
 Changed = Callable[[Sequence[Manifest], Sequence[Manifest]], None]  # objects before and after
 
 
 class Watched:
-    """A kind of objects: `follow` in a thread of its own, `objects` from any."""
+    """Objects of one kind, kept up to date by `follow` in its own thread and read from any thread."""
 
     def __init__(self, api: Api, path: str, *, watch_seconds: int = _WATCH_SECONDS) -> None:
         self.path = path
@@ -37,7 +37,10 @@ class Watched:
         self.changed: Changed | None = None  # called by `follow`
 
     def objects(self) -> list[Manifest]:
-        """The objects, listed now or as last watched. Raises `SchedulerAway` when that is long ago."""
+        """Return the objects, listed now or as last watched.
+
+        Raises `SchedulerAway` when the last event is long ago.
+        """
         if self._following:
             self._list_once()
         else:
@@ -66,7 +69,7 @@ class Watched:
             return after
 
     def follow(self, stopped: threading.Event) -> None:
-        """Keep the objects up to date until told to stop: watch, and list where the past is gone."""
+        """Watch the objects until stopped, and list them again if events have expired."""
         self._following = True
         pause = _FIRST_PAUSE_SECONDS
         while not stopped.is_set():
@@ -77,13 +80,13 @@ class Watched:
                 pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
 
     def _list_once(self) -> None:
-        """List where nothing is known, whichever thread asks first; the others wait for it."""
+        """List where nothing is known. Other threads wait for the first that asks."""
         with self._listing:
             if not self._version:
                 self.list()
 
     def _followed(self, stopped: threading.Event) -> bool:
-        """One watch; False when the server did not answer or refused."""
+        """Run one watch. Return False when the server did not answer or refused."""
         try:
             self._list_once()
             listed = self.lists
@@ -115,11 +118,11 @@ class Watched:
             query["continue"] = metadata["continue"]
 
     def _watch(self, stopped: threading.Event) -> None:
-        """Take events until the watch ends. Raises `Gone` when its version has expired."""
+        """Process events until the watch ends. Raises `Gone` when its version has expired."""
         for event in self._api.watch(self.path, self._version, seconds=self._watch_seconds):
             kind, item = event["type"], event["object"]
             if kind == "ERROR":
-                raise refused(int(item.get("code", 0)), item)
+                raise api_refusal(int(item.get("code", 0)), item)
             before = after = None
             with self._lock:
                 if kind != "BOOKMARK":

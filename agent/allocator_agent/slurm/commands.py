@@ -1,4 +1,4 @@
-"""Runs Slurm's commands."""
+"""Slurm's commands as child processes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SIDE_BY_SIDE = 16
 
 
 class Commands:
-    """Commands of one cluster. They print times in UTC and know no user's own formats."""
+    """The commands of one cluster. They print times in UTC and ignore a user's own formats."""
 
     def __init__(self, folder: str = "", seconds: float = _SECONDS) -> None:
         self._folder, self._seconds = folder, seconds
@@ -27,7 +27,7 @@ class Commands:
         self._environment |= {"TZ": "UTC", "LC_ALL": "C.UTF-8", "SLURM_TIME_FORMAT": "standard"}
 
     def run(self, program: str, *arguments: str, input: str | None = None) -> str:  # noqa: A002
-        """What a command prints. Raises `SchedulerAway` with what it says when it fails."""
+        """Return the output of a command. Raises `SchedulerAway` with its message if it fails."""
         command = [str(Path(self._folder, program)) if self._folder else program, *arguments]
         try:
             done = subprocess.run(
@@ -48,9 +48,9 @@ class Commands:
         except subprocess.TimeoutExpired:
             raise SchedulerAway(f"{program} took more than {self._seconds:g} s") from None
         if done.returncode:
-            told = (done.stderr.strip() or done.stdout.strip() or "nothing").splitlines()
+            output = (done.stderr.strip() or done.stdout.strip() or "no message").splitlines()
             verb = next((word for word in arguments if not word.startswith("-")), "")
-            raise SchedulerAway(f"{program} {verb}".strip() + f" failed and says: {told[-1]}")
+            raise SchedulerAway(f"{program} {verb}".strip() + f" failed with: {output[-1]}")
         return done.stdout
 
     def run_all(self, commands: Iterable[tuple[str, ...]]) -> None:

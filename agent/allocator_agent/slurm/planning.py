@@ -1,4 +1,4 @@
-"""From what Slurm has and what is decided to what has to change in Slurm: pure."""
+"""Pure plans of the changes in Slurm that a decision requires."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ Limits = dict[str, int]
 
 @dataclass(frozen=True)
 class LimitChange:
-    """An association whose limits or fair share differ from what is decided; None is unlimited."""
+    """An association whose limits or fair share differ from the decision.
+
+    None is unlimited.
+    """
 
     key: Key
     before: dict[str, int | None]
@@ -41,7 +44,7 @@ class LimitChange:
 
     @property
     def lowered(self) -> Limits:
-        """The limits between: nothing above what was, nothing above what will be."""
+        """The intermediate limits, at most the present and at most the new ones."""
         return {name: _least(self.before[name], most) for name, most in self.after.items()}
 
     @property
@@ -50,12 +53,12 @@ class LimitChange:
 
     @property
     def raises(self) -> bool:
-        """Whether anything is left to write once what falls is written."""
+        """True if anything is left to write after the limits that fall."""
         return self.lowered != self.after or (self.shares and not self.lowers)
 
     @property
     def shares(self) -> bool:
-        """Whether the fair share changes; that is no limit, so the first command takes it along."""
+        """True if the fair share changes. It is not a limit, so the first command includes it."""
         return self.fairshare[0] != self.fairshare[1]
 
     def shown(self) -> ObjectChange:
@@ -107,7 +110,7 @@ class MinutesChange:
 
 @dataclass(frozen=True)
 class SlurmPlan:
-    """Everything that has to change, in the order in which it is done."""
+    """The changes of Slurm, in the order in which they are made."""
 
     limits: list[LimitChange] = field(default_factory=list)
     reservations: list[ReservationChange] = field(default_factory=list)
@@ -129,7 +132,7 @@ class SlurmPlan:
 
     @property
     def waiting(self) -> dict[str, list[Waiting]]:
-        """Return jobs that servers are held for, by tenant."""
+        """The jobs that servers are held for, by tenant."""
         return {
             tenant: [Waiting(hold.jobs, tuple(hold.cores), hold.beside) for hold in holds]
             for tenant, holds in self.holds.waiting.items()
@@ -167,10 +170,10 @@ def plan_limits(
     *,
     classes: bool,
 ) -> tuple[list[LimitChange], dict[str, list[str]]]:
-    """The associations that differ from what is decided, and what cannot be done, by account.
+    """Return the associations that differ from the decision, and problems by account.
 
     `accounts` names the place of every tenant that has one. A class's limit is that of an account in a
-    partition; Slurm limits users there, so it is handed out over the users.
+    partition. Slurm limits users there, so it is divided among the users.
     """
     present = {(item.account, item.user, item.partition): item for item in associations}
     users: dict[str, list[str]] = {}
@@ -349,26 +352,26 @@ def plan_reassignments(
 
 
 def handed_out(limits: Limits, jobs: Sequence[Job], users: Sequence[str]) -> dict[str, Limits]:
-    """A limit of an account, as limits of its users that sum to it.
+    """Return a limit of an account as limits of its users that sum to it.
 
-    Job by job, running ones first, oldest first, each user gets what its job needs while that fits;
-    what is left goes to the first that got something, or else to the first user.
+    Job by job, running ones first, oldest first, each user gets what its job needs while that fits. The
+    rest goes to the first that got something, or else to the first user.
     """
-    told = {user: dict.fromkeys(limits, 0) for user in users}
+    user_limits = {user: dict.fromkeys(limits, 0) for user in users}
     left = dict(limits)
     first = ""
     for job in sorted(jobs, key=lambda job: (not job.running, job.started, _number(job.id))):
         needs = {name: units_of(job.total, name) for name in limits}
-        if job.user not in told or any(needs[name] > left[name] for name in limits):
+        if job.user not in user_limits or any(needs[name] > left[name] for name in limits):
             continue
         first = first or job.user
         for name, amount in needs.items():
-            told[job.user][name] += amount
+            user_limits[job.user][name] += amount
             left[name] -= amount
-    if told:
+    if user_limits:
         for name, amount in left.items():
-            told[first or next(iter(told))][name] += amount
-    return told
+            user_limits[first or next(iter(user_limits))][name] += amount
+    return user_limits
 
 
 def plan_ends(
@@ -422,7 +425,7 @@ def _counts_in(partition: str | None) -> Callable[[Job], bool]:
 
 
 def amounts_of(limits: Mapping[str, int]) -> Amounts:
-    """Limits of Slurm in the base units of a pool's resources."""
+    """Return limits of Slurm in the base units of a pool's resources."""
     return {
         resource_of(name): Fraction(most * (MEBIBYTE if name == "mem" else 1))
         for name, most in limits.items()
@@ -449,7 +452,7 @@ def _name_of(key: Key) -> str:
 
 
 def _is_outside(job: Job, present: Mapping[Key, Association]) -> bool:
-    """Whether the limits of the job's user in its partition do not hold for it."""
+    """Return whether the limits of the job's user in its partition do not hold for it."""
     row = present.get((account_of(job.account), job.user, job.partition))
     return bool(job.association) and (row is None or row.id != job.association)
 

@@ -1,4 +1,4 @@
-"""What Slurm's commands print, read."""
+"""Readers of the output of Slurm's commands."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ Types = Mapping[str, Mapping[str, frozenset[str]]]  # label of servers -> its va
 
 @dataclass(frozen=True)
 class Association:
-    """A row of Slurm's accounting: an account, or a user of it, perhaps in one partition."""
+    """A row of Slurm's accounting, for an account or a user of it, perhaps in one partition."""
 
     account: str
     user: str
@@ -98,7 +98,10 @@ class Partition:
 
 
 def pairs(line: str) -> dict[str, str]:
-    """A line of `scontrol --oneliner`; what a free text at its end seems to say again is no value."""
+    """Return the fields in a line of `scontrol --oneliner`.
+
+    A field that seems to repeat in the free text at the end of the line is not a value.
+    """
     return dict(reversed(_PAIR.findall(line)))
 
 
@@ -109,7 +112,7 @@ def read_settings(text: str) -> dict[str, str]:
 
 
 def read_time_of_settings(text: str) -> int:
-    """Return the time of slurmctld at which it printed its settings, 0 for none."""
+    """Return the time at which slurmctld printed its settings, 0 for none."""
     found = re.search(r"^Configuration data as of (\S+)", text, re.MULTILINE)
     return _seconds(found[1]) if found else 0
 
@@ -218,7 +221,7 @@ def read_jobs(
     switches: Mapping[str, str],
     now: int,
 ) -> Iterator[Job]:
-    """The jobs of `squeue --array --Format=JOB_FORMAT` that wait for resources or hold some.
+    """Yield the jobs of `squeue --array --Format=JOB_FORMAT` that wait for resources or hold some.
 
     A job that may run on all classes of servers selects none. The nodes of a job are its tasks.
     `switches` are those of the nodes.
@@ -356,7 +359,7 @@ def _queued(text: str) -> Iterator[dict[str, str]]:
             fields[name] = line[at : at + width].strip()
             at += width
         if not fields["account"]:
-            raise ValueError(f"squeue prints {line[:40]!r}, which is no job")
+            raise ValueError(f"squeue prints {line[:40]!r}, which is not a job")
         yield fields
 
 
@@ -471,7 +474,7 @@ def _holder(fields: Mapping[str, str]) -> str:
 
 
 def read_limits(text: str) -> dict[str, int]:
-    """`cpu=8,mem=8G,gres/gpu=1` as whole numbers; memory in MiB."""
+    """Return `cpu=8,mem=8G,gres/gpu=1` as whole numbers, with memory in MiB."""
     limits = {}
     for item in filter(None, text.split(",")):
         name, _, amount = item.partition("=")
@@ -481,7 +484,7 @@ def read_limits(text: str) -> dict[str, int]:
 
 
 def read_tres(text: str) -> Amounts:
-    """`cpu=4,mem=16G,node=1,gres/gpu:a100=1` as the amounts of a pool's resources."""
+    """Return `cpu=4,mem=16G,node=1,gres/gpu:a100=1` as the amounts of a pool's resources."""
     amounts: Amounts = {}
     models: Amounts = {}
     for item in filter(None, text.split(",")):
@@ -498,19 +501,19 @@ def read_tres(text: str) -> Amounts:
 
 
 def resource_of(tres: str) -> str:
-    """The pool's resource that a TRES is."""
+    """Return the pool's resource that corresponds to a TRES."""
     return "memory" if tres == "mem" else tres.rpartition("/")[2].lower().replace(":", "_")
 
 
 def tres_of(resource: str) -> str:
-    """Return the TRES that a pool's resource is limited by."""
+    """Return the TRES by which a pool's resource is limited."""
     if resource.startswith(_GPU_OF_TYPE):
         return f"gres/gpu:{resource[len(_GPU_OF_TYPE) :]}"
     return {"cpu": "cpu", "memory": "mem"}.get(resource, f"gres/{resource}")
 
 
 def units_of(amounts: Amounts, tres: str) -> int:
-    """An amount in whole units of a TRES, rounded up."""
+    """Return an amount in whole units of a TRES, rounded up."""
     amount = amounts.get(resource_of(tres), Fraction(0)) / (MEBIBYTE if tres == "mem" else 1)
     return -(-amount.numerator // amount.denominator)
 
@@ -527,7 +530,7 @@ def _amount(name: str, text: str) -> Fraction:
 
 
 def _seconds(text: str) -> int:
-    """Seconds since 1970 of a time that Slurm printed in UTC; 0 where it printed none."""
+    """Return a time that Slurm printed in UTC in seconds since 1970, or 0 if it printed none."""
     if text in _UNKNOWN:
         return 0
     return int(datetime.fromisoformat(text).replace(tzinfo=timezone.utc).timestamp())

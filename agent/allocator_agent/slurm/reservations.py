@@ -69,7 +69,7 @@ class SlotPlan:
 
 
 def in_partitions(
-    wanted: Sequence[Reservation],
+    required: Sequence[Reservation],
     present: Sequence[Reservation],
     jobs: Sequence[Job],
     partitions: Mapping[str, Partition],
@@ -80,7 +80,7 @@ def in_partitions(
 ) -> list[Reservation]:
     """Return slots in the partitions where the jobs of their accounts wait or run.
 
-    The cores of `wanted` are CPUs, those of the others cores, each of which is the CPUs that `threads`
+    The cores of `required` are CPUs, those of the others cores, each of which is the CPUs that `threads`
     states for a node. What is left of a core is reserved, too, because Slurm gives jobs whole cores.
 
     A slot of a class may be in any partition that has nodes of this class alone, a slot of the whole
@@ -94,7 +94,7 @@ def in_partitions(
     ]
     anywhere = partition_of_all(partitions)
     found = []
-    for item in wanted:
+    for item in required:
         names = {
             name
             for name, partition in partitions.items()
@@ -186,7 +186,7 @@ def _divided(
 
 
 def plan_reservations(
-    wanted: Sequence[Reservation],
+    required: Sequence[Reservation],
     present: Sequence[Reservation],
     prefix: str,
     *,
@@ -201,7 +201,7 @@ def plan_reservations(
     has the jobs that name each reservation.
     """
     left = [item for item in present if _is_own(item, prefix) and item.end > now]
-    asked = [item for item in wanted if item.end > now]
+    asked = [item for item in required if item.end > now]
     slots = [item for item in asked if item in left]
     left = [item for item in left if item not in slots]
     names = {item.name for item in asked}

@@ -1,4 +1,4 @@
-"""Slurm as the agent's scheduler: what it has, what has to change, and the change."""
+"""Slurm as the agent's scheduler, which it observes, plans and changes."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ Rows = Sequence[tuple[LimitChange, Limits]]
 
 
 class Slurm:
-    """One cluster of Slurm, by its commands."""
+    """A cluster of Slurm, by its commands."""
 
     target = "slurm"
     class_label = "partition"
@@ -86,7 +86,7 @@ class Slurm:
         return self._cluster
 
     def observe(self) -> Observation:
-        """Nodes, jobs and accounts. Raises `SchedulerAway`."""
+        """Return nodes, jobs and accounts. Raises `SchedulerAway`."""
         with _understood():
             return self._observed()
 
@@ -97,7 +97,7 @@ class Slurm:
             tree = others.submit(self._read_tree)
             reservations = others.submit(self._reservations)
             topology = others.submit(self._read_switches)
-            told = self._commands.run("scontrol", "--oneliner", "show", "node")
+            output = self._commands.run("scontrol", "--oneliner", "show", "node")
             queued = reading.with_lost_tasks(queue.result(), arrays.result())
             self._associations = rows.result()
             self._tree = tree.result()
@@ -111,15 +111,15 @@ class Slurm:
             )
         self._switches = switches
         owner_feature = self._options.owner_feature
-        nodes = list(reading.read_nodes(told, owner_feature=owner_feature, switches=switches))
-        self._partitions = partitions = reading.read_partitions(told)
-        self._threads, self._reserved = reading.read_threads(told), reading.read_reserved(queued)
+        nodes = list(reading.read_nodes(output, owner_feature=owner_feature, switches=switches))
+        self._partitions = partitions = reading.read_partitions(output)
+        self._threads, self._reserved = reading.read_threads(output), reading.read_reserved(queued)
         own = (self._prefix, self._hold_prefix)
         nodes = without_reserved(nodes, reservations.result(), self._threads, own)
         overlap = any(each.classes != (name,) for name, each in partitions.items())
         if self._options.classes and overlap:
             problems.append(OVERLAP)
-        types = reading.read_types(told)
+        types = reading.read_types(output)
         jobs = list(
             reading.read_jobs(
                 queued,
@@ -173,20 +173,20 @@ class Slurm:
             return None
 
     def finished(self, hours: float, now: datetime) -> list[Usage]:
-        """The jobs that ended within so many hours, each run of a requeued one for itself."""
+        """Return the jobs that ended within so many hours, each run of a requeued one for itself."""
         since = (now.astimezone(timezone.utc) - timedelta(hours=hours)).strftime(
             "%Y-%m-%dT%H:%M:%S"
         )
         users = self._options.users
         fields = [*reading.USAGE_FIELDS, *(["User"] if users else [])]
-        told = self._commands.run(
+        output = self._commands.run(
             *("sacct", "--allusers", "--allocations", "--duplicates", "--parsable2", "--noheader"),
             *(f"--clusters={self.source}", f"--starttime={since}", "--endtime=now"),
             f"--format={','.join(fields)}",
         )
-        self._unreadable_jobs = reading.unreadable_rows(told, len(fields) - 1)
+        self._unreadable_jobs = reading.unreadable_rows(output, len(fields) - 1)
         with _understood():
-            return list(reading.read_usage(told, users=users))
+            return list(reading.read_usage(output, users=users))
 
     def _problems_of_usage(self) -> dict[str, list[str]]:
         if not self._unreadable_jobs:
@@ -195,7 +195,7 @@ class Slurm:
         return {"": [f"{self._unreadable_jobs} jobs have ended whose usage is left out: {names}"]}
 
     def plan(self, rendering: Rendering, observed: Observation, now: datetime) -> SlurmPlan:
-        """What has to change so that Slurm obeys the decision."""
+        """Plan the changes that make Slurm obey the decision."""
         accounts = self._by_tenant(observed.accounts)
         seconds = int(now.timestamp())
         classes = self._options.classes
@@ -236,7 +236,7 @@ class Slurm:
         present = self._reservations()
         # Without the others, which `plan_limits` reports.
         holders = {tenant: place for tenant, place in accounts.items() if is_writable(place)}
-        wanted = in_partitions(
+        required = in_partitions(
             [
                 _reservation(item, holders[item["tenant"]])
                 for item in rendering.objects
@@ -247,7 +247,7 @@ class Slurm:
             threads=self._threads,
         )
         slots = plan_reservations(
-            *(wanted, present, self._prefix),
+            *(required, present, self._prefix),
             now=seconds,
             reserved=self._reserved,
             running={job.id for job in observed.jobs if job.running},
@@ -293,7 +293,7 @@ class Slurm:
         )
 
     def _is_restricted(self, job: Job) -> bool:
-        """Ask Slurm for what squeue does not print of a job. One that is gone counts as restricted."""
+        """Ask Slurm for fields that squeue does not print. A missing job counts as restricted."""
         try:
             shown = self._commands.run("scontrol", "--oneliner", "show", "job", job.id)
         except SchedulerAway:
@@ -303,8 +303,9 @@ class Slurm:
     def apply(self, plan: SlurmPlan) -> list[str]:
         """Carry out a plan and return what Slurm refused. The rest is done all the same.
 
-        Limits in two batches, all that fall before any that rises: at no moment do they sum to more
-        than the larger of what was and what is decided. A batch that fails raises `SchedulerAway`.
+        Limits are written in two batches, all that fall before any that rises: at no moment do they sum
+        to more than the larger of the present and the new ones. A batch that fails raises
+        `SchedulerAway`.
         """
         problems: list[str] = []
         self._write([(change, change.lowered) for change in plan.limits if change.lowers])
@@ -337,7 +338,7 @@ class Slurm:
     def _requeue(self, plan: ReclaimPlan) -> list[str]:
         """Requeue jobs and note those that Slurm refuses.
 
-        One that has ended since it was observed must not run again.
+        A job that has ended since it was observed must not run again.
         """
         problems: list[str] = []
         for batch in _batches(_leaders(plan.ended)):
@@ -355,7 +356,7 @@ class Slurm:
         *,
         fresh: bool,  # noqa: ARG002 - a round that wrote limits has observed once more
     ) -> dict[str, Amounts]:
-        """The limits that were in force when this was last observed, by account."""
+        """Return the limits that were in force when this was last observed, by account."""
         rows = {(row.account, row.user, row.partition): row for row in self._associations}
         return {
             place: amounts_of(rows[key_of(place)].limits)
@@ -377,15 +378,15 @@ class Slurm:
 
     def _read_associations(self) -> list[Association]:
         """Read all rows without inherited limits, which slurmdbd looks up row by row."""
-        told = self._commands.run(
+        output = self._commands.run(
             *("sacctmgr", "--noheader", "--parsable2", "show", "association", "WOPInfo"),
             *(f"cluster={self.source}", f"format={_ASSOCIATION}"),
         )
-        self._unreadable = reading.unreadable_rows(told)
-        found = list(reading.read_associations(told))
+        self._unreadable = reading.unreadable_rows(output)
+        found = list(reading.read_associations(output))
         # Every cluster has the root account. Without rows every member would seem to have left.
         if not any(row.account == "root" for row in found):
-            raise ValueError(f"sacctmgr prints no root account: {told[:40]!r}")
+            raise ValueError(f"sacctmgr prints no root account: {output[:40]!r}")
         return found
 
     def _read_tree(self) -> dict[str, str]:
@@ -397,8 +398,8 @@ class Slurm:
         return reading.read_tree(text)
 
     def _reservations(self) -> list[Reservation]:
-        told = self._commands.run("scontrol", "show", "reservation")
-        return list(reading.read_reservations(told))
+        output = self._commands.run("scontrol", "show", "reservation")
+        return list(reading.read_reservations(output))
 
     def _write(self, rows: Rows) -> None:
         """Set the limits of associations, in any order. Raises `SchedulerAway` if any is refused."""
@@ -493,7 +494,7 @@ def _where(place: str) -> Words:
 
 
 def modifications(rows: Rows) -> list[tuple[Words, Words]]:
-    """Return whose associations `sacctmgr modify` sets to what.
+    """Return the associations that `sacctmgr modify` changes, each with its settings.
 
     Accounts that get the same are set together, and so are the users of one account.
     """
@@ -529,7 +530,7 @@ def modifications(rows: Rows) -> list[tuple[Words, Words]]:
 
 
 def _settings(change: LimitChange, limits: Limits) -> Words:
-    """GrpTRES as sacctmgr takes it, and the fair share where it changes."""
+    """Return GrpTRES as sacctmgr takes it, and the fair share where it changes."""
     tres = ",".join(f"{name}={most}" for name, most in limits.items())
     # Without limits only the fair share changes: an empty GrpTRES is refused.
     return (
@@ -539,7 +540,7 @@ def _settings(change: LimitChange, limits: Limits) -> Words:
 
 
 def load_file(cluster: str, rows: Rows) -> str:
-    """The batch that `sacctmgr load` takes: new associations of users, below their accounts."""
+    """Return the batch for `sacctmgr load`, with new associations of users below their accounts."""
     lines = [f"Cluster - '{cluster}'"]
     below = ""
     for change, limits in rows:
@@ -586,7 +587,10 @@ def _for(place: str) -> Words:
 
 
 def _hold_command(hold: Hold) -> list[str]:
-    """A reservation without an end, which Slurm itself deletes once its job has ended."""
+    """Return the command for a reservation without an end.
+
+    Slurm itself deletes it once its job has ended.
+    """
     return [
         *("create", "reservation", f"ReservationName={hold.name}"),
         *("StartTime=now", "Duration=UNLIMITED", *_for(hold.account)),

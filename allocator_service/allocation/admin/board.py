@@ -1,4 +1,4 @@
-"""What operators are to know of decisions: pools, how old their decisions are, processes, lateness."""
+"""The sections of the operators' board on pools, their decisions and background processes."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -51,7 +51,7 @@ class _PoolState:
         return self.waits_since is not None and now - self.waits_since > OVERDUE
 
     def urgency(self, now: datetime) -> int:
-        """0 for those to look at first."""
+        """Return the rank of the pool in the table, where 0 comes first."""
         if self.failure is not None:
             return 0
         if self.overdue(now):
@@ -64,8 +64,8 @@ class _PoolState:
 
 
 @tells(permission="pools.view_pool", place=1)
-def pools_told(now: datetime, pools: VisiblePools) -> Section:
-    """The pools, those that need somebody first."""
+def pools_section(now: datetime, pools: VisiblePools) -> Section:
+    """Return the section of the pools, those that need an operator first."""
     states = sorted(_states(pools), key=lambda state: (state.urgency(now), state.pool.slug))
     cannot_run = [state for state in states if state.unsatisfiable]
     notices = [notice for state in states for notice in _notices(state, now)]
@@ -83,19 +83,19 @@ def pools_told(now: datetime, pools: VisiblePools) -> Section:
 
 
 @tells(permission="allocation.view_run", place=2)
-def processes_told(now: datetime, _: VisiblePools) -> Section:
-    """Whether worker, relay and sender are at work, and how late metering and the ledger are."""
+def processes_section(now: datetime, _: VisiblePools) -> Section:
+    """Return the section of the background processes, with the lag of metering and of the ledger."""
     beats = dict(Heartbeat.objects.values_list("process", "seen_at"))
     notices, rows = [], []
     for process, silence in SILENCE.items():
         seen = beats.get(process)
         silent = seen is None or now - seen >= silence
-        told = "never seen" if seen is None else f"{age(now - seen)} ago"
+        last_seen = "never seen" if seen is None else f"{age(now - seen)} ago"
         if silent:
-            text = f"{_SAID[process]} is silent: {told}. {_LOST[process]}"
+            text = f"{_SUBJECTS[process]} is silent: {last_seen}. {_LOST[process]}"
             notices.append(Notice(Urgency.ERROR, text, "/readyz"))
         state = "silent" if silent else "at work"
-        rows.append([Cell(process), Cell(told, number=True), Cell(state, bad=silent)])
+        rows.append([Cell(process), Cell(last_seen, number=True), Cell(state, bad=silent)])
     for name, since, late, what in (
         ("metering", beats.get(METERING), LATE, "the oldest interval that is over and not metered"),
         ("ledger", unsealed_since(), LATE, "the oldest entry without a number"),
@@ -110,9 +110,9 @@ def processes_told(now: datetime, _: VisiblePools) -> Section:
     return Section(notices, [Table("Processes and lateness", columns, rows)])
 
 
-_SAID: Mapping[str, str] = {
+_SUBJECTS: Mapping[str, str] = {
     **{process: f"The {process}" for process in SILENCE},
-    BACKTESTS: "Whoever computes backtests",
+    BACKTESTS: "The worker for backtests",
 }
 _LOST: Mapping[str, str] = {
     "worker": "Changes are accepted and not decided.",
@@ -148,7 +148,7 @@ def _states(seen: VisiblePools) -> Iterator[_PoolState]:
 
 
 def _newest_ended() -> Subquery:
-    """Of each pool the newest run that succeeded or failed."""
+    """Return the primary key of the newest run of each pool that succeeded or failed."""
     ended = Q(status=RunStatus.SUCCEEDED) | Q(status=RunStatus.FAILED)
     runs: QuerySet[Run] = Run.objects.filter(ended, pool=OuterRef("pk")).order_by("-pk")
     return Subquery(runs.values("pk")[:1])

@@ -1,4 +1,4 @@
-"""Tabs of a pool that show what is requested of it, and what happened to it."""
+"""The tabs of a pool for its demand and its changes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -83,7 +83,7 @@ def demand_tab(asked: TabRequest) -> Mapping[str, Any]:
 
 @pool_tab("history", "History", permission="core.view_auditentry", place=8)
 def history_tab(asked: TabRequest) -> Mapping[str, Any]:
-    """Return sharing degrees over a period, and what was changed in the pool."""
+    """Return sharing degrees over a period, and the changes of the pool."""
     pool = asked.pool
     entries = AuditEntry.objects.filter(pool=pool.slug, at__gte=asked.since).order_by("-id")
     page = Paginator(entries, CHANGES_A_PAGE).get_page(asked.query.get("page", "1"))

@@ -47,7 +47,7 @@ def run_in_force(asked: TabRequest) -> Run | None:
 
 @pool_tab(NOW, "Now", permission="pools.view_pool", place=1)
 def now_tab(asked: TabRequest) -> Mapping[str, Any]:
-    """Return the decision in force, what keeps the pool from a newer one, and what is in use."""
+    """Return the decision in force, the obstacles to a newer one, and the resources in use."""
     pool, run = asked.pool, run_in_force(asked)
     unsatisfiable = (
         pool.workloads.filter(state=WorkloadState.ACTIVE)
@@ -176,7 +176,7 @@ class ClassRow:
 
 @pool_tab("servers", "Servers", permission="pools.view_pool", place=3)
 def servers_tab(asked: TabRequest) -> Mapping[str, Any]:
-    """Return what is used and free on each class of identical servers, and the servers by state."""
+    """Return used and free resources on each class of identical servers, and the servers by state."""
     pool, run = asked.pool, run_in_force(asked)
     resources = resources_of(pool)
     rows, classes = ([], 0) if run is None else _class_rows(run, resources)

@@ -1,4 +1,4 @@
-"""Pools, their members and servers in the admin, with what a change would do before it is done."""
+"""Pools, their members and servers in the admin, with the impact of a change before it is saved."""
 
 from collections.abc import Callable
 from functools import partial
@@ -39,7 +39,7 @@ SETTINGS = "settings"
 
 
 class ImpactFormAdmin(ServiceAdmin):
-    """A form that shows what its change would do to the tenants before it is saved."""
+    """A form that shows the impact of its change on the tenants before it is saved."""
 
     def changeform_view(
         self,
@@ -48,7 +48,7 @@ class ImpactFormAdmin(ServiceAdmin):
         form_url: str = "",
         extra_context: dict[str, Any] | None = None,
     ) -> Any:
-        """The form; when it is sent and would change decisions, first the page that says how."""
+        """Show the form, or the page of a change's impact before the change is saved."""
         if request.method == "POST" and object_id and not request.POST.get("confirmed"):
             page = self._impact_page(request, object_id)
             if page is not None:
@@ -64,7 +64,7 @@ class ImpactFormAdmin(ServiceAdmin):
         try:
             changes = form.changes() if form.is_valid() else {}
         except DomainError:
-            changes = {}  # the form itself says what the service refuses
+            changes = {}  # the form itself reports what the service refuses
         if not changes:
             return None
         pool = present if isinstance(present, Pool) else present.pool
@@ -88,7 +88,7 @@ class ImpactFormAdmin(ServiceAdmin):
 
 @admin.register(Membership)
 class ImpactMembershipAdmin(ImpactFormAdmin, MembershipAdmin):
-    """Members, whose new weight is shown with what it does before it is saved."""
+    """Members, with the impact of a new weight before it is saved."""
 
 
 @admin.register(Group)
@@ -142,7 +142,7 @@ class PoolAdmin(ImpactFormAdmin):
     def get_form(
         self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any
     ) -> Any:
-        """The form, which adds the fields of options by itself."""
+        """Return the form class, which adds the fields of the policies' options."""
         return super().get_form(
             request, obj, change, **{**kwargs, "fields": list(PoolForm.Meta.fields)}
         )
@@ -175,7 +175,7 @@ class PoolAdmin(ImpactFormAdmin):
         return [*tabs, *super().get_urls()]
 
     def tab(self, request: HttpRequest, pk: int, tab: Tab) -> HttpResponse:
-        """One tab of a pool's page."""
+        """Show one tab of a pool's page."""
         if not self.has_view_permission(request) or not request.user.has_perm(tab.permission):
             raise PermissionDenied
         pool = self.of_theirs(request, Pool, pk=pk)
@@ -211,7 +211,7 @@ class PoolAdmin(ImpactFormAdmin):
         form_url: str = "",
         extra_context: dict[str, Any] | None = None,
     ) -> HttpResponse:
-        """The form, as the last of the tabs."""
+        """Show the form, as the last of the tabs."""
         pool = self.get_object(request, object_id)
         tabs = {} if pool is None else self._tabs(request, pool, SETTINGS)
         return super().change_view(request, object_id, form_url, {**tabs, **(extra_context or {})})
@@ -248,7 +248,7 @@ class PoolAdmin(ImpactFormAdmin):
 
 @admin.register(Server)
 class ImpactServerAdmin(FileImportAdmin, ServerAdmin):
-    """Servers, whose draining and retiring is shown, and given a reason, before it is done."""
+    """Servers, with the impact of draining or retiring and a reason before it is done."""
 
     file_form = ServerFileForm
 

@@ -1,4 +1,4 @@
-"""What an operator sees of a pool's past and plan: the window, sharing degrees, the timetable."""
+"""A pool's window, sharing degrees and timetable in the admin."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ ROWS_SHOWN = 40
 
 @dataclass(frozen=True)
 class Remembered:
-    """What the window holds of a tenant: resource-hours by resource, and its sharing degree."""
+    """A tenant's resource hours in the window, by resource, with its sharing degree."""
 
     tenant: str
     used: Sequence[float]
@@ -44,7 +44,10 @@ class Remembered:
 
 @dataclass(frozen=True)
 class WindowTable:
-    """What a pool's window holds at an instant; the least sharing degrees of `tenants` in all."""
+    """The contents of a pool's window at an instant.
+
+    `rows` are those with the least sharing degrees of `tenants` in all.
+    """
 
     past: Past
     resources: Sequence[Resource]
@@ -55,7 +58,7 @@ class WindowTable:
 def window_table(
     pool: Pool, resources: Sequence[Resource], now: datetime, *, search: str = ""
 ) -> WindowTable | None:
-    """What the pool's window holds now; None for a pool without one.
+    """Return the contents of the pool's window now, or None for a pool without one.
 
     `search` limits the rows to tenants whose slug or name contains it.
     """
@@ -101,7 +104,10 @@ def history_charts(
 
 
 def timetable_charts(run: Run, now: datetime) -> list[Chart]:
-    """Who runs what in the period of the schedule in force; nothing where time is not divided."""
+    """Return a chart of the tasks in the current period of the schedule in force.
+
+    It is empty where time is not divided.
+    """
     schedule = getattr(run, "schedule", None)
     if schedule is None or run.effective_from is None:
         return []

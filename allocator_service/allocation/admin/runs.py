@@ -1,4 +1,4 @@
-"""Decisions in the admin: explained, proven, verified, and read-only, for superusers too."""
+"""Decisions in the admin, read-only for superusers too, with explanation, proof and verification."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -41,7 +41,7 @@ PLACEMENTS_A_PAGE = 100
 
 @admin.register(Run)
 class RunAdmin(ReadOnlyAdmin):
-    """A run's page leads to why each tenant got what it got, to its proof and to its verification."""
+    """Runs, each with pages for a tenant's explanation, the proof and its verification."""
 
     appears = "A run appears when a pool is decided anew, a moment after each change in it."
     change_form_template = "admin/allocation/run/change_form.html"
@@ -70,7 +70,7 @@ class RunAdmin(ReadOnlyAdmin):
     ]
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> list[Any]:
-        """All that is said of a run, in this order."""
+        """Return all fields of a run, in their order on the page."""
         return list(self.readonly_fields)
 
     def get_urls(self) -> list[URLPattern]:
@@ -98,7 +98,7 @@ class RunAdmin(ReadOnlyAdmin):
         form_url: str = "",
         extra_context: dict[str, Any] | None = None,
     ) -> HttpResponse:
-        """What the run came to, and who got what of it."""
+        """Show the outcome of the run, with the part of each tenant."""
         run = self.get_object(request, object_id)
         context = {**(extra_context or {}), "title": "Run", "orders": ORDERS}
         if run is not None and run.status == RunStatus.SUCCEEDED:
@@ -108,7 +108,10 @@ class RunAdmin(ReadOnlyAdmin):
         return super().change_view(request, object_id, form_url, context)
 
     def explanation(self, request: HttpRequest, pk: UUID, tenant: str) -> HttpResponse:
-        """Why a tenant got what it got, and what would give it more: tried, as the API tries it."""
+        """Explain a tenant's part of the decision, with changes that would increase it.
+
+        Each change is tried as the API tries it.
+        """
         run = self._visible(request, pk)
         of = self.of_theirs(request, Tenant, slug=tenant)
         resources = resources_of(run.pool)
@@ -156,7 +159,7 @@ class RunAdmin(ReadOnlyAdmin):
         )
 
     def verification(self, request: HttpRequest, pk: UUID) -> HttpResponse:
-        """Check the stored decision again, without a solver; nothing is stored."""
+        """Check the stored decision again, without a solver and without storing the result."""
         run = self._visible(request, pk)
 
         def verified() -> Mapping[str, Any]:
@@ -234,13 +237,13 @@ class RunAdmin(ReadOnlyAdmin):
 
 
 def _capacity(binding: Binding, resources: Sequence[Resource]) -> str:
-    """What one of the servers has on which a resource binds."""
+    """Return the capacity of one of the servers on which a resource binds, as text."""
     servers = binding.servers
     return "" if servers is None else quantities_shown(servers.traits.capacity, resources)
 
 
 def _summary_shown(summary: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """The numbers of a summary with what they are numbers of."""
+    """Return the numbers of a summary, each with its label."""
     shown = []
     for name, value in summary.items():
         if isinstance(value, Mapping):

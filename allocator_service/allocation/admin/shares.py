@@ -1,4 +1,4 @@
-"""What the tenants of a pool have of its decision, a page of them at a time.
+"""The tenants' parts of a pool's decision, by page.
 
 Only the page's rows are added up. The decision's servers and tenants are read, its workloads are not.
 """
@@ -37,7 +37,10 @@ _PARTS_OF_TERMS = {"resources", "servers", "groups", "tenants", "policy", "weigh
 
 @dataclass(frozen=True)
 class Asked:
-    """Which tenants to show: those whose slug or name contains `search`, page `page` in an `order`."""
+    """The requested search, order and page of the tenants.
+
+    `search` selects tenants whose slug or name contains it.
+    """
 
     search: str = ""
     order: str = BY_SHARE
@@ -45,7 +48,7 @@ class Asked:
 
     @classmethod
     def of(cls, query: Mapping[str, str]) -> "Asked":
-        """What the query of a URL asks for; what cannot be, it does not ask for."""
+        """Return the request in the query of a URL, with the default in place of an invalid order."""
         order = query.get("order", BY_SHARE)
         return cls(
             query.get("q", "").strip()[:200],
@@ -56,11 +59,10 @@ class Asked:
 
 @dataclass(frozen=True)
 class TenantShare:
-    """A tenant's part of a decision. Vectors are in the order and units of the pool's resources;
-    what is contributed and entitled is not known once the run is pruned.
+    """A tenant's part of a decision.
 
-    `reasons` say why its
-    workloads did not get more, each once.
+    Vectors are in the order and units of the pool's resources. `contributed` and `entitled` are unknown
+    once the run is pruned. `reasons` lists once each why its workloads did not get more.
     """
 
     key: int
@@ -86,7 +88,10 @@ class TenantShare:
 
 @dataclass(frozen=True)
 class SharePage:
-    """A page of the pool's tenants; `members` are all of them, `found` those that were searched for."""
+    """A page of the pool's tenants.
+
+    `members` is the number of all tenants, `found` the number that match the search.
+    """
 
     asked: Asked
     page: "Page[dict[str, Any]]"
@@ -99,19 +104,19 @@ class SharePage:
 
     @property
     def pages(self) -> list[int | str]:
-        """The numbers of the pages to go to, the last two and those around this one included."""
+        """The numbers of the pages to link to, including the last two and those around this one."""
         return list(self.page.paginator.get_elided_page_range(self.page.number))
 
 
 def share_page(pool: Pool, run: Run, resources: Sequence[Resource], asked: Asked) -> SharePage:
-    """The tenants that are asked for, with what the decision of a succeeded run gives them."""
-    everybody = members_of(pool=pool)
-    wanted = everybody
+    """Return the requested page of tenants, with their parts of a succeeded run's decision."""
+    memberships = members_of(pool=pool)
+    matching = memberships
     if asked.search:
-        wanted = wanted.filter(
+        matching = matching.filter(
             Q(**{f"{_SLUG}__icontains": asked.search}) | Q(**{f"{_NAME}__icontains": asked.search})
         )
-    paginator = Paginator(_with_parts(wanted, run, asked.order), TENANTS_A_PAGE)
+    paginator = Paginator(_with_parts(matching, run, asked.order), TENANTS_A_PAGE)
     page = paginator.get_page(asked.page)
     found = list(page.object_list)
     try:
@@ -137,7 +142,7 @@ def share_page(pool: Pool, run: Run, resources: Sequence[Resource], asked: Asked
         )
         for row in found
     ]
-    members = everybody.count() if asked.search else paginator.count
+    members = memberships.count() if asked.search else paginator.count
     return SharePage(asked, page, rows, members)
 
 
@@ -165,7 +170,7 @@ def _with_parts(
 
 
 def _terms(run: Run, width: int) -> dict[str, tuple[list[float], list[float]]]:
-    """What each tenant contributed to the decision and was entitled to in it, by slug."""
+    """Return each tenant's contribution to the decision and its entitlement, by slug."""
     document = input_of(run)
     terms = {part: document[part] for part in _PARTS_OF_TERMS & document.keys()}
     problem = problem_from_document(terms).problem
@@ -183,7 +188,7 @@ def _terms(run: Run, width: int) -> dict[str, tuple[list[float], list[float]]]:
 
 
 def _allocated(run: Run, tenants: Sequence[int], width: int) -> dict[int, list[float]]:
-    """What the run gives to each of the tenants in all."""
+    """Return the resources that the run gives to each of the tenants in total."""
     sums: dict[int, list[float]] = {}
     with connection.cursor() as cursor:
         cursor.execute(

@@ -1,1 +1,1 @@
-"""Checking again what is stored: decisions, and what they read from the ledger."""
+"""Verification of stored decisions and of what they read from the ledger."""

@@ -83,9 +83,9 @@ def _not_readable(detail: str) -> dict[str, Any]:
 
 
 def _chained(run: Run, answer: Allocation) -> list[dict[str, Any]]:
-    """Whether the digests in the pool's chain are those of what is stored.
+    """Compare the digests in the pool's chain with those of the stored decision.
 
-    Decisions of before the chain held any are in none: then there is no such check.
+    Decisions older than the first chained one are in no chain. The check is left out for them.
     """
     chained = chained_digests(run_id=run.pk)
     if chained is None:
@@ -123,7 +123,7 @@ class StoredDecision:
 
 
 def run_proof(run: Run, document: Mapping[str, Any]) -> dict[str, Any]:
-    """All that an outsider needs to verify a decision, as `python -m policies verify` takes it.
+    """Return a document with which `python -m policies verify` verifies a decision.
 
     `document` is the run's input, with the names by which the reader may know it. Raises `Conflict`
     for a run that decided nothing or cannot be read, `Gone` once its input is pruned.
@@ -146,7 +146,7 @@ def run_proof(run: Run, document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def decision_proof(document: Mapping[str, Any], decision: Allocation) -> dict[str, Any]:
-    """A decision's input and answer, each with its digest.
+    """Return a decision's input and answer, each with its digest.
 
     Digests are SHA-256 of the parts as JSON with sorted keys, no spaces and UTF-8. The pool's chain
     holds those of the parts with their own names.
@@ -170,10 +170,10 @@ def decision_proof(document: Mapping[str, Any], decision: Allocation) -> dict[st
 
 
 def decision_digests(document: Mapping[str, Any], decision: Allocation) -> dict[str, str]:
-    """The digests of a decision's proof, before it is stored.
+    """Return the digests of a decision's proof, before it is stored.
 
-    What is stored of placements is how many tasks run on each of identical servers: the digests are
-    of what that says.
+    Of placements, the number of tasks on each of identical servers is stored. The digests are of that
+    form.
     """
     servers = decision.classes.servers[decision.placement_class]
     stored = replace(decision, placement_tasks=servers * (decision.placement_tasks / servers))
@@ -182,7 +182,7 @@ def decision_digests(document: Mapping[str, Any], decision: Allocation) -> dict[
 
 
 def refuse_undecided(run: Run) -> None:
-    """Raise `Conflict` for a run that failed or has not ended: there is no decision of it."""
+    """Raise `Conflict` for a run without a decision, which failed or has not ended."""
     if run.status != RunStatus.SUCCEEDED:
         raise Conflict(
             f"The run is {run.status}: it has no decision to verify.", code="run.not_succeeded"
@@ -192,8 +192,8 @@ def refuse_undecided(run: Run) -> None:
 def stored_decision(run: Run) -> StoredDecision:
     """Rebuild the decision of a succeeded run.
 
-    Raises `Gone` once its input is pruned, `Conflict` (`run.unreadable`) where what is stored is no
-    decision.
+    Raises `Gone` once its input is pruned, and `Conflict` (`run.unreadable`) if the stored rows are not
+    a valid decision.
     """
     try:
         return _rebuilt(run)
@@ -267,7 +267,7 @@ def _stated_ranges(placed: DecidedPlacements) -> list[tuple[int, Any]]:
 
 
 def _expected_ranges(allocation: Allocation) -> list[tuple[int, Any]]:
-    """Return the same of the servers of the input, none for a policy that sees them as one."""
+    """Return the ranges of the input's servers, empty for a policy that treats them as one."""
     problem, classes = allocation.problem, allocation.classes
     if allocation.choice.sees_one_pool:
         return []
@@ -300,7 +300,7 @@ def _piece(problem: Problem, workload: int, kind: int) -> int:
 
 
 def _wrong_row(run: Run, decision: Allocation) -> str:
-    """The first stored row whose numbers do not follow from its tasks, to the last bit."""
+    """Return the first stored row whose numbers do not follow from its tasks, to the last bit."""
     problem, owner = decision.problem, decision.problem.workload_tenant
     rows = AllocationRow.objects.filter(run=run).order_by("position")
     names = (

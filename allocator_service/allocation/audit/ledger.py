@@ -1,4 +1,4 @@
-"""Verify the ledger, and what past decisions remembered of it."""
+"""Verification of the ledger and of what past decisions remembered of it."""
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
@@ -28,10 +28,10 @@ _STEPS_AT_ONCE = 50
 MOST_DECISIONS = 1_000
 
 
-def books_verify(*, now: datetime, since: datetime | None = None) -> list[LedgerCheck]:
-    """Check all of the ledger, stuck decisions, and decisions and their sharing degrees from `since` on.
+def ledgers_verify(*, now: datetime, since: datetime | None = None) -> list[LedgerCheck]:
+    """Check the whole ledger, stuck decisions, and the decisions and sharing degrees from `since` on.
 
-    `since` is two days ago unless given.
+    `since` is two days ago by default.
     """
     return [
         *ledger_verify(now=now),
@@ -43,7 +43,10 @@ def books_verify(*, now: datetime, since: datetime | None = None) -> list[Ledger
 
 
 def _decided_in_time(now: datetime) -> LedgerCheck:
-    """Has no decision been due for a minute? Those of one pool come one after the other."""
+    """Check that no decision has been due for a minute.
+
+    Decisions of one pool are computed one after the other.
+    """
     late = RecomputeJob.objects.filter(pool__retired_at=None, run_after__lt=now - STUCK_AFTER)
     pools = [job.pool.slug for job in late.select_related("pool") if job.wanted > job.settled]
     detail = f"due for a minute: {', '.join(pools[:10])}" if pools else ""
@@ -51,10 +54,10 @@ def _decided_in_time(now: datetime) -> LedgerCheck:
 
 
 def decisions_verify(*, since: datetime) -> LedgerCheck:
-    """Verify what is stored of the decisions that were in force from `since` on, newest first.
+    """Verify the stored decisions that were in force from `since` on, newest first.
 
-    At most `MOST_DECISIONS`; those whose input is pruned, or that have too many whole tasks to be handed
-    out again, are not looked at.
+    At most `MOST_DECISIONS` are verified. A decision is skipped if its input is pruned or if it has too
+    many whole tasks to be handed out again.
     """
     runs = Run.objects.filter(status=RunStatus.SUCCEEDED, pruned_at=None).filter(
         Q(effective_until=None) | Q(effective_until__gt=since)
@@ -77,7 +80,7 @@ def decisions_verify(*, since: datetime) -> LedgerCheck:
 
 
 def _metered_in_time(now: datetime) -> LedgerCheck:
-    """Has no pool an interval that ended long ago and is not metered?"""
+    """Check that no pool has an interval that ended long ago and is not metered."""
     late = [due for due in meterings_due(now=now) if now - due.since > LATE]
     detail = ", ".join(f"{due.pool.slug} since {due.since:%Y-%m-%d %H:%M:%S}" for due in late[:10])
     return LedgerCheck("metered_in_time", not late, detail)
@@ -86,16 +89,16 @@ def _metered_in_time(now: datetime) -> LedgerCheck:
 def sharing_degrees_verify(*, since: datetime) -> LedgerCheck:
     """Recompute what every decision of a step that begins at `since` or later remembered.
 
-    A decision under a long-term policy stores what its window held (the run's input) and what it
-    will hold when its step is over, with every tenant's sharing degree. Here both are computed again
-    from scratch: used and alone of each tenant and resource are summed over the entries that the
-    decision knew, within its window, and the step's tasks are added. What a decision *knew* are the
-    pool's entries that were committed when it read the pool: those numbered in the sealed order up to
-    `Step.sealed_through`, and those in `Step.unsealed`. An event that came later, or a correction made
-    later, is not among them, whenever it says that something was used. All numbers must be the stored
-    ones to the last digit, but for windows that decay, which are computed in doubles: 1e-9.
+    A decision under a long-term policy stores what its window held (the run's input) and what it will
+    hold when its step is over, with every tenant's sharing degree. Here both are computed again from
+    scratch: used and alone of each tenant and resource are summed over the entries that the decision
+    knew, within its window, and the step's tasks are added. A decision *knew* the pool's entries that
+    were committed when it read the pool: those numbered in the sealed order up to `Step.sealed_through`,
+    and those in `Step.unsealed`. A later event or correction is not among them, whatever the time of the
+    use that it records. All numbers must equal the stored ones to the last digit, except for windows
+    that decay, which are computed in doubles: 1e-9.
 
-    Steps of before this was kept, and those whose input is pruned, are not looked at.
+    A step is skipped if it does not store what its decision knew, or if its input is pruned.
     """
     with transaction.atomic(durable=True), connection.cursor() as cursor:
         cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
@@ -127,10 +130,10 @@ class _PoolProof:
         self._first_run = decided.order_by("effective_from").first()
 
     def wrong(self, step: Step) -> str:
-        """What is not as the entries have it, or an empty string."""
+        """Return the first difference between a step and the entries, or an empty string."""
         basis = step_basis(step)
         if basis is None or step.run.snapshot is None:
-            return "it does not say which entries it was made from"
+            return "it does not name the entries it was made from"
         document = snapshot_document(step.run.snapshot)
         sums = self._sums.at(basis.past, basis.known)
         if sums.gone:
@@ -155,7 +158,7 @@ class _PoolProof:
 
 
 def _wrong_before(step: Step, tenants: Mapping[str, Any], sums: PastSums) -> str:
-    """What the window held when the decision was made."""
+    """Return a difference in what the window held when the decision was made, or an empty string."""
     nothing = Amount(0.0, 0.0)
     for (slug, row), tenant in zip(tenants.items(), step.tenant_ids, strict=True):
         for what, kind in (("used", Kind.USAGE), ("alone", Kind.ALONE)):
@@ -170,7 +173,7 @@ def _wrong_before(step: Step, tenants: Mapping[str, Any], sums: PastSums) -> str
 
 
 def _wrong_after(step: Step, document: Mapping[str, Any]) -> str:
-    """What the window holds after the step, and the sharing degrees that follow from it."""
+    """Return a difference in the window or sharing degrees after the step, or an empty string."""
     parsed = problem_from_document(document)
     problem = parsed.problem
     if parsed.history is None:

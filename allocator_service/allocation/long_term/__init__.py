@@ -1,1 +1,1 @@
-"""Pools whose policy remembers: steps at the boundaries of intervals, metering, replay."""
+"""Steps, metering and replay of pools whose policy remembers."""

@@ -56,21 +56,21 @@ class _Interval:
 
 @dataclass(frozen=True)
 class DueMetering:
-    """A pool with an interval that is over and not metered, and when the first of them ended."""
+    """A pool with intervals that are over and not metered, and the end of the first of them."""
 
     pool: Pool
     since: datetime
 
 
 def meterings_due(*, now: datetime) -> list[DueMetering]:
-    """The pools that are to be metered, the latest first, so that each has its turn."""
+    """Return the pools that are to be metered, the furthest behind first, so that each has its turn."""
     pools = Pool.objects.select_related("meter")
     due = [each for each in (metering_due(pool, now=now) for pool in pools) if each is not None]
     return sorted(due, key=lambda each: (each.since, each.pool.pk))
 
 
 def metering_due(pool: Pool, *, now: datetime) -> DueMetering | None:
-    """Whether the pool is to be metered, and since when."""
+    """Return the metering that the pool is due for, or None."""
     meter = getattr(pool, "meter", None)
     since = _first_decision(pool) if meter is None else meter.metered_until
     interval = None if since is None else next(_intervals(pool, since, now), None)
@@ -243,9 +243,10 @@ def _meter_of(pool: Pool) -> Any:
 
 
 def metering_hold(pool: Pool) -> datetime | None:
-    """Return through when the pool is metered, and let nothing more be until the transaction ends.
+    """Return the instant until which the pool is metered, and block metering until the transaction ends.
 
-    A decision begins there at the earliest: what is metered is of the decision before it.
+    A decision begins there at the earliest, because the time before it is metered as the last
+    decision's.
     """
     if _meter_of(pool) is None:
         return None
@@ -261,7 +262,7 @@ def _first_decision(pool: Pool) -> datetime | None:
 def _takes_reports(pool: Pool, at: datetime) -> bool:
     """Return whether use was reported at an instant, so that decisions give only the use alone.
 
-    Before the last change of `metering` it was the other way round.
+    Before the last change of `metering`, the opposite held.
     """
     changed = pool.metering_changed_at
     return (pool.metering == Metering.REPORTED) == (changed is None or at >= changed)

@@ -1,4 +1,4 @@
-"""Replay a pool over simulated time: its decisions and metering, without waiting for the clock."""
+"""Replay of a pool's decisions and metering over simulated time."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -41,8 +41,8 @@ def pool_replay(
 ) -> Iterator[ReplayedDecision]:
     """Decide at `since` and after every `step` before `until`, and meter what is over.
 
-    Raises `Unacceptable` for an empty interval, `Conflict` for a pool that has a decision
-    at `since` or later, or that somebody else decides at the same time.
+    Raises `Unacceptable` for an empty interval, and `Conflict` for a pool that has a decision at `since`
+    or later, or that another worker decides at the same time.
     """
     if not since < until:
         raise Unacceptable("--to is not after --from.", code="drive.interval")
@@ -85,11 +85,11 @@ def _decide(pool: Pool, at: datetime) -> ReplayedDecision:
 
 
 def _in_force_while_waiting(pool: Pool, at: datetime) -> Run:
-    """The decision in force when a new one waits for the end of a slot. Raises `Conflict`."""
+    """Return the decision in force while a new one waits for the end of a slot. Raises `Conflict`."""
     run = Run.objects.in_force_at(at).filter(pool=pool).first()
     if run is None or not RecomputeJob.objects.filter(pool=pool, run_after__gt=at).exists():
         raise Conflict(
-            f"The pool {pool} is being decided by somebody else.", code="drive.not_alone"
+            f"The pool {pool} is being decided by another worker.", code="drive.not_alone"
         )
     return run
 

@@ -1,8 +1,8 @@
-"""What pools under long-term policies remember: their window on the ledger, at the boundaries of steps.
+"""Steps of pools under long-term policies, with the window on the ledger that each is decided from.
 
-A step is an interval of the pool's decision interval, and its decision is made from what is in the
-ledger before it: what was used, metered or reported, and what would have been used alone, as far as
-the window reaches (policies §4). A decision that comes late is for all of its step and reads the same.
+A step is an interval of the pool's decision interval. Its decision is made from the ledger's entries
+before it within the window (policies §4): the use that was metered or reported, and the use that each
+tenant would have had alone. A decision that comes late is for its whole step and reads the same entries.
 """
 
 import zlib
@@ -29,14 +29,19 @@ from policies import History, Problem, Window, history_from_document, history_to
 
 @dataclass(frozen=True)
 class Basis:
-    """What of the ledger a step is decided from: what its window reaches, of the entries there were."""
+    """The part of the ledger that a step is decided from.
+
+    `past` is the reach of its window, and `known` are the entries there were.
+    """
 
     past: Past
     known: Known
 
 
-def step_keep(run: Run, tenant_ids: Sequence[int], basis: Basis | None, decision: Decision) -> None:
-    """Store what the policy remembers after a decision's step, and which entries it was made from."""
+def step_store(
+    run: Run, tenant_ids: Sequence[int], basis: Basis | None, decision: Decision
+) -> None:
+    """Store what the policy remembers after a decision's step, with the entries it was made from."""
     after = decision.history
     if after is None or basis is None:
         return
@@ -58,10 +63,10 @@ def step_keep(run: Run, tenant_ids: Sequence[int], basis: Basis | None, decision
 def step_starved(
     previous: Run | None, tenant_ids: Sequence[int], decision: Decision
 ) -> dict[str, float]:
-    """Who will have waited for the policy's starvation timeout when the step ends, and for how long.
+    """Return the tenants that will have waited for the starvation timeout at the end of the step.
 
-    By slug, in seconds. Whoever had waited as long when the step of the `previous` decision ended is
-    not named again.
+    Waits are in seconds, by slug. A tenant that had waited as long at the end of the step of the
+    `previous` decision is left out.
     """
     timeout = decision.choice.options.get("starvation_timeout")
     if decision.history is None or timeout is None:
@@ -77,7 +82,7 @@ def step_starved(
 
 
 def step_basis(step: Step) -> Basis | None:
-    """What of the ledger the step was decided from; None of steps of before this was kept."""
+    """Return the part of the ledger that the step was decided from, or None if it was not stored."""
     if step.begin is None or step.sealed_through is None or step.unsealed is None:
         return None
     past = Past(step.since, step.begin, step.half_life)
@@ -85,17 +90,17 @@ def step_basis(step: Step) -> Basis | None:
 
 
 def step_document(step: Step) -> dict[str, Any]:
-    """What the policy remembered after the step, in the shape of an evaluation's `history`."""
+    """Return what the policy remembered after the step, in the shape of an evaluation's `history`."""
     return stored_document(step.history)
 
 
 def step_history(step: Step, problem: Problem) -> History:
-    """What the policy remembered after the step."""
+    """Return what the policy remembered after the step."""
     return history_from_document(step_document(step), problem.tenants, problem.resources)
 
 
 def step_decided_last(pool: Pool) -> datetime | None:
-    """When the step begins whose decision no other one follows; None before the first."""
+    """Return the start of the step with the latest decision, or None before the first."""
     begin: datetime | None = (
         Step.objects.filter(
             run__pool=pool, run__status=RunStatus.SUCCEEDED, run__effective_until=None
@@ -109,10 +114,10 @@ def step_decided_last(pool: Pool) -> datetime | None:
 def history_at(
     pool: Pool, tenants: Sequence[tuple[int, str]], resources: Sequence[Resource], at: datetime
 ) -> tuple[dict[str, Any], Basis]:
-    """The history of the step around `at`, in the shape of an evaluation's, and what it was read from.
+    """Return the history of the step around `at`, as in an evaluation, and the part of the ledger read.
 
-    `tenants` are the members' keys and slugs. Seconds are the unit of time. The pool's time does not
-    run back: after a clock was set back, the step is the one that was decided last.
+    `tenants` are the members' keys and slugs. Seconds are the unit of time. The pool's time does not run
+    back: after a clock was set back, the step is the one that was decided last.
     """
     begin, end = interval_around(pool, max(at, step_decided_last(pool) or at))
     state = window_state(pool, begin, end)
@@ -133,9 +138,10 @@ def history_at(
 
 
 def starvation_timeout(pool: Pool) -> float | None:
-    """Seconds after which a tenant that waits goes first, where the policy's options do not say.
+    """Return the default seconds after which a waiting tenant goes first.
 
-    The window's length, or its half-life; None (never) where it is unbounded.
+    They hold unless the policy's options set them, and are the window's length or its half-life. None
+    (never) for an unbounded window.
     """
     if pool.window_kind in (WindowKind.TUMBLING, WindowKind.SLIDING):
         return float(parse_duration(pool.window_length).nominal_seconds)
@@ -145,9 +151,10 @@ def starvation_timeout(pool: Pool) -> float | None:
 
 
 def _waiting(pool: Pool, begin: datetime) -> dict[int, float]:
-    """For how long each tenant has had pending tasks and received nothing, when the step begins.
+    """Return the seconds each tenant has had pending tasks and received nothing, when the step begins.
 
-    The last decision says it for the end of its step; where none was made since, waiting went on.
+    The last decision stores them for the end of its step. Waiting went on through any steps since then
+    without a decision.
     """
     last = (
         Step.objects.filter(run__pool=pool, run__status=RunStatus.SUCCEEDED)
@@ -165,7 +172,7 @@ def _waiting(pool: Pool, begin: datetime) -> dict[int, float]:
 
 
 def _first(pool: Pool) -> datetime | None:
-    """When the pool's first decision came into force, or its first entry begins."""
+    """Return the start of the pool's first decision or of its first entry, whichever is earlier."""
     decided = Run.objects.filter(pool=pool, status=RunStatus.SUCCEEDED)
     firsts = (
         decided.aggregate(at=Min("effective_from"))["at"],
@@ -175,7 +182,7 @@ def _first(pool: Pool) -> datetime | None:
 
 
 def elapsed_seconds(past: Past, first: datetime | None) -> float:
-    """Seconds of a window that are over, by their weight, in a pool that has a past since `first`."""
+    """Return the weighted seconds of a window that are over, in a pool with a past since `first`."""
     since = past.until if first is None else first
     if past.since is not None:
         since = max(since, past.since)
@@ -186,7 +193,10 @@ def elapsed_seconds(past: Past, first: datetime | None) -> float:
 def _named(
     resources: Sequence[Resource], tenant: int, amounts: Mapping[tuple[int, str], Any]
 ) -> dict[str, float]:
-    """By resource name; decayed amounts may be less than 0 by the noise of rounding."""
+    """Return the amounts by resource name, with 0 in place of negative ones.
+
+    Decayed amounts may be less than 0 by the noise of rounding.
+    """
     return {
         resource.name: max(float(amounts.get((tenant, resource.name), 0)), 0.0)
         for resource in resources

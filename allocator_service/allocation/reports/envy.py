@@ -1,7 +1,7 @@
-"""Who would rather have had what another used: envy over a period, weighted.
+"""Weighted envy between tenants over a period.
 
-Source: Ghodsi et al., NSDI 2011, §3; weighted as in policies §7. What a tenant used stands for what
-its tasks need: they run in proportion to it.
+Source: Ghodsi et al., NSDI 2011, §3; weighted as in policies §7. A tenant's use stands for the needs of
+its tasks, which run in proportion to it.
 """
 
 from collections.abc import Sequence
@@ -22,21 +22,24 @@ MOST_COMPARED = 10**9
 
 @dataclass(frozen=True)
 class Bundle:
-    """What a tenant used over a period and would have used alone, per resource.
+    """A tenant's use over a period and what it would have used alone, per resource.
 
-    `wanted_more`: some decision left it with fewer tasks than it asked for.
+    `requested_more` is true if some decision left it with fewer tasks than it asked for.
     """
 
     tenant: str
     used: Sequence[Decimal]
     alone: Sequence[Decimal]
     weight: float
-    wanted_more: bool
+    requested_more: bool
 
 
 @dataclass(frozen=True)
 class Envy:
-    """`tenant` would have run `times` as much with what `other` used; None if it ran nothing."""
+    """A tenant's envy of another.
+
+    `tenant` would have run `times` as much with what `other` used. It is None if `tenant` ran nothing.
+    """
 
     tenant: str
     other: str
@@ -44,7 +47,10 @@ class Envy:
 
 
 def envy_order(envy: Envy) -> tuple[bool, float, str, str]:
-    """Who ran nothing first, then who would have run most, then by name."""
+    """Return the sort key by which tenants that ran nothing come first, then those with the most envy.
+
+    Names break ties.
+    """
     return envy.times is not None, -(envy.times or 0.0), envy.tenant, envy.other
 
 
@@ -72,7 +78,7 @@ def envies_of(bundles: Sequence[Bundle], *, most: int) -> Envies | None:
     )
     nothing = ~(used != 0).any(axis=1)
     profile = np.where(nothing[:, None], alone, used)
-    lacking = np.array([each.wanted_more for each in ordered], np.bool_)
+    lacking = np.array([each.requested_more for each in ordered], np.bool_)
     envious = lacking & (weight > 0) & (profile > 0).any(axis=1)
     columns = groups_of(np.column_stack([weight, used]), range(len(ordered)))
     compared = [
@@ -96,7 +102,7 @@ def envies_of(bundles: Sequence[Bundle], *, most: int) -> Envies | None:
     return Envies(count, sorted(found, key=envy_order)[:most])
 
 
-_WANTED_MORE = """
+_REQUESTED_MORE = """
 SELECT tenant FROM unnest(%(tenants)s::bigint[]) AS tenant
 WHERE EXISTS (
     SELECT FROM run JOIN run_allocation a ON a.run_id = run.id AND a.tenant_id = tenant
@@ -106,11 +112,11 @@ WHERE EXISTS (
 """
 
 
-def wanted_more(*, pool: Pool, period: Period, tenants: Sequence[int]) -> set[int]:
-    """The tenants of which some workload ran fewer tasks than it asked for, in some decision."""
+def requested_more(*, pool: Pool, period: Period, tenants: Sequence[int]) -> set[int]:
+    """Return the tenants with a workload that ran fewer tasks than it asked for in some decision."""
     with connection.cursor() as cursor:
         cursor.execute(
-            _WANTED_MORE,
+            _REQUESTED_MORE,
             {"tenants": list(tenants), "pool": pool.pk, "start": period.start, "end": period.end},
         )
         return {tenant for (tenant,) in cursor.fetchall()}

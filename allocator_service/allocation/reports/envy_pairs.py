@@ -31,7 +31,7 @@ class Groups:
 
     @property
     def sizes(self) -> Ints:
-        """Return the number of tenants of each group."""
+        """The number of tenants of each group."""
         return np.array([len(each) for each in self.members], np.int64)
 
 

@@ -1,7 +1,7 @@
-"""How fairly a pool was used over a period: weighted shares, Jain's index, who would envy whom.
+"""The fairness of a pool over a period, by weighted shares, Jain's index and envy.
 
-Sources: Jain, Chiu, Hawe 1984 (the index); Ghodsi et al., NSDI 2011, §3 (envy), weighted as in
-policies §7. Shares are of what was contributed over the period, so that they sum over time.
+Sources: Jain, Chiu, Hawe 1984 (the index); Ghodsi et al., NSDI 2011, §3 (envy), weighted as in policies
+§7. Shares are of what was contributed over the period, so that they sum over time.
 """
 
 import math
@@ -14,7 +14,7 @@ from allocator_service.allocation.reports.envy import (
     Envy,
     envies_of,
     envy_order,
-    wanted_more,
+    requested_more,
 )
 from allocator_service.core.charts import BarRow, Chart, StepLine, bar_chart, column, steps_chart
 from allocator_service.core.quantities import Resource
@@ -57,9 +57,10 @@ TENANTS_SHOWN = 25
 
 @dataclass(frozen=True)
 class Share:
-    """What a tenant had of the pool; `intervals` are its weighted shares in the period's intervals.
+    """A tenant's use and share of the pool over the period.
 
-    `used` is resource × seconds in the pool's order of resources.
+    `used` is resource × seconds in the pool's order of resources. `intervals` are its weighted shares in
+    the period's intervals.
     """
 
     tenant: str
@@ -88,24 +89,26 @@ class FairnessReport:
     envy_pairs: int | None
     pairs: Sequence[Envy]
 
-    def under(self, name: Callable[[str], str], wanted: Callable[[str], bool]) -> "FairnessReport":
-        """The tenants whose name is wanted, under their names, in the order of these."""
+    def under(
+        self, name: Callable[[str], str], is_shown: Callable[[str], bool]
+    ) -> "FairnessReport":
+        """Return the report of the shown tenants, renamed and in the order of their new names."""
         shares = [replace(each, tenant=name(each.tenant)) for each in self.shares]
         pairs = [
             replace(each, tenant=name(each.tenant), other=name(each.other)) for each in self.pairs
         ]
         return replace(
             self,
-            shares=sorted((s for s in shares if wanted(s.tenant)), key=lambda each: each.tenant),
+            shares=sorted((s for s in shares if is_shown(s.tenant)), key=lambda each: each.tenant),
             pairs=sorted(
-                (each for each in pairs if wanted(each.tenant) or wanted(each.other)),
+                (each for each in pairs if is_shown(each.tenant) or is_shown(each.other)),
                 key=envy_order,
             ),
         )
 
 
 def fairness_report(*, pool: Pool, period: Period) -> FairnessReport:
-    """The fairness of what was used in a pool. Raises `Unacceptable` if it would be too long."""
+    """Return the fairness of a pool's use. Raises `Unacceptable` for a period that is too long."""
     resources = resources_of(pool)
     amounts = amounts_within(pool=pool, period=period, values=1)
     slugs = tenants_reported(
@@ -132,7 +135,7 @@ def fairness_report(*, pool: Pool, period: Period) -> FairnessReport:
         return [sums.get((tenant, kind.value, each.name), Decimal(0)) for each in resources]
 
     shares, bundles = [], []
-    envious = wanted_more(pool=pool, period=period, tenants=list(slugs))
+    envious = requested_more(pool=pool, period=period, tenants=list(slugs))
     for tenant, slug in slugs.items():
         used, alone = amount(tenant, Kind.USAGE), amount(tenant, Kind.ALONE)
         weight = weights.get(tenant)
@@ -182,7 +185,7 @@ def _jain_index(shares: Iterable[float | None]) -> float | None:
 
 
 def _dominant(used: Sequence[Decimal], capacity: Sequence[Decimal | None]) -> float | None:
-    """The greatest share of a resource that there was; None where there was none of any."""
+    """Return the greatest share of any resource that the pool had, or None if it had none."""
     shares = [ratio(amount, c) for amount, c in zip(used, capacity, strict=True) if c]
     return max(shares, default=None)
 
@@ -199,7 +202,7 @@ def _weights(
     whole: Mapping[int, Decimal],
     count: int,
 ) -> dict[int, float]:
-    """The weights above 0, by tenant."""
+    """Return the weights greater than 0, by tenant."""
     own = {
         tenant: float(weight)
         for tenant, weight in mean_weights(pool=pool, start=period.start, end=period.end).items()
@@ -224,7 +227,10 @@ def _weights(
 
 
 def fairness_chart(report: FairnessReport) -> Chart:
-    """A bar per tenant, and over several intervals Jain's index; the least share first."""
+    """Return a bar for each tenant, the least share first.
+
+    A period of several intervals adds a line of Jain's index.
+    """
     known = sorted(
         (share for share in report.shares if share.counts),
         key=lambda share: share.weighted_share or 0.0,

@@ -1,1 +1,4 @@
-"""From a change to a decision in force: claim, snapshot, solve, publish; and the relay."""
+"""Runs and the relay, from a change to a decision in force.
+
+A job is claimed, a snapshot read, the problem solved and the decision published.
+"""

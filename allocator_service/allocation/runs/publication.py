@@ -1,4 +1,4 @@
-"""Publishing a decision: everything a reader may see of it, in the transaction that is open."""
+"""Publication of a decision in an open transaction."""
 
 import zlib
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from django.db import connection
 from django.db.models import Q
 
 from allocator_service.allocation.long_term.metering import metering_hold
-from allocator_service.allocation.long_term.steps import step_keep, step_starved
+from allocator_service.allocation.long_term.steps import step_starved, step_store
 from allocator_service.allocation.models import (
     Allocation,
     Certificate,
@@ -60,7 +60,7 @@ def decision_publish(
     now: datetime,
     running: CurrentPlacements | None = None,
 ) -> tuple[Run, datetime | None]:
-    """Put a decision in force in place of the one before it: now, or when the instant `begins` comes.
+    """Put a decision in force in place of the previous one, now or at the instant `begins`.
 
     `digests` are those of its proof, for the chain. `running` is where tasks ran before. Call it in a
     transaction that holds the pool's job: readers see the old decision whole until the commit, and the
@@ -76,9 +76,9 @@ def decision_publish(
     run.finished_at = now
     run.effective_from = begins or now
     if previous is not None and previous.effective_from and previous.finished_at:
-        # Two decisions never share an instant, whatever the clocks of two workers say, and neither a
-        # clock that was set back nor a commit that takes long puts a decision in force before the one
-        # that it follows, or in time that is metered by that one.
+        # Two decisions never share an instant, even if the clocks of two workers differ. A clock that
+        # was set back or a slow commit must not put a decision in force before the one that it
+        # follows, or in time that is metered by that one.
         metered = metering_hold(run.pool) or now
         earliest = max(previous.effective_from + TICK, metered)
         run.finished_at = max(now, previous.finished_at + TICK)
@@ -116,8 +116,8 @@ def decision_publish(
     if allocation.schedule is not None:
         _keep_schedule(run, state, allocation, allocation.schedule)
     if allocation.history is not None:
-        step_keep(run, list(state.tenant_pks.values()), state.basis, allocation)
-        _tell_who_starves(run, previous, state, allocation, now)
+        step_store(run, list(state.tenant_pks.values()), state.basis, allocation)
+        _record_starvation(run, previous, state, allocation, now)
     _mark_unsatisfiable(run, state, allocation, now)
     decision_chain(
         pool=run.pool,
@@ -187,10 +187,10 @@ def _record_allocation_changes(run: Run, previous: Run | None, now: datetime) ->
     events_record(kind="allocation.changed", pool=run.pool.slug, payloads=payloads, now=now)
 
 
-def _tell_who_starves(
+def _record_starvation(
     run: Run, previous: Run | None, state: PoolState, allocation: Decision, now: datetime
 ) -> None:
-    """An event for each tenant whose wait has reached the limit of the policy."""
+    """Record an event for each tenant whose wait has reached the starvation timeout of the policy."""
     starved = step_starved(previous, list(state.tenant_pks.values()), allocation)
     payloads: dict[str, dict[str, Any]] = {
         tenant: {
@@ -283,7 +283,7 @@ def _mark_unsatisfiable(run: Run, state: PoolState, allocation: Decision, now: d
 
 
 def _finite(document: Mapping[str, Any]) -> dict[str, Any]:
-    """The document with null for every number that is none."""
+    """Return the document with null in place of numbers that are not finite."""
     return {
         key: _finite(value)
         if isinstance(value, Mapping)

@@ -1,5 +1,6 @@
-"""One recompute: claim the pool's job, read one snapshot, solve, publish in one transaction.
+"""One recompute of a pool.
 
+It claims the pool's job, reads one snapshot, solves it and publishes the decision in one transaction.
 The row in PostgreSQL is the job (docs/adr/0003), and the job engine claims it (`core.jobs`).
 """
 
@@ -25,10 +26,10 @@ from allocator_service.allocation.runs.publication import decision_publish
 from allocator_service.allocation.runs.snapshots import PoolState, pool_state, snapshot_store
 from allocator_service.allocation.time_sharing.replanning import (
     COMMIT,
-    border_to_plan_for,
     end_of_slot,
     latest_decision,
     lead,
+    planned_boundary,
 )
 from allocator_service.core.errors import FAULTS_OF_OURS, DomainError
 from allocator_service.core.ids import new_id
@@ -64,21 +65,22 @@ log = structlog.get_logger(__name__)
 class _Work:
     """The run to compute, and the instant from which its decision is to be in force.
 
-    `border` is None for a decision that is in force as soon as it is computed.
+    `boundary` is None for a decision that is in force as soon as it is computed.
     """
 
     pool_id: int
     run_id: UUID
-    border: datetime | None
+    boundary: datetime | None
 
 
 _Claim = Claim[RecomputeJob, _Work]
 
 
 def recompute_pool(*, pool_id: int, clock: Clock, early: bool = False) -> Run | None:
-    """Compute and publish the pool's next decision; `early`: whether or not its boundary has come.
+    """Compute and publish the pool's next decision.
 
-    Idempotent. Return the finished run, or None without a claim, or if it was lost.
+    With `early`, its boundary need not have come. Idempotent. Return the finished run, or None if the
+    job is not claimed or the claim was lost.
     """
     with hold_job(DECISION_JOBS, pool_id) as held:
         if not held.is_alone or not _caught_up(pool_id, clock):
@@ -113,12 +115,12 @@ class _Solved:
     allocation: Allocation
     digests: Mapping[str, str]
     seconds: float
-    border: datetime | None
+    boundary: datetime | None
     running: CurrentPlacements | None
 
 
 def _solve(claim: _Claim, work: _Work, clock: Clock, early: bool) -> _Solved:
-    """Solve the pool's state, again for a later border while the answer is too late for its own."""
+    """Solve the pool's state, again for a later boundary while the answer is too late for its own."""
     pool_id, begun = work.pool_id, clock()
     if Pool.objects.filter(pk=pool_id, policy_long_term=True).exists():
         pool_meter_all(pool_id=pool_id, now=begun)  # what is over is what it remembers
@@ -128,33 +130,35 @@ def _solve(claim: _Claim, work: _Work, clock: Clock, early: bool) -> _Solved:
         # may take longer than a decision should wait: `budgets_watch` follows the ledger then.
         pool_meter_all(pool_id=pool_id, now=begun, clock=clock)
         entries_seal_all(now=begun)
-    border = work.border
+    boundary = work.boundary
     while True:
-        state = pool_state(pool_id, now=border or begun, begins=True)
+        state = pool_state(pool_id, now=boundary or begun, begins=True)
         _store_input(claim, work, state, begun)
         started = clock()
         parsed, allocation = _read_and_solve(state.document)
         seconds = (clock() - started).total_seconds()
         digests = decision_digests(state.document, allocation)
         now = clock()
-        if border is None or now + (timedelta() if early else COMMIT) <= border:
+        if boundary is None or now + (timedelta() if early else COMMIT) <= boundary:
             return _Solved(
-                state, border or begun, allocation, digests, seconds, border, parsed.running
+                state, boundary or begun, allocation, digests, seconds, boundary, parsed.running
             )
-        border = _border_after(pool_id, now + 2 * (now - begun))
+        boundary = _boundary_after(pool_id, now + 2 * (now - begun))
 
 
-def _border_after(pool_id: int, at: datetime) -> datetime | None:
-    """The next end of a slot, for a decision that is too late for the one it was computed for."""
+def _boundary_after(pool_id: int, at: datetime) -> datetime | None:
+    """Return the next end of a slot, for a decision that is too late for the one it was computed for."""
     run = latest_decision(Pool.objects.get(pk=pool_id))
     return None if run is None else end_of_slot(run, at)
 
 
 def _caught_up(pool_id: int, clock: Clock) -> bool:
-    """Whether the past that a decision remembers is nearly metered; helps with that for some seconds.
+    """Return whether the past that a decision remembers is nearly metered.
 
-    After a day without workers it may take minutes: the job is put off by a moment, and the worker
-    is free for the other pools. Metering's own tasks go on meanwhile.
+    Meters it for some seconds first if it is not.
+
+    After a day without workers it may take minutes. The job is then postponed for a moment, and the
+    worker is free for the other pools. Metering's own tasks go on meanwhile.
     """
     begun = clock()
     pool = Pool.objects.filter(pk=pool_id, policy_long_term=True).select_related("meter").first()
@@ -174,8 +178,8 @@ def _begin(job: RecomputeJob, now: datetime, early: bool) -> _Work | None:
     if job.pool.retired_at is not None:
         _abandon(job, now)
         return None
-    border = border_to_plan_for(job, now=now)
-    if until := _too_early(job, border, now, early):
+    boundary = planned_boundary(job, now=now)
+    if until := _too_early(job, boundary, now, early):
         postpone_jobs(RecomputeJob.objects.filter(pk=job.pk), until=until)
         return None
     if (
@@ -193,11 +197,11 @@ def _begin(job: RecomputeJob, now: datetime, early: bool) -> _Work | None:
     run.attempts = job.attempts
     run.token = job.token
     run.save()
-    return _Work(job.pk, run.pk, border)
+    return _Work(job.pk, run.pk, boundary)
 
 
 def _too_early(
-    job: RecomputeJob, border: datetime | None, now: datetime, early: bool
+    job: RecomputeJob, boundary: datetime | None, now: datetime, early: bool
 ) -> datetime | None:
     """Return the instant until which the decision must wait, or None if it is due."""
     if job.pool.policy_long_term and not early:
@@ -207,13 +211,13 @@ def _too_early(
         if _is_decided(job.pool, now):
             return interval_around(job.pool, now)[1]
     latest = latest_decision(job.pool)
-    if border is not None and latest is not None and now < border - lead(latest):
-        return border - lead(latest)
+    if boundary is not None and latest is not None and now < boundary - lead(latest):
+        return boundary - lead(latest)
     return None
 
 
 def _is_decided(pool: Pool, now: datetime) -> bool:
-    """Whether the step around `now` has its decision: a clock that was set back has come there again.
+    """Return whether the step around `now` already has its decision, because a clock was set back.
 
     Before that, changes are decided for the step that was decided last: the pool's time stands still.
     """
@@ -222,7 +226,7 @@ def _is_decided(pool: Pool, now: datetime) -> bool:
 
 
 def _abandon(job: RecomputeJob, now: datetime) -> None:
-    """A retired pool needs no further decision."""
+    """Cancel the waiting runs of a retired pool and complete its job."""
     waiting = Run.objects.filter(pool_id=job.pk, status__in=[RunStatus.PENDING, RunStatus.RUNNING])
     waiting.update(status=RunStatus.CANCELLED, finished_at=now, token=None)
     job.claimed = job.wanted
@@ -279,7 +283,7 @@ def _publish(claim: _Claim, work: _Work, solved: _Solved, now: datetime) -> Run:
             allocation=solved.allocation,
             digests=solved.digests,
             seconds=solved.seconds,
-            begins=solved.border,
+            begins=solved.boundary,
             now=now,
             running=solved.running,
         )
@@ -296,7 +300,7 @@ def _publish(claim: _Claim, work: _Work, solved: _Solved, now: datetime) -> Run:
 
 
 def _fail(claim: _Claim, work: _Work, error: DomainError, now: datetime) -> Run:
-    """Close the run with its reason; the decision in force stays in force."""
+    """Close the run with the reason of its failure. The decision in force stays in force."""
     with claim.fence() as job:
         run = Run.objects.select_related("pool").get(pk=work.run_id)
         run.status = RunStatus.FAILED
@@ -345,10 +349,11 @@ def _await_budgets(pool: Pool, solved: _Solved) -> None:
 
 
 def _complete(job: RecomputeJob, now: datetime, step: datetime) -> None:
-    """Complete the job. A pool that remembers needs a decision again when the step around `step` ends.
+    """Complete the job.
 
-    What it remembers has changed then. Changes made while this step was decided wait for that as well,
-    and a decision that was published after it makes the next one due at once.
+    A pool that remembers needs a new decision when the step around `step` ends, because what it
+    remembers has changed then. Changes made while this step was decided wait for that as well. A
+    decision that was published after the step makes the next one due at once.
     """
     pool = Pool.objects.get(pk=job.pk)
     if pool.policy_long_term:

@@ -1,8 +1,8 @@
-"""The relay: from job rows in PostgreSQL to messages in Redis, and again for messages that got lost.
+"""The relay from job rows in PostgreSQL to messages in Redis.
 
-It seals events and ledger entries too and keeps the ledger's totals, so that this goes on while Redis
-is down. It claims what is due, commits, then publishes. Losing a message costs time, never work; two
-relays are harmless. While Redis is down the rows wait.
+It publishes messages that got lost again. It seals events and ledger entries too and keeps the ledger's
+totals, so that this goes on while Redis is down. It claims what is due, commits, then publishes. Losing
+a message costs time, never work, and two relays are harmless. While Redis is down the rows wait.
 """
 
 import time
@@ -44,9 +44,10 @@ log = structlog.get_logger(__name__)
 
 
 class Relay:
-    """Publishes due jobs until `stop` is called.
+    """A loop that publishes due jobs until `stop` is called.
 
-    `clock` tells the wall-clock time; `sign` is called at each turn, and while a database is waited for.
+    `clock` returns the wall-clock time. `sign` is called at each turn, and while the relay waits for a
+    database.
     """
 
     def __init__(self, *, clock: Callable[[], datetime], sign: Callable[[], None]) -> None:
@@ -63,7 +64,7 @@ class Relay:
         self._stopped = True
 
     def run(self) -> None:
-        """Publish what is due whenever a change notifies, and every 100 ms; wait for a lost database."""
+        """Publish due jobs every 100 ms and when a change notifies. A lost database is waited for."""
         while not self._stopped:
             try:
                 self._listen()
@@ -86,7 +87,7 @@ class Relay:
                     self._ahead_due = 0.0
 
     def _tick(self, monotonic: float) -> bool:
-        """Seal a batch, add it up and publish what is due; returns whether more waits for the ledger."""
+        """Seal a batch, add it up and publish due jobs. Return whether more waits for the ledger."""
         now = self._clock()
         if monotonic >= self._heartbeat_due:
             heartbeat_record(process="relay", now=now)
@@ -115,7 +116,7 @@ class Relay:
                 self._publish(task, jobs_due(kind, now=now, again=again))
 
     def _publish_ahead(self, now: datetime) -> None:
-        """Publish jobs with a queue of their own: few at a time, so that the jobs of all take turns."""
+        """Publish jobs that have their own queue, few at a time so that all kinds take turns."""
         for kind, task in registered_jobs():
             if not kind.queue:
                 continue

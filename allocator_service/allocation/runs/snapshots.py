@@ -1,4 +1,7 @@
-"""What a run computes from: one consistent reading of a pool, kept permanently for replay."""
+"""Snapshots, from which runs compute.
+
+Each is one consistent reading of a pool and is stored for replay.
+"""
 
 import hashlib
 import zlib
@@ -49,12 +52,12 @@ from policies import policy_named
 
 @dataclass(frozen=True)
 class PoolState:
-    """A pool at one generation: its evaluation document, and what the document leaves out.
+    """A pool at one generation, with its evaluation document and what the document leaves out.
 
     `settings` is the document without the effect of `budgets`, which are those that bind, exhausted or
-    not. `basis` is what of the ledger the document's history was read from, None without one. `dated`
-    are the tasks of the decision in force whose dates are known. `minimum` has the seconds for which
-    tasks of each workload keep their servers; it is empty if the policy keeps none.
+    not. `basis` is the part of the ledger that the document's history was read from, None without one.
+    `dated` are the tasks of the decision in force whose dates are known. `minimum` has the seconds for
+    which tasks of each workload keep their servers. It is empty if the policy keeps none.
     """
 
     generation: int
@@ -71,23 +74,23 @@ class PoolState:
 
     @property
     def deficits(self) -> dict[str, float]:
-        """What the period is to make up for, by tenant; nobody is named without."""
+        """The deficits that the period is to repay, by the tenants that have one."""
         tenants = self.document["tenants"]
         return {tenant["name"]: tenant["owed"] for tenant in tenants if "owed" in tenant}
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the document and of which workloads it speaks of."""
+        """SHA-256 of the document and of the ids of its workloads."""
         content = orjson.dumps([self.document, self.workload_ids], option=orjson.OPT_SORT_KEYS)
         return hashlib.sha256(content).hexdigest()
 
 
 def pool_state(pool_id: int, *, now: datetime, begins: bool = False) -> PoolState:
-    """Read a pool as it was at one instant: every query sees the same committed state.
+    """Read a pool as it was at one instant, with one committed state for all queries.
 
-    `now` is within the step that a long-term policy decides. `begins`: where turns are taken, a new
-    period begins now and repays the deficits that the one in force leaves; else the state is that of
-    the period in force. Other policies know no time.
+    `now` is within the step that a long-term policy decides. With `begins`, where turns are taken, a new
+    period begins now and repays the deficits that the one in force leaves. Otherwise the state is that
+    of the period in force. Other policies know no time.
     """
     with transaction.atomic(durable=True):
         with connection.cursor() as cursor:
@@ -209,7 +212,7 @@ def _as_text(column: str) -> Cast:
 
 
 def _amounts(now: datetime, **stored: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Limits, guarantees and loans in force at an instant, by the keys of the document.
+    """Return the limits, guarantees and loans in force at an instant, by the keys of the document.
 
     A key without any is absent, so that nodes without them keep their digests.
     """
@@ -228,7 +231,7 @@ def _amounts(now: datetime, **stored: Sequence[Mapping[str, Any]]) -> dict[str, 
 
 
 class _OwnServers:
-    """Setting of members to always have what they get alone on their own servers.
+    """The members' setting to always have on their own servers what they would get there alone.
 
     The setting of the member counts, else that of the nearest group that has one, else the pool's.
     """
@@ -248,7 +251,7 @@ class _OwnServers:
 
 
 def _groups(pool: Pool, now: datetime) -> dict[str, Any]:
-    """Groups of the pool, by the key of the document.
+    """Return the groups of the pool, by the key of the document.
 
     Without any the key is absent, so that flat pools keep their digests.
     """
@@ -268,7 +271,7 @@ def _groups(pool: Pool, now: datetime) -> dict[str, Any]:
 def _tenant(
     slug: str, weight: Decimal, best_effort: bool, group: str | None, tier: int
 ) -> dict[str, Any]:
-    """Tenant of the document.
+    """Return a tenant of the document.
 
     `group` and `tier` are absent where they are the defaults.
     """
@@ -281,7 +284,7 @@ def _tenant(
 
 
 def _previous(pool: Pool) -> Run | None:
-    """Return the decision of whole tasks that is the latest."""
+    """Return the latest decision of whole tasks."""
     decided = Run.objects.filter(
         pool=pool,
         status=RunStatus.SUCCEEDED,
@@ -298,10 +301,10 @@ def _running(
     names: Sequence[str],
     workloads: Mapping[UUID, tuple[str, str]],
 ) -> list[dict[str, Any]]:
-    """Where the decision in force runs whole tasks, on the servers of `groups` called `names`.
+    """Return the whole tasks of the decision in force, on the servers of `groups` called `names`.
 
-    `workloads` has tenant and name of those that are active. Servers that are no longer as they were
-    (retired, draining, of another capacity) are called "".
+    `workloads` has tenant and name of those that are active. Servers that have changed (retired,
+    draining, of another capacity) are called "".
     """
     present = PresentServers(groups, placed.ranges)
     servers = [
@@ -381,7 +384,7 @@ def _servers(groups: Sequence[ServerGroup], resources: Sequence[Resource]) -> li
 
 
 def document_quantities(vector: Sequence[Decimal], resources: Sequence[Resource]) -> dict[str, Any]:
-    """A vector as an evaluation document writes it: by resource name, zeros left out."""
+    """Return a vector as in an evaluation document, by resource name and without zeros."""
     return {
         resource.name: document_number(quantity)
         for resource, quantity in zip(resources, vector, strict=False)
@@ -390,13 +393,13 @@ def document_quantities(vector: Sequence[Decimal], resources: Sequence[Resource]
 
 
 def document_number(quantity: Decimal) -> int | float | str:
-    """A JSON number, or the decimal as text where a double would change it."""
+    """Return a quantity as a JSON number, or as text where a double would change it."""
     number = json_number(quantity)
     return number if Decimal(repr(number)) == quantity else decimal_text(quantity)
 
 
 def snapshot_store(state: PoolState, *, now: datetime) -> str:
-    """Keep the state, once per digest; returns the digest."""
+    """Store the state, once per digest, and return the digest."""
     digest = state.digest
     content = zlib.compress(orjson.dumps(state.document), 1)
     Snapshot.objects.bulk_create(
@@ -415,7 +418,7 @@ def snapshot_store(state: PoolState, *, now: datetime) -> str:
 
 
 def snapshot_document(snapshot: Snapshot) -> dict[str, Any]:
-    """The stored evaluation document. Raises `Gone` once its retention has passed."""
+    """Return the stored evaluation document. Raises `Gone` once its retention has passed."""
     if snapshot.document is None:
         raise Gone("The input of this run is no longer kept.", code="run.pruned")
     return stored_document(snapshot.document)

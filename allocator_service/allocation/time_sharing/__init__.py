@@ -1,1 +1,1 @@
-"""Pools whose policy divides time: re-planning at the end of a slot, deficits that are repaid."""
+"""Replanning and repaid deficits of pools whose policy divides time."""

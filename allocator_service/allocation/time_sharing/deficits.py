@@ -20,11 +20,11 @@ PROGRESS = 0.1
 
 
 def deficits_at(pool: Pool, at: datetime) -> dict[str, float]:
-    """By slug, the tenants' deficits for a new period that begins at an instant, in its lengths.
+    """Return the tenants' deficits for a new period that begins at an instant, by slug, in its lengths.
 
-    Dominant share × time: what the schedule in force gives on average over its period, for as long
-    as the period has run, less what its slots gave. Its own deficits count as far as it has not
-    repaid them, and against a tenant that was repaid more. A surplus is below 0.
+    Dominant share × time: what the schedule in force gives on average over its period, for as long as
+    the period has run, less what its slots gave. Its own deficits count as far as it has not repaid
+    them, and against a tenant that was repaid more. A surplus is below 0.
     """
     run = Run.objects.in_force_at(at).filter(pool=pool).first()
     schedule = Schedule.objects.filter(run=run).first()
@@ -59,14 +59,14 @@ def deficits_at(pool: Pool, at: datetime) -> dict[str, float]:
 
 
 def deficits_in_force(pool: Pool, at: datetime) -> dict[str, float]:
-    """By slug, the deficits that the period in force is to repay, in its lengths."""
+    """Return the deficits that the period in force is to repay, by slug, in its lengths."""
     run = Run.objects.in_force_at(at).filter(pool=pool).first()
     schedule = Schedule.objects.filter(run=run).first()
     return {} if schedule is None else schedule.owed
 
 
 def _turns(run: Run, schedule: Schedule) -> list[tuple[float, float, dict[str, float]]]:
-    """The slots of a period: from which to which of its seconds, and the tenants' dominant shares."""
+    """Return the slots of a period as start and end in seconds, with the tenants' dominant shares."""
     rows = Allocation.objects.filter(run=run, tasks__gt=0).values_list(
         "workload__tenant__slug", "workload__name", "dominant_share", "tasks"
     )

@@ -1,8 +1,8 @@
-"""When time-sharing pools plan again: at the end of a slot, computed ahead of it.
+"""Replanning of time-sharing pools at the end of a slot, computed ahead of it.
 
 Computing takes time. A decision that began to compute when the slot ends would come late, and the old
 timetable's next slot would be announced and metered until then. So it is computed `lead` before the
-border and published with the border as the instant from which it is in force.
+boundary and published with the boundary as the instant from which it is in force.
 """
 
 from datetime import datetime, timedelta
@@ -14,21 +14,21 @@ from policies import choose
 
 # What claiming, reading, publishing and a busy machine take beside solving.
 OVERHEAD = timedelta(seconds=2)
-# A decision must be published so long before the border, or the commit may come after it.
+# A decision must be published so long before the boundary, or the commit may come after it.
 COMMIT = timedelta(seconds=0.25)
 
 
 def lead(run: Run) -> timedelta:
-    """How long before a border the decision that follows this one begins to be computed."""
+    """Return the time before a boundary at which computing the decision after this one begins."""
     return OVERHEAD + 2 * timedelta(seconds=run.solve_seconds or 0.0)
 
 
-def border_to_plan_for(job: RecomputeJob, *, now: datetime) -> datetime | None:
-    """The instant from which the job's decision is to be in force; None: as soon as it is computed.
+def planned_boundary(job: RecomputeJob, *, now: datetime) -> datetime | None:
+    """Return the instant from which the job's decision is to be in force, or None for at once.
 
-    A change waits for the end of the slot that runs when it comes, and a decision that repays
-    deficits for the end of the period. Where that border has passed, it is the next one. Nothing is
-    waited for where turns are not taken or the pool's `replan` is `at-once`.
+    A change waits for the end of the slot that runs when it comes, and a decision that repays deficits
+    for the end of the period. Where that boundary has passed, it is the next one. A decision waits for
+    nothing where turns are not taken or the pool's `replan` is `at-once`.
     """
     pool = job.pool
     choice = choose(pool.policy_name, pool.policy_mode, pool.policy_options)
@@ -43,12 +43,12 @@ def border_to_plan_for(job: RecomputeJob, *, now: datetime) -> datetime | None:
             return end
     if choice.option("replan") != "slot" or len(schedule.intervals) == 1:
         return None
-    border = end_of_slot(run, changed or now)
-    return border if border is None or border >= now else end_of_slot(run, now)
+    boundary = end_of_slot(run, changed or now)
+    return boundary if boundary is None or boundary >= now else end_of_slot(run, now)
 
 
 def end_of_slot(run: Run, at: datetime) -> datetime | None:
-    """The end of the run's slot at an instant, or of its first slot before that begins."""
+    """Return the end of the run's slot at an instant, or of its first slot before that begins."""
     if run.effective_from is None:
         return None
     slot = slot_in_force(run=run, at=max(at, run.effective_from))
@@ -56,5 +56,5 @@ def end_of_slot(run: Run, at: datetime) -> datetime | None:
 
 
 def latest_decision(pool: Pool) -> Run | None:
-    """The decision that no other one follows: in force, or planned for the next border."""
+    """Return the decision that no other one follows, in force now or from the next boundary on."""
     return Run.objects.filter(pool=pool, status=RunStatus.SUCCEEDED, effective_until=None).first()

@@ -1,1 +1,1 @@
-"""Answers about what is not so: simulations, evaluations, counterfactuals, impact of a change."""
+"""Simulations, evaluations, counterfactuals and the impact of a change."""

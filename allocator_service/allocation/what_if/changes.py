@@ -1,4 +1,4 @@
-"""What-if changes on top of a pool's live state: each edits the state's evaluation document.
+"""Hypothetical changes to the evaluation document of a pool's live state.
 
 The shape, all parts optional::
 
@@ -50,7 +50,7 @@ _GROUP_FIELDS = ("parent", "weight", "tier")
 
 @dataclass(frozen=True)
 class WhatIf:
-    """A changed document, and the ids of its workloads in its order: None for submitted ones."""
+    """A changed document with the ids of its workloads in its order, None for submitted ones."""
 
     document: Mapping[str, Any]
     workload_ids: Sequence[UUID | None]
@@ -59,10 +59,10 @@ class WhatIf:
 def with_changes(
     state: PoolState, changes: Mapping[str, Any], *, resources: Sequence[Resource]
 ) -> WhatIf:
-    """The state's document with the changes made; the given state stays as it is.
+    """Return the state's document with the changes made, and leave the given state as it is.
 
-    Raises `Unacceptable`
-    for what names something that is not in the pool, or values that the pool would refuse.
+    Raises `Unacceptable` for a reference to something that is not in the pool, and for values that the
+    pool would reject.
     """
     editor = _Editor(state, resources)
     for part, edit in editor.parts().items():
@@ -334,9 +334,9 @@ def _has_clusters(servers: Sequence[Mapping[str, Any]]) -> bool:
 def _running_without(
     running: Sequence[dict[str, Any]], server: str, position: int
 ) -> list[dict[str, Any]]:
-    """What runs where, after the server at a position of a group has left it.
+    """Return where tasks run after the server at a position of a group has left it.
 
-    Those behind it move up; what ran on it runs on a server that is gone, which is called "".
+    Those behind it move up. Its tasks run on a server that is gone, which is called "".
     """
     changed = []
     for entry in running:

@@ -1,6 +1,6 @@
-"""What-if without storing anything: the same engine, in a child process that can be killed.
+"""Evaluations, which store nothing and run in a child process that can be killed.
 
-What runs in the child lives in `policies`: a child knows neither Django nor the database.
+The code that runs in the child lives in `policies`. A child knows neither Django nor the database.
 """
 
 import multiprocessing
@@ -55,7 +55,7 @@ def compare(
 ) -> dict[str, Any]:
     """Answer a document by several policies, a column each, within so many seconds together.
 
-    Raises as `evaluate`; what only one policy refuses is in its column.
+    Raises as `evaluate`. An error of only one policy is in its column.
     """
     refuse_oversized(document)
     answer = _in_child("compare_documents", document, policies, seconds=seconds)
@@ -67,7 +67,7 @@ def compare(
 
 
 def answer_document(document: Mapping[str, Any], seconds: float = SECONDS) -> dict[str, Any]:
-    """The answer to a document of any size, within so many seconds and in the same children.
+    """Answer a document of any size, within so many seconds and in the same children.
 
     Raises as `evaluate`, but for the limits on size.
     """
@@ -136,10 +136,10 @@ def _computed(function: str, arguments: Sequence[Any], seconds: float) -> dict[s
 
 
 def evaluation_children_start() -> None:
-    """Start the child processes; they load their kernels while the web process already answers.
+    """Start the child processes in the background, while the web process already answers.
 
-    All of them are forked from one process that has loaded the kernels, also those that take the
-    place of one that was killed or has done its tasks. A request that comes before waits for it.
+    All of them are forked from one process that has loaded the kernels, also those that take the place
+    of one that was killed or has done its tasks. A request that comes before waits for it.
     """
     threading.Thread(target=lambda: _children().schedule(int), daemon=True).start()
 

@@ -1,8 +1,8 @@
-"""Why a tenant got what it got, in figures and one sentence, and what would give it more.
+"""Explanations of a tenant's part of a decision, with changes that would increase it.
 
-Everything is read from the stored decision: shares and levels from its rows, binding resources and
-their prices from its certificate. Each counterfactual has been tried: the decision's own input with
-the problem with the change, solved again, gives the stated effect.
+Everything is read from the stored decision: shares and levels from its rows, binding resources and their
+prices from its certificate. Each counterfactual has been tried: the decision's own input with the
+change, solved again, gives the stated effect.
 """
 
 import math
@@ -51,7 +51,7 @@ _MARGIN = 0.999999
 class Binding:
     """A full resource that holds the tenant back, on servers where it could run.
 
-    `servers` is None for a policy that sees the pool as one server. `price`: by how much the
+    `servers` is None for a policy that sees the pool as one server. `price` is the amount by which the
     round's least weighted share would rise per unit of it.
     """
 
@@ -62,7 +62,7 @@ class Binding:
 
 @dataclass(frozen=True)
 class Counterfactual:
-    """A change, in the shape of a simulation's, and what it was found to give the workload."""
+    """A change, in the shape of a simulation's, with its effect on the workload."""
 
     words: str
     changes: Mapping[str, Any]
@@ -223,11 +223,9 @@ def _counterfactuals(
     groups: Collection[str],
     only: UUID | None,
 ) -> Iterator[Counterfactual]:
-    """For each workload that wanted more, the first change that was found to give it more.
+    """Yield the first change found to increase each workload that had requested more.
 
-    No change names a group other than `groups`.
-
-    All of them together have the time of one evaluation.
+    No change names a group other than `groups`. All of them together have the time of one evaluation.
     """
     deadline = time.monotonic() + SECONDS
     for row in rows:
@@ -258,7 +256,7 @@ def _candidates(
     binding: Sequence[Binding],
     groups: Collection[str],
 ) -> Iterator[_Candidate]:
-    """Changes that may help the workload, the smallest first, each in words, as change and made."""
+    """Yield changes that may help the workload, the smallest first, as text, change and document."""
     workload = document["workloads"][row.position]
     if row.limited_by == "no_eligible_server" and workload["server_selector"]:
         yield _without_selector(document, row, workload)
@@ -318,7 +316,7 @@ def _without_selector(
 def _with_higher_limits(
     document: Mapping[str, Any], row: Allocation, workload: Mapping[str, Any]
 ) -> Iterator[_Candidate]:
-    """Twice the amounts of the node whose limit stops the workload, and at least one task more.
+    """Yield twice the limits of the node that stops the workload, and at least one task more.
 
     The limits of its exhausted budgets stay: no change raises them before their period ends.
     """
@@ -369,7 +367,7 @@ def _stops(row: Allocation, scope: str, node: str) -> list[dict[str, Any]]:
 def _with_smaller_tasks(
     document: Mapping[str, Any], problem: Problem, row: Allocation, workload: Mapping[str, Any]
 ) -> Iterator[_Candidate]:
-    """Tasks that are smaller by the factor by which one misses the server on which it misses least."""
+    """Yield tasks that are just small enough for the server that they miss by the least factor."""
     demand = problem.demand[row.position]
     needed = demand > 0
     matches = problem.selector_matches[problem.selector_group[row.position]]
@@ -405,7 +403,10 @@ def _size(document: Mapping[str, Any], amounts: Mapping[str, Any]) -> str:
 def _instead_of_the_others(
     document: Mapping[str, Any], rows: Sequence[Allocation], row: Allocation
 ) -> _Candidate:
-    """A tenant's share goes where it goes furthest; without that workload, to this one."""
+    """Return the change that gives the tenant's other tasks to this workload.
+
+    A tenant's share goes where it goes furthest. Without the other workloads, it goes to this one.
+    """
     workloads = list(document["workloads"])
     others = [other for other in rows if other.position != row.position]
     for other in others:
@@ -427,10 +428,10 @@ def _with_server(
     *,
     count: int = 1,
 ) -> _Candidate:
-    """One or several more servers, contributed by the tenant, that its selector would choose."""
+    """Return one or several more servers, contributed by the tenant, that its selector would choose."""
     labels = {
-        label: wanted if isinstance(wanted, str) else next(iter(wanted), "")
-        for label, wanted in selector.items()
+        label: accepted if isinstance(accepted, str) else next(iter(accepted), "")
+        for label, accepted in selector.items()
     }
     server = {
         "name": "one-more",

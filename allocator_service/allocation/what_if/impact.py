@@ -1,4 +1,4 @@
-"""What a change would do to the tenants of a pool, shown to operators before it is done."""
+"""The impact of a change on the tenants of a pool, shown to operators before it is made."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -71,7 +71,7 @@ class Impact:
 
 
 def servers_impact(servers: Iterable[Server], action: str, *, now: datetime) -> list[Impact]:
-    """The impact of `drain` or `retire` on the decision of each pool; nothing is changed."""
+    """Return the impact of `drain` or `retire` on the decision of each pool, without changing it."""
     by_pool = sorted(servers, key=lambda server: server.pool_id)
     impacts = []
     for pool, members in groupby(by_pool, key=lambda server: server.pool):
@@ -84,7 +84,7 @@ def servers_impact(servers: Iterable[Server], action: str, *, now: datetime) -> 
 def changes_impact(
     pool: Pool, changes: Mapping[str, Any], subject: str, *, now: datetime
 ) -> Impact:
-    """The impact of a simulation's `changes` on the decision of a pool; nothing is changed."""
+    """Return the impact of a simulation's `changes` on the decision of a pool, without changing it."""
     try:
         live = pool_state(pool.pk, now=now)
         changed = with_changes(live, changes, resources=resources_of(pool))

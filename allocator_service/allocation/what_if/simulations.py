@@ -40,7 +40,7 @@ TENANT_PARTS = {"workloads"}
 def simulation_request(
     *, pool: Pool, tenant: Tenant | None, changes: Mapping[str, Any], now: datetime
 ) -> Simulation:
-    """Ask for a simulation. A tenant may change its own workloads only.
+    """Request a simulation. A tenant may change its own workloads only.
 
     Raises `Unacceptable` for other changes by a tenant, `Conflict` with 20 of the caller waiting.
     """
@@ -98,13 +98,13 @@ def _refuse_foreign(changes: Mapping[str, Any], tenant: Tenant, pool: Pool) -> N
 
 
 def simulations_of(*, pool: Pool, tenant: Tenant | None) -> QuerySet[Simulation]:
-    """The pool's simulations; a tenant key sees those it asked for."""
+    """Return the pool's simulations. A tenant key sees those that it requested."""
     simulations = Simulation.objects.filter(pool=pool).select_related("pool", "tenant")
     return simulations if tenant is None else simulations.filter(tenant=tenant)
 
 
 def simulation_get(*, simulation_id: UUID, tenant: Tenant | None) -> Simulation:
-    """The simulation of this id; a tenant key sees those it asked for. Raises `Missing`."""
+    """Return the simulation of this id. A tenant key sees those that it requested. Raises `Missing`."""
     simulations = Simulation.objects.select_related("pool", "tenant")
     if tenant is not None:
         simulations = simulations.filter(tenant=tenant, pool__memberships__tenant=tenant)
@@ -168,7 +168,7 @@ def _simulate(simulation: Simulation, now: datetime) -> tuple[int, dict[str, Any
 def _comparison(
     live: PoolState, before: Allocation, changed: WhatIf, after: Allocation
 ) -> dict[str, Any]:
-    """Before and after, per tenant and per workload, and for the pool as a whole."""
+    """Compare before and after, per tenant, per workload and for the pool as a whole."""
     shares = {"before": _tenant_shares(before), "after": _tenant_shares(after)}
     rows = {
         "before": _workload_rows(live.workload_ids, live.document, before),

@@ -1,4 +1,4 @@
-"""Money in the admin: the services that every interface calls, and pages to look at before."""
+"""Billing in the admin, with pages that show the effect of a change before it is made."""
 
 from allocator_service.billing.admin import budgets, plans, pool_money, statements
 

@@ -1,4 +1,4 @@
-"""Price plans: drafts are edited, shown on last month's usage, published, or applied to the past."""
+"""Price plans and reratings in the admin, with a draft's preview on last month's usage."""
 
 from decimal import Decimal, InvalidOperation
 from typing import Any, ClassVar
@@ -55,7 +55,10 @@ EXHAUSTED = {
 
 
 class PricesField(forms.CharField):
-    """One resource a line: `cpu own=0.01 shared=0.04`, and `on=slug` for one owner's servers."""
+    """A field of prices, one resource a line.
+
+    `cpu own=0.01 shared=0.04` is a line, and `on=slug` limits it to one owner's servers.
+    """
 
     def __init__(self) -> None:
         super().__init__(
@@ -91,7 +94,7 @@ def _rate(line: str) -> RateDraft:
 
 
 def _tiers(line: str, text: str) -> list[Tier]:
-    """Tiers as `10000:0,0.02`."""
+    """Return tiers from text such as `10000:0,0.02`."""
     tiers = []
     try:
         for part in text.split(",") if text else ():
@@ -161,7 +164,7 @@ class PlanForm(ServiceForm):
 
 
 def _other_parts(plan: PricePlan) -> dict[str, Any]:
-    """What this form does not edit stays: it is written over REST."""
+    """Return the parts of a plan that this form does not edit, which stay as REST has written them."""
     tenants = Tenant.objects.in_bulk(
         [key for cost in plan.fixed_costs.all() for key, _ in cost.tenants]
     )
@@ -234,7 +237,7 @@ class PricePlanAdmin(ServiceAdmin):
         )
 
     def preview(self, request: HttpRequest, pk: Any) -> HttpResponse:
-        """What a plan would have charged last month; from here a draft is published."""
+        """Show the charges of a plan on last month's usage, and publish a draft."""
         plan = self.of_theirs(request, PricePlan, pk=pk)
         if not self.has_view_permission(request, plan):
             raise PermissionDenied
@@ -294,7 +297,7 @@ class ReratingAdmin(ReadOnlyAdmin):
 
     @admin.display(description="changes")
     def differences(self, rerating: Rerating) -> SafeString:
-        """Return what closed months charge by the plan, for each tenant."""
+        """Return the changes that the plan makes to the charges of closed months, by tenant."""
         currency = rerating.pool.currency or ""
         lines = (
             (

@@ -1,4 +1,4 @@
-"""Statements: what a month lacks, what it comes to, closing it, and the page that one sends."""
+"""Statements and the closing of months in the admin."""
 
 from datetime import datetime
 from decimal import Decimal
@@ -48,8 +48,8 @@ DOWNLOADS = {"pdf": "PDF, to send", "json": "JSON, as it is stored", "csv": "CSV
 
 
 @tells(permission="billing.view_closing", place=4)
-def months_told(now: datetime, pools: VisiblePools) -> Section:
-    """Months that are over and can be closed."""
+def months_section(now: datetime, pools: VisiblePools) -> Section:
+    """Return the section of the months that are over and can be closed."""
     over = months_over(now=now).items()
     due = sorted((each for each in over if each[0].slug in pools), key=lambda each: each[0].slug)
     notices = [
@@ -69,7 +69,7 @@ def months_told(now: datetime, pools: VisiblePools) -> Section:
 
 @admin.register(Closing)
 class ClosingAdmin(ReadOnlyAdmin):
-    """Closed months; the open one of each pool is shown, and closed, from here."""
+    """Closed months, with pages that show and close the open month of each pool."""
 
     appears = "A month appears here when it is closed. The open months are closed from this page."
     list_display = ["month_name", "pool", "statements", "closed_at"]
@@ -127,7 +127,7 @@ class ClosingAdmin(ReadOnlyAdmin):
         return super().change_view(request, object_id, form_url, context)
 
     def open_month(self, request: HttpRequest, pool: int) -> HttpResponse:
-        """A pool's open month: what it lacks, what it comes to, and what is not billed in it."""
+        """Show a pool's open month, with what it lacks, comes to and does not bill."""
         if not self.has_view_permission(request):
             raise PermissionDenied
         of = self.of_theirs(request, Pool, pk=pool)
@@ -172,7 +172,7 @@ class ClosingAdmin(ReadOnlyAdmin):
         return render(request, "admin/billing/closing/open.html", context)
 
     def open_page(self, request: HttpRequest, pool: int, tenant: int) -> HttpResponse:
-        """A tenant's statement of the open month, as it would be sent."""
+        """Show a tenant's statement of the open month, as it would be sent."""
         if not self.has_view_permission(request):
             raise PermissionDenied
         of = self.of_theirs(request, Pool, pk=pool)
@@ -237,7 +237,7 @@ class StatementAdmin(ReadOnlyAdmin):
 
     @admin.display(description="downloads")
     def downloads(self, statement: Statement) -> SafeString:
-        """Links to the page to send and to the files."""
+        """Return links to the page to send and to the files."""
         links = [(reverse("admin:billing_statement_page", args=[statement.pk]), "Page to print")]
         links += [
             (reverse(f"admin:billing_statement_{kind}", args=[statement.pk]), title)
@@ -252,7 +252,7 @@ class StatementAdmin(ReadOnlyAdmin):
         form_url: str = "",
         extra_context: dict[str, Any] | None = None,
     ) -> HttpResponse:
-        """The statement, and below it the lines of the stored document as the page to send has them."""
+        """Show the statement, above the lines of the stored document as on the page to send."""
         statement, context = self.get_object(request, object_id), dict(extra_context or {})
         if statement is not None:
             document = document_of(bytes(statement.document))
@@ -273,11 +273,11 @@ class StatementAdmin(ReadOnlyAdmin):
         )
 
     def page(self, request: HttpRequest, pk: Any) -> HttpResponse:
-        """The statement as a page to be printed or sent."""
+        """Show the statement as a page to be printed or sent."""
         return HttpResponse(statement_page(document_of(bytes(self._visible(request, pk).document))))
 
     def download(self, request: HttpRequest, pk: Any, kind: str) -> HttpResponse:
-        """The stored document, its lines as the API writes them, or the file to send."""
+        """Return the stored document, its lines as the API writes them, or the file to send."""
         statement = self._visible(request, pk)
         content, media_type = bytes(statement.document), "application/json"
         if kind == "pdf":

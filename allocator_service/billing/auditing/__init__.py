@@ -1,1 +1,1 @@
-"""Auditing of closed months: digests in the pool's chain, verification from entries and prices."""
+"""Auditing of closed months by digests in the pool's chain and by entries and prices."""

@@ -84,7 +84,7 @@ def _checks(known: list[tuple[Closing, Digests]], faults: dict[str, Faults]) -> 
 
 
 def _has_digests(closing: Closing, digests: Digests) -> bool:
-    """Whether closing the month recorded digests, even if they have been deleted since."""
+    """Return whether closing the month recorded digests, even if they have been deleted since."""
     covering = AuditedEntry.objects.filter(
         closing__pool=closing.pool, closing__month__lte=closing.month
     )
@@ -126,7 +126,7 @@ def _wrong_statements(closing: Closing, digests: Digests) -> Iterator[str]:
         if digests.get((DocumentKind.STATEMENT, name)) != digest(content):
             yield f"the statement of {statement.tenant.slug} does not match its digest in the chain"
         elif f"{statement.billed:f}" != _padded(document_of(content)["totals"]["billed"]):
-            yield f"the statement of {statement.tenant.slug} is not billed what its document says"
+            yield f"the statement of {statement.tenant.slug} does not bill the amount of its document"
     for name in sorted(missing):
         yield f"the statement of {name.partition('/')[2]} is missing"
 
@@ -176,7 +176,7 @@ def _lines_as_posted(closing: Closing) -> list[str]:
 
 
 def _same(stored: list[dict[str, Any]], made: list[dict[str, Any]]) -> bool:
-    """Whether lines agree in every stored field.
+    """Return whether lines agree in every stored field.
 
     Later releases may add fields.
     """

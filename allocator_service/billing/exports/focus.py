@@ -1,7 +1,7 @@
 """Rows of FOCUS (FinOps Open Cost and Usage Specification) of a closed month's statements.
 
-Every value follows from the statement's own document, so that whoever has the documents makes the same
-rows. docs/billing.md has the mapping.
+Every value follows from the statement's own document, so that a reader of the documents can compute the
+same rows. docs/billing.md has the mapping.
 """
 
 import json
@@ -214,7 +214,7 @@ def _parts(line: Mapping[str, Any], billed: Decimal, effective: Decimal) -> list
 
 
 def _only_price(line: Mapping[str, Any]) -> str | None:
-    """Return the price of a line without parts, None if it is not what the hours are charged at.
+    """Return the price of a line without parts, None if its hours are not charged at that price.
 
     Statements of earlier releases have no parts, and differences never have.
     """
@@ -244,8 +244,8 @@ def _digits(amount: Decimal) -> int:
 def _spread_upfront(lines: list[Mapping[str, Any]]) -> dict[int, Decimal]:
     """Return the amortized upfront cost of lines, by their numbers.
 
-    An upfront price is divided among the month's lines of its commitment by their hours; nothing of
-    it is left on the line of the price.
+    An upfront price is divided among the month's lines of its commitment by their hours. None of it is
+    left on the line of the price.
     """
     paid = defaultdict(list)
     for line in lines:
@@ -294,7 +294,7 @@ def _price_columns(line: Mapping[str, Any], part: _Part) -> dict[str, Any]:
 def _flat_price_columns(
     line: Mapping[str, Any], billed: Decimal, effective: Decimal, unit: str
 ) -> dict[str, Any]:
-    """Return the columns of one thing that has a price as a whole."""
+    """Return the columns of an item with a single price."""
     name = line["note"] or line["kind"]
     is_difference = line["kind"] in DIFFERENCES
     return {
@@ -309,7 +309,7 @@ def _flat_price_columns(
 
 
 def _usage_columns(kind: str) -> dict[str, Any]:
-    """Return how the usage of committed hours differs from their purchase."""
+    """Return the columns in which the usage of committed hours differs from their purchase."""
     return {
         "BilledCost": "0",
         "CommitmentDiscountStatus": _STATUS[LineKind(kind)],
@@ -323,7 +323,7 @@ def _costs(
     price: Decimal | None = None,
     quantity: Decimal | None = None,
 ) -> dict[str, Any]:
-    """Return the costs. What has a price costs exactly quantity × price before it is rounded."""
+    """Return the costs. An item with a price costs exactly quantity × price before rounding."""
     listed = billed if price is None or quantity is None else price * quantity
     return {
         "BilledCost": _money(billed),

@@ -1,4 +1,4 @@
-"""Rows of text values as a Parquet file: exact decimals, instants in UTC."""
+"""Parquet files of rows of text values, with exact decimals and instants in UTC."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -26,7 +26,7 @@ def parquet_stream(
     scale: int = SCALE,
     wide: bool = False,
 ) -> Iterator[bytes]:
-    """The bytes of a Parquet file of the rows: written to the disk, then read, some at a time."""
+    """Yield the bytes of a Parquet file of the rows, which is written to the disk first."""
     with TemporaryDirectory() as folder:
         path = Path(folder) / "rows.parquet"
         parquet_write(

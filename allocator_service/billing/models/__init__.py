@@ -1,4 +1,4 @@
-"""What is charged and what was charged: plans, postings and statements, banks and budgets."""
+"""Models of plans, postings, statements, banks and budgets."""
 
 from allocator_service.billing.models.plans import (
     Commitment,

@@ -1,6 +1,6 @@
-"""Price plans: what a unit of a resource costs for an hour, from when until when.
+"""Price plans, the prices of a unit of a resource per hour over time.
 
-The migration adds what Django has no words for: composite foreign keys, so that no price names
+The migration adds constraints that Django cannot express: composite foreign keys, so that no price names
 another pool's resource or a plan of another pool, and triggers that leave published plans as they are.
 """
 
@@ -22,12 +22,12 @@ NEGATIVE = "A price is at least 0."
 
 
 def price_field(**options: Any) -> "models.DecimalField[Decimal, Decimal]":
-    """Money per unit and hour, or money: exact, in the pool's currency."""
+    """Return a field for money, or for money per unit and hour, exact and in the pool's currency."""
     return models.DecimalField(max_digits=24, decimal_places=FRACTIONAL_DIGITS, **options)
 
 
 def at_least_0(name: str, *fields: str) -> models.CheckConstraint:
-    """No field is negative; one that is null is no price."""
+    """Return a constraint that no field is negative. A field may be null, which is no price."""
     condition = Q()
     for field in fields:
         condition &= Q(**{f"{field}__gte": 0}) | Q(**{field: None})
@@ -40,7 +40,7 @@ def at_least_0(name: str, *fields: str) -> models.CheckConstraint:
 
 
 def lasts(name: str) -> models.CheckConstraint:
-    """The end is open, or after the start."""
+    """Return a constraint that the end is open, or after the start."""
     return models.CheckConstraint(
         condition=Q(end=None) | Q(end__gt=F("start")),
         name=name,
@@ -50,7 +50,10 @@ def lasts(name: str) -> models.CheckConstraint:
 
 
 class PlanState(models.TextChoices):
-    """A draft is edited, a published plan is on the timeline, a rerated one replaces past prices."""
+    """The state of a plan.
+
+    A draft is edited, a published plan is on the timeline, and a rerated one replaces past prices.
+    """
 
     DRAFT = "draft"
     PUBLISHED = "published"
@@ -58,7 +61,7 @@ class PlanState(models.TextChoices):
 
 
 class Increment(models.TextChoices):
-    """In which steps the time of a usage event counts."""
+    """The steps in which the time of a usage event counts."""
 
     EXACT = "exact"
     SECOND = "second-min-60"
@@ -66,16 +69,17 @@ class Increment(models.TextChoices):
 
 
 class Exhausted(models.TextChoices):
-    """What happens to a tenant whose service units are used up."""
+    """The consequence for a tenant whose service units are used up."""
 
     EVENT = "event"
     BEST_EFFORT = "best_effort"
 
 
 class PricePlan(models.Model):
-    """Prices of one pool over `[start, end)`; `number` counts its plans in the order they came to hold.
+    """Prices of one pool over `[start, end)`.
 
-    `fee` is the part of shared prices that the pool keeps.
+    `number` counts the pool's plans in the order in which they came into force. `fee` is the part of
+    shared prices that the pool keeps.
     """
 
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
@@ -130,11 +134,11 @@ class PricePlan(models.Model):
 
 
 class Rate(models.Model):
-    """Prices of one resource: per unit and hour, null where it is not charged.
+    """Prices of one resource per unit and hour, null where it is not charged.
 
-    `own` on servers that the tenant contributed, `shared` on other tenants', `pooled` on the pool's;
-    `outside` is what it would cost elsewhere. With an `owner` they hold on its servers only. `tiers` are
-    the price of kinds of servers that have none: pairs of hours in the month and a price.
+    `own` on servers that the tenant contributed, `shared` on other tenants', `pooled` on the pool's.
+    `outside` is its price elsewhere. With an `owner` they hold on its servers only. `tiers` are the
+    price of kinds of servers that have none: pairs of hours in the month and a price.
     """
 
     plan = models.ForeignKey(PricePlan, models.CASCADE, related_name="rates")
@@ -166,7 +170,7 @@ class Rate(models.Model):
 
 
 class PriceKind(models.TextChoices):
-    """Whose servers were used: one's own, another tenant's, or the pool's."""
+    """The owner of the servers in use, which is the tenant itself, another tenant or the pool."""
 
     OWN = "own"
     SHARED = "shared"
@@ -174,7 +178,7 @@ class PriceKind(models.TextChoices):
 
 
 class SpotPrice(models.Model):
-    """A price that holds for a time instead of a rate of its kind that names no owner."""
+    """A price that holds for a time in place of the rate of its kind without an owner."""
 
     plan = models.ForeignKey(PricePlan, models.CASCADE, related_name="spot_prices")
     pool = models.ForeignKey(Pool, models.PROTECT, related_name="+", db_index=False)
@@ -208,10 +212,10 @@ class SpotPrice(models.Model):
 
 
 class Commitment(models.Model):
-    """A tenant pays for `quantity` of the pool's own servers over a term, used or not.
+    """A commitment of a tenant to pay for `quantity` of the pool's own servers over a term.
 
-    `price` is per unit and hour, `upfront` is paid in the term's first month. The term may outlast
-    the plan that it was published with.
+    It is paid whether or not the servers are used. `price` is per unit and hour, `upfront` is paid in
+    the term's first month. The term may outlast the plan that it was published with.
     """
 
     plan = models.ForeignKey(PricePlan, models.CASCADE, related_name="commitments")
@@ -237,7 +241,7 @@ class Commitment(models.Model):
 
 
 class FixedCost(models.Model):
-    """An amount of every month, divided among tenants in proportion to their shares."""
+    """A monthly amount, divided among tenants in proportion to their shares."""
 
     plan = models.ForeignKey(PricePlan, models.CASCADE, related_name="fixed_costs")
     position = models.PositiveSmallIntegerField()
@@ -258,7 +262,7 @@ class FixedCost(models.Model):
 
 
 class UnitWeight(models.Model):
-    """How many service units a unit of a resource costs per second."""
+    """The number of service units that a unit of a resource costs per second."""
 
     plan = models.ForeignKey(PricePlan, models.CASCADE, related_name="unit_weights")
     pool = models.ForeignKey(Pool, models.PROTECT, related_name="+", db_index=False)

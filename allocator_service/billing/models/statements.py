@@ -1,6 +1,6 @@
-"""What was charged: postings that balance, closed months, and the statements made from them.
+"""Models of charges, such as balanced postings, closed months and their statements.
 
-All of it is only added to; the migration's triggers and privileges hold that, as the ledger's do.
+Rows are only added. The migration's triggers and privileges enforce that, as for the ledger.
 """
 
 from decimal import Decimal
@@ -20,12 +20,12 @@ MONEY_DIGITS = 4
 
 
 def money_field() -> "models.DecimalField[Decimal, Decimal]":
-    """An amount of the pool's currency, in whole minor units."""
+    """Return a field for an amount of the pool's currency, in whole minor units."""
     return models.DecimalField(max_digits=36, decimal_places=MONEY_DIGITS, default=Decimal(0))
 
 
 class LineKind(models.TextChoices):
-    """Why something is on a statement."""
+    """The reason why a line is on a statement."""
 
     USAGE = "usage"
     COMMITMENT = "commitment"
@@ -42,13 +42,13 @@ DIFFERENCES = (LineKind.ADJUSTMENT, LineKind.REVERSAL, LineKind.RERATED)
 
 
 class Posting(models.Model):
-    """One line: what it adds to four accounts, in one currency, and to nothing else together.
+    """A line with amounts for four accounts in one currency, which add up to 0.
 
-    Positive is owed. `month` (its first day) is that of the statement that the line is on; the service
-    was in `[start, end)`, in `service_month`. `amount` is unit × seconds, `price` per unit and hour,
-    null where several held. `parts` are the price and the charged hours of each part of a line that is
-    charged at several prices or for more than its amount; lines of earlier releases have none.
-    `effective` is the tenant's cost with what was paid upfront spread over its term.
+    A positive amount is due. `month` (its first day) is that of the statement that the line is on. The
+    service was in `[start, end)`, in `service_month`. `amount` is unit × seconds, `price` per unit and
+    hour, null where several held. `parts` are the price and the charged hours of each part of a line
+    that is charged at several prices or for more than its amount. Lines of earlier releases have none.
+    `effective` is the tenant's cost with upfront payments spread over their terms.
 
     A line of one of the `DIFFERENCES` changes what was billed for a closed month: `adjusted_kind` is the
     kind of line that it changes, `entries` are the late entries that caused it, and `entry` is set if
@@ -140,7 +140,7 @@ class Posting(models.Model):
 
     @property
     def commitment_key(self) -> int | None:
-        """The commitment of the line; postings of earlier releases have it in the note only."""
+        """The commitment of the line, which postings of earlier releases have in the note only."""
         if self.commitment_id is not None:
             return self.commitment_id
         if self.kind in (LineKind.COMMITMENT, LineKind.UNUSED, LineKind.UPFRONT):
@@ -149,7 +149,7 @@ class Posting(models.Model):
 
 
 class Closing(models.Model):
-    """A month of a pool that is closed: its entries are those numbered up to `sequence`.
+    """A closed month of a pool, with the entries that are numbered through `sequence`.
 
     `is_new` is set on what `month_close` returns to the one caller that closed the month.
     """
@@ -181,7 +181,7 @@ class Closing(models.Model):
 
 
 class Manifest(models.Model):
-    """From which entries a closed month was made: how many, their sums, and a digest of their export."""
+    """The number and sums of the entries of a closed month, with a digest of their export."""
 
     closing = models.OneToOneField(
         Closing, models.PROTECT, primary_key=True, related_name="manifest"
@@ -196,7 +196,7 @@ class Manifest(models.Model):
 
 
 class Statement(models.Model):
-    """A tenant's closed month: one document, from which every format is made."""
+    """A tenant's closed month as one document, from which every format is made."""
 
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
     closing = models.ForeignKey(Closing, models.PROTECT, related_name="statements", db_index=False)
@@ -216,7 +216,10 @@ class Statement(models.Model):
 
 
 class AuditedEntry(models.Model):
-    """Which closing covers an audit row: the chain has a digest of the rows that each covers."""
+    """The closing that covers an audit row.
+
+    The chain has a digest of the rows that each closing covers.
+    """
 
     entry = models.OneToOneField(
         "core.AuditEntry", models.PROTECT, primary_key=True, related_name="+", db_constraint=False
@@ -231,7 +234,10 @@ class AuditedEntry(models.Model):
 
 
 class CreditNote(models.Model):
-    """A line by hand, with its reason, in the month that was open; `reverses` takes another one back."""
+    """A line that an operator added to the open month with a reason.
+
+    `reverses` is the credit note that it reverses, if any.
+    """
 
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
     pool = models.ForeignKey(Pool, models.PROTECT, related_name="credit_notes")
@@ -267,7 +273,7 @@ class CreditNote(models.Model):
 
 
 class Rerating(models.Model):
-    """A backdated plan applied to closed months: what was posted is reversed, and posted anew."""
+    """A backdated plan that was applied to closed months, by reversals and new postings."""
 
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
     pool = models.ForeignKey(Pool, models.PROTECT, related_name="reratings")
@@ -296,7 +302,7 @@ class Rerating(models.Model):
 
 
 class LateCursor(models.Model):
-    """Up to which number a pool's entries were looked at for those of closed months."""
+    """The number through which a pool's entries were searched for those of closed months."""
 
     pool = models.OneToOneField(Pool, models.PROTECT, primary_key=True, related_name="+")
     through = models.BigIntegerField()
@@ -309,7 +315,7 @@ class LateCursor(models.Model):
 
 
 class LateEntry(models.Model):
-    """The number of an entry that came after its month was closed; derived from the sealed order."""
+    """The number of an entry that came after its month was closed, derived from the sealed order."""
 
     sequence = models.BigIntegerField(primary_key=True)
     pool = models.ForeignKey(Pool, models.PROTECT, related_name="+", db_index=False)

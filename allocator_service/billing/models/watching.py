@@ -152,10 +152,11 @@ class BudgetReached(models.Model):
 
 
 class UnitGrant(models.Model):
-    """Service units that a tenant was given in a pool; its bank is their sum less what it used since.
+    """A grant of service units to a tenant in a pool.
 
-    `exhausted_at` is when the bank was found to be empty, told once until there is a new grant. If that
-    made the tenant best-effort, it is from `best_effort_from` on, until the bank is above 0 again.
+    The tenant's bank is the sum of its grants less its use since the first. `exhausted_at` is when the
+    bank was found to be empty, which is reported once until there is a new grant. If that made the
+    tenant best-effort, it is from `best_effort_from` on, until the bank is above 0 again.
     """
 
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)

@@ -1,1 +1,1 @@
-"""Price plans: drafts, publishing, and which price holds when."""
+"""Price plans, from drafts and publication to the timeline of prices."""

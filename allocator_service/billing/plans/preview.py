@@ -1,4 +1,4 @@
-"""What a draft would have charged for the usage of the last month that is over."""
+"""Previews of a draft's charges for the usage of the last month that is over."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,7 +15,7 @@ from allocator_service.tenants.models import Tenant
 
 @dataclass(frozen=True)
 class Previewed:
-    """A tenant's month as it is charged now, and as it would be."""
+    """A tenant's present charges of a month, and those under the plan."""
 
     tenant: str
     present: Decimal
@@ -29,7 +29,7 @@ class Previewed:
 
 @dataclass(frozen=True)
 class PlanPreview:
-    """The month, and every tenant in it."""
+    """A previewed month with all of its tenants."""
 
     month: Month
     tenants: list[Previewed]
@@ -37,7 +37,7 @@ class PlanPreview:
 
 @exactly
 def plan_preview(*, plan: PricePlan, now: datetime) -> PlanPreview:
-    """Rate the last whole month's usage by a plan, as if it had held all the while, and as it did."""
+    """Rate the last whole month's usage by a plan and by the prices that held."""
     month = month_of(now, plan.pool.timezone).previous
     whole = Timeline([Segment(month.start, month.end, plan)], {plan.pk: Prices(plan)})
     held = timeline(pool=plan.pool, start=month.start, end=month.end)
@@ -53,7 +53,7 @@ def plan_preview(*, plan: PricePlan, now: datetime) -> PlanPreview:
 
 
 def _totals(plan: PricePlan, month: Month, prices: Timeline) -> dict[int, Decimal]:
-    """What the month comes to at these prices; commitments are those in force."""
+    """Return the month's totals at these prices, with the commitments in force."""
     rated = month_rated(pool=plan.pool, month=month, prices=prices).rated
     totals, _, _ = account_totals(rated.lines)
     return totals

@@ -18,9 +18,9 @@ PARTS = (
 
 
 def plans_for(tenant: Tenant | None) -> QuerySet[PricePlan]:
-    """The plans a caller may see: all, or what holds in the pools that a tenant is a member of.
+    """Return the plans that a caller may see, which for a tenant are those of its pools without drafts.
 
-    Those of retired pools stay: statements name them.
+    Plans of retired pools are included, because statements name them.
     """
     plans = PricePlan.objects.select_related("pool")
     if tenant is not None:
@@ -29,5 +29,5 @@ def plans_for(tenant: Tenant | None) -> QuerySet[PricePlan]:
 
 
 def plan_get(*, plan_id: UUID | None, tenant: Tenant | None) -> PricePlan:
-    """The plan of this id, if the caller may see it. Raises `Missing`."""
+    """Return the plan of this id, if the caller may see it. Raises `Missing`."""
     return get_or_missing(plans_for(tenant), "price_plan.not_found", pk=plan_id)

@@ -1,4 +1,4 @@
-"""Writes to price plans: drafts that are edited, and one timeline per pool that is published."""
+"""Writes to price plans, which are edited as drafts and published on one timeline per pool."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -74,7 +74,7 @@ class CommitmentDraft:
 
 @dataclass(frozen=True)
 class FixedCostDraft:
-    """A monthly amount, and the tenants that share it, each with its part."""
+    """A monthly amount, with the tenants that share it and their parts."""
 
     name: str
     amount: Decimal
@@ -83,7 +83,7 @@ class FixedCostDraft:
 
 @dataclass(frozen=True)
 class PlanDraft:
-    """All of a plan that operators write; pointers into it are those of the request."""
+    """The fields of a plan that operators write, with error pointers as in the request."""
 
     name: str
     start: datetime
@@ -101,7 +101,7 @@ class PlanDraft:
 
 @transaction.atomic
 def plan_create(*, pool: Pool, draft: PlanDraft, now: datetime) -> PricePlan:
-    """Write a draft. Raises `Unacceptable` naming everything that is wrong with it."""
+    """Create a draft. Raises `Unacceptable` for all of its mistakes at once."""
     pool = pool_lock(pool)
     _check(pool, draft)
     plan = PricePlan.objects.create(pool=pool, created_at=now, **_own_fields(draft))
@@ -114,7 +114,7 @@ def plan_create(*, pool: Pool, draft: PlanDraft, now: datetime) -> PricePlan:
 def plan_update(
     *, plan: PricePlan, draft: PlanDraft, version: int | None, now: datetime
 ) -> PricePlan:
-    """Write a draft anew. Raises `Conflict` with `plan.published` for one that is published."""
+    """Replace a draft. Raises `Conflict` with `plan.published` for one that is published."""
     pool = pool_lock(plan.pool)
     plan = _locked_draft(plan, version)
     _check(pool, draft)
@@ -131,7 +131,7 @@ def plan_update(
 
 @transaction.atomic
 def plan_delete(*, plan: PricePlan, version: int | None, now: datetime) -> None:
-    """Throw a draft away. Raises `Conflict` for a published plan."""
+    """Delete a draft. Raises `Conflict` for a published plan."""
     pool = pool_lock(plan.pool)
     plan = _locked_draft(plan, version)
     audit_record(action="price_plan.delete", instance=plan, now=now, pool=pool.slug)
@@ -141,10 +141,10 @@ def plan_delete(*, plan: PricePlan, version: int | None, now: datetime) -> None:
 
 @transaction.atomic
 def plan_publish(*, plan: PricePlan, version: int | None, now: datetime) -> PricePlan:
-    """Put a draft on the pool's timeline; the first one fixes the pool's currency and time zone.
+    """Put a draft on the pool's timeline. The first one fixes the pool's currency and time zone.
 
     A plan without an end ends where the next one begins. Raises `Conflict` for an overlap, a gap, or a
-    beginning in a closed month.
+    start in a closed month.
     """
     pool = pool_lock(plan.pool)
     plan = _locked_draft(plan, version)
@@ -171,7 +171,7 @@ def plan_publish(*, plan: PricePlan, version: int | None, now: datetime) -> Pric
 
 
 def plan_number(plan: PricePlan, state: PlanState, now: datetime) -> None:
-    """Give a draft its number, with which it holds from now on."""
+    """Give a draft its number, under which it holds from now on."""
     last = PricePlan.objects.filter(pool=plan.pool).aggregate(last=Max("number"))["last"]
     plan.state, plan.number, plan.published_at = state, (last or 0) + 1, now
     plan.version += 1
@@ -189,11 +189,11 @@ def _locked_draft(plan: PricePlan, version: int | None) -> PricePlan:
 
 
 def _join_timeline(pool: Pool, plan: PricePlan) -> None:
-    """Refuse what overlaps or leaves a gap; end the plan before where this one begins."""
+    """Reject an overlap or a gap, and end the plan before where this one begins."""
     closed = Closing.objects.filter(pool=pool).order_by("-month").first()
     if closed is not None and plan.start < closed.end:
         raise Conflict(
-            f"Months are closed until {closed.end:%Y-%m-%dT%H:%M:%SZ}: prices of before are changed by a"
+            f"Months are closed until {closed.end:%Y-%m-%dT%H:%M:%SZ}: change earlier prices by a"
             " rerating.",
             code="plan.backdated",
             pointer="/from",
@@ -259,7 +259,7 @@ def _check(pool: Pool, draft: PlanDraft) -> None:
     for number, cost in enumerate(draft.fixed_costs):
         if not any(share > 0 for _, share in cost.shares):
             pointer = f"/fixed_costs/{number}/shares"
-            errors.append(FieldError(pointer, "fixed_cost.shares", "Somebody must have a share."))
+            errors.append(FieldError(pointer, "fixed_cost.shares", "A tenant must have a share."))
     if errors:
         raise Unacceptable(errors[0].detail, code=errors[0].code, errors=errors[:20])
 
@@ -318,7 +318,7 @@ def _duplicates(draft: PlanDraft) -> list[FieldError]:
 
 
 def _bounds(draft: PlanDraft) -> list[FieldError]:
-    """Refuse prices at which the largest usage of a month could not be exported to the last digit."""
+    """Reject prices at which the largest usage of a month could not be exported to the last digit."""
     most = Decimal(LIMIT)
     priced = [
         *(

@@ -1,4 +1,4 @@
-"""Graduated prices: by a tenant's hours of a resource in a month, in the order of the ledger."""
+"""Graduated prices, by a tenant's hours of a resource in a month, in the order of the ledger."""
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
@@ -15,7 +15,7 @@ MAX_TIERS = 20
 
 
 class Tier(NamedTuple):
-    """A price that holds through a number of hours in the month; None is without an end."""
+    """A price that holds through a number of hours in the month, or without an end if that is None."""
 
     through: Decimal | None
     price: Decimal
@@ -31,7 +31,7 @@ class Tiers:
     tiers: tuple[Tier, ...]
 
     def price_at(self, position: Decimal | Fraction) -> Decimal:
-        """Return the price of what is used next after a position."""
+        """Return the price of the next use after a position."""
         return self.tiers[bisect_right(self._ends, Fraction(position))].price
 
     def parts(
@@ -58,7 +58,7 @@ class Tiers:
 
 
 def tiers_stored(tiers: Sequence[Tier]) -> list[list[str | None]] | None:
-    """Return tiers as their column holds them."""
+    """Return tiers as they are stored in their column."""
     return [[_text(tier.through), f"{tier.price:f}"] for tier in tiers] or None
 
 
@@ -75,7 +75,7 @@ def _text(value: Decimal | None) -> str | None:
 
 
 def tier_errors(tiers: Sequence[Tier], pointer: str) -> list[FieldError]:
-    """Return what is wrong with the tiers of a rate."""
+    """Return the mistakes in the tiers of a rate."""
     if len(tiers) > MAX_TIERS:
         detail = f"Expected at most {MAX_TIERS} tiers, got {len(tiers)}."
         return [FieldError(pointer, "rate.tiers", detail)]

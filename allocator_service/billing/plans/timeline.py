@@ -1,4 +1,4 @@
-"""Which price holds when: time cut wherever any price changes."""
+"""The timeline of prices, cut wherever any price changes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -31,9 +31,9 @@ class Prices:
     def of(
         self, resource: str, kind: PriceKind, owner: int | None, at: datetime
     ) -> Decimal | Tiers | None:
-        """Return the price per unit and hour; None where it is not charged.
+        """Return the price per unit and hour, or None where it is not charged.
 
-        An owner's own price goes before a spot price, and that before the price of all owners.
+        An owner's own price precedes a spot price, and that precedes the price of all owners.
         """
         for_owner = self._rates.get((resource, owner)) if owner is not None else None
         price = None if for_owner is None else _price_of(for_owner, kind)
@@ -47,17 +47,17 @@ class Prices:
 
     @property
     def has_tiers(self) -> bool:
-        """Whether any price is by tiers."""
+        """True if any price is by tiers."""
         return any(rate.tiers for rate in self._rates.values())
 
     def outside(self, resource: str) -> Decimal | None:
-        """What it would cost elsewhere."""
+        """Return the price of a resource elsewhere, if there is one."""
         rate = self._rates.get((resource, None))
         return None if rate is None else rate.outside
 
 
 def _price_of(rate: Rate, kind: PriceKind) -> Decimal | Tiers | None:
-    """A rate's price of a kind, or its tiers where it has none."""
+    """Return a rate's price of a kind, or its tiers where it has none."""
     price: Decimal | None = getattr(rate, "pooled" if kind == PriceKind.POOL else kind.value)
     if price is None and rate.tiers:
         return Tiers(tiers_from(rate.tiers))
@@ -65,7 +65,7 @@ def _price_of(rate: Rate, kind: PriceKind) -> Decimal | Tiers | None:
 
 
 def kind_of(tenant: int, owner: int | None) -> PriceKind:
-    """Which price a tenant pays on the servers of an owner; None is the pool."""
+    """Return the kind of price that a tenant pays on the servers of an owner, where None is the pool."""
     if owner is None:
         return PriceKind.POOL
     return PriceKind.OWN if owner == tenant else PriceKind.SHARED
@@ -73,7 +73,10 @@ def kind_of(tenant: int, owner: int | None) -> PriceKind:
 
 @dataclass(frozen=True)
 class Segment:
-    """Time in which no price changes; `plan` None: none holds."""
+    """An interval in which no price changes.
+
+    `plan` is None if none holds.
+    """
 
     start: datetime
     end: datetime
@@ -82,39 +85,39 @@ class Segment:
 
 @dataclass(frozen=True)
 class Timeline:
-    """The segments of a time, one after the other, and the prices of their plans."""
+    """Consecutive segments of an interval, with the prices of their plans."""
 
     segments: Sequence[Segment]
     prices: Mapping[object, Prices]
 
     @cached_property
     def edges(self) -> list[datetime]:
-        """The borders of segments: one more than there are segments."""
+        """The boundaries of the segments, one more than there are segments."""
         return [*(segment.start for segment in self.segments), self.segments[-1].end]
 
     @property
     def increments(self) -> list[str]:
-        """How the time of usage events counts, per segment."""
+        """The increments in which the time of usage events counts, per segment."""
         return [segment.plan.increment if segment.plan else "exact" for segment in self.segments]
 
     @property
     def exact(self) -> bool:
-        """Whether the time of events counts as it is, all the while."""
+        """True if the time of events counts exactly in all segments."""
         return all(increment == Increment.EXACT for increment in self.increments)
 
     def price(self, segment: int, resource: str, tenant: int, owner: int | None) -> Decimal | None:
-        """What a tenant pays in a segment; None where it is not charged, or by tiers."""
+        """Return a tenant's price in a segment, None where use is not charged or is charged by tiers."""
         found = self._found(segment, resource, tenant, owner)
         return found if isinstance(found, Decimal) else None
 
     def tiers(self, segment: int, resource: str, tenant: int, owner: int | None) -> Tiers | None:
-        """The tiers by which a tenant pays in a segment, if it does."""
+        """Return the tiers by which a tenant pays in a segment, if it does."""
         found = self._found(segment, resource, tenant, owner)
         return found if isinstance(found, Tiers) else None
 
     @property
     def has_tiers(self) -> bool:
-        """Whether any price is by tiers."""
+        """True if any price is by tiers."""
         return any(of_plan.has_tiers for of_plan in self.prices.values())
 
     def _found(
@@ -134,13 +137,13 @@ class Timeline:
         return {}
 
     def outside(self, segment: int, resource: str) -> Decimal | None:
-        """What it would cost elsewhere in a segment."""
+        """Return the price of a resource elsewhere in a segment."""
         plan = self.segments[segment].plan
         return None if plan is None else self.prices[plan.pk].outside(resource)
 
 
 def plans_of(pool: Pool, start: datetime, end: datetime) -> list[PricePlan]:
-    """The plans, published or applied by a rerating, that hold within `[start, end)`, by number."""
+    """Return the published and rerated plans that hold within `[start, end)`, by number."""
     plans = (
         PricePlan.objects.filter(pool=pool, start__lt=end)
         .exclude(state=PlanState.DRAFT)
@@ -151,7 +154,7 @@ def plans_of(pool: Pool, start: datetime, end: datetime) -> list[PricePlan]:
 
 
 def commitments_of(pool: Pool, start: datetime, end: datetime) -> list[Commitment]:
-    """The published commitments whose term reaches into `[start, end)`, oldest first."""
+    """Return the published commitments whose term reaches into `[start, end)`, oldest first."""
     found = Commitment.objects.filter(
         pool=pool, plan__state=PlanState.PUBLISHED, start__lt=end, end__gt=start
     )
@@ -161,21 +164,21 @@ def commitments_of(pool: Pool, start: datetime, end: datetime) -> list[Commitmen
 def timeline(*, pool: Pool, start: datetime, end: datetime) -> Timeline:
     """Return the prices of `[start, end)`.
 
-    Of the plans that reratings applied the last one holds, and where there is none the published one.
+    The last plan that a rerating applied holds, and where there is none the published one.
     """
     plans = plans_of(pool, start, end)
-    borders = {start, end}
+    boundaries = {start, end}
     for plan in plans:
-        borders |= {plan.start, plan.end or end}
+        boundaries |= {plan.start, plan.end or end}
         for spot in plan.spot_prices.all():
-            borders |= {spot.start, spot.end}
-    inside = sorted(border for border in borders if start <= border <= end)
+            boundaries |= {spot.start, spot.end}
+    inside = sorted(boundary for boundary in boundaries if start <= boundary <= end)
     segments = [Segment(since, until, _holding(plans, since)) for since, until in pairwise(inside)]
     return Timeline(segments, {plan.pk: Prices(plan) for plan in plans})
 
 
 def _holding(plans: Sequence[PricePlan], at: datetime) -> PricePlan | None:
-    """The plan that holds at an instant: the later of those that replace the past goes first."""
+    """Return the plan that holds at an instant, which is the latest of any that replace the past."""
     there = [plan for plan in plans if plan.start <= at and (plan.end is None or at < plan.end)]
     replacing = [plan for plan in there if plan.state == PlanState.RERATED]
     found = replacing or there

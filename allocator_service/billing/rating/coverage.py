@@ -39,7 +39,10 @@ class CoverageKey(NamedTuple):
 
 @dataclass
 class Covered:
-    """Unit × seconds that a commitment covers; `counted` includes the increments of events."""
+    """Unit × seconds that a commitment covers.
+
+    `counted` includes the increments of events.
+    """
 
     amount: Decimal = _NOTHING
     counted: Decimal = _NOTHING
@@ -90,9 +93,9 @@ def _cover(
 ) -> None:
     tenant, resource = pair
     first, last = prices.edges[0], prices.edges[-1]
-    borders = {min(max(each, first), last) for c in commitments for each in (c.start, c.end)}
-    borders |= {edge for edge in prices.edges if min(borders) < edge < max(borders)}
-    for start, end, active in _intervals(iter(entries), sorted(borders)):
+    boundaries = {min(max(each, first), last) for c in commitments for each in (c.start, c.end)}
+    boundaries |= {edge for edge in prices.edges if min(boundaries) < edge < max(boundaries)}
+    for start, end, active in _intervals(iter(entries), sorted(boundaries)):
         holding = [each for each in commitments if each.start <= start < each.end]
         if not holding:
             continue
@@ -145,7 +148,7 @@ class _Active:
         return self._ends[0][0] if self._ends else default
 
     def increments_end(self, at: datetime) -> bool:
-        """Whether an event that ends at an instant counts longer than it lasted."""
+        """Return whether an event that ends at an instant is counted for longer than it lasted."""
         return bool(self._with_increments) and any(
             entry.end == at and entry.increments for entry in self.entries.values()
         )
@@ -159,21 +162,21 @@ class _Active:
 
 
 def _intervals(
-    entries: Iterator[UsedEntry], borders: Sequence[datetime]
+    entries: Iterator[UsedEntry], boundaries: Sequence[datetime]
 ) -> Iterator[tuple[datetime, datetime, _Active]]:
-    """Yield the intervals of constant use between borders.
+    """Yield the intervals of constant use between boundaries.
 
     `entries` must be in order of their start.
     """
     active = _Active()
     waiting = next(entries, None)
-    for at, border in pairwise(borders):
-        while at < border:
+    for at, boundary in pairwise(boundaries):
+        while at < boundary:
             while waiting is not None and waiting.start <= at:
                 active.add(waiting)
                 waiting = next(entries, None)
             active.drop_ended(at)
-            until = min(border, active.first_end(border))
+            until = min(boundary, active.first_end(boundary))
             if waiting is not None:
                 until = min(until, waiting.start)
             if active.by_owner:
@@ -209,7 +212,7 @@ class _Ranking:
 def _allotted(
     commitments: Sequence[Commitment], parts: Iterator[_Slice]
 ) -> Iterator[tuple[Commitment, _Slice]]:
-    """Divide what is used in an interval among commitments, one after the other."""
+    """Divide the use in an interval among commitments, one after the other."""
     part = next(parts, None)
     for commitment in commitments:
         left = commitment.quantity

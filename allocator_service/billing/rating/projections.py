@@ -77,7 +77,7 @@ class ChangeCost:
 
     @property
     def words(self) -> str:
-        """The costs and what they leave out, in sentences."""
+        """Sentences on the costs and on the parts that they leave out."""
         hour_before, hour_after = self._hour_text(self.before), self._hour_text(self.after)
         depends = any(cost.least != cost.greatest for cost in (self.before, self.after))
         days = money_text(self.days(self.after), self.currency)

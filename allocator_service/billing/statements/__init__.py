@@ -1,1 +1,1 @@
-"""Statements: a tenant's month, computed while it is open and stored when it is closed."""
+"""Statements of a tenant's month, computed while it is open and stored when it is closed."""

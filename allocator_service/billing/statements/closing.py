@@ -1,4 +1,4 @@
-"""Closing a month: one sequence for all of the pool's statements, and documents that stay."""
+"""The closing of a month, with one sequence for all of the pool's statements."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -47,12 +47,12 @@ SELECT (SELECT count(*) FROM ledger_pending p
 
 
 def closing_of(pool: Pool, month: Month) -> Closing | None:
-    """The closing of a month, if it is closed."""
+    """Return the closing of a month, if it is closed."""
     return Closing.objects.filter(pool=pool, month=month.first).first()
 
 
 def closing_missing(*, pool: Pool, month: Month, now: datetime) -> list[FieldError]:
-    """Why an open month cannot be closed yet; empty if it can be."""
+    """Return the reasons why an open month cannot be closed yet, empty if it can be."""
     first = first_month(pool)
     if first is None or month < first:
         return [_error("statement.no_plan", "No published price plan holds in the month.")]
@@ -88,7 +88,7 @@ def _error(code: str, detail: str) -> FieldError:
 
 
 def _metering_behind(pool: Pool, month: Month) -> str | None:
-    """What is not metered of the month, if anything is."""
+    """Return the reason if the month is not metered to its end."""
     decided = Run.objects.filter(
         pool=pool, status=RunStatus.SUCCEEDED, effective_from__lt=month.end
     )
@@ -106,12 +106,11 @@ def _metering_behind(pool: Pool, month: Month) -> str | None:
 
 @transaction.atomic
 def month_close(*, pool: Pool, month: Month, now: datetime) -> Closing:
-    """Close a month of a pool for all its tenants; one that is closed stays as it is.
+    """Close a month of a pool for all its tenants. A closed month stays as it is.
 
-    Of callers that close a month at once one gets a closing that `is_new`.
-
-    Raises `Conflict` naming everything that is missing. Whoever posts usage meanwhile waits for nothing:
-    what is numbered later is adjusted for in the month that is open then.
+    Of concurrent callers that close a month, one gets a closing that `is_new`. Raises `Conflict` for all
+    missing conditions at once. Usage can be posted meanwhile without waiting: entries that are numbered
+    later are adjusted for in the month that is open then.
     """
     lock_in_transaction(Lock.BILLING, pool.slug)
     closed = closing_of(pool, month)
@@ -177,7 +176,10 @@ def month_close(*, pool: Pool, month: Month, now: datetime) -> Closing:
 
 
 def tenants_of(pool: Pool, month: Month, lines: Sequence[Posting]) -> dict[int, str]:
-    """Slugs of the members by the end of a month and of whoever its lines concern, by key."""
+    """Return the slugs of a month's members and of the tenants of its lines, by key.
+
+    Members are those admitted by the end of the month.
+    """
     members = pool.memberships.filter(admitted_at__lt=month.end).values_list("tenant", flat=True)
     keys = {*members, *(line.tenant_id for line in lines), *(line.owner_id for line in lines)}
     found = Tenant.objects.filter(pk__in=[key for key in keys if key is not None])
@@ -192,7 +194,7 @@ def _post(lines: Sequence[Posting]) -> None:
 def _statements(
     closing: Closing, draft: Draft, lines: Sequence[Posting], tenants: dict[int, str]
 ) -> dict[str, Any]:
-    """Store each tenant's statement; the documents by slug."""
+    """Store each tenant's statement and return the documents by slug."""
     by_tenant: dict[int, list[Posting]] = {key: [] for key in tenants}
     for line in lines:
         for key in {line.tenant_id, line.owner_id or line.tenant_id}:

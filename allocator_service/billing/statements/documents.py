@@ -1,4 +1,4 @@
-"""Statements as documents: the one from which every format is made."""
+"""Documents of statements, from which every format is made."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -55,24 +55,24 @@ LINE_COLUMNS = (
 
 
 def canonical(document: Mapping[str, Any]) -> bytes:
-    """The bytes that are stored and served."""
+    """Return the bytes that are stored and served."""
     return orjson.dumps(document)
 
 
 def document_of(content: bytes) -> dict[str, Any]:
-    """The document in its stored bytes."""
+    """Return the document in its stored bytes."""
     document: dict[str, Any] = orjson.loads(content)
     return document
 
 
 def instant_text(instant: datetime) -> str:
-    """RFC 3339 in UTC."""
+    """Return an instant as RFC 3339 in UTC."""
     return instant.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
 @exactly
 def money_text(amount: Decimal, digits: int) -> str:
-    """An amount with all digits of its currency."""
+    """Return an amount with all digits of its currency."""
     return f"{amount.quantize(Decimal(1).scaleb(-digits)) + 0:f}"
 
 
@@ -88,7 +88,10 @@ def statement_document(
     closed_at: datetime | None,
     sequence: int | None,
 ) -> dict[str, Any]:
-    """The statement of a tenant, its key and slug, for a month; `lines` are in order."""
+    """Return the statement of a tenant for a month.
+
+    `tenant` is its key and slug, and `lines` must be in order.
+    """
     key, slug = tenant
     rows, totals = statement_lines(pool, key, lines, slugs)
     return {
@@ -167,7 +170,7 @@ def _parts(parts: Sequence[Sequence[str]]) -> list[dict[str, str]]:
 
 
 def _committed_hours(line: Posting) -> str | None:
-    """Return what an upfront price pays for: the units of its commitment × the hours of its term."""
+    """Return the hours of an upfront price, which are its commitment's units × the hours of its term."""
     if line.kind != LineKind.UPFRONT or line.commitment is None:
         return None
     lasts = seconds(line.commitment.end - line.commitment.start)
@@ -175,7 +178,7 @@ def _committed_hours(line: Posting) -> str | None:
 
 
 def hours_text(amount: Decimal) -> str:
-    """Unit × seconds in hours, to the nearest of twelve digits."""
+    """Return unit × seconds in hours, to the nearest of twelve digits."""
     with localcontext(prec=EXACT_DIGITS):
         return decimal_text(rounded(Fraction(amount) / HOUR_SECONDS, HOUR_DIGITS))
 
@@ -195,7 +198,7 @@ def _totals(lines: Sequence[Posting], tenant: int, digits: int) -> dict[str, str
 
 @exactly
 def savings_document(saved: Savings, digits: int) -> dict[str, Any]:
-    """What sharing saved, with its definition."""
+    """Return the savings by sharing, with their definition."""
 
     def text(amount: Decimal | None) -> str | None:
         return None if amount is None else money_text(amount, digits)
@@ -214,7 +217,7 @@ def savings_document(saved: Savings, digits: int) -> dict[str, Any]:
 
 @exactly
 def account_totals(lines: Iterable[Posting]) -> tuple[dict[int, Decimal], Decimal, Decimal]:
-    """What the lines add to each tenant's account, to the pool's fee, and to the pool's."""
+    """Return the sums of the lines for each tenant's account, for the pool's fee, and for the pool."""
     tenants: dict[int, Decimal] = {}
     fee = pool = Decimal(0)
     for line in lines:
@@ -239,7 +242,7 @@ def month_document(
     sequence: int | None,
     previous_sequence: int | None,
 ) -> dict[str, Any]:
-    """A pool's month: what it adds to every account, which together is nothing."""
+    """Return a pool's month with its sums for every account, which add up to 0."""
     accounts, sum_ = month_accounts(pool, lines, slugs, tenants)
     return {
         "pool": pool.slug,
@@ -263,7 +266,7 @@ def month_document(
 def month_accounts(
     pool: Pool, lines: Sequence[Posting], slugs: Mapping[int, str], tenants: Sequence[int]
 ) -> tuple[list[dict[str, str | None]], str]:
-    """Return what the lines of a month add to every account, and the sum of that."""
+    """Return the sums of a month's lines for every account, and the sum of these."""
     digits = minor_digits(pool)
     by_tenant, fee, own = account_totals(lines)
     accounts: list[dict[str, str | None]] = [

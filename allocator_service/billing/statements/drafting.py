@@ -1,4 +1,4 @@
-"""The lines of a month: computed from entries and prices while it is open, read once it is closed."""
+"""The lines of a month, computed from entries and prices until they are stored at its closing."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -30,29 +30,29 @@ class Draft:
 
 
 def first_month(pool: Pool) -> Month | None:
-    """The month in which the pool's first published plan begins; None without one."""
+    """Return the month in which the pool's first published plan begins, or None without one."""
     first = PricePlan.objects.filter(pool=pool, state=PlanState.PUBLISHED).order_by("start").first()
     return None if first is None else month_of(first.start, pool.timezone)
 
 
 def closings_of(pool: Pool) -> list[Closing]:
-    """The closed months of a pool, in their order."""
+    """Return the closed months of a pool, in their order."""
     return list(Closing.objects.filter(pool=pool).defer("document").order_by("month"))
 
 
 def open_month(pool: Pool) -> Month | None:
-    """The earliest month that is not closed: the one that late entries and credit notes go to."""
+    """Return the earliest month that is not closed, to which late entries and credit notes go."""
     return _open_months([pool]).get(pool)
 
 
 def months_over(*, now: datetime) -> dict[Pool, Month]:
-    """The open month of each open pool in which it is over."""
+    """Return the open month of each pool in which it is over."""
     months = _open_months(Pool.objects.filter(retired_at=None))
     return {pool: month for pool, month in months.items() if month.end <= now}
 
 
 def _open_months(pools: Iterable[Pool]) -> dict[Pool, Month]:
-    """After the last closed month, or the one in which the first published plan begins."""
+    """Return the first month of each pool that is not closed, from its first published plan on."""
     by_key = {pool.pk: pool for pool in pools}
     closings = Closing.objects.filter(pool__in=by_key).order_by("pool")
     closed = dict(closings.values_list("pool").annotate(Max("start")))
@@ -71,8 +71,8 @@ def _open_months(pools: Iterable[Pool]) -> dict[Pool, Month]:
 def month_draft(*, pool: Pool, month: Month, tenant: int | None = None) -> Draft:
     """Return the lines that closing an open month would bill, from all sealed entries.
 
-    Where it must not grow meanwhile, hold the sealer's lock or read one snapshot. `tenant` limits the
-    lines to those that it pays, or that pay it.
+    To keep entries from being added meanwhile, hold the sealer's lock or read one snapshot. `tenant`
+    limits the lines to those that it pays, or that pay it.
     """
     rating = month_rated(pool=pool, month=month, tenant=tenant)
     rated = rating.rated
@@ -84,13 +84,13 @@ def month_draft(*, pool: Pool, month: Month, tenant: int | None = None) -> Draft
 
 
 def stored_lines(pool: Pool, month: Month) -> list[Posting]:
-    """The postings of a month that are stored: all of a closed one, those by hand of an open one."""
+    """Return the stored postings of a month, which of an open month are those by operators."""
     found = Posting.objects.filter(pool=pool, month=month.first)
     return list(found.select_related("plan", "commitment").order_by("id"))
 
 
 def billed_lines(pool: Pool, service_month: Month) -> list[Posting]:
-    """Return what was billed so far for the service of a month, on whichever statement."""
+    """Return the lines billed so far for the service of a month, on whichever statement."""
     found = Posting.objects.filter(pool=pool, service_month=service_month.first)
     return list(
         found.exclude(kind=LineKind.CREDIT_NOTE).select_related("plan", "pool").order_by("id")
@@ -100,7 +100,7 @@ def billed_lines(pool: Pool, service_month: Month) -> list[Posting]:
 def _adjustments(
     pool: Pool, month: Month, closings: Sequence[Closing], tenant: int | None
 ) -> list[Posting]:
-    """Rate again what late entries concern of closed months; return the lines of the difference."""
+    """Rate closed months again that late entries concern, and return the lines of the difference."""
     closed = [month_of(closing.start, pool.timezone) for closing in closings]
     committed = commitments_of(pool, closed[0].start, month.start)
     plans = plans_of(pool, closed[0].start, month.start)

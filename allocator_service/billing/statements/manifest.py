@@ -33,7 +33,7 @@ GROUP BY 1, 2, 3 ORDER BY 1, 2, 3
 
 
 def entries_of(closing: Closing) -> Mapping[str, Any]:
-    """The parameters of `OF_CLOSING` for a closed month."""
+    """Return the parameters of `OF_CLOSING` for a closed month."""
     previous = (
         Closing.objects.filter(pool=closing.pool, month__lt=closing.month)
         .order_by("-month")
@@ -50,7 +50,7 @@ def entries_of(closing: Closing) -> Mapping[str, Any]:
 
 
 def manifest_of(closing: Closing) -> Manifest:
-    """The manifest of a closed month. Raises `Missing` until it is written, which takes a while."""
+    """Return the manifest of a closed month. Raises `Missing` until it is written, some time later."""
     manifest = Manifest.objects.filter(closing=closing).first()
     if manifest is None:
         raise Missing(
@@ -61,7 +61,7 @@ def manifest_of(closing: Closing) -> Manifest:
 
 
 def closings_without_manifest() -> list[Closing]:
-    """The closed months whose manifest is still to be written, oldest first."""
+    """Return the closed months whose manifest is still to be written, oldest first."""
     found = Closing.objects.filter(manifest=None).defer("document").select_related("pool")
     return list(found.order_by("id"))
 

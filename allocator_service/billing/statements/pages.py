@@ -1,4 +1,4 @@
-"""A statement as a page that one would send: from the same document as every other format."""
+"""Statements as pages to send, from the same document as every other format."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -96,14 +96,14 @@ def _row(line: Mapping[str, Any], zone: str) -> dict[str, Any]:
 
 
 def _sum_of(line: Mapping[str, Any]) -> str:
-    """Return how hours and prices add up to the charge of a line, if it has parts."""
+    """Return the sum of hours and prices that is the charge of a line, as text, if it has parts."""
     parts = line.get("parts") or ()
     each = [f"{money_text(part['hours'])} × {money_text(part['price'])}" for part in parts]
     return f"charged {' + '.join(each)}" if each else ""
 
 
 def local_instants(of: Mapping[str, Any], zone: str) -> dict[str, Any]:
-    """Instants by the pool's clocks. A template has no way to say `from`."""
+    """Return instants by the pool's clocks. A template cannot use the name `from`."""
     named = {"from_": of["from"], "to": of["to"], "closed_at": of.get("closed_at")}
     return {
         name: text and instant_text(datetime.fromisoformat(text), zone)
@@ -112,7 +112,7 @@ def local_instants(of: Mapping[str, Any], zone: str) -> dict[str, Any]:
 
 
 def _what(line: Mapping[str, Any]) -> str:
-    """A line in words."""
+    """Return a line as text."""
     parts = [KINDS[line["kind"]]]
     if line.get("adjusted_kind") not in (None, "usage"):
         parts.append(KINDS[line["adjusted_kind"]].lower())

@@ -1,4 +1,4 @@
-"""Reads of statements: stored bytes of closed months, open months computed when they are read."""
+"""Reads of statements, as stored bytes of closed months and computed for open months."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -45,7 +45,10 @@ BY_DAYS = 2  # the level of totals whose buckets are four days wide
 
 @dataclass(frozen=True)
 class StatementRow:
-    """A statement in a list; `billed` is None while it is open: it is computed when it is read."""
+    """A statement in a list.
+
+    `billed` is None while it is open, because it is computed when it is read.
+    """
 
     month: str
     tenant: str
@@ -55,12 +58,12 @@ class StatementRow:
 
 
 def statement_not_found() -> Missing:
-    """The answer for a month or a tenant that has no statement."""
+    """Return the error for a month or a tenant that has no statement."""
     return missing("statement.not_found")
 
 
 def month_get(*, pool: Pool, name: str, now: datetime) -> Month:
-    """The month that is written as 2027-03, if the pool has prices in it and it has begun.
+    """Return the month that is written as 2027-03, if the pool has prices in it and it has begun.
 
     Raises `Missing`.
     """
@@ -74,7 +77,7 @@ def month_get(*, pool: Pool, name: str, now: datetime) -> Month:
 def statement_rows(
     *, pool: Pool, now: datetime, tenant: Tenant | None = None, month: str | None = None
 ) -> list[StatementRow]:
-    """The statements of closed months, then those of the open ones; by month and tenant."""
+    """Return the statements of closed months, then those of the open ones, by month and tenant."""
     closed = Statement.objects.filter(closing__pool=pool)
     if tenant is not None:
         closed = closed.filter(tenant=tenant)
@@ -109,7 +112,7 @@ def statement_rows(
 
 
 def _concerned(pool: Pool, month: Month) -> QuerySet[Tenant]:
-    """Whom lines of an open month may concern, members or not."""
+    """Return the tenants that the lines of an open month may concern, members or not."""
     width = WIDTHS[BY_DAYS]
     buckets = [int(instant.timestamp()) // width for instant in (month.start, month.end)]
     of_month = {"pool": pool, "level": BY_DAYS, "bucket__range": buckets}
@@ -132,7 +135,7 @@ def _concerned(pool: Pool, month: Month) -> QuerySet[Tenant]:
 
 
 def statement_content(*, pool: Pool, month: Month, tenant: Tenant) -> bytes:
-    """A tenant's statement as its one document: as it was stored, or as it is now. Raises `Missing`."""
+    """Return a tenant's statement as its document, stored or computed now. Raises `Missing`."""
     stored = Statement.objects.filter(
         closing__pool=pool, closing__month=month.first, tenant=tenant
     ).first()
@@ -168,7 +171,7 @@ def statement_content(*, pool: Pool, month: Month, tenant: Tenant) -> bytes:
 
 @dataclass(frozen=True)
 class BillSoFar:
-    """What the current month comes to as of now."""
+    """The amount billed for the current month as of now."""
 
     month: str
     billed: str
@@ -176,7 +179,7 @@ class BillSoFar:
 
 @exactly
 def bill_so_far(*, pool: Pool, tenant: Tenant, now: datetime) -> BillSoFar | None:
-    """Return what a tenant's current month comes to, or None in a pool without prices in it."""
+    """Return the amount billed to a tenant for its current month, None in a pool without prices."""
     month, first = month_of(now, pool.timezone), first_month(pool)
     if first is None or month < first or closing_of(pool, month) is not None:
         return None
@@ -186,7 +189,7 @@ def bill_so_far(*, pool: Pool, tenant: Tenant, now: datetime) -> BillSoFar | Non
 
 
 def month_content(*, pool: Pool, month: Month, now: datetime) -> bytes:
-    """A pool's month as its one document, with what it lacks to be closed."""
+    """Return a pool's month as its document, with the conditions that its closing lacks."""
     closing = closing_of(pool, month)
     if closing is not None:
         return bytes(closing.document)
@@ -210,7 +213,7 @@ def month_content(*, pool: Pool, month: Month, now: datetime) -> bytes:
 
 
 def closing_get(*, pool: Pool, month: Month) -> Closing:
-    """The closing of a month. Raises `Missing` while it is open."""
+    """Return the closing of a month. Raises `Missing` while it is open."""
     closing = closing_of(pool, month)
     if closing is None:
         raise Missing("The month is not closed yet.", code="statement.not_found")

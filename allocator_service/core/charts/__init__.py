@@ -1,7 +1,7 @@
-"""Pictures as SVG, drawn on the server: bars, histories, timetables, growth, with axes and a legend.
+"""Charts as SVG, drawn on the server.
 
-Colours are of Okabe and Ito's palette, which people with any kind of colour vision can tell apart;
-series differ in lightness too, and lines beyond the palette in their dashes, so that a printed page
+Colours are of Okabe and Ito's palette, which people with any kind of colour vision can distinguish.
+Series differ in lightness too, and lines beyond the palette in their dashes, so that a printed page
 keeps them apart.
 """
 

@@ -33,9 +33,9 @@ _ROW, _LABEL_GAP = 18, 3
 
 @dataclass(frozen=True)
 class BarRow:
-    """A labelled group of bars with a value per series, None for none.
+    """A labelled group of bars with a value per series, None for a missing one.
 
-    `marks` are what the values are compared with, one per series, drawn as strokes.
+    `marks` are the values to compare with, one per series, drawn as strokes.
     """
 
     label: str
@@ -55,9 +55,8 @@ def bar_chart(
 ) -> Chart:
     """Return horizontal bars, a group in each row.
 
-    `stacked` puts the values of a row behind each other.
-
-    `marked` says in the legend what the rows' marks are.
+    `stacked` puts the values of a row behind each other. `marked` is the text of the rows' marks in the
+    legend.
     """
     drawing = partial(
         _drawn,

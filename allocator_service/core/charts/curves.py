@@ -1,4 +1,4 @@
-"""One quantity over another, both on logarithmic scales: how something grows."""
+"""Charts of one quantity over another, both on logarithmic scales."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ class Curve:
 
 
 def growth_chart(*, title: str, sizes: str, unit: str, curves: Sequence[Curve]) -> Chart:
-    """Values of `unit` over what `sizes` names; a slope of 1 is in proportion."""
+    """Return values of `unit` over the `sizes`, where a slope of 1 is in proportion."""
     return Chart(title, partial(_growth, title=title, sizes=sizes, unit=unit, curves=curves))
 
 
@@ -73,7 +73,7 @@ def _growth(frame: Frame, *, title: str, sizes: str, unit: str, curves: Sequence
 
 
 def _decades(values: Sequence[float]) -> tuple[int, int]:
-    """The powers of ten around the values, at least one decade apart."""
+    """Return the powers of ten around the values, at least one decade apart."""
     low, high = floor(log10(min(values))), ceil(log10(max(values)))
     return low, max(high, low + 1)
 

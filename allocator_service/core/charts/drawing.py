@@ -1,4 +1,4 @@
-"""What every picture is made of: a title, text, lines, a legend, axes of numbers and of time."""
+"""The common parts of charts, such as titles, text, lines, legends and axes."""
 
 import textwrap
 from collections.abc import Callable, Sequence
@@ -86,7 +86,7 @@ class Chart:
 
     @property
     def svg(self) -> str:
-        """The whole document."""
+        """The SVG document of the wide picture."""
         return self._document(WIDE)
 
     @property
@@ -112,8 +112,8 @@ class Chart:
 class Reference:
     """A value to compare with, drawn across the picture.
 
-    `is_included`: the axis of a picture over time includes it. Without this, a value that is far from
-    the others is a mark at the edge, so that the axis fits the others.
+    With `is_included`, the axis of a picture over time includes it. Without this, a value that is far
+    from the others is a mark at the edge, so that the axis fits the others.
     """
 
     value: float
@@ -122,7 +122,7 @@ class Reference:
 
 
 def column(title: str, charts: Sequence[Chart]) -> Chart:
-    """The pictures in one, below each other."""
+    """Combine the pictures in one, below each other."""
 
     def draw(frame: Frame) -> Drawing:
         parts, top = [], 0.0
@@ -197,7 +197,7 @@ def colour(index: int) -> str:
 
 
 def stroke(index: int) -> str:
-    """The attributes of a line: beyond the palette the colours come again, dashed."""
+    """Return the attributes of a line, dashed beyond the palette because its colours repeat."""
     dash = DASHES[index // len(COLOURS) % len(DASHES)]
     dashes = f" stroke-dasharray='{dash}'" if dash else ""
     return f"fill='none' stroke='{colour(index)}' stroke-width='2'{dashes}"
@@ -225,12 +225,12 @@ def label_text(x: float, y: float, lines: Sequence[str], label: str) -> str:
 
 
 def tip(content: str) -> str:
-    """What appears when a mark is pointed at."""
+    """Return the text that appears when a mark is pointed at."""
     return f"<title>{escape(content)}</title>"
 
 
 def ticks(highest: float) -> list[float]:
-    """Round numbers from 0 to at least `highest`, four to eight of them."""
+    """Return four to eight round numbers from 0 to at least `highest`."""
     if highest <= 0:
         return [0.0, 1.0]
     magnitude = 10.0 ** floor(log10(highest))
@@ -242,7 +242,7 @@ def ticks(highest: float) -> list[float]:
 
 
 def fitted_ticks(lowest: float, highest: float) -> list[float]:
-    """Round numbers that enclose an interval, from 0 unless that is far from the values."""
+    """Return round numbers that enclose an interval, from 0 unless that is far from the values."""
     span = highest - lowest
     if lowest < highest / 2 or span <= highest * _FLAT:
         return ticks(highest)
@@ -274,7 +274,7 @@ class TimeAxis:
 
     @property
     def height(self) -> float:
-        """Height of what is drawn below the axis."""
+        """Height of the labels below the axis."""
         return 46.0 + (FOOT_ROW if self.frame.is_narrow else 0)
 
     def x(self, at: datetime) -> float:
@@ -283,7 +283,7 @@ class TimeAxis:
         return self.left + share * (self.frame.right - self.left)
 
     def drawn(self, top: float, bottom: float) -> str:
-        """Grid lines and labels at round instants, and below them the range."""
+        """Draw grid lines and labels at round instants, with the range below them."""
         step = self._step()
         label = "%H:%M:%S" if step < timedelta(minutes=1) else "%H:%M"
         parts = []

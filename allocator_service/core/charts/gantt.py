@@ -1,4 +1,4 @@
-"""A timetable: who runs what, from when to when."""
+"""Timetables as Gantt charts."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,7 +28,10 @@ _ROW, _BAR = 24, 18
 
 @dataclass(frozen=True)
 class GanttBar:
-    """Something that lasts: `text` stands on the bar where it has room, `series` is its colour."""
+    """A bar over an interval.
+
+    `text` stands on the bar where it has room, and `series` is its colour.
+    """
 
     start: datetime
     end: datetime
@@ -53,7 +56,7 @@ def gantt_chart(
     end: datetime,
     now: datetime | None = None,
 ) -> Chart:
-    """The rows over `[start, end)`; `now` is marked where it is within."""
+    """Draw the rows over `[start, end)`, with a mark at `now` if it is within."""
     draw = partial(_gantt, title=title, series=series, rows=rows, start=start, end=end, now=now)
     return Chart(title, draw)
 

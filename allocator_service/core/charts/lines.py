@@ -1,4 +1,4 @@
-"""Quantities over time: at instants, or constant over intervals."""
+"""Charts of quantities over time, at instants or constant over intervals."""
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
@@ -36,7 +36,7 @@ Style = tuple[int, ...]
 
 @dataclass(frozen=True)
 class StepLine:
-    """A named quantity that is constant over each `(start, end, value)`; None where it has none."""
+    """A named quantity that is constant over each `(start, end, value)`, None where it has no value."""
 
     label: str
     intervals: Sequence[tuple[datetime, datetime, float | None]]
@@ -45,7 +45,7 @@ class StepLine:
 def history_chart(
     *, title: str, unit: str, points: Sequence[tuple[datetime, float | None]], ink: int = 0
 ) -> Chart:
-    """One quantity at instants, oldest first; gaps where it has no value."""
+    """Return a chart of one quantity at instants, oldest first, with gaps where it has no value."""
     known = [(at, value) for at, value in points if value is not None]
     return Chart(title, partial(_history, title=title, unit=unit, known=known, ink=ink))
 
@@ -75,7 +75,7 @@ def _history(
 def steps_chart(
     *, title: str, unit: str, lines: Sequence[StepLine], reference: Reference | None = None
 ) -> Chart:
-    """Several quantities, each constant over its intervals, on one axis of time."""
+    """Return a chart of several quantities, each constant over its intervals, on one axis of time."""
     draw = partial(_steps, title=title, unit=unit, lines=lines, reference=reference)
     return Chart(title, draw)
 

@@ -1,1 +1,1 @@
-"""How the admin writes times: to the second, with the zone."""
+"""The formats of times in the admin, to the second and with the zone."""

@@ -1,1 +1,1 @@
-"""What keeps Celery's worker at work: deliveries that it settles, and a sign of life that it earns."""
+"""Extensions of Celery's worker for acknowledgements and signs of life."""

@@ -9,7 +9,7 @@ from allocator_service.core.worker.pulse import Sign
 
 
 class SigningScheduler(PersistentScheduler):  # type: ignore[misc] # untyped
-    """Turns at least every five seconds; before its first turn it waits for the broker."""
+    """A scheduler that turns at least every five seconds, after waiting for the broker at its start."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         environment = settings.ENVIRONMENT
@@ -17,7 +17,7 @@ class SigningScheduler(PersistentScheduler):  # type: ignore[misc] # untyped
         super().__init__(*args, **kwargs)
 
     def tick(self, *args: Any, **kwargs: Any) -> float:
-        """Send what is due; returns for how many seconds nothing is."""
+        """Send due messages and return the seconds until the next one is due."""
         wait: float = super().tick(*args, **kwargs)
         self._sign()
         return wait

@@ -1,9 +1,9 @@
 """Deliveries whose acknowledgement, when it fails, resets the connection to the broker.
 
-kombu sends the acknowledgement before it frees the delivery's place in the prefetch window, and logs
-an error instead of raising it: each one that failed took a place for good, until the worker took no
-more messages though it was connected and idle (docs/adr/0008). A new connection has a new window; the
-message comes again, and doing it twice does nothing.
+kombu sends the acknowledgement before it frees the delivery's place in the prefetch window, and logs an
+error instead of raising it. Each failed one took a place for good, until the worker took no more
+messages though it was connected and idle (docs/adr/0008). A new connection has a new window. The message
+comes again, which is harmless because tasks are idempotent.
 """
 
 from typing import Any
@@ -19,7 +19,7 @@ class SettledRequest(Request):  # type: ignore[misc] # untyped
     _connection_errors: tuple[type[BaseException], ...]
 
     def acknowledge(self) -> None:
-        """Tell the broker that the message is done."""
+        """Acknowledge the message to the broker."""
         errors, self._connection_errors = self._connection_errors, ()
         try:
             super().acknowledge()
@@ -29,7 +29,7 @@ class SettledRequest(Request):  # type: ignore[misc] # untyped
             self._connection_errors = errors
 
     def reject(self, requeue: bool = False) -> None:
-        """Tell the broker that the message is not done."""
+        """Reject the message, and leave it undone."""
         errors, self._connection_errors = self._connection_errors, ()
         try:
             super().reject(requeue)
@@ -39,7 +39,7 @@ class SettledRequest(Request):  # type: ignore[misc] # untyped
             self._connection_errors = errors
 
     def _reset(self, error: BaseException) -> None:
-        """Have the worker's loop meet the error: it connects anew, as after any lost connection."""
+        """Raise the error in the worker's loop, which connects anew, as after any lost connection."""
         self.acknowledged = True
         loop = get_event_loop()
         if loop is not None:

@@ -1,4 +1,4 @@
-"""A thread that says from a worker's main process that it lives, also while its children are busy."""
+"""A thread that shows that a worker's main process is alive, also while its children are busy."""
 
 import threading
 import time

@@ -1,11 +1,12 @@
-"""A process's sign of life: a file with the monotonic time at which it last deserved one.
+"""A process's sign of life, a file with the monotonic time at which it was last given.
 
-Whoever runs the process starts it again when the sign is too old: the launcher, a container's health
-check (`python -m allocator_service.core.worker.pulse FILE [SECONDS]`) and systemd, which gets the same
-sign as WATCHDOG=1. The standard library only: the launcher and health checks load it.
+The supervisor restarts a process whose sign is too old. Supervisors are the launcher, a container's
+health check (`python -m allocator_service.core.worker.pulse FILE [SECONDS]`) and systemd, which gets the
+same sign as WATCHDOG=1. Uses the standard library only, because the launcher and health checks load it.
 
-A worker gives it while it takes messages; relay, sender and beat at each turn of their loops, also of
-those in which they wait for a database or a broker that does not answer: a new process would wait, too.
+A worker gives it while it takes messages. Relay, sender and beat give it at each turn of their loops,
+also of those in which they wait for a database or a broker that does not answer, because a new process
+would wait, too.
 """
 
 import contextlib
@@ -20,9 +21,9 @@ TURN_SECONDS = 120.0
 
 
 def give(file: str, notify_socket: str = "") -> None:
-    """Give the sign: in `file`, and to systemd at `notify_socket`, where they are named.
+    """Give the sign in `file`, and to systemd at `notify_socket`, where they are named.
 
-    A file that cannot be written, as on a full disk, is no reason to stop working.
+    A failure to write the file, as on a full disk, is ignored.
     """
     if file:
         with contextlib.suppress(OSError):
@@ -36,7 +37,7 @@ def give(file: str, notify_socket: str = "") -> None:
 
 
 class Sign:
-    """Gives the sign when it is called, once a second at most: for loops that turn more often."""
+    """A sign for loops that turn often, given once a second at most."""
 
     EVERY_SECONDS = 1.0
 
@@ -51,7 +52,7 @@ class Sign:
 
 
 def age_seconds(file: str | Path) -> float | None:
-    """How old the last sign is; None where there has been none since this machine started."""
+    """Return the age of the last sign, or None if none was given since this machine started."""
     try:
         given = float(Path(file).read_text())
     except (OSError, ValueError):
@@ -61,7 +62,7 @@ def age_seconds(file: str | Path) -> float | None:
 
 
 def is_silent(file: str | Path, silence_seconds: float = SILENCE_SECONDS) -> bool:
-    """Whether there was a sign, and none for too long."""
+    """Return whether there was a sign, and none for too long."""
     age = age_seconds(file)
     return age is not None and age > silence_seconds
 

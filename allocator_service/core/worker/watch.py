@@ -24,7 +24,10 @@ log = structlog.get_logger(__name__)
 
 
 def messages_waiting(app: Celery, queue_name: str | None = None) -> float:
-    """Messages that wait in a queue, by default that of decisions; inf while Redis does not answer."""
+    """Return the messages that wait in a queue, or inf while Redis does not answer.
+
+    The default is the queue of decisions.
+    """
     name = queue_name or app.conf.task_default_queue
     try:
         with app.connection_or_acquire() as broker:
@@ -35,11 +38,12 @@ def messages_waiting(app: Celery, queue_name: str | None = None) -> float:
 
 
 class WorkerWatch:
-    """Watches from `worker_ready` on whether the worker takes messages.
+    """A watch from `worker_ready` on over a worker's intake of messages.
 
-    It is deaf when messages have waited for the silence that is allowed, Redis answers, a child is
-    free, and none was taken. It then ends at once: whoever runs it starts it again. Waiting for Redis,
-    or for tasks that keep every child busy, is no silence: those end by their own time limits.
+    The worker is deaf when messages have waited for longer than the allowed silence, Redis answers, a
+    child is free, and no message was taken. It then ends at once and its supervisor restarts it. Waiting
+    for Redis, or for tasks that keep every child busy, is not silence: those end by their own time
+    limits.
     """
 
     def __init__(self, app: Celery, environment: Environment) -> None:
@@ -64,7 +68,10 @@ class WorkerWatch:
         threading.Thread(target=self._watch, name="worker-watch", daemon=True).start()
 
     def _stop(self, **_: object) -> None:
-        """A worker that shuts down takes no more messages, and may take long to finish what it has."""
+        """Stop the watch of a worker that shuts down.
+
+        It takes no more messages, and may take long to finish those it has.
+        """
         self._stopped.set()
 
     def _watch(self) -> None:
@@ -80,7 +87,7 @@ class WorkerWatch:
             time.sleep(silence / CHECKS_PER_SILENCE)
 
     def _has_reason(self) -> bool:
-        """Whether a worker that hears would take no message now either."""
+        """Return whether a working worker would take no message now either."""
         if len(state.active_requests) >= self._pool.num_processes:
             return True
         return messages_waiting(self._app, self._queue) in (0, float("inf"))

@@ -1,1 +1,1 @@
-"""A decision as the limits of a scheduler: exact amounts in, whole numbers of its units out."""
+"""Rendering of a decision's exact amounts as limits of a scheduler in whole numbers of its units."""

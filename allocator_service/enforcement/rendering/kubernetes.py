@@ -1,4 +1,4 @@
-"""A decision for Kubernetes itself: a ResourceQuota per namespace, of totals.
+"""Rendering for Kubernetes as a ResourceQuota per namespace, of totals.
 
 Source: Kubernetes' documentation, Resource Quotas.
 """
@@ -16,7 +16,7 @@ from allocator_service.enforcement.rendering.names import object_name
 
 
 def kubernetes_objects(limits: DecisionLimits) -> list[dict[str, Any]]:
-    """A ResourceQuota of requests in the namespace of each tenant."""
+    """Return a ResourceQuota of requests in the namespace of each tenant."""
     refuse_slots(limits, "Kubernetes")
     refuse_nothing(limits, "Kubernetes")
     return [

@@ -1,4 +1,4 @@
-"""A decision for Kueue: a ResourceFlavor per class, a Cohort per group, a ClusterQueue per tenant.
+"""Rendering for Kueue with a ResourceFlavor per class, a Cohort per group and a ClusterQueue per tenant.
 
 Sources: Kueue's API kueue.x-k8s.io/v1beta2 (ClusterQueue, Cohort, ResourceFlavor). KEP-12382 and pull
 requests 14389, 15040 and 15107 of Kueue define `status.effectiveQuotas`, an alpha field that an
@@ -39,17 +39,20 @@ COHORT_ANNOTATION = "allocator.cohort"
 
 
 def kueue_objects(limits: DecisionLimits) -> list[dict[str, Any]]:
-    """Flavors, then cohorts, parents first, then queues.
+    """Return flavors, then cohorts, parents first, then queues.
 
-    Groups are cohorts without quota of their own below the pool's, and each queue is in its group's.
-    Hard: a queue has its decision, and no cohort or one in which it neither borrows nor lends. Soft: the
-    pool is a cohort, in which a queue lends what it does not use and what is not reserved for it, and
-    borrows up to the class's capacity, or what limits of its tenant leave; a cohort of a group borrows
-    what the group's limits leave.
-    Effective: the spec gives a queue nothing, and its status what was decided. The status of a cohort
-    gives it nothing.
+    Groups are cohorts without quota below the pool's, and each queue is in its group's.
 
-    Raises `Conflict` for more classes or resources than Kueue takes, and for values that no node has.
+    Hard: a queue has its decision, and no cohort or one in which it neither borrows nor lends.
+
+    Soft: the pool is a cohort, in which a queue lends what it does not use and what is not reserved for
+    it, and borrows up to the class's capacity, or what limits of its tenant leave. A cohort of a group
+    borrows what the group's limits leave.
+
+    Effective: the spec gives a queue nothing, and its status its decision. The status of a cohort gives
+    it nothing.
+
+    Raises `Conflict` for more classes or resources than Kueue accepts, and for values that no node has.
     """
     refuse_slots(limits, "Kueue")
     refuse_nothing(limits, "Kueue")
@@ -72,7 +75,7 @@ def kueue_objects(limits: DecisionLimits) -> list[dict[str, Any]]:
 
 
 def _cohorts(limits: DecisionLimits) -> dict[str | None, str]:
-    """Return the cohort of each group, and under None the pool's, which is above them all."""
+    """Return the cohort of each group, and under None the pool's cohort, the root."""
     pool = limits.decided.run.pool.slug
     cohorts: dict[str | None, str] = {None: pool}
     cohorts.update(group_objects([group.slug for group in limits.groups], {pool}).items())
@@ -112,7 +115,7 @@ def _status(limits: DecisionLimits, groups: list[dict[str, Any]]) -> dict[str, A
 
 
 def _flavors(limits: DecisionLimits) -> Sequence[tuple[str | None, str]]:
-    """The classes of servers and the names of their flavors; that of servers without the label last."""
+    """Return the classes of servers with the names of their flavors, servers without the label last."""
     values: list[str | None] = [*limits.classes]
     if None in limits.decided.capacity or not values:
         values.append(None)
@@ -165,7 +168,7 @@ def _queue(
 
 
 def _weight(node: TenantLimits | GroupLimits) -> str:
-    """As Kueue takes it: above 10^-9, or 0, which would never be served."""
+    """Return a weight as Kueue accepts it, above 10^-9 because 0 would never be served."""
     thousandths = max(int(node.weight * 1000), 1)
     return f"{thousandths}m"
 
@@ -221,7 +224,7 @@ def _borrowing_of_group(
 
 
 def _nothing(groups: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The same groups with no quota: what holds until a controller has written the status."""
+    """Return the groups with quotas of 0, for the time until a controller has written the status."""
     return [
         {
             **group,

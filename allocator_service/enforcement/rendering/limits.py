@@ -1,4 +1,4 @@
-"""A decision in whole units of a target: per tenant what was decided, rendered and lost to rounding."""
+"""A decision in whole units of a target, with the decided, rendered and lost amounts of each tenant."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -48,7 +48,7 @@ class TenantLimits:
 
 @dataclass(frozen=True)
 class GroupLimits:
-    """The sums of the limits of all tenants below a group, so that it never stops any of them."""
+    """The sums of the limits of all tenants below a group, which therefore never stop any of them."""
 
     slug: str
     parent: str | None
@@ -60,7 +60,7 @@ class GroupLimits:
 
 @dataclass(frozen=True)
 class SlotLimits:
-    """What runs within `[start, end)` seconds of a period, by tenant and class."""
+    """The limits within `[start, end)` seconds of a period, by tenant and class."""
 
     start: int
     end: int
@@ -69,11 +69,12 @@ class SlotLimits:
 
 @dataclass(frozen=True)
 class DecisionLimits:
-    """A decision in a target's units at an instant; `classes` are those that have limits, by name.
+    """A decision in a target's units at an instant.
 
-    `quota`: whether tenants may have more than their limits while others do not use theirs. `groups`
-    has parents before their children; `removed` are slugs of former groups that schedulers may still
-    limit. `stops` are the hours of the month after which budgets stop nodes.
+    `classes` are the names of those that have limits. `quota` sets whether tenants may have more than
+    their limits while others do not use theirs. `groups` has parents before their children. `removed`
+    are slugs of former groups that schedulers may still limit. `stops` are the hours of the month after
+    which budgets stop nodes.
     """
 
     decided: Decided
@@ -90,7 +91,7 @@ class DecisionLimits:
     stops: MonthlyStops = field(default_factory=MonthlyStops)
 
     def capacity(self, name: ServerClassName) -> Limits:
-        """What the servers of a class offered, in whole units of the target."""
+        """Return the capacity of the servers of a class, in whole units of the target."""
         with localcontext(EXACT):
             offered = self.decided.capacity.get(name, [Decimal(0)] * len(self.units))
             return [
@@ -102,8 +103,8 @@ class DecisionLimits:
     ) -> int | None:
         """Return what a node may have of a resource on a class beyond its limits here, None for any.
 
-        It is what the limits of the node's own leave, of all servers or of values of the label. A limit
-        of several classes is counted on each of them.
+        It is what the node's own limits leave, of all servers or of values of the label. A limit of
+        several classes is counted on each of them.
         """
         rooms = [
             room
@@ -141,7 +142,7 @@ class DecisionLimits:
                 yield limit, max(int(amount * unit.per) - held, 0)
 
     def reserved(self, node: "TenantLimits | GroupLimits") -> Limits:
-        """Return what is reserved for a node on all classes together."""
+        """Return the sum of a node's reserved amounts over all classes."""
         columns = zip(*node.reserved.values(), strict=True)
         return [sum(column) for column in columns] or [0] * len(self.units)
 
@@ -159,7 +160,7 @@ class DecisionLimits:
             ]
 
     def named(self, limits: Limits) -> dict[str, int]:
-        """Limits by the target's names of the resources that it knows."""
+        """Return limits by the target's names of the resources that it knows."""
         return {
             unit.name: limit
             for unit, limit in zip(self.units, limits, strict=True)
@@ -180,10 +181,10 @@ def decision_limits(
 ) -> DecisionLimits:
     """Round a decision to a target's units, per class and resource.
 
-    `members` are the pool's at present: one that the decision does not know has limits of 0. Those of
+    `members` are the pool's at present. One that the decision does not know has limits of 0. Members of
     `departed` that the decision gives nothing are left out. `former_groups` that the decision does not
-    know are to be freed of their limits. A tenant's
-    limit is the sum of its limits by class; where time is divided, the most that it has in any slot.
+    know are freed of their limits. A tenant's limit is the sum of its limits by class, or where time is
+    divided its maximum over the slots.
     """
     with localcontext(EXACT):
         known = {tenant.slug for tenant in decided.tenants}
@@ -229,7 +230,7 @@ def decision_limits(
 def _reserved(
     tenant: TenantLimits, decided: Decided, units: Sequence[TargetUnit]
 ) -> dict[ServerClassName, Limits]:
-    """Return what is reserved for a tenant, rounded up to whole units within its limits."""
+    """Return the reserved amounts of a tenant, rounded up to whole units within its limits."""
     return {
         name: [
             min(_rounded_up(amount * unit.per), limit)
@@ -289,7 +290,7 @@ def _sums(
 
 
 def _joined(slug: str, decided: Decided) -> DecidedTenant:
-    """A member that the decision in force does not know yet."""
+    """Return a member that the decision in force does not know yet."""
     zeros = [Decimal(0)] * len(decided.resources)
     last = (float("inf"), len(decided.tenants))
     return DecidedTenant(slug, Decimal(0), last, zeros, {}, sibling_weight=Decimal(0))
@@ -301,7 +302,7 @@ def _rounded(
     tenants: Sequence[DecidedTenant],
     units: Sequence[TargetUnit],
 ) -> dict[str, dict[ServerClassName, Limits]]:
-    """Every class and resource by itself: their sums are at most what the class has in whole units."""
+    """Round each class and resource by itself, to sums of at most the class's whole units."""
     rank = {tenant.slug: tenant.rank for tenant in tenants}
     by_class: dict[str, dict[ServerClassName, Limits]] = {slug: {} for slug in rank}
     of_class: dict[ServerClassName, list[tuple[str, Vector]]] = {}
@@ -335,7 +336,7 @@ def _slot(
 
 
 def _most(slots: Sequence[SlotLimits]) -> dict[str, dict[ServerClassName, Limits]]:
-    """The most that each tenant has of all classes in any slot, under no class."""
+    """Return each tenant's maximum of all classes over the slots, under no class."""
     most: dict[str, dict[ServerClassName, Limits]] = {}
     for slot in slots:
         totals: dict[str, Limits] = {}

@@ -1,4 +1,4 @@
-"""What manifests of Kubernetes have in common: who they are from, quantities, and their stream."""
+"""The common parts of Kubernetes manifests, such as metadata, quantities and the stream."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -15,7 +15,7 @@ _THOUSANDTHS = "cpu"
 
 
 class _Dumper(yaml.CSafeDumper):
-    """Quotes texts that kubectl would read as numbers or truth values.
+    """A dumper that quotes texts that kubectl would read as numbers or truth values.
 
     PyYAML quotes by YAML 1.1 alone: it writes a queue named `1e3`, `08` or `n` without quotes.
     """
@@ -32,7 +32,7 @@ _Dumper.add_implicit_resolver(
 def metadata(
     name: str, limits: DecisionLimits, *, tenant: str = "", namespace: str = "", group: str = ""
 ) -> dict[str, Any]:
-    """An object's name, and the pool, run and generation that it is from."""
+    """Return an object's name, with the pool, run and generation that it is from."""
     run = limits.decided.run
     labels = {"allocator.pool": run.pool.slug} | ({"allocator.tenant": tenant} if tenant else {})
     labels |= {"allocator.group": group} if group else {}
@@ -48,7 +48,7 @@ def metadata(
 
 
 def quantity(name: str, limit: int) -> str:
-    """A limit as a Kubernetes quantity. Raises `Conflict` for one that Kubernetes would cut."""
+    """Return a limit as a Kubernetes quantity. Raises `Conflict` for one that Kubernetes would cut."""
     if limit > LARGEST_QUANTITY:
         raise Conflict(
             f"{limit} of {name} is more than Kubernetes counts, {LARGEST_QUANTITY}.",
@@ -61,12 +61,12 @@ def quantity(name: str, limit: int) -> str:
 
 
 def quantities(limits: DecisionLimits, of: Limits) -> dict[str, str]:
-    """Limits as quantities, by the names that Kubernetes has for the resources."""
+    """Return limits as quantities, by Kubernetes' names of the resources."""
     return {name: quantity(name, limit) for name, limit in limits.named(of).items()}
 
 
 def refuse_slots(limits: DecisionLimits, target: str) -> None:
-    """Raise `Conflict` for a decision that divides time: only Slurm has reservations."""
+    """Raise `Conflict` for a decision that divides time, since only Slurm has reservations."""
     if limits.decided.period_seconds:
         raise Conflict(
             f"The pool's policy divides time, which {target} cannot express: render for slurm, or"
@@ -85,7 +85,7 @@ def refuse_nothing(limits: DecisionLimits, target: str) -> None:
 
 
 def yaml_stream(objects: Iterable[Mapping[str, Any]], *, notes: Iterable[str]) -> str:
-    """The manifests as a stream of YAML documents, notes as comments at its head."""
+    """Return the manifests as a stream of YAML documents, with notes as comments at its head."""
     comments = "".join(f"# {note}\n" for note in notes)
     documents = yaml.dump_all(
         objects, Dumper=_Dumper, sort_keys=False, explicit_start=True, width=200

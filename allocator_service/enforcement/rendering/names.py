@@ -1,8 +1,7 @@
-"""Names that a scheduler accepts, where it does not accept a name or keeps it for itself.
+"""Names that schedulers accept for tenants, groups and classes.
 
-They are of tenants, groups and classes.
-
-A name that has to change gets the first letters of its digest, so that two never become one.
+A name is changed if the scheduler does not accept it or reserves it for itself. It then gets the first
+letters of its digest, so that two never become one.
 """
 
 import hashlib
@@ -22,14 +21,17 @@ _KEY = re.compile(
 
 
 def account_name(slug: str) -> str:
-    """The Slurm account of a tenant: its slug, save for `root`, whose limits are the whole cluster's."""
+    """Return the Slurm account of a tenant, which is its slug except for `root`.
+
+    The limits of `root` are the whole cluster's.
+    """
     return _changed("tenant", slug) if slug == "root" else slug
 
 
 def group_accounts(slugs: Sequence[str], taken: Collection[str]) -> dict[str, str]:
     """Return the Slurm account of each group.
 
-    It is the slug, save for `root` and tenants' accounts.
+    It is the slug, except for `root` and tenants' accounts.
     """
     return _group_names(slugs, taken, lambda slug: slug == "root")
 
@@ -37,36 +39,36 @@ def group_accounts(slugs: Sequence[str], taken: Collection[str]) -> dict[str, st
 def group_objects(slugs: Sequence[str], taken: Collection[str]) -> dict[str, str]:
     """Return the queue or cohort of each group.
 
-    It is the slug, save for names that schedulers keep for themselves and those `taken`.
+    It is the slug, except for names that schedulers reserve and those `taken`.
     """
     return _group_names(slugs, taken, _is_kept)
 
 
 def object_name(slug: str) -> str:
-    """The namespace or queue of a tenant: its slug, save for those that others keep for themselves.
+    """Return the namespace or queue of a tenant, which is its slug unless a scheduler reserves it.
 
-    Kubernetes has `default` and `kube-...`, Volcano `default` and `root`.
+    Kubernetes reserves `default` and `kube-...`, Volcano `default` and `root`.
     """
     return _changed("tenant", slug) if _is_kept(slug) else slug
 
 
 def parent_name(pool: str, taken: Collection[str]) -> str:
-    """The queue above those of a pool's tenants, whose names are taken."""
+    """Return the queue above those of a pool's tenants, whose names are taken."""
     return _free(f"pool-{pool}", taken)
 
 
 def any_class_name(taken: Collection[str]) -> str:
-    """The name of what is no class: servers without the label, or all of them."""
+    """Return the name for servers without the label, or for all servers."""
     return _free("any", taken)
 
 
 def class_name(value: str) -> str:
-    """The name of a class of servers as an object of Kubernetes (RFC 1123)."""
+    """Return the name of a class of servers as an object of Kubernetes (RFC 1123)."""
     return value if _LABEL.fullmatch(value) else _changed("class", value)
 
 
 def is_node_label(key: str, value: str) -> bool:
-    """Whether a node of Kubernetes can have this label."""
+    """Return whether a node of Kubernetes can have this label."""
     return _KEY.fullmatch(key) is not None and _VALUE.fullmatch(value) is not None
 
 

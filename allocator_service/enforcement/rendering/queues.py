@@ -1,4 +1,4 @@
-"""A decision for Volcano and for KAI: a Queue per tenant and above it one per group, of totals.
+"""Rendering for Volcano and KAI as a Queue per tenant and group, of totals.
 
 Sources: Volcano's capacity plugin (`guarantee`, `deserved`, `capability`, each at most the next;
 `parent` with `enableHierarchy`, whose `guarantee` is at least the sum below it) and the
@@ -33,10 +33,11 @@ UNLIMITED = -1
 
 
 def volcano_objects(limits: DecisionLimits) -> list[dict[str, Any]]:
-    """Hard: a queue is never above its decision. Soft: it may be, until others reclaim theirs.
+    """Return the queues of Volcano, parents first.
 
-    Soft queues of pools with guarantees reserve the guaranteed part of their decision.
-    Parents come first: Volcano refuses a queue whose parent does not exist.
+    Hard: a queue is never above its decision. Soft: it may be, until others reclaim theirs. Soft queues
+    of pools with guarantees reserve the guaranteed part of their decision. Volcano rejects a queue whose
+    parent does not exist.
     """
     refuse_slots(limits, "Volcano")
     refuse_nothing(limits, "Volcano")
@@ -91,7 +92,7 @@ def _volcano_queue(
 
 
 def kai_objects(limits: DecisionLimits) -> list[dict[str, Any]]:
-    """A queue for the pool, and below it those of its groups, parents first, and tenants."""
+    """Return a queue for the pool, then those of its groups, parents first, then those of tenants."""
     refuse_slots(limits, "KAI")
     refuse_nothing(limits, "KAI")
     pool = limits.decided.run.pool.slug

@@ -1,4 +1,4 @@
-"""Exact amounts as whole numbers that never exceed a capacity: largest remainder.
+"""Rounding of exact amounts to whole numbers that never exceed a capacity, by largest remainder.
 
 Every amount is rounded down. What that takes off is handed out again, a unit each to the largest
 remainders, in the policy's own order where they are equal. Whole amounts stay as they are.
@@ -11,7 +11,7 @@ from allocator_service.allocation.decided_parts import (
     EXACT,
 )
 
-# Divisible tasks are doubles: what they say of a sum is so far off at most, as a part of it.
+# The largest relative error of a sum of divisible tasks, which are doubles.
 NOISE = Decimal("1e-9")
 _HALF = Decimal("0.5")
 
@@ -19,11 +19,11 @@ _HALF = Decimal("0.5")
 def whole_limits(
     amounts: Sequence[Decimal], capacity: int, ranks: Sequence[tuple[float, int]]
 ) -> list[int]:
-    """The amounts, in the target's units, as whole numbers whose sum is at most `capacity`.
+    """Return the amounts, in the target's units, as whole numbers whose sum is at most `capacity`.
 
-    `ranks` are the tenants' places in the policy's order. Nobody gets a whole unit more or less than
-    its amount, unless the amounts themselves, being doubles, add up to more than there is: that is
-    taken from the largest.
+    `ranks` are the tenants' places in the policy's order. No tenant gets a whole unit more or less than
+    its amount, unless the amounts themselves, being doubles, add up to more than the capacity. The
+    excess is taken from the largest.
     """
     with localcontext(EXACT):
         return _whole_limits(amounts, capacity, ranks)

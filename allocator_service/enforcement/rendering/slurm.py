@@ -1,10 +1,9 @@
-"""A decision for Slurm: GrpTRES of accounts and of (account, partition), reservations of slots.
+"""Rendering for Slurm as GrpTRES of accounts and partitions, and as reservations of slots.
 
-Tasks of several pieces name the servers of their pieces, which the agent holds for them.
-Budgets per calendar month that stop a node are GrpTRESMins of its account.
-
-Sources: sacctmgr(1), GrpTRES, GrpTRESMins and fairshare of associations; scontrol(1), reservations;
-slurm.conf(5), AccountingStorageEnforce=limits,qos,safe makes Slurm obey them.
+Tasks of several pieces name the servers of their pieces, which the agent holds for them. Budgets per
+calendar month that stop a node are GrpTRESMins of its account. Sources: sacctmgr(1), GrpTRES,
+GrpTRESMins and fairshare of associations; scontrol(1), reservations; slurm.conf(5),
+AccountingStorageEnforce=limits,qos,safe makes Slurm obey them.
 """
 
 import hashlib
@@ -25,7 +24,7 @@ LARGEST_FAIRSHARE = 2**31 - 2
 
 
 def slurm_objects(limits: DecisionLimits) -> list[dict[str, Any]]:
-    """Accounts, their limits by partition, gangs, and reservations of this period and the next.
+    """Return accounts, their limits by partition, gangs, and reservations of this period and the next.
 
     Groups are accounts above those of their members. Raises `Conflict` where time is divided and no
     resource is CPUs, which reservations are made of.
@@ -140,13 +139,13 @@ def _minutes(limits: DecisionLimits, scope: str, slug: str) -> dict[str, dict[st
 
 
 def fairshare(weight: Decimal) -> int:
-    """A tenant's fair-share: its weight in thousandths, at least 1."""
+    """Return a tenant's fair-share, which is its weight in thousandths and at least 1."""
     thousandths = int((weight * 1000).to_integral_value(ROUND_HALF_EVEN))
     return max(1, min(thousandths, LARGEST_FAIRSHARE))
 
 
 def _reservations(limits: DecisionLimits, comment: str) -> list[dict[str, Any]]:
-    """Of every slot that is not over by the end of the period after the one in force."""
+    """Return the reservations of every slot that ends in the period in force or the next one."""
     decided = limits.decided
     if all(unit.name != "cpu" for unit in limits.units):
         raise Conflict(

@@ -1,7 +1,7 @@
 """The objects of Slurm as a script of its own commands, for sites without an agent.
 
-It cannot know what is set now, so it lowers everything to nothing first and raises it then: at no
-instant do the limits exceed the capacity. Running jobs go on meanwhile, new ones wait.
+The script cannot read the present limits, so it lowers everything to nothing first and raises it then.
+At no instant do the limits exceed the capacity. Running jobs go on meanwhile, new ones wait.
 """
 
 import shlex
@@ -13,7 +13,7 @@ NAMES_OF_A_COMMAND = 200
 
 
 def slurm_script(objects: Sequence[Mapping[str, Any]], *, notes: Iterable[str]) -> str:
-    """A script for sh; running it twice leaves what running it once does."""
+    """Return an idempotent script for sh."""
     of_kind = {
         kind: [each for each in objects if each["kind"] == kind]
         for kind in ("group", "removed", "account", "class", "reservation")

@@ -41,12 +41,12 @@ NO_STOPS = MonthlyStops()
 
 @dataclass(frozen=True)
 class Target:
-    """How a decision becomes the objects of a scheduler.
+    """A scheduler for which decisions are rendered.
 
-    `text` writes them in its own language, whose media type is `media_type`. `quotas` are the kinds of
-    quota that it has: hard ones, ones that others may borrow, ones in a status. `groups_note` is for
-    operators of pools with groups, `minutes_note` for those of pools with budgets that it counts. With
-    `names_servers` it names the servers of gangs.
+    `text` writes the objects in its own language, whose media type is `media_type`. `quotas` are the
+    kinds of quota that it has: hard ones, ones that others may borrow, ones in a status. `groups_note`
+    is for operators of pools with groups, `minutes_note` for those of pools with budgets that it counts.
+    With `names_servers` it names the servers of gangs.
     """
 
     name: str
@@ -62,7 +62,10 @@ class Target:
 
 @dataclass(frozen=True)
 class Rendering:
-    """A decision rendered for a target; `text` is made when it is asked for."""
+    """A decision rendered for a target.
+
+    `text` is written when it is read.
+    """
 
     target: Target
     run: Run
@@ -102,7 +105,7 @@ TARGETS = {
 
 
 def target_named(name: str) -> Target:
-    """The target of this name. Raises `Missing`."""
+    """Return the target of this name. Raises `Missing`."""
     target = TARGETS.get(name)
     if target is None:
         raise Missing(
@@ -123,7 +126,7 @@ def limits_for(
     at: datetime,
     quota: str = HARD,
 ) -> DecisionLimits:
-    """What the target is told, per tenant. Raises `TooLarge` for too many tenants × classes."""
+    """Return the limits of a target, per tenant. Raises `TooLarge` for too many tenants × classes."""
     cells = len(decided.tenants) * len(decided.capacity)
     if cells > MAX_CELLS:
         raise TooLarge(
@@ -159,7 +162,8 @@ def decision_render(
     """Render a decision, whose classes are the values of `label`.
 
     `stops` are the hours of the month after which budgets stop nodes, for targets that count them.
-    Raises `Conflict` where the target cannot express it, `Unreadable` for a quota that it does not have.
+    Raises `Conflict` where the target cannot express it, and `Unreadable` for a quota that it does not
+    have.
     """
     if quota not in target.quotas:
         raise Unreadable(

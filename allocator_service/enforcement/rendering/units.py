@@ -1,4 +1,4 @@
-"""What a pool's resources are called by a scheduler, and in which unit it counts them.
+"""The names and units of a pool's resources in a scheduler.
 
 Sources: Slurm's TRES (slurm.conf, AccountingStorageTRES; `mem` in MiB); Kubernetes' quantities (CPU in
 thousandths, memory in bytes, devices whole); KAI's Queue (CPU in thousandths, memory in 10^6 bytes).
@@ -17,10 +17,10 @@ _THOUSANDTHS = {"m", "mcpu", "millicpu", "millicore", "millicores"}
 
 @dataclass(frozen=True)
 class TargetUnit:
-    """How a target counts a resource: `per` of its units are one of the pool's.
+    """The unit of a resource in a target, where `per` of its units are one of the pool's.
 
-    `name` is the target's name of the resource, None where it has none: then nothing is enforced.
-    `coarse`: a unit is so large that a fraction of it matters. `note` says what an operator should know.
+    `name` is the target's name of the resource, None where it has none and enforces nothing. `coarse` is
+    true if a unit is so large that a fraction of it matters. `note` is for operators.
     """
 
     resource: Resource
@@ -32,17 +32,17 @@ class TargetUnit:
 
 
 def slurm_units(resources: Sequence[Resource]) -> list[TargetUnit]:
-    """Return TRES: whole CPUs, MiB of memory, whole generic resources."""
+    """Return TRES in whole CPUs, MiB of memory and whole generic resources."""
     return [_SLURM.get(each.name, _generic_resource)(each) for each in resources]
 
 
 def kubernetes_units(resources: Sequence[Resource]) -> list[TargetUnit]:
-    """Thousandths of a CPU, bytes, whole devices."""
+    """Return thousandths of a CPU, bytes and whole devices."""
     return [_KUBERNETES.get(each.name, _unknown)(each) for each in resources]
 
 
 def kai_units(resources: Sequence[Resource]) -> list[TargetUnit]:
-    """Thousandths of a CPU, millions of bytes, whole GPUs."""
+    """Return thousandths of a CPU, millions of bytes and whole GPUs."""
     return [_KAI.get(each.name, _unknown)(each) for each in resources]
 
 

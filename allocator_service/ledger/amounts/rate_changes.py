@@ -34,23 +34,23 @@ _PLACES = """
 place AS MATERIALIZED (SELECT through, owner_through FROM ledger_totals_cursor WHERE pool_id = %(pool)s),
 part AS (
     SELECT * FROM unnest(%(levels)s::int[], %(firsts)s::bigint[], %(lasts)s::bigint[],
-                         %(upto_edges)s::int[]) AS part (level, first, last, edge)),
+                         %(part_edges)s::int[]) AS part (level, first, last, edge)),
 cut AS (
-    SELECT * FROM unnest(%(begins)s::timestamptz[], %(uptos)s::timestamptz[], %(cut_edges)s::int[],
-                         %(gone)s::int[]) AS cut (begin, upto, edge, gone)),
+    SELECT * FROM unnest(%(begins)s::timestamptz[], %(ends)s::timestamptz[], %(cut_edges)s::int[],
+                         %(gone)s::int[]) AS cut (begin, until, edge, gone)),
 cut_entries AS MATERIALIZED (
     SELECT e.id, e.server_owner_id AS owner_id, e.tenant_id, e.resource, {counts_as} AS kind,
            e.quantity AS rate, extract(epoch FROM e.start) AS instant, cut.edge, cut.gone
     FROM cut, LATERAL (
         SELECT * FROM ledger_entry
-        WHERE pool_id = %(pool)s AND start >= cut.begin AND start < cut.upto OFFSET 0) AS e
+        WHERE pool_id = %(pool)s AND start >= cut.begin AND start < cut.until OFFSET 0) AS e
     WHERE NOT EXISTS (SELECT FROM ledger_pending p WHERE p.entry_id = e.id)
     UNION ALL
     SELECT e.id, e.server_owner_id, e.tenant_id, e.resource, {counts_as},
            -e.quantity, extract(epoch FROM e."end"), cut.edge, cut.gone
     FROM cut, LATERAL (
         SELECT * FROM ledger_entry
-        WHERE pool_id = %(pool)s AND "end" >= cut.begin AND "end" < cut.upto OFFSET 0) AS e
+        WHERE pool_id = %(pool)s AND "end" >= cut.begin AND "end" < cut.until OFFSET 0) AS e
     WHERE NOT EXISTS (SELECT FROM ledger_pending p WHERE p.entry_id = e.id)),
 open_entries AS MATERIALIZED (
     {open_entries}
@@ -250,9 +250,9 @@ def _places(edges: Sequence[datetime]) -> dict[str, Any]:
         "levels": [part.level for part, _ in parts],
         "firsts": [part.first for part, _ in parts],
         "lasts": [part.last for part, _ in parts],
-        "upto_edges": [number for _, number in parts],
+        "part_edges": [number for _, number in parts],
         "begins": [begin for begin, *_ in cuts],
-        "uptos": [upto for _, upto, *_ in cuts],
+        "ends": [until for _, until, *_ in cuts],
         "cut_edges": [number for _, _, number, _ in cuts],
         "gone": [later for *_, later in cuts],
     }

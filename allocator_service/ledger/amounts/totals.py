@@ -67,7 +67,7 @@ _ADD = """
 WITH sealed AS MATERIALIZED (
     SELECT sequence, entry_id, start FROM ledger_seal
     WHERE pool_id = %(pool)s AND sequence > %(after)s
-      AND (%(upto)s::bigint IS NULL OR sequence <= %(upto)s)
+      AND (%(through)s::bigint IS NULL OR sequence <= %(through)s)
     ORDER BY sequence LIMIT %(limit)s),
 entries AS (
     SELECT e.start, e."end", e.tenant_id, e.server_owner_id AS owner_id, e.resource, e.quantity,
@@ -173,7 +173,7 @@ def _locked(pool_id: int) -> TotalsCursor | None:
 def _add(
     place: TotalsCursor,
     after: int,
-    upto: int | None,
+    through: int | None,
     *,
     totals: bool = True,
     owner_totals: bool = True,
@@ -185,7 +185,7 @@ def _add(
             {
                 "pool": place.pool_id,
                 "after": after,
-                "upto": upto,
+                "through": through,
                 "limit": ADDED_AT_ONCE,
                 "totals": totals,
                 "owner_totals": owner_totals,

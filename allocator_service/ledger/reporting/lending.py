@@ -268,5 +268,8 @@ def group_lending(
 
 
 def _place(end: End) -> tuple[bool, bool, bool, str]:
-    """Groups inside first, then members, tenants outside and the pool."""
+    """Return the sort key of an end.
+
+    Groups inside come first, then members, tenants outside and the pool.
+    """
     return end.slug is None, not end.inside, not end.is_group, end.slug or ""

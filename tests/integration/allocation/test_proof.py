@@ -10,7 +10,7 @@ import orjson
 import pytest
 from django.core.management import CommandError, call_command
 
-from allocator_service.allocation.audit.ledger import books_verify, sharing_degrees_verify
+from allocator_service.allocation.audit.ledger import ledgers_verify, sharing_degrees_verify
 from allocator_service.allocation.models import Allocation, Run, Step
 from allocator_service.allocation.services import retention_apply
 from allocator_service.core.locks import Lock, lock_key
@@ -51,7 +51,7 @@ def test_what_metered_pools_remembered_is_what_their_entries_make(tenant, policy
     told = proof()
     assert (told.holds, told.detail) == (True, "6 decisions since 2026-11-23 00:00")
     assert sharing_degrees_verify(since=START + 4 * MINUTE).detail.startswith("2 decisions")
-    assert all(check.holds for check in books_verify(now=START + 6 * MINUTE))
+    assert all(check.holds for check in ledgers_verify(now=START + 6 * MINUTE))
 
 
 @pytest.mark.parametrize("window", WINDOWS, ids=kind)
@@ -206,7 +206,7 @@ def test_steps_whose_input_is_gone_or_of_before_it_was_kept_are_left_out(decided
 
 def test_a_decision_that_is_due_and_not_made_is_told(decided):
     def stuck(minutes):
-        checks = books_verify(now=START + minutes * MINUTE)
+        checks = ledgers_verify(now=START + minutes * MINUTE)
         return [check.detail for check in checks if check.name == "decided_in_time"]
 
     assert stuck(3) == [""]  # due for a minute, and no longer

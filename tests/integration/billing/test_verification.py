@@ -204,7 +204,7 @@ def test_the_command_verifies_closed_months_too(closed, capsys):
     as_superuser("UPDATE billing_statement SET billed = billed + 1")
     with pytest.raises(CommandError, match="statements"):
         call_command("verify")
-    found = "2027-03 of pool lab: the statement of a is not billed what its document says"
+    found = "2027-03 of pool lab: the statement of a does not bill the amount of its document"
     assert f"FAILS  statements  {found}" in capsys.readouterr().out
 
 

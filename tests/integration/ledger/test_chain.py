@@ -10,7 +10,7 @@ from datetime import timedelta
 import pytest
 from django.db import connection
 
-from allocator_service.allocation.audit.ledger import books_verify
+from allocator_service.allocation.audit.ledger import ledgers_verify
 from allocator_service.allocation.models import Allocation, Run
 from allocator_service.allocation.runs.recompute import recompute_pool
 from allocator_service.core.clock import utc_now
@@ -163,7 +163,7 @@ def test_a_file_that_is_missing_on_the_command_line_is_named_by_the_usage(tmp_pa
 
 
 def wrong(chained):
-    return {check.name for check in books_verify(now=utc_now()) if not check.holds}
+    return {check.name for check in ledgers_verify(now=utc_now()) if not check.holds}
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ def test_a_decision_that_never_reached_the_chain_is_found(chained):
     last = chained.runs[1]
     as_superuser(f"DELETE FROM ledger_decision WHERE run_id = '{last.pk}'")
     as_superuser(f"DELETE FROM ledger_block WHERE number = 3 AND pool_id = {chained.lab.pk}")
-    (found,) = (each for each in books_verify(now=utc_now()) if not each.holds)
+    (found,) = (each for each in ledgers_verify(now=utc_now()) if not each.holds)
     assert (found.name, found.detail) == ("decisions", f"run {last.pk} of pool lab: chain")
 
 
@@ -198,7 +198,7 @@ def test_decisions_wait_for_the_sealer_like_entries(world):
     assert wrong(world) == set()
     (late,) = (
         each
-        for each in books_verify(now=utc_now() + timedelta(minutes=2))
+        for each in ledgers_verify(now=utc_now() + timedelta(minutes=2))
         if each.name == "decisions_sealed"
     )
     assert not late.holds

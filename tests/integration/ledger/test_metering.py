@@ -11,7 +11,7 @@ import pytest
 from django.db import connection, transaction
 from django.db.models import Sum
 
-from allocator_service.allocation.audit.ledger import books_verify
+from allocator_service.allocation.audit.ledger import ledgers_verify
 from allocator_service.allocation.long_term.metering import (
     CATCHING_UP,
     LATE,
@@ -338,7 +338,7 @@ def test_a_decision_ends_an_interval_that_is_due_at_once(three):
 
 def test_verify_names_the_pools_whose_metering_is_late(three):
     def check(now):
-        (found,) = (each for each in books_verify(now=now) if each.name == "metered_in_time")
+        (found,) = (each for each in ledgers_verify(now=now) if each.name == "metered_in_time")
         return found
 
     assert check(NOON + LATE).holds

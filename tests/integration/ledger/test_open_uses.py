@@ -12,7 +12,7 @@ from decimal import Decimal
 
 import pytest
 
-from allocator_service.allocation.audit.ledger import books_verify
+from allocator_service.allocation.audit.ledger import ledgers_verify
 from allocator_service.allocation.long_term.metering import pool_meter_all
 from allocator_service.allocation.models import Allocation
 from allocator_service.allocation.policies import policy_choose
@@ -363,10 +363,10 @@ def test_hourly_entries_are_read_as_entries_of_every_interval(tenant, kind, star
     fewer, many = twins.rows()
     assert fewer < many
     twins.compare(end)
-    found = {check.name for check in books_verify(now=end, since=start) if not check.holds}
+    found = {check.name for check in ledgers_verify(now=end, since=start) if not check.holds}
     assert found <= {"sealed_in_time", "decisions_sealed"}
     entries_seal_all(now=end)
     while totals_advance():
         pass
     twins.compare(end)
-    assert [each for each in books_verify(now=end, since=start) if not each.holds] == []
+    assert [each for each in ledgers_verify(now=end, since=start) if not each.holds] == []

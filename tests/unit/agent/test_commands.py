@@ -17,7 +17,7 @@ def test_commands_wait_for_their_answers_side_by_side(tmp_path):
 def test_after_a_refusal_no_further_command_begins(tmp_path):
     refused = ("sh", "-c", "echo no such account >&2; exit 1")
     others = [("sh", "-c", f"sleep 0.3; touch {tmp_path / str(n)}") for n in range(40)]
-    with pytest.raises(SchedulerAway, match="failed and says: no such account"):
+    with pytest.raises(SchedulerAway, match="failed with: no such account"):
         Commands().run_all([refused, *others])
     assert len(list(tmp_path.iterdir())) in (15, 16)  # those that had begun, to their end
 

@@ -1,4 +1,4 @@
-"""`manage.py relay`: publish due recompute jobs until told to stop."""
+"""The command `manage.py relay`, which publishes due recompute jobs until it is stopped."""
 
 import signal
 from typing import Any

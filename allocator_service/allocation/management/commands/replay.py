@@ -1,4 +1,4 @@
-"""`manage.py replay`: a pool's decisions and metering over simulated time, in seconds."""
+"""The command `manage.py replay`, which runs a pool's decisions and metering over simulated time."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -41,7 +41,7 @@ def _instant(text: str, argument: str) -> datetime:
 
 
 def _line(replayed: ReplayedDecision) -> str:
-    """The time, and of each tenant the tasks it got and its sharing degree so far."""
+    """Return the time and each tenant's tasks and sharing degree, as a line."""
     parts = [
         f"{tenant} {tasks:g} (β {_degree(replayed.sharing_degrees[tenant])})"
         for tenant, tasks in replayed.tasks.items()

@@ -1,4 +1,7 @@
-"""`manage.py verify`: verify ledger, decisions and closed months; exit code 1 if anything is wrong."""
+"""The command `manage.py verify`, which verifies the ledger, decisions and closed months.
+
+Its exit code is 1 if anything is wrong.
+"""
 
 import time
 from datetime import UTC
@@ -7,7 +10,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.utils.dateparse import parse_datetime
 
-from allocator_service.allocation.audit.ledger import books_verify
+from allocator_service.allocation.audit.ledger import ledgers_verify
 from allocator_service.billing.auditing.verification import statements_verify
 from allocator_service.core.clock import utc_now
 from allocator_service.ledger.models import Seal
@@ -32,7 +35,7 @@ class Command(BaseCommand):
             detail = "--since: write a time with its offset, as 2026-01-05T00:00:00Z."
             raise CommandError(detail, returncode=2)
         begin = time.perf_counter()
-        checks = books_verify(now=utc_now(), since=since and since.astimezone(UTC))
+        checks = ledgers_verify(now=utc_now(), since=since and since.astimezone(UTC))
         checks += statements_verify()
         seconds = time.perf_counter() - begin
         for check in checks:

@@ -1,7 +1,7 @@
 // Widgets of the admin that are drawn by scripts get names for screen readers.
 "use strict";
 // Select2 gives its boxes no name. They get that of the field they stand for.
-// After the admin's own scripts, which draw the boxes when jQuery says that the page is ready.
+// After the admin's own scripts, which draw the boxes when jQuery reports that the page is ready.
 window.django?.jQuery?.(() => {
   for (const field of document.querySelectorAll("select.admin-autocomplete")) {
     const label = document.querySelector(`label[for="${CSS.escape(field.id)}"]`);

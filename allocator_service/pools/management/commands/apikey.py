@@ -1,4 +1,7 @@
-"""`manage.py apikey create | list | revoke | rotate`: the key alone goes to standard output."""
+"""The command `manage.py apikey create | list | revoke | rotate`.
+
+Only the key goes to standard output.
+"""
 
 from argparse import ArgumentParser
 from datetime import datetime
@@ -103,7 +106,7 @@ class Command(BaseCommand):
 
 
 def _group(pool: Pool | None, slug: str | None) -> int | None:
-    """The primary key of a present group of the pool."""
+    """Return the primary key of a present group of the pool."""
     if slug is None:
         return None
     if pool is None:

@@ -342,7 +342,7 @@ def test_a_closed_month_is_verified(march, operator, billing):
     failed = {check["name"]: check["detail"] for check in answer["checks"] if not check["holds"]}
     assert answer["valid"] is False
     assert failed == {
-        "statements": "2027-03 of pool lab: the statement of a is not billed what its document says"
+        "statements": "2027-03 of pool lab: the statement of a does not bill the amount of its document"
     }
 
 
