@@ -13,7 +13,7 @@ from allocator_service.core.shown_fields import instant
 
 
 class AccountAdmin(UserAdmin):  # type: ignore[type-arg]
-    """Users, whose dates are only read: Django writes them."""
+    """Users, whose dates cannot be changed."""
 
     readonly_fields = ("signed_in_at", "joined_at")
     fieldsets = (
