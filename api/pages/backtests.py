@@ -1,4 +1,4 @@
-"""A tenant's backtests: started, watched, cancelled, and the policies side by side."""
+"""Pages of a tenant's backtests, with the policies side by side."""
 
 from http import HTTPStatus
 
@@ -32,7 +32,10 @@ _SAID = {
 
 
 class _BacktestPage(TenantPage):
-    """Of whoever signed in by a key, what that key asked for; of a person, what the tenant did."""
+    """Return the backtests that the visitor may see.
+
+    These are the key's own after a sign-in by key, and the tenant's for a person.
+    """
 
     @property
     def holder(self) -> Holder:
@@ -42,7 +45,7 @@ class _BacktestPage(TenantPage):
 
 
 class BacktestsPage(_BacktestPage):
-    """`/my/backtests/`: those that the visitor may see, newest first."""
+    """Page `/my/backtests/` of the backtests that the visitor may see, newest first."""
 
     def get(self, request: HttpRequest) -> HttpResponseBase:
         page = _BACKTESTS.page(
@@ -58,7 +61,7 @@ class BacktestsPage(_BacktestPage):
 
 
 class StartBacktestPage(_BacktestPage):
-    """`/my/backtests/start/`: the form, what is wrong in it, or the backtest that it started."""
+    """Page `/my/backtests/start/` of the form that starts a backtest, with its errors."""
 
     http_method_names = ["get", "head", "post"]
 
@@ -91,7 +94,7 @@ class StartBacktestPage(_BacktestPage):
 
 
 class BacktestPage(_BacktestPage):
-    """`/my/backtests/<id>/`: one that the visitor may see; 404 for anybody else's."""
+    """Page `/my/backtests/<id>/` of a backtest. Those of others answer 404."""
 
     def get(self, request: HttpRequest, backtest: str) -> HttpResponseBase:
         found = backtest_get(backtest_id=uuid_or_none(backtest), holder=self.holder)
@@ -100,7 +103,7 @@ class BacktestPage(_BacktestPage):
 
 
 class CancelBacktestView(_BacktestPage):
-    """`/my/backtests/<id>/cancel/`: by POST alone."""
+    """Action `/my/backtests/<id>/cancel/`, by POST alone."""
 
     http_method_names = ["post"]
 

@@ -39,7 +39,7 @@ _SAME = 1e-6
 
 @dataclass(frozen=True)
 class PolicyRow:
-    """The tenant's tasks under a policy: of all workloads and of each, or why there are none.
+    """The tenant's tasks under a policy, in all and by workload, or the reason without any.
 
     `is_divisible` is true for divisible shares beside a decision of whole tasks.
     """
@@ -58,7 +58,7 @@ class PolicyRow:
 
 
 class ComparisonPage(PoolPage):
-    """`/my/pools/{pool}/policies/`: in transparent pools, the tenant's own tasks.
+    """Page `/my/pools/{pool}/policies/` of the tenant's tasks under each policy.
 
     Looking at it requests a comparison of the decision in force. A worker computes it.
     """

@@ -1,4 +1,4 @@
-"""Refusals as pages: whatever goes wrong below the tenants' paths, a person reads a sentence."""
+"""Pages that show errors below the tenants' paths in sentences."""
 
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
@@ -13,7 +13,7 @@ from api.pages.rendering import PageResponse, page
 
 _KEPT_HEADERS = ("Allow", "Retry-After")
 _BEGIN_AGAIN = "Go back to your pools and start again from there."
-# Said for whatever has this status: what is missing, above all, is not named.
+# The text of a status. It does not name the missing object.
 _SAID: Mapping[int, tuple[str, str]] = {
     HTTPStatus.BAD_REQUEST: ("This address is not complete", _BEGIN_AGAIN),
     HTTPStatus.FORBIDDEN: (
@@ -41,7 +41,7 @@ _UNEXPECTED = (
 
 
 def refusal_page(error: DomainError, request: HttpRequest) -> PageResponse:
-    """The error as a page; where its status does not say enough, in the error's own words."""
+    """Return the page of an error, with its own text if its status does not explain enough."""
     title, sentence = _SAID.get(error.status, (error.title, error.detail))
     response = _page(request, error.status, title, sentence)
     if error.retry_after is not None:

@@ -28,7 +28,7 @@ from api.limiter import ADDRESS_BURST, ADDRESS_RATE, limiter
 from api.pages.rendering import page
 from api.pages.views import PageView, TenantPage, see
 
-# Each new address gets a mail to confirm it, whoever it belongs to.
+# Each new address gets a mail to confirm it.
 REQUESTS_PER_SECOND, REQUESTS_AT_ONCE = 10 / 86_400, 10
 
 

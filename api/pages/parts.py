@@ -60,7 +60,7 @@ class Decision:
 
 @dataclass(frozen=True)
 class Part:
-    """A resource of the pool, and the tenant's part of it; None where it is not known.
+    """A resource of the pool and the tenant's part of it, None if it is not known.
 
     `clusters` has what it has in each cluster, none in a pool without clusters.
     """
@@ -91,7 +91,10 @@ class Turn:
 
 @dataclass(frozen=True)
 class Share:
-    """What the tenant has of a pool now; `loans` are who lends to or borrows from it, by pseudonym."""
+    """The tenant's part of a pool now.
+
+    `loans` are the lenders and borrowers, by pseudonym.
+    """
 
     parts: Sequence[Part]
     lent_to: Sequence[Mapping[str, Any]]
@@ -104,13 +107,13 @@ class Share:
 
     @property
     def loans(self) -> list[tuple[str, Sequence[Mapping[str, Any]]]]:
-        """Who has what of the tenant's part, and who lends it theirs."""
+        """Borrowers of the tenant's part, and lenders to it."""
         return [("You lend to", self.lent_to), ("You borrow from", self.borrowed_from)]
 
 
 @dataclass(frozen=True)
 class WorkloadRow:
-    """A workload, what it got, why no more, and what helps; None where nothing was decided of it."""
+    """A workload with its allocation, the reason for no more, and remedies. None if undecided."""
 
     workload: Workload
     demand: Sequence[tuple[Resource, Decimal]]
@@ -126,7 +129,7 @@ class WorkloadRow:
 
 
 def entitlements_in_force(*, pool: Pool, now: datetime) -> Entitlements | None:
-    """Who has whose part of the pool; None before the first decision."""
+    """Return the loans of the pool, None before the first decision."""
     try:
         return pool_entitlements(pool=pool, now=now)
     except Missing:
@@ -154,7 +157,7 @@ def without_dust(amounts: Mapping[str, Decimal]) -> dict[str, Decimal]:
 
 
 def share_of(*, found: Entitlements, tenant: Tenant, now: datetime) -> Share | None:
-    """What the tenant has by the decision in force; None if it came after it."""
+    """Return the tenant's part by the decision in force, None for a later member."""
     document = entitlements_document(found, caller=tenant)
     row = next((row for row in document["tenants"] if row["tenant"] == tenant.slug), None)
     own = next((each for each in found.tenants if each.tenant == tenant.slug), None)
@@ -189,7 +192,7 @@ def share_of(*, found: Entitlements, tenant: Tenant, now: datetime) -> Share | N
 
 
 def _loans(loans: Sequence[Mapping[str, Any]], resources: Sequence[Resource]) -> list[Any]:
-    """Who, and how much of which resource; without the resources of which it is nothing."""
+    """Return a counterpart and the amounts of its resources that are not 0."""
     return [
         {
             "tenant": loan["tenant"],

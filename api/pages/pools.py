@@ -1,4 +1,4 @@
-"""A tenant's pools, and a pool's page: what is mine, and whether sharing is worth it."""
+"""Pages of a tenant's pools, with its part and its advantage from sharing."""
 
 from typing import Any
 
@@ -50,7 +50,7 @@ NAMED_IN_ANSWER = 5
 
 
 class MyPoolsPage(TenantPage):
-    """`/my/`: the pools that the tenant is a member of, and what it has in each.
+    """Page `/my/` of the pools of the tenant, and its part of each.
 
     Visitors of a group go to the page of their group.
     """
@@ -97,7 +97,7 @@ class MyPoolsPage(TenantPage):
 
 
 class PoolOverviewPage(PoolPage):
-    """`/my/pools/{pool}/`: what the tenant has, what it had, what of its work runs and why no more."""
+    """Page `/my/pools/{pool}/` of the tenant's part, its past, its running work, and the reasons."""
 
     def get(self, request: HttpRequest, pool: str) -> HttpResponseBase:
         now, tenant = utc_now(), self.tenant

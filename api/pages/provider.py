@@ -1,4 +1,4 @@
-"""The OpenID Connect provider as this service talks to it: where to send people, and who came back.
+"""The client of the OpenID Connect provider.
 
 authlib speaks the protocol (discovery, PKCE, state, nonce) and joserfc reads the tokens. Issuer,
 audience and algorithms are decided here, not by what the provider says of itself. Nothing of the
@@ -42,28 +42,31 @@ log = structlog.get_logger(__name__)
 
 
 class SignInFailed(Exception):
-    """Nobody was signed in; the text is for logs."""
+    """A sign-in that failed. The text is for logs."""
 
 
 class NotBegun(SignInFailed):
-    """The answer belongs to no sign-in of this browser: another one's, an old one, or used before."""
+    """An answer that belongs to no sign-in of this browser.
+
+    It is another browser's, an old one, or was used before.
+    """
 
 
 class Declined(SignInFailed):
-    """The provider says that it does not sign the person in."""
+    """A refusal of the person by the provider."""
 
 
 class Unreachable(SignInFailed):
-    """The provider is down, slow, or answers what nobody can read."""
+    """A provider that is down, slow, or answers what cannot be read."""
 
 
 class Unproven(SignInFailed):
-    """What the provider gave does not prove who it is, or not to this service."""
+    """An answer of the provider that does not prove the person to this service."""
 
 
 @dataclass(frozen=True)
 class Came:
-    """Who came back from the provider, and where the person wanted to go."""
+    """A person from the provider, and the page that the person asked for."""
 
     identity: Identity
     wanted: str
@@ -104,7 +107,7 @@ def begin(
 
 
 def finish(request: HttpRequest, *, provider: OidcProvider, now: datetime) -> Came:
-    """Who came back with the provider's answer. Raises a `SignInFailed`."""
+    """Return the person of the provider's answer. Raises a `SignInFailed`."""
     state = request.GET.get("state", "")
     begun = _begun(request, state)
     if begun is None or now - datetime.fromisoformat(begun["begun"]) > BEGUN_WITHIN:
@@ -139,7 +142,7 @@ def finish(request: HttpRequest, *, provider: OidcProvider, now: datetime) -> Ca
 
 
 def end_address(*, provider: OidcProvider, back_to: str) -> str | None:
-    """Where one is signed out of the provider too, if it has such a page. Raises `Unreachable`."""
+    """Return the provider's page for signing out, if it has one. Raises `Unreachable`."""
     with _talking():
         app = _app(provider)
         if not app.server_metadata.get("end_session_endpoint"):
@@ -200,7 +203,7 @@ _ENDPOINTS: Mapping[str, bool] = {
 
 @contextmanager
 def _talking() -> Iterator[None]:
-    """Ask the provider; whatever an answer that is none does to its reader is one failure."""
+    """Request from the provider. Every answer that cannot be read is one failure."""
     if not _AT_ONCE.acquire(blocking=False):
         raise Unreachable("the provider is being waited for already")
     try:
@@ -239,7 +242,7 @@ def _identity(claims: Mapping[str, Any], provider: OidcProvider) -> Identity:
 
 
 def _groups(claim: Any) -> Sequence[str]:
-    """The groups in the claim; what can be the name of none is left out."""
+    """Return the groups in the claim, without values that cannot be names."""
     listed = claim if isinstance(claim, list) else [] if claim is None else [claim]
     groups = list(dict.fromkeys(filter(_is_name, listed)))
     if len(groups) > MAX_GROUPS or not all(map(_is_name, listed)):
@@ -248,7 +251,7 @@ def _groups(claim: Any) -> Sequence[str]:
 
 
 def _is_name(value: object) -> bool:
-    """Whether the value is a text that can be stored and shown on one line."""
+    """Return True if the value is a text that can be stored and shown on one line."""
     return (
         isinstance(value, str)
         and 0 < len(value.strip()) <= len(value) <= CLAIM_LENGTH

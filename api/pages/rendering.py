@@ -1,4 +1,4 @@
-"""Pages as responses: never cached, and marked as ours."""
+"""Responses with pages, which are never cached."""
 
 from collections.abc import Mapping
 from http import HTTPStatus

@@ -1,4 +1,4 @@
-"""Who is signed in: a session on the server names a key or a person.
+"""Sessions on the server, each of which names a key or a person.
 
 The key itself is in no session and no cookie. Each request looks again whether what the session names
 may still be used.
@@ -40,7 +40,7 @@ _BACKEND = "django.contrib.auth.backends.ModelBackend"
 
 
 class SignedOutError(Exception):
-    """Somebody was signed in and is no longer: `why` is what is wrong with the key, or `TOO_LONG`."""
+    """A session that has ended. `why` is the error of its key, or `TOO_LONG`."""
 
     def __init__(self, why: str) -> None:
         super().__init__(why)
@@ -79,7 +79,7 @@ def sign_in(request: HttpRequest, key: ApiKey, *, now: datetime) -> None:
 
 
 def sign_in_person(request: HttpRequest, person: Person, *, now: datetime) -> None:
-    """Sign in a person whom the provider vouches for: to the admin with a role, to tenants' pages."""
+    """Sign in a person whom the provider vouches for, to the admin with a role or to tenants' pages."""
     if person.user.is_staff:
         login(request, person.user, backend=_BACKEND)
         request.session[_ADMIN_SINCE] = now.isoformat()
@@ -108,7 +108,7 @@ def leave_pages(request: HttpRequest) -> None:
 
 
 def signed_in(request: HttpRequest, *, now: datetime) -> Visitor | None:
-    """Who is signed in; None for nobody. Raises `SignedOutError` where somebody was."""
+    """Return the visitor of a session, None without one. Raises `SignedOutError` for an ended one."""
     stored = request.session.get(_NAME)
     if stored is None:
         return None
@@ -121,7 +121,7 @@ def signed_in(request: HttpRequest, *, now: datetime) -> Visitor | None:
 
 
 def signed_in_by_provider(request: HttpRequest) -> bool:
-    """Whether the provider's word let somebody in."""
+    """Return True if the provider signed the visitor in."""
     by = request.session.get(_NAME, {}).get("by")
     return by == PERSON or _ADMIN_SINCE in request.session
 
@@ -178,7 +178,7 @@ def _by_person(stored: Mapping[str, Any]) -> Visitor:
 
 
 def _vouched_for(person: Person) -> bool:
-    """Whether the provider that people sign in by today is the one that knows the person."""
+    """Return True if the present provider is the one that knows the person."""
     provider = settings.ENVIRONMENT.oidc
     return person.user.is_active and provider is not None and provider.issuer == person.issuer
 

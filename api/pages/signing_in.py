@@ -1,4 +1,4 @@
-"""Signing in by an API key, and out, whoever is signed in."""
+"""Signing in by an API key, and signing out."""
 
 import math
 import re
@@ -38,7 +38,7 @@ from api.pages.sessions import (
 )
 from api.pages.views import PageView, VisitorPage
 
-# What keys that are no tenant's are for, said to whoever tries one here.
+# What keys of other scopes are for, shown after a try to sign in with one.
 _ELSEWHERE: Mapping[str, str] = {
     Scope.OPERATOR: "This is an operator's key. Operators work in the administration, with a user name"
     " and a password; the key is for programs that call the API.",
@@ -54,7 +54,7 @@ _WRONG: Mapping[str, str] = {
     "auth.expired": "This key has expired. Ask your operator for another one.",
 }
 BY_PROVIDER = "signed-out-here"
-# Why somebody who was signed in is asked again.
+# Why a visitor must sign in again.
 _ENDED: Mapping[str, str] = {
     "auth.invalid": "You were signed out: your key is no longer known.",
     "auth.revoked": "You were signed out: your key was revoked. Sign in with another one.",
@@ -70,7 +70,7 @@ _NO_KEY = "not a key"
 
 @method_decorator(sensitive_post_parameters("key"), name="dispatch")
 class SignInView(PageView):
-    """`/sign-in/`: the form, and what comes of it."""
+    """Page `/sign-in/` of the form, with its result."""
 
     http_method_names = ["get", "head", "post"]
 
@@ -101,7 +101,7 @@ class SignInView(PageView):
 
 
 class SignOutView(PageView):
-    """`/sign-out/`: by POST only, so that no picture or link of another site does it."""
+    """Action `/sign-out/`, by POST only, so that no picture or link of another site does it."""
 
     http_method_names = ["post"]
 
@@ -139,13 +139,13 @@ def wait_of(request: HttpRequest) -> int:
 
 
 def _name_of(text: str) -> str:
-    """By what failures are counted: the beginning of the key, which lists of keys show as well."""
+    """Return the beginning of the key, by which failures are counted and which lists of keys show."""
     found = _BEGINNING.match(text)
     return found[0] if found else _NO_KEY
 
 
 def local_address(wanted: str, *, below: Sequence[str] = ("my-pools",)) -> str:
-    """Where the visitor wanted to go, if that is below one of these pages; else the first of them."""
+    """Return the page that the visitor asked for if it is below one of these, else the first of them."""
     own = url_has_allowed_host_and_scheme(wanted, allowed_hosts=None)
     return wanted if own and wanted.startswith(tuple(map(reverse, below))) else reverse(below[0])
 

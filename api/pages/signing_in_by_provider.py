@@ -1,4 +1,4 @@
-"""Signing in by an OpenID Connect provider, to tenants' pages and to the admin: there, and back."""
+"""Signing in to tenants' pages and to the admin by an OpenID Connect provider."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -40,14 +40,14 @@ _TENANTS, _ADMIN = "my-pools", "admin:index"
 
 @dataclass(frozen=True)
 class Said:
-    """A refusal: its status, a title and a sentence, in which the provider's name is filled in."""
+    """The status of a refusal with a title and a sentence for the provider's name."""
 
     status: int
     title: str
     sentence: str
 
 
-# What the visitor is told of each failure; the log has the rest.
+# The text of each failure for the visitor. The log has the rest.
 _FAILED: Mapping[type[SignInFailed], Said] = {
     NotBegun: Said(
         HTTPStatus.BAD_REQUEST,
@@ -120,7 +120,7 @@ class ProviderView(PageView):
 
 
 class BeginView(ProviderView):
-    """`/sign-in/oidc/`: to the provider's page. `?next=` is where one goes afterwards."""
+    """Redirect `/sign-in/oidc/` to the provider's page. `?next=` is where one goes afterwards."""
 
     def get(self, request: HttpRequest) -> HttpResponseBase:
         wanted = local_address(request.GET.get("next", ""), below=(_TENANTS, _ADMIN))
@@ -135,7 +135,7 @@ class BeginView(ProviderView):
 
 
 class ReturnView(ProviderView):
-    """`/sign-in/oidc/callback/`: back from the provider with its answer."""
+    """Page `/sign-in/oidc/callback/`, to which the provider sends its answer."""
 
     def get(self, request: HttpRequest) -> HttpResponseBase:
         now, provider = utc_now(), self.provider
@@ -157,7 +157,7 @@ class ReturnView(ProviderView):
 
 
 class ProviderSignOutView(ProviderView):
-    """`/sign-out/oidc/`: out of the provider as well, where it has a page for that."""
+    """Action `/sign-out/oidc/`, which signs out of the provider, too, if it has a page for that."""
 
     def get(self, request: HttpRequest) -> HttpResponseBase:
         back_to = request.build_absolute_uri(reverse("sign-in"))
@@ -166,7 +166,7 @@ class ProviderSignOutView(ProviderView):
 
 
 def _address_for(person: Person, came: Came) -> str:
-    """Where the person wanted to go, if the person may; else to what there is for this person."""
+    """Return the page that the person asked for, if it may be seen, else the first that may."""
     to_admin = came.wanted.startswith(reverse(_ADMIN))
     if to_admin and not person.user.is_staff:
         return reverse(_TENANTS)

@@ -22,7 +22,7 @@ from api.v1.statement_documents import statement_shown
 
 
 class StatementsPage(PoolPage):
-    """`/my/pools/{pool}/statements/`: the months, also of a pool that was closed."""
+    """Page `/my/pools/{pool}/statements/` of the months, also of a pool that was closed."""
 
     retired = True
 
@@ -33,7 +33,7 @@ class StatementsPage(PoolPage):
 
 
 class StatementPage(PoolPage):
-    """`/my/pools/{pool}/statements/{month}/`: the page that the API has, with links, and its PDF."""
+    """Page `/my/pools/{pool}/statements/{month}/` of the API's statement, with links, and its PDF."""
 
     retired = True
 
@@ -51,7 +51,7 @@ class StatementPage(PoolPage):
 
 
 class ProofFile(PoolPage):
-    """`/my/pools/{pool}/decisions/{run}/proof/`: what `python -m policies verify` takes."""
+    """File `/my/pools/{pool}/decisions/{run}/proof/` for `python -m policies verify`."""
 
     def get(self, request: HttpRequest, pool: str, run: str) -> HttpResponseBase:
         of_pool = self.pool

@@ -1,4 +1,4 @@
-"""What every page of a tenant does first: who is signed in, how often it asks, and what goes wrong."""
+"""Base of the tenants' pages, with sign-in, rate limit and errors."""
 
 import math
 from functools import cached_property
@@ -28,7 +28,7 @@ from api.subtrees import Subtree, subtree_of
 
 
 class PageView(View):
-    """A page: what is refused is a page too."""
+    """A page, whose errors are pages, too."""
 
     http_method_names = ["get", "head"]
 
@@ -46,7 +46,7 @@ class PageView(View):
 
 
 class VisitorPage(PageView):
-    """A page of whoever is signed in; others are sent to sign in, and come back."""
+    """A page of a signed-in visitor. Others are sent to sign in, and come back."""
 
     visitor: Visitor
 
@@ -108,7 +108,7 @@ class TenantPage(ChosenPage):
 
     @property
     def tenant(self) -> Tenant:
-        """Whose page it is."""
+        """The tenant of the page."""
         assert self.caller.tenant is not None  # noqa: S101 # others were sent away
         return self.caller.tenant
 
@@ -152,7 +152,7 @@ class SubtreePage(ChosenPage):
 
 
 class NothingPage(PageView):
-    """Any other path: there is nothing."""
+    """Any other path, which is not found."""
 
     def get(self, request: HttpRequest, **_: str) -> HttpResponseBase:
         raise _nothing()
@@ -163,7 +163,7 @@ def _nothing() -> Missing:
 
 
 def see(name: str, *args: Any) -> HttpResponseRedirect:
-    """Where what a form did is seen."""
+    """Return the address of the page that shows the result of a form."""
     return _to(reverse(name, args=args))
 
 

@@ -1,4 +1,4 @@
-"""A tenant's last seven days in a pool: what it used, beside what it would have used alone."""
+"""A tenant's use in the last seven days in a pool, beside its use alone."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ DAYS = 7
 
 @dataclass(frozen=True)
 class Week:
-    """The last seven days: a picture for each resource with its numbers, and the sharing degree.
+    """The last seven days, with a picture and numbers for each resource and the sharing degree.
 
     `late_since`: what decisions gave from then on is still to be metered, later than it should be.
     """
@@ -42,7 +42,7 @@ class Week:
 
 @dataclass(frozen=True)
 class Day:
-    """What of a resource the tenant used on a day and would have used alone, as means in its unit."""
+    """Mean use of a resource on a day, and mean use alone, in its unit."""
 
     start: datetime
     end: datetime
@@ -53,7 +53,7 @@ class Day:
 
 @dataclass(frozen=True)
 class ResourceWeek:
-    """A resource over the days: the picture, and the numbers behind it."""
+    """The picture of a resource over the days, with its numbers."""
 
     resource: Resource
     chart: Chart

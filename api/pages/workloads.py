@@ -38,7 +38,7 @@ def workloads_page(*, pool: Pool, tenant: Tenant, cursor: str | None, limit: int
 
 
 class WorkloadsPage(PoolPage):
-    """`/my/pools/{pool}/workloads/`: all of them, a hundred at a time."""
+    """Page `/my/pools/{pool}/workloads/` of all workloads, a hundred at a time."""
 
     def get(self, request: HttpRequest, pool: str) -> HttpResponseBase:
         with one_snapshot():
@@ -63,7 +63,7 @@ class WorkloadsPage(PoolPage):
 
 
 class WhyPage(PoolPage):
-    """`/my/pools/{pool}/why/`: the decision explained, and changes that were tried.
+    """Page `/my/pools/{pool}/why/` of the decision's explanation, with changes that were tried.
 
     `?workload=` is the one that something is sought for; without it, something for the first few. It
     computes, within the limits of an evaluation.

@@ -122,7 +122,7 @@ class BacktestsView(ContractView):
     def get(self, request: Request) -> Response:
         """List the backtests that this key asked for, newest first.
 
-        So does the key that replaced it by rotation; nobody else does.
+        So does the key that replaced it by rotation; others do not.
         """
         page = ORDERING.page(backtests_of(self.holder), **self.query)
         return self.listing(page, BacktestDocument.write, list(BacktestDocument.fields))
@@ -175,7 +175,7 @@ class BacktestView(_BacktestView):
 
     @shows(BacktestDocument, "Show a backtest", headers=())
     def get(self, request: Request, backtest: str) -> Response:
-        """Show a backtest: how far it is, what was read, and why it failed if it did.
+        """Show a backtest, with its progress, what was read, and the reason of a failure.
 
         The key that asked for it can read it, and so can the key that replaced that one by rotation.
         Any other key gets 404 `backtest.not_found`.
@@ -199,7 +199,7 @@ class BacktestCancelView(_BacktestView):
     )
     @writes
     def post(self, request: Request, backtest: str) -> Response:
-        """Cancel a backtest: what runs of it ends within seconds, and what was found is dropped.
+        """Cancel a backtest. What runs of it ends within seconds, and its results are dropped.
 
         Cancelling it again changes nothing. One that has succeeded or failed is 409
         `backtest.finished`.
@@ -214,7 +214,7 @@ class BacktestResultsView(_BacktestView):
 
     @concludes(BacktestResultsDocument, "Show what each policy would have done")
     def get(self, request: Request, backtest: str) -> Response:
-        """Show what each policy would have done: utilisation, waiting, completion, fairness, money.
+        """Show the utilisation, waiting, completion, fairness and money of each policy.
 
         JSON is everything; CSV and NDJSON have a row per policy and tenant, SVG a picture per question,
         and HTML is one page with all of it that can be sent on. The digest of what every policy was

@@ -80,7 +80,7 @@ class ComparisonsView(ContractView):
 
         `input` is a problem as evaluations take it, whose own `policy` is ignored, or `{"run": id}`
         for the input of a stored run. A tenant key can name runs of transparent pools only
-        (otherwise 404 `run.not_found`). A policy that cannot answer says why in the `error` of its
+        (otherwise 404 `run.not_found`). A policy that cannot answer states why in the `error` of its
         column, and the others answer. All columns share the limits of one evaluation, 10 seconds
         included.
         """

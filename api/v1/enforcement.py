@@ -391,7 +391,7 @@ class EnforcementView(PoolView):
         A tenant key sees its own row, and the agents without their `problems`. `enforced` and
         `used` are null where no agent reported the tenant. An agent that is silent for more than
         three of its intervals is `stale`, and its limits stay as they are. Without a decision or a
-        report there are no rows; `refused` says why the decision cannot be rendered for the agent.
+        report there are no rows; `refused` states why the decision cannot be rendered for the agent.
         """
         state = enforcement_state(pool=self.pool, now=utc_now())
         reader = EnforcementReader(self.pool, state.resources, self.tenant)

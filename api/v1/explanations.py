@@ -164,8 +164,8 @@ class ExplanationView(OneRunView):
     @shows(ExplanationDocument, "Explain a decision to a tenant", headers=(), problems=(409, 410))
     def get(self, request: Request, run: str, tenant: str) -> Response:
         """Explain why a tenant got what it got, by its share and level, what binds at which price, and
-        a change that would give it more. `budgets` are exhausted ones that bind it. `blocked` says that
-        the scheduler keeps its jobs waiting although more was decided than it uses.
+        a change that would give it more. `budgets` are exhausted ones that bind it. `blocked` states
+        that the scheduler keeps its jobs waiting although more was decided than it uses.
 
         A tenant key can ask about its own tenant only, a group key about those that were below its
         group when the run began. The latter gets what the tenant would, without the groups above its

@@ -225,7 +225,7 @@ class NodeImportsView(ImportsView):
 
         Operators and the pool's agents. Each row is matched with the present server of the same
         contributor and name, and is added, changed or left unchanged: importing the same file twice
-        changes nothing. With `dry_run` the answer says what would become of every row, and nothing
+        changes nothing. With `dry_run` the answer states what would become of every row, and nothing
         is written. When a row is refused nothing is written either (422 `import.refused`), unless
         `skip_refused` is set. A file has at most 200,000 rows (413 `import.too_many`).
         """
@@ -266,7 +266,7 @@ class WorkloadImportsView(ImportsView):
 
         Operators and the pool's agents. Each row is matched with the present workload of the same
         tenant and name, and is added, changed or left unchanged: importing the same file twice
-        changes nothing. With `dry_run` the answer says what would become of every row, and nothing
+        changes nothing. With `dry_run` the answer states what would become of every row, and nothing
         is written. When a row is refused nothing is written either (422 `import.refused`), unless
         `skip_refused` is set. Tenants must exist unless `register_tenants` is set.
         """

@@ -58,7 +58,7 @@ class MonthView(_MonthView):
         headers=(),
     )
     def get(self, request: Request, pool: str, month: str) -> Response:
-        """Show a pool's month: its accounts, whose sum is 0, and what it still lacks to be closed.
+        """Show a pool's month, with its accounts, whose sum is 0, and what it still lacks to be closed.
 
         An open month is computed each time it is read, and `missing` names what would refuse its
         closing now; a closed one is the stored document. Only operator and billing keys may read it: a
@@ -76,7 +76,7 @@ class MonthView(_MonthView):
 class ManifestView(_MonthView):
     @shows(ManifestDocument, "Show from which entries a closed month was made", headers=())
     def get(self, request: Request, pool: str, month: str) -> Response:
-        """Show which entries a closed month was made from: their number, their sums and a SHA-256.
+        """Show the number, the sums and a SHA-256 of the entries of a closed month.
 
         To verify the month, hash the bytes at `entries` and compare them with `sha256`. The manifest is
         written within minutes of the closing and is 404 `manifest.not_found` until then; a month that
@@ -94,12 +94,12 @@ class MonthVerifyView(_MonthView):
 
     @computes(documents.NoFields, VerificationDocument, "Verify a closed month again", problems=())
     def post(self, request: Request, pool: str, month: str) -> Response:
-        """Recompute a closed month: statements from postings, postings from entries and price plans.
+        """Recompute a closed month from its entries and price plans.
 
         It stores nothing and can be repeated. `valid` is true when every check holds: `statements`,
         `price_plans`, `audit` and `manifests` compare what is stored with the digests in the pool's
         chain, `statement_lines` and `postings` recompute. A month that was closed before the chain held
-        digests is not checked, and `detail` says so. `manage.py verify` checks all months, and each
+        digests is not checked, and `detail` states it. `manage.py verify` checks all months, and each
         manifest against its entries. Only operator and billing keys may use it: a tenant key gets 404
         `statement.not_found`, as does every key for a month that is open.
         """

@@ -127,7 +127,7 @@ class PublishView(PlanResource):
     @acts(PlanDocument, "Publish a draft: it stays as it is from then on")
     @writes
     def post(self, request: Request, plan: str) -> Response:
-        """Publish a draft: its prices hold from its `from` on, and the plan can no longer be edited.
+        """Publish a draft. Its prices hold from its `from` on, and the plan can no longer be edited.
 
         Only operators may; `If-Match` is optional. The first published plan fixes the pool's currency
         and time zone. A last plan without an end ends where the new one begins; anything else that

@@ -203,10 +203,9 @@ class RenderingView(PoolView):
 
     @renders(RenderingDocument, "Render the decision in force for a scheduler")
     def get(self, request: Request, pool: str, target: str) -> Response | HttpResponse:
-        """Render the decision in force as the limits of a scheduler: `slurm`, `kueue`,
-        `kubernetes`, `volcano` or `kai`.
+        """Render the decision in force as limits of `slurm`, `kueue`, `kubernetes`, `volcano` or `kai`.
 
-        For operator and billing keys, because it names all tenants. JSON says per tenant what was
+        For operator and billing keys, because it names all tenants. JSON states per tenant what was
         decided, rendered and lost to rounding; `text/plain` (Slurm) and `application/yaml` (the
         others) are ready to be applied. Send the `ETag` as `If-None-Match` to get 304 while nothing
         has changed. With `cluster`, or a key that is bound to one, it is the part of that cluster.

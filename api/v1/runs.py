@@ -170,11 +170,12 @@ class RunView(OneRunView):
 
     @shows(RunDocument, "Show a run", headers=())
     def get(self, request: Request, run: str) -> Response:
-        """Show one run: its status, when it was in force, its policy and its summary.
+        """Show one run, with its status, its time in force, its policy and its summary.
 
         Summaries are kept for good. A tenant key sees the runs of its pools, and a group key those
         of its pool; unless the pool is transparent, `reason`, `input_digest`, `solve_seconds` and
-        `summary` are null. A failed run says why in `error`, and the decision before it stays in force.
+        `summary` are null. A failed run states why in `error`, and the decision before it stays in
+        force.
         """
         found = self.run(run)
         return Response(RunDocument.write(found, reader_of(self, found.pool)))
@@ -192,7 +193,7 @@ class AllocationsView(OneRunView):
     def get(self, request: Request, run: str) -> Response:
         """List what a run gave to every workload, or with `by=tenant` to every tenant.
 
-        `limited_by` says why a workload did not get more. A tenant key sees its own rows; in a
+        `limited_by` states why a workload did not get more. A tenant key sees its own rows; in a
         transparent pool it sees all of them, the others under pseudonyms. A group key sees the rows
         of the tenants that were below its group when the run began. The rows of a run never change
         and are kept for good.
@@ -247,8 +248,7 @@ class InputView(OneRunView):
 class ProofView(OneRunView):
     @shows(ProofDocument, "Take a decision's proof home", headers=(), problems=(409, 410))
     def get(self, request: Request, run: str) -> Response:
-        """Give all that an outsider needs to verify a decision: input, answer with certificate, and
-        the digests of both.
+        """Return input, answer with certificate, and digests of a decision for others to verify.
 
         Save it and check it elsewhere with `python -m policies verify FILE`. For operator and
         billing keys, and for members of a transparent pool, whose copy has pseudonyms and verifies
@@ -266,8 +266,9 @@ class VerifyView(OneRunView):
         documents.NoFields, VerificationDocument, "Verify a decision again", problems=(409, 410)
     )
     def post(self, request: Request, run: str) -> Response:
-        """Check a stored decision again, without a solver: feasibility, shares, the optimality
-        proof and the digests in the pool's chain.
+        """Check a stored decision again without a solver.
+
+        Checked are feasibility, shares, the optimality proof and the digests in the pool's chain.
 
         It stores nothing and can be repeated. `valid` is true when every check holds. For operator
         and billing keys, and for members of a transparent pool, for whom the `detail` of each check

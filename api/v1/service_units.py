@@ -40,7 +40,7 @@ class ServiceUnitsView(PoolResource):
 
     @lists(BankDocument, "List banks of service units; a tenant sees its own")
     def get(self, request: Request, pool: str) -> Response:
-        """List the pool's banks of service units: what was granted and used, and the balance.
+        """List the pool's banks of service units, with amounts granted and used and the balance.
 
         A tenant has a bank from its first grant on. `used` is quantity × seconds × weight of all that
         it used since, by the `unit_weights` of the price plans. A tenant key sees its own bank only.
@@ -59,8 +59,8 @@ class ServiceUnitsView(PoolResource):
 
         Only operators may. The units are above 0 (422 `units.amount`). A bank that has run out gives
         the event `service_units.exhausted`, once after each grant, and makes its tenant a best-effort
-        member if the price plan's `exhausted` says so; a grant does not undo that. Each request grants
-        again: send an `Idempotency-Key` to repeat one safely.
+        member if the price plan's `exhausted` requires it; a grant does not undo that. Each request
+        grants again: send an `Idempotency-Key` to repeat one safely.
         """
         fields = self.read(GrantRequest)
         tenant, now = tenant_named(fields["tenant"]), utc_now()

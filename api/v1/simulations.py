@@ -354,7 +354,7 @@ class SimulationView(CostReader, ContractView):
     def get(self, request: Request, simulation: str) -> Response:
         """Show a simulation and, once it succeeded, its result before and after the changes.
 
-        A failed one says why in `error`, such as a change that the pool cannot take. A tenant key
+        A failed one states why in `error`, such as a change that the pool cannot take. A tenant key
         sees the simulations that the tenant asked for, with its own rows and without the pool's
         summary; any other id answers 404 `simulation.not_found`.
         """

@@ -94,7 +94,7 @@ class TenantView(TenantResource):
 
     @shows(TenantDocument, "Show a tenant")
     def get(self, request: Request, tenant: str) -> Response:
-        """Show one tenant; its `ETag` is what a change sends as `If-Match`.
+        """Show one tenant. A change sends its `ETag` as `If-Match`.
 
         A tenant key can read only its own tenant; any other slug, like that of a retired tenant,
         answers 404 `tenant.not_found`.

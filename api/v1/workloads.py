@@ -272,7 +272,7 @@ class WorkloadView(WorkloadResource):
     @updates(WorkloadChange, WorkloadDocument, "Change a workload", pool=True)
     @writes
     def patch(self, request: Request, pool: str, workload: str) -> Response:
-        """Change a workload by JSON merge patch: demand, `tasks`, priority, selector, name or `state`.
+        """Change demand, `tasks`, priority, selector, name or `state` of a workload by merge patch.
 
         For operators and the tenant itself, with `If-Match`. The change counts from the next
         decision on. `state` `paused` keeps the workload out of decisions until it is `active`

@@ -85,12 +85,12 @@ class Decisions(Transport):
         return self._read(f"/api/v1/pools/{path_part(pool)}/decision/", {"at": at})
 
     def pools_months_verify_compute(self, pool: str, month: str) -> Answer[VerificationDocument]:
-        """Recompute a closed month: statements from postings, postings from entries and price plans.
+        """Recompute a closed month from its entries and price plans.
 
         It stores nothing and can be repeated. `valid` is true when every check holds: `statements`,
         `price_plans`, `audit` and `manifests` compare what is stored with the digests in the pool's
         chain, `statement_lines` and `postings` recompute. A month that was closed before the chain held
-        digests is not checked, and `detail` says so. `manage.py verify` checks all months, and each
+        digests is not checked, and `detail` states it. `manage.py verify` checks all months, and each
         manifest against its entries. Only operator and billing keys may use it: a tenant key gets 404
         `statement.not_found`, as does every key for a month that is open.
 
@@ -144,11 +144,12 @@ class Decisions(Transport):
         return self._post(f"/api/v1/pools/{path_part(pool)}/runs/", body or {}, idempotency_key)
 
     def runs_show(self, run: str) -> Answer[RunDocument]:
-        """Show one run: its status, when it was in force, its policy and its summary.
+        """Show one run, with its status, its time in force, its policy and its summary.
 
         Summaries are kept for good. A tenant key sees the runs of its pools, and a group key those
         of its pool; unless the pool is transparent, `reason`, `input_digest`, `solve_seconds` and
-        `summary` are null. A failed run says why in `error`, and the decision before it stays in force.
+        `summary` are null. A failed run states why in `error`, and the decision before it stays in
+        force.
 
         Parameters
         ----------
@@ -167,7 +168,7 @@ class Decisions(Transport):
     ) -> Rows[AllocationDocument | TenantAllocationDocument]:
         """List what a run gave to every workload, or with `by=tenant` to every tenant.
 
-        `limited_by` says why a workload did not get more. A tenant key sees its own rows; in a
+        `limited_by` states why a workload did not get more. A tenant key sees its own rows; in a
         transparent pool it sees all of them, the others under pseudonyms. A group key sees the rows
         of the tenants that were below its group when the run began. The rows of a run never change
         and are kept for good.
@@ -201,8 +202,8 @@ class Decisions(Transport):
 
     def runs_explanation_show(self, run: str, tenant: str) -> Answer[ExplanationDocument]:
         """Explain why a tenant got what it got, by its share and level, what binds at which price, and
-        a change that would give it more. `budgets` are exhausted ones that bind it. `blocked` says that
-        the scheduler keeps its jobs waiting although more was decided than it uses.
+        a change that would give it more. `budgets` are exhausted ones that bind it. `blocked` states
+        that the scheduler keeps its jobs waiting although more was decided than it uses.
 
         A tenant key can ask about its own tenant only, a group key about those that were below its
         group when the run began. The latter gets what the tenant would, without the groups above its
@@ -258,8 +259,7 @@ class Decisions(Transport):
         )
 
     def runs_proof_show(self, run: str) -> Answer[ProofDocument]:
-        """Give all that an outsider needs to verify a decision: input, answer with certificate, and
-        the digests of both.
+        """Return input, answer with certificate, and digests of a decision for others to verify.
 
         Save it and check it elsewhere with `python -m policies verify FILE`. For operator and
         billing keys, and for members of a transparent pool, whose copy has pseudonyms and verifies
@@ -310,8 +310,9 @@ class Decisions(Transport):
         )
 
     def runs_verify_compute(self, run: str) -> Answer[VerificationDocument]:
-        """Check a stored decision again, without a solver: feasibility, shares, the optimality
-        proof and the digests in the pool's chain.
+        """Check a stored decision again without a solver.
+
+        Checked are feasibility, shares, the optimality proof and the digests in the pool's chain.
 
         It stores nothing and can be repeated. `valid` is true when every check holds. For operator
         and billing keys, and for members of a transparent pool, for whom the `detail` of each check

@@ -50,10 +50,9 @@ class Enforcement(Transport):
         quota: Literal["hard", "soft", "effective"] | None = None,
         cluster: str | None = None,
     ) -> Answer[RenderingDocument]:
-        """Render the decision in force as the limits of a scheduler: `slurm`, `kueue`,
-        `kubernetes`, `volcano` or `kai`.
+        """Render the decision in force as limits of `slurm`, `kueue`, `kubernetes`, `volcano` or `kai`.
 
-        For operator and billing keys, because it names all tenants. JSON says per tenant what was
+        For operator and billing keys, because it names all tenants. JSON states per tenant what was
         decided, rendered and lost to rounding; `text/plain` (Slurm) and `application/yaml` (the
         others) are ready to be applied. Send the `ETag` as `If-None-Match` to get 304 while nothing
         has changed. With `cluster`, or a key that is bound to one, it is the part of that cluster.
@@ -100,7 +99,7 @@ class Enforcement(Transport):
         A tenant key sees its own row, and the agents without their `problems`. `enforced` and
         `used` are null where no agent reported the tenant. An agent that is silent for more than
         three of its intervals is `stale`, and its limits stay as they are. Without a decision or a
-        report there are no rows; `refused` says why the decision cannot be rendered for the agent.
+        report there are no rows; `refused` states why the decision cannot be rendered for the agent.
         """
         return self._read(f"/api/v1/pools/{path_part(pool)}/enforcement/")
 

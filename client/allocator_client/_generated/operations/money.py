@@ -221,7 +221,7 @@ class Money(Transport):
         )
 
     def pools_months_show(self, pool: str, month: str) -> Answer[MonthDocument]:
-        """Show a pool's month: its accounts, whose sum is 0, and what it still lacks to be closed.
+        """Show a pool's month, with its accounts, whose sum is 0, and what it still lacks to be closed.
 
         An open month is computed each time it is read, and `missing` names what would refuse its
         closing now; a closed one is the stored document. Only operator and billing keys may read it: a
@@ -284,7 +284,7 @@ class Money(Transport):
         )
 
     def pools_months_manifest_show(self, pool: str, month: str) -> Answer[ManifestDocument]:
-        """Show which entries a closed month was made from: their number, their sums and a SHA-256.
+        """Show the number, the sums and a SHA-256 of the entries of a closed month.
 
         To verify the month, hash the bytes at `entries` and compare them with `sha256`. The manifest is
         written within minutes of the closing and is 404 `manifest.not_found` until then; a month that
@@ -329,7 +329,7 @@ class Money(Transport):
     def pools_service_units_list(
         self, pool: str, *, limit: int = 1000, cursor: str | None = None
     ) -> Rows[BankDocument]:
-        """List the pool's banks of service units: what was granted and used, and the balance.
+        """List the pool's banks of service units, with amounts granted and used and the balance.
 
         A tenant has a bank from its first grant on. `used` is quantity × seconds × weight of all that
         it used since, by the `unit_weights` of the price plans. A tenant key sees its own bank only.
@@ -347,8 +347,8 @@ class Money(Transport):
 
         Only operators may. The units are above 0 (422 `units.amount`). A bank that has run out gives
         the event `service_units.exhausted`, once after each grant, and makes its tenant a best-effort
-        member if the price plan's `exhausted` says so; a grant does not undo that. Each request grants
-        again: send an `Idempotency-Key` to repeat one safely.
+        member if the price plan's `exhausted` requires it; a grant does not undo that. Each request
+        grants again: send an `Idempotency-Key` to repeat one safely.
         """
         return self._post(f"/api/v1/pools/{path_part(pool)}/service-units/", body, idempotency_key)
 
@@ -507,7 +507,7 @@ class Money(Transport):
     def price_plans_publish_act(
         self, plan: str, *, idempotency_key: str | None = None, if_match: str | None = None
     ) -> Answer[PlanDocument]:
-        """Publish a draft: its prices hold from its `from` on, and the plan can no longer be edited.
+        """Publish a draft. Its prices hold from its `from` on, and the plan can no longer be edited.
 
         Only operators may; `If-Match` is optional. The first published plan fixes the pool's currency
         and time zone. A last plan without an end ends where the new one begins; anything else that

@@ -339,7 +339,7 @@ class PoolsAndMembers(Transport):
         return self._post("/api/v1/tenants/", body, idempotency_key)
 
     def tenants_show(self, tenant: str) -> Answer[TenantDocument]:
-        """Show one tenant; its `ETag` is what a change sends as `If-Match`.
+        """Show one tenant. A change sends its `ETag` as `If-Match`.
 
         A tenant key can read only its own tenant; any other slug, like that of a retired tenant,
         answers 404 `tenant.not_found`.

@@ -31,7 +31,7 @@ class ServersAndWorkloads(Transport):
 
         Operators and the pool's agents. Each row is matched with the present server of the same
         contributor and name, and is added, changed or left unchanged: importing the same file twice
-        changes nothing. With `dry_run` the answer says what would become of every row, and nothing
+        changes nothing. With `dry_run` the answer states what would become of every row, and nothing
         is written. When a row is refused nothing is written either (422 `import.refused`), unless
         `skip_refused` is set. A file has at most 200,000 rows (413 `import.too_many`).
         """
@@ -47,7 +47,7 @@ class ServersAndWorkloads(Transport):
 
         Operators and the pool's agents. Each row is matched with the present workload of the same
         tenant and name, and is added, changed or left unchanged: importing the same file twice
-        changes nothing. With `dry_run` the answer says what would become of every row, and nothing
+        changes nothing. With `dry_run` the answer states what would become of every row, and nothing
         is written. When a row is refused nothing is written either (422 `import.refused`), unless
         `skip_refused` is set. Tenants must exist unless `register_tenants` is set.
         """
@@ -288,7 +288,7 @@ class ServersAndWorkloads(Transport):
         *,
         if_match: str | None = None,
     ) -> Answer[WorkloadDocument]:
-        """Change a workload by JSON merge patch: demand, `tasks`, priority, selector, name or `state`.
+        """Change demand, `tasks`, priority, selector, name or `state` of a workload by merge patch.
 
         For operators and the tenant itself, with `If-Match`. The change counts from the next
         decision on. `state` `paused` keeps the workload out of decisions until it is `active`

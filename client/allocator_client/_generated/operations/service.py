@@ -26,7 +26,7 @@ class Service(Transport):
     def healthz_show(self) -> Answer[StatusDocument]:
         """Answer that the process is alive.
 
-        It needs no key and checks nothing else; `/readyz` says whether the service can serve
+        It needs no key and checks nothing else; `/readyz` states whether the service can serve
         requests.
         """
         return self._read("/healthz")
@@ -40,10 +40,10 @@ class Service(Transport):
         return self._text("/metrics")
 
     def readyz_show(self) -> Answer[ReadinessDocument]:
-        """Say whether the service can serve requests, with the state of everything it works with.
+        """Report whether the service can serve requests, with the state of everything it works with.
 
         It needs no key. The answer is 503 only when the database does not answer or migrations are
-        missing. The broker, worker, relay, sender, metering and whoever computes backtests can be
+        missing. The broker, worker, relay, sender, metering and the worker of backtests can be
         `degraded`: requests are still served, while decisions, the ledger, events, webhooks or
         backtests may come late.
         """

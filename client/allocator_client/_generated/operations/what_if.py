@@ -28,7 +28,7 @@ class WhatIf(Transport):
     ) -> Rows[BacktestDocument]:
         """List the backtests that this key asked for, newest first.
 
-        So does the key that replaced it by rotation; nobody else does.
+        So does the key that replaced it by rotation; others do not.
         """
         return self._rows("/api/v1/backtests/", {"limit": limit, "cursor": cursor}, "cursor")
 
@@ -52,7 +52,7 @@ class WhatIf(Transport):
         return self._post("/api/v1/backtests/", body, idempotency_key)
 
     def backtests_show(self, backtest: str) -> Answer[BacktestDocument]:
-        """Show a backtest: how far it is, what was read, and why it failed if it did.
+        """Show a backtest, with its progress, what was read, and the reason of a failure.
 
         The key that asked for it can read it, and so can the key that replaced that one by rotation.
         Any other key gets 404 `backtest.not_found`.
@@ -62,7 +62,7 @@ class WhatIf(Transport):
     def backtests_cancel_act(
         self, backtest: str, *, idempotency_key: str | None = None
     ) -> Answer[BacktestDocument]:
-        """Cancel a backtest: what runs of it ends within seconds, and what was found is dropped.
+        """Cancel a backtest. What runs of it ends within seconds, and its results are dropped.
 
         Cancelling it again changes nothing. One that has succeeded or failed is 409
         `backtest.finished`.
@@ -70,7 +70,7 @@ class WhatIf(Transport):
         return self._post(f"/api/v1/backtests/{path_part(backtest)}/cancel/", {}, idempotency_key)
 
     def backtests_results_show(self, backtest: str) -> Answer[BacktestResultsDocument]:
-        """Show what each policy would have done: utilisation, waiting, completion, fairness, money.
+        """Show the utilisation, waiting, completion, fairness and money of each policy.
 
         JSON is everything; CSV and NDJSON have a row per policy and tenant, SVG a picture per question,
         and HTML is one page with all of it that can be sent on. The digest of what every policy was
@@ -90,7 +90,7 @@ class WhatIf(Transport):
 
         `input` is a problem as evaluations take it, whose own `policy` is ignored, or `{"run": id}`
         for the input of a stored run. A tenant key can name runs of transparent pools only
-        (otherwise 404 `run.not_found`). A policy that cannot answer says why in the `error` of its
+        (otherwise 404 `run.not_found`). A policy that cannot answer states why in the `error` of its
         column, and the others answer. All columns share the limits of one evaluation, 10 seconds
         included.
         """
@@ -144,7 +144,7 @@ class WhatIf(Transport):
     def simulations_show(self, simulation: str) -> Answer[SimulationDocument]:
         """Show a simulation and, once it succeeded, its result before and after the changes.
 
-        A failed one says why in `error`, such as a change that the pool cannot take. A tenant key
+        A failed one states why in `error`, such as a change that the pool cannot take. A tenant key
         sees the simulations that the tenant asked for, with its own rows and without the pool's
         summary; any other id answers 404 `simulation.not_found`.
         """
