@@ -28,11 +28,13 @@ from policies import (
     tasks_by_owner,
     verify,
 )
+from policies.explaining.gang_room import room_for_pieces
 from policies.filling.kept_tasks import kept_tasks
 from policies.verification.pieces import Pieces
 from tests.examples import examples
-from tests.references.gangs import GangStep, fill_gangs
+from tests.references.gangs import GangStep, Pool, fill_gangs, launch
 from tests.references.long_term import Past
+from tests.references.numbers import exact
 from tests.unit.policies.problems import problems
 from tests.unit.policies.test_filling_properties import PLACEMENTS, tasks_on_servers
 from tests.unit.policies.trees import problems_in_groups, problems_with_limits
@@ -627,6 +629,69 @@ def test_the_explanation_counts_pieces():
     assert "1 of 4 pieces of one more task fit; the largest free place has 8 gpu." in (
         explain(answer, 1).sentence
     )
+
+
+def waiting(*each, at_least=1, tasks=math.inf, together="", racks=("a",), servers=2):
+    """Return a gang of mpi that waits on servers of 8 GPUs in each rack, and its explanation."""
+    problem = Problem.create(
+        resources=["gpu"], capacity=[[8]] * len(racks), server_count=[servers] * len(racks),
+        server_labels=[{"rack": rack} for rack in racks], tenants=["mpi"], demand=[[0]], tasks=[tasks],
+        gangs={0: gang(*each, at_least=at_least, together=together)},
+    )  # fmt: skip
+    answer = whole(problem)
+    assert (answer.tasks.tolist(), answer.limited_by) == ([0], ("gang",))
+    return explain(answer, 0).sentence
+
+
+def test_pieces_of_two_kinds_are_counted_beside_each_other():
+    assert "2 of 4 pieces of one more task fit;" in waiting((1, [8]), (3, [8]))
+    assert "2 of 5 pieces of one more task fit;" in waiting((3, [6]), (2, [4]))
+    assert "2 of 5 pieces of one more task fit;" in waiting((2, [4]), (3, [6]))
+
+
+def test_pieces_of_tasks_that_start_together_are_counted_in_one_rack():
+    sentence = waiting((2, [8]), at_least=3, together="rack", racks="ab", servers=3)
+    assert "3 of 6 pieces of the tasks that must start together fit;" in sentence
+
+
+def test_fewer_tasks_than_start_together_are_named():
+    sentence = waiting((1, [4]), at_least=3, tasks=2)
+    assert sentence.endswith("stopped: it has 2 tasks, but at least 3 must start together.")
+
+
+def assert_counts_plainly(problem, placement, seed=0):
+    """Compare the room of each waiting gang with pieces that are placed one by one."""
+    options = {"seed": seed} if placement == "two-choices" else {}
+    answer = whole(problem, placement=placement, **options)
+    on = tasks_on_servers(answer)
+    for j, each in problem.gangs.items():
+        if answer.limited_by[j] != "gang":
+            continue
+        at_once = 1 if answer.tasks[j] else each.at_least
+        pool = Pool(problem, placement, seed)
+        for (kind, server), number in on.items():
+            demand = [exact(d) for d in problem.pieces.demand[kind]]
+            for _ in range(int(number)):
+                pool.take(problem.pieces.workload[kind], demand, server)
+        placed = launch(pool, j, at_once)
+        room = room_for_pieces(answer, j, at_once)
+        assert room.needed == at_once * each.count.sum()
+        assert room.fit == (pool.most_placed if placed is None else len(placed))
+        explain(answer, int(problem.workload_tenant[j]))
+
+
+@pytest.mark.parametrize("placement", PLACEMENTS)
+@examples(400)
+@given(problem=gang_problems(problems()), seed=st.integers(0, 3))
+def test_pieces_with_room_are_those_that_are_placed_one_by_one(placement, problem, seed):
+    assert_counts_plainly(problem, placement, seed)
+
+
+@pytest.mark.parametrize("placement", PLACEMENTS)
+@examples(200)
+@given(problem=gang_problems(problems_with_limits()))
+def test_pieces_with_room_within_limits_too(placement, problem):
+    assert_counts_plainly(problem, placement)
 
 
 def test_labels_that_no_server_has_cost_nothing_for_each_server():
