@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from policies.explaining.gang_room import room_for_pieces
-from policies.explaining.numbers import counted_tasks, number
+from policies.explaining.numbers import amount, counted_tasks
 from policies.model.allocation import Allocation
 from policies.model.quantities import WholeServers
 from policies.model.server_classes import allowed_pieces
@@ -20,9 +20,11 @@ def gang_sentence(allocation: Allocation, workload: int) -> str:
         tasks = counted_tasks(float(problem.tasks[workload]))
         return f"it has {tasks}, but at least {at_once:,} must start together."
     fit, needed, scarce = room_for_pieces(allocation, workload, at_once)
-    what = (
-        "pieces of the tasks that must start together" if at_once > 1 else "pieces of one more task"
-    )
+    what = "pieces of one more task"
+    if at_once > 1:
+        what = "pieces of the tasks that must start together"
+        if gang.count.tolist() == [1]:
+            what = "tasks that must start together"
     if fit == needed:
         return f"the {what} have room now, but had none when it was its turn."
     whole = WholeServers.of(problem)
@@ -30,8 +32,8 @@ def gang_sentence(allocation: Allocation, workload: int) -> str:
     demand = whole.demand[scarce]
     r = int((demand * whole.share_of_unit).argmax())
     largest = np.where(allowed[scarce], left[:, r], 0.0).max(initial=0.0)
-    amount = float(largest * problem.pieces.demand[scarce, r] / demand[r])
+    free = float(largest * problem.pieces.demand[scarce, r] / demand[r])
     return (
         f"{fit:,} of {needed:,} {what} fit; the largest free place has "
-        f"{number(amount)} {problem.resources[r]}."
+        f"{amount(free, problem.resources[r], problem.units[r])}."
     )

@@ -621,12 +621,12 @@ def test_a_document_comes_back_as_it_was():
 def test_the_explanation_counts_pieces():
     """Three servers have 2 GPUs left each, one has 8."""
     problem = Problem.create(
-        resources=["gpu"], capacity=[[8]], server_count=[4], tenants=["a", "mpi"],
+        resources=["gpu"], units=["GPU"], capacity=[[8]], server_count=[4], tenants=["a", "mpi"],
         demand=[[6], [0]], tasks=[3, 1], gangs={1: gang((4, [4]), per_server=1)},
     )  # fmt: skip
     answer = whole(problem)
     assert (answer.tasks.tolist(), answer.limited_by[1]) == ([3, 0], "gang")
-    assert "1 of 4 pieces of one more task fit; the largest free place has 8 gpu." in (
+    assert "1 of 4 pieces of one more task fit; the largest free place has 8 GPUs." in (
         explain(answer, 1).sentence
     )
 
@@ -657,6 +657,11 @@ def test_pieces_of_tasks_that_start_together_are_counted_in_one_rack():
 def test_fewer_tasks_than_start_together_are_named():
     sentence = waiting((1, [4]), at_least=3, tasks=2)
     assert sentence.endswith("stopped: it has 2 tasks, but at least 3 must start together.")
+
+
+def test_tasks_of_one_piece_that_start_together_are_counted_as_tasks():
+    sentence = waiting((1, [4]), at_least=9)
+    assert "4 of 9 tasks that must start together fit;" in sentence
 
 
 def assert_counts_plainly(problem, placement, seed=0):
