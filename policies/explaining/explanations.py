@@ -19,12 +19,21 @@ from policies.model.allocation import Allocation
 from policies.model.certificate import Certificate
 from policies.model.policy import ShareDefinition
 from policies.model.problem import Problem
-from policies.model.reasons import GANG, LEVEL, LIMIT, REASONS, TASK_LIMIT, UNSERVED
+from policies.model.reasons import (
+    GANG,
+    LEVEL,
+    LIMIT,
+    NO_SERVER_LARGE_ENOUGH,
+    REASONS,
+    TASK_LIMIT,
+    UNSERVED,
+)
 from policies.model.share_definition import shares_of
 
 PRICE_NOISE = 1e-9
 BINDINGS_SHOWN = 10
 WORKLOADS_NAMED = 3
+_LARGE_PIECE = "one piece is larger than every server it may run on."
 
 
 @dataclass(frozen=True)
@@ -240,7 +249,10 @@ def _why(
         return "that is all it asked for."
     reason = allocation.limited_by[unmet[0]]
     if reason in UNSERVED:
-        return f"{problem.workload_names[unmet[0]]} gets nothing more: {REASONS[reason]}"
+        text = REASONS[reason]
+        if reason == NO_SERVER_LARGE_ENOUGH and unmet[0] in problem.gangs:
+            text = _LARGE_PIECE
+        return f"{problem.workload_names[unmet[0]]} gets nothing more: {text}"
     if reason.startswith(f"{LIMIT}:"):
         named = [problem.groups[group] for group in _groups_named(problem, tenant, within)]
         limit = limits.get(unmet[0], f"the limit of {_whose(reason, named)}")

@@ -47,6 +47,17 @@ def room_for_pieces(allocation: Allocation, workload: int, at_once: int) -> Room
     return _room(allocation, workload, at_once, whole, left, room)
 
 
+def room_on_empty_servers(allocation: Allocation, workload: int, at_once: int) -> Room:
+    """Return the room for tasks of a workload that start at once while nothing else runs.
+
+    Args:
+        allocation: whole tasks on servers.
+    """
+    whole = WholeServers.of(allocation.problem)
+    empty = whole.capacity[allocation.classes.first_row]
+    return _room(allocation, workload, at_once, whole, empty, whole.limits)
+
+
 def _room(
     allocation: Allocation,
     workload: int,

@@ -631,12 +631,12 @@ def test_the_explanation_counts_pieces():
     )
 
 
-def waiting(*each, at_least=1, tasks=math.inf, together="", racks=("a",), servers=2):
-    """Return a gang of mpi that waits on servers of 8 GPUs in each rack, and its explanation."""
+def waiting(*each, at_least=1, tasks=math.inf, together="", racks=("a",), servers=2, **fields):
+    """Return the explanation of a gang of mpi that waits on empty servers of 8 GPUs in racks."""
     problem = Problem.create(
         resources=["gpu"], capacity=[[8]] * len(racks), server_count=[servers] * len(racks),
         server_labels=[{"rack": rack} for rack in racks], tenants=["mpi"], demand=[[0]], tasks=[tasks],
-        gangs={0: gang(*each, at_least=at_least, together=together)},
+        gangs={0: gang(*each, at_least=at_least, together=together)}, **fields,
     )  # fmt: skip
     answer = whole(problem)
     assert (answer.tasks.tolist(), answer.limited_by) == ([0], ("gang",))
@@ -644,14 +644,23 @@ def waiting(*each, at_least=1, tasks=math.inf, together="", racks=("a",), server
 
 
 def test_pieces_of_two_kinds_are_counted_beside_each_other():
-    assert "2 of 4 pieces of one more task fit;" in waiting((1, [8]), (3, [8]))
-    assert "2 of 5 pieces of one more task fit;" in waiting((3, [6]), (2, [4]))
-    assert "2 of 5 pieces of one more task fit;" in waiting((2, [4]), (3, [6]))
+    assert "even on empty servers, only 2 of 4 pieces of one more task fit." in waiting(
+        (1, [8]), (3, [8])
+    )
+    assert "even on empty servers, only 2 of 5 pieces of one more task fit." in waiting(
+        (3, [6]), (2, [4])
+    )
+    assert "even on empty servers, only 2 of 5 pieces of one more task fit." in waiting(
+        (2, [4]), (3, [6])
+    )
 
 
 def test_pieces_of_tasks_that_start_together_are_counted_in_one_rack():
     sentence = waiting((2, [8]), at_least=3, together="rack", racks="ab", servers=3)
-    assert "3 of 6 pieces of the tasks that must start together fit;" in sentence
+    assert sentence.endswith(
+        "stopped: even on empty servers with one value of rack, only 3 of 6 pieces of the tasks that"
+        " must start together fit."
+    )
 
 
 def test_fewer_tasks_than_start_together_are_named():
@@ -661,7 +670,28 @@ def test_fewer_tasks_than_start_together_are_named():
 
 def test_tasks_of_one_piece_that_start_together_are_counted_as_tasks():
     sentence = waiting((1, [4]), at_least=9)
-    assert "4 of 9 tasks that must start together fit;" in sentence
+    assert "even on empty servers, only 4 of 9 tasks that must start together fit." in sentence
+
+
+def test_a_label_that_no_server_has_is_named():
+    assert waiting((2, [8]), together="row").endswith(" stopped: no server has the label row.")
+    problem = Problem.create(
+        resources=["gpu"], capacity=[[8], [8]], server_labels=[{"rack": "a"}, {"row": "1"}],
+        tenants=["mpi"], demand=[[0]], tasks=[1], selectors=[{"rack": "a"}],
+        gangs={0: gang((2, [1]), together="row")},
+    )  # fmt: skip
+    assert explain(whole(problem), 0).sentence.endswith(
+        " stopped: no server that it may run on has the label row."
+    )
+
+
+def test_a_piece_that_is_larger_than_every_server_is_named():
+    problem = cluster(gang((1, [1]), (1, [9])), 1)
+    answer = whole(problem)
+    assert answer.limited_by[MPI] == "no_server_large_enough"
+    assert explain(answer, MPI).sentence.endswith(
+        " gets nothing more: one piece is larger than every server it may run on."
+    )
 
 
 def assert_counts_plainly(problem, placement, seed=0):
