@@ -151,6 +151,7 @@ def run_explain(
         problem.tenants.index(tenant.slug),
         within=outermost,
         limits={at: spent_text(each, run.pool.timezone) for at, each in spent.items()},
+        first=next((row.position for row in rows if row.workload_id == workload), None),
     )
     kept = tasks_kept(run, now=now or run.effective_from or run.created_at)
     waits = any(row.limited_by not in {"task_limit", *UNSERVED} for row in rows)
