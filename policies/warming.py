@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from policies.compiled import is_complete, note_complete
+from policies.explaining.gang_room import room_for_pieces
 from policies.explaining.lending import tasks_by_owner
 from policies.leximin.exchange import exchanged
 from policies.model.gangs import Gang
@@ -86,7 +87,8 @@ def warm(*policies: str) -> None:
                 solve(_IN_GROUPS, info.name, mode=mode)
     solve(_IN_GROUPS, "drfh", mode="indivisible", options={"share": "alone"})
     for placement in ("best-fit", "first-fit"):
-        solve(_GANGS, "drfh", mode="indivisible", options={"placement": placement})
+        gangs = solve(_GANGS, "drfh", mode="indivisible", options={"placement": placement})
+        room_for_pieces(gangs, 0, at_once=2)
     solve(_GANGS, "h-mrf")
     for name in POLICIES:
         simulate(_WHOLE, Trace.create(workload=[0, 1], submit=[0, 1], duration=[1, 1]), name)

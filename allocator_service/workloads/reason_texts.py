@@ -61,7 +61,7 @@ _TEXTS: Mapping[str, _Texts] = {
     "gang": _Texts(
         "No task has room for all its pieces at once.",
         "no task has room for all its pieces at once",
-        "Wait until servers are released; fewer or smaller pieces; contribute a server.",
+        "Fewer or smaller pieces; contribute a server; if all fit on empty servers, wait for them.",
     ),
     "out_of_range": _Texts(
         "Its demand is too small or too large, compared with the pool, to compute with.",

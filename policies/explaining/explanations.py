@@ -6,7 +6,7 @@ prices from the round in which its certificate froze the tenant.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -19,12 +19,23 @@ from policies.model.allocation import Allocation
 from policies.model.certificate import Certificate
 from policies.model.policy import ShareDefinition
 from policies.model.problem import Problem
-from policies.model.reasons import GANG, LEVEL, LIMIT, REASONS, TASK_LIMIT, UNSERVED
+from policies.model.reasons import (
+    GANG,
+    LEVEL,
+    LIMIT,
+    NO_SERVER_LARGE_ENOUGH,
+    REASONS,
+    TASK_LIMIT,
+    UNSERVED,
+)
 from policies.model.share_definition import shares_of
 
 PRICE_NOISE = 1e-9
 BINDINGS_SHOWN = 10
 WORKLOADS_NAMED = 3
+REASONS_NAMED = 3
+_NOTHING_MORE = "gets nothing more"
+_LARGE_PIECE = "one piece is larger than every server it may run on."
 
 
 @dataclass(frozen=True)
@@ -75,6 +86,7 @@ def explain(
     *,
     within: int | None = None,
     limits: Mapping[int, str] = MappingProxyType({}),
+    first: int | None = None,
 ) -> Explanation:
     """Explain an answer to one tenant.
 
@@ -88,6 +100,8 @@ def explain(
         Index of the outermost group on the tenant's path that the sentence names. None names all.
     limits : mapping
         By index of a workload, another name of the limit that stopped it, for the sentence.
+    first : int or None
+        Index of the tenant's workload whose reason the sentence has before those of the others.
 
     Returns
     -------
@@ -117,7 +131,7 @@ def explain(
         binding=binding,
         just_above=above,
         just_below=below,
-        sentence=_sentence(allocation, tenant, workloads, binding, within, limits),
+        sentence=_sentence(allocation, tenant, workloads, binding, within, limits, first),
     )
 
 
@@ -168,6 +182,7 @@ def _sentence(
     binding: tuple[Binding, ...],
     within: int | None,
     limits: Mapping[int, str],
+    first: int | None,
 ) -> str:
     problem = allocation.problem
     name = problem.tenants[tenant]
@@ -184,7 +199,8 @@ def _sentence(
     if allocation.choice.share is ShareDefinition.ALONE:
         alone = float(shares_of(problem, allocation.choice, allocation.tasks)[tenant])
         share += f", {percent(alone)} of what it would run alone,"
-    why = _why(allocation, tenant, workloads, binding, within, limits)
+    in_order = sorted(workloads, key=lambda j: j != first)
+    why = _why(allocation, tenant, in_order, binding, within, limits)
     why = f"{_guaranteed(allocation, workloads)}{why}"
     standing = (
         f"{_standing(allocation, tenant)}{_shared_groups(allocation, tenant, workloads, within)}"
@@ -232,33 +248,77 @@ def _standing(allocation: Allocation, tenant: int) -> str:
 def _why(
     allocation: Allocation,
     tenant: int,
-    workloads: tuple[int, ...],
+    workloads: Sequence[int],
     binding: tuple[Binding, ...],
     within: int | None,
     limits: Mapping[int, str],
 ) -> str:
     problem = allocation.problem
-    unmet = [j for j in workloads if allocation.limited_by[j] != TASK_LIMIT]
-    if not unmet:
+    waiting = [j for j in workloads if allocation.limited_by[j] != TASK_LIMIT]
+    if not waiting:
         return "that is all it asked for."
-    reason = allocation.limited_by[unmet[0]]
+    of_tenant = [_stop_of_tenant(problem, allocation.limited_by[j], binding) for j in waiting]
+    if of_tenant[0] and len(set(of_tenant)) == 1:
+        return f"it {of_tenant[0]}"
+    named = [problem.groups[group] for group in _groups_named(problem, tenant, within)]
+    stopped: dict[str, list[str]] = {}
+    more = computed = 0
+    for j, shared in zip(waiting, of_tenant, strict=True):
+        is_gang = allocation.limited_by[j] == GANG
+        stop = ""
+        # Pieces are placed to count those that fit.
+        if not is_gang or computed < REASONS_NAMED:
+            stop = shared or _stop_of_workload(allocation, j, named, limits)
+            computed += is_gang
+        if stop in stopped or (stop and len(stopped) < REASONS_NAMED):
+            stopped.setdefault(stop, []).append(problem.workload_names[j])
+        else:
+            more += 1
+    clauses = []
+    for stop, names in stopped.items():
+        verb = stop.replace(_NOTHING_MORE, "get nothing more", 1) if len(names) > 1 else stop
+        clauses.append(f"{_names(names)} {verb}".rstrip("."))
+    if more:
+        clauses.append(f"and {more:,} more workload{'s wait' if more > 1 else ' waits'}")
+    return f"{'; '.join(clauses)}."
+
+
+def _names(names: Sequence[str]) -> str:
+    """Return some of the names, and the number of the others."""
+    shown, more = list(names[:WORKLOADS_NAMED]), len(names) - WORKLOADS_NAMED
+    if more > 0:
+        shown.append(f"{more:,} more")
+    return " and ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
+
+
+def _stop_of_tenant(problem: Problem, reason: str, binding: tuple[Binding, ...]) -> str:
+    """Return where all work of a tenant stopped, or the empty string for a reason of one workload."""
+    if reason in (*UNSERVED, GANG) or reason.startswith(f"{LIMIT}:"):
+        return ""
+    if binding:
+        full = ", ".join(dict.fromkeys(problem.resources[item.resource] for item in binding))
+        return f"stopped where {full} ran out on the servers where it costs least."
+    if reason.startswith("resource:"):
+        return f"stopped where {reason.removeprefix('resource:')} ran out."
+    return f"stopped where {REASONS[LEVEL]}"
+
+
+def _stop_of_workload(
+    allocation: Allocation, workload: int, named: Collection[str], limits: Mapping[int, str]
+) -> str:
+    """Return where a workload stopped for a reason of its own."""
+    reason = allocation.limited_by[workload]
     if reason in UNSERVED:
-        return f"{problem.workload_names[unmet[0]]} gets nothing more: {REASONS[reason]}"
-    if reason.startswith(f"{LIMIT}:"):
-        named = [problem.groups[group] for group in _groups_named(problem, tenant, within)]
-        limit = limits.get(unmet[0], f"the limit of {_whose(reason, named)}")
-        return f"{problem.workload_names[unmet[0]]} stopped at {limit}."
+        text = REASONS[reason]
+        if reason == NO_SERVER_LARGE_ENOUGH and workload in allocation.problem.gangs:
+            text = _LARGE_PIECE
+        return f"{_NOTHING_MORE}: {text}"
     if reason == GANG:
         # Loads the compiler, which most processes of the service never need.
         from policies.explaining.gangs import gang_sentence
 
-        return f"{problem.workload_names[unmet[0]]} stopped: {gang_sentence(allocation, unmet[0])}"
-    if binding:
-        full = ", ".join(dict.fromkeys(problem.resources[item.resource] for item in binding))
-        return f"it stopped where {full} ran out on the servers where it costs least."
-    if reason.startswith("resource:"):
-        return f"it stopped where {reason.removeprefix('resource:')} ran out."
-    return f"it stopped where {REASONS[LEVEL]}"
+        return f"stopped: {gang_sentence(allocation, workload)}"
+    return f"stopped at {limits.get(workload, f'the limit of {_whose(reason, named)}')}."
 
 
 def _guaranteed(allocation: Allocation, workloads: tuple[int, ...]) -> str:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 # What is this near to a whole number, relative to it, is one but for rounding.
 _NOISE = 1e-9
 _LEAST = 1e-3
 _DIGITS = 4
+# Words and abbreviations of devices (GPU, vCPU) have a plural. Symbols such as GiB, MHz or W have none.
+_NOUN = re.compile(r"[a-z]{3,}|v?[A-Z]{1,3}U|FPGA", re.ASCII)
+_NAMED_BY_UNIT = {("cpu", "core"), ("cpus", "core")}
 
 
 def number(value: float) -> str:
@@ -30,3 +35,24 @@ def counted_tasks(count: float) -> str:
     """Return a number of tasks, such as 1 task or 5.333 tasks."""
     shown = number(count)
     return f"{shown} task" if shown == "1" else f"{shown} tasks"
+
+
+def amount(value: float, resource: str, unit: str) -> str:
+    """Return an amount of a resource, such as 4 GPUs, 1 core, 2 GiB memory or 3 a100 GPUs."""
+    shown = number(value)
+    one, counted = _units(unit, "1"), _units(unit, shown)
+    if not unit:
+        return f"{shown} {resource}"
+    named = (resource.lower(), _units(resource.lower(), "1"))
+    if one.lower() in named or (resource, one) in _NAMED_BY_UNIT:
+        return f"{shown} {counted}"
+    if _NOUN.fullmatch(unit):
+        return f"{shown} {resource} {counted}"
+    return f"{shown} {counted} {resource}"
+
+
+def _units(unit: str, count: str) -> str:
+    if not _NOUN.fullmatch(unit):
+        return unit
+    one = unit[:-1] if unit.endswith("s") and not unit.endswith("ss") else unit
+    return one if count == "1" else f"{one}s"

@@ -40,7 +40,8 @@ def launch_gang(  # type: ignore[no-untyped-def]
         waiting: progress of workloads. Without a tree of tenants all servers are in the index.
 
     Returns:
-        Tasks launched, 0 if one does not fit; their pieces; and the number of servers looked at.
+        Tasks launched, 0 if one does not fit; their pieces, or the most pieces that had room before one
+        did not fit; and the number of servers looked at.
     """
     at_once = gangs.at_least[job] if waiting.done[job] == 0 else 1
     if waiting.done[job] + at_once > waiting.limit[job]:
@@ -49,15 +50,15 @@ def launch_gang(  # type: ignore[no-untyped-def]
     zone = gangs.zone[job]
     if zone == NOWHERE:
         may = np.ones(0, dtype=np.bool_)
-        fits, looked = _place(
+        fit, looked = _place(
             rule, job, at_once, may, logged, waiting, tasks, gangs, limits, servers, draws, log_job,
             log_server,
         )  # fmt: skip
-        return (at_once if fits else 0), pieces, looked
+        return (at_once if fit == pieces else 0), fit, looked
     # Values of the label, in the order of the server that is best for the first piece.
     kind = gangs.large[job]
     untried = gangs.zones[zone] >= 0
-    start, looked_at = tasks.pointer[kind], 1
+    start, looked_at, most = tasks.pointer[kind], 1, 0
     while True:
         server, looked, start = _choose(rule, kind, untried, start, tasks, limits, servers, draws)
         if looked_at == 1:
@@ -65,16 +66,17 @@ def launch_gang(  # type: ignore[no-untyped-def]
             tasks.pointer[kind] = start
         looked_at += looked
         if server == NOWHERE:
-            return 0, pieces, looked_at
+            return 0, most, looked_at
         value = gangs.zones[zone, servers.row_of[server]]
         same = gangs.zones[zone] == value
         untried &= ~same
-        fits, looked = _place(
+        fit, looked = _place(
             rule, job, at_once, same, logged, waiting, tasks, gangs, limits, servers, draws, log_job,
             log_server,
         )  # fmt: skip
         looked_at += looked
-        if fits:
+        most = max(most, fit)
+        if fit == pieces:
             return at_once, pieces, looked_at
 
 
@@ -89,7 +91,7 @@ def _place(  # type: ignore[no-untyped-def]
         may: (rows,) where pieces may run, or empty for every row.
 
     Returns:
-        Whether they fit, and the number of servers looked at.
+        Number of pieces that have room before one does not fit, and of servers looked at.
     """
     most = gangs.per_server[job]
     at, looked_at = logged, 0
@@ -115,7 +117,7 @@ def _place(  # type: ignore[no-untyped-def]
                             rule, log_job[entry], log_server[entry], -1.0, waiting, tasks, gangs, limits,
                             servers,
                         )  # fmt: skip
-                    return False, looked_at
+                    return at - logged, looked_at
                 _take(rule, kind, server, 1.0, waiting, tasks, gangs, limits, servers)
                 log_job[at] = kind
                 log_server[at] = server
@@ -125,7 +127,7 @@ def _place(  # type: ignore[no-untyped-def]
                     if gangs.on_server[server] == most:
                         _hide(rule, server, servers)
         _show(rule, begin, at, waiting, tasks, gangs, servers, log_server)
-    return True, looked_at
+    return at - logged, looked_at
 
 
 @compiled

@@ -94,7 +94,7 @@ def solve_indivisible(request: Request) -> Allocation:
         share_of_unit,
         np.ascontiguousarray(allowed_pieces(problem, rows)[kinds]),
         gangs,
-        _limits_left(problem, whole, kinds, rows.first_row),
+        limits_left(problem, whole, whole.limits, kinds, rows.first_row),
         gains(problem, request.choice, share, queues.workloads),
         rows.servers,
         request.option("placement"),
@@ -237,12 +237,13 @@ def placement_rule(placement: str, resources: int) -> int:
     return BEST_BY_SLOPE if resources == 2 else BEST_BY_SCAN
 
 
-def _limits_left(
-    problem: Problem, whole: WholeServers, kinds: IntArray, rows: IntArray
+def limits_left(
+    problem: Problem, whole: WholeServers, left: FloatArray, kinds: IntArray, rows: IntArray
 ) -> LimitsLeft:
-    """Return the whole amounts of limits that can bind, for kinds of pieces (q,) in their order.
+    """Return the unused amounts of limits that can bind, for kinds of pieces (q,) in their order.
 
     Args:
+        left: (l, m) whole unused amounts of all limits.
         rows: (R,) of the problem, as the servers are numbered.
     """
     pieces = problem.pieces
@@ -264,7 +265,7 @@ def _limits_left(
     job = np.concatenate(jobs)
     order = np.argsort(job, kind="stable")
     return LimitsLeft(
-        left=np.array([whole.limits[limit, resource] for limit, resource in cells]),
+        left=np.array([left[limit, resource] for limit, resource in cells]),
         where=where,
         first=np.searchsorted(job[order], np.arange(len(kinds) + 1)),
         row=np.concatenate(numbers)[order],

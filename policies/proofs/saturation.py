@@ -81,7 +81,7 @@ def _stops_by_room(allocation: Allocation, beyond: BoolArray) -> tuple[str, ...]
             reasons[of],
         )
 
-    stops, room = list(stops_on(allowed)), _room_of_limits(allocation, whole)
+    stops, room = list(stops_on(allowed)), room_of_limits(allocation, whole)
     if problem.limits:
         exhausted = _exhausted_limits(problem, whole, room)
         within = allowed.copy()
@@ -99,7 +99,7 @@ def _stops_by_room(allocation: Allocation, beyond: BoolArray) -> tuple[str, ...]
     return with_gangs(allocation, left, of_class, whole, room, stops, beyond)
 
 
-def _room_of_limits(allocation: Allocation, whole: WholeServers) -> list[FloatArray]:
+def room_of_limits(allocation: Allocation, whole: WholeServers) -> list[FloatArray]:
     """Return the unused amounts (m,) of each limit."""
     problem, classes = allocation.problem, allocation.classes
     room = []

@@ -30,6 +30,7 @@ class Pool:
             for limit in problem.limits
         ]
         self.random = SplitMix64(seed)
+        self.most_placed = 0  # pieces of tasks that did not fit
 
     def room(self, j, demand, server):
         labels, selector = (
@@ -149,6 +150,7 @@ def place(pool, j, kinds, at_once, gang, servers):
                 open_ = [s for s in servers if not most or here.count(s) < most]
                 server = pool.best(j, demand, open_)
                 if server is None:
+                    pool.most_placed = max(pool.most_placed, len(placed))
                     for _, at, used in placed:
                         pool.take(j, used, at, -1)
                     return None

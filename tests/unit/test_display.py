@@ -19,6 +19,7 @@ from allocator_service.core.display import (
 )
 from allocator_service.core.quantities import Resource
 from policies import policies_available
+from policies.explaining.numbers import amount
 
 AT = datetime(2026, 11, 24, 7, 50, 5, tzinfo=UTC)
 
@@ -75,3 +76,15 @@ def test_every_policy_has_a_name_for_people_of_its_own():
     titles = [policy.title for policy in policies_available()]
     assert all(titles)
     assert len(set(titles)) == len(titles)
+
+
+@pytest.mark.parametrize(
+    ("name", "unit"),
+    [
+        ("gpu", "GPU"), ("gpu", ""), ("cpu", "core"), ("cpu", "cores"), ("memory", "GiB"),
+        ("a100", "GPU"), ("cpu", "vCPU"), ("GPUs", "GPU"), ("power", "W"), ("glass", "glass"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("value", [0, 1, 1.5, 2, 1234])
+def test_explanations_word_amounts_as_pages_do(value, name, unit):
+    assert amount(value, name, unit) == resource_text(Decimal(value), Resource(name, unit))

@@ -284,7 +284,7 @@ class _Editor:
     ) -> dict[str, Any]:
         """Return the demand of a task and its pieces, some of whose settings change."""
         present = {key: workload[key] for key in GANG if workload.get(key)}
-        if present.get("together") == CLUSTER_LABEL and _has_clusters(
+        if present.get("together") == CLUSTER_LABEL and has_clusters(
             self._state.settings["servers"]
         ):
             # No setting of the workload: the pool adds it to all pieces, and again to the changed ones.
@@ -309,7 +309,7 @@ class _Editor:
     def _in_one_cluster(self, demand: dict[str, Any], gang: Gang) -> dict[str, Any]:
         """Return the demand and the pieces, which all run in one cluster, as in decisions."""
         of_gang = document_gang(demand, **gang.settings())
-        of_gang = in_one_cluster(of_gang, _has_clusters(self._servers))
+        of_gang = in_one_cluster(of_gang, has_clusters(self._servers))
         return {"demand": demand, **of_gang}
 
     def _demand(self, value: Any, pointer: str) -> dict[str, Any]:
@@ -327,7 +327,7 @@ class _Editor:
         return document_quantities(vector, self._resources)
 
 
-def _has_clusters(servers: Sequence[Mapping[str, Any]]) -> bool:
+def has_clusters(servers: Sequence[Mapping[str, Any]]) -> bool:
     return any(server["labels"].get(CLUSTER_LABEL) for server in servers)
 
 

@@ -7,11 +7,13 @@ change, solved again, gives the stated effect.
 
 import math
 import time
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from itertools import islice
+from types import MappingProxyType
 from typing import Any
 from uuid import UUID
 
@@ -27,21 +29,26 @@ from allocator_service.allocation.runs.placement_dates import (
     kept_sentences,
     tasks_kept,
 )
+from allocator_service.allocation.runs.snapshots import in_one_cluster
 from allocator_service.allocation.selectors import input_of
 from allocator_service.allocation.stored_placements import stored_placements
+from allocator_service.allocation.what_if.changes import has_clusters
 from allocator_service.allocation.what_if.evaluations import SECONDS, answer_document
 from allocator_service.core.display import resource_text
 from allocator_service.core.errors import Conflict, Missing, Unavailable
 from allocator_service.core.quantities import Resource
 from allocator_service.pools.budgets import Then, exhausted_sentence, spent_text
+from allocator_service.pools.clusters import CLUSTER_LABEL
 from allocator_service.pools.limits import selector_text
 from allocator_service.pools.selectors import resources_of
 from allocator_service.tenants.models import Tenant
 from policies import UNSERVED, Problem, explain
+from policies import Allocation as Decision
 
 GAIN = 1e-6
 NO_SERVER_LARGE_ENOUGH = "no_server_large_enough"  # one of `policies.UNSERVED`
 _SEVERAL = 8
+_VALUES_TRIED = 4
 # Of the rounding of a scaled demand, so that a task is not larger than its server by the last digit.
 _LIMIT = "limit:"
 _MARGIN = 0.999999
@@ -151,6 +158,7 @@ def run_explain(
         problem.tenants.index(tenant.slug),
         within=outermost,
         limits={at: spent_text(each, run.pool.timezone) for at, each in spent.items()},
+        first=next((row.position for row in rows if row.workload_id == workload), None),
     )
     kept = tasks_kept(run, now=now or run.effective_from or run.created_at)
     waits = any(row.limited_by not in {"task_limit", *UNSERVED} for row in rows)
@@ -176,7 +184,7 @@ def run_explain(
         just_above=found.just_above,
         just_below=found.just_below,
         counterfactuals=list(
-            islice(_counterfactuals(document, problem, rows, binding, groups, workload), most)
+            islice(_counterfactuals(document, decision, rows, binding, groups, workload), most)
         ),
         budgets=budgets,
         spent={row.workload.name: spent[row.position] for row in rows if row.position in spent},
@@ -217,7 +225,7 @@ def exhausted_budgets(run: Run, tenant: str, groups: Sequence[str]) -> Sequence[
 
 def _counterfactuals(
     document: Mapping[str, Any],
-    problem: Problem,
+    decision: Decision,
     rows: Sequence[Allocation],
     binding: Sequence[Binding],
     groups: Collection[str],
@@ -231,7 +239,7 @@ def _counterfactuals(
     for row in rows:
         if row.limited_by == "task_limit" or only not in (None, row.workload_id):
             continue
-        for words, changes, changed in _candidates(document, problem, rows, row, binding, groups):
+        for words, changes, changed in _candidates(document, decision, rows, row, binding, groups):
             seconds = deadline - time.monotonic()
             if seconds <= 0:
                 return
@@ -250,14 +258,14 @@ _Candidate = tuple[str, dict[str, Any], dict[str, Any]]
 
 def _candidates(
     document: Mapping[str, Any],
-    problem: Problem,
+    decision: Decision,
     rows: Sequence[Allocation],
     row: Allocation,
     binding: Sequence[Binding],
     groups: Collection[str],
 ) -> Iterator[_Candidate]:
     """Yield changes that may help the workload, the smallest first, as text, change and document."""
-    workload = document["workloads"][row.position]
+    workload, problem = document["workloads"][row.position], decision.problem
     if row.limited_by == "no_eligible_server" and workload["server_selector"]:
         yield _without_selector(document, row, workload)
     is_loan = row.limited_by == f"{_LIMIT}lend"  # another tenant's amount
@@ -279,9 +287,9 @@ def _candidates(
         }
         yield _with_server(document, row.tenant.slug, capacity, workload["server_selector"])
     demand, selector = dict(workload["demand"]), workload["server_selector"]
-    for piece in workload.get("pieces", ()):
-        size = dict(piece["demand"])
-        yield _with_server(document, row.tenant.slug, size, selector, count=piece["count"])
+    if workload.get("pieces"):
+        yield from _with_servers_for_pieces(document, decision, row, workload)
+        yield from _without_together(document, row, workload)
     yield _with_server(document, row.tenant.slug, demand, selector)
     if row.limited_by == NO_SERVER_LARGE_ENOUGH:
         # Tasks of others may take the first such server, as they are smaller.
@@ -299,6 +307,74 @@ def _candidates(
                 {**larger[1], **instead[1]},
                 {**instead[2], "servers": larger[2]["servers"]},
             )
+
+
+def _with_servers_for_pieces(
+    document: Mapping[str, Any],
+    decision: Decision,
+    row: Allocation,
+    workload: Mapping[str, Any],
+) -> Iterator[_Candidate]:
+    """One more server for a piece, or one for each missing piece, or for each piece."""
+    at_once = 1 if row.tasks else workload["at_least"]
+    kinds = [(each["count"] * at_once, dict(each["demand"])) for each in workload["pieces"]]
+    missing = _missing_pieces(decision, row.position, at_once)
+    numbers = {1, *(count for count, _ in kinds), *(min(missing, count) for count, _ in kinds)}
+    for number in sorted(numbers):
+        for labels in _labels_together(document, workload):
+            for count, size in kinds:
+                if number <= count:
+                    yield _with_server(
+                        document, row.tenant.slug, size, workload["server_selector"], count=number,
+                        together=labels,
+                    )  # fmt: skip
+
+
+def _missing_pieces(decision: Decision, position: int, at_once: int) -> int:
+    """Return how many pieces of tasks that start at once have no room, at least 1."""
+    choice = decision.choice
+    if choice.sees_one_pool or choice.mode != "indivisible":
+        return 1
+    # Loads the compiler, which most processes of the service never need.
+    from policies.explaining.gang_room import room_for_pieces
+
+    room = room_for_pieces(decision, position, at_once)
+    return max(room.needed - room.fit, 1)
+
+
+def _labels_together(
+    document: Mapping[str, Any], workload: Mapping[str, Any]
+) -> Sequence[Mapping[str, str]]:
+    """Return the labels of one more server for a gang, by the values that most servers have."""
+    label = workload.get("together")
+    if not label:
+        return [{}]
+    allowed = workload["server_selector"].get(label)
+    servers = Counter[tuple[tuple[str, str], ...]]()
+    for server in document["servers"]:
+        labels = server["labels"]
+        if label in labels and (allowed is None or labels[label] in allowed):
+            named = {each: labels[each] for each in (CLUSTER_LABEL, label) if each in labels}
+            servers[tuple(named.items())] += server["count"]
+    return [dict(labels) for labels, _ in servers.most_common(_VALUES_TRIED)]
+
+
+def _without_together(
+    document: Mapping[str, Any], row: Allocation, workload: Mapping[str, Any]
+) -> Iterator[_Candidate]:
+    """Pieces on servers with any values of the label that keeps them together."""
+    label = workload.get("together")
+    # That of the cluster is no setting of a workload in pools with clusters.
+    if not label or label == CLUSTER_LABEL:
+        return
+    workloads = list(document["workloads"])
+    anywhere = {**workload, "together": None}
+    workloads[row.position] = in_one_cluster(anywhere, has_clusters(document["servers"]))
+    yield (
+        f"{workload['name']} without together on {label}",
+        {"workloads": {"change": [{"id": str(row.workload_id), "together": ""}]}},
+        {**document, "workloads": workloads},
+    )
 
 
 def _without_selector(
@@ -427,12 +503,17 @@ def _with_server(
     selector: Mapping[str, str | Sequence[str]],
     *,
     count: int = 1,
+    together: Mapping[str, str] = MappingProxyType({}),
 ) -> _Candidate:
-    """Return one or several more servers, contributed by the tenant, that its selector would choose."""
+    """Return one or several more servers, contributed by the tenant, that its selector would choose.
+
+    Args:
+        together: labels of the servers on which the pieces of a task run.
+    """
     labels = {
         label: accepted if isinstance(accepted, str) else next(iter(accepted), "")
         for label, accepted in selector.items()
-    }
+    } | dict(together)
     server = {
         "name": "one-more",
         "capacity": dict(capacity),

@@ -267,10 +267,10 @@ class LendingView(ReportView):
 
         An `owner` of null is the pool itself or not known: reported usage does not state on which
         servers it ran. A tenant key sees the flows from and to itself, in a transparent pool all of
-        them, with the others under pseudonyms. `group` reports the sum of a group, its children and the
-        flows between them, by the tree as it was at each instant, to operator, billing and group
-        keys. An empty period, or one of more than 1,000 intervals, is 400 `report.period`; more than 200,000
-        values are 422 `report.too_long`.
+        them, with the others under pseudonyms. `group` reports the sum of a group, its children and
+        the flows between them, by the tree as it was at each instant, to operator, billing and
+        group keys. An empty period, or one of more than 1,000 intervals, is 400 `report.period`;
+        more than 200,000 values are 422 `report.too_long`.
         """
         period = self.period()
         group = self.group_named(period)

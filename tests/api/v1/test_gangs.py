@@ -337,6 +337,29 @@ def test_a_what_if_changes_how_tasks_start(pool, operator, change, after):
     assert (row["before"]["tasks"], row["after"]["tasks"]) == (4, after)
 
 
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"pieces": [{"count": 5, "demand": {"gpu": 8}}]}, "one more server with 8 gpu"),
+        ({"pieces": [{"count": 7, "demand": {"gpu": 8}}]}, "3 more servers with 8 gpu"),
+        ({"pieces": [{"count": 3, "demand": {"gpu": 8}}], "together": "rack"},
+         "one more server with 8 gpu labelled rack=a"),
+        ({"pieces": [{"count": 2, "demand": {"gpu": 8}}], "together": "row"},
+         "mpi without together on row"),
+        ({"demand": {"gpu": 8}, "at_least": 5}, "one more server with 8 gpu"),
+    ],
+)  # fmt: skip
+def test_what_would_help_is_the_fewest_servers(pool, operator, fields, words):
+    submit(operator, {"tenant": "mpi", "name": "mpi", "tasks": 5, **fields})
+    run = factories.decision(pool)
+    explanation = operator.get(f"/api/v1/runs/{run.pk}/explanation/mpi/").json()
+    (found,) = explanation["counterfactuals"]
+    assert found["words"].removesuffix(", contributed by mpi") == words
+    assert found["tasks_before"] == 0
+    result = simulated(operator, found["changes"], path=f"{PATH}/simulations/")["result"]
+    assert [row["after"]["tasks"] for row in result["workloads"]] == [found["tasks_after"]]
+
+
 def test_a_drain_states_the_gangs_that_it_ends(pool, operator):
     """Two tasks of four pieces, one on each server: every server has a piece of each task."""
     pieces = [{"count": 4, "demand": {"gpu": 2}}]

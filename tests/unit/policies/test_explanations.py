@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from policies import Problem, policies_available, solve
+from policies import Gang, Problem, policies_available, solve
 from policies.documents.evaluation import evaluate_document
 from policies.explaining.explanations import explain
 from tests.examples import examples
@@ -86,4 +86,49 @@ def test_who_is_served_last_is_told_why(fields, standing):
     assert sentence == (
         "guest runs 3 tasks of workload-0002, a dominant share of 37.5 % of what the others leave, "
         f"{standing}; it stopped where cpu ran out on the servers where it costs least."
+    )
+
+
+def waiting_gangs(count, **fields):
+    """Return workloads of one tenant on 2 servers of 8 GPUs: 3 gangs of 8 GPUs, then of 9."""
+    pieces = [Gang(np.array([3 + j % 3]), np.array([[8.0 + j // 3]])) for j in range(count)]
+    problem = Problem.create(
+        resources=["gpu"], capacity=[[8]], server_count=[2], tenants=["a"], workload_tenant=[0] * count,
+        demand=[[1]] * count, tasks=[1] * count, gangs=dict(enumerate(pieces)),
+        workload_names=[chr(ord("a") + j) * 2 for j in range(count)], **fields,
+    )  # fmt: skip
+    return solve(problem, "drfh", mode="indivisible")
+
+
+def test_each_workload_that_waits_for_a_reason_of_its_own_is_explained():
+    sentence = explain(waiting_gangs(2), 0).sentence
+    assert sentence.endswith(
+        "; aa stopped: even on empty servers, only 2 of 3 pieces of one more task fit; bb stopped: even"
+        " on empty servers, only 2 of 4 pieces of one more task fit."
+    )
+    one = explain(waiting_gangs(1), 0).sentence
+    assert one.endswith(
+        "; aa stopped: even on empty servers, only 2 of 3 pieces of one more task fit."
+    )
+
+
+def test_at_most_three_reasons_are_explained():
+    sentence = explain(waiting_gangs(5), 0).sentence
+    assert sentence.count("stopped:") == 3
+    assert sentence.endswith("only 2 of 5 pieces of one more task fit; and 2 more workloads wait.")
+    sentence = explain(waiting_gangs(6), 0, first=5).sentence
+    assert "; ff, dd and ee get nothing more: one piece is larger than every server" in sentence
+    assert sentence.endswith("only 2 of 4 pieces of one more task fit; and 1 more workload waits.")
+
+
+def test_workloads_with_one_reason_are_named_together():
+    problem = Problem.create(
+        resources=["gpu", "cpu"], capacity=[[8, 0], [0, 8]], tenants=["a"], workload_tenant=[0] * 5,
+        demand=[[9, 0], [9, 0], [0, 1], [1, 0], [1, 0]], workload_names=["x", "y", "c", "g", "h"],
+        tasks=[1, 1, 99, 99, 99],
+    )  # fmt: skip
+    sentence = explain(solve(problem, "drfh", mode="indivisible"), 0).sentence
+    assert sentence.endswith(
+        "; x and y get nothing more: one task is larger than every server it may run on; c stopped where"
+        " cpu ran out; g and h stopped where gpu ran out."
     )
