@@ -7,7 +7,7 @@ from typing import Any
 
 from demo import sample
 from launcher.client import Client
-from launcher.console import StepFailed, say
+from launcher.console import StepFailed, echo
 
 _ROOT = "/api/v1"
 _POOL = f"{_ROOT}/pools/{sample.POOL['slug']}"
@@ -39,7 +39,7 @@ def run_main_job(client: Client, *, check_service: Callable[[], None]) -> Decisi
     submitted = time.monotonic()
     run = _await_decision(client, generation, check_service)
     seconds = time.monotonic() - submitted
-    say(f"The decision is in force {seconds:.2f} s after the last change; verifying it ...")
+    echo(f"The decision is in force {seconds:.2f} s after the last change; verifying it ...")
     path = f"{_ROOT}/runs/{run['id']}"
     return Decision(
         run=run,
@@ -59,7 +59,7 @@ def _submit(client: Client) -> int:
     for body in sample.server_requests():
         created += client.post(f"{_POOL}/servers/", body).body["created"]
     answer = client.post(f"{_POOL}/workloads/", sample.workload_request())
-    say(f"{len(sample.GROUPS)} groups brought {created:,} servers and asked for what they need.")
+    echo(f"{len(sample.GROUPS)} groups brought {created:,} servers and asked for what they need.")
     return int(answer.headers["Pool-Generation"])
 
 

@@ -10,7 +10,7 @@ from demo import report
 from demo.main_job import run_main_job
 from launcher import commands, folders
 from launcher.client import Client
-from launcher.console import StepFailed, say
+from launcher.console import StepFailed, echo
 from launcher.environment import VirtualEnvironment
 from launcher.folders import PROJECT, DataFolder
 from launcher.kernels import Kernels
@@ -38,7 +38,7 @@ def demo(*, stay: bool) -> int:
         kernels.start_first()
         valid = _show(python, folder, kernels, began, stay=stay)
     except KeyboardInterrupt:
-        say("Stopped.")
+        echo("Stopped.")
     except StepFailed:
         folder.release()
         raise
@@ -53,13 +53,13 @@ def _show(python: Path, folder: DataFolder, kernels: Kernels, began: float, *, s
         Servers(folder) as servers,
         Supervisor(python, folder, servers, 0, LogFiles(folder.logs)) as service,
     ):
-        say("PostgreSQL and Redis are up; making the tables ...")
+        echo("PostgreSQL and Redis are up; making the tables ...")
         commands.migrate(python, servers)
         kernels.wait_for_first()
         service.start()
         key = _new_key(python, servers)
         _wait_until_up(service, folder.logs)
-        say(f"The service is up at {service.url} after {time.monotonic() - began:.0f} s")
+        echo(f"The service is up at {service.url} after {time.monotonic() - began:.0f} s")
         decision = run_main_job(Client(service.url, key), check_service=service.check)
         print(report.table(decision))
         PICTURE.write_text(report.picture(decision))
@@ -105,7 +105,7 @@ def _wait_until_up(service: Supervisor, logs: Path) -> None:
             )
         if now - told > _TELL_SECONDS:
             told = now
-            say(f"Still waiting for the service after {now - began:.0f} s; it says: {said}")
+            echo(f"Still waiting for the service after {now - began:.0f} s; it says: {said}")
         time.sleep(0.1)
 
 

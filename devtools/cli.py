@@ -13,7 +13,7 @@ from devtools.locks import lock
 from devtools.mutants import mutants
 from devtools.site import docs
 from launcher import detached
-from launcher.console import StepFailed, say
+from launcher.console import StepFailed, echo
 from launcher.environment import VirtualEnvironment
 from launcher.folders import PROJECT
 from launcher.kernels import Kernels
@@ -42,12 +42,12 @@ def main(arguments: Sequence[str]) -> int:
         return 0 if arguments else 2
     command = COMMANDS.get(arguments[0])
     if command is None:
-        say(f"./dev has no command {arguments[0]!r}.\n\n{_help()}")
+        echo(f"./dev has no command {arguments[0]!r}.\n\n{_help()}")
         return 2
     try:
         return command.run(arguments[1:])
     except StepFailed as failure:
-        say(str(failure))
+        echo(str(failure))
         return 1
     except KeyboardInterrupt:
         return 130
@@ -100,7 +100,7 @@ def _alone(run: Callable[[], int]) -> Callable[[Sequence[str]], int]:
 
 
 def _refuse(arguments: Sequence[str]) -> int:
-    say(f"These arguments mean nothing here: {' '.join(arguments)}\n\n{_help()}")
+    echo(f"These arguments mean nothing here: {' '.join(arguments)}\n\n{_help()}")
     return 2
 
 

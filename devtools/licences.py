@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from devtools.locks import LOCKS
-from launcher.console import say
+from launcher.console import echo
 from launcher.environment import VirtualEnvironment
 from launcher.folders import PROJECT
 
@@ -81,7 +81,7 @@ def problems(python: Path) -> str:
 def licences() -> int:
     """Write the page."""
     (PROJECT / PAGE).write_text(page(VirtualEnvironment().ensure("dev")))
-    say(f"{PAGE} is written.")
+    echo(f"{PAGE} is written.")
     return 0
 
 

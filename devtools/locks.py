@@ -7,7 +7,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from launcher.console import StepFailed, say
+from launcher.console import StepFailed, echo
 from launcher.declared import declared_digest
 from launcher.folders import PROJECT
 
@@ -40,7 +40,7 @@ def lock() -> int:
     with tempfile.TemporaryDirectory() as scratch:
         uv = shutil.which("uv") or _installed_uv(Path(scratch))
         for name, what in LOCKS.items():
-            say(f"Resolving {name} ...")
+            echo(f"Resolving {name} ...")
             _compile(str(uv), name, what)
     return 0
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from launcher import folders
-from launcher.console import StepFailed, say
+from launcher.console import StepFailed, echo
 from launcher.environment import VirtualEnvironment
 from launcher.folders import PROJECT
 from launcher.processes import inherited_environment
@@ -171,7 +171,7 @@ def _run(bench: Bench, chosen: Sequence[Mutant]) -> list[str]:
     tests = sorted({test for each in chosen for test in each.tests})
     if not tests:
         return []
-    say(f"Running the tests of {len(chosen)} mutants without any ...")
+    echo(f"Running the tests of {len(chosen)} mutants without any ...")
     if failed := bench.fails(_without_parts_of_others(tests)):
         raise StepFailed(f"run the tests without a mutant ({failed})", "mend that test first")
     survivors = []

@@ -4,7 +4,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from launcher.console import say
+from launcher.console import echo
 from launcher.environment import VirtualEnvironment
 from launcher.folders import PROJECT
 from launcher.processes import inherited_environment
@@ -17,7 +17,7 @@ _QUIET = {"NO_MKDOCS_2_WARNING": "1"}
 def docs() -> int:
     """Build the site; 0 when nothing was wrong with it."""
     problem = problems(VirtualEnvironment().ensure("dev"), PROJECT / SITE)
-    say(problem or f"{SITE}/index.html is the documentation; its search needs the folder served.")
+    echo(problem or f"{SITE}/index.html is the documentation; its search needs the folder served.")
     return 1 if problem else 0
 
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from devtools import site
-from launcher.console import StepFailed, say
+from launcher.console import StepFailed, echo
 from launcher.environment import VirtualEnvironment
 from launcher.folders import PROJECT
 from launcher.processes import inherited_environment
@@ -47,7 +47,7 @@ _DECLARED = re.compile(r"^([A-Za-z0-9][\w.-]*)==", re.MULTILINE)
 def bundle(arguments: Sequence[str]) -> int:
     """Make the archive at the path that is named, or in `.data`. Raises `StepFailed`."""
     if len(arguments) > 1 or any(argument.startswith("-") for argument in arguments):
-        say("./dev bundle takes one path: that of the archive to make (a .tar.gz)")
+        echo("./dev bundle takes one path: that of the archive to make (a .tar.gz)")
         return 2
     began = time.monotonic()
     version = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]["version"]
@@ -60,7 +60,7 @@ def bundle(arguments: Sequence[str]) -> int:
         fill(folder, python)
         pack(folder, target)
     size = target.stat().st_size / 1024**2
-    say(f"{target}: {size:.0f} MiB, made in {time.monotonic() - began:.0f} s")
+    echo(f"{target}: {size:.0f} MiB, made in {time.monotonic() - began:.0f} s")
     return 0
 
 
@@ -68,13 +68,13 @@ def fill(folder: Path, python: Path) -> None:
     """Put everything into `folder`, and the checksums of it all. Raises `StepFailed`."""
     wheels = folder / "wheels"
     wheels.mkdir(parents=True)
-    say("Building the project's wheels ...")
+    echo("Building the project's wheels ...")
     for package in PACKAGES:
         build: list[str | Path] = [python, "-P", "-m", "hatchling", "build", "--target", "wheel"]
         _run(f"build {package}", [*build, "--directory", wheels], PROJECT / package)
     own = {path.name.split("-")[0].replace("_", "-"): path for path in wheels.glob("*.whl")}
     for name, (lock, ours) in INSTALLED.items():
-        say(f"Fetching the wheels of {lock} ...")
+        echo(f"Fetching the wheels of {lock} ...")
         _run(
             f"fetch the wheels of {lock}",
             [
@@ -91,7 +91,7 @@ def fill(folder: Path, python: Path) -> None:
             shutil.copytree(PROJECT / source, folder / place)
         else:
             shutil.copy(PROJECT / source, folder / place)
-    say("Building the documentation ...")
+    echo("Building the documentation ...")
     if problem := site.problems(python, folder / "docs"):
         raise StepFailed("build the documentation", "read what mkdocs says", log=problem)
     (folder / CHECKSUMS).write_text(checksums(folder))
