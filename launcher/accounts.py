@@ -62,8 +62,8 @@ class Account:
 def server_account() -> Account:
     """Return the account for PostgreSQL and Redis.
 
-    It is the launcher's own account, and for root `postgres` or `nobody`. Raises `StepFailed` for root on a
-    machine that has neither.
+    It is the launcher's own account, and for root `postgres` or `nobody`. Raises `StepFailed` for root
+    on a machine that has neither.
     """
     if os.geteuid() != 0:
         return Account(name="")

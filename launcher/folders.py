@@ -96,8 +96,8 @@ class DataFolder:
 def announced(name: str) -> Iterator[None]:
     """Announce a service that is about to start on the persistent folder `name`.
 
-    It may install packages before it can lock the folder. Meanwhile a management command finds the folder
-    free, and waits (see `announced_pid`).
+    It may install packages before it can lock the folder. Meanwhile a management command finds the
+    folder free, and waits (see `announced_pid`).
     """
     with _announcement(name).open("a") as file:
         fcntl.flock(file, fcntl.LOCK_SH)
@@ -164,8 +164,9 @@ def fresh(name: str) -> DataFolder:
 def data_home(account: Account) -> Path:
     """Return the parent of the data folders.
 
-    It is `ALLOCATOR_STATE_DIR`, or otherwise `.data` in the project. If the servers' account cannot reach
-    `.data`, it is a folder in `/var/lib`. Raises `StepFailed` if `ALLOCATOR_STATE_DIR` cannot be reached.
+    It is `ALLOCATOR_STATE_DIR`, or otherwise `.data` in the project. If the servers' account cannot
+    reach `.data`, it is a folder in `/var/lib`. Raises `StepFailed` if `ALLOCATOR_STATE_DIR` cannot be
+    reached.
     """
     chosen = os.environ.get("ALLOCATOR_STATE_DIR")
     home = Path(chosen).resolve() if chosen else PROJECT / ".data"

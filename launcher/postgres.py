@@ -129,8 +129,8 @@ class Postgres:
         A server that hangs, for example in its recovery, gets SIGQUIT (an immediate shutdown), then
         SIGKILL. Neither loses a committed transaction.
 
-        This launcher holds the folder's lock, so no other launcher runs a server here. The id in the file
-        may now belong to any process, and PostgreSQL would refuse to start because of it.
+        This launcher holds the folder's lock, so no other launcher runs a server here. The id in the
+        file may now belong to any process, and PostgreSQL would refuse to start because of it.
         """
         processes.end_what_works_in(
             self._data,

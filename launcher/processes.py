@@ -41,8 +41,9 @@ def start(
 ) -> Process:
     """Start `command` in a process group of its own, tied to the life of the calling thread.
 
-    `output` receives both output streams. `orphan_signal` is sent to the process if the launcher is killed.
-    A Ctrl-C at the terminal does not reach it, so that the caller can stop its processes in order.
+    `output` receives both output streams. `orphan_signal` is sent to the process if the launcher is
+    killed. A Ctrl-C at the terminal does not reach it, so that the caller can stop its processes in
+    order.
     """
     launcher_pid = os.getpid()
 
@@ -88,8 +89,8 @@ def wait_until_ready(
 ) -> None:
     """Wait until `ready()` returns True.
 
-    Raises `StepFailed` if the process ends or `seconds` pass before that. The process is then stopped, and
-    also if the wait is interrupted.
+    Raises `StepFailed` if the process ends or `seconds` pass before that. The process is then stopped,
+    and also if the wait is interrupted.
     """
     deadline = time.monotonic() + seconds
     is_ready = False
@@ -133,8 +134,8 @@ def working_below(folder: Path) -> set[int]:
 def working_in(folder: Path) -> set[int]:
     """Return the ids of the processes whose working folder is `folder`. Only Linux has them.
 
-    PostgreSQL's processes and Valkey work in their data folder, so this finds the processes that a crashed
-    launcher left. A process id in a file may meanwhile belong to another process.
+    PostgreSQL's processes and Valkey work in their data folder, so this finds the processes that a
+    crashed launcher left. A process id in a file may meanwhile belong to another process.
     """
     found = set()
     for link in Path("/proc").glob("[0-9]*/cwd"):

@@ -21,9 +21,9 @@ class Servers:
     def __init__(self, folder: DataFolder, *, durable: bool = True, tests: bool = False) -> None:
         """Start the servers that `os.environ` does not name, with their data in `folder`.
 
-        With `tests`, DATABASE_URL has the role of the owner, because the test databases belong to the role
-        that creates them. Tests use `SET ROLE allocator` to check the rights of the service.
-        If a start fails, all servers are stopped and `StepFailed` is raised.
+        With `tests`, DATABASE_URL has the role of the owner, because the test databases belong to the
+        role that creates them. Tests use `SET ROLE allocator` to check the rights of the service. If a
+        start fails, all servers are stopped and `StepFailed` is raised.
         """
         self.postgres: Postgres | None = None
         self.redis: Redis | None = None

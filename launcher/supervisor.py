@@ -46,8 +46,9 @@ class Supervisor:
     ) -> None:
         """Listen on `port` of this machine (0 for any free port) without starting a process.
 
-        `counts` has the number of processes by name, by default one. Processes that a killed launcher left
-        are killed first. Raises `StepFailed` if the port is still in use after `port_patience_seconds`.
+        `counts` has the number of processes by name, by default one. Processes that a killed launcher
+        left are killed first. Raises `StepFailed` if the port is still in use after
+        `port_patience_seconds`.
         """
         self._python = python
         self._folder = folder.path
@@ -207,7 +208,8 @@ class Supervisor:
     def _note_end(self, name: str, process: processes.Process, log: Path | None) -> None:
         """Report the end of a process. Raises `StepFailed` if it ends repeatedly.
 
-        A process that was killed with SIGKILL, for example for lack of memory, is restarted without limit.
+        A process that was killed with SIGKILL, for example for lack of memory, is restarted without
+        limit.
         """
         now = time.monotonic()
         ends = [end for end in self._ends[name] if now - end < _RESTARTS_WITHIN_SECONDS]
