@@ -1,6 +1,6 @@
 """Metering of a pool that decides each minute and changes one workload each time.
 
-Ours keeps unchanged uses open; the other side appends every use at the end of every interval, as the
+Ours keeps unchanged uses open. The other side appends every use at the end of every interval, as the
 service did before. Both meter the same decisions of two hours, and their amounts are compared first.
 """
 
@@ -36,7 +36,7 @@ GOAL = 20.0  # fewer rows
 
 
 def measure(*, quick: bool = False) -> list[Row]:
-    """Rows and processor time of one tenant in a hundred that changes each minute."""
+    """Measure rows and processor time if one tenant in a hundred changes each minute."""
     call_command("migrate", verbosity=0)
     tenants = 20 if quick else 200
     ours, plain = _pool("metered", tenants), _pool("plain", tenants)
