@@ -47,7 +47,7 @@ def measure(*, quick: bool = False) -> list[Row]:
                 apart = max(apart, _apart(by_one, by_two))
         changes = 10 if quick else 40
         alone, decided_alone = _decisions(service, changes)
-        with service.another("backtests"), _swept(service, jobs):
+        with service.another("backtests"), _running_sweeps(service, jobs):
             during, decided_during = _decisions(service, changes)
     finally:
         service.stop()
@@ -111,7 +111,7 @@ def _means(measured: dict[str, Any], place: str = "") -> Iterator[tuple[str, flo
 
 
 @contextmanager
-def _swept(service: Service, jobs: int) -> Iterator[None]:
+def _running_sweeps(service: Service, jobs: int) -> Iterator[None]:
     """Keep sweeps queued and running during the block, and cancel them at its end."""
     paths = [service.client.post(ALL, _question(4 * jobs)).headers["Location"] for _ in range(3)]
     while service.client.get(paths[0]).body["progress"] == 0:

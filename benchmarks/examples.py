@@ -49,7 +49,7 @@ def _document(page: str) -> dict[str, Any]:
     return document
 
 
-def _solved(page: str) -> Allocation:
+def _solve_example(page: str) -> Allocation:
     parsed = problem_from_document(_document(page))
     return solve(parsed.problem, parsed.policy, mode=parsed.mode, options=parsed.options)
 
@@ -75,12 +75,12 @@ def _pool_in_parts(title: str, answer: Allocation) -> Chart:
 
 def asset() -> Chart:
     """Draw the example of asset fairness."""
-    return _pool_in_parts("asset: equal sums of shares, 4/5 each", _solved("asset"))
+    return _pool_in_parts("asset: equal sums of shares, 4/5 each", _solve_example("asset"))
 
 
 def ceei() -> Chart:
     """Draw the example of the competitive equilibrium."""
-    return _pool_in_parts("ceei: what equal budgets buy", _solved("ceei"))
+    return _pool_in_parts("ceei: what equal budgets buy", _solve_example("ceei"))
 
 
 def long_term() -> Chart:

@@ -25,8 +25,8 @@ def measure(*, quick: bool) -> list[Row]:
     for resources, goal in ((2, 20.0), (4, 3.0)):
         if quick and resources > 2:
             continue
-        rows.append(_placed("best-fit", resources, goal, quick))
-    rows.append(_placed("first-fit", 2, 30.0, quick))
+        rows.append(_placement_row("best-fit", resources, goal, quick))
+    rows.append(_placement_row("first-fit", 2, 30.0, quick))
     rows.append(_two_choices(quick))
     rows += [
         _gangs(f"drfh, {rule}", "drfh", {"placement": rule}, quick)
@@ -143,7 +143,7 @@ def _heap(problem: Problem) -> np.ndarray:
     return np.array(count)
 
 
-def _placed(rule: str, resources: int, goal: float, quick: bool) -> Row:
+def _placement_row(rule: str, resources: int, goal: float, quick: bool) -> Row:
     """Measure the seconds per task of both sides.
 
     The scan is timed on the first tasks, ours on all of them. Both sides place the first tasks, up to

@@ -91,14 +91,14 @@ def saturated(demand: np.ndarray) -> np.ndarray:
     """Return the (c, n) allocations to which no task can be added, by depth-first search."""
     found = np.empty((1024, len(demand)), dtype=np.int64)
     while True:
-        count = _listed(demand, found)
+        count = _list_saturated(demand, found)
         if count <= len(found):
             return found[:count]
         found = np.empty((4 * len(found), len(demand)), dtype=np.int64)
 
 
 @njit(cache=True)
-def _listed(demand: np.ndarray, found: np.ndarray) -> int:
+def _list_saturated(demand: np.ndarray, found: np.ndarray) -> int:
     """Write the saturated allocations to `found` while it has room, and return their number."""
     n = len(demand)
     tasks = np.zeros(n, dtype=np.int64)

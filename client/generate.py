@@ -150,7 +150,7 @@ class Operation:
 
     def __init__(self, path: str, method: str, document: dict[str, Any]) -> None:
         self.name, self.method = document["operationId"], method
-        self.description = _escaped(document["description"].strip())
+        self.description = _escape(document["description"].strip())
         parameters = document.get("parameters", [])
         self.path = [each for each in parameters if each["in"] == "path"]
         self.query = [
@@ -176,13 +176,13 @@ class Operation:
         parts = ["self", *(f"{each['name']}: str" for each in self.path), *body]
         signature = ", ".join([*parts, *(["*"] if options else []), *options])
         name = f"{self.name}_as" if file else self.name
-        lines = [f"`{self.name}` as a file."] if file else self._described()
+        lines = [f"`{self.name}` as a file."] if file else self._description_lines()
         end = '"""' if len(lines) == 1 else '\n"""'
         inner = '"""' + "\n".join(lines) + end + f"\nreturn {call}\n"
         head = f"def {name}({signature}) -> {result}:"
         return textwrap.indent(f"{head}\n{textwrap.indent(inner, '    ')}", "    ")
 
-    def _described(self) -> list[str]:
+    def _description_lines(self) -> list[str]:
         """Return the lines of the description, with the parameters that need an explanation."""
         lines = self.description.split("\n")
         explained = [
@@ -193,7 +193,7 @@ class Operation:
         if explained:
             lines += ["", "Parameters", "----------"]
         for each in explained:
-            text = textwrap.wrap(_escaped(" ".join(each["description"].split())), 84)
+            text = textwrap.wrap(_escape(" ".join(each["description"].split())), 84)
             lines += [_python(each["name"]), *(f"    {line}" for line in text)]
         return lines
 
@@ -217,7 +217,7 @@ class Operations:
             self.documents.group = group
             for path, method, operation in operations:
                 if operation["tags"][0] == group:
-                    methods += self._written(Operation(path, method.upper(), operation))
+                    methods += self._operation_methods(Operation(path, method.upper(), operation))
             for name in self.documents.source:
                 self._home.setdefault(name, group)
 
@@ -253,7 +253,7 @@ class Operations:
         files["_generated/__init__.py"] = (
             f'"""Operations and documents of the service.\n\n{_MADE}\n"""\n'
         )
-        return {name: _formatted(text) for name, text in files.items()}
+        return {name: _format_source(text) for name, text in files.items()}
 
     def _module(self, group: str, purpose: str, body: str, *imports: str) -> str:
         """Return a module of a group's documents or of operations. Ruff removes unused imports later."""
@@ -272,11 +272,15 @@ class Operations:
                 )
         return "\n".join([*lines, body, ""])
 
-    def _written(self, operation: Operation) -> list[str]:
+    def _operation_methods(self, operation: Operation) -> list[str]:
         """Return the methods of an operation, with a second one for formats other than JSON."""
-        return self._reading(operation) if operation.method == "GET" else [self._writing(operation)]
+        return (
+            self._read_methods(operation)
+            if operation.method == "GET"
+            else [self._write_method(operation)]
+        )
 
-    def _reading(self, operation: Operation) -> list[str]:
+    def _read_methods(self, operation: Operation) -> list[str]:
         row = self._row(operation.schema)
         options = [self._option(each, listed=row is not None) for each in operation.query]
         asked = [f'"{each["name"]}": {_python(each["name"])}' for each in operation.query]
@@ -306,7 +310,7 @@ class Operations:
             )
         return made
 
-    def _writing(self, operation: Operation) -> str:
+    def _write_method(self, operation: Operation) -> str:
         body, sent = self._body(operation)
         options = [self._option(each, listed=False) for each in operation.query]
         options += [f"{_HEADERS[each]}: str | None = None" for each in operation.headers]
@@ -370,11 +374,11 @@ def _snake(text: str) -> str:
     return text.lower().replace(" ", "_")
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"""', "'''")
 
 
-def _formatted(text: str) -> str:
+def _format_source(text: str) -> str:
     for command in (["check", "--fix", "--quiet", "--select", "F401,I001"], ["format"]):
         place = ["--stdin-filename", str(PACKAGE / "made.py"), "-"]
         text = subprocess.run(

@@ -24,7 +24,7 @@ def table(decision: Decision) -> str:
             "",
             *_headline(decision),
             "",
-            *_aligned(rows),
+            *_align(rows),
             "",
             f"Verified without a solver: {'valid' if valid else 'INVALID'}",
             *(f"  {'ok' if each['holds'] else 'FAILED':<6} {each['name']}" for each in checks),
@@ -82,7 +82,7 @@ def _got_percent(allocation: dict[str, Any]) -> tuple[float, ...]:
     )
 
 
-def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+def _align(rows: Sequence[Sequence[str]]) -> list[str]:
     """Return the rows with columns of equal width.
 
     The first and last columns are aligned to the left, numbers to the right.

@@ -49,7 +49,7 @@ def _migrate(python: Path, servers: Servers) -> None:
         raise
 
 
-def migrate_what_changed(python: Path, servers: Servers, folder: Path) -> None:
+def migrate_if_changed(python: Path, servers: Servers, folder: Path) -> None:
     """Apply the pending migrations unless this data already has all migrations of these sources.
 
     A manual `migrate` must call `forget_migrations`.

@@ -45,7 +45,7 @@ class DataFolder:
         self.path = path
         self.account = account
         make_passable(path)
-        self._lock = _locked(path / "lock")
+        self._lock = _lock_file(path / "lock")
         self._retract()  # a killed holder leaves its state
         _remove_sockets(path)
         self.sockets = _make_socket_folder(account)
@@ -93,7 +93,7 @@ class DataFolder:
 
 
 @contextlib.contextmanager
-def announced(name: str) -> Iterator[None]:
+def announce_start(name: str) -> Iterator[None]:
     """Announce a service that is about to start on the persistent folder `name`.
 
     It may install packages before it can lock the folder. Meanwhile a management command finds the
@@ -197,7 +197,7 @@ def make_passable(folder: Path) -> None:
 
 
 def _remove_if_stale(path: Path) -> None:
-    with contextlib.suppress(InUse), _locked(path / "lock"):
+    with contextlib.suppress(InUse), _lock_file(path / "lock"):
         _remove_sockets(path)
         shutil.rmtree(path, ignore_errors=True)
 
@@ -210,7 +210,7 @@ def _remove_sockets(path: Path) -> None:
         record.unlink()
 
 
-def _locked(path: Path) -> IO[str]:
+def _lock_file(path: Path) -> IO[str]:
     lock = path.open("a")
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

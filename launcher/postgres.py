@@ -132,7 +132,7 @@ class Postgres:
         This launcher holds the folder's lock, so no other launcher runs a server here. The id in the
         file may now belong to any process, and PostgreSQL would refuse to start because of it.
         """
-        processes.end_what_works_in(
+        processes.end_processes_in(
             self._data,
             step="wait for the previous PostgreSQL to end",
             program="postgres",

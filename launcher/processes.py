@@ -145,7 +145,7 @@ def working_in(folder: Path) -> set[int]:
     return found
 
 
-def end_what_works_in(
+def end_processes_in(
     folder: Path, *, step: str, program: str, signals: Sequence[signal.Signals]
 ) -> None:
     """Wait until no process works in `folder`.

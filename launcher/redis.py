@@ -42,7 +42,7 @@ class Redis:
         self.process = self._start()
 
     def _start(self) -> processes.Process:
-        processes.end_what_works_in(
+        processes.end_processes_in(
             self._data,
             step="wait for the previous Redis to end",
             program=self._program.name,

@@ -28,7 +28,7 @@ def serve(counts: Mapping[str, int]) -> int:
 
     `counts` has the number of processes by name, by default one. Raises `StepFailed`.
     """
-    with folders.announced(DATA):
+    with folders.announce_start(DATA):
         return _serve(counts)
 
 
@@ -47,7 +47,7 @@ def _serve(counts: Mapping[str, int]) -> int:
                 counts=counts,
             ) as service,
         ):
-            commands.migrate_what_changed(python, servers, folder.path)
+            commands.migrate_if_changed(python, servers, folder.path)
             kernels.wait_for_first()
             service.start()
             folder.publish(servers.environment | {"url": service.url})

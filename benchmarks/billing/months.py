@@ -74,14 +74,14 @@ def measure(*, quick: bool) -> list[Row]:
     """Measure rating, closing and one tenant's month, beside other ways to read the same rows."""
     call_command("migrate", verbosity=0)
     entries = 10**6 if quick else 10**7
-    pool, tenants = _filled(entries)
+    pool, tenants = _fill_pool(entries)
     month = month_of(MARCH, pool.timezone)
     sizes = f"{entries} entries, {TENANTS} tenants"
     sum_seconds, total = best_of(lambda: _sum(pool), repeat=3)
     rating_seconds, draft = best_of(lambda: month_draft(pool=pool, month=month), repeat=3)
     # Both sides rate the same tenth of the month: a loop over all of it would take many minutes.
     part = MARCH + timedelta(seconds=(APRIL - MARCH).total_seconds() / 10)
-    loop_seconds, looped = best_of(lambda: _looped(pool, month, part), repeat=1)
+    loop_seconds, looped = best_of(lambda: _charges_by_loop(pool, month, part), repeat=1)
     totals_seconds, ours = best_of(lambda: _charges(_by_totals(pool, month, part)), repeat=1)
     entries_seconds, summed = best_of(lambda: _charges(_by_entries(pool, month, part)), repeat=1)
     rated = sum((line.amount for line in draft.lines), Decimal(0))
@@ -115,7 +115,7 @@ def measure(*, quick: bool) -> list[Row]:
     return rows
 
 
-def _filled(entries: int) -> tuple[Pool, list[Tenant]]:
+def _fill_pool(entries: int) -> tuple[Pool, list[Tenant]]:
     pool = open_pool(f"billed-{entries}-{new_id().hex[-8:]}", ("cpu", "memory"))
     tenants = some_tenants(TENANTS)
     for start in (MARCH, datetime(2027, 3, 20, tzinfo=UTC)):
@@ -158,7 +158,7 @@ def _prices(pool: Pool, month: Month, end: datetime) -> Timeline:
     return timeline(pool=pool, start=month.start, end=end)
 
 
-def _looped(pool: Pool, month: Month, end: datetime) -> dict[Any, Decimal]:
+def _charges_by_loop(pool: Pool, month: Month, end: datetime) -> dict[Any, Decimal]:
     """Return the charges by tenant, owner, resource and plan, from a loop over entries in Python.
 
     Each entry is fetched, cut at the edges of prices, and priced.

@@ -40,7 +40,7 @@ def measure(*, quick: bool = False) -> list[Row]:
             _rates(name, goal, service, peer, *paths, seconds=seconds)
             for name, (goal, *paths) in pages.items()
         ]
-        rows.append(_mixed(service, server, seconds=20.0 if quick else 300.0))
+        rows.append(_mixed_load_row(service, server, seconds=20.0 if quick else 300.0))
     finally:
         peer.stop()
         service.stop()
@@ -109,7 +109,7 @@ def _rates(
     )
 
 
-def _mixed(service: Service, server: str, *, seconds: float) -> Row:
+def _mixed_load_row(service: Service, server: str, *, seconds: float) -> Row:
     """Measure reads at a fixed rate, with a write in ten that requires a new decision."""
     headers = _headers(service)
     batch = [

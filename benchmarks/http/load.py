@@ -144,10 +144,10 @@ def _together(port: int, connections: int, work: Callable[[Connection, Outcome],
         thread.join()
     if failures:
         raise failures[0]
-    return _merged(outcomes, time.perf_counter() - begin)
+    return _merge(outcomes, time.perf_counter() - begin)
 
 
-def _merged(outcomes: Sequence[Outcome], length: float) -> Outcome:
+def _merge(outcomes: Sequence[Outcome], length: float) -> Outcome:
     merged = Outcome(length=length)
     for outcome in outcomes:
         merged.seconds += outcome.seconds

@@ -38,7 +38,7 @@ class Placement:
     """A running Placement with ``servers`` resource providers."""
 
     def __init__(self, database_url: str, workers: int) -> None:
-        python = _installed()
+        python = _install()
         self._folder = ENVIRONMENT / "configuration"
         self._folder.mkdir(exist_ok=True)
         with psycopg.connect(database_url, autocommit=True) as connection:
@@ -91,7 +91,7 @@ def provider_id(position: int) -> str:
     return str(uuid.uuid5(uuid.NAMESPACE_DNS, f"server-{position}"))
 
 
-def _installed() -> Path:
+def _install() -> Path:
     """Install Placement at the first use, and return the interpreter of its environment."""
     python = ENVIRONMENT / "venv" / "bin" / "python"
     mark = ENVIRONMENT / "installed"

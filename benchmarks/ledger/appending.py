@@ -47,7 +47,7 @@ def measure(*, quick: bool) -> list[Row]:
     """
     call_command("migrate", verbosity=0)
     batches = 10 if quick else 50
-    return [_beside_naive(batches), _over_http(batches), _verified(4 * batches)]
+    return [_beside_naive(batches), _over_http(batches), _verification_row(4 * batches)]
 
 
 def _events(batch: int) -> list[UsageEvent]:
@@ -176,7 +176,7 @@ def _over_http(batches: int) -> Row:
     )
 
 
-def _verified(batches: int) -> Row:
+def _verification_row(batches: int) -> Row:
     """Measure `verify` of the whole ledger, which checks order, chain, sums, totals and windows."""
     pool = open_pool(f"verified-{new_id().hex[-8:]}", ["cpu"])
     for number in range(batches):

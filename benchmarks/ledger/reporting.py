@@ -87,7 +87,7 @@ def _row(report: Report, name: str, entries: int, pool: Pool, period: Period) ->
         ours_seconds=ours,
         peer="plain SUM",
         peer_seconds=plain,
-        agreement=_difference(report.stated(stated), _named(report, sums)),
+        agreement=_difference(report.stated(stated), _amounts_by_name(report, sums)),
         goal=None,
         notes="the peer is the statement alone",
     )
@@ -108,7 +108,7 @@ def _plain(pool: Pool, period: Period) -> list[tuple[Any, ...]]:
         return rows
 
 
-def _named(report: Report, rows: Sequence[tuple[Any, ...]]) -> Amounts:
+def _amounts_by_name(report: Report, rows: Sequence[tuple[Any, ...]]) -> Amounts:
     slugs = dict(Tenant.objects.values_list("pk", "slug"))
     sums: dict[tuple[Any, ...], Decimal] = {}
     for interval, owner, tenant, kind, resource, amount in rows:

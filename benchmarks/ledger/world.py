@@ -83,10 +83,10 @@ def filled_pools(most: int) -> dict[int, Pool]:
     The totals include all entries.
     """
     call_command("migrate", verbosity=0)
-    return {entries: _filled(entries, YEAR / most) for entries in (10**5, most)}
+    return {entries: _fill_pool(entries, YEAR / most) for entries in (10**5, most)}
 
 
-def _filled(entries: int, apart: timedelta) -> Pool:
+def _fill_pool(entries: int, apart: timedelta) -> Pool:
     pool = open_pool(f"bench-{entries}-{new_id().hex[-8:]}", RESOURCES)
     # Totals carry what a window that decays needs; the others read the same rows.
     Pool.objects.filter(pk=pool.pk).update(window_kind="decay", window_half_life="P7D")

@@ -167,7 +167,7 @@ def start(
         body["trace"] = {
             "format": kind,  # type: ignore[typeddict-item] # the service checks it
             "encoding": "gzip",
-            "content": _packed(trace.read()),
+            "content": _pack(trace.read()),
             "skip_bad_lines": skip_bad_lines,
             "tenant": jobs_of,
             "tenants": tenants,
@@ -206,7 +206,7 @@ def _value(text: str) -> Any:
     return value if isinstance(value, bool | int) else text
 
 
-def _packed(content: bytes) -> str:
+def _pack(content: bytes) -> str:
     """Return the content as gzip in base64."""
     packed = content if content.startswith(_GZIP) else gzip.compress(content, mtime=0)
     return base64.b64encode(packed).decode()

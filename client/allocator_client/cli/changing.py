@@ -18,11 +18,11 @@ from allocator_client._generated.documents.servers_and_workloads import (
 from allocator_client._generated.documents.what_if import SimulationRequest
 from allocator_client.cli.demanding import (
     changed_fields,
+    find_workload,
     preview_and_confirm,
     unlimited_question,
     wait_option,
     workload_change,
-    workload_named,
     yes_option,
 )
 from allocator_client.cli.failures import Failure
@@ -122,7 +122,7 @@ def set_workload(
     """
     who = session.tenant_or(tenant)
     numbers, demand = changed_fields(changes)
-    found = workload_named(session, pool, who, workload)
+    found = find_workload(session, pool, who, workload)
     change = workload_change(session, pool, who, workload, changes)
     body: WorkloadChangePatch = {**numbers, **({"demand": demand} if demand else {})}  # type: ignore[typeddict-item]
     limited = numbers.get("tasks", 0) is not None
@@ -151,7 +151,7 @@ def withdraw(
 ) -> None:
     """Withdraw a workload for good after showing the effect."""
     who = session.tenant_or(tenant)
-    found = workload_named(session, pool, who, workload)
+    found = find_workload(session, pool, who, workload)
     body: SimulationRequest = {"workloads": {"withdraw": [found["id"]]}}
     preview_and_confirm(session, pool, body, f"Withdraw {workload} for good?", timeout, yes=yes)
     present = session.client.pools_workloads_show(pool, found["id"])

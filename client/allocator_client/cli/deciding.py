@@ -116,7 +116,7 @@ def share(session: Session, pool: str | None, everyone: bool, tenant: str | None
         print_json({"entitlements": shares, "sharing_degree": report, "nodes": nodes})
         return
     unit = units(client.pools_show(slug).body)
-    guaranteed = _guaranteed(nodes)
+    guaranteed = _guaranteed_amounts(nodes)
     table(
         (
             "TENANT",
@@ -167,7 +167,7 @@ def _path_of(nodes: Sequence[TreeNodeDocument], tenant: str) -> list[TreeNodeDoc
     return path
 
 
-def _guaranteed(nodes: Iterable[TreeNodeDocument]) -> dict[str, Mapping[str, Any]]:
+def _guaranteed_amounts(nodes: Iterable[TreeNodeDocument]) -> dict[str, Mapping[str, Any]]:
     """Return the guaranteed amounts of members, empty if nothing is guaranteed."""
     # An older service has no guarantees.
     found: dict[str, Mapping[str, Any]] = {

@@ -309,7 +309,7 @@ def _preview(
     A tenant becomes a member with its first workload.
     """
     try:
-        done = simulation_of(session, slug, body, seconds)
+        done = run_simulation(session, slug, body, seconds)
     except Problem as problem:
         if problem.code != "tenant.unknown":
             raise
@@ -391,18 +391,18 @@ def what_if(
             {"name": f"what-if-{n}", "capacity": {**capacity}} for n, capacity in enumerate(servers, 1)
         ]}  # fmt: skip
     if drained:
-        ids = [_server_named(session, slug, name)["id"] for name in drained]
+        ids = [_find_server(session, slug, name)["id"] for name in drained]
         body["servers"] = {**body.get("servers", {}), "drain": ids}
     if changes or added or withdraw:
         body["workloads"] = {
             "change": [
                 workload_change(session, slug, tenant, name, text)
-                for name, text in _merged(changes)
+                for name, text in _merge_changes(changes)
             ],
-            "submit": [_submitted(tenant, name, text) for name, text in added],
-            "withdraw": [workload_named(session, slug, tenant, name)["id"] for name in withdraw],
+            "submit": [_submission(tenant, name, text) for name, text in added],
+            "withdraw": [find_workload(session, slug, tenant, name)["id"] for name in withdraw],
         }
-    done = simulation_of(session, slug, body, timeout)
+    done = run_simulation(session, slug, body, timeout)
     if session.format == "json":
         print_json(done)
     refuse_failed(done)
@@ -410,7 +410,7 @@ def what_if(
         print_before_and_after(done)
 
 
-def simulation_of(
+def run_simulation(
     session: Session, slug: str, body: SimulationRequest, seconds: float
 ) -> SimulationDocument:
     """Return the finished simulation of changes. Raises `WaitTimeout`."""
@@ -430,7 +430,7 @@ def refuse_failed(done: SimulationDocument) -> None:
         raise Failure(f"{error.get('detail', 'It cannot be computed.')} ({error.get('code', '')})")
 
 
-def _merged(changes: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+def _merge_changes(changes: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
     """Merge several `--set` of one workload into one change."""
     merged: dict[str, str] = {}
     for name, text in changes:
@@ -438,14 +438,14 @@ def _merged(changes: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
     return list(merged.items())
 
 
-def workload_named(session: Session, slug: str, tenant: str | None, name: str) -> WorkloadDocument:
+def find_workload(session: Session, slug: str, tenant: str | None, name: str) -> WorkloadDocument:
     found = list(session.client.pools_workloads_list(slug, name=name, tenant=tenant))
     if not found:
         raise Failure(f"There is no workload {name} of {tenant} in {slug}.")
     return found[0]
 
 
-def _server_named(session: Session, slug: str, name: str) -> ServerDocument:
+def _find_server(session: Session, slug: str, name: str) -> ServerDocument:
     found = list(session.client.pools_servers_list(slug, name=name))
     if not found:
         raise Failure(f"There is no server {name} in {slug}.")
@@ -472,7 +472,7 @@ def changed_fields(text: str) -> tuple[dict[str, int | None], dict[str, float | 
 def workload_change(
     session: Session, slug: str, tenant: str | None, name: str, text: str
 ) -> SimulationRequestWorkloadsChange:
-    workload = workload_named(session, slug, tenant, name)
+    workload = find_workload(session, slug, tenant, name)
     numbers, demand = changed_fields(text)
     change: SimulationRequestWorkloadsChange = {"id": workload["id"], **numbers}  # type: ignore[typeddict-item]
     if demand:  # the demand of other resources stays
@@ -480,7 +480,7 @@ def workload_change(
     return change
 
 
-def _submitted(tenant: str | None, name: str, text: str) -> SimulationRequestWorkloadsSubmit:
+def _submission(tenant: str | None, name: str, text: str) -> SimulationRequestWorkloadsSubmit:
     numbers, demand = changed_fields(text)
     submitted: SimulationRequestWorkloadsSubmit = {
         "name": name,

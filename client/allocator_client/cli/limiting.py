@@ -8,7 +8,7 @@ from typing import Any, cast
 import click
 
 from allocator_client.answers import Answer
-from allocator_client.cli.demanding import PAIRS, selector_of, workload_named
+from allocator_client.cli.demanding import PAIRS, find_workload, selector_of
 from allocator_client.cli.failures import Failure
 from allocator_client.cli.output import echo, print_json, table
 from allocator_client.cli.session import (
@@ -129,7 +129,7 @@ def limit(
     else:
         zone = session.client.pools_show(pool).body["timezone"]
         rows.append({"where": selector_of(on), "amount": amounts, **_dates(start, end, zone)})
-    answer = _stored(session, pool, node, rows)
+    answer = _store_limits(session, pool, node, rows)
     if session.for_people:
         done = "Removed a limit of" if remove is not None else "Set a limit of"
         echo(f"{done} {node.kind} {node.name} as generation {answer.generation:,} of {pool}.")
@@ -155,11 +155,11 @@ def _node(
         return Node(GROUP, group, client.pools_groups_show(pool, group))
     if member is not None:
         return Node(MEMBER, member, client.pools_members_show(pool, member))
-    found = workload_named(session, pool, session.tenant_or(tenant), str(workload))
+    found = find_workload(session, pool, session.tenant_or(tenant), str(workload))
     return Node(WORKLOAD, found["name"], client.pools_workloads_show(pool, found["id"]))
 
 
-def _stored(session: Session, pool: str, node: Node, rows: list[Any]) -> Answer[Any]:
+def _store_limits(session: Session, pool: str, node: Node, rows: list[Any]) -> Answer[Any]:
     """Store the limits of a node at the version that was shown."""
     client, etag = session.client, node.shown.etag
     if node.kind == GROUP:

@@ -34,7 +34,7 @@ def verify(
     if find_spec(_VERIFIER) is None:
         raise NotSetUp("The verifier is not installed: pip install 'allocator-client[verify]'")
     if proof and Path(proof).is_file():
-        context.exit(_verified(Path(proof), as_json=as_json))
+        context.exit(_run_verifier(Path(proof), as_json=as_json))
     with tempfile.TemporaryDirectory() as folder:
         file = Path(save) if save else Path(folder) / "proof.json"
         with open_session(profile, "table") as session:
@@ -48,10 +48,10 @@ def verify(
             raise click.UsageError(f"{file} cannot be written: {error.strerror}") from error
         if not as_json:
             note(f"Run {document['run']} of {document['pool']}, checked on this machine:")
-        context.exit(_verified(file, as_json=as_json))
+        context.exit(_run_verifier(file, as_json=as_json))
 
 
-def _verified(file: Path, *, as_json: bool) -> int:
+def _run_verifier(file: Path, *, as_json: bool) -> int:
     """Run the verifier and return its exit code.
 
     It is 0 for a valid proof, 1 for an invalid proof and 2 for an unreadable one.

@@ -86,10 +86,10 @@ class Instant(click.ParamType[datetime]):
 
 
 def in_zone(time: datetime | None, zone: str) -> datetime | None:
-    return time.replace(tzinfo=zone_named(zone)) if time and time.tzinfo is None else time
+    return time.replace(tzinfo=find_time_zone(zone)) if time and time.tzinfo is None else time
 
 
-def zone_named(name: str) -> tzinfo:
+def find_time_zone(name: str) -> tzinfo:
     """Return a pool's time zone. Raises `NotSetUp` on a machine without its data."""
     try:
         return UTC if name == "UTC" else ZoneInfo(name)

@@ -19,12 +19,12 @@ from allocator_client.cli.output import (
 from allocator_client.cli.session import (
     Instant,
     Session,
+    find_time_zone,
     in_zone,
     pool_argument,
     tenant_option,
     units,
     with_session,
-    zone_named,
 )
 from allocator_client.cli.words import SECONDS_PER_HOUR, instant, money, month_name, number
 
@@ -139,7 +139,7 @@ def statement(session: Session, pool: str | None, month: str | None, tenant: str
     slug = session.pool(pool)
     client = session.client
     if month is None:
-        zone = zone_named(client.pools_show(slug).body["timezone"])
+        zone = find_time_zone(client.pools_show(slug).body["timezone"])
         month = f"{datetime.now(zone):%Y-%m}"
     who = tenant or session.tenant
     if who is None:
