@@ -67,7 +67,7 @@ def _pool_in_parts(title: str, answer: Allocation) -> Chart:
     return bar_chart(
         title=title,
         unit="% of the pool",
-        series=[*problem.tenants, *(["nobody"] if free else [])],
+        series=[*problem.tenants, *(["unallocated"] if free else [])],
         rows=rows,
         stacked=True,
     )

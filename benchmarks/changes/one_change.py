@@ -51,7 +51,7 @@ STEPS = {
 
 
 def measure(*, quick: bool = False) -> list[Row]:
-    """A row for each size and mode."""
+    """Return a row for each size and mode."""
     service = Service(workers=1)
     try:
         pools = {
