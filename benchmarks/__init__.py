@@ -1,1 +1,1 @@
-"""Side-by-side measurements: each prints sizes, both sides and the ratio."""
+"""Side-by-side measurements, each with sizes, the times of both sides and their ratio."""

@@ -1,4 +1,4 @@
-"""Run every benchmark: ``python -m benchmarks [--quick] [--json FILE] [name ...]``."""
+"""Benchmarks on the command line, ``python -m benchmarks [--quick] [--json FILE] [name ...]``."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ BENCHMARKS: dict[str, Callable[..., list[Row]]] = {
 
 
 def main() -> int:
-    """Measure, print one table, write JSON if asked; exit 1 when a goal is missed."""
+    """Measure, print one table, and with ``--json`` write the rows. Returns 1 if a goal is missed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("name", nargs="*", choices=[*BENCHMARKS, []], help="which; all if none")
     parser.add_argument("--quick", action="store_true", help="smaller sizes, fewer repetitions")
@@ -80,7 +80,7 @@ def main() -> int:
 
 
 def _write(file: Path, measured: dict[str, list[Row]], *, quick: bool) -> None:
-    """Put the rows of each benchmark into the file, in the order of ``BENCHMARKS``."""
+    """Write the rows of each benchmark to the file, in the order of ``BENCHMARKS``."""
     held = json.loads(file.read_text()) if file.exists() else {}
     machine = {
         "system": platform.platform(terse=True),

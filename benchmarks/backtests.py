@@ -25,11 +25,11 @@ Answer = dict[str, float]
 
 
 def measure(*, quick: bool = False) -> list[Row]:
-    """Sixteen simulations of one trace by one worker and by two, in turns; and decisions meanwhile.
+    """Measure a sweep by one worker and by two, and decisions with and without a sweep.
 
-    A decision's time is from the change of a workload until the decision that counts it is read. All of
-    it runs on this machine: with two workers, and as many processors, decisions share these with a
-    sweep that leaves them every processor that they ask for.
+    A sweep has sixteen simulations of one trace. The time of a decision is from the change of a workload
+    until a decision that includes it is read. Everything runs on this machine. With two workers on two
+    processors, decisions share these with a sweep that yields every processor that they need.
     """
     jobs = 300 if quick else 1_000
     service = Service(WEB_WORKERS)
@@ -47,7 +47,7 @@ def measure(*, quick: bool = False) -> list[Row]:
                 apart = max(apart, _apart(by_one, by_two))
         changes = 10 if quick else 40
         alone, decided_alone = _decisions(service, changes)
-        with service.another("backtests"), _swept(service, jobs):
+        with service.another("backtests"), _running_sweeps(service, jobs):
             during, decided_during = _decisions(service, changes)
     finally:
         service.stop()
@@ -83,10 +83,10 @@ def _question(jobs: int) -> dict[str, object]:
 
 
 def _sweep(service: Service, *, jobs: int) -> tuple[float, int, Answer]:
-    """Seconds until the results are there, tasks of a simulation, and the means of all.
+    """Run a sweep, and return its seconds, the tasks of a simulation and all means of the results.
 
-    The seconds are the service's, from accepting the request on: asking often whether it is done takes
-    part of a processor.
+    The service measures the seconds from the acceptance of the request. The poll is slow, because a fast
+    one takes part of a processor.
     """
     path = service.client.post(ALL, _question(jobs)).headers["Location"]
     while True:
@@ -102,7 +102,7 @@ def _sweep(service: Service, *, jobs: int) -> tuple[float, int, Answer]:
 
 
 def _means(measured: dict[str, Any], place: str = "") -> Iterator[tuple[str, float]]:
-    """Each mean of a column of results, by its place in the document."""
+    """Yield each mean of a column of results, with its path in the document."""
     for name, value in measured.items():
         if name == "mean":
             yield place, float(value)
@@ -111,8 +111,8 @@ def _means(measured: dict[str, Any], place: str = "") -> Iterator[tuple[str, flo
 
 
 @contextmanager
-def _swept(service: Service, jobs: int) -> Iterator[None]:
-    """Sweeps that are queued and running all the while; cancelled at the end."""
+def _running_sweeps(service: Service, jobs: int) -> Iterator[None]:
+    """Keep sweeps queued and running during the block, and cancel them at its end."""
     paths = [service.client.post(ALL, _question(4 * jobs)).headers["Location"] for _ in range(3)]
     while service.client.get(paths[0]).body["progress"] == 0:
         time.sleep(0.1)
@@ -127,7 +127,10 @@ def _swept(service: Service, jobs: int) -> Iterator[None]:
 
 
 def _decisions(service: Service, changes: int) -> tuple[list[float], Answer]:
-    """Seconds from each change of a workload to the decision that counts it; tasks of the last one."""
+    """Change a workload repeatedly, and return the seconds of each decision and the last tasks.
+
+    The seconds are from the change to the decision that includes it.
+    """
     workload = service.client.get(f"{POOL}/workloads/?limit=1").body["results"][0]["id"]
     path, found = f"{POOL}/workloads/{workload}/", []
     for number in range(changes):
@@ -149,7 +152,7 @@ def _decisions(service: Service, changes: int) -> tuple[list[float], Answer]:
 
 
 def _apart(one: Answer, other: Answer) -> float:
-    """The largest relative difference; an answer that one of them lacks is wholly apart."""
+    """Return the largest relative difference, or 1 if the keys differ or there are none."""
     if not one or one.keys() != other.keys():
         return 1.0
     return max(

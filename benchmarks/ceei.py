@@ -1,8 +1,8 @@
 """The competitive equilibrium of one pool against a modelling language and a cone solver.
 
-"Equilibrium" is the same on both sides: from normalised demands to shares, on our side with the
-prices that prove them. "Front door" is all of ``solve`` on our side: merging, reasons, and the
-checks on the answer.
+"Equilibrium" is the same on both sides, from normalised demands to shares, on our side with the prices
+that prove them. "Front door" is all of ``solve`` on our side, with merging, reasons, and the checks on
+the answer.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from policies import clear_market, normalise, one_class, solve
 
 
 def measure(*, quick: bool) -> list[Row]:
-    """900 tenants on the sum of Table 1's servers."""
+    """Measure 900 tenants on the sum of Table 1's servers."""
     problem = google_pool(900)
     form = normalise(problem, one_class(problem)).leximin
     program, share = _program(problem)
@@ -56,7 +56,7 @@ def measure(*, quick: bool) -> list[Row]:
 
 
 def _program(problem):
-    """Weighted logarithms of shares within the pool's capacities, and the shares."""
+    """Return a program that maximises weighted logarithms of shares in the pool, and the shares."""
     share = cp.Variable(problem.t, nonneg=True)
     weight = problem.effective_weight / problem.effective_weight.sum()
     within = problem.normalised_demand.T @ share <= 1

@@ -1,4 +1,4 @@
-"""The peer of the event simulation: h-mrf over events as one would write it in plain Python."""
+"""Peer of the event simulation, which is h-mrf over events in plain Python."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ CLOSE = 1 + 1e-9
 
 
 def simulate_plainly(problem: Problem, trace: Trace, step: float) -> np.ndarray:
-    """When each task begins: one workload per tenant, two resources, equal weights, all history.
+    """Return the start of each task, for one workload per tenant, two resources and equal weights.
 
-    Totals are kept per tenant and brought up to date only when they are looked at; only tenants
-    with a task that waits and fits are.
+    The history is unbounded. Totals are per tenant and are updated only when they are read, which
+    happens only for tenants with a waiting task that fits.
     """
     demand = problem.demand.tolist()
     submit, duration = trace.submit.tolist(), trace.duration.tolist()

@@ -1,8 +1,8 @@
 """Exact DRFH, one level, against modelling-language and plain solvers.
 
-"One level" is the same on both sides: from merged classes and normalised demands to a level,
-feasible shares and, on our side, the proof. "Front door" is all of ``solve`` on our side:
-merging, reasons, few placements, and the checks on the answer.
+"One level" is the same on both sides, from merged classes and normalised demands to a level and feasible
+shares, on our side also the proof. "Front door" is all of ``solve`` on our side, with merging, reasons,
+few placements, and the checks on the answer.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ BACK_ENDS = ("ECOS", "CLARABEL")
 
 
 def measure(*, quick: bool) -> list[Row]:
-    """900 tenants with 2 and 4 resources, 3,000 and 100,000 with 2."""
+    """Measure 900 tenants with 2 and 4 resources, and 3,000 and 100,000 with 2."""
     rows = _against_peers(900, 2, goal=25.0, repeat=5 if quick else 20)
     rows += _against_peers(900, 4, goal=20.0, repeat=3 if quick else 10)
     rows += _against_peers(3000, 2, goal=20.0, repeat=3 if quick else 10)
@@ -83,7 +83,7 @@ def _against_peers(tenants: int, resources: int, *, goal: float, repeat: int) ->
 
 
 def one_level(form: LeximinProblem) -> tuple[float, float, float]:
-    """The level of the first round, its certified relative gap, and what it overfills."""
+    """Return the level of the first round, its certified relative gap, and the overfill."""
     everybody = np.ones(form.t, dtype=np.bool_)
     nothing = np.zeros(form.t)
     program, _ = level_program(form, form.weight / form.weight.sum(), nothing)
@@ -97,7 +97,10 @@ def one_level(form: LeximinProblem) -> tuple[float, float, float]:
 
 
 def _linear_cost(tenants: int) -> Row:
-    """Time per tenant at 3,000 against the full size: linear cost keeps the ratio near 1."""
+    """Measure the time per tenant at 3,000 and at the full size.
+
+    With linear cost the ratio is near 1.
+    """
     small, _ = best_seconds(lambda: google_pool(3000), lambda p: solve(p, "drfh"), repeat=2)
     large, answer = best_seconds(lambda: google_pool(tenants), lambda p: solve(p, "drfh"), repeat=2)
     return Row(

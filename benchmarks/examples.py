@@ -1,6 +1,7 @@
-"""Pictures of the worked examples in docs/policies: writes docs/pictures/example-*.svg.
+"""Pictures of the worked examples in docs/policies.
 
-``python -m benchmarks.examples`` solves the example of each page and draws what it gives.
+``python -m benchmarks.examples`` solves the example of each page and writes its picture to
+docs/pictures/example-*.svg.
 """
 
 from __future__ import annotations
@@ -48,13 +49,13 @@ def _document(page: str) -> dict[str, Any]:
     return document
 
 
-def _solved(page: str) -> Allocation:
+def _solve_example(page: str) -> Allocation:
     parsed = problem_from_document(_document(page))
     return solve(parsed.problem, parsed.policy, mode=parsed.mode, options=parsed.options)
 
 
 def _pool_in_parts(title: str, answer: Allocation) -> Chart:
-    """How much of each resource every workload has, and what is left."""
+    """Draw the part of each resource that every workload has, and the rest."""
     problem = answer.problem
     used = (100 * answer.tasks[:, None] * problem.demand / problem.totals).round(6)
     left = (100 - used.sum(axis=0)).round(6)
@@ -66,24 +67,24 @@ def _pool_in_parts(title: str, answer: Allocation) -> Chart:
     return bar_chart(
         title=title,
         unit="% of the pool",
-        series=[*problem.tenants, *(["nobody"] if free else [])],
+        series=[*problem.tenants, *(["unallocated"] if free else [])],
         rows=rows,
         stacked=True,
     )
 
 
 def asset() -> Chart:
-    """The page on asset fairness."""
-    return _pool_in_parts("asset: equal sums of shares, 4/5 each", _solved("asset"))
+    """Draw the example of asset fairness."""
+    return _pool_in_parts("asset: equal sums of shares, 4/5 each", _solve_example("asset"))
 
 
 def ceei() -> Chart:
-    """The page on the competitive equilibrium."""
-    return _pool_in_parts("ceei: what equal budgets buy", _solved("ceei"))
+    """Draw the example of the competitive equilibrium."""
+    return _pool_in_parts("ceei: what equal budgets buy", _solve_example("ceei"))
 
 
 def long_term() -> Chart:
-    """Example 4 of Tang et al. under the three policies: tasks of both steps, and the degrees."""
+    """Draw the tasks and degrees of Example 4 of Tang et al. under the three policies."""
     document = _document("long-term")
     parsed = problem_from_document(document)
     problem = parsed.problem
@@ -118,7 +119,7 @@ def long_term() -> Chart:
 
 
 def mrfs() -> Chart:
-    """Requests on each server by the resource that dominates them there."""
+    """Draw the requests on each server, by their dominant resource there."""
     document = _document("mrfs")
     problem = problem_from_document(document).problem
     hosted: dict[str, list[float]] = {}
@@ -135,7 +136,7 @@ def mrfs() -> Chart:
 
 
 def simulation() -> Chart:
-    """Cores in use over time by the two tenants of the page, with a memory and without."""
+    """Draw the cores in use over time by the page's two tenants, with a memory and without."""
     problem = Problem.create(
         resources=("cpu",), units=("core",), capacity=[[10]], tenants=["A", "B"], demand=[[1], [1]]
     )
@@ -175,7 +176,7 @@ EXAMPLES: dict[str, Callable[[], Chart]] = {
 
 
 def picture_of(page: str) -> Path:
-    """Where the picture of a page's example is."""
+    """Return the path of the picture of a page's example."""
     return PICTURES / f"example-{page}.svg"
 
 

@@ -51,7 +51,7 @@ GROUP BY pool_id, block
 
 
 def measure(*, quick: bool = False) -> list[Row]:
-    """A million entries as CSV and NDJSON, the memory that takes, and a page of 1,000."""
+    """Measure the export of a million entries as CSV and NDJSON, its memory, and a page of 1,000."""
     entries = 100_000 if quick else 1_000_000
     service = Service(1)
     try:
@@ -73,7 +73,7 @@ def measure(*, quick: bool = False) -> list[Row]:
 
 
 def _fill(entries: int) -> None:
-    """Entries of five months, sealed a thousand to a block."""
+    """Insert entries of five months, sealed in blocks of a thousand."""
     import django
 
     django.setup()
@@ -92,7 +92,7 @@ def _fill(entries: int) -> None:
 
 
 def _serializer_seconds(entries: int) -> float:
-    """The usual way, without HTTP: pages of 1,000 of these rows, through a serializer into CSV."""
+    """Return the seconds of the usual way without HTTP, a serializer for pages of 1,000 rows."""
     from rest_framework import serializers
 
     from allocator_service.ledger.selectors import entries_after
@@ -145,7 +145,7 @@ def _row(
 
 
 def _export(service: Service, name: str) -> tuple[float, int]:
-    """Seconds from the request to the last byte, and how many lines there were."""
+    """Return the seconds from the request to the last byte, and the number of lines."""
     begin = time.perf_counter()
     connection = http.client.HTTPConnection("127.0.0.1", service.port, timeout=600)
     path = f"/api/v1/ledger-entries/export/?format={name}"

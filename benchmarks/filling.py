@@ -1,4 +1,4 @@
-"""Whole tasks: Algorithm 1 against a heap in Python, placement against one scan per task."""
+"""Whole tasks by Algorithm 1 against a heap in Python, and placement against one scan per task."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ SIZE_OF_A_PIECE = 15.6
 
 
 def measure(*, quick: bool) -> list[Row]:
-    """900 tenants on Table 1's servers; the scan is timed on its first tasks only."""
+    """Measure 900 tenants on Table 1's servers. The scan is timed on its first tasks only."""
     rows = [_pool(repeat=3 if quick else 10)]
     for resources, goal in ((2, 20.0), (4, 3.0)):
         if quick and resources > 2:
             continue
-        rows.append(_placed("best-fit", resources, goal, quick))
-    rows.append(_placed("first-fit", 2, 30.0, quick))
+        rows.append(_placement_row("best-fit", resources, goal, quick))
+    rows.append(_placement_row("first-fit", 2, 30.0, quick))
     rows.append(_two_choices(quick))
     rows += [
         _gangs(f"drfh, {rule}", "drfh", {"placement": rule}, quick)
@@ -52,7 +52,7 @@ def _gangs_pool() -> tuple[Problem, Problem]:
 
 
 def _gangs(name: str, policy: str, options: dict[str, str], quick: bool) -> Row:
-    """About 10,000 tasks of eight pieces, beside the pieces as tasks of their own."""
+    """Measure about 10,000 tasks of eight pieces, beside the pieces as tasks of their own."""
     single, gangs = _gangs_pool()
 
     def seconds(problem: Problem) -> tuple[float, int]:
@@ -78,9 +78,9 @@ def _gangs(name: str, policy: str, options: dict[str, str], quick: bool) -> Row:
 
 
 def _scanned_gangs(quick: bool) -> Row:
-    """Seconds per task of eight pieces, beside a scan of all servers for each piece.
+    """Measure the seconds per task of eight pieces, beside a scan of all servers for each piece.
 
-    The scan is timed on its first tasks, ours on all of them; the first tasks are compared.
+    The scan is timed on its first tasks, ours on all of them. The first tasks are compared.
     """
     _, problem = _gangs_pool()
     scanned = (SCANNED_TASKS // 10 if quick else SCANNED_TASKS) // PIECES
@@ -125,7 +125,7 @@ def _pool(*, repeat: int) -> Row:
 
 
 def _heap(problem: Problem) -> np.ndarray:
-    """Algorithm 1, one task at a time."""
+    """Run Algorithm 1, one task at a time."""
     step = (problem.dominant_share_per_task / problem.effective_weight).tolist()
     demand = problem.demand.tolist()
     cpu, memory = problem.totals.tolist()
@@ -143,11 +143,11 @@ def _heap(problem: Problem) -> np.ndarray:
     return np.array(count)
 
 
-def _placed(rule: str, resources: int, goal: float, quick: bool) -> Row:
-    """Seconds per task of both sides: the scan is timed on the first tasks, ours on all of them.
+def _placement_row(rule: str, resources: int, goal: float, quick: bool) -> Row:
+    """Measure the seconds per task of both sides.
 
-    The first tasks are placed by both, limited to what the scan gave each workload, and
-    compared server by server.
+    The scan is timed on the first tasks, ours on all of them. Both sides place the first tasks, up to
+    the number that the scan gave each workload, and their servers are compared.
     """
     problem = _tasks_pool(resources)
     scanned = SCANNED_TASKS // 10 if quick else SCANNED_TASKS
@@ -185,7 +185,7 @@ def _sizes(problem: Problem, total: int, scanned: int) -> str:
 
 
 def _two_choices(quick: bool) -> Row:
-    """Two random servers instead of all, beside the same draws in plain Python."""
+    """Measure two random servers instead of all, beside the same draws in plain Python."""
     problem = _tasks_pool(2)
     scanned = SCANNED_TASKS // 10 if quick else SCANNED_TASKS
     seconds, sequence = best_seconds(
@@ -214,7 +214,7 @@ def _two_choices(quick: bool) -> Row:
 
 
 def draws_of_two(problem: Problem, most: int) -> np.ndarray:
-    """(most, 2) workload and server of the first tasks while both draws have room, seed 0."""
+    """Return the (most, 2) workload and server of the first tasks while both draws have room, seed 0."""
     whole = WholeServers.of(problem)
     left = np.repeat(whole.capacity, problem.server_count, axis=0)
     step = problem.dominant_share_per_task / problem.effective_weight
@@ -244,10 +244,10 @@ def draws_of_two(problem: Problem, most: int) -> np.ndarray:
 
 
 def scan(problem: Problem, rule: str, most: int, pieces: int = 1) -> np.ndarray:
-    """(most * pieces, 2) workload and server of each piece of the first tasks.
+    """Return the (most * pieces, 2) workload and server of each piece of the first tasks.
 
-    Every server is looked at for each of the equal pieces of a task, all of which must fit. Written for
-    speed: contiguous columns, and ratios kept up to date server by server.
+    The scan checks every server for each of the equal pieces of a task, all of which must fit. It is
+    written for speed, with contiguous columns and ratios that are updated server by server.
     """
     whole = WholeServers.of(problem)
     demand = whole.demand
@@ -290,7 +290,7 @@ def scan(problem: Problem, rule: str, most: int, pieces: int = 1) -> np.ndarray:
 
 
 def _misplaced(answer, sequence: np.ndarray) -> int:
-    """Tasks that the two sides put on different servers."""
+    """Return the number of tasks that the two sides put on different servers."""
     problem = answer.problem
     start = np.cumsum(problem.server_count) - problem.server_count
     workload, row, offset, servers, tasks = answer.placements_by_range()

@@ -3,10 +3,10 @@
 Gavel (Narayanan et al., OSDI 2020, §4.1) maximises ``min_m (1 / w_m) sum_j throughput[m, j] X[m, j]
 scale_m``, each job's throughput normalised by what it has with equal shares of all accelerators,
 subject to ``sum_j X[m, j] <= 1`` and ``sum_m scale_m X[m, j] <= count_j``. A problem of ours has no
-throughput per class of servers; what it can say is that a job runs on a class or not. The case here is
-therefore ``throughput[m, j]`` of 0 or ``t_m`` (selectors), jobs that run all the time at most
-(``tasks`` of 1). Its water filling repeats the program and freezes the jobs that cannot have more; who
-they are is found job by job with a program each, as published.
+throughput per class of servers. It can only express whether a job runs on a class. The case here
+therefore has ``throughput[m, j]`` of 0 or ``t_m`` (selectors), and jobs that run at most all the time
+(``tasks`` of 1). Gavel's water filling repeats the program and freezes the jobs that cannot have more.
+As published, it finds them with one program per job.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ FROZEN = 1e-6
 
 
 def measure(*, quick: bool) -> list[Row]:
-    """One level, and the whole water filling."""
+    """Measure one level, and the whole water filling."""
     jobs = 120 if quick else 900
     return [
         *_one_level(jobs, repeat=3 if quick else 10),
@@ -39,7 +39,10 @@ def measure(*, quick: bool) -> list[Row]:
 
 
 def accelerators(jobs: int) -> Problem:
-    """Three types of accelerators; a job takes 1, 2 or 4 at once, of the types that it can use."""
+    """Return a problem with three types of accelerators.
+
+    A job takes 1, 2 or 4 at once, of the types that it can use.
+    """
     random = np.random.default_rng(5)
     some = [{}, {"type": TYPES[:1]}, {"type": TYPES[:1]}, {"type": TYPES[:2]}]
     return Problem.create(
@@ -56,7 +59,7 @@ def accelerators(jobs: int) -> Problem:
 
 
 class Gavel:
-    """Its program over ``X`` (jobs, types): parts of the time, for a level or with floors."""
+    """Gavel's program over the parts of the time ``X`` (jobs, types), for a level or with floors."""
 
     def __init__(self, problem: Problem) -> None:
         self.scale = problem.demand[:, 0]
@@ -70,7 +73,10 @@ class Gavel:
         )
 
     def highest(self, kept: np.ndarray, rising: np.ndarray) -> tuple[float, np.ndarray]:
-        """The highest least share of the rising, the others at ``kept``; everybody's shares."""
+        """Maximise the least share of the ``rising`` jobs, and return it with the shares of all jobs.
+
+        The other jobs have at least ``kept``.
+        """
         share, constraints = self._shares()
         level = cp.Variable()
         constraints.append(share[np.flatnonzero(rising)] >= level)
@@ -82,7 +88,7 @@ class Gavel:
         return float(program.value), np.asarray(share.value)
 
     def most(self, job: int, floor: np.ndarray) -> float:
-        """The highest share of one job, all of them having ``floor``."""
+        """Return the highest share of one job while all jobs have at least ``floor``."""
         share, constraints = self._shares()
         constraints.append(share >= floor * (1 - 1e-9))
         program = cp.Problem(cp.Maximize(share[job]), constraints)
@@ -90,7 +96,7 @@ class Gavel:
         return float(program.value)
 
     def _shares(self) -> tuple[cp.Expression, list[cp.Constraint]]:
-        """(jobs,) weighted shares, and what limits them, as expressions of a new ``X``."""
+        """Return the (jobs,) weighted shares and their constraints, as expressions of a new ``X``."""
         jobs, types = self.usable.shape
         x = cp.Variable(jobs * types, nonneg=True)
         runs = self.usable.ravel()[None, :].astype(float)
@@ -100,7 +106,10 @@ class Gavel:
         return share @ x, [of_job @ x <= 1, of_type @ x <= self.count]
 
     def water_filling(self) -> np.ndarray:
-        """(jobs,) weighted shares: level by level, freezing who cannot have more."""
+        """Return the (jobs,) weighted shares of water filling.
+
+        Each level freezes the jobs that cannot have more.
+        """
         share, rising = np.zeros(len(self.size)), np.ones(len(self.size), dtype=np.bool_)
         while rising.any():
             level, _ = self.highest(share, rising)
@@ -116,7 +125,7 @@ class Gavel:
 
 
 def _one_level(jobs: int, *, repeat: int) -> list[Row]:
-    """``max_min_fairness`` beside one level of ours, and beside all of ``solve``."""
+    """Measure ``max_min_fairness`` beside one level of ours, and beside all of ``solve``."""
     problem = accelerators(jobs)
     answer = solve(problem, "drfh")
     form = shares_form(problem)

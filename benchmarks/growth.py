@@ -1,7 +1,7 @@
-"""How time grows with tenants, servers, resources and tasks: writes docs/pictures/growth.svg.
+"""Growth of time with tenants, servers, resources and tasks.
 
-``python -m benchmarks.growth`` measures every point anew. Times are of all of ``solve``, the least
-of a few runs, in the processor's time of one thread.
+``python -m benchmarks.growth`` measures every point and writes docs/pictures/growth.svg. Times are of
+all of ``solve``, the least of a few runs, in the processor's time of one thread.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ TENANTS = (10, 100, 1_000, 10_000, 100_000)
 CLASSES = (10, 30, 100, 300, 1_000)
 RESOURCES = (1, 2, 4, 8)
 PARTS_OF_DEMAND = (0.5, 1.0, 5.0, 25.0)
-# Affinity looks at every server that runs something, for every task.
+# Affinity checks every server that runs a task, for every task.
 PARTS_FOR_AFFINITY = PARTS_OF_DEMAND[:2]
 DIVISIBLE = ("drf", "ceei", "drfh")
 RULES = ("first-fit", "best-fit", "two-choices", "affinity")
 
 
 def distinct_servers(classes: int, *, tenants: int = 100, resources: int = 2) -> Problem:
-    """Servers of which no two are alike, and tenants with one random workload each, seed 1."""
+    """Return a problem of distinct servers and tenants with one random workload each, seed 1."""
     random = np.random.default_rng(1)
     return Problem.create(
         resources=[f"resource-{r}" for r in range(resources)],
@@ -76,7 +76,7 @@ def _in_parts(parts: float) -> Problem:
 
 
 def _whole_tasks() -> Chart:
-    """One pool of Table 1's servers; smaller tasks, so that more of them fit."""
+    """Draw the time of one pool of Table 1's servers with ever smaller tasks, of which more fit."""
     curves = []
     for rule in RULES:
         points = []
@@ -92,7 +92,7 @@ def _whole_tasks() -> Chart:
 
 
 def picture() -> Chart:
-    """Four pictures in one."""
+    """Draw four charts in one picture."""
     return column(
         "How time grows",
         [

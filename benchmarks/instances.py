@@ -31,13 +31,13 @@ def google_pool(
     zero_demands: bool = False,
     constraints: bool = False,
 ) -> Problem:
-    """Table 1's 12,583 servers shared by ``tenants`` with one random workload each.
+    """Return Table 1's 12,583 servers, shared by ``tenants`` with one random workload each.
 
     Args:
         resources: 2 (CPU, memory), or 4 with two more of random size per class.
-        finite: a number of tasks per workload, about two thirds of which are satisfied.
-        zero_demands: three in ten entries of the demands are 0.
-        constraints: every other workload may run in one or two of three zones only.
+        finite: Give each workload a number of tasks, about two thirds of which are satisfied.
+        zero_demands: Set three in ten entries of the demands to 0.
+        constraints: Limit every other workload to one or two of three zones.
     """
     random = np.random.default_rng(seed)
     capacity = np.array([row[1:] for row in GOOGLE_SERVERS])

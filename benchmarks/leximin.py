@@ -13,7 +13,7 @@ from policies import solve
 
 
 def measure(*, quick: bool) -> list[Row]:
-    """900 tenants each; the paper's rounds are a cold program each."""
+    """Measure pools of 900 tenants. Each of the paper's rounds is a cold program."""
     return [
         *_finite_tasks(200 if quick else 900, repeat=1 if quick else 2),
         _by_duals("leximin, zero demands", goal=10.0, zero_demands=True, quick=quick),

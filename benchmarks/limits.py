@@ -97,7 +97,7 @@ def print_row(what: str, name: str, problem: Problem, mode: str, repeat: int) ->
 
 
 def main() -> None:
-    """Print all rows, or those of the sizes that are named."""
+    """Print all rows, or those of the given sizes."""
     warm()
     print(f"{CLASSES} classes of servers, {LIMITS} limits, {GUARANTEES} guarantees")
     named = [int(size) for size in sys.argv[1:]]

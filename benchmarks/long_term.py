@@ -1,4 +1,7 @@
-"""Long-term policies: steps of one pool with the history fed back, and events, against plain Python."""
+"""Long-term policies over steps of one pool and over events, against plain Python.
+
+The history of each step is the input of the next.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ DECISION_SECONDS = 60.0
 
 
 def measure(*, quick: bool) -> list[Row]:
-    """100 tenants whose 100,000 tasks come in 50 steps of one pool, in one of a larger, or as events."""
+    """Measure 100,000 tasks of 100 tenants in 50 steps of a pool, one step of a larger, and events."""
     part = 8 if quick else 1
     return [
         _row(_problems(STEPS // part, CAPACITY, MOST_PENDING), quick),
@@ -32,9 +35,9 @@ def measure(*, quick: bool) -> list[Row]:
 
 
 def _events_row(capacity: float, goal: float | None, quick: bool) -> Row:
-    """The same tasks in a pool that is short of room, or in one in which nobody ever waits.
+    """Measure the same tasks in a pool that is short of room, or in one without waiting tasks.
 
-    Where nobody waits there is nothing to choose: a plain loop hardly looks at tenants either.
+    Without waiting tasks there is no choice, and the plain loop also reads hardly any totals.
     """
     tasks = EVENT_TASKS // (20 if quick else 1)
     problem = _problems(1, capacity, MOST_PENDING)[0]
@@ -119,7 +122,10 @@ def _row(problems: list[Problem], quick: bool) -> Row:
 
 
 def _problems(steps: int, capacity: float, most_pending: float) -> list[Problem]:
-    """Demands are quarters and the pool a power of two, so that plain floats tie exactly too."""
+    """Return a random problem for each step.
+
+    Demands are quarters and the pool is a power of two, so that plain floats also tie exactly.
+    """
     random = np.random.default_rng(4)
     demand = random.integers(1, 13, size=(TENANTS, 2)) / 4
     return [
@@ -146,7 +152,7 @@ def _simulate(problems: list[Problem]) -> np.ndarray:
 
 
 def _plain(problems: list[Problem]) -> np.ndarray:
-    """Algorithm 1 of Tang et al., TPDS 2018: measures kept per tenant, one scan of them per task."""
+    """Run Algorithm 1 of Tang et al. (TPDS 2018), with one scan of all tenants' measures per task."""
     demand = problems[0].demand.tolist()
     used = [[0.0, 0.0] for _ in demand]
     alone = [[0.0, 0.0] for _ in demand]

@@ -1,4 +1,4 @@
-"""Timing two sides of a comparison, and printing what came out."""
+"""Times of both sides of a comparison, and the table of results."""
 
 from __future__ import annotations
 
@@ -15,12 +15,14 @@ class Row:
     """One comparison, with answers compared before anything was timed.
 
     Attributes:
-        name: what was measured; sizes: of the instance.
-        ours_seconds: best time of ours; peer: the other side, peer_seconds: its best time.
-        agreement: largest relative difference between the two answers; None where there are no two
-            answers to compare.
-        goal: least ratio (peer / ours) asked for, or None where there is only a record.
-        notes: certified gap, capacity violation, iterations, ...
+        name: The measured operation.
+        sizes: Sizes of the instance.
+        ours_seconds: Best time of ours.
+        peer: The other side.
+        peer_seconds: Best time of the other side.
+        agreement: Largest relative difference between the two answers, or None if there is only one.
+        goal: Required least ratio (peer / ours), or None for a record without a goal.
+        notes: Certified gap, capacity violation, iterations, ...
     """
 
     name: str
@@ -34,30 +36,30 @@ class Row:
 
     @property
     def ratio(self) -> float:
-        """How many times faster ours is."""
+        """Time of the peer divided by ours."""
         return self.peer_seconds / self.ours_seconds
 
     @property
     def met(self) -> bool:
-        """Is the goal reached?"""
+        """True if the goal is reached, or if there is none."""
         return self.goal is None or self.ratio >= self.goal
 
     def to_document(self) -> dict[str, Any]:
-        """For the JSON result."""
+        """Return the row as a document for the JSON result."""
         return asdict(self) | {"ratio": self.ratio, "met": self.met}
 
 
 def best_seconds(
     prepare: Callable[[], Any], run: Callable[[Any], Any], *, repeat: int
 ) -> tuple[float, Any]:
-    """Least time of ``run`` on a fresh ``prepare()`` each time, and the last result.
+    """Return the least time of ``run`` on a fresh ``prepare()`` each time, and the last result.
 
-    Both sides compute on one thread, so the processor's time for this process is the time on
-    the wall of an idle machine, and what else runs on a busy one does not count. What is remembered
-    of a problem's content is forgotten before every run: a repetition costs what the first run does.
+    Both sides compute on one thread. The processor's time of this process is therefore the wall time of
+    an idle machine, and excludes other processes of a busy one. Caches of a problem's content are
+    emptied before every run, so that a repetition costs as much as the first run.
     """
     best, result = float("inf"), None
-    gc.collect()  # once, as timeit does: before every run it would empty the processor's caches
+    gc.collect()  # once, as in timeit, because before every run it would empty the processor's caches
     gc.disable()
     try:
         for _ in range(repeat):
@@ -72,7 +74,7 @@ def best_seconds(
 
 
 def _forget_contents() -> None:
-    """Empty the bounded caches of `policies`, which hold what was computed of a problem."""
+    """Empty the bounded caches of `policies`, which hold results computed from a problem."""
     for name, module in list(sys.modules.items()):
         if name.partition(".")[0] == "policies":
             for value in vars(module).values():
@@ -84,7 +86,7 @@ def _forget_contents() -> None:
 
 
 def print_table(rows: Sequence[Row]) -> None:
-    """One line per row, aligned."""
+    """Print an aligned line per row."""
     head = ("what", "sizes", "ours", "peer", "its time", "ratio", "goal", "agree", "")
     lines = [head] + [
         (
@@ -106,7 +108,10 @@ def print_table(rows: Sequence[Row]) -> None:
 
 
 def duration(seconds: float) -> str:
-    """In microseconds below a tenth of a millisecond, in milliseconds below a second."""
+    """Return a duration as text.
+
+    It is in microseconds below a tenth of a millisecond, and in milliseconds below a second.
+    """
     if seconds < 1e-4:
         return f"{seconds * 1e6:.2f} µs"
     return f"{seconds * 1e3:.2f} ms" if seconds < 1 else f"{seconds:.2f} s"

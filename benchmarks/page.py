@@ -1,4 +1,4 @@
-"""The page of figures: writes the generated part of docs/benchmarks.md.
+"""Generator of the tables in docs/benchmarks.md.
 
 ``python -m benchmarks.page`` reads docs/benchmarks.json, which ``python -m benchmarks --json
 docs/benchmarks.json`` writes, and replaces the generated part of the page.
@@ -19,7 +19,7 @@ BEGIN, END = "<!-- generated: begin -->", "<!-- generated: end -->"
 
 
 def tables(measured: dict[str, Any]) -> str:
-    """The generated part of the page, in Markdown: a table per benchmark."""
+    """Return the generated part of the page in Markdown, with a table per benchmark."""
     parts = []
     for name, benchmark in measured.items():
         machine = benchmark["machine"]
@@ -55,7 +55,7 @@ def _line(row: dict[str, Any]) -> str:
 
 
 def page_with(generated: str) -> str:
-    """The page as it stands, with its generated part replaced."""
+    """Return the current page with another generated part."""
     before, _, rest = PAGE.read_text().partition(BEGIN)
     _, _, after = rest.partition(END)
     return f"{before}{BEGIN}\n{generated}\n{END}{after}"

@@ -1,4 +1,4 @@
-"""The other side: the same programs written for a modelling language and a plain solver."""
+"""The same programs for a modelling language and a plain solver, as peers."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from policies import LeximinProblem, Problem, normalise, server_classes
 
 
 def shares_form(problem: Problem) -> LeximinProblem:
-    """Merged classes and normalised demands: both sides start from these."""
+    """Return the merged classes and normalised demands from which both sides start."""
     return normalise(problem, server_classes(problem)).leximin
 
 
 def cvxpy_program(form: LeximinProblem) -> cp.Problem:
-    """One level of exact DRFH, vectorised: maximise g with sum_c x = g w."""
+    """Return the vectorised program of one level of exact DRFH, max g with sum_c x = g w."""
     x = cp.Variable((form.n, form.K), nonneg=True)
     level = cp.Variable()
     capacity = x.T @ form.demand <= form.capacity_share
@@ -25,22 +25,22 @@ def cvxpy_program(form: LeximinProblem) -> cp.Problem:
 
 
 def cvxpy_level(program: cp.Problem, solver: str) -> float:
-    """Solve with the back end's defaults."""
+    """Solve the program with the defaults of a solver, and return the level."""
     program.solve(solver=solver)
     return float(program.value)
 
 
 def highs_level(form: LeximinProblem) -> float:
-    """The same program for SciPy's HiGHS, assembled sparsely by hand."""
+    """Solve one level with SciPy's HiGHS on sparse matrices, and return it."""
     cap = np.full(form.t, np.inf)
     return float(_Rounds(form).maximise(np.ones(form.t, dtype=bool), np.zeros(form.t), cap)[0])
 
 
 def paper_rounds(form: LeximinProblem) -> tuple[np.ndarray, int]:
-    """(t,) shares by §5.1 of the paper, one cold program per round, and how many.
+    """Return the (t,) shares by §5.1 of the paper, and the number of rounds.
 
-    Raise all active tenants until one has all its tasks; freeze it; again. Positive
-    demands: the last round, in which nobody is satisfied, is the end.
+    Each round is one cold program. It raises all active tenants until one has all its tasks, and freezes
+    that one. With positive demands, the first round that satisfies no tenant is the last.
     """
     share = np.zeros(form.t)
     active = np.ones(form.t, dtype=bool)
@@ -59,7 +59,10 @@ def paper_rounds(form: LeximinProblem) -> tuple[np.ndarray, int]:
 
 
 def rounds_with_duals(form: LeximinProblem) -> tuple[np.ndarray, int]:
-    """(t,) shares by rounds that freeze whom the duals show to be stuck, and how many."""
+    """Return the (t,) shares by rounds that freeze tenants with a positive dual, and their number.
+
+    A tenant with all its tasks is also frozen.
+    """
     share = np.zeros(form.t)
     active = np.ones(form.t, dtype=bool)
     rounds = _Rounds(form)
@@ -75,7 +78,7 @@ def rounds_with_duals(form: LeximinProblem) -> tuple[np.ndarray, int]:
 
 
 class _Rounds:
-    """Capacity rows, tenant rows and the level as one sparse matrix, built once."""
+    """Program of a round, with sparse capacity and tenant rows that are built once."""
 
     def __init__(self, form: LeximinProblem) -> None:
         self.form = form
@@ -95,7 +98,10 @@ class _Rounds:
         self.of_tenant = sp.csr_matrix((np.ones(self.size), (j, column)), shape=(n, self.size))
 
     def maximise(self, active, share, cap):
-        """Highest common level of the active, capped by nothing; level and tenant duals."""
+        """Maximise the common level of the ``active`` tenants, and return it with the tenants' duals.
+
+        The others keep ``share``. The level ends at the least ``cap`` of an active tenant.
+        """
         form = self.form
         gain = np.where(active, form.weight, 0.0)
         rows = sp.hstack([self.of_tenant, sp.csr_matrix(-gain[:, None])]).tocsr()

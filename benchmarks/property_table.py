@@ -1,7 +1,7 @@
-"""Which policy keeps which property on the papers' examples: writes docs/policies/properties.md.
+"""Table of the properties of each policy on the papers' examples.
 
-``python -m benchmarks.property_table`` puts every policy, in every mode, to every check on every
-example below, and replaces the generated part of the page.
+``python -m benchmarks.property_table`` checks every property of every policy in every mode on every
+example below, and replaces the generated part of docs/policies/properties.md.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ PAGE = Path(__file__).parents[1] / "docs" / "policies" / "properties.md"
 BEGIN, END = "<!-- generated: begin -->", "<!-- generated: end -->"
 # Policies with rows of their own for some options.
 OPTIONS: dict[str, list[dict[str, Any]]] = {"drfh": [{"share": "alone"}]}
-# Enough for every search on these examples, so that no verdict hangs on the machine.
+# Enough for every search on these examples, so that no verdict depends on the machine.
 SECONDS = 600.0
 
 
 @dataclass(frozen=True)
 class Example:
-    """A small problem that tells policies apart."""
+    """A small problem that distinguishes policies."""
 
     name: str
     capacity: list[list[float]]
@@ -30,7 +30,7 @@ class Example:
     fields: dict[str, Any] = field(default_factory=dict)
 
     def problem(self) -> Problem:
-        """One workload per tenant."""
+        """Return the problem, with one workload per tenant."""
         return Problem.create(
             resources=("cpu", "memory")[: len(self.capacity[0])],
             capacity=self.capacity,
@@ -81,7 +81,7 @@ EXAMPLES = (
 
 
 def table() -> str:
-    """The generated part of the page, in Markdown."""
+    """Return the generated part of the page in Markdown."""
     head = ["policy", *(name.replace("_", " ") for name in PROPERTY_NAMES)]
     lines = ["| " + " | ".join(head) + " |", "|" + " --- |" * len(head)]
     for info in policies_available():
@@ -96,7 +96,10 @@ def table() -> str:
 
 
 def _cells(policy: str, mode: str, options: dict[str, Any]) -> list[str]:
-    """One cell per property: ``no`` with the examples, ``yes``, or a dash where never decided."""
+    """Return one cell per property.
+
+    It is ``no`` with the numbers of the examples, ``yes``, or a dash if no example decides it.
+    """
     fails: dict[str, list[int]] = {name: [] for name in PROPERTY_NAMES}
     holds: dict[str, bool] = dict.fromkeys(PROPERTY_NAMES, False)
     for number, example in enumerate(EXAMPLES, start=1):
@@ -116,7 +119,7 @@ def _cells(policy: str, mode: str, options: dict[str, Any]) -> list[str]:
 
 
 def page_with(generated: str) -> str:
-    """The page as it stands, with its generated part replaced."""
+    """Return the current page with another generated part."""
     before, _, rest = PAGE.read_text().partition(BEGIN)
     _, _, after = rest.partition(END)
     return f"{before}{BEGIN}\n{generated}\n{END}{after}"

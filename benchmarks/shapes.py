@@ -1,11 +1,12 @@
-"""Exact DRFH with selectors and task limits: seconds and placements of many shapes.
+"""Seconds and placements of exact DRFH with selectors and task limits, for many shapes.
 
 ``python -m benchmarks.shapes`` prints a line per shape, with HiGHS beside ours where it ends within a
 minute. Times are of all of ``solve``, in the processor's time of one thread.
 
-``python -m benchmarks.shapes neighbours 20`` compares that many random shapes with their neighbours: the
-same shape by another seed, and with half as many tenants, servers or one resource more. It prints each
-ratio to the dearest and the cheapest neighbour, divided by what the sizes explain.
+``python -m benchmarks.shapes neighbours 20`` compares that many random shapes with their neighbours.
+These are the same shape with another seed, with half as many tenants or servers, or with one resource
+more. It prints each ratio to the slowest and the fastest neighbour, divided by the ratio that the sizes
+explain.
 """
 
 from __future__ import annotations
@@ -33,7 +34,10 @@ MOST_FOR_PEER = 10_000
 
 
 def unlike_servers(tenants: int, servers: int, resources: int, *, seed: int = 1) -> Problem:
-    """Random servers in three zones; tenants with zones that they may use, and half with few tasks."""
+    """Return a problem of random servers in three zones.
+
+    Half of the tenants may only use one or two zones, and half have few tasks.
+    """
     random = np.random.default_rng(seed)
     zones = [
         {}

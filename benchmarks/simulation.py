@@ -131,7 +131,7 @@ def _as_gangs(servers: int, tasks: int, quick: bool) -> Row:
 
 
 def _scale() -> Row:
-    """A Google-scale day's time per task beside that of the small one: how it grows with size."""
+    """Measure the growth of the time per task, from the small day to a Google-scale day."""
     small, large = _day(*SMALL), _day(*GOOGLE)
     small_seconds, _ = best_seconds(lambda: None, lambda _: simulate(*small, "drfh"), repeat=3)
     seconds, found = best_seconds(lambda: None, lambda _: simulate(*large, "drfh"), repeat=2)
@@ -153,7 +153,10 @@ def _sizes(servers: int, tasks: int, found: Simulation) -> str:
 
 
 def _day(servers: int, tasks: int) -> tuple[Problem, Trace]:
-    """Servers drawn from Table 1 and a day of tasks, of four kinds each tenant, that ask for more."""
+    """Return servers drawn from Table 1, and a day of tasks whose demand exceeds them.
+
+    Each tenant has four kinds of tasks.
+    """
     random = np.random.default_rng(SEED)
     table = np.array(GOOGLE_SERVERS)
     drawn = random.multinomial(servers, table[:, 0] / table[:, 0].sum())
@@ -175,10 +178,10 @@ def _day(servers: int, tasks: int) -> tuple[Problem, Trace]:
 
 
 def _plainly(problem: Problem, trace: Trace) -> tuple[np.ndarray, np.ndarray]:
-    """When and where each task begins: a heap of ends, queues, and eq. (9) over all servers at once.
+    """Return the start and the server of each task, by a careful event loop with NumPy.
 
-    What one would write with NumPy and a little care: who fits nowhere is asked again only when a
-    server that was freed since has room for it.
+    It has a heap of ends, queues, and eq. (9) over all servers at once. A workload that fits nowhere is
+    tried again only if a server freed since then has room for it.
     """
     whole = WholeServers.of(problem)
     row = np.repeat(np.arange(problem.k), problem.server_count)

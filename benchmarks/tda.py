@@ -13,14 +13,17 @@ GRID = 100
 
 
 def measure(*, quick: bool) -> list[Row]:
-    """20 tenants on a grid of 100 × 100, with tasks so large that all allocations can be listed."""
+    """Measure 20 tenants on a grid of 100 × 100.
+
+    Their tasks are so large that all allocations can be listed.
+    """
     repeat = 3 if quick else 10
     demands = (10, 35) if quick else (6, 30)
     return [_against_enumeration(20, demands, repeat=repeat), _small_tasks(20, repeat=repeat)]
 
 
 def pool(tenants: int, demands: tuple[int, int], *, seed: int = 1) -> Problem:
-    """One server of 100 and 100; random whole demands between two amounts."""
+    """Return a pool of one server of 100 and 100, with random whole demands between two amounts."""
     random = np.random.default_rng(seed)
     return Problem.create(
         resources=("a", "b"),
@@ -55,7 +58,7 @@ def _against_enumeration(tenants: int, demands: tuple[int, int], *, repeat: int)
 
 
 def _small_tasks(tenants: int, *, repeat: int) -> Row:
-    """Tasks from 1 to 60: there are far too many saturated allocations to list; a record."""
+    """Measure tasks from 1 to 60 without a peer, because there are too many saturated allocations."""
     answer = solve(pool(tenants, (1, 60)), "tda")
     ours, _ = best_seconds(lambda: pool(tenants, (1, 60)), lambda p: solve(p, "tda"), repeat=repeat)
     return Row(
@@ -71,7 +74,7 @@ def _small_tasks(tenants: int, *, repeat: int) -> Row:
 
 
 def best_mixture(problem: Problem, columns: np.ndarray) -> float:
-    """The highest least share over mixtures of the given allocations (c, n)."""
+    """Return the greatest least share over mixtures of the given allocations (c, n)."""
     shares = columns * problem.dominant_share_per_task
     result = linprog(
         np.r_[np.zeros(len(columns)), -1.0],
@@ -85,18 +88,18 @@ def best_mixture(problem: Problem, columns: np.ndarray) -> float:
 
 
 def saturated(demand: np.ndarray) -> np.ndarray:
-    """(c, n) all allocations to which no task can be added: depth first over the workloads."""
+    """Return the (c, n) allocations to which no task can be added, by depth-first search."""
     found = np.empty((1024, len(demand)), dtype=np.int64)
     while True:
-        count = _listed(demand, found)
+        count = _list_saturated(demand, found)
         if count <= len(found):
             return found[:count]
         found = np.empty((4 * len(found), len(demand)), dtype=np.int64)
 
 
 @njit(cache=True)
-def _listed(demand: np.ndarray, found: np.ndarray) -> int:
-    """Write the saturated allocations to `found`, as far as it has room; how many there are."""
+def _list_saturated(demand: np.ndarray, found: np.ndarray) -> int:
+    """Write the saturated allocations to `found` while it has room, and return their number."""
     n = len(demand)
     tasks = np.zeros(n, dtype=np.int64)
     left = np.full((n + 1, 2), GRID, dtype=np.int64)

@@ -1,8 +1,9 @@
-"""Writes the client's operations and documents from docs/openapi.yaml: `python client/generate.py`.
+"""Generator of the client's operations and documents from docs/openapi.yaml.
 
-A test runs it and compares. For each group of operations it writes a module of `operations/`, with a
-method for each of them, and one of `documents/`, with a TypedDict for each object that no group before
-it has. How requests are sent is in `transport.py`, by hand.
+Run it with `python client/generate.py`. A test compares its output with the committed files. For each
+group of operations it writes a module of `operations/`, with a method for each operation, and a module
+of `documents/`, with a TypedDict for each object that no earlier group has. The transport of requests in
+`transport.py` is not generated.
 """
 
 import json
@@ -35,7 +36,10 @@ _PAGING = ("limit", "cursor", "after", "format")
 
 
 class Documents:
-    """The TypedDicts of the document's objects: of a group's equal objects inside of others one."""
+    """TypedDicts of the document's objects.
+
+    Equal nested objects of one group share a TypedDict.
+    """
 
     def __init__(self, schemas: dict[str, Any]) -> None:
         self.source: dict[str, str] = {}
@@ -49,7 +53,7 @@ class Documents:
                 self._components.setdefault(_structure(schema), name)
 
     def type_of(self, schema: dict[str, Any], name: str) -> str:
-        """The type of a value; `name` is what an object in it is called."""
+        """Return the type of a value, with `name` for an object in it."""
         if "$ref" in schema:
             name = schema["$ref"].rpartition("/")[2]
             return self._object(self._schemas[name], name)
@@ -79,7 +83,7 @@ class Documents:
         return f"dict[str, {inner}]"
 
     def _object(self, schema: dict[str, Any], name: str) -> str:
-        """The name of the object's type, which is written when it is asked for first."""
+        """Return the name of an object's type, and write the type at the first call."""
         structure = _structure(schema)
         known = self._components.get(structure)
         name = known or self._named.setdefault((self.group, structure), name)
@@ -90,13 +94,13 @@ class Documents:
         return name
 
     def _write(self, name: str, schema: dict[str, Any]) -> None:
-        self.source[name] = ""  # its name is taken while what it holds is written
+        self.source[name] = ""  # reserves the name while its fields are written
         required = schema.get("required", ())
         fields = []
         for field, inner in schema["properties"].items():
             kind = self.type_of(inner, name.removesuffix("Document") + _camel(field))
             fields.append((field, kind if field in required else f"NotRequired[{kind}]", inner))
-        del self.source[name]  # after those that it refers to
+        del self.source[name]  # a type stands after the types that it refers to
         if all(field.isidentifier() and not keyword.iskeyword(field) for field, _, _ in fields):
             lines = [f"class {name}(TypedDict):", *_comment(schema)]
             for field, kind, inner in fields:
@@ -110,7 +114,7 @@ class Documents:
 
 
 def _structure(schema: dict[str, Any]) -> str:
-    """What makes two objects the same type: their fields, not what is said of them."""
+    """Return the fields of an object without descriptions, which are equal for equal types."""
 
     def bare(value: Any) -> Any:
         if isinstance(value, dict):
@@ -129,7 +133,7 @@ def _camel(text: str) -> str:
 
 
 def _singular(name: str) -> str:
-    """What one of them is called."""
+    """Return the singular of a name."""
     if name.endswith(("Series", "Ties")):
         return name.removesuffix("s") if name.endswith("Ties") else name
     return f"{name[:-3]}y" if name.endswith("ies") else name.removesuffix("s")
@@ -142,11 +146,11 @@ def _comment(schema: dict[str, Any]) -> Iterator[str]:
 
 
 class Operation:
-    """What the document says of one operation."""
+    """One operation of the document."""
 
     def __init__(self, path: str, method: str, document: dict[str, Any]) -> None:
         self.name, self.method = document["operationId"], method
-        self.description = _escaped(document["description"].strip())
+        self.description = _escape(document["description"].strip())
         parameters = document.get("parameters", [])
         self.path = [each for each in parameters if each["in"] == "path"]
         self.query = [
@@ -165,41 +169,44 @@ class Operation:
     def as_method(
         self, body: list[str], options: list[str], result: str, call: str, *, file: bool = False
     ) -> str:
-        """The method that returns `call`; `file` makes it the one beside that of the document."""
+        """Return the source of the method that returns `call`.
+
+        With `file`, it is the second method of an operation, which returns a file.
+        """
         parts = ["self", *(f"{each['name']}: str" for each in self.path), *body]
         signature = ", ".join([*parts, *(["*"] if options else []), *options])
         name = f"{self.name}_as" if file else self.name
-        lines = [f"`{self.name}` as a file."] if file else self._described()
+        lines = [f"`{self.name}` as a file."] if file else self._description_lines()
         end = '"""' if len(lines) == 1 else '\n"""'
         inner = '"""' + "\n".join(lines) + end + f"\nreturn {call}\n"
         head = f"def {name}({signature}) -> {result}:"
         return textwrap.indent(f"{head}\n{textwrap.indent(inner, '    ')}", "    ")
 
-    def _described(self) -> list[str]:
-        """The description, and the parameters that need one."""
+    def _description_lines(self) -> list[str]:
+        """Return the lines of the description, with the parameters that need an explanation."""
         lines = self.description.split("\n")
-        told = [
+        explained = [
             each
             for each in (*self.path, *self.query)
             if each["name"] not in _PAGING and not _EVIDENT.fullmatch(each["description"])
         ]
-        if told:
+        if explained:
             lines += ["", "Parameters", "----------"]
-        for each in told:
-            text = textwrap.wrap(_escaped(" ".join(each["description"].split())), 84)
+        for each in explained:
+            text = textwrap.wrap(_escape(" ".join(each["description"].split())), 84)
             lines += [_python(each["name"]), *(f"    {line}" for line in text)]
         return lines
 
 
 class Operations:
-    """The methods of the document's operations, by group."""
+    """Methods of the document's operations, by group."""
 
     def __init__(self, document: dict[str, Any]) -> None:
         self.documents = Documents(document["components"]["schemas"])
         self._schemas = document["components"]["schemas"]
         self._purpose = {tag["name"]: tag["description"] for tag in document["tags"]}
         self._methods: dict[str, list[str]] = {}
-        self._home: dict[str, str] = {}  # of each type the group that has it
+        self._home: dict[str, str] = {}  # the group of each type
         operations = [
             (path, method, operation)
             for path, methods in document["paths"].items()
@@ -210,12 +217,12 @@ class Operations:
             self.documents.group = group
             for path, method, operation in operations:
                 if operation["tags"][0] == group:
-                    methods += self._written(Operation(path, method.upper(), operation))
+                    methods += self._operation_methods(Operation(path, method.upper(), operation))
             for name in self.documents.source:
                 self._home.setdefault(name, group)
 
     def files(self) -> dict[str, str]:
-        """What is written, by path inside of the package."""
+        """Return the source of each file, by its path in the package."""
         files = {}
         classes = {group: _camel(group) for group in self._methods}
         for group, name in classes.items():
@@ -246,10 +253,10 @@ class Operations:
         files["_generated/__init__.py"] = (
             f'"""Operations and documents of the service.\n\n{_MADE}\n"""\n'
         )
-        return {name: _formatted(text) for name, text in files.items()}
+        return {name: _format_source(text) for name, text in files.items()}
 
     def _module(self, group: str, purpose: str, body: str, *imports: str) -> str:
-        """A module of a group's documents, or of operations; ruff removes the imports in excess."""
+        """Return a module of a group's documents or of operations. Ruff removes unused imports later."""
         lines = [
             f'"""{purpose}\n\n{_MADE}\n"""',
             "from datetime import datetime",
@@ -265,11 +272,15 @@ class Operations:
                 )
         return "\n".join([*lines, body, ""])
 
-    def _written(self, operation: Operation) -> list[str]:
-        """The method of an operation, and for other formats than JSON another one."""
-        return self._reading(operation) if operation.method == "GET" else [self._writing(operation)]
+    def _operation_methods(self, operation: Operation) -> list[str]:
+        """Return the methods of an operation, with a second one for formats other than JSON."""
+        return (
+            self._read_methods(operation)
+            if operation.method == "GET"
+            else [self._write_method(operation)]
+        )
 
-    def _reading(self, operation: Operation) -> list[str]:
+    def _read_methods(self, operation: Operation) -> list[str]:
         row = self._row(operation.schema)
         options = [self._option(each, listed=row is not None) for each in operation.query]
         asked = [f'"{each["name"]}": {_python(each["name"])}' for each in operation.query]
@@ -299,7 +310,7 @@ class Operations:
             )
         return made
 
-    def _writing(self, operation: Operation) -> str:
+    def _write_method(self, operation: Operation) -> str:
         body, sent = self._body(operation)
         options = [self._option(each, listed=False) for each in operation.query]
         options += [f"{_HEADERS[each]}: str | None = None" for each in operation.headers]
@@ -321,7 +332,7 @@ class Operations:
 
     def _option(self, parameter: dict[str, Any], *, listed: bool) -> str:
         name, schema = parameter["name"], parameter["schema"]
-        if listed and name == "limit":  # a whole list is read: in as few pages as may be
+        if listed and name == "limit":  # a whole list is read, in as few pages as possible
             return f"limit: int = {schema['maximum']}"
         kind = "bool" if schema.get("type") == "boolean" else self.documents.type_of(schema, "")
         if schema.get("format") == "date-time":
@@ -329,7 +340,7 @@ class Operations:
         return f"{_python(name)}: {kind} | None = None"
 
     def _body(self, operation: Operation) -> tuple[str, str]:
-        """The parameter of the body, and what is sent."""
+        """Return the parameter of the body, and the expression that is sent."""
         content = operation.body.get("content")
         if content is None:
             return "", "None"
@@ -344,7 +355,7 @@ class Operations:
         return f"body: {kind} | None = None", "body or {}"
 
     def _row(self, schema: dict[str, Any] | None) -> str | None:
-        """The type of the rows of a list; None for what is no list."""
+        """Return the type of the rows of a list, or None if the schema is not a list."""
         name = (schema or {}).get("$ref", "").rpartition("/")[2]
         if not name.endswith("Page"):
             return None
@@ -355,7 +366,7 @@ class Operations:
 
 
 def _python(name: str) -> str:
-    """The name of a parameter: `from` is a word of Python."""
+    """Return the name of a parameter, with an underscore after a keyword such as `from`."""
     return f"{name}_" if keyword.iskeyword(name) else name
 
 
@@ -363,11 +374,11 @@ def _snake(text: str) -> str:
     return text.lower().replace(" ", "_")
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"""', "'''")
 
 
-def _formatted(text: str) -> str:
+def _format_source(text: str) -> str:
     for command in (["check", "--fix", "--quiet", "--select", "F401,I001"], ["format"]):
         place = ["--stdin-filename", str(PACKAGE / "made.py"), "-"]
         text = subprocess.run(
@@ -378,13 +389,13 @@ def _formatted(text: str) -> str:
 
 
 def generated() -> dict[str, str]:
-    """The files that the document makes, by path inside of the package."""
-    # By libyaml: PyYAML's own reader takes seconds for it.
+    """Return the source of each generated file, by its path in the package."""
+    # libyaml, because PyYAML's own reader takes seconds.
     return Operations(yaml.load(DOCUMENT.read_text(), Loader=yaml.CSafeLoader)).files()
 
 
 def outdated() -> list[str]:
-    """The files that are not what the document makes, missing and left-over ones included."""
+    """Return the names of files that differ from the generated ones, are missing or are left over."""
     made = generated()
     there = {
         str(file.relative_to(PACKAGE)): file.read_text()
@@ -394,7 +405,7 @@ def outdated() -> list[str]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Write the files, or with `--check` say which are not as they should be."""
+    """Write the files, or with `--check` list the outdated ones."""
     if list(arguments) == ["--check"]:
         old = outdated()
         sys.stdout.writelines(f"{name} is not what docs/openapi.yaml makes\n" for name in old)

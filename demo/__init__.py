@@ -1,1 +1,1 @@
-"""The product demonstration that `./dev demo` runs: a sample pool, the main job, its report."""
+"""The product demonstration of `./dev demo`, with a sample pool, the main job and a report."""

@@ -1,4 +1,4 @@
-"""The main job as a user does it over HTTP: servers and demands in, a verified decision out."""
+"""The main job of a user over HTTP, from servers and demands to a verified decision."""
 
 import time
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from typing import Any
 
 from demo import sample
 from launcher.client import Client
-from launcher.console import StepFailed, say
+from launcher.console import StepFailed, echo
 
 _ROOT = "/api/v1"
 _POOL = f"{_ROOT}/pools/{sample.POOL['slug']}"
@@ -16,10 +16,14 @@ _DECISION_SECONDS = 120.0
 
 @dataclass(frozen=True)
 class Decision:
-    """A published decision as the service gives it out.
+    """A published decision as the service returns it.
 
-    `run` is the computation, `allocations` one row per workload, `verification` the answer to
-    verify; `seconds` is the time from the last change to the decision being in force.
+    Attributes:
+        run: The computation.
+        allocations: One row per workload.
+        placements: Tasks on servers.
+        verification: Result of the verification.
+        seconds: Time from the last change until the decision was in force.
     """
 
     run: dict[str, Any]
@@ -30,16 +34,16 @@ class Decision:
 
 
 def run_main_job(client: Client, *, check_service: Callable[[], None]) -> Decision:
-    """Contribute, ask, wait for the decision, read it back and have it verified.
+    """Submit servers and workloads, wait for the decision, read it and request its verification.
 
-    `check_service` is called while waiting and raises when waiting has no sense.
-    Raises `StepFailed` when a request is refused or no decision comes.
+    `check_service` is called during the wait, and raises an exception to end it.
+    Raises `StepFailed` if a request is refused or there is no decision in time.
     """
     generation = _submit(client)
     submitted = time.monotonic()
     run = _await_decision(client, generation, check_service)
     seconds = time.monotonic() - submitted
-    say(f"The decision is in force {seconds:.2f} s after the last change; verifying it ...")
+    echo(f"The decision is in force {seconds:.2f} s after the last change; verifying it ...")
     path = f"{_ROOT}/runs/{run['id']}"
     return Decision(
         run=run,
@@ -51,7 +55,7 @@ def run_main_job(client: Client, *, check_service: Callable[[], None]) -> Decisi
 
 
 def _submit(client: Client) -> int:
-    """Make the pool with its tenants, servers and workloads; returns its last generation."""
+    """Create the pool with its tenants, servers and workloads, and return its last generation."""
     for group in sample.GROUPS:
         client.post(f"{_ROOT}/tenants/", {"slug": group.slug, "name": group.name})
     client.post(f"{_ROOT}/pools/", sample.POOL)
@@ -59,14 +63,14 @@ def _submit(client: Client) -> int:
     for body in sample.server_requests():
         created += client.post(f"{_POOL}/servers/", body).body["created"]
     answer = client.post(f"{_POOL}/workloads/", sample.workload_request())
-    say(f"{len(sample.GROUPS)} groups brought {created:,} servers and asked for what they need.")
+    echo(f"{len(sample.GROUPS)} groups brought {created:,} servers and asked for what they need.")
     return int(answer.headers["Pool-Generation"])
 
 
 def _await_decision(
     client: Client, generation: int, check_service: Callable[[], None]
 ) -> dict[str, Any]:
-    """The run of the first decision that knows the change `generation`."""
+    """Wait for the first decision that includes the change `generation`, and return its run."""
     deadline = time.monotonic() + _DECISION_SECONDS
     while time.monotonic() < deadline:
         answer = client.request("GET", f"{_POOL}/decision/")
@@ -77,7 +81,7 @@ def _await_decision(
         time.sleep(0.02)
     runs = client.get(f"{_POOL}/runs/").body["results"]
     raise StepFailed(
-        f"wait for a decision that knows change {generation}",
+        f"wait for a decision that includes change {generation}",
         "read the worker's and the relay's log",
         log="\n".join(f"run {run['id']}: {run['status']} {run['error'] or ''}" for run in runs),
     )

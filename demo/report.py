@@ -1,4 +1,4 @@
-"""Shows a decision: as a table for the terminal and as the rows of the picture."""
+"""Reports of a decision, as a table for the terminal and as a picture."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,7 +15,7 @@ _COLUMNS = (
 
 
 def table(decision: Decision) -> str:
-    """The decision in words and figures, with the checks that verified it."""
+    """Return the decision as text and a table, with the checks that verified it."""
     rows = [_COLUMNS, *(_row(allocation) for allocation in decision.allocations)]
     checks = decision.verification["checks"]
     valid = decision.verification["valid"]
@@ -24,7 +24,7 @@ def table(decision: Decision) -> str:
             "",
             *_headline(decision),
             "",
-            *_aligned(rows),
+            *_align(rows),
             "",
             f"Verified without a solver: {'valid' if valid else 'INVALID'}",
             *(f"  {'ok' if each['holds'] else 'FAILED':<6} {each['name']}" for each in checks),
@@ -33,7 +33,7 @@ def table(decision: Decision) -> str:
 
 
 def picture(decision: Decision) -> str:
-    """The decision as an SVG document."""
+    """Return the decision as an SVG document."""
     got = {allocation["tenant"]: _got_percent(allocation) for allocation in decision.allocations}
     rows = [
         BarRow(group.name, got[group.slug], sample.brought_percent(group.slug))
@@ -82,8 +82,11 @@ def _got_percent(allocation: dict[str, Any]) -> tuple[float, ...]:
     )
 
 
-def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """The rows with columns of equal width: the first and last to the left, numbers to the right."""
+def _align(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return the rows with columns of equal width.
+
+    The first and last columns are aligned to the left, numbers to the right.
+    """
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     last = len(widths) - 1
     return [

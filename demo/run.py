@@ -1,6 +1,7 @@
-"""`./dev demo`: the main job from nothing to a verified decision, then the service to play with.
+"""`./dev demo`, the main job from an empty database to a verified decision.
 
-It runs in a data folder of its own, on a free port, and leaves only the picture behind.
+The service then runs for further requests. It has a data folder of its own and a free port, and leaves
+only the picture behind.
 """
 
 import time
@@ -10,7 +11,7 @@ from demo import report
 from demo.main_job import run_main_job
 from launcher import commands, folders
 from launcher.client import Client
-from launcher.console import StepFailed, say
+from launcher.console import StepFailed, echo
 from launcher.environment import VirtualEnvironment
 from launcher.folders import PROJECT, DataFolder
 from launcher.kernels import Kernels
@@ -19,14 +20,16 @@ from launcher.servers import Servers
 from launcher.supervisor import Supervisor, interrupt_on_signals
 
 PICTURE = PROJECT / "demo.svg"
-# Without any progress, in all, and between two words about it.
-_STILL_SECONDS, _UP_SECONDS, _TELL_SECONDS = 60.0, 600.0, 15.0
+_STALL_SECONDS = 60.0  # without any progress
+_UP_SECONDS = 600.0
+_NOTICE_SECONDS = 15.0
 
 
 def demo(*, stay: bool) -> int:
-    """Run the main job and show it; with `stay` go on serving until Ctrl-C.
+    """Run the main job and show its decision.
 
-    Returns 0 when the decision verifies. Raises `StepFailed`; the logs stay until the next demo.
+    With `stay`, the service then runs until Ctrl-C. Returns 0 if the decision is verified. Raises
+    `StepFailed`, after which the logs stay until the next demo.
     """
     began = time.monotonic()
     python = VirtualEnvironment().ensure("local")
@@ -38,7 +41,7 @@ def demo(*, stay: bool) -> int:
         kernels.start_first()
         valid = _show(python, folder, kernels, began, stay=stay)
     except KeyboardInterrupt:
-        say("Stopped.")
+        echo("Stopped.")
     except StepFailed:
         folder.release()
         raise
@@ -53,13 +56,13 @@ def _show(python: Path, folder: DataFolder, kernels: Kernels, began: float, *, s
         Servers(folder) as servers,
         Supervisor(python, folder, servers, 0, LogFiles(folder.logs)) as service,
     ):
-        say("PostgreSQL and Redis are up; making the tables ...")
+        echo("PostgreSQL and Redis are up; making the tables ...")
         commands.migrate(python, servers)
         kernels.wait_for_first()
         service.start()
         key = _new_key(python, servers)
         _wait_until_up(service, folder.logs)
-        say(f"The service is up at {service.url} after {time.monotonic() - began:.0f} s")
+        echo(f"The service is up at {service.url} after {time.monotonic() - began:.0f} s")
         decision = run_main_job(Client(service.url, key), check_service=service.check)
         print(report.table(decision))
         PICTURE.write_text(report.picture(decision))
@@ -72,7 +75,7 @@ def _show(python: Path, folder: DataFolder, kernels: Kernels, began: float, *, s
 
 
 def _new_key(python: Path, servers: Servers) -> str:
-    """An operator's key, made the way an operator makes one."""
+    """Create an operator's key with the management command that operators use."""
     return commands.run_step(
         "make an API key",
         [python, "manage.py", "apikey", "create", "--scope", "operator", "--name", "demo"],
@@ -82,35 +85,35 @@ def _new_key(python: Path, servers: Servers) -> str:
 
 
 def _wait_until_up(service: Supervisor, logs: Path) -> None:
-    """Return when the service says that it is ready; what still starts does so meanwhile.
+    """Wait until the service reports that it is ready.
 
-    A busy machine may need minutes: the wait goes on while there is progress, in what the service
-    says or in what its processes write, and tells what it waits for.
+    A busy machine may need minutes. The wait goes on while the reported state changes or the processes
+    write to their logs, and prints the reported state from time to time.
     """
-    began = moved = told = time.monotonic()
+    began = moved = noted = time.monotonic()
     client, seen = Client(service.url), ("", -1)
     while True:
         service.check()
-        said, ready = _readiness(client)
+        reported, ready = _readiness(client)
         if ready:
             return
-        now, state = time.monotonic(), (said, _written(logs))
+        now, state = time.monotonic(), (reported, _log_bytes(logs))
         if state != seen:
             moved, seen = now, state
-        if now - moved > _STILL_SECONDS or now - began > _UP_SECONDS:
+        if now - moved > _STALL_SECONDS or now - began > _UP_SECONDS:
             raise StepFailed(
-                f"wait until the service is ready (it said: {said})",
+                f"wait until the service is ready (it reported: {reported})",
                 f"read the logs in {logs}",
                 log=logs / "web.log",
             )
-        if now - told > _TELL_SECONDS:
-            told = now
-            say(f"Still waiting for the service after {now - began:.0f} s; it says: {said}")
+        if now - noted > _NOTICE_SECONDS:
+            noted = now
+            echo(f"Still waiting for the service after {now - began:.0f} s; it reports: {reported}")
         time.sleep(0.1)
 
 
 def _readiness(client: Client) -> tuple[str, bool]:
-    """What the service says of itself, and whether that is that it is ready."""
+    """Return the state that the service reports, and whether it is ready."""
     try:
         answer = client.request("GET", "/readyz")
     except OSError as error:
@@ -118,8 +121,8 @@ def _readiness(client: Client) -> tuple[str, bool]:
     return str(answer.body), answer.status == 200
 
 
-def _written(logs: Path) -> int:
-    """How much has been written to the logs; the web's own tells of our questions."""
+def _log_bytes(logs: Path) -> int:
+    """Return the total size of the logs, except that of the web process, which logs these requests."""
     return sum(log.stat().st_size for log in logs.glob("*.log") if log.name != "web.log")
 
 

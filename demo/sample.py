@@ -1,8 +1,8 @@
-"""The demo's pool: the servers of Google's cluster, and twelve groups that share them.
+"""The demo's pool of the servers of Google's cluster, which twelve groups share.
 
-Number and size of the servers are Table 1 of the DRFH paper (TPDS 2015); CPU and memory are
-relative to the largest server. Who brought them and what they are for is made up; a demand is per
-task, in the same units.
+Number and size of the servers are from Table 1 of the DRFH paper (TPDS 2015). CPU and memory are
+relative to the largest server. Owners, workloads and demands are fictitious. A demand is per task, in
+the same units.
 """
 
 import itertools
@@ -23,7 +23,10 @@ POOL: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Group:
-    """A tenant and the tasks it wants to run; `tasks` is how many, None for any number."""
+    """A tenant and its workload.
+
+    `tasks` is the number of tasks, or None for any number.
+    """
 
     slug: str
     name: str
@@ -36,7 +39,7 @@ class Group:
 
 @dataclass(frozen=True)
 class ServerClass:
-    """`number` identical servers, brought by their owners in these proportions."""
+    """Identical servers, contributed by their owners in the proportions of `owners`."""
 
     number: int
     cpu: str
@@ -92,7 +95,7 @@ SERVERS: tuple[ServerClass, ...] = (
 
 
 def server_requests() -> list[list[dict[str, Any]]]:
-    """The bodies of the bulk requests that add the servers: one per class."""
+    """Return the bodies of the bulk requests that add the servers, one per class."""
     return [
         [
             {
@@ -109,7 +112,7 @@ def server_requests() -> list[list[dict[str, Any]]]:
 
 
 def workload_request() -> list[dict[str, Any]]:
-    """The body of the bulk request that adds the workloads."""
+    """Return the body of the bulk request that adds the workloads."""
     return [
         {
             "tenant": group.slug,
@@ -124,7 +127,7 @@ def workload_request() -> list[dict[str, Any]]:
 
 @cache
 def totals() -> dict[str, float]:
-    """The pool's total of each resource."""
+    """Return the pool's total of each resource."""
     return {
         name: sum(each.number * float(getattr(each, name)) for each in SERVERS)
         for name in RESOURCES
@@ -132,7 +135,7 @@ def totals() -> dict[str, float]:
 
 
 def brought_percent(slug: str) -> tuple[float, ...]:
-    """What one group's servers are of the pool, in per cent of each resource."""
+    """Return the percentage of each resource of the pool that one group contributed."""
     return tuple(
         100
         * sum(_divide(each).get(slug, 0) * float(getattr(each, name)) for each in SERVERS)
@@ -142,7 +145,7 @@ def brought_percent(slug: str) -> tuple[float, ...]:
 
 
 def _divide(servers: ServerClass) -> dict[str, int]:
-    """Divide the servers of a class among their owners, to the last one."""
+    """Divide the servers of a class among their owners without a remainder."""
     parts = list(servers.owners.values())
     bounds = [servers.number * sum(parts[:end]) // sum(parts) for end in range(len(parts) + 1)]
     counts = [after - before for before, after in itertools.pairwise(bounds)]

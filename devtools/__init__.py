@@ -1,4 +1,4 @@
-"""The commands of `./dev` that work on the project: checks, tests, locks, licences, bundle, site.
+"""Commands of `./dev` for work on the project, such as checks, tests, locks and the bundle.
 
-What runs the service is in `launcher`. Like that, it needs the standard library only.
+The commands that run the service are in `launcher`. Both packages need only the standard library.
 """

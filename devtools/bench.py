@@ -1,4 +1,4 @@
-"""`./dev bench`: the benchmarks, with servers of their own whose writes are durable."""
+"""`./dev bench`, the benchmarks on their own servers with durable writes."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ from launcher.supervisor import interrupt_on_signals
 
 
 def bench(arguments: Sequence[str]) -> int:
-    """Run `python -m benchmarks` with these arguments; returns its exit code.
+    """Run `python -m benchmarks` with these arguments and return its exit code.
 
     Raises `StepFailed`.
     """

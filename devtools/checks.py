@@ -1,4 +1,4 @@
-"""`./dev check`: everything that must hold before a change is committed, and how to mend it."""
+"""`./dev check`, which runs all checks of a change and describes how to repair failures."""
 
 import difflib
 import subprocess
@@ -15,7 +15,7 @@ from launcher.processes import inherited_environment
 
 OPENAPI = Path("docs/openapi.yaml")
 _TEST_SETTINGS = {"DJANGO_SETTINGS_MODULE": "allocator_service.settings.test"}
-# Enough for the production settings to be judged; nothing here is connected to or kept.
+# Enough to check the production settings. Nothing connects to these addresses.
 _PRODUCTION_SETTINGS = {
     "DJANGO_SETTINGS_MODULE": "allocator_service.settings.production",
     "SECRET_KEY": "only-for-check-deploy-" + "aB3$" * 16,
@@ -28,7 +28,13 @@ _PRODUCTION_SETTINGS = {
 
 @dataclass(frozen=True)
 class Check:
-    """Something that must hold: `problem()` returns what is wrong with it, or an empty string."""
+    """A check of the project.
+
+    Attributes:
+        name: Name in the output.
+        problem: Function that returns a description of the failure, or an empty string.
+        mend: How to repair a failure.
+    """
 
     name: str
     problem: Callable[[], str]
@@ -36,7 +42,7 @@ class Check:
 
 
 def check() -> int:
-    """Run every check, even after one has failed; 0 when all hold."""
+    """Run every check, even after a failure, and return 0 if all hold."""
     python = VirtualEnvironment().ensure("dev")
     failed = []
     for each in checks(python):
@@ -54,7 +60,7 @@ def check() -> int:
 
 
 def checks(python: Path) -> list[Check]:
-    """The checks, run with the tools beside the interpreter `python`."""
+    """Return the checks, which use the tools beside the interpreter `python`."""
     tool = python.parent
 
     def command(*parts: str | Path, env: dict[str, str] | None = None) -> Callable[[], str]:
@@ -123,7 +129,7 @@ def checks(python: Path) -> list[Check]:
 
 
 def _failure(command: Sequence[str | Path], env: dict[str, str]) -> str:
-    """What a command printed if it failed, else an empty string."""
+    """Run a command, and return its output if it failed, otherwise an empty string."""
     done = subprocess.run(
         command, cwd=PROJECT, env={**inherited_environment(), **env}, capture_output=True, text=True
     )
@@ -131,7 +137,7 @@ def _failure(command: Sequence[str | Path], env: dict[str, str]) -> str:
 
 
 def _openapi_drift(python: Path) -> str:
-    """How the committed OpenAPI document differs from the one that the code describes."""
+    """Return the differences of the committed OpenAPI document to the document of the code."""
     with tempfile.TemporaryDirectory() as scratch:
         generated = Path(scratch) / "openapi.yaml"
         problem = _failure(

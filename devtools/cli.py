@@ -13,7 +13,7 @@ from devtools.locks import lock
 from devtools.mutants import mutants
 from devtools.site import docs
 from launcher import detached
-from launcher.console import StepFailed, say
+from launcher.console import StepFailed, echo
 from launcher.environment import VirtualEnvironment
 from launcher.folders import PROJECT
 from launcher.kernels import Kernels
@@ -21,14 +21,17 @@ from launcher.manage import manage
 from launcher.processes import inherited_environment
 from launcher.serve import counts_of, serve
 
-# The packages are built and installed by a command of their own: `./dev test tests/packages`.
+# The packages have a command of their own, `./dev test tests/packages`, which builds and installs them.
 # Three workers keep two cores busy: about a third of the time a test waits for a process.
 _WHOLE_SUITE = ("-n", "3", "--dist", "loadfile", "--ignore", "tests/packages")
 
 
 @dataclass(frozen=True)
 class Command:
-    """`run` takes the arguments after the command's name and returns the exit code."""
+    """A command of `./dev`.
+
+    `run` receives the arguments after the command's name and returns the exit code.
+    """
 
     usage: str
     purpose: str
@@ -36,18 +39,21 @@ class Command:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run one command; returns the exit code: 1 for a failed step, 2 for wrong arguments."""
+    """Run one command and return its exit code.
+
+    It is 1 for a failed step and 2 for wrong arguments.
+    """
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         print(_help())
         return 0 if arguments else 2
     command = COMMANDS.get(arguments[0])
     if command is None:
-        say(f"./dev has no command {arguments[0]!r}.\n\n{_help()}")
+        echo(f"./dev has no command {arguments[0]!r}.\n\n{_help()}")
         return 2
     try:
         return command.run(arguments[1:])
     except StepFailed as failure:
-        say(str(failure))
+        echo(str(failure))
         return 1
     except KeyboardInterrupt:
         return 130
@@ -74,12 +80,15 @@ def _serve(arguments: Sequence[str]) -> int:
 
 
 def serve_options(arguments: Sequence[str]) -> Sequence[str]:
-    """The arguments of `serve` after `--detach`."""
+    """Return the arguments of `serve` without a leading `--detach`."""
     return arguments[1:] if "--detach" in arguments[:1] else arguments
 
 
 def _test(arguments: Sequence[str]) -> int:
-    """Become pytest, on the pinned servers: a green run must not depend on what is installed."""
+    """Replace this process by pytest on the pinned servers.
+
+    The result must not depend on the servers that are installed on the machine.
+    """
     python = VirtualEnvironment().ensure("dev")
     Kernels(python).compile_all()
     env = {"ALLOCATOR_POSTGRES": "wheel", "ALLOCATOR_REDIS": "wheel"}
@@ -89,18 +98,21 @@ def _test(arguments: Sequence[str]) -> int:
 
 
 def pytest_arguments(arguments: Sequence[str]) -> list[str]:
-    """What pytest is given: the whole suite on several workers, unless a test or a number is named."""
+    """Return the arguments of pytest.
+
+    They run the whole suite on several workers, unless the given ones include anything but long options.
+    """
     whole = all(argument.startswith("--") for argument in arguments)
     return [*_WHOLE_SUITE, *arguments] if whole else list(arguments)
 
 
 def _alone(run: Callable[[], int]) -> Callable[[Sequence[str]], int]:
-    """A command that takes no arguments."""
+    """Return a command that accepts no arguments."""
     return lambda arguments: _refuse(arguments) if arguments else run()
 
 
 def _refuse(arguments: Sequence[str]) -> int:
-    say(f"These arguments mean nothing here: {' '.join(arguments)}\n\n{_help()}")
+    echo(f"These arguments mean nothing here: {' '.join(arguments)}\n\n{_help()}")
     return 2
 
 

@@ -1,4 +1,4 @@
-"""`./dev licences`: which licence every dependency has, as its own metadata says, in one page."""
+"""`./dev licences`, a page of every dependency's licence from its metadata."""
 
 import re
 import subprocess
@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from devtools.locks import LOCKS
-from launcher.console import say
+from launcher.console import echo
 from launcher.environment import VirtualEnvironment
 from launcher.folders import PROJECT
 
 PAGE = Path("docs/licences.md")
 # The licences that the owner's choice for the project itself stays free with, as far as their
-# packages are used here: imported, not changed. Another one needs somebody's decision.
+# packages are used here (imported, not changed). Another one needs a decision.
 ACCEPTED = re.compile(
     r"\b(MIT|BSD|Apache|PSF|Python Software Foundation|ISC|Zlib|Unlicense|0BSD|CC0|MPL|LGPL|PostgreSQL"
     r"|Zope Public)",
@@ -42,9 +42,9 @@ for name in sys.argv[1:]:
 
 
 def page(python: Path) -> str:
-    """The page as it is for what the environment of `python` holds.
+    """Return the page for the packages in the environment of `python`.
 
-    What is locked for other machines only keeps the row that the page has of it.
+    A package that is locked for other machines only keeps its row of the stored page.
     """
     used_by = {name: lock for lock in reversed(LOCKS) for name in _names(lock)}
     stated = {_normal(name): (name, licence) for name, _, licence in _read(python, sorted(used_by))}
@@ -58,7 +58,7 @@ def page(python: Path) -> str:
 
 
 def _written() -> dict[str, tuple[str, str]]:
-    """The packages that the page names, as they are written there, with their licences."""
+    """Return the packages of the stored page with their licences, by normalised name."""
     if not (PROJECT / PAGE).exists():
         return {}
     rows = [line.split(" | ") for line in (PROJECT / PAGE).read_text().splitlines()[_FIRST_ROW:]]
@@ -66,7 +66,7 @@ def _written() -> dict[str, tuple[str, str]]:
 
 
 def problems(python: Path) -> str:
-    """What `./dev check` has to say: the page is out of date, or a licence needs a decision."""
+    """Return a description of an outdated page or of licences without a decision."""
     current = page(python)
     if not (PROJECT / PAGE).exists() or (PROJECT / PAGE).read_text() != current:
         return f"{PAGE} is not what the locked packages state"
@@ -81,7 +81,7 @@ def problems(python: Path) -> str:
 def licences() -> int:
     """Write the page."""
     (PROJECT / PAGE).write_text(page(VirtualEnvironment().ensure("dev")))
-    say(f"{PAGE} is written.")
+    echo(f"{PAGE} is written.")
     return 0
 
 

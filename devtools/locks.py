@@ -1,4 +1,4 @@
-"""The four dependency locks: how they are made, and whether they fit what is declared."""
+"""Generation and checks of the four dependency locks."""
 
 import os
 import shutil
@@ -7,13 +7,13 @@ import sys
 import tempfile
 from pathlib import Path
 
-from launcher.console import StepFailed, say
+from launcher.console import StepFailed, echo
 from launcher.declared import declared_digest
 from launcher.folders import PROJECT
 
 LIBRARY = "allocation-policies"
-# lock -> whose dependencies it pins, and which of the optional ones; what an earlier lock pins as well
-# has one version in both
+# Lock -> the project and extras whose dependencies it pins. A package of an earlier lock has the same
+# version in both.
 LOCKS = {
     "requirements.lock": ["pyproject.toml"],
     "requirements-local.lock": ["pyproject.toml", "--extra", "local"],
@@ -30,17 +30,17 @@ _MARK = "# dependencies declared: sha256 "
 
 
 def outdated(project: Path = PROJECT) -> list[str]:
-    """The locks that were made from other declarations than those of today."""
+    """Return the locks that do not match the current declarations."""
     mark = _MARK + declared_digest(project)
     return [lock for lock in LOCKS if mark not in (project / lock).read_text().splitlines()]
 
 
 def lock() -> int:
-    """Make the locks again with uv. What they pin stays unless a declaration refuses it."""
+    """Resolve the locks again with uv. Pinned versions stay unless a declaration excludes them."""
     with tempfile.TemporaryDirectory() as scratch:
         uv = shutil.which("uv") or _installed_uv(Path(scratch))
         for name, what in LOCKS.items():
-            say(f"Resolving {name} ...")
+            echo(f"Resolving {name} ...")
             _compile(str(uv), name, what)
     return 0
 
@@ -66,4 +66,4 @@ def _run(step: str, command: list[str]) -> None:
     env = {"UV_SYSTEM_CERTS": "1", **os.environ}
     done = subprocess.run(command, cwd=PROJECT, env=env, capture_output=True, text=True)
     if done.returncode:
-        raise StepFailed(step, "read what uv says above", log=done.stdout + done.stderr)
+        raise StepFailed(step, "read the output of uv above", log=done.stdout + done.stderr)

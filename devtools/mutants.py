@@ -1,7 +1,7 @@
-"""`./dev mutants`: hand-picked mistakes in critical modules, each of which a test must notice.
+"""`./dev mutants`, which makes selected mistakes in critical modules that a test must detect.
 
-`tests/mutants/*.toml` lists them: `file` is the module, `tests` are those that must notice, and every
-`[[mutant]]` has a `name`, the `old` text, the `new` text and, if they are others, its own `tests`.
+`tests/mutants/*.toml` lists them. `file` is the module, `tests` are those that must fail, and every
+`[[mutant]]` has a `name`, the `old` text, the `new` text and, if they differ, its own `tests`.
 A mutant is made in a copy of the project, never in the project itself.
 """
 
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from launcher import folders
-from launcher.console import StepFailed, say
+from launcher.console import StepFailed, echo
 from launcher.environment import VirtualEnvironment
 from launcher.folders import PROJECT
 from launcher.processes import inherited_environment
@@ -24,7 +24,7 @@ from launcher.servers import Servers
 from launcher.supervisor import interrupt_on_signals
 
 LISTS = Path("tests/mutants")
-# What a copy does without: data, what was installed, what is made again.
+# Excluded from a copy: data, installed files and generated files.
 LEFT_OUT = shutil.ignore_patterns(
     ".git", ".venv", ".data", "__pycache__", ".*_cache", "node_modules"
 )
@@ -32,14 +32,14 @@ USAGE = """Usage: ./dev mutants [LIST | LIST/NAME ...]
 
 Make mistakes in critical modules, one at a time in a copy of the project. A test must fail for each.
 Without a name, all mutants run."""
-SECONDS = 900.0  # a mutant that runs longer has been noticed
+SECONDS = 900.0  # a mutant that runs longer is detected
 
 _TESTS_PASSED, _TESTS_FAILED = 0, 1
 
 
 @dataclass(frozen=True)
 class Mutant:
-    """A mistake: in the module `file`, `new` stands in the place of `old`; `tests` must fail."""
+    """A mistake that replaces `old` by `new` in the module `file`, for which `tests` must fail."""
 
     name: str
     file: Path
@@ -48,7 +48,7 @@ class Mutant:
     tests: tuple[str, ...]
 
     def misplaced(self, project: Path) -> str:
-        """Why it cannot be made in a project, or an empty string."""
+        """Return why the mutant cannot be made in a project, or an empty string."""
         path = project / self.file
         if not path.is_file():
             return f"there is no {self.file}"
@@ -60,9 +60,10 @@ class Mutant:
 
 
 def mutants(arguments: Sequence[str]) -> int:
-    """Run the mutants of these lists or names, all unless named; 0 when every one is noticed.
+    """Run the mutants of the given lists or names, by default all.
 
-    Raises `StepFailed` for a name that means nothing, and when the tests fail without a mutant.
+    Returns 0 if each is detected. Raises `StepFailed` for an unknown name, and if the tests fail without
+    a mutant.
     """
     known = read(PROJECT / LISTS)
     if not {"-h", "--help"}.isdisjoint(arguments):
@@ -92,7 +93,7 @@ def mutants(arguments: Sequence[str]) -> int:
 
 
 def read(lists: Path) -> list[Mutant]:
-    """The mutants of all lists, named `list/mutant`. Raises `StepFailed` for a malformed one."""
+    """Read the mutants of all lists, named `list/mutant`. Raises `StepFailed` for a malformed list."""
     found: list[Mutant] = []
     for path in sorted(lists.glob("*.toml")):
         try:
@@ -125,12 +126,12 @@ class Bench:
             **environment,
             # The bytecode of a mutant must not be taken for the module's.
             "PYTHONDONTWRITEBYTECODE": "1",
-            # Which tests.examples knows: finding the smallest example takes minutes.
+            # Read by tests.examples, because the search for the smallest example takes minutes.
             "ALLOCATOR_UNSHRUNK": "1",
         }
 
     def fails(self, tests: Sequence[str]) -> str:
-        """The first test that fails, or an empty string. Raises `StepFailed` if none could run."""
+        """Return the first failing test, or an empty string. Raises `StepFailed` if none could run."""
         options = ("-x", "-q", "-rfE", "--tb=no", "-p", "no:cacheprovider")
         try:
             done = subprocess.run(
@@ -155,7 +156,7 @@ class Bench:
         return first[1]
 
     def noticed_by(self, mutant: Mutant) -> str:
-        """The test that fails when the mutant is made, or an empty string if it survives."""
+        """Return the test that fails with the mutant, or an empty string if it survives."""
         path = self._project / mutant.file
         original, times = path.read_text(), path.stat()
         try:
@@ -167,11 +168,11 @@ class Bench:
 
 
 def _run(bench: Bench, chosen: Sequence[Mutant]) -> list[str]:
-    """Print the verdict on each mutant; returns the names of those that survive."""
+    """Run the mutants, print a verdict on each, and return the names of those that survive."""
     tests = sorted({test for each in chosen for test in each.tests})
     if not tests:
         return []
-    say(f"Running the tests of {len(chosen)} mutants without any ...")
+    echo(f"Running the tests of {len(chosen)} mutants without any ...")
     if failed := bench.fails(_without_parts_of_others(tests)):
         raise StepFailed(f"run the tests without a mutant ({failed})", "mend that test first")
     survivors = []
@@ -187,7 +188,7 @@ def _run(bench: Bench, chosen: Sequence[Mutant]) -> list[str]:
 
 
 def _without_parts_of_others(tests: Sequence[str]) -> list[str]:
-    """These files and folders, without those that lie in another one of them."""
+    """Return these files and folders without those that lie in another one of them."""
     paths = {Path(test) for test in tests}
     return sorted(str(path) for path in paths if paths.isdisjoint(path.parents))
 

@@ -1,10 +1,10 @@
-"""`./dev docs`: the documentation as a site, and whether all of its links lead somewhere."""
+"""`./dev docs`, which builds the documentation as a site and checks its links."""
 
 import subprocess
 import tempfile
 from pathlib import Path
 
-from launcher.console import say
+from launcher.console import echo
 from launcher.environment import VirtualEnvironment
 from launcher.folders import PROJECT
 from launcher.processes import inherited_environment
@@ -15,16 +15,16 @@ _QUIET = {"NO_MKDOCS_2_WARNING": "1"}
 
 
 def docs() -> int:
-    """Build the site; 0 when nothing was wrong with it."""
+    """Build the site, and return 0 if it has no problems."""
     problem = problems(VirtualEnvironment().ensure("dev"), PROJECT / SITE)
-    say(problem or f"{SITE}/index.html is the documentation; its search needs the folder served.")
+    echo(problem or f"{SITE}/index.html is the documentation; its search needs the folder served.")
     return 1 if problem else 0
 
 
 def problems(python: Path, folder: Path | None = None) -> str:
-    """What is wrong with pages, links and navigation; an empty string if nothing is.
+    """Return the problems of pages, links and navigation, or an empty string.
 
-    The site is left in `folder`, if one is named.
+    The site is stored in `folder`, if one is given.
     """
     with tempfile.TemporaryDirectory() as scratch:
         done = subprocess.run(

@@ -1,4 +1,4 @@
-"""Links from a page to files that are not documentation: the site shows their names."""
+"""Hook that replaces links to files outside of the documentation by their names."""
 
 import re
 from typing import Any
@@ -7,5 +7,8 @@ _OUTSIDE = re.compile(r"\[([^\]]+)\]\((?:\.\./)+(?:deploy|client|agent|policies/
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Pages at depth one reach the project's own folders by `../../`; the site has none of them."""
+    """Replace links to the project's folders, which the site does not include, by their texts.
+
+    Pages at depth one reach these folders by `../../`.
+    """
     return _OUTSIDE.sub(r"\1", markdown)

@@ -1,6 +1,6 @@
-"""Which account runs the database: PostgreSQL refuses to run as root.
+"""Account of the database servers, because PostgreSQL refuses to run as root.
 
-Nothing is added to the machine and no folder outside the data folder changes its mode.
+No account is created, and no folder outside the data folder changes its mode.
 """
 
 import os
@@ -14,7 +14,7 @@ from launcher.console import StepFailed
 
 
 class PopenIdentity(TypedDict, total=False):
-    """The arguments of `subprocess.Popen` that change who runs a command."""
+    """Arguments of `subprocess.Popen` for the account that runs a command."""
 
     user: int
     group: int
@@ -23,7 +23,10 @@ class PopenIdentity(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Account:
-    """The account of the servers; `None` ids mean the account that runs the launcher."""
+    """Account of the servers.
+
+    Ids of `None` mean the account that runs the launcher.
+    """
 
     name: str
     uid: int | None = None
@@ -41,11 +44,11 @@ class Account:
             os.chown(path, self.uid, self.gid)
 
     def may_enter(self, folder: Path) -> bool:
-        """Whether this account can reach `folder` through all of its parents, found by trying."""
+        """Try to enter `folder` as this account, and return whether all its parents allow it."""
         return self._succeeds(["/bin/sh", "-c", 'cd -- "$0" && [ -x . ]', str(folder)])
 
     def may_run(self, program: Path) -> bool:
-        """Whether this account can start `program`, found by trying."""
+        """Try to start `program` as this account, and return whether that succeeds."""
         return self._succeeds([str(program), "--version"])
 
     def _succeeds(self, command: list[str]) -> bool:
@@ -57,9 +60,10 @@ class Account:
 
 
 def server_account() -> Account:
-    """The account for PostgreSQL and Redis: one's own, and as root `postgres` or `nobody`.
+    """Return the account for PostgreSQL and Redis.
 
-    Raises `StepFailed` for root on a machine that has neither.
+    It is the launcher's own account, and for root `postgres` or `nobody`. Raises `StepFailed` for root
+    on a machine that has neither.
     """
     if os.geteuid() != 0:
         return Account(name="")

@@ -1,7 +1,8 @@
-"""Finds the programs of PostgreSQL and of a Redis-protocol server: pinned wheels first.
+"""Search for the programs of PostgreSQL and of a Redis-protocol server.
 
-`ALLOCATOR_POSTGRES` and `ALLOCATOR_REDIS` choose one source, `wheel` or `installed`; the first
-also takes the major version of an installed PostgreSQL, such as `15`.
+Pinned wheels come before installed programs. `ALLOCATOR_POSTGRES` and `ALLOCATOR_REDIS` choose one
+source, `wheel` or `installed`. The first also accepts the major version of an installed PostgreSQL,
+such as `15`.
 """
 
 import os
@@ -22,9 +23,9 @@ _SYSTEM_PATH = f"{os.defpath}:/usr/sbin:/usr/local/bin:/usr/local/sbin"
 
 
 def postgres_programs(folder: DataFolder) -> Path:
-    """The folder of `initdb`, `postgres` and `psql`, runnable by the account of `folder`.
+    """Return the folder of `initdb`, `postgres` and `psql`, runnable by the account of `folder`.
 
-    Raises `StepFailed` when there is none, or not the one that the environment asks for.
+    Raises `StepFailed` if there is none, or not the one that the environment requests.
     """
     chosen = os.environ.get("ALLOCATOR_POSTGRES", "")
     if not re.fullmatch(r"wheel|installed|[0-9]*", chosen):
@@ -44,9 +45,9 @@ def postgres_programs(folder: DataFolder) -> Path:
 
 
 def redis_program(folder: DataFolder) -> Path:
-    """The path of a Valkey or Redis server, runnable by the account of `folder`.
+    """Return the path of a Valkey or Redis server, runnable by the account of `folder`.
 
-    Raises `StepFailed` when there is none, or not the one that the environment asks for.
+    Raises `StepFailed` if there is none, or not the one that the environment requests.
     """
     chosen = os.environ.get("ALLOCATOR_REDIS", "")
     if chosen not in ("wheel", "installed", ""):
@@ -66,14 +67,17 @@ def redis_program(folder: DataFolder) -> Path:
 
 
 def postgres_version(programs: Path) -> int:
-    """The major version of the PostgreSQL in the folder `programs`."""
+    """Return the major version of the PostgreSQL in the folder `programs`."""
     done = subprocess.run([programs / "postgres", "--version"], capture_output=True, text=True)
     match = re.search(r"\d+", done.stdout)
     return int(match.group()) if match else 0
 
 
 def _site_packages() -> Path:
-    """Where the wheels are installed: beside the running interpreter, else in `.venv`."""
+    """Return the folder of installed wheels.
+
+    It belongs to the running interpreter if that is in a virtual environment, otherwise to `.venv`.
+    """
     if sys.prefix != sys.base_prefix:
         return Path(sysconfig.get_path("purelib"))
     found = list((PROJECT / ".venv" / "lib").glob("python3.*/site-packages"))
@@ -92,7 +96,10 @@ def _bundled_postgres(folder: DataFolder) -> Path | None:
 
 
 def _installed_postgres(version: str) -> Path | None:
-    """The newest one installed that has the client `psql` too; `version` is a number or `*`."""
+    """Return the folder of the newest installed PostgreSQL that includes the client `psql`.
+
+    `version` is a major version, or `*` for any.
+    """
     complete = [
         folder
         for folder in _INSTALLED_POSTGRES.glob(f"{version}/bin")
@@ -120,7 +127,7 @@ def _installed_redis() -> Path | None:
 
 
 def _readable_copy(source: Path, folder: DataFolder) -> Path:
-    """A copy of a file or folder in the data folder, which the servers' account can read."""
+    """Copy a file or folder to the data folder, where the servers' account can read it."""
     copy = folder.path / "programs" / source.name
     copy.parent.mkdir(exist_ok=True)
     if source.is_dir():

@@ -1,4 +1,4 @@
-"""A small client of the service's REST interface, as any user of it could write."""
+"""A small client of the service's public REST interface."""
 
 import json
 import urllib.error
@@ -15,7 +15,10 @@ _TIMEOUT_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class Answer:
-    """What the service answered; `body` is the decoded JSON, None when there was none."""
+    """Response of the service.
+
+    `body` is the decoded JSON, or None without content.
+    """
 
     status: int
     headers: Message
@@ -23,7 +26,7 @@ class Answer:
 
 
 class Client:
-    """Speaks to the service at `url` with an API key."""
+    """Client of the service at `url`, with an API key."""
 
     def __init__(self, url: str, key: str | None = None) -> None:
         self._url = url
@@ -32,19 +35,20 @@ class Client:
             self._headers["Authorization"] = f"Bearer {key}"
 
     def get(self, path: str) -> Answer:
-        """GET a path; raises `StepFailed` unless it is answered with success."""
-        return self._demand("GET", path, None)
+        """GET a path. Raises `StepFailed` for an error status."""
+        return self._require_success("GET", path, None)
 
     def post(self, path: str, body: object) -> Answer:
-        """POST a JSON body; raises `StepFailed` unless it is answered with success."""
-        return self._demand("POST", path, body)
+        """POST a JSON body. Raises `StepFailed` for an error status."""
+        return self._require_success("POST", path, body)
 
     def patch(self, path: str, body: object) -> Answer:
-        """PATCH an object as it is now; raises `StepFailed` unless it is answered with success."""
-        return self._demand("PATCH", path, body, {"If-Match": self.get(path).headers["ETag"]})
+        """PATCH the current version of an object. Raises `StepFailed` for an error status."""
+        current = self.get(path).headers["ETag"]
+        return self._require_success("PATCH", path, body, {"If-Match": current})
 
     def pages(self, path: str) -> list[Any]:
-        """Every result of a list, whatever the number of its pages."""
+        """Return the results of all pages of a list."""
         results: list[Any] = []
         following: str | None = path
         while following:
@@ -56,9 +60,9 @@ class Client:
     def request(
         self, method: str, path: str, body: object = None, headers: Mapping[str, str] | None = None
     ) -> Answer:
-        """Send a request and return the answer, refusals included.
+        """Send a request and return the response, including error responses.
 
-        Raises `OSError` when nothing answers.
+        Raises `OSError` if there is no response.
         """
         request = urllib.request.Request(
             self._url + path, method=method, headers={**self._headers, **(headers or {})}
@@ -73,7 +77,7 @@ class Client:
             with refusal:
                 return _answer(refusal.code, refusal.headers, refusal.read())
 
-    def _demand(
+    def _require_success(
         self, method: str, path: str, body: object, headers: Mapping[str, str] | None = None
     ) -> Answer:
         answer = self.request(method, path, body, headers)

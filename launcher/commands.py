@@ -1,4 +1,4 @@
-"""Commands that run beside the service: management commands, benchmarks."""
+"""Commands that run beside the service, such as management commands and benchmarks."""
 
 import hashlib
 import os
@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from launcher.console import StepFailed, say
+from launcher.console import StepFailed, echo
 from launcher.folders import PROJECT
 from launcher.servers import Servers
 
@@ -24,16 +24,16 @@ _CONNECTION_LOST = re.compile(
 
 
 def migrate(python: Path, servers: Servers) -> None:
-    """Apply the migrations that the database does not have yet.
+    """Apply the pending migrations of the database.
 
-    A PostgreSQL of our own that ended meanwhile is started again, once. Raises `StepFailed`.
+    If the launcher's own PostgreSQL ends meanwhile, it is started again once. Raises `StepFailed`.
     """
     try:
         _migrate(python, servers)
     except StepFailed:
         if servers.postgres is None or not servers.postgres.has_ended():
             raise
-        say("PostgreSQL ended during the migration; starting it again.")
+        echo("PostgreSQL ended during the migration; starting it again.")
         servers.postgres.restart()
         _migrate(python, servers)
 
@@ -49,25 +49,25 @@ def _migrate(python: Path, servers: Servers) -> None:
         raise
 
 
-def migrate_what_changed(python: Path, servers: Servers, folder: Path) -> None:
-    """As `migrate`, but not where this data has all migrations of these sources already.
+def migrate_if_changed(python: Path, servers: Servers, folder: Path) -> None:
+    """Apply the pending migrations unless this data already has all migrations of these sources.
 
-    Whoever runs `migrate` by hand forgets that with `forget_migrations`.
+    A manual `migrate` must call `forget_migrations`.
     """
     stamp = folder / _MIGRATED
-    wanted = _migrations_digest()
-    if servers.postgres is None or not stamp.exists() or stamp.read_text() != wanted:
+    required = _migrations_digest()
+    if servers.postgres is None or not stamp.exists() or stamp.read_text() != required:
         migrate(python, servers)
-        stamp.write_text(wanted)
+        stamp.write_text(required)
 
 
 def forget_migrations(folder: Path) -> None:
-    """Have the next start look at the migrations again."""
+    """Make the next start check the migrations again."""
     (folder / _MIGRATED).unlink(missing_ok=True)
 
 
 def _migrations_digest() -> str:
-    """A digest of our migrations, and of the packages that bring some of their own."""
+    """Return a digest of the project's migrations and of the locked packages, which have their own."""
     digest = hashlib.sha256((PROJECT / "requirements-local.lock").read_bytes())
     for path in sorted((PROJECT / "allocator_service").glob("**/migrations/*.py")):
         digest.update(path.relative_to(PROJECT).as_posix().encode() + path.read_bytes())
@@ -83,7 +83,7 @@ def run_step(step: str, command: Sequence[str | Path], env: Mapping[str, str], a
 
 
 def run_in_foreground(command: Sequence[str | Path], env: Mapping[str, str]) -> int:
-    """Run a command on our own terminal, input and output, and return its exit code."""
+    """Run a command on the launcher's terminal and return its exit code."""
     child = subprocess.Popen(command, cwd=PROJECT, env=env)
     while True:
         try:

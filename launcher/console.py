@@ -1,7 +1,7 @@
-"""What the launcher says, and how it says that a step failed.
+"""Messages and failures of the launcher.
 
-Standard output belongs to the command that runs (`./dev manage apikey create` prints a key and
-nothing else); the launcher talks on standard error.
+Standard output is reserved for the command that runs, because `./dev manage apikey create` prints a key
+and nothing else. The launcher writes to standard error.
 """
 
 import sys
@@ -11,14 +11,16 @@ _LOG_LINES_SHOWN = 15
 
 
 class StepFailed(Exception):
-    """A step of the set-up failed: which one, what its log said last, and what to do about it."""
+    """Failure of a step of the set-up, with the last lines of its log and advice."""
 
     def __init__(self, step: str, advice: str, *, log: Path | str | None = None) -> None:
         super().__init__(step)
         self.step = step
         self.advice = advice
         self.log = log
-        self._excerpt = last_lines(log)  # now: the log may be gone when this is shown
+        self._excerpt = last_lines(
+            log
+        )  # read early, because the log may be gone when this is shown
 
     def __str__(self) -> str:
         lines = [f"This step failed: {self.step}"]
@@ -31,12 +33,12 @@ class StepFailed(Exception):
 
 
 def last_lines(log: Path | str | None, count: int = _LOG_LINES_SHOWN) -> list[str]:
-    """The last `count` non-empty lines of a log file or text; none where there is no log."""
+    """Return the last `count` non-empty lines of a log file or text, without a log none."""
     if isinstance(log, Path):
         log = log.read_text(errors="replace") if log.exists() else ""
     return [line for line in (log or "").splitlines() if line.strip()][-count:]
 
 
-def say(message: str) -> None:
-    """Tell the person at the terminal what is going on."""
+def echo(message: str) -> None:
+    """Print a message for the user to standard error."""
     print(message, file=sys.stderr, flush=True)

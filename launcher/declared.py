@@ -1,4 +1,4 @@
-"""The dependencies that are declared: a digest says whether locks and environments fit them."""
+"""Digest of the declared dependencies, to find locks and environments that do not match them."""
 
 import hashlib
 import json
@@ -7,12 +7,12 @@ from pathlib import Path
 
 from launcher.folders import PROJECT
 
-# The service, and what is a package of its own.
+# The service and the packages of their own.
 DECLARATIONS = ("pyproject.toml", "policies/pyproject.toml", "client/pyproject.toml")
 
 
 def declared_digest(project: Path = PROJECT) -> str:
-    """A digest of the dependencies that both packages declare, and of nothing else in them."""
+    """Return a digest of the declared dependencies of all packages, without their other fields."""
     keys = ("requires-python", "dependencies", "optional-dependencies")
     declared = [
         tomllib.loads((project / name).read_text())["project"].get(key)

@@ -13,7 +13,7 @@ from typing import IO
 from launcher import folders, processes
 from launcher.accounts import server_account
 from launcher.client import Client
-from launcher.console import StepFailed, say
+from launcher.console import StepFailed, echo
 from launcher.environment import VirtualEnvironment
 from launcher.folders import PROJECT
 from launcher.serve import DATA
@@ -33,7 +33,7 @@ def start(arguments: Sequence[str]) -> int:
     A running service is left unchanged. Raises `StepFailed`.
     """
     if url := _running_url():
-        say(f"The service runs already, at {url}.")
+        echo(f"The service runs already, at {url}.")
         return 0
     VirtualEnvironment().ensure("local")  # here, so that its progress is seen
     folder = folders.data_home(server_account()) / DATA
@@ -44,7 +44,7 @@ def start(arguments: Sequence[str]) -> int:
     if folders.announced_pid(DATA) is None:
         _start(arguments, output, progress)
     else:
-        say("Another command is starting the service; waiting for it.")
+        echo("Another command is starting the service; waiting for it.")
     with progress.open() as lines:
         _wait_until_ready(lines, output, progress)
     return 0
@@ -81,7 +81,7 @@ def _wait_until_ready(lines: IO[str], output: Path, progress: Path) -> None:
             answers, failing = _readiness(url)
             if not failing or (answers and waited > _PATIENCE_SECONDS):
                 but = f" But {', '.join(failing)} (curl {url}/readyz)." if failing else ""
-                say(f"Ready.{but} Its output is in {output}; ./dev stop ends it.")
+                echo(f"Ready.{but} Its output is in {output}; ./dev stop ends it.")
                 return
         time.sleep(_POLL_SECONDS)
     raise StepFailed(
@@ -94,7 +94,7 @@ def _wait_until_ready(lines: IO[str], output: Path, progress: Path) -> None:
 def stop() -> int:
     """Stop the running or starting service, in the background or in another terminal.
 
-    What a killed service left ending is waited for. Raises `StepFailed`.
+    Processes that a killed service left are waited for. Raises `StepFailed`.
     """
     pid = folders.announced_pid(DATA)
     if pid is None:
@@ -104,7 +104,7 @@ def stop() -> int:
     deadline = time.monotonic() + _STOP_SECONDS
     while time.monotonic() < deadline:
         if folders.announced_pid(DATA) != pid:
-            say("Stopped.")
+            echo("Stopped.")
             return 0
         time.sleep(_POLL_SECONDS)
     raise StepFailed(
@@ -118,9 +118,9 @@ def _wait_for_orphans() -> int:
     folder = folders.data_home(server_account()) / DATA
     # A management command runs servers of its own there, and ends them itself.
     if folders.is_in_use(folder) or not processes.working_below(folder):
-        say("No service runs.")
+        echo("No service runs.")
         return 0
-    say("The service was killed. Waiting for its servers to end.")
+    echo("The service was killed. Waiting for its servers to end.")
     deadline = time.monotonic() + _STOP_SECONDS
     while left := processes.working_below(folder):
         if time.monotonic() > deadline:
@@ -130,7 +130,7 @@ def _wait_for_orphans() -> int:
                 f"kill -9 {names} ends them at once; committed work is kept",
             )
         time.sleep(_POLL_SECONDS)
-    say("Stopped.")
+    echo("Stopped.")
     return 0
 
 

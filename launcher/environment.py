@@ -1,9 +1,9 @@
-"""The virtual environment `.venv`, made from a lock whose every file is checked by its hash.
+"""The virtual environment `.venv`, installed from a lock with a hash for every file.
 
-Two contents: `local` (what runs the service, PostgreSQL and Redis included) and `dev`, which
-holds all of that and the tools of the tests. A stamp in the environment says what it was made
-from; it is made again only when that changes. Nothing is compiled to bytecode
-beforehand: most modules are never imported, and whoever imports one keeps its bytecode.
+It has one of two contents. `local` runs the service, with PostgreSQL and Redis. `dev` adds the tools of
+the tests. A stamp in the environment records the sources, and the environment is installed again only
+if they change. Nothing is compiled to bytecode beforehand, because most modules are never imported, and
+the first import of a module stores its bytecode.
 """
 
 import fcntl
@@ -16,7 +16,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from launcher.console import StepFailed, say
+from launcher.console import StepFailed, echo
 from launcher.declared import declared_digest
 from launcher.folders import PROJECT, make_passable
 
@@ -27,14 +27,14 @@ _HOLDS = {"local": {"local"}, "dev": {"local", "dev"}}
 
 
 def _can_install_elsewhere() -> bool:
-    """Does this Python have a pip that knows `--python`, as those since 22.3 do?"""
+    """Return whether this Python has a pip with `--python`, which exists since 22.3."""
     asked = [_BASE, "-c", "import pip; print(pip.__version__)"]
     version = subprocess.run(asked, capture_output=True, text=True).stdout.split(".")
     return version[0].isdigit() and tuple(map(int, version[:2])) >= (22, 3)
 
 
 class VirtualEnvironment:
-    """The project's environment, or one elsewhere made from another project's files (in tests)."""
+    """Virtual environment of the project, or in tests that of another project."""
 
     def __init__(self, project: Path = PROJECT) -> None:
         self._project = project
@@ -44,9 +44,9 @@ class VirtualEnvironment:
         self._log = project / ".data" / "install.log"
 
     def ensure(self, content: str) -> Path:
-        """Make `.venv` hold `local` or `dev`, and return its interpreter.
+        """Install `local` or `dev` in `.venv` if it is absent, and return the interpreter.
 
-        Raises `StepFailed`, naming the step and the last lines of its log.
+        Raises `StepFailed` with the step and the last lines of its log.
         """
         make_passable(self._log.parent)
         with (self._log.parent / "install.lock").open("a") as turn:
@@ -61,7 +61,7 @@ class VirtualEnvironment:
         self._stamp.write_text(json.dumps({"content": content, "from": self._origin(content)}))
 
     def _held(self) -> set[str]:
-        """What the environment holds, as far as it still is what the locks say."""
+        """Return the contents of the environment that still match the locks."""
         try:
             stamp = json.loads(self._stamp.read_text())
             held = _HOLDS[stamp["content"]]
@@ -70,7 +70,7 @@ class VirtualEnvironment:
         return held if stamp["from"] == self._origin(stamp["content"]) else set()
 
     def _origin(self, content: str) -> dict[str, str]:
-        """Everything that decides what is installed."""
+        """Return everything that determines the installed files."""
         lock = (self._project / _LOCKS[content]).read_bytes()
         interpreter = Path(getattr(sys, "_base_executable", sys.executable)).resolve()
         return {
@@ -83,7 +83,7 @@ class VirtualEnvironment:
         lock = _LOCKS[content]
         count = (self._project / lock).read_text().count("==")
         about = f"about {_ABOUT_SECONDS} s, once"
-        say(f"Installing {count} packages from {lock} into .venv ({about}) ...")
+        echo(f"Installing {count} packages from {lock} into .venv ({about}) ...")
         began = time.monotonic()
         self._log.write_text("")
         if not keep:
@@ -98,7 +98,7 @@ class VirtualEnvironment:
             "check the network and pip's configuration (pip config list), then try again",
         )
         self.stamp(content)
-        say(f"Installed in {time.monotonic() - began:.0f} s.")
+        echo(f"Installed in {time.monotonic() - began:.0f} s.")
 
     def _make_empty(self) -> None:
         if importlib.util.find_spec("ensurepip") is None:
@@ -116,7 +116,10 @@ class VirtualEnvironment:
         )
 
     def _pip(self) -> list[str | Path]:
-        """The environment's pip, or this Python's own: to install one more takes seconds."""
+        """Return the command of the environment's pip, or of this Python's own.
+
+        Installing a second pip would take seconds.
+        """
         if any(self.folder.glob("lib/*/site-packages/pip")):
             return [self.python, "-m", "pip"]
         return [_BASE, "-m", "pip", "--python", self.python]

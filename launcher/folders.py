@@ -1,8 +1,8 @@
-"""Where the launcher keeps data, and who may use it.
+"""Data folders of the launcher, and their locks.
 
-`.data/serve` lasts; `.data/demo/*` and `.data/test/*` are made fresh and removed again. Each has
-a lock that the kernel frees when its holder dies, so that what a crash left behind can be told
-from what is in use.
+`.data/serve` is persistent. Folders in `.data/demo` and `.data/test` are created for one use and
+removed. The kernel frees a folder's lock when its holder dies, which distinguishes a folder left by a
+crash from one in use.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ _PASSABLE = 0o711
 
 
 class InUse(Exception):
-    """Another process holds the lock of the data folder `folder`."""
+    """Error of a data folder whose lock another process holds."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
@@ -41,12 +41,12 @@ class DataFolder:
     """
 
     def __init__(self, path: Path, account: Account) -> None:
-        """Make `path` and lock it. Raises `InUse` when another process holds it."""
+        """Create `path` and lock it. Raises `InUse` if another process holds it."""
         self.path = path
         self.account = account
         make_passable(path)
-        self._lock = _locked(path / "lock")
-        self._retract()  # what a killed holder published
+        self._lock = _lock_file(path / "lock")
+        self._retract()  # a killed holder leaves its state
         _remove_sockets(path)
         self.sockets = _make_socket_folder(account)
         (path / "sockets").write_text(str(self.sockets))
@@ -55,14 +55,14 @@ class DataFolder:
         self.logs.chmod(0o700)  # statements in PostgreSQL's log hold what clients sent
 
     def subfolder(self, name: str) -> Path:
-        """A folder of the servers' account, closed to everybody else."""
+        """Create a folder that only the servers' account can open, and return it."""
         folder = self.path / name
         folder.mkdir(mode=0o700, exist_ok=True)
         self.account.own(folder)
         return folder
 
     def secret(self) -> str:
-        """A secret of this folder's own, the same at every start: it signs sessions."""
+        """Return the secret of this folder, which signs sessions and is the same at every start."""
         path = self.path / "secret"
         if not path.exists():
             path.touch(mode=0o600)
@@ -70,14 +70,14 @@ class DataFolder:
         return path.read_text()
 
     def publish(self, state: dict[str, Any]) -> None:
-        """Tell other processes how to join the servers that use this folder."""
+        """Publish the variables with which other processes join the servers of this folder."""
         draft = self.path / "state.json.new"
         draft.touch(mode=0o600)
         draft.write_text(json.dumps(state, indent=1))
         draft.replace(self.path / "state.json")
 
     def release(self) -> None:
-        """Let others use the folder; the data stays."""
+        """Release the lock and keep the data."""
         self._retract()
         _remove_sockets(self.path)
         self._lock.close()
@@ -93,11 +93,11 @@ class DataFolder:
 
 
 @contextlib.contextmanager
-def announced(name: str) -> Iterator[None]:
-    """Announce a service that is about to start on the lasting folder `name`.
+def announce_start(name: str) -> Iterator[None]:
+    """Announce a service that is about to start on the persistent folder `name`.
 
-    It may install packages before it can lock the folder. A management command that finds the folder
-    free meanwhile waits, see `announced_pid`.
+    It may install packages before it can lock the folder. Meanwhile a management command finds the
+    folder free, and waits (see `announced_pid`).
     """
     with _announcement(name).open("a") as file:
         fcntl.flock(file, fcntl.LOCK_SH)
@@ -108,7 +108,7 @@ def announced(name: str) -> Iterator[None]:
 
 
 def announced_pid(name: str) -> int | None:
-    """The process that has announced a service on the lasting folder `name`, while it lives."""
+    """Return the live process that has announced a service on the persistent folder `name`."""
     path = _announcement(name)
     return int(path.read_text() or 0) or None if _is_locked(path) else None
 
@@ -118,7 +118,7 @@ def _announcement(name: str) -> Path:
 
 
 def is_in_use(path: Path) -> bool:
-    """Whether a process holds the data folder `path`."""
+    """Return whether a process holds the data folder `path`."""
     return _is_locked(path / "lock")
 
 
@@ -132,7 +132,7 @@ def _is_locked(path: Path) -> bool:
 
 
 def published_state(path: Path) -> dict[str, Any] | None:
-    """What the holder of a data folder published, or None when there is nothing (yet)."""
+    """Return the published state of a data folder's holder, or None if there is none yet."""
     try:
         state: dict[str, Any] = json.loads((path / "state.json").read_text())
     except FileNotFoundError:
@@ -141,18 +141,18 @@ def published_state(path: Path) -> dict[str, Any] | None:
 
 
 def persistent(name: str) -> DataFolder:
-    """The lasting data folder `name`. Raises `InUse` when another process holds it."""
+    """Lock the persistent data folder `name`. Raises `InUse` if another process holds it."""
     account = server_account()
     return DataFolder(data_home(account) / name, account)
 
 
 def fresh(name: str) -> DataFolder:
-    """A new, empty data folder below `name`; removes those that crashed holders left there."""
+    """Create an empty data folder below `name`, and remove the folders of crashed holders there."""
     account = server_account()
     parent = data_home(account) / name
     make_passable(parent)
     with (parent / "lock").open("a") as turn:
-        fcntl.flock(turn, fcntl.LOCK_EX)  # or somebody takes a folder just made for a stale one
+        fcntl.flock(turn, fcntl.LOCK_EX)  # another process could take a new folder for a stale one
         for sibling in parent.iterdir():
             if sibling.is_dir():
                 _remove_if_stale(sibling)
@@ -162,9 +162,11 @@ def fresh(name: str) -> DataFolder:
 
 
 def data_home(account: Account) -> Path:
-    """`.data` in the project, or a folder that the servers' account can reach where it cannot.
+    """Return the parent of the data folders.
 
-    `ALLOCATOR_STATE_DIR` names another one; `StepFailed` when that one cannot be reached.
+    It is `ALLOCATOR_STATE_DIR`, or otherwise `.data` in the project. If the servers' account cannot
+    reach `.data`, it is a folder in `/var/lib`. Raises `StepFailed` if `ALLOCATOR_STATE_DIR` cannot be
+    reached.
     """
     chosen = os.environ.get("ALLOCATOR_STATE_DIR")
     home = Path(chosen).resolve() if chosen else PROJECT / ".data"
@@ -183,7 +185,10 @@ def data_home(account: Account) -> Path:
 
 
 def make_passable(folder: Path) -> None:
-    """Make `folder` and its missing parents; others may pass through them but not list them."""
+    """Create `folder` and its missing parents.
+
+    Other accounts may pass through them but not list them.
+    """
     if folder.exists():
         return
     make_passable(folder.parent)
@@ -192,7 +197,7 @@ def make_passable(folder: Path) -> None:
 
 
 def _remove_if_stale(path: Path) -> None:
-    with contextlib.suppress(InUse), _locked(path / "lock"):
+    with contextlib.suppress(InUse), _lock_file(path / "lock"):
         _remove_sockets(path)
         shutil.rmtree(path, ignore_errors=True)
 
@@ -205,7 +210,7 @@ def _remove_sockets(path: Path) -> None:
         record.unlink()
 
 
-def _locked(path: Path) -> IO[str]:
+def _lock_file(path: Path) -> IO[str]:
     lock = path.open("a")
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -216,7 +221,7 @@ def _locked(path: Path) -> IO[str]:
 
 
 def _make_socket_folder(account: Account) -> Path:
-    """A short path for sockets, whatever the length and letters of the project's own path."""
+    """Create a folder for sockets, whose path is short however long the project's own path is."""
     candidates = [os.environ.get("XDG_RUNTIME_DIR"), tempfile.gettempdir(), "/tmp"]
     for candidate in filter(None, candidates):
         longest = len(os.fsencode(candidate)) + len("/allocator-12345678")

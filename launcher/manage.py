@@ -1,4 +1,4 @@
-"""`./dev manage`: a management command on serve's data, whether or not it is being served."""
+"""`./dev manage`, a management command on serve's data, with or without a running service."""
 
 import fcntl
 import time
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from launcher import commands, folders
-from launcher.console import StepFailed, say
+from launcher.console import StepFailed, echo
 from launcher.environment import VirtualEnvironment
 from launcher.folders import DataFolder, InUse
 from launcher.processes import inherited_environment
@@ -16,11 +16,11 @@ from launcher.servers import Servers
 from launcher.supervisor import interrupt_on_signals
 
 _PATIENCE_SECONDS = 600.0
-_SAID_AFTER_SECONDS = 3.0
+_NOTICE_AFTER_SECONDS = 3.0
 
 
 def manage(arguments: Sequence[str]) -> int:
-    """Run a management command; returns its exit code. Raises `StepFailed`."""
+    """Run a management command and return its exit code. Raises `StepFailed`."""
     python = VirtualEnvironment().ensure("local")
     interrupt_on_signals()
     with _environment(python, arguments[:1]) as environment:
@@ -31,10 +31,10 @@ def manage(arguments: Sequence[str]) -> int:
 def _environment(python: Path, command: Sequence[str]) -> Iterator[Mapping[str, str]]:
     """Yield the environment of serve's servers, which are started here unless another process runs them.
 
-    A service that is starting is waited for.
+    If a service is starting, the command waits for it.
     """
     began = time.monotonic()
-    has_said = False
+    is_noticed = False
     while True:
         is_starting = folders.announced_pid(DATA) is not None
         try:
@@ -58,9 +58,9 @@ def _environment(python: Path, command: Sequence[str]) -> Iterator[Mapping[str, 
                 f"join the service that starts ({waited:.0f} s)",
                 "read what ./dev serve wrote; ./dev stop ends it",
             )
-        if waited > _SAID_AFTER_SECONDS and not has_said:
-            say("Waiting for the service that is starting ...")
-            has_said = True
+        if waited > _NOTICE_AFTER_SECONDS and not is_noticed:
+            echo("Waiting for the service that is starting ...")
+            is_noticed = True
         time.sleep(0.1)
 
 
@@ -73,11 +73,11 @@ def _guest(folder: Path, state: dict[str, str]) -> Iterator[Mapping[str, str]]:
 
 
 def _host(folder: DataFolder, python: Path, command: Sequence[str]) -> Iterator[Mapping[str, str]]:
-    """Run the servers for one command, and for the guests that come meanwhile."""
+    """Run the servers for one command, and for the guests that join meanwhile."""
     try:
         with Servers(folder) as servers:
             if servers.are_new and list(command) != ["migrate"]:
-                say("A new database: making its tables.")
+                echo("A new database: making its tables.")
                 commands.migrate(python, servers)
             folder.publish(servers.environment)
             yield servers.environ(ALLOCATOR_PROCESS="manage")

@@ -1,4 +1,4 @@
-"""Where the output of the service's processes goes: the terminal, line by line, or files."""
+"""Destinations for the output of the service's processes."""
 
 import os
 import sys
@@ -12,19 +12,22 @@ _NAME_WIDTH = max(map(len, _COLOURS))
 
 
 class Output(ABC):
-    """Gives each process that starts a stream of its own."""
+    """Destination with one stream per process."""
 
     @abstractmethod
     def stream(self, name: str) -> IO[bytes]:
-        """A stream for the process `name`; the caller closes it when the process has it."""
+        """Return a stream for the process `name`.
+
+        The caller must close it after it has started the process.
+        """
 
     @abstractmethod
     def log(self, name: str) -> Path | None:
-        """The file that holds what the process `name` wrote, where there is one."""
+        """Return the log file of the process `name`, or None if there is none."""
 
     @abstractmethod
     def drain(self) -> None:
-        """Wait until what ended processes wrote has arrived."""
+        """Wait until the output of ended processes has arrived."""
 
 
 class LogFiles(Output):
@@ -40,7 +43,7 @@ class LogFiles(Output):
         return self._folder / f"{name}.log"
 
     def drain(self) -> None:
-        """Files need no waiting."""
+        """Do nothing, because processes write to the files themselves."""
 
 
 class Terminal(Output):
@@ -60,7 +63,7 @@ class Terminal(Output):
         return os.fdopen(writing, "wb")
 
     def log(self, name: str) -> None:
-        """None: it was printed, and the terminal keeps it."""
+        """Return None, because the output is on the terminal."""
 
     def drain(self) -> None:
         for reader in self._readers:

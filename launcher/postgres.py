@@ -1,4 +1,4 @@
-"""A PostgreSQL server of our own: on a private socket, never on the network, gone when we are."""
+"""The launcher's own PostgreSQL server, on a private socket without network access."""
 
 import contextlib
 import os
@@ -31,13 +31,13 @@ _THROWAWAY = [
 class Postgres:
     """A running PostgreSQL server on the data of a `DataFolder`.
 
-    `is_new` tells whether its database was made by this start; `log` is its log file.
+    `is_new` is True if this start created its database. `log` is its log file.
     """
 
     def __init__(self, folder: DataFolder, *, durable: bool = True) -> None:
-        """Start the server, first making its cluster, roles and database where there are none.
+        """Start the server, and create its cluster, roles and database if they do not exist.
 
-        `durable=False` trades the data's safety in a power cut for speed: for tests.
+        `durable=False` is for tests. It is faster, but a power cut can destroy the data.
         Raises `StepFailed`.
         """
         self._folder = folder
@@ -62,16 +62,22 @@ class Postgres:
             complete.touch()
 
     def url(self, role: str, database: str = DATABASE) -> str:
-        """The connection URL of `role` on this server's socket (libpq's form)."""
+        """Return the connection URL of `role` on this server's socket, in libpq's form."""
         return f"postgresql://{role}@{quote(str(self._folder.sockets), safe='')}:{_PORT}/{database}"
 
     def stop(self) -> None:
-        """Stop the server: cleanly when the data matters, at once when it does not."""
+        """Stop the server.
+
+        A durable server shuts down cleanly (SIGINT), and another one at once (SIGQUIT).
+        """
         how = signal.SIGINT if self._durable else signal.SIGQUIT
         processes.stop(self.process, first=how)
 
     def has_ended(self) -> bool:
-        """Whether the server is gone, or going: it says so a moment before."""
+        """Wait a moment, and return whether the server has ended.
+
+        A server reports its shutdown to clients shortly before it exits.
+        """
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(_ENDING_SECONDS)
         return self.process.poll() is not None
@@ -118,15 +124,15 @@ class Postgres:
             )
 
     def _clear_after_crash(self) -> None:
-        """Wait for what a killed launcher left ending, or end it; remove a process id that says nothing.
+        """Wait for the server of a killed launcher, and remove its stale `postmaster.pid`.
 
-        A server that hangs (in its recovery, for example) gets SIGQUIT, its immediate shutdown, and
-        then SIGKILL: by either nothing is lost that was committed.
+        A server that hangs, for example in its recovery, gets SIGQUIT (an immediate shutdown), then
+        SIGKILL. Neither loses a committed transaction.
 
-        We hold the folder's lock, so no other launcher runs a server here; the id in the file may
-        by now be any process, and PostgreSQL would refuse to start because of it.
+        This launcher holds the folder's lock, so no other launcher runs a server here. The id in the
+        file may now belong to any process, and PostgreSQL would refuse to start because of it.
         """
-        processes.end_what_works_in(
+        processes.end_processes_in(
             self._data,
             step="wait for the previous PostgreSQL to end",
             program="postgres",
@@ -156,7 +162,7 @@ class Postgres:
         return process
 
     def _is_ready(self) -> bool:
-        """Whether the server accepts connections, by the file that `pg_ctl --wait` reads too."""
+        """Return whether the server accepts connections, from the file that `pg_ctl --wait` reads."""
         try:
             lines = (self._data / "postmaster.pid").read_text().splitlines()
         except FileNotFoundError:

@@ -1,7 +1,7 @@
 """Child processes that never outlive this one, not even when it is killed with SIGKILL.
 
-The kernel sends a child its orphan signal when the *thread* that started it ends, so start
-processes from a thread that lives as long as they should: the main one.
+The kernel sends a child its orphan signal when the *thread* that started it ends. Processes must
+therefore be started from a thread that lives as long as they do, the main thread.
 """
 
 import contextlib
@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import IO
 
 from launcher.accounts import Account
-from launcher.console import StepFailed, say
+from launcher.console import StepFailed, echo
 
 _PR_SET_PDEATHSIG = 1
 _SIG_DFL = 0
 _POLL_SECONDS = 0.02
-# How long what is ending may take before it gets the next stronger signal.
+# Time that a process may take to end before it gets the next stronger signal.
 PATIENCE_SECONDS = 30.0
 _libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 
@@ -41,8 +41,9 @@ def start(
 ) -> Process:
     """Start `command` in a process group of its own, tied to the life of the calling thread.
 
-    `output` takes both its output streams; `orphan_signal` is what it gets when we are killed.
-    A Ctrl-C at the terminal does not reach it: who started it stops it, in order.
+    `output` receives both output streams. `orphan_signal` is sent to the process if the launcher is
+    killed. A Ctrl-C at the terminal does not reach it, so that the caller can stop its processes in
+    order.
     """
     launcher_pid = os.getpid()
 
@@ -70,9 +71,9 @@ def start(
 
 
 def inherited_environment() -> dict[str, str]:
-    """Our environment for a Python child, which may keep the bytecode of the project's modules.
+    """Return the environment for a Python child, without PYTHONDONTWRITEBYTECODE.
 
-    Some machines set PYTHONDONTWRITEBYTECODE for everything; it doubles every start.
+    Some machines set that variable for all processes, and it doubles the time of every start.
     """
     return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
@@ -86,10 +87,10 @@ def wait_until_ready(
     advice: str = "read the log above",
     seconds: float = 30.0,
 ) -> None:
-    """Return when `ready()` holds.
+    """Wait until `ready()` returns True.
 
-    Raises `StepFailed` when the process ends or `seconds` pass before that; the process is
-    stopped then, as it is when the waiting is interrupted.
+    Raises `StepFailed` if the process ends or `seconds` pass before that. The process is then stopped,
+    and also if the wait is interrupted.
     """
     deadline = time.monotonic() + seconds
     is_ready = False
@@ -108,7 +109,7 @@ def wait_until_ready(
 def stop(
     process: Process, *, first: signal.Signals = signal.SIGTERM, patience_seconds: float = 30.0
 ) -> int:
-    """Stop a process: the signal `first`, then `finish` it. Returns its exit code."""
+    """Send the signal `first` to a process, `finish` it, and return its exit code."""
     process.send_signal(first)
     return finish(process, patience_seconds)
 
@@ -116,7 +117,7 @@ def stop(
 def finish(process: Process, patience_seconds: float) -> int:
     """Wait for a process that is ending, `patience_seconds` at most, and return its exit code.
 
-    What is left of its group then, and itself if it did not end, is killed.
+    The remaining processes of its group are then killed, and the process itself if it did not end.
     """
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(patience_seconds)
@@ -131,10 +132,10 @@ def working_below(folder: Path) -> set[int]:
 
 
 def working_in(folder: Path) -> set[int]:
-    """The ids of the processes whose working folder is `folder` (Linux; elsewhere none).
+    """Return the ids of the processes whose working folder is `folder`. Only Linux has them.
 
-    PostgreSQL's processes and Valkey work in their data folder, so this finds what a crashed
-    launcher left ending, where a process id in a file may since be somebody else's.
+    PostgreSQL's processes and Valkey work in their data folder, so this finds the processes that a
+    crashed launcher left. A process id in a file may meanwhile belong to another process.
     """
     found = set()
     for link in Path("/proc").glob("[0-9]*/cwd"):
@@ -144,20 +145,20 @@ def working_in(folder: Path) -> set[int]:
     return found
 
 
-def end_what_works_in(
+def end_processes_in(
     folder: Path, *, step: str, program: str, signals: Sequence[signal.Signals]
 ) -> None:
     """Wait until no process works in `folder`.
 
-    Those of a crashed launcher are ending already. If they still run after `PATIENCE_SECONDS` they get
-    the first of `signals`, after as long again the next. Only processes whose program's name has
-    `program` in it get any: somebody may have gone into the folder with a shell. Raises `StepFailed`.
+    Those of a crashed launcher are already ending. If they still run after `PATIENCE_SECONDS`, they get
+    the first of `signals`, and after the same time the next. Only processes whose program name contains
+    `program` get a signal, because a user's shell may be in the folder. Raises `StepFailed`.
     """
     for number in (None, *signals):
         remaining = working_in(folder)
         for pid in remaining:
             if number is not None and program in _program_of(pid):
-                say(f"Process {pid} still uses {folder}: sending it {number.name}.")
+                echo(f"Process {pid} still uses {folder}: sending it {number.name}.")
                 with contextlib.suppress(OSError):
                     os.kill(pid, number)
         deadline = time.monotonic() + PATIENCE_SECONDS
@@ -177,7 +178,7 @@ def _program_of(pid: int) -> str:
 
 
 def record(pids: Mapping[str, int], file: Path) -> None:
-    """Write down which processes were started, for `end_recorded`."""
+    """Record the started processes in a file, for `end_recorded`."""
     started = {name: [pid, _started_at(pid)] for name, pid in pids.items()}
     draft = file.with_suffix(".new")
     draft.write_text(json.dumps(started))
@@ -185,10 +186,10 @@ def record(pids: Mapping[str, int], file: Path) -> None:
 
 
 def end_recorded(file: Path, *, working_in: Path) -> None:
-    """Kill what a crashed launcher started and left: the recorded processes and their groups.
+    """Kill the recorded processes of a crashed launcher, with their groups.
 
-    A number may be another process's by now: one is only taken for ours if it began when ours did, or
-    belongs to its group and works in the same folder.
+    A recorded id may meanwhile belong to another process. It is only killed if it has the recorded start
+    time, or belongs to the group of a recorded process and works in the same folder.
     """
     with contextlib.suppress(OSError, ValueError):
         for name, (pid, began) in json.loads(file.read_text()).items():
@@ -200,7 +201,7 @@ def end_recorded(file: Path, *, working_in: Path) -> None:
                 )
             ]
             if left:
-                say(f"{name} of a launcher that is gone still runs: ending it.")
+                echo(f"{name} of a launcher that is gone still runs: ending it.")
             for member in left:
                 with contextlib.suppress(OSError):
                     os.kill(member, signal.SIGKILL)
@@ -208,7 +209,7 @@ def end_recorded(file: Path, *, working_in: Path) -> None:
 
 
 def _group(pid: int) -> list[int]:
-    """The processes of the group that `pid` leads or led (Linux; elsewhere none)."""
+    """Return the processes of the group that `pid` leads or led. Only Linux has them."""
     found = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
@@ -218,7 +219,7 @@ def _group(pid: int) -> list[int]:
 
 
 def _started_at(pid: int) -> int | None:
-    """When a process began, in ticks since the machine did."""
+    """Return the start time of a process, in ticks since the machine started."""
     with contextlib.suppress(OSError):
         return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
     return None

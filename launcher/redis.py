@@ -1,4 +1,4 @@
-"""A Redis-protocol server of our own (Valkey or Redis), on a private Unix socket."""
+"""The launcher's own Redis-protocol server (Valkey or Redis), on a private Unix socket."""
 
 import contextlib
 import signal
@@ -16,7 +16,7 @@ class Redis:
     """A running Redis-protocol server on the data of a `DataFolder`."""
 
     def __init__(self, folder: DataFolder, *, durable: bool = True) -> None:
-        """Start the server; `durable=False` keeps nothing on disk. Raises `StepFailed`."""
+        """Start the server, without data on disk if `durable` is False. Raises `StepFailed`."""
         self._folder = folder
         self._durable = durable
         self._program = binaries.redis_program(folder)
@@ -27,11 +27,14 @@ class Redis:
 
     @property
     def url(self) -> str:
-        """The URL in the form of Celery's broker; redis-py calls it `unix://<path>?db=0`."""
+        """URL in the form of Celery's broker.
+
+        The form of redis-py is `unix://<path>?db=0`.
+        """
         return f"redis+socket://{self._socket}?virtual_host=0"
 
     def stop(self) -> None:
-        """Stop the server; what was acknowledged to its clients is on disk."""
+        """Stop the server. A durable server has all acknowledged writes on disk."""
         processes.stop(self.process)
 
     def restart(self) -> None:
@@ -39,7 +42,7 @@ class Redis:
         self.process = self._start()
 
     def _start(self) -> processes.Process:
-        processes.end_what_works_in(
+        processes.end_processes_in(
             self._data,
             step="wait for the previous Redis to end",
             program=self._program.name,

@@ -1,4 +1,4 @@
-"""`./dev serve`: the service in the foreground, on data that lasts."""
+"""`./dev serve`, the service in the foreground on persistent data."""
 
 import os
 import re
@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 from launcher import commands, folders
-from launcher.console import StepFailed, say
+from launcher.console import StepFailed, echo
 from launcher.environment import VirtualEnvironment
 from launcher.folders import DataFolder, InUse
 from launcher.kernels import Kernels
@@ -24,11 +24,11 @@ _MOST = 16
 
 
 def serve(counts: Mapping[str, int]) -> int:
-    """Run the service until Ctrl-C or SIGTERM, each process as often as `counts` says, else once.
+    """Run the service until Ctrl-C or SIGTERM.
 
-    Raises `StepFailed`.
+    `counts` has the number of processes by name, by default one. Raises `StepFailed`.
     """
-    with folders.announced(DATA):
+    with folders.announce_start(DATA):
         return _serve(counts)
 
 
@@ -47,7 +47,7 @@ def _serve(counts: Mapping[str, int]) -> int:
                 counts=counts,
             ) as service,
         ):
-            commands.migrate_what_changed(python, servers, folder.path)
+            commands.migrate_if_changed(python, servers, folder.path)
             kernels.wait_for_first()
             service.start()
             folder.publish(servers.environment | {"url": service.url})
@@ -55,7 +55,7 @@ def _serve(counts: Mapping[str, int]) -> int:
             kernels.start_rest()
             service.watch()
     except KeyboardInterrupt:
-        say("Stopped.")
+        echo("Stopped.")
     finally:
         kernels.stop()
         folder.release()
@@ -63,7 +63,7 @@ def _serve(counts: Mapping[str, int]) -> int:
 
 
 def counts_of(arguments: Sequence[str]) -> dict[str, int] | None:
-    """How often each process is wanted by `--processes web=2,worker=3`; None if it means nothing."""
+    """Return the counts in `--processes web=2,worker=3`, or None if the arguments are invalid."""
     if not arguments:
         return {}
     if len(arguments) != 2 or arguments[0] != "--processes":
@@ -85,7 +85,7 @@ def _port() -> int:
 
 
 def _take_folder() -> DataFolder:
-    """The data folder, as soon as a `./dev manage` that runs the servers for itself is done."""
+    """Lock the data folder, after any `./dev manage` that runs the servers has ended."""
     deadline = time.monotonic() + _PATIENCE_SECONDS
     while True:
         try:
@@ -103,7 +103,7 @@ def _take_folder() -> DataFolder:
 
 
 def _welcome(url: str, folder: DataFolder) -> None:
-    say(
+    echo(
         f"""
 Serving at {url} on the data in {folder.path} (Ctrl-C or ./dev stop ends it)
   An account for {url}/admin/ :  ./dev manage createsuperuser

@@ -1,4 +1,4 @@
-"""PostgreSQL and Redis together: those that the environment names, else our own."""
+"""PostgreSQL and Redis of the environment, or otherwise the launcher's own."""
 
 import os
 
@@ -14,16 +14,16 @@ class Servers:
     """The servers that a command needs. Use as a context manager, or call `stop`.
 
     `environment` holds the variables that lead to them, DATABASE_URL, MIGRATION_DATABASE_URL and
-    REDIS_URL, and outside of tests the SECRET_KEY that goes with the data. `postgres` and `redis`
-    are None where the environment names one.
+    REDIS_URL, and outside of tests the SECRET_KEY of the data. `postgres` or `redis` is None if the
+    environment names that server.
     """
 
     def __init__(self, folder: DataFolder, *, durable: bool = True, tests: bool = False) -> None:
-        """Start what `os.environ` does not name, with its data in `folder`.
+        """Start the servers that `os.environ` does not name, with their data in `folder`.
 
-        With `tests`, DATABASE_URL is the owner's: whoever makes the test databases owns them, and
-        `SET ROLE allocator` shows what the service itself may do.
-        Raises `StepFailed`, leaving nothing running.
+        With `tests`, DATABASE_URL has the role of the owner, because the test databases belong to the
+        role that creates them. Tests use `SET ROLE allocator` to check the rights of the service. If a
+        start fails, all servers are stopped and `StepFailed` is raised.
         """
         self.postgres: Postgres | None = None
         self.redis: Redis | None = None
@@ -42,11 +42,11 @@ class Servers:
 
     @property
     def are_new(self) -> bool:
-        """Whether the database was made by this start, so that it has no tables yet."""
+        """True if this start created the database, which has no tables yet."""
         return self.postgres is not None and self.postgres.is_new
 
     def environ(self, **more: str) -> dict[str, str]:
-        """The environment for a process of the service that uses these servers."""
+        """Return the environment for a process of the service that uses these servers."""
         return {
             "DJANGO_SETTINGS_MODULE": _LOCAL_SETTINGS,
             **inherited_environment(),

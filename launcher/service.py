@@ -1,4 +1,4 @@
-"""The service's own processes: web, worker, backtests, beat, relay and sender.
+"""The processes of the service, which are web, worker, backtests, beat, relay and sender.
 
 docker-compose.yml runs the same commands; tests/unit/test_compose.py compares the two.
 """
@@ -20,7 +20,7 @@ _EVERY_WORKER = (
     "--without-heartbeat",
 )
 WORKER_OPTIONS = ("--concurrency", "2", *_EVERY_WORKER)
-# A queue of its own, one simulation at a time, and a name by which the two are told apart.
+# A queue of its own, one simulation at a time, and a name that distinguishes the two.
 BACKTEST_OPTIONS = (
     *("--queues", "backtests", "--concurrency", "1", "--max-tasks-per-child", "100"),
     *_EVERY_WORKER,
@@ -33,10 +33,12 @@ NAMES = ("web", "relay", "sender", "beat", "backtests", "worker")
 class Component:
     """One process of the service.
 
-    `name` is also its ALLOCATOR_PROCESS, by which the settings choose time-outs and pools;
-    `patience_seconds` is how long it may take to finish what it does when it is stopped;
-    `silence_seconds` how old the sign of life in its PULSE_FILE may be, if it gives one;
-    `number` tells it from others of the same name.
+    Attributes:
+        name: Value of its ALLOCATOR_PROCESS, by which the settings choose time-outs and pools.
+        command: Arguments of the Python interpreter.
+        patience_seconds: Time to finish its current work when it is stopped.
+        silence_seconds: Greatest age of the sign of life in its PULSE_FILE, or None without one.
+        number: Number among the processes with this name, from 1.
     """
 
     name: str
@@ -47,18 +49,20 @@ class Component:
 
     @property
     def label(self) -> str:
-        """What it is called among all that run: `web`, `web-2`."""
+        """Unique name among the running processes, such as `web` or `web-2`."""
         return self.name if self.number == 1 else f"{self.name}-{self.number}"
 
 
 def components(
     *, listener: int, data: Path, counts: Mapping[str, int] | None = None
 ) -> tuple[Component, ...]:
-    """The components in the order in which they start; workers, which stop last, are the last.
+    """Return the components in the order of their start. Workers stop last and are the last.
 
-    `listener` is the descriptor of a listening socket: it outlives the web processes, which all accept
-    from it, so that callers wait instead of being refused while the last one starts again. `data` takes
-    beat's schedules. `counts` says of which name there are several.
+    Args:
+        listener: Descriptor of a listening socket from which all web processes accept. It outlives them,
+            so that clients wait instead of being refused while the only web process starts again.
+        data: Folder for the schedules of beat.
+        counts: Number of processes by name, by default one.
     """
     return tuple(
         _component(name, number, listener=listener, data=data)
@@ -89,7 +93,7 @@ def _component(name: str, number: int, *, listener: int, data: Path) -> Componen
         case "backtests":
             own = "" if number == 1 else f"-{number}"
             command = (*celery, "worker", *BACKTEST_OPTIONS, "--hostname", f"backtests{own}@%h")
-            # What it has begun another one begins again.
+            # Another worker runs an interrupted simulation again from its start.
             patience_seconds, silence_seconds = 30.0, pulse.SILENCE_SECONDS
         case _:
             hostname = () if number == 1 else ("--hostname", f"worker-{number}@%h")

@@ -1,4 +1,4 @@
-"""Runs the service's processes on their servers: starts, watches, restarts and stops them."""
+"""Supervisor of the service's processes, which starts, watches, restarts and stops them."""
 
 import errno
 import os
@@ -14,7 +14,7 @@ from types import FrameType
 
 from allocator_service.core.worker import pulse
 from launcher import processes
-from launcher.console import StepFailed, say
+from launcher.console import StepFailed, echo
 from launcher.folders import PROJECT, DataFolder
 from launcher.output import Output
 from launcher.postgres import Postgres
@@ -31,7 +31,7 @@ _ROOM_BYTES = 64 * 1024**2  # PostgreSQL needs some segments of its log, of 16 M
 
 
 class Supervisor:
-    """The running service. Use as a context manager: leaving it stops everything, in order."""
+    """The running service. Use as a context manager, whose exit stops all processes in order."""
 
     def __init__(
         self,
@@ -44,10 +44,10 @@ class Supervisor:
         port_patience_seconds: float = 0.0,
         counts: Mapping[str, int] | None = None,
     ) -> None:
-        """Listen on `port` of this machine (0: any free one); nothing is started yet.
+        """Listen on `port` of this machine (0 for any free port) without starting a process.
 
-        `counts` says of which components there are several. What a launcher that was killed left of
-        these processes is ended first. Raises `StepFailed` when the port is still taken after
+        `counts` has the number of processes by name, by default one. Processes that a killed launcher
+        left are killed first. Raises `StepFailed` if the port is still in use after
         `port_patience_seconds`.
         """
         self._python = python
@@ -79,9 +79,9 @@ class Supervisor:
             self._start(component)
 
     def check(self) -> None:
-        """Start again what has ended, or at the next call while the disk is full.
+        """Restart processes that have ended, or at a later call if the disk is full.
 
-        Raises `StepFailed` when something ends again and again.
+        Raises `StepFailed` if a process ends repeatedly.
         """
         try:
             self._start_again()
@@ -91,7 +91,7 @@ class Supervisor:
             if error.errno != errno.ENOSPC:
                 raise
             if not self._disk_is_full:
-                say(
+                echo(
                     f"The disk of {self._folder} is full: what ended is started once there is room."
                 )
             self._disk_is_full = True
@@ -130,10 +130,10 @@ class Supervisor:
             self._restart(name, server)
 
     def _restart(self, name: str, server: Postgres | Redis) -> None:
-        """Start a server again; one that does not start is tried again at the next call.
+        """Restart a server. If it does not start, the next call tries again.
 
-        Raises `OSError` for a full disk, for as long as it is full, and `StepFailed` when the server
-        has failed to start again and again for another reason.
+        Raises `OSError` while the disk is full, and `StepFailed` if the server has repeatedly failed to
+        start for another reason.
         """
         try:
             server.restart()
@@ -143,7 +143,7 @@ class Supervisor:
             self._failed_starts[name] += 1
             if self._failed_starts[name] > _RESTARTS_ALLOWED:
                 raise
-            say(f"{name} did not start; trying again.")
+            echo(f"{name} did not start; trying again.")
         else:
             del self._failed_starts[name]
 
@@ -171,23 +171,23 @@ class Supervisor:
                 cwd=PROJECT,
                 output=stream,
                 pass_fds=[self._listener.fileno()] if component.name == "web" else [],
-                orphan_signal=signal.SIGQUIT,  # nobody waits for what it could finish
+                orphan_signal=signal.SIGQUIT,  # no client waits for its results
             )
         self._unrecorded = True
         self._record()
 
     def _record(self) -> None:
-        """Write down what runs, for a launcher that finds it after this one was killed."""
+        """Record the running processes, so that the next launcher can end them if this one is killed."""
         pids = {name: process.pid for name, process in self._running.items()}
         processes.record(pids, self._recorded)
         self._unrecorded = False
 
     def _end_if_silent(self, component: Component, process: processes.Process) -> None:
-        """End a process that lives and does nothing, with what it started."""
+        """End a process that gives no sign of life, with its children."""
         if component.silence_seconds is None or process.poll() is not None:
             return
         if pulse.is_silent(self._pulse_file(component), component.silence_seconds):
-            say(
+            echo(
                 f"{component.label} has given no sign of life for {component.silence_seconds:.0f} s;"
                 " ending it."
             )
@@ -197,7 +197,7 @@ class Supervisor:
         return self._folder / f"{component.label}-pulse"
 
     def _metrics(self) -> Path:
-        """Where the web processes count together; emptied when none of them is left."""
+        """Return the shared metrics folder of the web processes, emptied if none of them runs."""
         metrics = self._folder / "metrics"
         others = (self._running.get(each.label) for each in self._components if each.name == "web")
         if all(other is None or other.poll() is not None for other in others):
@@ -206,10 +206,10 @@ class Supervisor:
         return metrics
 
     def _note_end(self, name: str, process: processes.Process, log: Path | None) -> None:
-        """Say that a process ended; give up on one that cannot stay up.
+        """Report the end of a process. Raises `StepFailed` if it ends repeatedly.
 
-        One that was killed is another matter: whoever did that, or the memory that it takes, it is
-        started again for as long as that goes on.
+        A process that was killed with SIGKILL, for example for lack of memory, is restarted without
+        limit.
         """
         now = time.monotonic()
         ends = [end for end in self._ends[name] if now - end < _RESTARTS_WITHIN_SECONDS]
@@ -222,10 +222,13 @@ class Supervisor:
                 "read what it wrote above" if log is None else f"read {log}",
                 log=log,
             )
-        say(f"{name} ended with exit code {process.returncode}; starting it again.")
+        echo(f"{name} ended with exit code {process.returncode}; starting it again.")
 
     def _stop(self) -> None:
-        """Stop in order: no new requests and messages, then the worker with the work in hand."""
+        """Stop all processes, workers last.
+
+        There are then no new requests and messages while the workers finish their current work.
+        """
         self._listener.close()
         running = [each for each in self._components if each.label in self._running]
         last = self._components[-1].name
@@ -245,12 +248,13 @@ class Supervisor:
 
 
 def listen(port: int, patience_seconds: float = 0.0) -> socket.socket:
-    """A listening socket on this machine's loopback address.
+    """Open a listening socket at HOST, by default the loopback address.
 
-    Waits so long for a port that is taken: what held it may be ending. Raises `StepFailed` then.
+    Waits `patience_seconds` for a port that is in use, because its holder may be ending, and then raises
+    `StepFailed`.
     """
     deadline = time.monotonic() + patience_seconds
-    said = False
+    is_reported = False
     while True:
         listener = socket.socket()
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -266,14 +270,14 @@ def listen(port: int, patience_seconds: float = 0.0) -> socket.socket:
                 ) from None
         else:
             return listener
-        if not said:
-            said = True
-            say(f"Port {port} is in use; waiting up to {patience_seconds:.0f} s for it.")
+        if not is_reported:
+            is_reported = True
+            echo(f"Port {port} is in use; waiting up to {patience_seconds:.0f} s for it.")
         time.sleep(_WATCH_SECONDS)
 
 
 def interrupt_on_signals() -> None:
-    """Make SIGTERM and SIGHUP end the launcher the way Ctrl-C does: everything is stopped."""
+    """Make SIGTERM and SIGHUP end the launcher as Ctrl-C does, with all its processes."""
 
     def interrupt(_number: int, _frame: FrameType | None) -> None:
         raise KeyboardInterrupt

@@ -1,4 +1,4 @@
-"""Money: what it costs to rate and close a month, beside a loop over its entries and a plain sum."""
+"""Rating and closing of a month, beside a loop over its entries and a plain sum."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from benchmarks.measurement import Row
 
 
 def measure(*, quick: bool = False) -> list[Row]:
-    """Rating and closing a month of 10^6 (quick) or 10^7 entries of 200 tenants."""
+    """Measure rating and closing of a month of 10^6 (quick) or 10^7 entries of 200 tenants."""
     django.setup()
     from benchmarks.billing import months  # it needs Django to be set up
 

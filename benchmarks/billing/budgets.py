@@ -52,7 +52,7 @@ def budget_rows(
         "tenants": [tenant for tenant, _ in below],
         "nodes": [node for _, node in below],
     }
-    scanned, sums = best_of(lambda: _scanned(parameters), repeat=1)
+    scanned, sums = best_of(lambda: _scan_entries(parameters), repeat=1)
     left = {state.node: _AMOUNT * 3600 - sums.get((state.node, "cpu"), 0) for state in states}
     apart = max(float(abs(state.left - left[state.node])) for state in states)
     return [
@@ -68,7 +68,7 @@ def budget_rows(
     ]
 
 
-def _scanned(parameters: dict[str, Any]) -> dict[tuple[str, str], Decimal]:
+def _scan_entries(parameters: dict[str, Any]) -> dict[tuple[str, str], Decimal]:
     with connection.cursor() as cursor:
         cursor.execute(_SUMS, parameters)
         return {(node, resource): amount for node, resource, amount in cursor.fetchall()}

@@ -1,4 +1,4 @@
-"""A month of many entries: rated by set-based SQL, by a loop row by row, and only summed."""
+"""A month of many entries, rated by set-based SQL, by a loop row by row, and only summed."""
 
 from __future__ import annotations
 
@@ -71,17 +71,17 @@ WHERE pool_id = %s AND start < %s AND "end" > %s AND start >= %s
 
 
 def measure(*, quick: bool) -> list[Row]:
-    """Rating, closing and one tenant's month; each beside the other ways to read the same rows."""
+    """Measure rating, closing and one tenant's month, beside other ways to read the same rows."""
     call_command("migrate", verbosity=0)
     entries = 10**6 if quick else 10**7
-    pool, tenants = _filled(entries)
+    pool, tenants = _fill_pool(entries)
     month = month_of(MARCH, pool.timezone)
     sizes = f"{entries} entries, {TENANTS} tenants"
     sum_seconds, total = best_of(lambda: _sum(pool), repeat=3)
     rating_seconds, draft = best_of(lambda: month_draft(pool=pool, month=month), repeat=3)
     # Both sides rate the same tenth of the month: a loop over all of it would take many minutes.
     part = MARCH + timedelta(seconds=(APRIL - MARCH).total_seconds() / 10)
-    loop_seconds, looped = best_of(lambda: _looped(pool, month, part), repeat=1)
+    loop_seconds, looped = best_of(lambda: _charges_by_loop(pool, month, part), repeat=1)
     totals_seconds, ours = best_of(lambda: _charges(_by_totals(pool, month, part)), repeat=1)
     entries_seconds, summed = best_of(lambda: _charges(_by_entries(pool, month, part)), repeat=1)
     rated = sum((line.amount for line in draft.lines), Decimal(0))
@@ -115,7 +115,7 @@ def measure(*, quick: bool) -> list[Row]:
     return rows
 
 
-def _filled(entries: int) -> tuple[Pool, list[Tenant]]:
+def _fill_pool(entries: int) -> tuple[Pool, list[Tenant]]:
     pool = open_pool(f"billed-{entries}-{new_id().hex[-8:]}", ("cpu", "memory"))
     tenants = some_tenants(TENANTS)
     for start in (MARCH, datetime(2027, 3, 20, tzinfo=UTC)):
@@ -158,8 +158,11 @@ def _prices(pool: Pool, month: Month, end: datetime) -> Timeline:
     return timeline(pool=pool, start=month.start, end=end)
 
 
-def _looped(pool: Pool, month: Month, end: datetime) -> dict[Any, Decimal]:
-    """Charges by tenant, owner, resource and plan: each entry is fetched, cut and priced in Python."""
+def _charges_by_loop(pool: Pool, month: Month, end: datetime) -> dict[Any, Decimal]:
+    """Return the charges by tenant, owner, resource and plan, from a loop over entries in Python.
+
+    Each entry is fetched, cut at the edges of prices, and priced.
+    """
     prices = _prices(pool, month, end)
     sums: dict[Any, Fraction] = {}
     with transaction.atomic(), connection.chunked_cursor() as cursor:
@@ -187,13 +190,13 @@ def _by_entries(pool: Pool, month: Month, end: datetime) -> tuple[Timeline, Iter
 
 
 def _apart(one: dict[Any, Decimal], other: dict[Any, Decimal]) -> float:
-    """By how much two sets of charges differ at the most."""
+    """Return the largest difference between two sets of charges."""
     zero = Decimal(0)
     return max(float(abs(one.get(key, zero) - other.get(key, zero))) for key in one | other)
 
 
 def _charges(rated: tuple[Timeline, Iterable[Use]]) -> dict[Any, Decimal]:
-    """The same from set-based sums."""
+    """Return the charges by tenant, owner, resource and plan, from set-based sums."""
     prices, uses = rated
     sums: dict[Any, Fraction] = {}
     for use in uses:
@@ -206,7 +209,7 @@ def _charges(rated: tuple[Timeline, Iterable[Use]]) -> dict[Any, Decimal]:
 
 
 def _closing(pool: Pool, month: Month) -> tuple[float, Decimal]:
-    """The seconds of a closing, and what its lines hold."""
+    """Return the seconds of a closing, and the sum of its postings."""
     best, posted = float("inf"), Decimal(0)
     for _ in range(2):
         with transaction.atomic():

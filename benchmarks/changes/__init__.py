@@ -8,7 +8,7 @@ from benchmarks.measurement import Row
 
 
 def measure(*, quick: bool = False) -> list[Row]:
-    """One workload of many changes, through the running service."""
+    """Measure a change of one workload of many, through the running service."""
     django.setup()
     from benchmarks.changes import one_change  # it needs Django to be set up
 

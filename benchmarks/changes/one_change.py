@@ -51,7 +51,7 @@ STEPS = {
 
 
 def measure(*, quick: bool = False) -> list[Row]:
-    """A row for each size and mode."""
+    """Return a row for each size and mode."""
     service = Service(workers=1)
     try:
         pools = {
@@ -176,7 +176,7 @@ def _by_step(pool: Pool) -> str:
 def _timed_steps(spent: dict[str, float]) -> Iterator[None]:
     originals = {name: getattr(recompute, name) for name in STEPS}
     for name, step in originals.items():
-        setattr(recompute, name, _timed(step, STEPS[name], spent))
+        setattr(recompute, name, _with_timer(step, STEPS[name], spent))
     try:
         yield
     finally:
@@ -184,7 +184,9 @@ def _timed_steps(spent: dict[str, float]) -> Iterator[None]:
             setattr(recompute, name, step)
 
 
-def _timed(function: Callable[..., Any], name: str, spent: dict[str, float]) -> Callable[..., Any]:
+def _with_timer(
+    function: Callable[..., Any], name: str, spent: dict[str, float]
+) -> Callable[..., Any]:
     def run(*arguments: Any, **named: Any) -> Any:
         begin = processor_seconds()
         try:

@@ -1,4 +1,4 @@
-"""Two measurements: rates beside Placement's, and answer times under a mixed load."""
+"""Request rates beside those of Placement, and response times under a mixed load."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ ROUNDS = 3
 
 
 def measure(*, quick: bool = False) -> list[Row]:
-    """List of 50 and get, ours beside Placement's; then 50 mixed requests/s with recomputes.
+    """Measure a list of 50 and a get beside Placement, then 50 mixed requests/s with recomputes.
 
-    Both sides answer from the same PostgreSQL through gunicorn with as many processes and
-    threads, to the same load generator, in turns. Ours checks a key and writes each server's
-    capacity, labels, owner and state; Placement's ``noauth2`` and bare providers do less.
+    Both sides respond from the same PostgreSQL, through gunicorn with as many processes and threads, to
+    the same load generator, in turns. Ours checks a key and returns each server's capacity, labels,
+    owner and state. Placement with ``noauth2`` and bare providers does less.
     """
     service = Service(WEB_WORKERS)
     peer = Placement(os.environ["DATABASE_URL"], WEB_WORKERS)
@@ -40,7 +40,7 @@ def measure(*, quick: bool = False) -> list[Row]:
             _rates(name, goal, service, peer, *paths, seconds=seconds)
             for name, (goal, *paths) in pages.items()
         ]
-        rows.append(_mixed(service, server, seconds=20.0 if quick else 300.0))
+        rows.append(_mixed_load_row(service, server, seconds=20.0 if quick else 300.0))
     finally:
         peer.stop()
         service.stop()
@@ -109,8 +109,8 @@ def _rates(
     )
 
 
-def _mixed(service: Service, server: str, *, seconds: float) -> Row:
-    """Reads, and a write in ten that asks for a new decision, at a fixed rate."""
+def _mixed_load_row(service: Service, server: str, *, seconds: float) -> Row:
+    """Measure reads at a fixed rate, with a write in ten that requires a new decision."""
     headers = _headers(service)
     batch = [
         row["id"]

@@ -1,4 +1,4 @@
-"""A load generator: requests over kept connections, written and read as bytes."""
+"""A load generator for requests over persistent connections, written and read as bytes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HEAD_END = b"\r\n\r\n"
 
 @dataclass
 class Outcome:
-    """What a load was answered with: ``seconds`` of each answer, how often each status."""
+    """Responses to a load, with the ``seconds`` of each and the count of each status."""
 
     seconds: list[float] = field(default_factory=list)
     statuses: Counter[int] = field(default_factory=Counter)
@@ -24,23 +24,23 @@ class Outcome:
 
     @property
     def rate(self) -> float:
-        """Answers per second."""
+        """Responses per second."""
         return len(self.seconds) / self.length
 
     def percentile(self, percent: float) -> float:
-        """Seconds within which so many per cent were answered."""
+        """Return a percentile of the seconds."""
         return float(np.percentile(self.seconds, percent))
 
 
 class Connection:
-    """One kept connection to ``host:port``; opened again when the server closed it."""
+    """A persistent connection to ``host:port``, which is opened again if the server closed it."""
 
     def __init__(self, host: str, port: int) -> None:
         self._address = (host, port)
         self._socket: socket.socket | None = None
 
     def send(self, request: bytes) -> tuple[int, bytes]:
-        """Send one request; its status and body. Raises `OSError` when nothing answers."""
+        """Send a request, and return its status and body. Raises `OSError` without a response."""
         if self._socket is None:
             self._socket = socket.create_connection(self._address, timeout=30)
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -59,7 +59,7 @@ class Connection:
         return int(lines[0].split()[1]), body
 
     def close(self) -> None:
-        """Close it; the next request opens it again."""
+        """Close the connection. The next request opens it again."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None
@@ -76,7 +76,7 @@ class Connection:
 def request_bytes(
     method: str, path: str, headers: Mapping[str, str], body: bytes | None = None
 ) -> bytes:
-    """An HTTP/1.1 request."""
+    """Return the bytes of an HTTP/1.1 request."""
     lines = [f"{method} {path} HTTP/1.1", "Host: localhost"]
     lines += [f"{name}: {value}" for name, value in headers.items()]
     if body is not None:
@@ -85,7 +85,7 @@ def request_bytes(
 
 
 def closed_loop(port: int, request: bytes, *, connections: int, seconds: float) -> Outcome:
-    """Each connection sends the request again as soon as it is answered."""
+    """Send a request over each connection again and again, without a pause after the response."""
 
     def work(connection: Connection, outcome: Outcome) -> None:
         end = time.perf_counter() + seconds
@@ -100,9 +100,9 @@ def closed_loop(port: int, request: bytes, *, connections: int, seconds: float) 
 def open_loop(
     port: int, make: Callable[[int], bytes], *, rate: float, connections: int, seconds: float
 ) -> Outcome:
-    """Requests at fixed instants, whether or not those before them have been answered.
+    """Send requests at fixed instants, also if earlier ones have no response yet.
 
-    A request that finds every connection busy waits, and its time counts from its instant.
+    If every connection is busy, a request waits. Its time counts from its instant.
     """
     turn = iter(range(int(rate * seconds)))
     lock = threading.Lock()
@@ -144,10 +144,10 @@ def _together(port: int, connections: int, work: Callable[[Connection, Outcome],
         thread.join()
     if failures:
         raise failures[0]
-    return _merged(outcomes, time.perf_counter() - begin)
+    return _merge(outcomes, time.perf_counter() - begin)
 
 
-def _merged(outcomes: Sequence[Outcome], length: float) -> Outcome:
+def _merge(outcomes: Sequence[Outcome], length: float) -> Outcome:
     merged = Outcome(length=length)
     for outcome in outcomes:
         merged.seconds += outcome.seconds

@@ -1,7 +1,7 @@
 """OpenStack Placement on the same PostgreSQL, behind gunicorn with as many processes and threads.
 
-It inventories servers and claims of them, behind a REST interface in Python that many sites run:
-what users of such an interface are used to. It is installed into an environment of its own.
+It stores inventories of servers and claims on them behind a REST interface in Python, which many sites
+run and whose speed their users are used to. It is installed into an environment of its own.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Placement:
     """A running Placement with ``servers`` resource providers."""
 
     def __init__(self, database_url: str, workers: int) -> None:
-        python = _installed()
+        python = _install()
         self._folder = ENVIRONMENT / "configuration"
         self._folder.mkdir(exist_ok=True)
         with psycopg.connect(database_url, autocommit=True) as connection:
@@ -67,7 +67,7 @@ class Placement:
         listener.close()
 
     def wait(self, answers: Callable[[], bool]) -> None:
-        """Until ``answers()`` holds. Raises `StepFailed`."""
+        """Wait until ``answers()`` returns True. Raises `StepFailed`."""
         wait_until_ready(
             answers,
             process=self._process,
@@ -76,23 +76,23 @@ class Placement:
         )
 
     def stop(self) -> None:
-        """Stop its web server; the database goes with the servers."""
+        """Stop the web server. The database ends with the servers."""
         stop(self._process, patience_seconds=5)
 
 
 def provider(position: int) -> bytes:
-    """The body that makes resource provider ``position``."""
+    """Return the body of the request that creates resource provider ``position``."""
     name = f"server-{position:04d}"
     return json.dumps({"name": name, "uuid": provider_id(position)}).encode()
 
 
 def provider_id(position: int) -> str:
-    """The id of resource provider ``position``, the same in every run."""
+    """Return the id of resource provider ``position``, the same in every run."""
     return str(uuid.uuid5(uuid.NAMESPACE_DNS, f"server-{position}"))
 
 
-def _installed() -> Path:
-    """The interpreter of its environment, made at the first use."""
+def _install() -> Path:
+    """Install Placement at the first use, and return the interpreter of its environment."""
     python = ENVIRONMENT / "venv" / "bin" / "python"
     mark = ENVIRONMENT / "installed"
     if not mark.exists() or mark.read_text() != "\n".join(REQUIREMENTS):

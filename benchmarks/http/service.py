@@ -1,4 +1,4 @@
-"""This service on the same PostgreSQL: its processes, a key, and a pool to ask about."""
+"""This service on the same PostgreSQL, with its processes, a key and a pool."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ UNTHROTTLED = {"THROTTLE_RATE": "100000", "THROTTLE_BURST": "1000000"}
 
 
 class Service:
-    """The running service: web with ``workers`` processes, and all the others."""
+    """The running service with ``workers`` web processes, and all the others."""
 
     def __init__(self, workers: int) -> None:
         self._environment = {**os.environ, **UNTHROTTLED, "WEB_CONCURRENCY": str(workers)}
@@ -61,7 +61,7 @@ class Service:
 
     @contextmanager
     def another(self, name: str) -> Iterator[None]:
-        """One more process of a kind, while the block runs."""
+        """Run one more process of a kind during the block."""
         process = self._start(name)
         try:
             yield
@@ -69,7 +69,7 @@ class Service:
             stop(process, patience_seconds=20)
 
     def fill(self, servers: int) -> str:
-        """Make the pool with so many servers, tenants and workloads; the id of a server."""
+        """Create the pool with servers, tenants and workloads, and return the id of a server."""
         policy = {"name": "drfh", "mode": "divisible"}
         resources = [{"name": "cpu", "unit": "core"}, {"name": "memory", "unit": "GiB"}]
         self.client.post(
@@ -106,7 +106,7 @@ class Service:
         return first
 
     def web_memory_mib(self) -> float:
-        """The most that the web processes have ever had in memory, together."""
+        """Return the sum of the peak memory of the web processes."""
         master = self._processes["web"].pid
         workers = Path(f"/proc/{master}/task/{master}/children").read_text().split()
         peaks = 0.0

@@ -1,4 +1,4 @@
-"""The ledger: how fast usage is taken and metered, and what windows and reports cost to read."""
+"""Rates of usage and metering of the ledger, and times to read windows and reports."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from benchmarks.measurement import Row
 
 
 def measure_usage(*, quick: bool = False) -> list[Row]:
-    """Usage appended beside the naive way, and posted over HTTP."""
+    """Measure appended usage beside the naive way, and over HTTP."""
     django.setup()
     from benchmarks.ledger import appending  # it needs Django to be set up
 
@@ -16,7 +16,7 @@ def measure_usage(*, quick: bool = False) -> list[Row]:
 
 
 def measure_windows(*, quick: bool = False) -> list[Row]:
-    """Windows at 10^5 and 10^7 entries beside plain sums; to fill in the latter takes long."""
+    """Measure windows at 10^5 and 10^7 entries beside plain sums. Filling the latter takes long."""
     django.setup()
     from benchmarks.ledger import reading
 
@@ -24,7 +24,7 @@ def measure_windows(*, quick: bool = False) -> list[Row]:
 
 
 def measure_reports(*, quick: bool = False) -> list[Row]:
-    """Reports at 10^5 and 10^7 entries beside plain sums."""
+    """Measure reports at 10^5 and 10^7 entries beside plain sums."""
     django.setup()
     from benchmarks.ledger import reporting
 
@@ -32,7 +32,7 @@ def measure_reports(*, quick: bool = False) -> list[Row]:
 
 
 def measure_metering(*, quick: bool = False) -> list[Row]:
-    """Metering of a pool that decides each minute, beside an entry for every interval."""
+    """Measure metering of a pool that decides each minute, beside an entry for every interval."""
     django.setup()
     from benchmarks.ledger import metering
 

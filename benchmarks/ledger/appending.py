@@ -1,6 +1,6 @@
-"""Usage posted in batches of 1,000 events: over HTTP, by the service alone, and the naive way.
+"""Usage in batches of 1,000 events, over HTTP, by the service alone, and the naive way.
 
-And how fast all of it is verified afterwards.
+The verification of all entries is measured afterwards.
 """
 
 from __future__ import annotations
@@ -41,10 +41,13 @@ CONNECTIONS = 2
 
 
 def measure(*, quick: bool) -> list[Row]:
-    """Entries per second: every event is new, which both sides make sure of, and makes one entry."""
+    """Measure the entries per second.
+
+    Every event makes one entry. All events are new, which both sides check.
+    """
     call_command("migrate", verbosity=0)
     batches = 10 if quick else 50
-    return [_beside_naive(batches), _over_http(batches), _verified(4 * batches)]
+    return [_beside_naive(batches), _over_http(batches), _verification_row(4 * batches)]
 
 
 def _events(batch: int) -> list[UsageEvent]:
@@ -97,7 +100,10 @@ def _beside_naive(batches: int) -> Row:
 
 @transaction.atomic
 def _naive(pool: Pool, events: Sequence[UsageEvent]) -> None:
-    """One query per event to see whether it was posted; two of these at once post it twice."""
+    """Append events after one query per event for earlier posts.
+
+    Two concurrent calls post an event twice.
+    """
     fresh = []
     for event in events:
         identity = Identity.objects.filter(pool=pool, source=event.source, event_id=event.event_id)
@@ -170,8 +176,8 @@ def _over_http(batches: int) -> Row:
     )
 
 
-def _verified(batches: int) -> Row:
-    """Order, chain, sums, totals and windows of everything that the ledger holds, as `verify` asks."""
+def _verification_row(batches: int) -> Row:
+    """Measure `verify` of the whole ledger, which checks order, chain, sums, totals and windows."""
     pool = open_pool(f"verified-{new_id().hex[-8:]}", ["cpu"])
     for number in range(batches):
         usage_record(pool=pool, events=_events(number), now=NOW, members_only=False)
@@ -209,7 +215,10 @@ def _body(batch: int, tenants: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def _send(port: int, requests: Sequence[bytes]) -> float:
-    """All requests over so many connections; seconds. Raises `RuntimeError` when one is refused."""
+    """Send all requests over the connections, and return the seconds.
+
+    Raises `RuntimeError` if a request is refused.
+    """
     waiting, lock = list(reversed(requests)), threading.Lock()
     refused: list[bytes] = []
 

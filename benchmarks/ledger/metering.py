@@ -1,6 +1,6 @@
 """Metering of a pool that decides each minute and changes one workload each time.
 
-Ours keeps unchanged uses open; the other side appends every use at the end of every interval, as the
+Ours keeps unchanged uses open. The other side appends every use at the end of every interval, as the
 service did before. Both meter the same decisions of two hours, and their amounts are compared first.
 """
 
@@ -36,14 +36,14 @@ GOAL = 20.0  # fewer rows
 
 
 def measure(*, quick: bool = False) -> list[Row]:
-    """Rows and processor time of one tenant in a hundred that changes each minute."""
+    """Measure rows and processor time if one tenant in a hundred changes each minute."""
     call_command("migrate", verbosity=0)
     tenants = 20 if quick else 200
     ours, plain = _pool("metered", tenants), _pool("plain", tenants)
-    our_seconds, our_rows = _metered(
+    our_seconds, our_rows = _measure_metering(
         ours, lambda now: pool_meter_all(pool_id=ours.pk, now=now) and None
     )
-    plain_seconds, plain_rows = _metered(plain, lambda now: meter_by_interval(plain, now))
+    plain_seconds, plain_rows = _measure_metering(plain, lambda now: meter_by_interval(plain, now))
     if _amounts(ours) != _amounts(plain):
         raise AssertionError("the two ways meter different amounts")
     sizes = f"{tenants} tenants, {MINUTES} decisions, 1 change each"
@@ -77,7 +77,7 @@ def _pool(slug: str, tenants: int) -> Pool:
     return pool
 
 
-def _metered(pool: Pool, meter: Callable[[datetime], Any]) -> tuple[float, int]:
+def _measure_metering(pool: Pool, meter: Callable[[datetime], Any]) -> tuple[float, int]:
     """Decide and meter each minute. Return the processor seconds of metering and the rows written."""
     ids = list(Workload.objects.filter(pool=pool).order_by("id").values_list("pk", flat=True))
     seconds, before = 0.0, _rows_written()

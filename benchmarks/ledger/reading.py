@@ -1,4 +1,4 @@
-"""What a window remembers, read from totals and summed over the entries, after a day and a year."""
+"""Amounts of windows, read from totals and summed over the entries, after a day and a year."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ GROUP BY 1, 2, 3
 
 
 def measure(*, quick: bool) -> list[Row]:
-    """The same rate of entries for days and for a year; a window of a day, and all of the past."""
+    """Measure windows of a day and of all the past, at one rate of entries for days and for a year."""
     pools = filled_pools(10**6 if quick else 10**7)
     pasts = {
         "a day": Past(AT - DAY, AT),
@@ -82,7 +82,7 @@ def _plain(pool: Pool, past: Past) -> list[tuple[Any, ...]]:
 
 
 def _difference(state: WindowState, sums: list[tuple[Any, ...]]) -> float:
-    """0 where both say the same to the last digit."""
+    """Return the largest relative difference, which is 0 if all digits agree."""
     plain = {(kind, tenant, resource): amount for tenant, resource, kind, amount in sums}
     read = {(Kind.USAGE.value, *key): amount for key, amount in state.used.items()}
     read |= {(Kind.ALONE.value, *key): amount for key, amount in state.alone.items()}

@@ -41,12 +41,12 @@ GROUP BY 1, 2, 3, 4, 5
 LONGEST = timedelta(days=366)
 
 Amounts = Mapping[tuple[Any, ...], Decimal]
-"""What a report states that is not 0: by interval, names of tenants, kind and resource."""
+"""Amounts of a report that are not 0, by interval, names of tenants, kind and resource."""
 
 
 @dataclass(frozen=True)
 class Report:
-    """A report, what it states, and how sums by owner, tenant and kind come to the same."""
+    """A report, its stated amounts, and the key under which plain sums have the same amounts."""
 
     name: str
     run: Callable[[Pool, Period], Any]
@@ -55,7 +55,7 @@ class Report:
 
 
 def measure(*, quick: bool) -> list[Row]:
-    """The same rate of entries for days and for a year: a day, all there is, and hours."""
+    """Measure reports of a day, of all entries and of hours, at one rate for days and for a year."""
     pools = filled_pools(10**6 if quick else 10**7)
     rows = []
     for entries, pool in pools.items():
@@ -87,7 +87,7 @@ def _row(report: Report, name: str, entries: int, pool: Pool, period: Period) ->
         ours_seconds=ours,
         peer="plain SUM",
         peer_seconds=plain,
-        agreement=_difference(report.stated(stated), _named(report, sums)),
+        agreement=_difference(report.stated(stated), _amounts_by_name(report, sums)),
         goal=None,
         notes="the peer is the statement alone",
     )
@@ -108,7 +108,7 @@ def _plain(pool: Pool, period: Period) -> list[tuple[Any, ...]]:
         return rows
 
 
-def _named(report: Report, rows: Sequence[tuple[Any, ...]]) -> Amounts:
+def _amounts_by_name(report: Report, rows: Sequence[tuple[Any, ...]]) -> Amounts:
     slugs = dict(Tenant.objects.values_list("pk", "slug"))
     sums: dict[tuple[Any, ...], Decimal] = {}
     for interval, owner, tenant, kind, resource, amount in rows:
@@ -120,7 +120,7 @@ def _named(report: Report, rows: Sequence[tuple[Any, ...]]) -> Amounts:
 
 
 def _difference(stated: Amounts, plain: Amounts) -> float:
-    """0 where both say the same to the last digit."""
+    """Return the largest relative difference, which is 0 if all digits agree."""
     if stated.keys() != plain.keys():
         return float("inf")
     return max(float(abs(stated[key] - plain[key]) / plain[key]) for key in plain)

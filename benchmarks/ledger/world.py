@@ -1,4 +1,4 @@
-"""Pools that take reports, tenants to report for, and a year of entries."""
+"""Pools with reported usage, tenants, and a year of entries."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ WHERE pool_id = %(pool)s AND start >= %(since)s AND start < %(until)s
 
 
 def open_pool(slug: str, resources: Sequence[str]) -> Pool:
-    """A new pool whose usage is reported."""
+    """Create a pool whose usage is reported."""
     chosen = PoolSettings(
         name=slug,
         resources=[Resource(name, "") for name in resources],
@@ -70,7 +70,7 @@ def open_pool(slug: str, resources: Sequence[str]) -> Pool:
 
 
 def some_tenants(count: int) -> list[Tenant]:
-    """Tenants of the benchmark, the same for every pool."""
+    """Return tenants of the benchmark, the same for every pool."""
     slugs = [f"ledger-bench-{number}" for number in range(count)]
     present = {tenant.slug: tenant for tenant in Tenant.objects.filter(slug__in=slugs)}
     return [present.get(slug) or tenant_create(slug=slug, name=slug, now=NOW) for slug in slugs]
@@ -78,12 +78,15 @@ def some_tenants(count: int) -> list[Tenant]:
 
 @cache
 def filled_pools(most: int) -> dict[int, Pool]:
-    """A pool of 10^5 entries, and one of a year's, which are as far apart; all in the totals."""
+    """Return a pool of 10^5 entries and one of a year, with the same interval between entries.
+
+    The totals include all entries.
+    """
     call_command("migrate", verbosity=0)
-    return {entries: _filled(entries, YEAR / most) for entries in (10**5, most)}
+    return {entries: _fill_pool(entries, YEAR / most) for entries in (10**5, most)}
 
 
-def _filled(entries: int, apart: timedelta) -> Pool:
+def _fill_pool(entries: int, apart: timedelta) -> Pool:
     pool = open_pool(f"bench-{entries}-{new_id().hex[-8:]}", RESOURCES)
     # Totals carry what a window that decays needs; the others read the same rows.
     Pool.objects.filter(pk=pool.pk).update(window_kind="decay", window_half_life="P7D")
@@ -117,7 +120,10 @@ def _filled(entries: int, apart: timedelta) -> Pool:
 
 
 def best_of(run: Callable[[], T], repeat: int = REPEAT) -> tuple[float, T]:
-    """The least time on the wall: the database works in processes of its own."""
+    """Return the least wall time and the last result.
+
+    It is wall time because the database works in processes of its own.
+    """
     best = float("inf")
     for _ in range(repeat):
         begin = time.perf_counter()

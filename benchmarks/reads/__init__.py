@@ -10,7 +10,7 @@ from benchmarks.measurement import Row
 
 
 def measure(*, quick: bool = False) -> list[Row]:
-    """Answers that are known, in a web process of its own settings."""
+    """Measure responses to clients that already have them, in a web process with its own settings."""
     os.environ["ALLOCATOR_PROCESS"] = "web"
     # The load is one key's; its limit is not what is measured.
     os.environ |= {"THROTTLE_RATE": "100000", "THROTTLE_BURST": "1000000"}

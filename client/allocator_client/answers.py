@@ -1,4 +1,4 @@
-"""What requests are answered with: one document, the rows of a list, or a file."""
+"""Responses of the service, which are a document, the rows of a list or a file."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -12,8 +12,8 @@ from allocator_client.errors import NotTheService
 T = TypeVar("T")
 
 
-def decoded(response: httpx.Response) -> Any:
-    """The JSON of an answer. Raises `NotTheService` where it is none."""
+def decode_json(response: httpx.Response) -> Any:
+    """Return the JSON of a response. Raises `NotTheService` if it is not JSON."""
     try:
         return response.json()
     except ValueError as error:
@@ -25,7 +25,7 @@ def decoded(response: httpx.Response) -> Any:
 
 @dataclass(frozen=True)
 class Answer(Generic[T]):
-    """A document of the service, and what the headers say of it."""
+    """A document of the service, with the headers of its response."""
 
     body: T
     status: int
@@ -33,19 +33,25 @@ class Answer(Generic[T]):
 
     @property
     def etag(self) -> str | None:
-        """The version of the object: pass it as `if_match` to change what was read."""
+        """Version of the object.
+
+        Pass it as `if_match` to change exactly this version.
+        """
         tag: str | None = self.headers.get("ETag")
         return tag
 
     @property
     def generation(self) -> int | None:
-        """The number of the pool's change: a decision of at least this generation includes it."""
+        """Number of the pool's change.
+
+        A decision of at least this generation includes the change.
+        """
         number = self.headers.get("Pool-Generation")
         return None if number is None else int(number)
 
     @property
     def replayed(self) -> bool:
-        """Whether this is the answer of an earlier request with the same idempotency key."""
+        """True for the stored response to an earlier request with the same idempotency key."""
         return bool(self.headers.get("Idempotency-Replayed") == "true")
 
     @property
@@ -55,7 +61,7 @@ class Answer(Generic[T]):
 
 @dataclass(frozen=True)
 class Page(Generic[T]):
-    """Some rows of a list, and the cursor of what comes after them."""
+    """One page of a list, with the cursor of the next page."""
 
     rows: list[T]
     cursor: str | None
@@ -63,10 +69,10 @@ class Page(Generic[T]):
 
 
 class Rows(Generic[T]):
-    """The rows of a list, fetched page by page while they are iterated over.
+    """Rows of a list, fetched page by page during the iteration.
 
-    `cursor` is that of the last page fetched: of a feed (ledger entries, events) it can be kept and
-    passed as `after` another day, also once the feed was read to its end.
+    `cursor` belongs to the last fetched page. That of a feed (ledger entries, events) can be stored and
+    passed as `after` later, even if the feed was read to its end.
     """
 
     def __init__(
@@ -80,9 +86,9 @@ class Rows(Generic[T]):
             yield from page.rows
 
     def pages(self) -> Iterator[Page[T]]:
-        """The list page by page."""
+        """Iterate over the pages of the list."""
         for response in self._responses("json"):
-            body = decoded(response)
+            body = decode_json(response)
             if not isinstance(body, dict) or "results" not in body:
                 raise NotTheService(
                     f"{response.url} is not the allocation service: it answered no list."
@@ -90,7 +96,7 @@ class Rows(Generic[T]):
             yield Page(body["results"], self.cursor, last=body["next"] is None)
 
     def text(self, format: Literal["csv", "ndjson"]) -> Iterator[str]:
-        """The list as CSV (one header, whatever the number of pages) or NDJSON, a page at a time."""
+        """Iterate over the pages of the list as CSV, with one header line in all, or as NDJSON."""
         for number, response in enumerate(self._responses(format)):
             text = response.text
             if format == "csv" and number:
@@ -99,7 +105,7 @@ class Rows(Generic[T]):
                 yield text
 
     def _responses(self, format: str) -> Iterator[httpx.Response]:
-        """Go from cursor to cursor. The URL in `next` is not followed: it may name another host."""
+        """Fetch the pages by their cursors. The URL in `next` may name another host and is not used."""
         more = True
         while more:
             response = self._fetch(format, self.cursor)
@@ -109,7 +115,7 @@ class Rows(Generic[T]):
 
 
 class Download:
-    """A file of the service; nothing is fetched before it is read, and never all of it at once."""
+    """A file of the service, fetched in pieces when it is read."""
 
     def __init__(self, send: Callable[[], AbstractContextManager[httpx.Response]]) -> None:
         self._send = send
@@ -117,15 +123,15 @@ class Download:
 
     @contextmanager
     def open(self) -> Iterator[Iterator[bytes]]:
-        """The bytes in pieces; `headers` are there from then on.
+        """Open the file and return an iterator over its pieces, which also sets `headers`.
 
-        Raises `Unreachable` where the file ends before it is complete.
+        Raises `Unreachable` if the file ends before it is complete.
         """
         with self._send() as response:
             self.headers = response.headers
             yield response.iter_bytes()
 
     def read(self) -> bytes:
-        """All of it."""
+        """Read the whole file."""
         with self.open() as pieces:
             return b"".join(pieces)

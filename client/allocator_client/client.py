@@ -1,16 +1,16 @@
-"""The client: every operation of the service as a method, sent with care."""
+"""The client, with a method for every operation of the service."""
 
 from allocator_client._generated.operations import Operations
 from allocator_client.transport import Transport
 
 
 class Client(Operations, Transport):
-    """The allocation service at an address, asked with one API key.
+    """Client of the allocation service at an address, with one API key.
 
-    Every operation of the OpenAPI document is a method of its `operationId`. It answers with an
-    `Answer` (a document and its headers), with `Rows` (a list that is fetched while it is read), or
-    with a `Download`; it raises `Problem` where the service refuses and `Unreachable` where it gives
-    no answer. See `Transport` for what is repeated and what is not.
+    Every operation of the OpenAPI document is a method with the name of its `operationId`. It returns an
+    `Answer` (a document and its headers), `Rows` (a list that is fetched while it is read) or a
+    `Download`. It raises `Problem` if the service refuses the request, and `Unreachable` if there is no
+    response. `Transport` describes which requests are retried.
 
     Examples
     --------

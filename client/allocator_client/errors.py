@@ -1,16 +1,26 @@
-"""What can go wrong between a client and the service: a refusal, or no answer of the service."""
+"""Errors of requests, which are refusals of the service or missing responses."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 
 class AllocatorError(Exception):
-    """Whatever this package raises about a request; its text is a sentence for a person."""
+    """Base of all errors of a request. Its text is a sentence for people."""
 
 
 @dataclass(frozen=True)
 class Mistake:
-    """One mistake of a body: where (a JSON pointer), its stable code, and what would be right."""
+    """A mistake in the body of a request.
+
+    Attributes
+    ----------
+    pointer : str
+        JSON pointer to the mistake.
+    code : str
+        Stable code.
+    detail : str
+        Sentence about the mistake, with what would be right.
+    """
 
     pointer: str
     code: str
@@ -18,22 +28,22 @@ class Mistake:
 
 
 class Problem(AllocatorError):
-    """The service answered with a refusal (RFC 9457).
+    """A refusal of the service (RFC 9457).
 
     Attributes
     ----------
     status : int
-        The HTTP status.
+        HTTP status.
     code : str
-        Stable and dotted, such as `workload.exists`: what programs decide by.
+        Stable dotted code for programs, such as `workload.exists`.
     detail : str
-        What was wrong, and what would be right.
+        Sentence about the error, with what would be right.
     errors : Sequence[Mistake]
-        The mistakes of the body one by one; empty where the refusal is not about the body.
+        Mistakes in the body. Empty if the refusal is not about the body.
     request_id : str
-        What an operator finds the request by.
+        Id by which an operator finds the request.
     retry_after : float or None
-        Seconds after which the service asks to be asked again.
+        Seconds after which the service accepts a retry.
     """
 
     def __init__(
@@ -54,18 +64,22 @@ class Problem(AllocatorError):
 
     @property
     def temporary(self) -> bool:
-        """Whether the same request may be accepted later: too many requests, or an overload."""
+        """True if the same request may be accepted later, after a rate limit or an overload."""
         return self.status in (429, 503) and self.code != "evaluation.timeout"
 
 
 class Changed(Problem):
-    """412: the object changed since it was read. Read it again, decide again, send again."""
+    """A 412 response, because the object changed since it was read.
+
+    Read it again before you repeat the change.
+    """
 
 
 class Unreachable(AllocatorError):
-    """The service gave no answer.
+    """A request without a response of the service.
 
-    `lost` says that the request may have arrived: a change (PATCH, PUT, DELETE) may have been made.
+    If `lost` is True, the request may have arrived, and a change (PATCH, PUT, DELETE) may have been
+    made.
     """
 
     temporary = True
@@ -76,6 +90,6 @@ class Unreachable(AllocatorError):
 
 
 class NotTheService(Unreachable):
-    """Something else answered: the address is wrong, or a proxy is between."""
+    """A response of another server, because of a wrong address or a proxy."""
 
     temporary = False

@@ -1,4 +1,4 @@
-"""How requests are sent: the key, timeouts, what is repeated and when, and how refusals are read."""
+"""Transport of requests, with the key, timeouts, retries and errors."""
 
 import json
 import random
@@ -14,14 +14,14 @@ from urllib.parse import quote
 
 import httpx
 
-from allocator_client.answers import Answer, Download, Rows, decoded
+from allocator_client.answers import Answer, Download, Rows, decode_json
 from allocator_client.errors import Changed, Mistake, NotTheService, Problem, Unreachable
 
 _FIRST_PAUSE_SECONDS = 0.5
 _LONGEST_PAUSE_SECONDS = 8.0
 _IN_FLIGHT = "idempotency.in_flight"
 _REFUSED_FOR_NOW = (429, 503)
-_GATEWAY = (502, 504)  # whether the request arrived, only the gateway knows
+_GATEWAY = (502, 504)  # the request may have arrived
 _NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 _KINDS = {
     "json": "application/json",
@@ -36,7 +36,7 @@ _KINDS = {
 
 try:
     VERSION = version("allocator-client")
-except PackageNotFoundError:  # it runs from its source
+except PackageNotFoundError:  # run from its source
     VERSION = "0"
 
 
@@ -46,26 +46,25 @@ class Transport:
     Parameters
     ----------
     url : str
-        Where the service is, such as `https://allocator.example.org`; a path before `/api/v1/`, where
-        the service has one, belongs to it.
+        Address of the service, such as `https://allocator.example.org`, with any path before `/api/v1/`.
     key : str, optional
         The API key.
     timeout : float
         Seconds to wait for a connection, and for each piece of an answer.
     attempts : int
-        How often a request is sent at most. What may be repeated is: every GET; every POST that
-        writes, under one `Idempotency-Key`, so that it is done once; and evaluations, which write
-        nothing. PATCH, PUT and DELETE are repeated only where the service cannot have done them: it
-        was not reached, or answered 429 or 503.
+        Most times that a request is sent. Every GET is retried, every POST that writes (under one
+        `Idempotency-Key`, so that it is executed once), and every evaluation, which writes nothing.
+        PATCH, PUT and DELETE are retried only if the service cannot have executed them, because it was
+        not reached or answered 429 or 503.
     patience : float
-        Seconds of `Retry-After` that are waited for at most; beyond, the refusal is raised at once.
+        Longest `Retry-After` to wait for, in seconds. After a longer one the refusal is raised at once.
     sleep : callable
         Called with the seconds to wait.
 
     Raises
     ------
     ValueError
-        For an address or a key that cannot be one.
+        For an invalid address or key.
     """
 
     def __init__(
@@ -102,21 +101,21 @@ class Transport:
         """Close the connections."""
         self._http.close()
 
-    # What the operations are made of. Paths are complete, `path_part` quoted what was put into them.
+    # The operations call these methods with complete paths, in which `path_part` quoted the parameters.
 
     def _read(self, path: str, query: Mapping[str, object] | None = None) -> Answer[Any]:
-        return _answer(self._ask("GET", path, query))
+        return _answer(self._send("GET", path, query))
 
     def _text(self, path: str) -> Answer[str]:
-        response = self._ask("GET", path, headers={"Accept": "text/plain"}, kind="text/plain")
+        response = self._send("GET", path, headers={"Accept": "text/plain"}, kind="text/plain")
         return Answer(response.text, response.status_code, response.headers)
 
     def _rows(self, path: str, query: Mapping[str, object], cursor_name: str) -> Rows[Any]:
         def fetch(format: str, cursor: str | None) -> httpx.Response:
             page = {**query, cursor_name: cursor}
             if format == "json":
-                return self._ask("GET", path, page)
-            return self._ask("GET", path, {**page, "format": format}, kind=_KINDS[format])
+                return self._send("GET", path, page)
+            return self._send("GET", path, {**page, "format": format}, kind=_KINDS[format])
 
         start = query.get(cursor_name)
         return Rows(fetch, None if start is None else str(start))
@@ -132,20 +131,20 @@ class Transport:
         if_match: str | None = None,
         query: Mapping[str, object] | None = None,
     ) -> Answer[Any]:
-        """A POST that writes: done once, whatever the number of attempts."""
+        """Send a POST that writes, which the service executes once for any number of attempts."""
         headers = {"Idempotency-Key": key or str(uuid.uuid4())}
         if if_match is not None:
             headers["If-Match"] = if_match
-        return _answer(self._ask("POST", path, query, body=body, headers=headers, keyed=True))
+        return _answer(self._send("POST", path, query, body=body, headers=headers, keyed=True))
 
     def _compute(self, path: str, body: object) -> Answer[Any]:
-        """A POST that writes nothing."""
-        return _answer(self._ask("POST", path, body=body, repeatable=True))
+        """Send a POST that writes nothing."""
+        return _answer(self._send("POST", path, body=body, repeatable=True))
 
     def _change(
         self, method: str, path: str, body: object = None, if_match: str | None = None
     ) -> Answer[Any]:
-        """PATCH, PUT or DELETE of the version named, else of the one that is there now."""
+        """Send a PATCH, PUT or DELETE of the version `if_match`, by default the current version."""
         if if_match is None:
             try:
                 if_match = self._read(path).etag
@@ -153,24 +152,26 @@ class Transport:
                 if method != "PUT" or problem.status != 404:
                     raise
         headers = {} if if_match is None else {"If-Match": if_match}
-        return _answer(self._ask(method, path, body=body, headers=headers, repeatable=False))
+        return _answer(self._send(method, path, body=body, headers=headers, repeatable=False))
 
     def _put(self, path: str, body: object) -> Answer[Any]:
-        """A PUT of what has no versions."""
-        return _answer(self._ask("PUT", path, body=body, repeatable=False))
+        """Send a PUT to an object without versions."""
+        return _answer(self._send("PUT", path, body=body, repeatable=False))
 
     @contextmanager
     def _stream(self, path: str, query: Mapping[str, object]) -> Iterator[httpx.Response]:
         kind = _KINDS[str(query["format"])]
-        response = self._ask("GET", path, query, kind=kind, stream=True)
+        response = self._send("GET", path, query, kind=kind, stream=True)
         try:
             yield response
         except httpx.RequestError as error:
-            raise Unreachable(f"{self.url} ended the file too early: {_said(error)}") from error
+            raise Unreachable(
+                f"{self.url} ended the file too early: {_error_text(error)}"
+            ) from error
         finally:
             response.close()
 
-    def _ask(
+    def _send(
         self,
         method: str,
         path: str,
@@ -183,7 +184,7 @@ class Transport:
         kind: str = "application/json",
         stream: bool = False,
     ) -> httpx.Response:
-        """Send a request until there is an answer that says something; raise it where it refuses."""
+        """Send a request with retries. Raises `Problem` or `Unreachable`."""
         content, sent = _content(body)
         request = self._http.build_request(
             method, path, params=_query(query), content=content, headers={**sent, **(headers or {})}
@@ -202,16 +203,18 @@ class Transport:
         raise ValueError("attempts is at least 1")
 
     def _attempt(self, request: httpx.Request, kind: str, *, stream: bool) -> httpx.Response:
-        """The answer to one attempt. Raises `Problem` or `Unreachable`."""
+        """Send a request once. Raises `Problem` or `Unreachable`."""
         try:
             response = self._http.send(request, stream=stream)
             if _is_documented(response, kind):
                 return response
             response.read()
         except _NEVER_SENT as error:
-            raise Unreachable(f"{self.url} cannot be reached: {_said(error)}") from error
+            raise Unreachable(f"{self.url} cannot be reached: {_error_text(error)}") from error
         except httpx.RequestError as error:
-            raise Unreachable(f"{self.url} gave no answer: {_said(error)}", lost=True) from error
+            raise Unreachable(
+                f"{self.url} gave no answer: {_error_text(error)}", lost=True
+            ) from error
         raise self._refusal(response)
 
     def _refusal(self, response: httpx.Response) -> Problem | Unreachable:
@@ -227,8 +230,10 @@ class Transport:
                 retry_after=_retry_after(response),
             )
         if status in (*_GATEWAY, *_REFUSED_FOR_NOW):
-            said = f"{status} {response.reason_phrase}".strip()
-            return Unreachable(f"{self.url} is overloaded or down: {said}", lost=status in _GATEWAY)
+            reason = f"{status} {response.reason_phrase}".strip()
+            return Unreachable(
+                f"{self.url} is overloaded or down: {reason}", lost=status in _GATEWAY
+            )
         where = f", to {response.headers.get('Location')}" if response.is_redirect else ""
         return NotTheService(
             f"{self.url} is not the allocation service: it answered {status} with "
@@ -237,7 +242,7 @@ class Transport:
 
 
 def service_address(url: str) -> str:
-    """The address that `/api/v1/` is added to. Raises `ValueError` for what is no address."""
+    """Return the address without `/api/v1`. Raises `ValueError` for an invalid address."""
     url = url.strip().rstrip("/").removesuffix("/api/v1")
     try:
         parsed = httpx.URL(url)
@@ -251,7 +256,7 @@ def service_address(url: str) -> str:
 
 
 def path_part(value: str) -> str:
-    """A part of a path: one segment, whatever characters it has."""
+    """Quote a value as one segment of a path. Raises `ValueError` if it cannot be one."""
     if value in ("", ".", ".."):
         raise ValueError(f"{value!r} names nothing")
     return quote(value, safe="")
@@ -272,7 +277,7 @@ def _value(value: object) -> str:
 
 
 def _content(body: object) -> tuple[bytes | None, dict[str, str]]:
-    """The bytes of a body and the header that says what they are; a text is CSV."""
+    """Return the bytes of a body and its content type, which for a `str` is CSV."""
     if body is None:
         return None, {}
     if isinstance(body, str):
@@ -281,14 +286,14 @@ def _content(body: object) -> tuple[bytes | None, dict[str, str]]:
 
 
 def _answer(response: httpx.Response) -> Answer[Any]:
-    body = decoded(response) if response.content else None
+    body = decode_json(response) if response.content else None
     return Answer(body, response.status_code, response.headers)
 
 
 def _is_documented(response: httpx.Response, kind: str) -> bool:
-    """Whether this is what was asked for, and not a refusal or the page of another web server.
+    """Return whether this is the requested document, not a refusal or a page of another web server.
 
-    `/readyz` says in JSON and with 503 what is missing: an answer too.
+    `/readyz` reports failed checks with 503, which is also a documented response.
     """
     status = response.status_code
     expected = status in (200, 201, 202) or (
@@ -302,7 +307,7 @@ def _kind(response: httpx.Response) -> str:
 
 
 def _document(response: httpx.Response) -> dict[str, Any] | None:
-    """The JSON object of a refusal; None where it is none."""
+    """Return the JSON object of a refusal, or None if it is not one."""
     try:
         document = response.json()
     except ValueError:
@@ -315,11 +320,14 @@ def _mistake(document: Mapping[str, Any]) -> Mistake:
 
 
 def _pause(attempt: int, error: Problem | Unreachable) -> float:
-    """What the service asks for, else twice as long each time and not at the same time as others."""
+    """Return the seconds until the next attempt.
+
+    They are the service's `Retry-After`, or otherwise an exponential backoff with jitter.
+    """
     if isinstance(error, Problem) and error.retry_after is not None:
         return error.retry_after
     longest = min(_FIRST_PAUSE_SECONDS * 2.0 ** (attempt - 1), _LONGEST_PAUSE_SECONDS)
-    return longest * random.uniform(0.5, 1)  # noqa: S311 - so that clients spread
+    return longest * random.uniform(0.5, 1)  # noqa: S311 - jitter, not a secret
 
 
 def _retry_after(response: httpx.Response) -> float | None:
@@ -327,6 +335,6 @@ def _retry_after(response: httpx.Response) -> float | None:
     return float(text) if text.isdecimal() else None
 
 
-def _said(error: Exception) -> str:
-    """What httpx says of an error, which may be nothing."""
+def _error_text(error: Exception) -> str:
+    """Return the text of an error of httpx, or its class if it has none."""
     return str(error) or type(error).__name__

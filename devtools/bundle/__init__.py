@@ -1,4 +1,4 @@
-"""`./dev bundle`: everything that an installation without a network needs, in one archive."""
+"""`./dev bundle`, an archive with everything for an installation without a network."""
 
 from devtools.bundle.making import bundle
 

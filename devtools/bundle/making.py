@@ -1,4 +1,4 @@
-"""Makes the archive: wheels of the locks and the project, what runs them, documentation, checksums."""
+"""Archive of wheels, deployment files, documentation and checksums."""
 
 import hashlib
 import re
@@ -14,12 +14,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from devtools import site
-from launcher.console import StepFailed, say
+from launcher.console import StepFailed, echo
 from launcher.environment import VirtualEnvironment
 from launcher.folders import PROJECT
 from launcher.processes import inherited_environment
 
-# What is copied as it is, and where it goes.
+# Copied files and folders, with their places in the archive.
 COPIED = {
     "deploy": "deploy",
     ".env.example": ".env.example",
@@ -30,8 +30,8 @@ COPIED = {
     "devtools/bundle/install.sh": "install.sh",
 }
 PACKAGES = ("policies", "agent", "client", ".")
-# What pip installs -> the lock that it is made from, and which wheels of ours join it. The agent's wheel
-# needs no other and is for the machines of schedulers.
+# Requirements for pip -> the lock that they come from, and the project's own wheels that join it. The
+# agent's wheel needs no other and is for the machines of schedulers.
 INSTALLED = {
     "requirements.txt": ("requirements.lock", ("allocation-policies", "allocator-service")),
     "requirements-client.txt": (
@@ -45,9 +45,9 @@ _DECLARED = re.compile(r"^([A-Za-z0-9][\w.-]*)==", re.MULTILINE)
 
 
 def bundle(arguments: Sequence[str]) -> int:
-    """Make the archive at the path that is named, or in `.data`. Raises `StepFailed`."""
+    """Write the archive to the given path, by default in `.data`. Raises `StepFailed`."""
     if len(arguments) > 1 or any(argument.startswith("-") for argument in arguments):
-        say("./dev bundle takes one path: that of the archive to make (a .tar.gz)")
+        echo("./dev bundle takes one path: that of the archive to make (a .tar.gz)")
         return 2
     began = time.monotonic()
     version = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]["version"]
@@ -60,21 +60,21 @@ def bundle(arguments: Sequence[str]) -> int:
         fill(folder, python)
         pack(folder, target)
     size = target.stat().st_size / 1024**2
-    say(f"{target}: {size:.0f} MiB, made in {time.monotonic() - began:.0f} s")
+    echo(f"{target}: {size:.0f} MiB, made in {time.monotonic() - began:.0f} s")
     return 0
 
 
 def fill(folder: Path, python: Path) -> None:
-    """Put everything into `folder`, and the checksums of it all. Raises `StepFailed`."""
+    """Write the contents of the archive and their checksums to `folder`. Raises `StepFailed`."""
     wheels = folder / "wheels"
     wheels.mkdir(parents=True)
-    say("Building the project's wheels ...")
+    echo("Building the project's wheels ...")
     for package in PACKAGES:
         build: list[str | Path] = [python, "-P", "-m", "hatchling", "build", "--target", "wheel"]
         _run(f"build {package}", [*build, "--directory", wheels], PROJECT / package)
     own = {path.name.split("-")[0].replace("_", "-"): path for path in wheels.glob("*.whl")}
     for name, (lock, ours) in INSTALLED.items():
-        say(f"Fetching the wheels of {lock} ...")
+        echo(f"Fetching the wheels of {lock} ...")
         _run(
             f"fetch the wheels of {lock}",
             [
@@ -91,14 +91,17 @@ def fill(folder: Path, python: Path) -> None:
             shutil.copytree(PROJECT / source, folder / place)
         else:
             shutil.copy(PROJECT / source, folder / place)
-    say("Building the documentation ...")
+    echo("Building the documentation ...")
     if problem := site.problems(python, folder / "docs"):
-        raise StepFailed("build the documentation", "read what mkdocs says", log=problem)
+        raise StepFailed("build the documentation", "read the output of mkdocs", log=problem)
     (folder / CHECKSUMS).write_text(checksums(folder))
 
 
 def requirements(lock: str, own: Sequence[Path]) -> str:
-    """The lock, and our own wheels with their hashes: what pip installs, and nothing else."""
+    """Return the lock with the project's own wheels and their hashes.
+
+    With it, pip installs nothing else.
+    """
     lines = [lock.rstrip("\n")]
     for wheel in own:
         name, version = wheel.name.split("-")[:2]
@@ -108,7 +111,7 @@ def requirements(lock: str, own: Sequence[Path]) -> str:
 
 
 def checksums(folder: Path) -> str:
-    """A line of `sha256sum` for each file below `folder`, in the order of their paths."""
+    """Return a line of `sha256sum` for each file below `folder`, in the order of their paths."""
     paths = sorted(path for path in folder.rglob("*") if path.is_file())
     return "".join(
         f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.relative_to(folder).as_posix()}\n"
@@ -118,7 +121,7 @@ def checksums(folder: Path) -> str:
 
 
 def pack(folder: Path, target: Path) -> None:
-    """Write `folder` to a .tar.gz: the same bytes for the same contents."""
+    """Write `folder` to a reproducible .tar.gz, with equal bytes for equal contents."""
 
     def plain(member: tarfile.TarInfo) -> tarfile.TarInfo:
         member.uid = member.gid = 0
@@ -150,12 +153,12 @@ def pack(folder: Path, target: Path) -> None:
 
 
 def declared(requirements: str) -> list[str]:
-    """The names of the packages that a lock pins."""
+    """Return the names of the packages that a lock pins."""
     return _DECLARED.findall(requirements)
 
 
 def _platform() -> str:
-    """For which Python and machine the wheels are: those of this one."""
+    """Return the tag of this Python and machine, for which the wheels are."""
     python = f"cp{sys.version_info.major}{sys.version_info.minor}"
     return f"{python}-{sysconfig.get_platform().replace('-', '_')}"
 

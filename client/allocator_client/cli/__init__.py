@@ -1,1 +1,1 @@
-"""`alloc`: the allocation service in a terminal."""
+"""`alloc`, the command line of the allocation service."""

@@ -1,4 +1,7 @@
-"""`alloc login` and `logout`: a key is checked before it is kept, and never given as an argument."""
+"""The commands `alloc login` and `alloc logout`.
+
+A key is checked before it is stored, and is never an argument.
+"""
 
 import os
 import sys
@@ -7,7 +10,7 @@ import click
 
 from allocator_client.cli import profiles
 from allocator_client.cli.failures import NotSetUp
-from allocator_client.cli.output import note, say
+from allocator_client.cli.output import echo, note
 from allocator_client.cli.profiles import Access
 from allocator_client.cli.session import Session, profile_option, refuse_key
 from allocator_client.client import Client
@@ -21,10 +24,10 @@ _LOCAL = ("localhost", "127.0.0.1", "[::1]")
 @profile_option
 @click.pass_context
 def login(context: click.Context, url: str | None, profile: str) -> None:
-    """Keep an address and a key.
+    """Store an address and a key.
 
-    The address is asked for where it is not known yet, the key always, unless it comes on standard
-    input or in ALLOC_KEY. Both are kept only if the service takes them.
+    The command prompts for an address that is not known yet, and for the key, unless it is on standard
+    input or in ALLOC_KEY. Both are stored only if the service accepts them.
     """
     if context.args:
         refuse_key()
@@ -45,12 +48,12 @@ def login(context: click.Context, url: str | None, profile: str) -> None:
             tenant = session.tenant
     except ValueError as error:
         raise click.UsageError(str(error)) from error
-    profiles.remember(profile, Access(address, key))
+    profiles.store(profile, Access(address, key))
     if address.startswith("http:") and not address.startswith(tuple(f"http://{h}" for h in _LOCAL)):
         note("Others on the way can read the key: this address is not https.")
     who = f" as {tenant}" if tenant else ""
-    say(f"Logged in to {address}{who}. Pools: {', '.join(pools) or 'none yet'}.")
-    say(f"The key is in {profiles.file()}.")
+    echo(f"Logged in to {address}{who}. Pools: {', '.join(pools) or 'none yet'}.")
+    echo(f"The key is in {profiles.file()}.")
 
 
 def _key() -> str:
@@ -67,8 +70,8 @@ def _key() -> str:
 @click.command()
 @profile_option
 def logout(profile: str) -> None:
-    """Forget a stored address and key."""
-    if profiles.forget(profile):
-        say(f"Forgot profile {profile}. Its key stays valid until it expires or is revoked.")
+    """Remove a stored address and key."""
+    if profiles.remove(profile):
+        echo(f"Forgot profile {profile}. Its key stays valid until it expires or is revoked.")
     else:
-        say(f"There is no profile {profile}.")
+        echo(f"There is no profile {profile}.")

@@ -1,4 +1,4 @@
-"""`alloc backtest`: which policy would have done what, with a trace or with what ran in a pool."""
+"""The command `alloc backtest`, which compares policies on a trace or on the history of a pool."""
 
 import base64
 import gzip
@@ -17,10 +17,10 @@ from allocator_client._generated.documents.what_if import (
     BacktestResultsColumn,
     BacktestResultsDocument,
 )
-from allocator_client.cli.demanding import PAIRS, waited_for
-from allocator_client.cli.failures import Failure, WaitedInVain
-from allocator_client.cli.output import note, print_file, print_json, say, table
-from allocator_client.cli.session import Instant, Session, asking, in_zone, pool_names
+from allocator_client.cli.demanding import PAIRS, wait_for
+from allocator_client.cli.failures import Failure, WaitTimeout
+from allocator_client.cli.output import echo, note, print_file, print_json, table
+from allocator_client.cli.session import Instant, Session, in_zone, pool_names, with_session
 from allocator_client.cli.words import SECONDS_PER_HOUR, number, percent
 
 _GZIP = b"\x1f\x8b"
@@ -28,7 +28,7 @@ _UNFINISHED = ("queued", "running")
 
 
 class Words(click.ParamType[list[str]]):
-    """`static,drfh`: names without an end."""
+    """Parameter type of a list of names, such as `static,drfh`."""
 
     name = "words"
 
@@ -42,7 +42,7 @@ class Words(click.ParamType[list[str]]):
 
 
 class Seeds(Words):
-    """`1,2,3`."""
+    """Parameter type of a list of numbers, such as `1,2,3`."""
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
@@ -64,9 +64,9 @@ wait_option = click.option(
 
 @click.group()
 def backtest() -> None:
-    """Which policy would have done what?
+    """Compare policies on the same tasks and servers.
 
-    The same tasks on the same servers under several policies. It decides nothing.
+    A backtest changes no decision.
 
     \b
     alloc backtest start quarter.gz --as sacct --servers 40 cpu=64,memory=256 --policies static,drfh
@@ -127,7 +127,7 @@ def backtest() -> None:
 @click.option("--name", default="", help="For your lists.")
 @click.option("--wait", is_flag=True, help="Wait for the results, and show them.")
 @wait_option
-@asking(csv=True)  # fmt: skip
+@with_session(csv=True)  # fmt: skip
 def start(
     session: Session,
     trace: IO[bytes] | None,
@@ -148,7 +148,7 @@ def start(
     wait: bool,
     timeout: float,
 ) -> None:
-    """Start one: of a TRACE, or of a pool's history."""
+    """Start a backtest of a TRACE or of a pool's history."""
     if trace is not None and (start_ or end):
         raise click.UsageError("Name a trace, or --from and --to of a pool's history: not both.")
     if trace is None and not (start_ and end):
@@ -165,9 +165,9 @@ def start(
         body["seeds"] = seeds
     if trace is not None:
         body["trace"] = {
-            "format": kind,  # type: ignore[typeddict-item] # the service says which there are
+            "format": kind,  # type: ignore[typeddict-item] # the service checks it
             "encoding": "gzip",
-            "content": _packed(trace.read()),
+            "content": _pack(trace.read()),
             "skip_bad_lines": skip_bad_lines,
             "tenant": jobs_of,
             "tenants": tenants,
@@ -181,7 +181,7 @@ def start(
         if begin and until:
             body["history"] = {"from": begin.isoformat(), "to": until.isoformat()}
     made = session.client.backtests_request(body).body
-    _tell(session, _waited(session, made["id"], timeout) if wait else made)
+    _print_backtest(session, _await_backtest(session, made["id"], timeout) if wait else made)
 
 
 def _policies(
@@ -196,7 +196,7 @@ def _policies(
 
 
 def _value(text: str) -> Any:
-    """A number, true or false; any other word as it stands."""
+    """Parse a number, `true` or `false`, and return any other text unchanged."""
     try:
         value = json.loads(text)
     except ValueError:
@@ -206,8 +206,8 @@ def _value(text: str) -> Any:
     return value if isinstance(value, bool | int) else text
 
 
-def _packed(content: bytes) -> str:
-    """As gzip in base64."""
+def _pack(content: bytes) -> str:
+    """Return the content as gzip in base64."""
     packed = content if content.startswith(_GZIP) else gzip.compress(content, mtime=0)
     return base64.b64encode(packed).decode()
 
@@ -216,53 +216,56 @@ def _packed(content: bytes) -> str:
 @click.argument("backtest")
 @click.option("--wait", is_flag=True, help="Wait for the results.")
 @wait_option
-@asking(csv=True)
+@with_session(csv=True)
 def show(session: Session, backtest: str, wait: bool, timeout: float) -> None:
-    """How far one is, and its results."""
+    """Show the progress and the results of a backtest."""
     found = (
-        _waited(session, backtest, timeout)
+        _await_backtest(session, backtest, timeout)
         if wait
         else session.client.backtests_show(backtest).body
     )
-    _tell(session, found)
+    _print_backtest(session, found)
 
 
 @backtest.command()
 @click.argument("backtest")
-@asking()
+@with_session()
 def cancel(session: Session, backtest: str) -> None:
-    """Cancel one; cancelling it again changes nothing."""
+    """Cancel a backtest.
+
+    A second cancellation changes nothing.
+    """
     found = session.client.backtests_cancel_act(backtest).body
     if session.for_people:
-        say(f"Backtest {found['id']} is cancelled.")
+        echo(f"Backtest {found['id']} is cancelled.")
     else:
         print_json({"backtest": found, "results": None})
 
 
-def _waited(session: Session, backtest: str, seconds: float) -> BacktestDocument:
-    """The backtest once it is finished; how far it is is said beside the output."""
-    told = -1
+def _await_backtest(session: Session, backtest: str, seconds: float) -> BacktestDocument:
+    """Wait until a backtest is finished, and print its progress to standard error."""
+    shown = -1
 
     def look() -> BacktestDocument | None:
-        nonlocal told
+        nonlocal shown
         found = session.client.backtests_show(backtest).body
         if found["status"] not in _UNFINISHED:
             return found
-        if found["progress"] != told:
-            told = found["progress"]
-            note(f"{found['status']}: {told} %")
+        if found["progress"] != shown:
+            shown = found["progress"]
+            note(f"{found['status']}: {shown} %")
         return None
 
     try:
-        return waited_for(look, seconds, f"result of backtest {backtest}")
-    except WaitedInVain as error:
-        raise WaitedInVain(
+        return wait_for(look, seconds, f"result of backtest {backtest}")
+    except WaitTimeout as error:
+        raise WaitTimeout(
             f"{error.message} It goes on: alloc backtest show {backtest} --wait"
         ) from error
 
 
-def _tell(session: Session, found: BacktestDocument) -> None:
-    """What is known of a backtest by now. Raises `Failure` for one that failed or was cancelled."""
+def _print_backtest(session: Session, found: BacktestDocument) -> None:
+    """Print a backtest with any results. Raises `Failure` for one that failed or was cancelled."""
     done = found["status"] == "succeeded"
     client = session.client
     if session.format == "csv" and done:
@@ -281,8 +284,8 @@ def _tell(session: Session, found: BacktestDocument) -> None:
     if not session.for_people:
         return
     if results is None:
-        say(f"Backtest {found['id']} is {found['status']}: {found['progress']} %.")
-        say(f"Its results: alloc backtest show {found['id']} --wait")
+        echo(f"Backtest {found['id']} is {found['status']}: {found['progress']} %.")
+        echo(f"Its results: alloc backtest show {found['id']} --wait")
     else:
         _show_results(results)
 
@@ -294,21 +297,21 @@ def _show_results(results: BacktestResultsDocument) -> None:
         ("POLICY", *(f">{name.upper()} IN USE" for name in resources), ">MEAN WAIT (h)",
          ">TASKS DONE", ">JAIN", ">LEAST DEGREE", *charged),
         (
-            (_said(each["policy"]), *_cells(each, resources, money=bool(currency)))
+            (_policy_text(each["policy"]), *_cells(each, resources, money=bool(currency)))
             for each in results["columns"]
         ),
     )  # fmt: skip
     for each in results["columns"]:
         if each["error"]:
-            note(f"{_said(each['policy'])} could not run it: {each['error']['detail']}")
+            note(f"{_policy_text(each['policy'])} could not run it: {each['error']['detail']}")
     read = results["input"]
-    say(
+    echo(
         f"\n{read['tasks']:,} tasks of {read['tenants']} tenants on {read['servers']:,} servers;"
         f" SHA-256 of the input {read['digest']}"
     )
 
 
-def _said(policy: dict[str, Any]) -> str:
+def _policy_text(policy: dict[str, Any]) -> str:
     options = ", ".join(f"{name} {value}" for name, value in policy["options"].items())
     return f"{policy['name']} ({options})" if options else str(policy["name"])
 

@@ -18,16 +18,16 @@ from allocator_client._generated.documents.servers_and_workloads import (
 from allocator_client._generated.documents.what_if import SimulationRequest
 from allocator_client.cli.demanding import (
     changed_fields,
-    show_and_ask,
+    find_workload,
+    preview_and_confirm,
     unlimited_question,
     wait_option,
     workload_change,
-    workload_named,
     yes_option,
 )
 from allocator_client.cli.failures import Failure
-from allocator_client.cli.output import print_json, print_pieces, print_rows, say, table
-from allocator_client.cli.session import Session, asking, pool_argument, tenant_option, units
+from allocator_client.cli.output import echo, print_json, print_pieces, print_rows, table
+from allocator_client.cli.session import Session, pool_argument, tenant_option, units, with_session
 from allocator_client.cli.words import NONE, counted, instant, number, quantities, reason_text
 from allocator_client.errors import Problem
 
@@ -46,12 +46,12 @@ _OTHERS = {
 @click.command()
 @pool_argument
 @tenant_option
-@asking(csv=True)
+@with_session(csv=True)
 def workloads(session: Session, pool: str | None, tenant: str | None) -> None:
-    """The workloads, and what each of them runs.
+    """List the workloads with the tasks that each runs.
 
-    RUNS is what the decision in force gives, OF what was asked for. Under a policy that takes turns it
-    is the average of a period.
+    RUNS is the number of tasks that the decision in force allocates, OF the requested number. Under a
+    policy that takes turns, RUNS is the average of a period.
     """
     slug = session.pool(pool)
     listed = session.client.pools_workloads_list(slug, tenant=tenant)
@@ -69,7 +69,7 @@ def workloads(session: Session, pool: str | None, tenant: str | None) -> None:
 
 
 def _allocations(session: Session, slug: str) -> dict[str, AllocationDocument]:
-    """Return what the decision in force gives, by workload; nothing before the first decision."""
+    """Return the allocations of the decision in force by workload, empty before the first decision."""
     try:
         run = session.client.pools_decision_show(slug).body["run"]["id"]
     except Problem as problem:
@@ -103,7 +103,7 @@ def _workload_rows(
 @yes_option
 @wait_option
 @tenant_option
-@asking()
+@with_session()
 def set_workload(
     session: Session,
     pool: str,
@@ -122,17 +122,19 @@ def set_workload(
     """
     who = session.tenant_or(tenant)
     numbers, demand = changed_fields(changes)
-    found = workload_named(session, pool, who, workload)
+    found = find_workload(session, pool, who, workload)
     change = workload_change(session, pool, who, workload, changes)
     body: WorkloadChangePatch = {**numbers, **({"demand": demand} if demand else {})}  # type: ignore[typeddict-item]
     limited = numbers.get("tasks", 0) is not None
     question = f"Change {workload}?" if limited else unlimited_question(workload)
-    show_and_ask(session, pool, {"workloads": {"change": [change]}}, question, timeout, yes=yes)
+    preview_and_confirm(
+        session, pool, {"workloads": {"change": [change]}}, question, timeout, yes=yes
+    )
     present = session.client.pools_workloads_show(pool, found["id"])
     _refuse_changed(found, present.body)
     answer = session.client.pools_workloads_update(pool, found["id"], body, if_match=present.etag)
     if session.for_people:
-        say(f"Changed {workload} as generation {answer.generation:,} of {pool}.")
+        echo(f"Changed {workload} as generation {answer.generation:,} of {pool}.")
     else:
         print_json(answer.body)
 
@@ -143,20 +145,20 @@ def set_workload(
 @yes_option
 @wait_option
 @tenant_option
-@asking()
+@with_session()
 def withdraw(
     session: Session, pool: str, workload: str, yes: bool, timeout: float, tenant: str | None
 ) -> None:
     """Withdraw a workload for good after showing the effect."""
     who = session.tenant_or(tenant)
-    found = workload_named(session, pool, who, workload)
+    found = find_workload(session, pool, who, workload)
     body: SimulationRequest = {"workloads": {"withdraw": [found["id"]]}}
-    show_and_ask(session, pool, body, f"Withdraw {workload} for good?", timeout, yes=yes)
+    preview_and_confirm(session, pool, body, f"Withdraw {workload} for good?", timeout, yes=yes)
     present = session.client.pools_workloads_show(pool, found["id"])
     _refuse_changed(found, present.body)
     answer = session.client.pools_workloads_retire(pool, found["id"], if_match=present.etag)
     if session.for_people:
-        say(f"Withdrew {workload} as generation {answer.generation:,} of {pool}.")
+        echo(f"Withdrew {workload} as generation {answer.generation:,} of {pool}.")
     else:
         print_json({"withdrawn": found["id"], "generation": answer.generation})
 
@@ -168,11 +170,11 @@ def _refuse_changed(shown: WorkloadDocument, present: WorkloadDocument) -> None:
 
 @click.command()
 @pool_argument
-@asking()
+@with_session()
 def slots(session: Session, pool: str | None) -> None:
-    """The slots of a pool whose policy takes turns.
+    """Show the slots of a pool whose policy takes turns.
 
-    The next period of the decision in force. A tenant's key sees its own tasks.
+    They are those of the next period of the decision in force. A tenant's key sees its own tasks.
     """
     slug = session.pool(pool)
     run = session.client.pools_decision_show(slug).body["run"]
@@ -188,7 +190,7 @@ def slots(session: Session, pool: str | None) -> None:
     begin = datetime.fromisoformat(cast("str", run["effective_from"]))
     table(("FROM", "TO", "TASKS"), _slot_rows(schedule, begin))
     period = timedelta(seconds=schedule["period_seconds"])
-    say(f"\nThe slots of the first period; they repeat every {period}.")
+    echo(f"\nThe slots of the first period; they repeat every {period}.")
 
 
 def _slot_rows(schedule: ScheduleDocument, begin: datetime) -> Iterator[Sequence[str]]:
@@ -216,9 +218,9 @@ def _after(begin: datetime, seconds: int) -> str:
     help="Length of the period.",
 )
 @tenant_option
-@asking()
+@with_session()
 def history(session: Session, pool: str | None, days: int, tenant: str | None) -> None:
-    """The allocation over time, with what was changed in the pool before each step."""
+    """Show the allocation over time, with the changes of the pool before each step."""
     slug = session.pool(pool)
     who = session.tenant_or(tenant)
     found = session.client.pools_members_allocation_history_show(slug, who, days=days).body
@@ -227,7 +229,7 @@ def history(session: Session, pool: str | None, days: int, tenant: str | None) -
         return
     table(("FROM", "TASKS", "CHANGED BEFORE"), _history_rows(found))
     if not found["complete"]:
-        say("\nThe period has more decisions than are read: these are the newest.")
+        echo("\nThe period has more decisions than are read: these are the newest.")
 
 
 def _history_rows(found: AllocationHistoryDocument) -> Iterator[Sequence[str]]:

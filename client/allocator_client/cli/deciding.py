@@ -1,4 +1,4 @@
-"""`alloc pools`, `share`, `why` and `decision`: what one got, and why exactly this."""
+"""The commands `alloc pools`, `share`, `why` and `decision`."""
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -22,21 +22,21 @@ from allocator_client._generated.documents.reports import SharingDegreeDocument
 from allocator_client.cli.failures import Failure
 from allocator_client.cli.guarantees import guarantee_texts, loan_texts
 from allocator_client.cli.output import (
+    echo,
     note,
     print_file,
     print_json,
     print_json_line,
     print_pieces,
     print_rows,
-    say,
     table,
 )
 from allocator_client.cli.session import (
     Session,
-    asking,
     pool_argument,
     tenant_option,
     units,
+    with_session,
 )
 from allocator_client.cli.words import (
     NONE,
@@ -58,9 +58,9 @@ _NOT_YET = "decision.none"
 
 
 @click.command()
-@asking(csv=True)
+@with_session(csv=True)
 def pools(session: Session) -> None:
-    """The pools that the key sees."""
+    """List the pools that the key sees."""
     listed = session.client.pools_list()
     if session.format == "csv":
         print_pieces(listed.text("csv"))
@@ -88,14 +88,14 @@ def pools(session: Session) -> None:
 @pool_argument
 @click.option("--all", "everyone", is_flag=True, help="All members that the key sees.")
 @tenant_option
-@asking(csv=True)
+@with_session(csv=True)
 def share(session: Session, pool: str | None, everyone: bool, tenant: str | None) -> None:
-    """What you have, lent, borrowed and used.
+    """Show your entitlement, allocation, loans and usage.
 
-    ENTITLED is the part of the pool by weight, GUARANTEED what workloads can always have of what they
-    want, shown if there is any, ALLOCATED that of the decision in force, USED·HOURS what was used in the
-    last 7 days, in the resource's unit × hours. The sharing DEGREE is what was used over what would have
-    been used alone in one's own part of the pool: above 1, sharing was worth it.
+    ENTITLED is the part of the pool by weight. GUARANTEED is the part of the demand that workloads can
+    always have, shown if there is any. ALLOCATED is that of the decision in force. USED·HOURS is the
+    usage of the last 7 days, in the resource's unit × hours. The sharing DEGREE is the usage divided by
+    the usage that was possible alone in one's own part of the pool. Above 1, sharing was worth it.
     """
     if everyone and tenant:
         raise click.UsageError("--all and --tenant exclude each other.")
@@ -116,7 +116,7 @@ def share(session: Session, pool: str | None, everyone: bool, tenant: str | None
         print_json({"entitlements": shares, "sharing_degree": report, "nodes": nodes})
         return
     unit = units(client.pools_show(slug).body)
-    guaranteed = _guaranteed(nodes)
+    guaranteed = _guaranteed_amounts(nodes)
     table(
         (
             "TENANT",
@@ -131,24 +131,24 @@ def share(session: Session, pool: str | None, everyone: bool, tenant: str | None
         ),
         _share_rows(shares, report, unit, guaranteed),
     )
-    say(
+    echo(
         f"\nBy the decision of generation {shares['generation']:,} of {slug}, {instant(shares['at'])}."
     )
     if of_group := shares.get("group"):
         for each in of_group.get("budgets", ()):  # an older service has none
-            say(_balance_text(f"group {of_group['group']}", each))
+            echo(_balance_text(f"group {of_group['group']}", each))
     for row in shares["tenants"]:
         for balance in row.get("budgets", ()):
-            say(_balance_text(row["tenant"], balance))
+            echo(_balance_text(row["tenant"], balance))
         for part in row.get("clusters", ()):
             has = quantities(part["has"], unit)
-            say(f"{row['tenant']} has in the cluster {part['cluster']}: {has}.")
+            echo(f"{row['tenant']} has in the cluster {part['cluster']}: {has}.")
         back = row["returns"]
         if back and len(shares["tenants"]) == 1:
             when = {"at_once": "at once", "next_boundary": "at the next boundary",
                     "next_slot": "in the next slot"}[back["when"]]  # fmt: skip
             at = f", {instant(back['at'])}" if back["at"] else ""
-            say(f"If you need more, the pool decides again {when}{at}.")
+            echo(f"If you need more, the pool decides again {when}{at}.")
     if tenant:
         for node in nodes:
             _print_amounts(node, unit)
@@ -167,9 +167,9 @@ def _path_of(nodes: Sequence[TreeNodeDocument], tenant: str) -> list[TreeNodeDoc
     return path
 
 
-def _guaranteed(nodes: Iterable[TreeNodeDocument]) -> dict[str, Mapping[str, Any]]:
+def _guaranteed_amounts(nodes: Iterable[TreeNodeDocument]) -> dict[str, Mapping[str, Any]]:
     """Return the guaranteed amounts of members, empty if nothing is guaranteed."""
-    # A service of before guarantees lists none.
+    # An older service has no guarantees.
     found: dict[str, Mapping[str, Any]] = {
         node["name"]: node.get("guaranteed") or {} for node in nodes if node["kind"] == "member"
     }
@@ -179,17 +179,19 @@ def _guaranteed(nodes: Iterable[TreeNodeDocument]) -> dict[str, Mapping[str, Any
 def _print_amounts(node: TreeNodeDocument, unit: dict[str, str]) -> None:
     """Print the limits, guarantees and loans in force of a node."""
     whose = node["name"] if node["kind"] == "member" else f"group {node['name']}"
-    # A service of before limits lists none.
+    # An older service has no limits.
     for limit in node.get("limit", []):
-        say(f"Limit of {whose}: {limit_text(limit['amount'], limit['has'], limit['where'], unit)}.")
+        echo(
+            f"Limit of {whose}: {limit_text(limit['amount'], limit['has'], limit['where'], unit)}."
+        )
     for text in guarantee_texts(node, unit):
-        say(f"Guaranteed to {whose}: {text}.")
+        echo(f"Guaranteed to {whose}: {text}.")
     for text in loan_texts(node, unit):
-        say(f"Lent by {whose}: {text}.")
+        echo(f"Lent by {whose}: {text}.")
 
 
 def _balance_text(node: str, balance: EntitlementsGroupBudget) -> str:
-    """Return the balance of a budget, and what follows once it is exhausted."""
+    """Return the balance of a budget, with the effect of its exhaustion."""
     unit = f"hours of {balance['resource']}" if balance["resource"] else "of money"
     text = (
         f"Budget of {node} until {instant(balance['to'])}: {number(balance['left'])} of"
@@ -236,9 +238,9 @@ def _share_rows(
 @pool_argument
 @click.argument("workload", required=False)
 @tenant_option
-@asking()
+@with_session()
 def why(session: Session, pool: str | None, workload: str | None, tenant: str | None) -> None:
-    """Why exactly this, and what would help."""
+    """Explain an allocation, and list changes that would increase it."""
     slug = session.pool(pool)
     client = session.client
     who = session.tenant_or(tenant)
@@ -249,22 +251,22 @@ def why(session: Session, pool: str | None, workload: str | None, tenant: str | 
     if session.format == "json":
         print_json(explanation)
         return
-    say(explanation["sentence"] + "\n")
+    echo(explanation["sentence"] + "\n")
     for held in explanation.get("holds", ()):
         jobs = ", ".join(held["jobs"])
         where = ", ".join(held["servers"]) or f"{held['count']} servers"
         others = sum(each["jobs"] for each in held["beside"])
-        say(f"{where} are held for job {jobs}. Jobs that still run there: {others}.\n")
+        echo(f"{where} are held for job {jobs}. Jobs that still run there: {others}.\n")
     for end in explanation.get("ending", ()):
         jobs = ", ".join(end["jobs"])
         heir = f" for {end['heir']}" if end["heir"] else ""
         if end["ended"]:
-            say(f"Job {jobs} above the decision was ended{heir}. It queues again.\n")
+            echo(f"Job {jobs} above the decision was ended{heir}. It queues again.\n")
         else:
-            say(f"Job {jobs} above the decision ends after {instant(end['ends_at'])}{heir}.\n")
+            echo(f"Job {jobs} above the decision ends after {instant(end['ends_at'])}{heir}.\n")
     if blocked := explanation["blocked"]:
         reason = blocked["reason"] or "none stated"
-        say(
+        echo(
             f"Jobs have waited since {instant(blocked['since'])} although more was decided than is used."
             f" The scheduler's reason: {reason}.\n"
         )
@@ -277,27 +279,27 @@ def why(session: Session, pool: str | None, workload: str | None, tenant: str | 
         # An older service has no sentences.
         details={each["workload"]: each.get("detail", "") for each in explanation["workloads"]},
     )
-    _say_what_binds(explanation, unit)
+    _print_binding(explanation, unit)
     helping = [
         each for each in explanation["counterfactuals"] if workload in (None, each["workload"])
     ]
     if helping:
-        say("\nWhat would help:")
+        echo("\nWhat would help:")
     for each in helping:
         before, after = counted(each["tasks_before"], "task"), number(each["tasks_after"])
-        say(f"  {each['words']} ({each['workload']}: {before} → {after})")
+        echo(f"  {each['words']} ({each['workload']}: {before} → {after})")
 
 
-def _say_what_binds(explanation: ExplanationDocument, unit: dict[str, str]) -> None:
+def _print_binding(explanation: ExplanationDocument, unit: dict[str, str]) -> None:
     if explanation["binding"]:
-        say("\nWhat binds:")
+        echo("\nWhat binds:")
     for each in explanation["binding"]:
         of = "the pool"
         if kind := each["servers"]:
             count = kind["count"]
             of = f"{counted(count, 'server')} of {quantities(kind['capacity'], unit)}"
         one = f"1 {each['unit']}" if each["unit"] else "one"
-        say(
+        echo(
             f"  {each['resource']} on {of}: {one} more adds {number(each['price'])} "
             "to the least weighted share"
         )
@@ -310,10 +312,10 @@ def _allocations_table(
     of_one: bool,
     details: Mapping[str, str] | None = None,
 ) -> None:
-    """Print what workloads of one tenant or of several have.
+    """Print the allocations of workloads of one tenant or of several.
 
-    `details` are the service's sentences of the reasons, by the names of workloads. They also name
-    exhausted budgets.
+    `details` are the service's sentences about the reasons, by workload name. They also name exhausted
+    budgets.
     """
     rows, details = list(rows), details or {}
     guaranteed = any("floor" in row for row in rows)
@@ -355,9 +357,9 @@ def _allocations_table(
     show_default=True,
     help="Seconds between two looks.",
 )
-@asking(csv=True)
+@with_session(csv=True)
 def decision(session: Session, pool: str | None, watch: bool, every: float) -> None:
-    """The decision in force."""
+    """Show the decision in force."""
     slug = session.pool(pool)
     if watch:
         if session.format == "csv":
@@ -380,28 +382,28 @@ def _show_decision(session: Session, found: DecisionDocument) -> None:
     by = policy_title(policy["name"]) if policy else "no policy"
     end = run["effective_until"]
     until = f" until {instant(end, seconds=True)}" if end else ""
-    say(
+    echo(
         f"{found['pool']}: generation {found['generation']:,} decided by {by}, in force since "
         f"{instant(run['effective_from'], seconds=True)}{until} (run {run['id']})"
     )
     unit = units(client.pools_show(found["pool"]).body)
     if summary := run["summary"]:
         used = summary["utilization"].items()
-        say("Allocated: " + ", ".join(f"{name} {percent(part)}" for name, part in used) + ".")
+        echo("Allocated: " + ", ".join(f"{name} {percent(part)}" for name, part in used) + ".")
         for unmet in summary.get("guarantees_unmet", ()):
-            say(_unmet_text(unmet, unit))
-    say()
+            echo(_unmet_text(unmet, unit))
+    echo()
     _allocations_table(session.allocations(run["id"]), unit, of_one=False)
     if slot := found["slot"]:
-        say(f"\nThis slot, until {instant(slot['end'], seconds=True)}:")
+        echo(f"\nThis slot, until {instant(slot['end'], seconds=True)}:")
         if not slot["allocations"]:
-            say("  nothing runs")
+            echo("  nothing runs")
         for row in slot["allocations"]:
-            say(f"  {row['workload']}: {counted(row['tasks'], 'task')}")
+            echo(f"  {row['workload']}: {counted(row['tasks'], 'task')}")
 
 
 def _unmet_text(unmet: RunSummaryGuaranteesUnmet, unit: dict[str, str]) -> str:
-    """Return what part of a guarantee runs, and what stopped the rest."""
+    """Return how far a guarantee is met, with the reason for the rest."""
     node = unmet["node"]
     whose = f"group {node['group']}" if "group" in node else node.get("tenant", NONE)
     what = f"The own servers of {whose}"
@@ -412,7 +414,7 @@ def _unmet_text(unmet: RunSummaryGuaranteesUnmet, unit: dict[str, str]) -> str:
 
 
 def _watch(session: Session, slug: str, every: float) -> None:
-    """Show the decision, and each one after it. An absence of the service ends when it is over."""
+    """Show the decision and every later one. If the service is unreachable, keep trying."""
     shown, away = "", False
     while True:
         try:
@@ -420,7 +422,7 @@ def _watch(session: Session, slug: str, every: float) -> None:
             if found["run"]["id"] != shown:
                 if session.for_people:
                     if shown:
-                        say()
+                        echo()
                     _show_decision(session, found)
                 else:
                     print_json_line(found)

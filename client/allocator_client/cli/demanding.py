@@ -22,14 +22,14 @@ from allocator_client._generated.documents.what_if import (
     SimulationRequestWorkloadsChange,
     SimulationRequestWorkloadsSubmit,
 )
-from allocator_client.cli.failures import Failure, WaitedInVain
-from allocator_client.cli.output import note, print_json, say, table
+from allocator_client.cli.failures import Failure, WaitTimeout
+from allocator_client.cli.output import echo, note, print_json, table
 from allocator_client.cli.session import (
     Session,
-    asking,
     pool_argument,
     tenant_option,
     units,
+    with_session,
 )
 from allocator_client.cli.words import number, percent, quantities, reason_text
 from allocator_client.errors import Problem
@@ -41,7 +41,7 @@ _TENANTS_COMPARED = 1_000
 
 
 class Pairs(click.ParamType[dict[str, str]]):
-    """`cpu=1,memory=4Gi`: names and values."""
+    """Parameter type of names with values, such as `cpu=1,memory=4Gi`."""
 
     name = "pairs"
 
@@ -80,18 +80,18 @@ def selector_of(pairs: Sequence[dict[str, str]]) -> dict[str, str | list[str]]:
     return selector
 
 
-def waited_for(look: Callable[[], T | None], seconds: float, what: str) -> T:
-    """What `look` finds, looking less and less often. Raises `WaitedInVain`."""
+def wait_for(look: Callable[[], T | None], seconds: float, what: str) -> T:
+    """Call `look` at growing intervals until it returns a result. Raises `WaitTimeout`."""
     began = time.monotonic()
     until = began + seconds
     pause, longest = _LOOK_SECONDS
-    said = False
+    is_noted = False
     while (found := look()) is None:
-        if time.monotonic() - began > _SILENT_SECONDS and not said:
+        if time.monotonic() - began > _SILENT_SECONDS and not is_noted:
             note(f"Waiting for the {what} ...")
-            said = True
+            is_noted = True
         if time.monotonic() >= until:
-            raise WaitedInVain(f"After {number(seconds)} s there is no {what}.")
+            raise WaitTimeout(f"After {number(seconds)} s there is no {what}.")
         time.sleep(min(pause, max(0.0, until - time.monotonic())))
         pause = min(longest, pause * 1.5)
     return found
@@ -132,7 +132,7 @@ def unlimited_question(workload: str) -> str:
 @yes_option
 @wait_option
 @tenant_option
-@asking()
+@with_session()
 def submit(
     session: Session,
     pool: str | None,
@@ -154,7 +154,7 @@ def submit(
 ) -> None:
     """Submit a workload of equal tasks after showing what it would get.
 
-    Without --tasks it takes all that others leave. With --yes, that has to be stated by --unlimited.
+    Without --tasks it takes all that others leave. With --yes, this requires --unlimited.
     """
     if unlimited and tasks is not None:
         raise click.UsageError("--tasks and --unlimited exclude each other.")
@@ -181,7 +181,9 @@ def submit(
     if tenant:
         tried["tenant"] = tenant
     question = unlimited_question(named) if tasks is None else f"Submit {named}?"
-    show_and_ask(session, slug, {"workloads": {"submit": [tried]}}, question, timeout, yes=yes)
+    preview_and_confirm(
+        session, slug, {"workloads": {"submit": [tried]}}, question, timeout, yes=yes
+    )
     # The minimum starts when a task is placed, so that a simulation does not take it.
     body: WorkloadRequest = {**tried}  # type: ignore[typeddict-item] # the same fields
     if minimum_run is not None:
@@ -199,21 +201,21 @@ def submit(
         note(f"As things are it cannot run. {condition.get('detail') or condition['reason']}")
     if not wait:
         if session.for_people:
-            say(f"Submitted {workload['name']} as generation {answer.generation:,} of {slug}.")
+            echo(f"Submitted {workload['name']} as generation {answer.generation:,} of {slug}.")
         else:
             print_json(workload)
         return
-    decided, row = _decided(session, workload, answer.generation or 0, timeout)
+    decided, row = _await_decision(session, workload, answer.generation or 0, timeout)
     if session.for_people:
-        _say_what_it_got(session, workload, decided, row)
+        _print_allocation(session, workload, decided, row)
     else:
         print_json({"workload": workload, "decision": decided, "allocation": row})
 
 
-def _decided(
+def _await_decision(
     session: Session, workload: WorkloadDocument, generation: int, seconds: float
 ) -> tuple[DecisionDocument, AllocationDocument | None]:
-    """The decision that includes a change, and the workload's part of it."""
+    """Wait for the decision that includes a change, and return it with the workload's allocation."""
     slug = workload["pool"]
 
     def look() -> DecisionDocument | None:
@@ -226,15 +228,15 @@ def _decided(
         return found if found["generation"] >= generation else None
 
     try:
-        decided = waited_for(look, seconds, f"decision of generation {generation:,} of {slug}")
-    except WaitedInVain as error:
+        decided = wait_for(look, seconds, f"decision of generation {generation:,} of {slug}")
+    except WaitTimeout as error:
         there = f"{workload['name']} is submitted all the same."
-        raise WaitedInVain(f"{error.message} {there}") from error
+        raise WaitTimeout(f"{error.message} {there}") from error
     rows = session.allocations(decided["run"]["id"])
     return decided, next((row for row in rows if row["workload"]["id"] == workload["id"]), None)
 
 
-def _say_what_it_got(
+def _print_allocation(
     session: Session,
     workload: WorkloadDocument,
     decided: DecisionDocument,
@@ -242,22 +244,22 @@ def _say_what_it_got(
 ) -> None:
     name, asked = workload["name"], workload["tasks"]
     if row is None:
-        say(
+        echo(
             f"{name} is not in the decision of generation {decided['generation']:,}:"
             " it was changed again."
         )
         return
     of = "" if asked is None else f" of {asked:,}"
     unit = units(session.client.pools_show(workload["pool"]).body)
-    say(f"{name}: {number(row['tasks'])}{of} tasks, {quantities(row['resources'], unit)}.")
+    echo(f"{name}: {number(row['tasks'])}{of} tasks, {quantities(row['resources'], unit)}.")
     if row["limited_by"] == "task_limit":
-        say("It has all the tasks that it asked for.")
+        echo("It has all the tasks that it asked for.")
         return
     whose = "" if session.tenant else f" --tenant {workload['tenant']}"
-    say(f"{reason_text(row['limited_by'])} More: alloc why {workload['pool']} {name}{whose}")
+    echo(f"{reason_text(row['limited_by'])} More: alloc why {workload['pool']} {name}{whose}")
 
 
-def show_and_ask(
+def preview_and_confirm(
     session: Session,
     slug: str,
     body: SimulationRequest,
@@ -266,13 +268,13 @@ def show_and_ask(
     *,
     yes: bool,
 ) -> None:
-    """Show what changes would do, and ask a person in a terminal to confirm them.
+    """Show the effect of changes, and ask the user to confirm them.
 
-    Raises `Failure` for a no, and `UsageError` outside a terminal.
+    Raises `Failure` if the user declines, and `UsageError` outside a terminal.
     """
     if yes:
         return
-    done = _tried(session, slug, body, seconds)
+    done = _preview(session, slug, body, seconds)
     if done is None:
         for submitted in body.get("workloads", {}).get("submit", []):
             if named := submitted.get("tenant"):
@@ -287,7 +289,7 @@ def show_and_ask(
 
 
 def _refuse_unknown_tenant(session: Session, slug: str) -> None:
-    """Raise `Failure` for a tenant that the key does not see, with the slugs that are nearest."""
+    """Raise `Failure` for a tenant that the key does not see, with the most similar slugs."""
     try:
         session.client.tenants_show(slug)
     except Problem as problem:
@@ -299,15 +301,15 @@ def _refuse_unknown_tenant(session: Session, slug: str) -> None:
         raise Failure(f'No tenant that this key sees has the slug "{slug}".{hint}') from None
 
 
-def _tried(
+def _preview(
     session: Session, slug: str, body: SimulationRequest, seconds: float
 ) -> SimulationDocument | None:
-    """Return the computed simulation of a change, None if the tenant is no member of the pool.
+    """Return the computed simulation of a change, or None if the tenant is not yet a member of the pool.
 
-    Its first workload makes it one.
+    A tenant becomes a member with its first workload.
     """
     try:
-        done = simulation_of(session, slug, body, seconds)
+        done = run_simulation(session, slug, body, seconds)
     except Problem as problem:
         if problem.code != "tenant.unknown":
             raise
@@ -356,7 +358,7 @@ def _tried(
 )
 @wait_option
 @tenant_option
-@asking()  # fmt: skip
+@with_session()  # fmt: skip
 def what_if(
     session: Session,
     pool: str | None,
@@ -368,9 +370,9 @@ def what_if(
     timeout: float,
     tenant: str | None,
 ) -> None:
-    """What would the decision be after a change?
+    """Show the decision before and after a hypothetical change.
 
-    Shows before and after; nothing is changed.
+    Nothing is changed.
 
     \b
     alloc what-if lab --set analysis tasks=20,cpu=2
@@ -389,18 +391,18 @@ def what_if(
             {"name": f"what-if-{n}", "capacity": {**capacity}} for n, capacity in enumerate(servers, 1)
         ]}  # fmt: skip
     if drained:
-        ids = [_server_named(session, slug, name)["id"] for name in drained]
+        ids = [_find_server(session, slug, name)["id"] for name in drained]
         body["servers"] = {**body.get("servers", {}), "drain": ids}
     if changes or added or withdraw:
         body["workloads"] = {
             "change": [
                 workload_change(session, slug, tenant, name, text)
-                for name, text in _merged(changes)
+                for name, text in _merge_changes(changes)
             ],
-            "submit": [_submitted(tenant, name, text) for name, text in added],
-            "withdraw": [workload_named(session, slug, tenant, name)["id"] for name in withdraw],
+            "submit": [_submission(tenant, name, text) for name, text in added],
+            "withdraw": [find_workload(session, slug, tenant, name)["id"] for name in withdraw],
         }
-    done = simulation_of(session, slug, body, timeout)
+    done = run_simulation(session, slug, body, timeout)
     if session.format == "json":
         print_json(done)
     refuse_failed(done)
@@ -408,17 +410,17 @@ def what_if(
         print_before_and_after(done)
 
 
-def simulation_of(
+def run_simulation(
     session: Session, slug: str, body: SimulationRequest, seconds: float
 ) -> SimulationDocument:
-    """Return the finished simulation of changes. Raises `WaitedInVain`."""
+    """Return the finished simulation of changes. Raises `WaitTimeout`."""
     asked = session.client.pools_simulations_request(slug, body).body
 
     def look() -> SimulationDocument | None:
         found = session.client.simulations_show(asked["id"]).body
         return None if found["status"] == "pending" else found
 
-    return waited_for(look, seconds, f"result of simulation {asked['id']}")
+    return wait_for(look, seconds, f"result of simulation {asked['id']}")
 
 
 def refuse_failed(done: SimulationDocument) -> None:
@@ -428,22 +430,22 @@ def refuse_failed(done: SimulationDocument) -> None:
         raise Failure(f"{error.get('detail', 'It cannot be computed.')} ({error.get('code', '')})")
 
 
-def _merged(changes: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Several `--set` of one workload are one change."""
+def _merge_changes(changes: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Merge several `--set` of one workload into one change."""
     merged: dict[str, str] = {}
     for name, text in changes:
         merged[name] = f"{merged[name]},{text}" if name in merged else text
     return list(merged.items())
 
 
-def workload_named(session: Session, slug: str, tenant: str | None, name: str) -> WorkloadDocument:
+def find_workload(session: Session, slug: str, tenant: str | None, name: str) -> WorkloadDocument:
     found = list(session.client.pools_workloads_list(slug, name=name, tenant=tenant))
     if not found:
         raise Failure(f"There is no workload {name} of {tenant} in {slug}.")
     return found[0]
 
 
-def _server_named(session: Session, slug: str, name: str) -> ServerDocument:
+def _find_server(session: Session, slug: str, name: str) -> ServerDocument:
     found = list(session.client.pools_servers_list(slug, name=name))
     if not found:
         raise Failure(f"There is no server {name} in {slug}.")
@@ -451,7 +453,7 @@ def _server_named(session: Session, slug: str, name: str) -> ServerDocument:
 
 
 def changed_fields(text: str) -> tuple[dict[str, int | None], dict[str, float | str]]:
-    """Tasks and priority, and the demand by resource."""
+    """Parse the changed tasks and priority, and the changed demand by resource."""
     numbers: dict[str, int | None] = {}
     pairs = PAIRS.convert(text, None, None)
     for name in ("tasks", "priority"):
@@ -470,15 +472,15 @@ def changed_fields(text: str) -> tuple[dict[str, int | None], dict[str, float | 
 def workload_change(
     session: Session, slug: str, tenant: str | None, name: str, text: str
 ) -> SimulationRequestWorkloadsChange:
-    workload = workload_named(session, slug, tenant, name)
+    workload = find_workload(session, slug, tenant, name)
     numbers, demand = changed_fields(text)
     change: SimulationRequestWorkloadsChange = {"id": workload["id"], **numbers}  # type: ignore[typeddict-item]
-    if demand:  # of the other resources the task goes on demanding what it does
+    if demand:  # the demand of other resources stays
         change["demand"] = {**workload["demand"], **demand}
     return change
 
 
-def _submitted(tenant: str | None, name: str, text: str) -> SimulationRequestWorkloadsSubmit:
+def _submission(tenant: str | None, name: str, text: str) -> SimulationRequestWorkloadsSubmit:
     numbers, demand = changed_fields(text)
     submitted: SimulationRequestWorkloadsSubmit = {
         "name": name,
@@ -507,7 +509,7 @@ def print_before_and_after(done: SimulationDocument) -> None:
             for row in result["workloads"]
         ),
     )
-    say()
+    echo()
     table(
         ("TENANT", ">SHARE BEFORE", ">AFTER"),
         (
@@ -520,9 +522,9 @@ def print_before_and_after(done: SimulationDocument) -> None:
         ),
     )
     if lost := result.get("lost"):  # a service of an earlier release does not send it
-        say("\nTasks of several pieces that end:")
+        echo("\nTasks of several pieces that end:")
         for each in lost:
-            say(f"  {each['tenant']}: {each['detail']}")
+            echo(f"  {each['tenant']}: {each['detail']}")
     cost = result.get("cost")  # a service of an earlier release does not send it
     if cost is not None:
-        say(f"\n{cost['words']}")
+        echo(f"\n{cost['words']}")

@@ -1,7 +1,7 @@
-"""What a command ends with when it cannot do what was asked: a line or two, and an exit code.
+"""Errors of commands, each with a message and an exit code.
 
-0 done; 1 refused, or the answer is no; 2 wrong usage, or not set up; 3 the service gives no answer;
-4 waited in vain; 130 interrupted.
+Exit codes are 0 done, 1 refused or a negative answer, 2 wrong usage or not set up, 3 no answer of the
+service, 4 timeout of a wait, and 130 interrupted.
 """
 
 from typing import IO, Any
@@ -10,12 +10,12 @@ import click
 
 from allocator_client.errors import Changed, Problem, Unreachable
 
-NO, UNUSABLE, AWAY, IN_VAIN, INTERRUPTED = 1, 2, 3, 4, 130
+NO, UNUSABLE, AWAY, TIMED_OUT, INTERRUPTED = 1, 2, 3, 4, 130
 _SHOWN = 5  # mistakes of a body
 
 
 class Failure(click.ClickException):
-    """A command cannot go on; its text says why and what to do."""
+    """Error that ends a command, whose text has the reason and what to do."""
 
     exit_code = NO
 
@@ -26,31 +26,31 @@ class Failure(click.ClickException):
 
 
 class NotSetUp(Failure):
-    """There is no usable key, or something is not installed."""
+    """Error of a missing key or of something that is not installed."""
 
     exit_code = UNUSABLE
 
 
 class WrongUsage(Failure):
-    """The command is not written as it should be."""
+    """Error in the arguments of a command."""
 
     exit_code = UNUSABLE
 
 
-class WaitedInVain(Failure):
-    """It did not happen in time."""
+class WaitTimeout(Failure):
+    """Error of a wait that took too long."""
 
-    exit_code = IN_VAIN
+    exit_code = TIMED_OUT
 
 
 class ServiceAway(Failure):
-    """The service gives no answer, or asks to come back later."""
+    """Error of a service that gives no answer or refuses requests for now."""
 
     exit_code = AWAY
 
 
 def failure(error: Problem | Unreachable) -> Failure:
-    """What is shown of an error of the client."""
+    """Return the failure that shows an error of the client."""
     if isinstance(error, Unreachable):
         return ServiceAway(f"{error}{_LOST if error.lost else ''}")
     first, *others = _mistakes(error) or [f"{error.detail} ({error.status} {error.code})"]
@@ -69,7 +69,7 @@ _LOST = " (The change may have been made: look before you repeat it.)"
 
 
 def _mistakes(problem: Problem) -> list[str]:
-    """A line for each mistake: what would be right, where, and the stable code."""
+    """Return a line for each mistake, with its place, its code and what would be right."""
     shown = [
         f"{each.detail} ({problem.status} {each.code}{f' at {each.pointer}' if each.pointer else ''})"
         for each in problem.errors[:_SHOWN]

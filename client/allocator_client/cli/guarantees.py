@@ -1,4 +1,7 @@
-"""Guarantees and loans of the nodes of a tree, as texts. A service of before guarantees lists none."""
+"""Guarantees and loans of the nodes of a tree, as texts.
+
+An older service has no such fields.
+"""
 
 from collections.abc import Iterator, Mapping
 

@@ -9,15 +9,15 @@ from allocator_client._generated.documents.pools_and_members import (
     ImportDocument,
 )
 from allocator_client.cli.failures import Failure
-from allocator_client.cli.output import print_json, say, table
-from allocator_client.cli.session import Session, asking, pool_names
+from allocator_client.cli.output import echo, print_json, table
+from allocator_client.cli.session import Session, pool_names, with_session
 
 _FORMATS = ("csv", "sacctmgr")
 
 
 @click.group("import")
 def import_() -> None:
-    """Bring what another system has into a pool, as an operator."""
+    """Import data of another system into a pool, as an operator."""
 
 
 @import_.command("groups")
@@ -32,7 +32,7 @@ def import_() -> None:
     metavar="COLUMN",
     help="Of sacctmgr: the column that names members, Account (default) or User.",
 )
-@asking()
+@with_session()
 def groups(
     session: Session,
     file: TextIO,
@@ -45,8 +45,8 @@ def groups(
 ) -> None:
     """Import groups of a pool and the members in them.
 
-    FILE is CSV, or what `sacctmgr --parsable2 show association tree` prints; `-` is standard input.
-    Importing it twice changes nothing. A refused row keeps all others from being written.
+    FILE is CSV or the output of `sacctmgr --parsable2 show association tree`. `-` is standard input.
+    A second import of the same file changes nothing. If a row is refused, no row is written.
 
     \b
     alloc import groups tree.txt lab --format sacctmgr --dry-run
@@ -71,7 +71,7 @@ def groups(
 
 
 def _print_outcome(found: ImportDocument) -> None:
-    """Print every row of a dry run, else those that were refused, and the counts."""
+    """Print the counts, with every row of a dry run or otherwise the refused rows."""
     rows = [row for row in found["rows"] if found["dry_run"] or row["outcome"] == "refused"]
     if rows:
         table(
@@ -86,12 +86,12 @@ def _print_outcome(found: ImportDocument) -> None:
                 for row in rows
             ],
         )
-        say()
+        echo()
     counts = ", ".join(f"{count:,} {name}" for name, count in found["counts"].items() if count)
     if found["dry_run"]:
-        say(f"Nothing was written: {counts or 'no rows'}.")
+        echo(f"Nothing was written: {counts or 'no rows'}.")
     else:
-        say(f"Change {found['generation']}: {counts or 'no rows'}.")
+        echo(f"Change {found['generation']}: {counts or 'no rows'}.")
     if found["registered"]:
         would = "to be registered" if found["dry_run"] else "registered"
-        say(f"Tenants {would}: {', '.join(found['registered'])}.")
+        echo(f"Tenants {would}: {', '.join(found['registered'])}.")

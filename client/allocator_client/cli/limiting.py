@@ -8,17 +8,17 @@ from typing import Any, cast
 import click
 
 from allocator_client.answers import Answer
-from allocator_client.cli.demanding import PAIRS, selector_of, workload_named
+from allocator_client.cli.demanding import PAIRS, find_workload, selector_of
 from allocator_client.cli.failures import Failure
-from allocator_client.cli.output import print_json, say, table
+from allocator_client.cli.output import echo, print_json, table
 from allocator_client.cli.session import (
     Instant,
     Session,
-    asking,
     in_zone,
     pool_argument,
     tenant_option,
     units,
+    with_session,
 )
 from allocator_client.cli.words import NONE, counted, instant, quantities, selector
 
@@ -36,12 +36,12 @@ class Node:
 
 @click.command()
 @pool_argument
-@asking()
+@with_session()
 def limits(session: Session, pool: str | None) -> None:
-    """The limits of groups, members and workloads that the key sees.
+    """List the limits of groups, members and workloads that the key sees.
 
-    A limit is the most that a decision allocates to a node and all below it. NO. is the number that
-    `alloc limit --remove` takes.
+    A limit is the most that a decision allocates to a node and all below it. NO. is the number for
+    `alloc limit --remove`.
     """
     slug = session.pool(pool)
     client = session.client
@@ -94,7 +94,7 @@ def _lines(
 @click.option("--remove", type=click.IntRange(min=1), metavar="NO.", help="Remove the limit of this "
               "number in `alloc limits` instead of adding one.")  # fmt: skip
 @tenant_option
-@asking()
+@with_session()
 def limit(
     session: Session,
     pool: str,
@@ -129,10 +129,10 @@ def limit(
     else:
         zone = session.client.pools_show(pool).body["timezone"]
         rows.append({"where": selector_of(on), "amount": amounts, **_dates(start, end, zone)})
-    answer = _stored(session, pool, node, rows)
+    answer = _store_limits(session, pool, node, rows)
     if session.for_people:
         done = "Removed a limit of" if remove is not None else "Set a limit of"
-        say(f"{done} {node.kind} {node.name} as generation {answer.generation:,} of {pool}.")
+        echo(f"{done} {node.kind} {node.name} as generation {answer.generation:,} of {pool}.")
     else:
         print_json(answer.body)
 
@@ -155,11 +155,11 @@ def _node(
         return Node(GROUP, group, client.pools_groups_show(pool, group))
     if member is not None:
         return Node(MEMBER, member, client.pools_members_show(pool, member))
-    found = workload_named(session, pool, session.tenant_or(tenant), str(workload))
+    found = find_workload(session, pool, session.tenant_or(tenant), str(workload))
     return Node(WORKLOAD, found["name"], client.pools_workloads_show(pool, found["id"]))
 
 
-def _stored(session: Session, pool: str, node: Node, rows: list[Any]) -> Answer[Any]:
+def _store_limits(session: Session, pool: str, node: Node, rows: list[Any]) -> Answer[Any]:
     """Store the limits of a node at the version that was shown."""
     client, etag = session.client, node.shown.etag
     if node.kind == GROUP:

@@ -1,4 +1,4 @@
-"""The command line's front door: its commands, and how they end."""
+"""Entry point of the command line, with all commands and their exit codes."""
 
 import errno
 import os
@@ -27,7 +27,7 @@ _COMPLETE = "_ALLOC_COMPLETE"
 
 
 class Commands(click.Group):
-    """Commands whose errors are a line or two and an exit code."""
+    """Group of commands that turns errors into messages and exit codes."""
 
     def invoke(self, ctx: click.Context) -> Any:
         if os.environ.get("NO_COLOR"):
@@ -36,13 +36,13 @@ class Commands(click.Group):
             return super().invoke(ctx)
         except (Problem, Unreachable) as error:
             raise failure(error) from error
-        except ValueError as error:  # of the client, about an argument that can name nothing
+        except ValueError as error:  # from the client, for an argument that cannot be a name
             raise WrongUsage(str(error)) from error
         except click.UsageError as error:
             path = error.ctx.command_path if error.ctx else ctx.command_path
             raise WrongUsage(f"{error.format_message()}\nSee: {path} --help") from error
         except OSError as error:
-            if error.errno == errno.EPIPE:  # whoever reads has seen enough
+            if error.errno == errno.EPIPE:  # the reader closed the pipe, as `head` does
                 raise
             raise Failure(str(error)) from error
         except (KeyboardInterrupt, click.Abort):
@@ -53,11 +53,14 @@ class Commands(click.Group):
     cls=Commands,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Exit codes: 0 done; 1 refused, or the answer is no; 2 wrong usage or no usable key; "
-    "3 the service gives no answer; 4 waited in vain; 130 interrupted.",
+    "3 the service gives no answer; 4 the wait timed out; 130 interrupted.",
 )
 @click.version_option(VERSION, prog_name="alloc")
 def cli() -> None:
-    """What did I get from the pool, why, and what would help?"""
+    """Show and change the allocation of shared pools.
+
+    The commands show what is allocated, why, and what would change it.
+    """
 
 
 @cli.command()

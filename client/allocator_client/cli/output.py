@@ -1,4 +1,4 @@
-"""What commands print: tables for people, the API's documents for scripts."""
+"""Output of commands, as tables for people or as the API's documents for scripts."""
 
 import json
 import unicodedata
@@ -10,12 +10,15 @@ import click
 
 from allocator_client.answers import Download, Rows
 
-# Widths are those of the first rows, so that a list of any length is shown while it comes.
+# Widths are those of the first rows, so that a list of any length is shown while it arrives.
 _MEASURED = 1000
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print rows in columns; those whose heading starts with `>` are of numbers, set to the right."""
+    """Print rows in columns.
+
+    Columns whose heading starts with `>` have numbers and are aligned to the right.
+    """
     right = [heading.startswith(">") for heading in headings]
     titles = [heading.removeprefix(">") for heading in headings]
     coming = iter(rows)
@@ -34,13 +37,16 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
         click.echo(line(row))
 
 
-def say(text: str = "") -> None:
-    """Print a line for a person; what the service has from others cannot steer the terminal."""
+def echo(text: str = "") -> None:
+    """Print a line for people.
+
+    Control characters are replaced, because texts of other tenants must not steer the terminal.
+    """
     click.echo(_clean(text))
 
 
 def note(text: str) -> None:
-    """Say something beside the output."""
+    """Print a line to standard error."""
     click.echo(_clean(text), err=True)
 
 
@@ -55,9 +61,9 @@ def print_json_line(document: object) -> None:
 def print_rows(
     rows: Rows[Any], *, around: Mapping[str, object] | None = None, member: str = "allocations"
 ) -> None:
-    """A list as the document of one page that holds all of it, a row a line while they come.
+    """Print a list as a document with one page of all rows, each on a line as soon as it arrives.
 
-    `around` are members that come before it; the page is then the member of that name.
+    `around` are members of an outer document. The page is then its last member, with the name `member`.
     """
     before = "".join(
         f"{json.dumps(name)}: {_compact(each)},\n" for name, each in (around or {}).items()
@@ -74,7 +80,7 @@ def print_pieces(pieces: Iterable[str]) -> None:
 
 
 def print_file(download: Download) -> None:
-    """A file of the service to standard output, while it comes."""
+    """Print a file of the service while it arrives."""
     with download.open() as pieces:
         for piece in pieces:
             click.echo(piece, nl=False)
@@ -85,7 +91,7 @@ def _compact(document: object) -> str:
 
 
 def _clean(text: str) -> str:
-    """Without what moves the cursor, colours the screen, or turns the direction of the text."""
+    """Replace characters that move the cursor, colour the screen or change the direction of text."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() or c == "\n" else "\N{REPLACEMENT CHARACTER}" for c in text)
@@ -97,7 +103,10 @@ def _pad(text: str, width: int, *, right: bool) -> str:
 
 
 def _width(text: str) -> int:
-    """Columns of a terminal: Chinese, Japanese and Korean letters take two, accents none."""
+    """Return the columns that a text takes in a terminal.
+
+    Chinese, Japanese and Korean letters take two, combining accents none.
+    """
     if text.isascii():
         return len(text)
     return sum(

@@ -1,4 +1,4 @@
-"""Where the service is and with which key: from the environment, or a profile in a file (mode 0600)."""
+"""Address and key of the service, from the environment or a profile in a file with mode 0600."""
 
 import json
 import os
@@ -25,9 +25,9 @@ class Access:
 
 
 def access(profile: str) -> Access:
-    """What the environment says, or else the profile. Raises `NotSetUp`.
+    """Return the access of the environment, or otherwise of the profile. Raises `NotSetUp`.
 
-    A profile's key goes to the profile's address only: `ALLOC_URL` needs a key of its own.
+    A profile's key is only sent to the profile's address. Another `ALLOC_URL` requires `ALLOC_KEY`.
     """
     url, key = os.environ.get(URL), os.environ.get(KEY)
     if url and key:
@@ -42,18 +42,18 @@ def access(profile: str) -> Access:
 
 
 def address(profile: str) -> str | None:
-    """The address of a stored profile."""
+    """Return the address of a stored profile."""
     stored = _read().get(profile)
     return stored.url if stored else None
 
 
-def remember(profile: str, new: Access) -> None:
+def store(profile: str, new: Access) -> None:
     """Store a profile."""
     _write({**_read(), profile: new})
 
 
-def forget(profile: str) -> bool:
-    """Remove a profile; whether there was one."""
+def remove(profile: str) -> bool:
+    """Remove a profile, and return whether it existed."""
     stored = _read()
     found = stored.pop(profile, None)
     if found is not None:
@@ -62,7 +62,7 @@ def forget(profile: str) -> bool:
 
 
 def file() -> Path:
-    """Where profiles are kept."""
+    """Return the path of the file with the profiles."""
     return Path(click.get_app_dir("allocator")) / "profiles.json"
 
 
@@ -83,7 +83,7 @@ def _read() -> dict[str, Access]:
 
 
 def _write(stored: dict[str, Access]) -> None:
-    """Replace the file as a whole; nobody else can read it at any moment."""
+    """Replace the file atomically. At no time can other users read it."""
     path = file()
     content = json.dumps({name: vars(each) for name, each in stored.items()}, indent=2)
     try:

@@ -1,4 +1,4 @@
-"""`alloc verify`: fetch a decision's proof and check it here, by the library's stand-alone verifier."""
+"""The command `alloc verify`, which checks a proof with the library's stand-alone verifier."""
 
 import json
 import subprocess
@@ -11,7 +11,7 @@ import click
 
 from allocator_client.cli.failures import NotSetUp
 from allocator_client.cli.output import note
-from allocator_client.cli.session import opened, profile_option
+from allocator_client.cli.session import open_session, profile_option
 
 _VERIFIER = "policies"
 
@@ -27,18 +27,17 @@ def verify(
 ) -> None:
     """Check a decision's proof on this machine.
 
-    The proof is that of a run, or one that was saved to a file; without either, that of the
-    decision in force in the only pool that the key sees. The verifier is a library of its own,
-    which needs NumPy and no solver. Operators and billing have the proof of every run, a tenant
-    of those of transparent pools.
+    The proof is that of a run or of a saved file. By default it is that of the decision in force in
+    the only pool that the key sees. The verifier is a library of its own, which needs NumPy and no
+    solver. Operators and billing can read the proof of every run, a tenant those of transparent pools.
     """
     if find_spec(_VERIFIER) is None:
         raise NotSetUp("The verifier is not installed: pip install 'allocator-client[verify]'")
     if proof and Path(proof).is_file():
-        context.exit(_verified(Path(proof), as_json=as_json))
+        context.exit(_run_verifier(Path(proof), as_json=as_json))
     with tempfile.TemporaryDirectory() as folder:
         file = Path(save) if save else Path(folder) / "proof.json"
-        with opened(profile, "table") as session:
+        with open_session(profile, "table") as session:
             if proof is None:
                 pool = session.pool(None)
                 proof = session.client.pools_decision_show(pool).body["run"]["id"]
@@ -49,11 +48,14 @@ def verify(
             raise click.UsageError(f"{file} cannot be written: {error.strerror}") from error
         if not as_json:
             note(f"Run {document['run']} of {document['pool']}, checked on this machine:")
-        context.exit(_verified(file, as_json=as_json))
+        context.exit(_run_verifier(file, as_json=as_json))
 
 
-def _verified(file: Path, *, as_json: bool) -> int:
-    """Run the verifier and return its exit code: 0 valid, 1 not, 2 no proof that it could read."""
+def _run_verifier(file: Path, *, as_json: bool) -> int:
+    """Run the verifier and return its exit code.
+
+    It is 0 for a valid proof, 1 for an invalid proof and 2 for an unreadable one.
+    """
     command = [sys.executable, "-P", "-m", _VERIFIER, "verify", str(file)]
     if as_json:
         command.append("--json")

@@ -1,4 +1,4 @@
-"""What every command has: options, a client, the pool that is meant, and the tenant that asks."""
+"""Common parts of all commands, such as options, the client, the pool and the tenant."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,18 +21,18 @@ from allocator_client.errors import AllocatorError
 P = ParamSpec("P")
 _NAMED = 20  # pools that a refusal lists
 _COMPLETION_SECONDS = 2.0
-_ATTEMPTS = 4  # some three seconds, before a person is told that nothing answers
+_ATTEMPTS = 4  # about three seconds until an absent service is reported
 
 
 @dataclass
 class Session:
-    """One command's conversation with the service."""
+    """Client and output format of one command."""
 
     client: Client
     format: str
 
     def pool(self, given: str | None) -> str:
-        """The pool that was named, or else the only one that the key sees."""
+        """Return the given pool, or otherwise the only one that the key sees."""
         if given:
             return given
         seen = [pool["slug"] for pool in islice(self.client.pools_list(limit=_NAMED), _NAMED)]
@@ -44,19 +44,19 @@ class Session:
 
     @cached_property
     def tenant(self) -> str | None:
-        """The tenant whose key this is; None for a key that sees several."""
+        """Tenant of the key, or None for a key that sees several."""
         seen = list(islice(self.client.tenants_list(limit=2), 2))
         return seen[0]["slug"] if len(seen) == 1 else None
 
     def tenant_or(self, given: str | None) -> str:
-        """The tenant that was named, or else the key's own."""
+        """Return the given tenant, or otherwise the key's own."""
         found = given or self.tenant
         if found is None:
             raise click.UsageError("This key sees several tenants: name one with --tenant.")
         return found
 
     def allocations(self, run: str) -> Iterator[AllocationDocument]:
-        """What each workload has by a run."""
+        """Iterate over the allocations of a run."""
         return cast("Iterator[AllocationDocument]", iter(self.client.runs_allocations_list(run)))
 
     @property
@@ -65,12 +65,12 @@ class Session:
 
 
 def units(pool: PoolDocument) -> dict[str, str]:
-    """The unit of each resource of a pool."""
+    """Return the unit of each resource of a pool."""
     return {resource["name"]: resource.get("unit", "") for resource in pool["resources"]}
 
 
 class Instant(click.ParamType[datetime]):
-    """A day or a time; without an offset it is in the pool's time zone."""
+    """Parameter type of a day or a time. Without an offset it is in the pool's time zone."""
 
     name = "time"
 
@@ -86,11 +86,11 @@ class Instant(click.ParamType[datetime]):
 
 
 def in_zone(time: datetime | None, zone: str) -> datetime | None:
-    return time.replace(tzinfo=zone_named(zone)) if time and time.tzinfo is None else time
+    return time.replace(tzinfo=find_time_zone(zone)) if time and time.tzinfo is None else time
 
 
-def zone_named(name: str) -> tzinfo:
-    """A pool's time zone. Raises `NotSetUp` on a machine that does not know any."""
+def find_time_zone(name: str) -> tzinfo:
+    """Return a pool's time zone. Raises `NotSetUp` on a machine without its data."""
     try:
         return UTC if name == "UTC" else ZoneInfo(name)
     except ZoneInfoNotFoundError as error:
@@ -100,7 +100,10 @@ def zone_named(name: str) -> tzinfo:
 
 
 def pool_names(context: click.Context, _: click.Parameter, typed: str) -> list[str]:
-    """The pools that begin like what was typed, for the shell's completion; quickly, or none."""
+    """Return the pools that start with the typed text, for the shell's completion.
+
+    After an error or a timeout there are none.
+    """
     try:
         found = profiles.access(context.params.get("profile") or profiles.DEFAULT)
         with Client(found.url, found.key, timeout=_COMPLETION_SECONDS, attempts=1) as client:
@@ -119,7 +122,7 @@ def refuse_key(*_: object) -> NoReturn:
 
 
 def profile_option(function: Callable[..., None]) -> Callable[..., None]:
-    """`--profile`, and the refusal of `--key`."""
+    """Add `--profile`, and refuse `--key`."""
     function = click.option(
         "--key",
         hidden=True,
@@ -136,8 +139,8 @@ def profile_option(function: Callable[..., None]) -> Callable[..., None]:
 
 
 @contextmanager
-def opened(profile: str, format: str) -> Iterator[Session]:
-    """A session with what the profile or the environment says."""
+def open_session(profile: str, format: str) -> Iterator[Session]:
+    """Open a session with the access of the environment or of the profile."""
     found = profiles.access(profile)
     try:
         client = Client(found.url, found.key, attempts=_ATTEMPTS)
@@ -147,15 +150,15 @@ def opened(profile: str, format: str) -> Iterator[Session]:
         yield Session(client, format)
 
 
-def asking(
+def with_session(
     *, csv: bool = False
 ) -> Callable[[Callable[Concatenate[Session, P], None]], Callable[..., None]]:
-    """The command gets a `Session` first, and the options that all have."""
+    """Pass a `Session` to a command as its first argument, and add the common options."""
 
     def decorate(function: Callable[Concatenate[Session, P], None]) -> Callable[..., None]:
         @wraps(function)
         def command(profile: str, format: str | None, *args: P.args, **kwargs: P.kwargs) -> None:
-            with opened(profile, format or "table") as session:
+            with open_session(profile, format or "table") as session:
                 function(session, *args, **kwargs)
 
         with_options = profile_option(command)
@@ -171,7 +174,7 @@ def _format(name: str, help: str) -> Callable[[Callable[..., None]], Callable[..
 
 
 def pool_argument(function: Callable[..., None]) -> Callable[..., None]:
-    """`[POOL]`: left out, the only pool that the key sees."""
+    """Add the argument `[POOL]`, by default the only pool that the key sees."""
     return click.argument("pool", required=False, shell_complete=pool_names)(function)
 
 

@@ -7,8 +7,8 @@ import click
 
 from allocator_client._generated.documents.decisions import TreeNodeDocument
 from allocator_client.cli.guarantees import guarantee_texts, loan_texts
-from allocator_client.cli.output import print_pieces, print_rows, say, table
-from allocator_client.cli.session import Session, asking, pool_argument, units
+from allocator_client.cli.output import echo, print_pieces, print_rows, table
+from allocator_client.cli.session import Session, pool_argument, units, with_session
 from allocator_client.cli.words import limit_text, number, percent
 
 _NO_LIMIT = "no limit"
@@ -16,16 +16,16 @@ _NO_LIMIT = "no limit"
 
 @click.command()
 @pool_argument
-@asking(csv=True)
+@with_session(csv=True)
 def tree(session: Session, pool: str | None) -> None:
-    """The tree of groups and members.
+    """Show the tree of groups and members.
 
-    PART is the node's fraction of the pool by the weights on its path, LEVEL what siblings are
-    compared by: the greatest share of a resource over the weight. For each resource follow what the
-    decision in force gives to the node and all that is below it, and what they WANT. Three columns are
-    shown if there is any such amount in force: LIMIT is what is allocated of each limit, GUARANTEED what
-    is guaranteed and how far it is met, LENDS what others have of the most that a member lends. A
-    tenant's key sees the numbers of other nodes in transparent pools only.
+    PART is the node's fraction of the pool by the weights on its path. LEVEL is the greatest share of a
+    resource over the weight, by which siblings are compared. For each resource follow the amount that
+    the decision in force allocates to the node and all below it, and the amount that they WANT. Three
+    columns are shown if there is any such amount in force. LIMIT is the allocated part of each limit.
+    GUARANTEED is the guaranteed amount and how far it is met. LENDS is what others use of the most that
+    a member lends. A tenant's key sees the numbers of other nodes in transparent pools only.
     """
     slug = session.pool(pool)
     client = session.client
@@ -52,7 +52,7 @@ def tree(session: Session, pool: str | None) -> None:
                 titles.append(title)
                 lines = [(*line, text) for line, text in zip(lines, ["", *cells], strict=True)]
         table(titles, lines)
-        say(f"\nBy the decision of generation {found['generation']:,} of {slug}.")
+        echo(f"\nBy the decision of generation {found['generation']:,} of {slug}.")
 
 
 def _pool_row(
@@ -94,7 +94,7 @@ def _node_rows(
 
 
 def _limits(node: TreeNodeDocument, unit: Mapping[str, str]) -> Iterator[str]:
-    # A service of before limits lists none.
+    # An older service has no limits.
     for each in node.get("limit", []):
         yield limit_text(each["amount"], each["has"], each["where"], unit)
 

@@ -1,4 +1,4 @@
-"""`alloc usage` and `statement`: what was used, entry by entry or summed, and what it cost."""
+"""The commands `alloc usage` and `alloc statement`."""
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
@@ -8,16 +8,23 @@ import click
 
 from allocator_client._generated.documents.money import StatementDocument
 from allocator_client._generated.documents.reports import SharingDegreeDocument
-from allocator_client.cli.output import print_file, print_json, print_pieces, print_rows, say, table
+from allocator_client.cli.output import (
+    echo,
+    print_file,
+    print_json,
+    print_pieces,
+    print_rows,
+    table,
+)
 from allocator_client.cli.session import (
     Instant,
     Session,
-    asking,
+    find_time_zone,
     in_zone,
     pool_argument,
     tenant_option,
     units,
-    zone_named,
+    with_session,
 )
 from allocator_client.cli.words import SECONDS_PER_HOUR, instant, money, month_name, number
 
@@ -29,7 +36,7 @@ from allocator_client.cli.words import SECONDS_PER_HOUR, instant, money, month_n
 @click.option("--step", metavar="P1D", help="Cut the time into days (P1D), hours (PT1H), ...")
 @click.option("--entries", is_flag=True, help="The ledger's entries one by one, all of them.")
 @tenant_option
-@asking(csv=True)
+@with_session(csv=True)
 def usage(
     session: Session,
     pool: str | None,
@@ -39,9 +46,10 @@ def usage(
     entries: bool,
     tenant: str | None,
 ) -> None:
-    """What was used, and would have been alone.
+    """Show the usage of members, beside their usage without sharing.
 
-    Amounts are unit × hours. Times without an offset are in the pool's time zone.
+    Amounts are unit × hours. ALONE is the amount that the member would have used in its own part of the
+    pool. Times without an offset are in the pool's time zone.
     """
     slug = session.pool(pool)
     if entries:
@@ -72,7 +80,7 @@ def usage(
         ("TENANT", *cut, "RESOURCE", ">USED", ">ALONE", ">DEGREE"),
         _usage_rows(report, units(document), cut=bool(step)),
     )
-    say(f"\nFrom {instant(report['from'])} to {instant(report['to'])}.")
+    echo(f"\nFrom {instant(report['from'])} to {instant(report['to'])}.")
 
 
 def _usage_rows(
@@ -121,17 +129,17 @@ def _entries(session: Session, slug: str, tenant: str | None) -> None:
 @pool_argument
 @click.argument("month", required=False)
 @tenant_option
-@asking(csv=True)
+@with_session(csv=True)
 def statement(session: Session, pool: str | None, month: str | None, tenant: str | None) -> None:
-    """What a month costs: its statement.
+    """Show the statement of a month.
 
-    MONTH is written 2027-01; without it, this month so far is shown. An operator or a billing
-    system that names no tenant gets the list of the month's statements.
+    MONTH is written 2027-01. By default it is the current month so far. For an operator or a billing
+    system without --tenant, the command lists the month's statements.
     """
     slug = session.pool(pool)
     client = session.client
     if month is None:
-        zone = zone_named(client.pools_show(slug).body["timezone"])
+        zone = find_time_zone(client.pools_show(slug).body["timezone"])
         month = f"{datetime.now(zone):%Y-%m}"
     who = tenant or session.tenant
     if who is None:
@@ -171,7 +179,7 @@ def _statements(session: Session, slug: str, month: str) -> None:
 def _show_statement(found: StatementDocument) -> None:
     state = "closed" if found["state"] == "closed" else "open: as of now"
     month = f"{month_name(found['month'])} ({found['timezone']})"
-    say(f"{found['tenant']} in {found['pool']}, {month}, {state}\n")
+    echo(f"{found['tenant']} in {found['pool']}, {month}, {state}\n")
     table(
         ("KIND", "RESOURCE", "SERVERS OF", ">HOURS", ">PRICE", f">{found['currency']}", "NOTE"),
         (
@@ -188,10 +196,10 @@ def _show_statement(found: StatementDocument) -> None:
         ),
     )
     totals, savings = found["totals"], found["savings"]
-    say(f"\nTotal {money(totals['billed'], found['currency'])}.")
+    echo(f"\nTotal {money(totals['billed'], found['currency'])}.")
     if savings["saved"] is not None:
-        say(f"Saved by sharing: {money(savings['saved'], found['currency'])}.")
+        echo(f"Saved by sharing: {money(savings['saved'], found['currency'])}.")
     elif savings["why"]:
-        say(f"What sharing saved is not known: {savings['why']}")
+        echo(f"What sharing saved is not known: {savings['why']}")
     for text in found["notes"]:
-        say(text)
+        echo(text)

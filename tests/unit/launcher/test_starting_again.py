@@ -50,7 +50,7 @@ def hanging(folder: Path) -> "subprocess.Popen[bytes]":
 def test_what_hangs_gets_the_next_stronger_signal(tmp_path, impatient, capsys):
     process = hanging(tmp_path)
     threading.Thread(target=process.wait, daemon=True).start()
-    processes.end_what_works_in(
+    processes.end_processes_in(
         tmp_path, step="end it", program="python", signals=[signal.SIGQUIT, signal.SIGKILL]
     )
     assert until(lambda: process.returncode == -signal.SIGKILL)
@@ -62,7 +62,7 @@ def test_a_program_that_is_not_ours_is_named_and_left_alone(tmp_path, impatient)
     process = hanging(tmp_path)
     try:
         with pytest.raises(StepFailed) as failure:
-            processes.end_what_works_in(
+            processes.end_processes_in(
                 tmp_path, step="end it", program="postgres", signals=[signal.SIGKILL]
             )
         assert str(process.pid) in failure.value.advice
