@@ -26,6 +26,7 @@ from allocator_service.backtests.histories import (
     window_between,
 )
 from allocator_service.backtests.models import Backtest
+from allocator_service.backtests.obstacles import obstacles_text
 from allocator_service.backtests.scenarios import Scenario, gang_fields
 from allocator_service.backtests.trees import (
     DatedTree,
@@ -298,7 +299,7 @@ def _refuse_impossible(scenario: Scenario, *, cells: int) -> None:
     tree = scenario.head.get("tree")
     if tree is not None:
         _refuse_many_terms(tree)
-    problem, trace = scenario.problem, scenario.trace
+    trace = scenario.trace
     if trace.tasks > MAX_TASKS or trace.tasks * cells > MAX_EVENTS:
         raise too_large(
             f"{trace.tasks} tasks under {cells} policies and seeds are {trace.tasks * cells}; at most"
@@ -306,12 +307,8 @@ def _refuse_impossible(scenario: Scenario, *, cells: int) -> None:
         )
     if scenario.fitting.any():
         return
-    demand = problem.demand.min(axis=0)
-    least = ", ".join(
-        f"{name} {amount:g}" for name, amount in zip(problem.resources, demand, strict=True)
-    )
     raise Unacceptable(
-        f"No task fits on any server: tasks need {least} or more.",
+        f"No task fits on any server: {obstacles_text(scenario)}.",
         code="backtest.nothing_fits",
         pointer="/servers",
     )

@@ -121,11 +121,11 @@ class Scenario:
             demand=arrays["demand"],
             priority=arrays["priority"],
             selectors=head["selectors"],
-            gangs={int(number): gang_from(fields) for number, fields in self._gangs.items()},
+            gangs={int(number): gang_from(fields) for number, fields in self.gangs.items()},
         )
 
     @property
-    def _gangs(self) -> Mapping[str, Any]:
+    def gangs(self) -> Mapping[str, Any]:
         """The pieces of tasks by number of the workload. Older scenarios have none."""
         gangs: Mapping[str, Any] = self.head.get("gangs", {})
         return gangs
@@ -174,29 +174,36 @@ class Scenario:
         )
 
     @cached_property
-    def fitting(self) -> npt.NDArray[np.bool_]:
-        """(n,) True if a task of each kind fits on empty servers, with its selectors and pieces."""
-        arrays, labels = self.arrays, self.head["labels"]
-        fits = np.zeros(len(arrays["demand"]), dtype=np.bool_)
-        allowed: dict[str, list[int]] = {}
-        for kind, (demand, selector) in enumerate(
-            zip(arrays["demand"], self.head["selectors"], strict=True)
-        ):
+    def allowed(self) -> list[list[int]]:
+        """The rows of servers with the labels that tasks of each kind ask for."""
+        found: dict[str, list[int]] = {}
+        for selector in self.head["selectors"]:
             asked = orjson.dumps(selector).decode()
-            if asked not in allowed:
-                allowed[asked] = [
+            if asked not in found:
+                found[asked] = [
                     row
-                    for row, each in enumerate(labels)
+                    for row, each in enumerate(self.head["labels"])
                     if all(each.get(label) in values for label, values in selector.items())
                 ]
-            rows = allowed[asked]
-            gang = self._gangs.get(str(kind))
+        return [found[orjson.dumps(selector).decode()] for selector in self.head["selectors"]]
+
+    @cached_property
+    def fitting(self) -> npt.NDArray[np.bool_]:
+        """(n,) True if a task of each kind fits on empty servers, with its selectors and pieces."""
+        arrays = self.arrays
+        fits = np.zeros(len(arrays["demand"]), dtype=np.bool_)
+        for kind, (demand, rows) in enumerate(zip(arrays["demand"], self.allowed, strict=True)):
+            gang = self.gangs.get(str(kind))
             if gang is not None:
                 fits[kind] = self._has_room(gang_from(gang), rows)
                 continue
-            room = arrays["capacity"][rows]
-            fits[kind] = bool((demand <= room * (1 + _ROUNDING)).all(axis=1).any())
+            fits[kind] = self.has_place(demand, rows)
         return fits
+
+    def has_place(self, demand: npt.NDArray[np.float64], rows: Sequence[int]) -> bool:
+        """Return whether an empty server of some rows has room for a demand."""
+        room = self.arrays["capacity"][rows] * (1 + _ROUNDING)
+        return bool((demand <= room).all(axis=1).any())
 
     def _has_room(self, gang: Gang, rows: Sequence[int]) -> bool:
         """Return whether each kind of pieces by itself fits on empty servers of some rows."""

@@ -71,11 +71,17 @@ class DurationWidget(forms.MultiWidget):
 
 
 class DurationField(forms.MultiValueField):
-    """Duration in ISO 8601 that is entered as a number and a unit."""
+    """Duration in ISO 8601 that is entered as a number and a unit, of `most_days` at most."""
 
     def __init__(
-        self, *, units: Sequence[tuple[str, str]] = _UNITS, default: str = "days", **kwargs: Any
+        self,
+        *,
+        units: Sequence[tuple[str, str]] = _UNITS,
+        default: str = "days",
+        most_days: int | None = None,
+        **kwargs: Any,
     ) -> None:
+        self._most_days = most_days
         fields = (forms.CharField(max_length=40), forms.ChoiceField(choices=units))
         super().__init__(fields, widget=DurationWidget(units, default), **kwargs)
 
@@ -84,16 +90,16 @@ class DurationField(forms.MultiValueField):
         if not number:
             return ""
         if unit == ISO:
-            return _parsed(number)
+            return _parsed(number, self._most_days)
         if not _NUMBER.fullmatch(number) or not int(number):
             raise ValidationError(
                 f"Expected a whole number greater than 0 of the unit, such as 7, got “{number}”."
             )
         head, tail, _ = _TEXTS[unit]
         # Texts of durations have fewer digits for longer units.
-        return _parsed(
-            f"{head}{int(number)}{tail}", syntax=f"A duration is at most {MAX_YEARS} years."
-        )
+        most = f"{MAX_YEARS} years" if self._most_days is None else f"{self._most_days} days"
+        syntax = f"A duration is at most {most}."
+        return _parsed(f"{head}{int(number)}{tail}", self._most_days, syntax=syntax)
 
     def text_of(self, value: Any) -> str:
         """Return a duration for people, such as 7 days."""
@@ -127,10 +133,10 @@ def _seconds_parts(value: Any) -> list[str]:
     return [str(int(value) // _SECONDS[unit]), unit]
 
 
-def _parsed(text: str, syntax: str = "") -> str:
+def _parsed(text: str, most_days: int | None, syntax: str = "") -> str:
     """Return a text that is a duration. Raises `ValidationError`, with `syntax` for one that is not."""
     try:
-        parse_duration(text)
+        parse_duration(text, most_days=most_days)
     except DomainError as error:
         sentence = syntax if error.code == "duration.syntax" else ""
         raise ValidationError(sentence or error.detail) from error

@@ -17,6 +17,8 @@ _PATTERN = re.compile(
 )
 
 MAX_YEARS = 100
+# Most days after which jobs can be taken back, and of the notice before.
+MOST_RECLAIM_DAYS = 30
 
 
 @dataclass(frozen=True)
@@ -63,8 +65,13 @@ class CalendarDuration:
         return local.astimezone(UTC) + timedelta(seconds=self.seconds)
 
 
-def parse_duration(text: object, *, pointer: str = "") -> CalendarDuration:
-    """Read `P7D`, `P1M`, `PT24H`, ... Raises `Unacceptable` for anything else and for zero length."""
+def parse_duration(
+    text: object, *, pointer: str = "", most_days: int | None = None
+) -> CalendarDuration:
+    """Read `P7D`, `P1M`, `PT24H`, ... Raises `Unacceptable` for anything else and for zero length.
+
+    `most_days` is the limit of a duration that may not be as long as most others.
+    """
     match = _PATTERN.fullmatch(text) if isinstance(text, str) else None
     if match is None:
         raise Unacceptable(
@@ -83,6 +90,12 @@ def parse_duration(text: object, *, pointer: str = "") -> CalendarDuration:
     if duration == CalendarDuration(0, 0, 0):
         raise Unacceptable(
             "A duration must be longer than zero.", code="duration.zero", pointer=pointer
+        )
+    if most_days is not None and duration.nominal_seconds > most_days * 86_400:
+        raise Unacceptable(
+            f"The duration must be at most {most_days} days.",
+            code="duration.too_long",
+            pointer=pointer,
         )
     years_about = duration.months / 12 + duration.days / 365 + duration.seconds / 31_536_000
     if years_about > MAX_YEARS:

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo, available_timezones
 from django.db import transaction
 
 from allocator_service.core.audit import audit_record, stated_fields
-from allocator_service.core.durations import parse_duration
+from allocator_service.core.durations import MOST_RECLAIM_DAYS, parse_duration
 from allocator_service.core.errors import Conflict, Refusals, Unacceptable
 from allocator_service.core.money import MINOR_DIGITS
 from allocator_service.core.quantities import Resource
@@ -34,7 +34,7 @@ from allocator_service.pools.selectors import groups_of, members_of
 
 MAX_RESOURCES = 64
 MAX_CHURN = 1_000_000
-MOST_RECLAIM_SECONDS = 30 * 86_400
+MOST_RECLAIM_SECONDS = MOST_RECLAIM_DAYS * 86_400
 
 
 @cache
@@ -256,13 +256,8 @@ def _apply(pool: Pool, settings: PoolSettings) -> None:
 
 def check_reclaim_time(duration: str | None, *, pointer: str) -> None:
     """Raise `Unacceptable` for a duration after which no capacity would be reclaimed."""
-    if (
-        duration
-        and parse_duration(duration, pointer=pointer).nominal_seconds > MOST_RECLAIM_SECONDS
-    ):
-        raise Unacceptable(
-            "The duration must be at most 30 days.", code="duration.too_long", pointer=pointer
-        )
+    if duration:
+        parse_duration(duration, pointer=pointer, most_days=MOST_RECLAIM_DAYS)
 
 
 def _pointer_to_placing(pool: Pool, settings: PoolSettings) -> str:

@@ -18,6 +18,7 @@ from allocator_service.core.admin import (
 )
 from allocator_service.core.clock import utc_now
 from allocator_service.core.duration_fields import DurationField
+from allocator_service.core.durations import MOST_RECLAIM_DAYS
 from allocator_service.core.label_forms import SelectorLinesField
 from allocator_service.core.labels import LABEL_LENGTH
 from allocator_service.core.list_filters import RunnableFilter
@@ -29,6 +30,7 @@ from allocator_service.workloads.gangs import (
     Gang,
     demand_read,
     gang_read,
+    gang_text,
 )
 from allocator_service.workloads.models import MAX_PRIORITY, Workload, WorkloadState
 from allocator_service.workloads.reason_texts import OPERATOR, reason_text
@@ -41,7 +43,10 @@ from allocator_service.workloads.services import (
 )
 from policies.fields import IntegerField, TextField
 
-_KIND = re.compile(r"(?:(\d{1,5})\s*[x×*]\s+)?(\S.*)", re.ASCII)
+# Names of resources begin with a letter, so that 4xgpu=8 is not one. An x that follows a space must be
+# followed by one: 4 xgpu=8 could name xgpu.
+_KIND = re.compile(r"(?:(\d+)(?:\s*[×*]\s*|x\s*|\s+x\s+))?((?!x\s)[^\W\d_].*)", re.ASCII)
+_QUOTED = 60
 
 
 class PiecesField(forms.CharField):
@@ -64,12 +69,21 @@ class PiecesField(forms.CharField):
 
     def _kind(self, line: str) -> dict[str, Any]:
         match = _KIND.fullmatch(line.strip())
-        if match is None or int(match[1] or 1) not in range(1, MAX_PIECES + 1):
+        count = 0 if match is None else _count(match[1])
+        if match is None or not count:
             raise ValidationError(
-                f"“{line}”: expected a line such as “4 x gpu=8”, with a number from 1 to {MAX_PIECES:,}."
+                f"“{line.strip()[:_QUOTED]}”: expected a number of pieces from 1 to {MAX_PIECES:,}, x,"
+                " and a demand, such as “4 x gpu=8”."
             )
-        demand = QuantitiesField().clean(match[2])
-        return {"count": int(match[1] or 1), "demand": demand}
+        return {"count": count, "demand": QuantitiesField().clean(match[2])}
+
+
+def _count(digits: str | None) -> int:
+    """Return a number of pieces, 1 if there is none, or 0 for a number out of range."""
+    digits = (digits or "1").lstrip("0")
+    if not 0 < len(digits) <= len(str(MAX_PIECES)) or int(digits) > MAX_PIECES:
+        return 0
+    return int(digits)
 
 
 def pieces_text(gang: Gang) -> str:
@@ -94,6 +108,7 @@ class WorkloadForm(ServiceForm):
     minimum_run = DurationField(
         required=False,
         default="minutes",
+        most_days=MOST_RECLAIM_DAYS,
         help_text="How long a placed task keeps its server. Empty: as long as the pool states.",
     )
 
@@ -114,6 +129,12 @@ class WorkloadForm(ServiceForm):
             "minimum_run",
             "state",
         ]
+        help_texts: ClassVar = {
+            "per_server": "The most pieces of one task on one server. Empty: any number.",
+            "together": "A label, such as rack: all pieces of a task run on servers with the same value"
+            " of it. Empty: on any servers.",
+            "at_least": "The least number of tasks that start together while none runs. Empty: 1.",
+        }
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -202,7 +223,10 @@ class WorkloadAdmin(ServiceAdmin):
 
     @admin.display(description="demand of a task")
     def quantities(self, workload: Workload) -> str:
-        return quantities_shown(workload.demand, resources_of(workload.pool))
+        resources = resources_of(workload.pool)
+        shown = quantities_shown(workload.demand, resources)
+        gang = gang_text(Gang.of(workload), resources)
+        return f"{shown} ({gang})" if gang else shown
 
     @admin.action(description="Withdraw the selected workloads permanently", permissions=["change"])
     def withdraw(self, request: HttpRequest, queryset: QuerySet[Workload]) -> None:

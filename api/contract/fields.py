@@ -106,11 +106,17 @@ class IdField(Field):
 
 
 class DurationField(Field):
+    """A duration in ISO 8601, of `most_days` at most."""
+
     type_name = "a duration such as P7D"
+
+    def __init__(self, *, most_days: int | None = None, **options: Any) -> None:
+        super().__init__(**options)
+        self._most_days = most_days
 
     def read(self, value: Any) -> str:
         try:
-            parse_duration(value, pointer="")
+            parse_duration(value, pointer="", most_days=self._most_days)
         except Unacceptable as error:
             raise mistake(error.code, error.detail) from error
         return str(value)

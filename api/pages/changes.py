@@ -15,6 +15,7 @@ from allocator_service.allocation.what_if.applying import simulation_apply
 from allocator_service.allocation.what_if.simulations import simulation_get, simulation_request
 from allocator_service.core.clock import utc_now
 from allocator_service.core.errors import DomainError, Missing
+from allocator_service.core.history import Difference
 from allocator_service.pools.gangs import gang_refusal
 from allocator_service.pools.models import Pool
 from allocator_service.pools.selectors import resources_of
@@ -24,6 +25,7 @@ from allocator_service.workloads.reason_texts import TENANT, reason_text
 from allocator_service.workloads.selectors import workloads_for
 from api.contract.fields import uuid_or_none
 from api.pages.views import PoolPage, see
+from api.pages.workload_differences import workload_differences
 from api.pages.workload_forms import WorkloadForm
 from api.v1.change_costs import CostReader
 from api.v1.simulations import SimulationDocument
@@ -165,9 +167,18 @@ class ChangePage(CostReader, _ChangesPage):
             rows=None if result is None else _rows(result["workloads"]),
             cost=None if result is None or result["cost"] is None else result["cost"]["words"],
             ahead=pool.generation - (simulation.generation or pool.generation),
+            differences=self._differences(pool, simulation, str(verb)),
             unlimited=_unlimited(simulation),
             wrong=wrong,
         )
+
+    def _differences(self, pool: Pool, simulation: Simulation, verb: str) -> list[Difference]:
+        """Return the terms that a change of a workload would replace."""
+        if verb != CHANGE or simulation.error:
+            return []
+        item = simulation.changes["workloads"][verb][0]
+        workload = workloads_for(pool=pool, tenant=self.tenant).filter(pk=item["id"]).first()
+        return [] if workload is None else workload_differences(workload, item, resources_of(pool))
 
     def _name(self, pool: Pool, simulation: Simulation, verb: str) -> str:
         item = simulation.changes["workloads"][verb][0]

@@ -80,7 +80,10 @@ def _chart(found: AllocationHistory) -> Chart:
     if len(steps) > STEPS_DRAWN:
         steps, width = _means(found.steps, drawn)
         title += f", means of {age(width)}"
-    return steps_chart(title=title, unit="tasks", lines=[_line(name, steps) for name in drawn])
+    lines = [_line(name, steps) for name in drawn]
+    values = (value for each in lines for _, _, value in each.intervals)
+    whole = all(value is None or value == int(value) for value in values)
+    return steps_chart(title=title, unit="tasks", lines=lines, whole=whole)
 
 
 _Interval = tuple[datetime, datetime, Mapping[str, float]]

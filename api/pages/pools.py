@@ -1,5 +1,6 @@
 """Pages of a tenant's pools, with its part and its advantage from sharing."""
 
+from datetime import datetime
 from typing import Any
 
 from django.http import HttpRequest
@@ -7,6 +8,11 @@ from django.http.response import HttpResponseBase
 
 from allocator_service.allocation.models import Run
 from allocator_service.allocation.policies import policy_description, policy_title
+from allocator_service.allocation.runs.placement_dates import (
+    keeps_tasks,
+    kept_sentences,
+    tasks_kept,
+)
 from allocator_service.allocation.selectors import (
     allocated_in_slot,
     allocated_to,
@@ -28,7 +34,9 @@ from allocator_service.pools.selectors import (
     server_kinds,
 )
 from allocator_service.tenants.models import Tenant
-from api.contract.pagination import by_slug
+from allocator_service.workloads.models import WorkloadState
+from allocator_service.workloads.selectors import workloads_for
+from api.contract.pagination import Page, by_slug
 from api.pages.groups import amounts_above, has_amounts, pool_tree, terms_above
 from api.pages.history import history_of
 from api.pages.live import live_of
@@ -107,6 +115,7 @@ class PoolOverviewPage(PoolPage):
             found = entitlements_in_force(pool=of_pool, now=now)
             run = None if found is None else found.run
             share = None if found is None else share_of(found=found, tenant=tenant, now=now)
+            reports_tasks = share and share.use and share.use.running_tasks is not None
             listed = workloads_page(pool=of_pool, tenant=tenant, cursor=None, limit=WORKLOADS_SHOWN)
             workloads = workload_rows(pool=of_pool, tenant=tenant, run=run, workloads=listed.rows)
             kinds = server_kinds(pool=of_pool, tenant=tenant, limit=KINDS_SHOWN + 1)
@@ -115,6 +124,7 @@ class PoolOverviewPage(PoolPage):
             shows = any(has_amounts(terms, of_pool) for terms in above)
             if found is not None and (found.has_groups or shows):
                 tree = pool_tree(pool=of_pool, run=found.run, tenant=tenant)
+            kept = _kept(run, tenant, now)
             months = statement_rows(pool=of_pool, now=now, tenant=tenant)[::-1]
             return self.shown(
                 "pool",
@@ -135,12 +145,31 @@ class PoolOverviewPage(PoolPage):
                 more_workloads=listed.next_cursor is not None,
                 servers=servers_rows(kinds[:KINDS_SHOWN], resources),
                 more_kinds=len(kinds) > KINDS_SHOWN,
+                kept=kept,
+                kept_shown=NAMED_IN_ANSWER,
+                in_pieces=reports_tasks and _has_pieces(of_pool, tenant, listed),
                 exhausted=_exhausted(of_pool, run, tenant),
                 balances=tenant_balances(pool=of_pool, tenant=tenant, now=now),
                 bill=bill_so_far(pool=of_pool, tenant=tenant, now=now),
                 months=months[:MONTHS_SHOWN],
                 more_months=len(months) > MONTHS_SHOWN,
             )
+
+
+def _has_pieces(pool: Pool, tenant: Tenant, listed: Page) -> bool:
+    """Return True if a workload of a tenant has tasks of several pieces."""
+    if listed.next_cursor is None:
+        return any(each.pieces for each in listed.rows)
+    present = workloads_for(pool=pool, tenant=tenant).exclude(state=WorkloadState.WITHDRAWN)
+    return present.exclude(pieces=[]).exists()
+
+
+def _kept(run: Run | None, tenant: Tenant, now: datetime) -> list[str]:
+    """Return until when tasks of a tenant keep their servers, a sentence for each workload."""
+    if run is None or not keeps_tasks({"policy": run.policy}):
+        return []
+    kept = tasks_kept(run, now=now, tenant=tenant)
+    return kept_sentences(kept, tenant, run.pool.timezone, waits=False)
 
 
 def _exhausted(pool: Pool, run: Run | None, tenant: Tenant) -> list[str]:

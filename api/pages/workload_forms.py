@@ -58,8 +58,9 @@ class WorkloadForm(forms.Form):
         min_value=1,
         max_value=MAX_PIECES,
         label="Pieces of one task",
-        help_text="The demand above is that of one piece. All pieces of a task start together, each on"
-        " one server, such as the nodes of a job. Empty: a task is one piece.",
+        help_text="With a number, the amounts at the top of this form are those of one piece. All pieces"
+        " of a task start together, each on one server, such as the nodes of a job. Empty: a task is one"
+        " piece.",
     )
     per_server = forms.IntegerField(
         required=False,
@@ -119,9 +120,11 @@ class WorkloadForm(forms.Form):
                 del self.fields[name]
         if not starts_together and (workload is None or workload.at_least == 1):
             self.fields.pop("at_least", None)
-        whose = "one task, or of one piece" if kinds else "one task"
-        self._demands = self._add_demands("demand", whose)
-        self._second = self._add_demands("second_demand", "one piece") if kinds > 1 else []
+        in_pieces = bool(kinds and self["pieces"].value())
+        self._demands = self._add_demands("demand", "piece" if in_pieces else "task")
+        self._second = (
+            self._add_demands("second_demand", "piece of the second kind") if kinds > 1 else []
+        )
         self.order_fields(
             [
                 "name", *self._demands, "tasks", "unlimited", "priority", "server_selector", *SHAPE,
@@ -135,7 +138,7 @@ class WorkloadForm(forms.Form):
             self.fields[f"{prefix}_{position}"] = forms.CharField(
                 required=False,
                 max_length=_LONGEST,
-                label=f"{resource.name} of {whose}",
+                label=f"{resource.name} of one {whose}",
                 help_text=f"In {unit_text(resource.unit) or resource.name}, such as 0.5 or 4.",
             )
         return [f"{prefix}_{position}" for position, _ in enumerate(self._resources)]
@@ -202,7 +205,10 @@ class WorkloadForm(forms.Form):
         second = any(cleaned.get(name, "").strip() for name in self._second)
         if second and not cleaned.get("second_pieces") and "second_pieces" not in self.errors:
             self.add_error("second_pieces", "Expected the number of these pieces, such as 1.")
-        if cleaned.get("pieces") or cleaned.get("second_pieces") or "pieces" in self.errors:
+        if "pieces" in self.errors or cleaned.get("pieces"):
+            return
+        if cleaned.get("second_pieces"):
+            self.add_error("pieces", "Expected the number of pieces of the first kind, such as 1.")
             return
         for name in ("per_server", "together"):
             if cleaned.get(name):
@@ -247,8 +253,8 @@ class WorkloadForm(forms.Form):
         demand = self._demand(cleaned, self._demands)
         count, second = cleaned.get("pieces"), cleaned.get("second_pieces")
         kinds: list[dict[str, Any]] = []
-        if count or second:
-            kinds.append({"count": count or 1, "demand": demand})
+        if count:
+            kinds.append({"count": count, "demand": demand})
         if second:
             kinds.append({"count": second, "demand": self._demand(cleaned, self._second)})
         name = cleaned["name"] if self._workload is None else self._workload.name

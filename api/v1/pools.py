@@ -11,6 +11,7 @@ from rest_framework.response import Response
 from allocator_service import __version__
 from allocator_service.allocation.policies import policy_choose
 from allocator_service.core.clock import utc_now
+from allocator_service.core.durations import MOST_RECLAIM_DAYS
 from allocator_service.core.errors import Unacceptable
 from allocator_service.core.quantities import Resource as ResourceUnit
 from allocator_service.pools.models import (
@@ -106,6 +107,7 @@ class PoolDocument(documents.Document):
         writable={"default": "PT15M"},
     )
     minimum_run = documents.DurationField(
+        most_days=MOST_RECLAIM_DAYS,
         source=lambda pool, _: pool.minimum_run or None,
         allow_null=True,
         description="For how long a placed task keeps its server in decisions of whole tasks, and a job"
@@ -113,6 +115,7 @@ class PoolDocument(documents.Document):
         writable={"default": None},
     )
     notice = documents.DurationField(
+        most_days=MOST_RECLAIM_DAYS,
         source=lambda pool, _: pool.notice or None,
         allow_null=True,
         description="Time between the notice of a job and its end, when agents take back what it holds.",

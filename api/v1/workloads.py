@@ -9,7 +9,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from allocator_service.core.clock import utc_now
-from allocator_service.core.durations import duration_seconds
+from allocator_service.core.durations import MOST_RECLAIM_DAYS, duration_seconds
 from allocator_service.core.errors import Unacceptable
 from allocator_service.core.quantities import vector_from
 from allocator_service.pools.clusters import clusters_selected
@@ -97,6 +97,7 @@ class WorkloadDocument(documents.Document):
     priority = documents.IntegerField(**PRIORITY, writable={"default": 0})
     server_selector = documents.SelectorField(writable={"default": dict})
     minimum_run = MinimumRunField(
+        most_days=MOST_RECLAIM_DAYS,
         allow_null=True,
         writable={
             "default": None,

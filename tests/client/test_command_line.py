@@ -281,6 +281,43 @@ def test_why_names_the_schedulers_reason_for_jobs_that_wait(alloc, told, reason)
     assert "although" not in shown(blocked=None)
 
 
+@pytest.mark.parametrize(
+    ("jobs", "servers", "expected"),
+    [
+        (
+            ["17"],
+            ["n1"],
+            [
+                "n1 is held for job 17. Jobs that still run there: 2.",
+                "Job 17 above the decision ends after 4 January 2027, 09:00 UTC.",
+                "Job 17 above the decision was ended for ml. It queues again.",
+            ],
+        ),
+        (
+            ["Xa", "18"],
+            ["n1", "n2"],
+            [
+                "n1, n2 are held for jobs Xa, 18. Jobs that still run there: 2.",
+                "Jobs Xa, 18 above the decision end after 4 January 2027, 09:00 UTC.",
+                "Jobs Xa, 18 above the decision were ended for ml. They queue again.",
+            ],
+        ),
+    ],
+)
+def test_why_counts_jobs_that_are_held_for_or_end(alloc, told, jobs, servers, expected):
+    end = {"jobs": jobs, "ends_at": "2027-01-04T09:00:00Z", "heir": "", "ended": False}
+    explanation = {
+        "sentence": "physics runs 3 tasks.", "workloads": [], "binding": [], "counterfactuals": [],
+        "blocked": None,
+        "holds": [{"jobs": jobs, "servers": servers, "count": len(servers), "beside": [{"jobs": 2}]}],
+        "ending": [end, end | {"heir": "ml", "ended": True}],
+    }  # fmt: skip
+    rows = page([row("w", 3)], None, last=True)
+    told(decision(9), (200, JSON, explanation), (200, JSON, POOL), rows)
+    lines = alloc("why", "lab", "--tenant", "physics").output.splitlines()
+    assert [line for line in lines if "held" in line or "above" in line] == expected
+
+
 def test_why_has_the_sentences_of_the_service(alloc, told):
     explanation = {
         "sentence": "physics runs nothing.", "binding": [], "counterfactuals": [], "blocked": None,

@@ -1,7 +1,10 @@
 """What the admin's forms take is what the API takes: nothing else is stored, and nothing is a 500."""
 
+import re
+
 import pytest
 from django.contrib.auth import get_user_model
+from django.core.exceptions import ValidationError
 from django.urls import reverse
 
 from allocator_service.allocation.runs.recompute import recompute_pool
@@ -9,6 +12,7 @@ from allocator_service.core.models import AuditEntry
 from allocator_service.pools.models import Pool, Server
 from allocator_service.pools.selectors import resources_of
 from allocator_service.tenants.models import ApiKey, GroupGrant, Tenant
+from allocator_service.workloads.admin import PiecesField
 from allocator_service.workloads.models import Workload
 from tests import factories
 from tests.form_fields import untouched
@@ -234,6 +238,57 @@ def test_tasks_of_several_pieces_are_written_as_lines(superuser, fig2):
     one = {**form, "pieces": "", "demand": f"{first}=1", "per_server": "", "together": ""}
     assert superuser.post(f"/admin/workloads/workload/{found.pk}/change/", one).status_code == 302
     assert Workload.objects.get(pk=found.pk).pieces == []
+
+
+@pytest.mark.parametrize(
+    ("line", "count", "demand"),
+    [
+        ("4 x gpu=8 cpu=2", 4, {"gpu": "8", "cpu": "2"}),
+        ("4xgpu=8", 4, {"gpu": "8"}),
+        ("4x gpu=8", 4, {"gpu": "8"}),
+        ("0004 × gpu=8", 4, {"gpu": "8"}),
+        ("4*gpu=8", 4, {"gpu": "8"}),
+        ("10000 x x=8", 10_000, {"x": "8"}),
+        ("xgpu=8", 1, {"xgpu": "8"}),
+        ("2xxgpu=8", 2, {"xgpu": "8"}),
+    ],
+)
+def test_a_line_of_pieces_is_read(line, count, demand):
+    assert PiecesField().clean(line) == [{"count": count, "demand": demand}]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "1e3 x gpu=1", "99999999999999999999 x gpu=1", "2 x", "2x", "0 x gpu=1", "10001 x gpu=1",
+        "-1 x gpu=1", "1.5 x gpu=1", "4 xgpu=8", "x gpu=1", "4 gpu=8", "٤ x gpu=1",
+        "9" * 5_000 + " x a=1",
+    ],
+)  # fmt: skip
+def test_another_line_of_pieces_is_refused_with_what_is_expected(line):
+    with pytest.raises(ValidationError) as refused:
+        PiecesField().clean(line)
+    assert refused.value.messages == [
+        f"“{line[:60]}”: expected a number of pieces from 1 to 10,000, x, and a demand, such as"
+        " “4 x gpu=8”."
+    ]
+
+
+def test_the_admin_explains_and_shows_tasks_of_several_pieces(superuser, fig2):
+    fig2.policy_name, fig2.policy_mode = "drfh", "indivisible"
+    fig2.save(update_fields=["policy_name", "policy_mode"])
+    page = superuser.get("/admin/workloads/workload/add/").content.decode()
+    for name, start in (
+        ("per_server", "The most pieces"),
+        ("together", "A label, such as rack"),
+        ("at_least", "The least number"),
+    ):
+        assert re.search(rf'id="id_{name}_helptext"[^>]*>\s*<div>{start}', page), name
+    first = resources_of(fig2)[0].name
+    sent = workload(fig2, demand="", pieces=f"3 x {first}=1", together="rack")
+    assert superuser.post("/admin/workloads/workload/add/", sent).status_code == 302
+    listed = superuser.get("/admin/workloads/workload/").content.decode()
+    assert re.search(r"\(3 pieces of 1 [^()]*, on servers with the same rack\)", listed)
 
 
 def test_the_minimum_of_a_workload_is_a_number_and_a_unit(superuser, fig2):

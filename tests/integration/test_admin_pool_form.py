@@ -221,6 +221,9 @@ def test_other_durations_are_mistakes(operator, number, unit, sentence):
         ({"churn": "x"}, "churn", "whole number"), ({"churn": "1e9"}, "churn", "whole number"),
         ({"churn": "9999999"}, "churn", "from 1 to"),
         ({"notice_0": "31", "notice_1": "days"}, "notice", "at most 30 days"),
+        ({"notice_0": "1000", "notice_1": "years"}, "notice", "at most 30 days"),
+        ({"minimum_run_0": "999999999", "minimum_run_1": "days"}, "minimum_run", "at most 30 days"),
+        ({"minimum_run_0": "P1000Y", "minimum_run_1": "iso"}, "minimum_run", "at most 30 days"),
         ({"minimum_run_0": "0", "minimum_run_1": "days"}, "minimum_run", "greater than 0"),
     ],
 )  # fmt: skip

@@ -252,6 +252,37 @@ def test_a_task_of_several_pieces_is_submitted_and_changed_without_scripts(whole
     assert Gang.of(mine(whole)["mpi"]).is_plain
 
 
+def test_the_amounts_are_named_by_what_they_are_of(whole, ada):
+    labels = re.findall(r"<label[^>]*>\s*(cpu of[^<]*?)\s*</label>", ada.text(FORM))
+    assert labels == ["cpu of one task", "cpu of one piece of the second kind"]
+    page = ada.post(FORM, FORM, **GANG | {"tasks": ""}).content.decode()
+    assert re.search(r"<label[^>]*>\s*cpu of one piece\s*</label>", page)
+
+
+def test_what_would_change_is_shown_before_it_is_confirmed(whole, ada):
+    page = tried(ada.post(FORM, FORM, **GANG))
+    assert "This would change" not in ada.text(page)
+    ada.post(page, page)
+    form = f"{LAB}workloads/{mine(whole)['mpi'].pk}/change/"
+    terms = {name: value for name, value in GANG.items() if name != "name"}
+    page = tried(ada.post(form, form, **terms | {"pieces": "3", "priority": "2"}))
+    shown = words(ada.text(page))
+    assert (
+        "This would change One task 0.2 cores, 0.9766 GiB memory → 0.3 cores, 1.465 GiB memory"
+        " Pieces 2 pieces of 0.1 cores, 0.4883 GiB memory, on servers with the same rack, at most"
+        " 2 pieces on a server → 3 pieces of" in shown
+    ), shown
+    assert "Priority 1 → 2" in shown
+    assert "Tasks at once" not in shown
+    plain = {"demand_0": "0.3", "demand_1": "1500Mi", "tasks": "", "unlimited": "on"}
+    shown = words(ada.text(tried(ada.post(form, form, **plain | {"server_selector": "rack=a"}))))
+    assert "at most 2 pieces on a server → one piece" in shown
+    assert "Tasks at once 3 → as many as possible" in shown
+    assert "Labels of servers any → rack=a" in shown
+    same = ada.text(tried(ada.post(form, form, **terms)))
+    assert "This would change" not in same
+
+
 def test_another_number_of_tasks_leaves_the_pieces(whole, ada):
     page = tried(ada.post(FORM, FORM, **GANG))
     ada.post(page, page)
@@ -271,9 +302,14 @@ def test_another_number_of_tasks_leaves_the_pieces(whole, ada):
         ({"pieces": "many"}, "pieces", "Enter a whole number."),
         ({"pieces": "", "together": ""}, "per_server", "This is for tasks of several pieces"),
         ({"pieces": "", "per_server": ""}, "together", "This is for tasks of several pieces"),
-        ({"pieces": "6000", "at_least": "2"}, "pieces", "At most 10,000 pieces start at once"),
+        ({"pieces": "6000", "at_least": "2"}, "at_least", "At most 10,000 pieces start at once"),
         ({"demand_0": "", "demand_1": ""}, "demand_0", "A piece demands something"),
         ({"demand_1": "lots"}, "demand_1", "lots"),
+        (
+            {"pieces": "", "second_pieces": "1", "second_demand_0": "1"},
+            "pieces",
+            "Expected the number",
+        ),
         ({"second_pieces": "1"}, "second_demand_0", "A piece demands something"),
         ({"second_demand_1": "1"}, "second_pieces", "Expected the number of these pieces"),
         ({"second_pieces": "1", "second_demand_1": "-1"}, "second_demand_1", "-1"),

@@ -20,6 +20,7 @@ from allocator_service.allocation.models import Run, RunStatus
 from allocator_service.allocation.words import sharing_text
 from allocator_service.core.clock import utc_now
 from allocator_service.core.display import instant_text, number_text
+from allocator_service.enforcement.services import TenantReport
 from allocator_service.enforcement.watching import enforcement_watch
 from allocator_service.workloads.reason_texts import (
     OPERATOR,
@@ -117,6 +118,33 @@ def test_jobs_that_the_scheduler_keeps_waiting_are_shown_with_its_reason(decided
     factories.enforcement_report(decided.run)
     enforcement_watch(pool=decided.run.pool, now=utc_now())
     assert "although you use less" not in words(ada.text(LAB))
+
+
+def test_the_use_counts_pieces_if_tasks_have_several(decided, ada):
+    """An agent reports each node of a job."""
+    rows = [TenantReport("ada", {}, {}, 3, 0, [])]
+    factories.enforcement_report(decided.run, tenants=rows)
+    assert "0 tasks running, 3 waiting" in words(ada.text(LAB))
+    decided.ada_workload.pieces = [{"count": 2, "demand": {"cpu": "0.1"}}]
+    decided.ada_workload.save()
+    assert "0 pieces running, 3 waiting" in words(ada.text(LAB))
+
+
+@pytest.mark.parametrize("minimum", ["PT30M", ""])
+def test_the_page_states_until_when_tasks_keep_their_servers(world, minimum):
+    world.lab.policy_mode, world.lab.minimum_run = "indivisible", minimum
+    world.lab.save()
+    factories.decision(world.lab)
+    ada = browser_of(world.as_ada)
+    sentence = re.compile(r"[0-9]+ tasks? of (\w+) keeps? (?:its|their) servers? until [^.]*\.")
+    found = sentence.search(words(ada.text(LAB)))
+    if not minimum:
+        assert found is None
+        return
+    assert found is not None
+    assert found[1] == "analysis"
+    assert "Tasks of others keep" not in words(ada.text(LAB))
+    assert found[0] in words(ada.text(f"{LAB}why/"))
 
 
 def test_the_last_seven_days_are_those_of_the_report(decided, ada):

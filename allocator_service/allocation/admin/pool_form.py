@@ -19,6 +19,7 @@ from allocator_service.core.admin import ServiceForm, refuse_unread
 from allocator_service.core.clock import utc_now
 from allocator_service.core.conditional_fields import Conditions, offer_with, show_with
 from allocator_service.core.duration_fields import DurationField
+from allocator_service.core.durations import MOST_RECLAIM_DAYS
 from allocator_service.core.errors import Refusals
 from allocator_service.core.quantities import Resource
 from allocator_service.pools.models import Pool, WindowKind
@@ -92,12 +93,14 @@ class PoolForm(ServiceForm):
     minimum_run = DurationField(
         required=False,
         default="minutes",
+        most_days=MOST_RECLAIM_DAYS,
         help_text="For so long a task keeps its server, and its job is not ended to make room for"
         " others. Empty: no minimum.",
     )
     notice = DurationField(
         required=False,
         default="minutes",
+        most_days=MOST_RECLAIM_DAYS,
         help_text="How long before its end a job is warned. Empty: jobs end without a warning.",
     )
     churn = forms.IntegerField(

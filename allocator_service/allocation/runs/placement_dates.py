@@ -232,11 +232,17 @@ def minimum_seconds(pool: Pool, stated: Sequence[str]) -> list[int]:
     return [duration_seconds(each) if each else of_pool for each in stated]
 
 
-def tasks_kept(run: Run, *, now: datetime) -> list[KeptTasks]:
-    """Return the tasks of a decision in force that keep their servers, by workload and instant."""
+def tasks_kept(run: Run, *, now: datetime, tenant: Tenant | None = None) -> list[KeptTasks]:
+    """Return the tasks of a decision in force that keep their servers, by workload and instant.
+
+    `tenant` is None for those of all tenants.
+    """
     stored = PlacementDates.objects.filter(run=run).first()
     rows = [] if stored is None else [row for row in stored.rows if row[1] == 0]
-    workloads = Workload.objects.in_bulk({UUID(row[0]) for row in rows})
+    if not rows:
+        return []
+    present = Workload.objects.all() if tenant is None else Workload.objects.filter(tenant=tenant)
+    workloads = present.in_bulk({UUID(row[0]) for row in rows})
     minimum = dict(
         zip(
             workloads,
@@ -246,7 +252,9 @@ def tasks_kept(run: Run, *, now: datetime) -> list[KeptTasks]:
     )
     found: dict[tuple[UUID, float], int] = {}
     for id_, _, _, _, _, servers, tasks, since, *_ in rows:
-        workload = workloads[UUID(id_)]
+        workload = workloads.get(UUID(id_))
+        if workload is None:
+            continue
         place = workload.pk, since + minimum[workload.pk]
         if place[1] > now.timestamp():
             found[place] = found.get(place, 0) + servers * tasks

@@ -10,7 +10,7 @@ from allocator_service.allocation.runs.snapshots import pool_state
 from allocator_service.allocation.what_if.changes import with_changes
 from allocator_service.allocation.what_if.evaluations import answer_document
 from allocator_service.allocation.what_if.guarantees import unmet_in
-from allocator_service.allocation.what_if.lost_gangs import lost_gangs, removed_servers
+from allocator_service.allocation.what_if.lost_gangs import has_gangs, lost_gangs, removed_servers
 from allocator_service.core.errors import DomainError
 from allocator_service.pools.models import Pool, Server
 from allocator_service.pools.selectors import resources_of
@@ -54,8 +54,9 @@ class Impact:
 
     `tenants` would run fewer tasks of a workload, the hardest hit first, and `winners` only more; `hit`
     and `gain` count all of them. `moved` are the whole tasks that would go to another server, None where
-    tasks are divisible or that is not known. `unmet` has a sentence for each guarantee that is not met
-    after it, and `lost` one for each workload whose tasks of several pieces end.
+    tasks are divisible or that is not known. They are pieces of tasks if `in_pieces`. `unmet` has a
+    sentence for each guarantee that is not met after it, and `lost` one for each workload whose tasks of
+    several pieces end.
     """
 
     pool: Pool
@@ -65,6 +66,7 @@ class Impact:
     hit: int = 0
     gain: int = 0
     moved: int | None = None
+    in_pieces: bool = False
     unmet: Sequence[str] = ()
     lost: Sequence[str] = ()
     unknown: str = ""
@@ -105,6 +107,7 @@ def changes_impact(
         len(hit),
         len(gain),
         answer["summary"]["moved_tasks"],
+        has_gangs(live.settings),
         [sentence for _, sentence in unmet_in(answer, resources_of(pool))],
         [each.text_with_tenant for each in lost_gangs(live, removed_servers(changes))],
     )

@@ -59,6 +59,11 @@ def removed_servers(changes: Mapping[str, Any]) -> list[str]:
     return [str(id_) for action in ("drain", "retire") for id_ in servers.get(action, [])]
 
 
+def has_gangs(settings: Mapping[str, Any]) -> bool:
+    """Return True if a task of a workload has several pieces."""
+    return any(_pieces(row) > 1 for row in settings["workloads"])
+
+
 def lost_gangs(state: PoolState, servers: Iterable[str]) -> list[LostGang]:
     """Return the gangs of the decision in force that lose a piece with some servers of a pool.
 
@@ -71,9 +76,7 @@ def lost_gangs(state: PoolState, servers: Iterable[str]) -> list[LostGang]:
         for row, group in zip(state.settings["servers"], state.groups, strict=True)
     }
     gangs = {
-        (row["tenant"], row["name"]): row
-        for row in state.settings["workloads"]
-        if sum(each["count"] for each in row.get("pieces") or ()) > 1
+        (row["tenant"], row["name"]): row for row in state.settings["workloads"] if _pieces(row) > 1
     }
     running: Counter[tuple[str, str]] = Counter()
     here: defaultdict[tuple[str, str], Counter[tuple[int, str, int]]] = defaultdict(Counter)
@@ -91,6 +94,10 @@ def lost_gangs(state: PoolState, servers: Iterable[str]) -> list[LostGang]:
         _lost(*key, gangs[key], running[key], pieces, sum(map(len, gone.values())))
         for key, pieces in here.items()
     ]
+
+
+def _pieces(workload: Mapping[str, Any]) -> int:
+    return sum(each["count"] for each in workload.get("pieces") or ())
 
 
 def _lost(

@@ -229,24 +229,27 @@ def tip(content: str) -> str:
     return f"<title>{escape(content)}</title>"
 
 
-def ticks(highest: float) -> list[float]:
-    """Return four to eight round numbers from 0 to at least `highest`."""
+def ticks(highest: float, least_step: float = 0.0) -> list[float]:
+    """Return round numbers from 0 to at least `highest`.
+
+    They are four to eight, or fewer if `least_step` apart.
+    """
     if highest <= 0:
         return [0.0, 1.0]
     magnitude = 10.0 ** floor(log10(highest))
     for step in (magnitude / 5, magnitude / 2, magnitude, magnitude * 2):
         count = int(-(-highest // step))
-        if count <= 7:
+        if count <= 7 and step >= least_step:
             return [step * index for index in range(count + 1)]
     return [0.0, highest]
 
 
-def fitted_ticks(lowest: float, highest: float) -> list[float]:
+def fitted_ticks(lowest: float, highest: float, least_step: float = 0.0) -> list[float]:
     """Return round numbers that enclose an interval, from 0 unless that is far from the values."""
     span = highest - lowest
     if lowest < highest / 2 or span <= highest * _FLAT:
-        return ticks(highest)
-    step = ticks(span)[1]
+        return ticks(highest, least_step)
+    step = ticks(span, least_step)[1]
     first, last = floor(lowest / step), -floor(-highest / step)
     return [step * index for index in range(first, last + 1)]
 

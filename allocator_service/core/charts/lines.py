@@ -73,15 +73,32 @@ def _history(
 
 
 def steps_chart(
-    *, title: str, unit: str, lines: Sequence[StepLine], reference: Reference | None = None
+    *,
+    title: str,
+    unit: str,
+    lines: Sequence[StepLine],
+    reference: Reference | None = None,
+    whole: bool = False,
 ) -> Chart:
-    """Return a chart of several quantities, each constant over its intervals, on one axis of time."""
-    draw = partial(_steps, title=title, unit=unit, lines=lines, reference=reference)
+    """Return a chart of several quantities, each constant over its intervals, on one axis of time.
+
+    The numbers of the axis are integers if `whole`.
+    """
+    step = 1.0 if whole else 0.0
+    draw = partial(
+        _steps, title=title, unit=unit, lines=lines, reference=reference, least_step=step
+    )
     return Chart(title, draw)
 
 
 def _steps(
-    frame: Frame, *, title: str, unit: str, lines: Sequence[StepLine], reference: Reference | None
+    frame: Frame,
+    *,
+    title: str,
+    unit: str,
+    lines: Sequence[StepLine],
+    reference: Reference | None,
+    least_step: float,
 ) -> Drawing:
     named, more = heading(frame, title)
     labels = [each.label for each in lines]
@@ -95,7 +112,7 @@ def _steps(
     axis = TimeAxis(frame, first, last, _LEFT)
     if reference is not None and (reference.is_included or _is_near(reference.value, drawn)):
         drawn.append(reference.value)
-    values, grid = _values(frame, top, unit, drawn)
+    values, grid = _values(frame, top, unit, drawn, least_step)
     bottom = top + _PLOT
     parts = [named, keys, grid, axis.drawn(top, bottom)]
     places = _grid(lines, axis, values)
@@ -234,9 +251,11 @@ class _Values:
         return self.bottom - (value - self.low) * _PLOT / ((self.high - self.low) or 1)
 
 
-def _values(frame: Frame, top: float, unit: str, drawn: Sequence[float]) -> tuple[_Values, str]:
+def _values(
+    frame: Frame, top: float, unit: str, drawn: Sequence[float], least_step: float = 0.0
+) -> tuple[_Values, str]:
     """Return an axis that fits the values, and its grid."""
-    marks = fitted_ticks(min(drawn), max(drawn))
+    marks = fitted_ticks(min(drawn), max(drawn), least_step)
     values = _Values(marks[0], marks[-1], top + _PLOT)
     parts = []
     for mark, shown in zip(marks, tick_texts(marks), strict=True):

@@ -253,17 +253,20 @@ def why(session: Session, pool: str | None, workload: str | None, tenant: str | 
         return
     echo(explanation["sentence"] + "\n")
     for held in explanation.get("holds", ()):
-        jobs = ", ".join(held["jobs"])
-        where = ", ".join(held["servers"]) or f"{held['count']} servers"
+        where = ", ".join(held["servers"]) or counted(held["count"], "server")
+        are = "is" if held["count"] == 1 else "are"
         others = sum(each["jobs"] for each in held["beside"])
-        echo(f"{where} are held for job {jobs}. Jobs that still run there: {others}.\n")
+        echo(f"{where} {are} held for {_jobs(held)}. Jobs that still run there: {others}.\n")
     for end in explanation.get("ending", ()):
-        jobs = ", ".join(end["jobs"])
+        jobs, one = "J" + _jobs(end)[1:], len(end["jobs"]) == 1
+        queue = "It queues again" if one else "They queue again"
         heir = f" for {end['heir']}" if end["heir"] else ""
         if end["ended"]:
-            echo(f"Job {jobs} above the decision was ended{heir}. It queues again.\n")
+            was = "was" if one else "were"
+            echo(f"{jobs} above the decision {was} ended{heir}. {queue}.\n")
         else:
-            echo(f"Job {jobs} above the decision ends after {instant(end['ends_at'])}{heir}.\n")
+            ends = "ends" if one else "end"
+            echo(f"{jobs} above the decision {ends} after {instant(end['ends_at'])}{heir}.\n")
     if blocked := explanation["blocked"]:
         reason = blocked["reason"] or "none stated"
         echo(
@@ -288,6 +291,11 @@ def why(session: Session, pool: str | None, workload: str | None, tenant: str | 
     for each in helping:
         before, after = counted(each["tasks_before"], "task"), number(each["tasks_after"])
         echo(f"  {each['words']} ({each['workload']}: {before} → {after})")
+
+
+def _jobs(row: Mapping[str, Any]) -> str:
+    """Return the names of jobs with their noun, such as `jobs 17, 18`."""
+    return f"{'job' if len(row['jobs']) == 1 else 'jobs'} {', '.join(row['jobs'])}"
 
 
 def _print_binding(explanation: ExplanationDocument, unit: dict[str, str]) -> None:

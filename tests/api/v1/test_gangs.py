@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 from datetime import timedelta
 
 import pytest
@@ -253,6 +254,17 @@ def test_a_what_if_changes_the_pieces_of_a_task(pool, operator):
     assert after == {"mpi": 2, "solo": 0}  # 60 tasks never fit at once
 
 
+@pytest.mark.parametrize("pieces", [[], None])
+def test_a_what_if_makes_single_tasks_of_a_gang(pool, operator, pieces):
+    found = submit(operator, {**MPI, "per_server": 1, "together": "rack"})
+    change = {"id": found["id"], "pieces": pieces, "demand": {"gpu": 4}, "tasks": 40}
+    result = simulated(operator, {"workloads": {"change": [change]}}, path=f"{PATH}/simulations/")[
+        "result"
+    ]
+    (row,) = result["tenants"]
+    assert row["after"]["tasks"] == 8
+
+
 def test_a_what_if_changes_the_demand_of_tasks_that_start_together(pool, operator):
     """They have no pieces, so their demand is not a sum."""
     solo = submit(operator, {**SOLO, "at_least": 2})
@@ -399,7 +411,9 @@ def test_the_admin_states_the_gangs_that_a_drain_ends(pool, operator, client):
     factories.decision(pool)
     client.force_login(get_user_model().objects.create_superuser("olga"))
     page = page_of_a_drain(client, pool.servers.order_by("pk").first().pk)
-    assert ">2 tasks of mpi end: 2 of their 8 pieces are on this server.<" in page
+    lost = ">2 tasks of mpi end: 2 of their 8 pieces are on this server.<"
+    assert 0 < page.index(lost) < page.index("tenant would run")
+    assert re.search("(No|[0-9]+) pieces? of running tasks would move to another server", page)
 
 
 @pytest.mark.parametrize(

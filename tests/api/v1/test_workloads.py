@@ -114,6 +114,7 @@ BAD = [
     ({"priority": None}, 422, "field.type", "/priority"),
     ({"minimum_run": "PT0S"}, 422, "duration.zero", "/minimum_run"),
     ({"minimum_run": "P31D"}, 422, "duration.too_long", "/minimum_run"),
+    ({"minimum_run": "P1000Y"}, 422, "duration.too_long", "/minimum_run"),
     ({"minimum_run": "soon"}, 422, "duration.syntax", "/minimum_run"),
     ({"server_selector": {"zone": []}}, 422, "selector.count", "/server_selector/zone"),
     ({"server_selector": {"zone": {"in": []}}}, 422, "field.type", "/server_selector/zone"),

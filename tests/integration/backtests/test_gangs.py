@@ -7,6 +7,7 @@ import pytest
 
 from allocator_service.backtests.costs import used_by_owner
 from allocator_service.backtests.histories import submitted_between
+from allocator_service.backtests.obstacles import obstacles_text
 from allocator_service.backtests.scenarios import Scenario, gang_fields
 from allocator_service.pools.models import Pool
 from allocator_service.workloads.gangs import Gang as StoredGang
@@ -45,6 +46,26 @@ def test_tasks_of_a_workload_with_pieces_are_gangs(pool, tenant):
     assert stated.demand.tolist() == [[4, 0], [1, 2]]
     # How many tasks had to start at once is not known of the past.
     assert (stated.per_server, stated.together, stated.at_least) == (1, "rack", 1)
+
+
+@pytest.mark.parametrize(
+    ("counts", "demands", "labels", "more", "reason"),
+    [
+        ([2], [1], None, {"together": "rack"}, "no server has the label rack"),
+        ([2], [5], None, {}, "pieces of tasks need cpu 5 or more"),
+        ([1, 2], [1, 6], None, {}, "pieces of tasks need cpu 6 or more"),
+        ([3], [4], None, {}, "the servers have too little room for all pieces of a task"),
+        ([3], [1], None, {"per_server": 1},
+         "the servers have too little room for all pieces of a task"),
+        ([3], [4], [{"rack": "a"}, {"rack": "b"}], {"together": "rack"},
+         "the servers with one value of rack have too little room for all pieces of a task"),
+    ],
+)  # fmt: skip
+def test_why_a_gang_fits_nowhere_is_stated(counts, demands, labels, more, reason):
+    gang = Gang(count=np.array(counts), demand=np.array([[float(d)] for d in demands]), **more)
+    stated = scenario(gang, labels=labels)
+    assert not stated.fitting.any()
+    assert obstacles_text(stated) == reason
 
 
 def scenario(gang, *, servers=2, labels=None):

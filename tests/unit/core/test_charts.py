@@ -161,7 +161,7 @@ def points_of(chart):
     ]
 
 
-def steps(*lines, reference=None):
+def steps(*lines, reference=None, whole=False):
     named = [
         StepLine(
             str(number),
@@ -172,7 +172,26 @@ def steps(*lines, reference=None):
         )
         for number, values in enumerate(lines)
     ]
-    return steps_chart(title="t", unit="u", lines=named, reference=reference)
+    return steps_chart(title="t", unit="u", lines=named, reference=reference, whole=whole)
+
+
+@pytest.mark.parametrize(
+    ("values", "whole", "expected"),
+    [
+        ([0, 1], True, ["0", "1"]),
+        ([1, 2], True, ["1", "2"]),
+        ([1, 3], True, ["0", "1", "2", "3"]),
+        ([3, 17], True, ["0", "5", "10", "15", "20"]),
+        ([1000, 1001], True, ["1,000", "1,001"]),
+        ([0, 0], True, ["0", "1"]),
+        ([0, 1], False, ["0", "0.2", "0.4", "0.6", "0.8", "1"]),
+    ],
+)
+def test_an_axis_of_whole_numbers_has_no_fractions(values, whole, expected):
+    chart = steps(values, whole=whole)
+    texts = ET.fromstring(chart.svg).iter(f"{SVG}text")
+    axis = [each.text for each in texts if each.get("x") == "54.0"]
+    assert axis == expected
 
 
 def test_lines_that_coincide_alternate_in_dashes_and_are_both_visible():

@@ -53,6 +53,15 @@ def test_what_is_no_duration_is_refused(text, code):
     assert refused.value.errors[0].pointer == "/window/length"
 
 
+@pytest.mark.parametrize("text", ["P31D", "P1Y", "P1000Y"])
+def test_a_lower_limit_is_the_one_that_is_stated(text):
+    assert parse_duration("P30D", most_days=30).days == 30
+    with pytest.raises(Unacceptable) as refused:
+        parse_duration(text, most_days=30)
+    assert refused.value.code == "duration.too_long"
+    assert refused.value.detail == "The duration must be at most 30 days."
+
+
 def test_a_day_is_25_hours_when_summer_time_ends_and_24_hours_are_24_hours():
     before = datetime(2026, 10, 24, 22, 0, tzinfo=UTC)  # midnight in Berlin
     assert parse_duration("P1D").after(before, BERLIN) == datetime(2026, 10, 25, 23, tzinfo=UTC)
