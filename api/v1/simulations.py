@@ -111,8 +111,9 @@ class ChangedWorkload(documents.Document):
         max_items=MAX_KINDS,
         code="workload.pieces",
         required=False,
-        description="Instead of the present ones. Empty: tasks of one piece, without `per_server` and"
-        " `together`.",
+        allow_null=True,
+        description="Instead of the present ones. Empty or null: tasks of one piece, without"
+        " `per_server` and `together`.",
     )
     per_server = documents.IntegerField(
         minimum=1,

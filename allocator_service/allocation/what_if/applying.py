@@ -76,7 +76,7 @@ def _settings(
     gang, demand = None, workload.demand
     if any(key in change for key in GANG):
         stored = Gang.of(workload).settings()
-        if change.get("pieces") == []:
+        if "pieces" in change and not change["pieces"]:
             stored |= Gang().settings() | {"at_least": stored["at_least"]}
         gang = gang_read({key: change.get(key, stored[key]) for key in GANG}, resources)
         gang_check(gang, "")

@@ -481,8 +481,9 @@ class SimulationRequestWorkloadsChange(TypedDict):
     id: str
     # Of one task. With pieces it is their sum.
     demand: NotRequired[dict[str, float | str]]
-    # Instead of the present ones. Empty: tasks of one piece, without `per_server` and `together`.
-    pieces: NotRequired[list[SimulationRequestWorkloadsSubmitPiece]]
+    # Instead of the present ones. Empty or null: tasks of one piece, without `per_server` and
+    # `together`.
+    pieces: NotRequired[list[SimulationRequestWorkloadsSubmitPiece] | None]
     # Most pieces of one task on one server; null is any number.
     per_server: NotRequired[int | None]
     # Label of servers. Empty is any servers.
