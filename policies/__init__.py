@@ -50,6 +50,7 @@ if TYPE_CHECKING:
         SolveTimeoutError,
     )
     from policies.explaining.explanations import explain
+    from policies.explaining.gang_room import missing_pieces
     from policies.explaining.groups import GroupStanding, group_standings, tenant_levels
     from policies.explaining.lending import tasks_by_owner
     from policies.filling.mrfs_loop import dominant_on
@@ -168,6 +169,7 @@ __all__ = [
     "jain_index",
     "level_program",
     "maximise_level",
+    "missing_pieces",
     "normalise",
     "one_class",
     "options_schema",
@@ -239,6 +241,7 @@ _HOMES = {
         "SolveTimeoutError",
     ),
     "policies.explaining.explanations": ("explain",),
+    "policies.explaining.gang_room": ("missing_pieces",),
     "policies.explaining.groups": ("GroupStanding", "group_standings", "tenant_levels"),
     "policies.explaining.lending": ("tasks_by_owner",),
     "policies.filling.mrfs_loop": ("dominant_on",),

@@ -47,6 +47,37 @@ def room_for_pieces(allocation: Allocation, workload: int, at_once: int) -> Room
     return _room(allocation, workload, at_once, whole, left, room)
 
 
+def missing_pieces(allocation: Allocation, workload: int, at_once: int) -> int:
+    """Return how many pieces of tasks that start at once have no room beside an answer.
+
+    Parameters
+    ----------
+    allocation : Allocation
+        Whole tasks on servers.
+    workload : int
+        The workload, whose tasks have several pieces or start together.
+    at_once : int
+        Number of its tasks that start at once.
+
+    Returns
+    -------
+    int
+        Pieces that the placement rule does not place, 0 if all fit.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from policies import Gang, Problem, missing_pieces, solve
+    >>> problem = Problem.create(
+    ...     resources=["gpu"], capacity=[[8]], server_count=[4], tenants=["A"], demand=[[40]],
+    ...     gangs={0: Gang(np.array([5]), np.array([[8.0]]))})
+    >>> missing_pieces(solve(problem, "drfh", mode="indivisible"), 0, 1)
+    1
+    """
+    room = room_for_pieces(allocation, workload, at_once)
+    return room.needed - room.fit
+
+
 def room_on_empty_servers(allocation: Allocation, workload: int, at_once: int) -> Room:
     """Return the room for tasks of a workload that start at once while nothing else runs.
 

@@ -336,10 +336,9 @@ def _missing_pieces(decision: Decision, position: int, at_once: int) -> int:
     if choice.sees_one_pool or choice.mode != "indivisible":
         return 1
     # Loads the compiler, which most processes of the service never need.
-    from policies.explaining.gang_room import room_for_pieces
+    from policies import missing_pieces
 
-    room = room_for_pieces(decision, position, at_once)
-    return max(room.needed - room.fit, 1)
+    return max(missing_pieces(decision, position, at_once), 1)
 
 
 def _labels_together(
