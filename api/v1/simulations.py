@@ -89,7 +89,7 @@ class SubmittedWorkload(documents.Document):
         required=False, description="Of one task. Leave it out where pieces are given."
     )
     pieces = documents.ListField(
-        SubmittedPiece, max_items=MAX_KINDS, code="workload.pieces", required=False
+        SubmittedPiece, max_items=MAX_KINDS, code="workload.pieces", default=lambda: OMITTED
     )
     per_server = documents.IntegerField(minimum=1, maximum=MAX_PIECES, default=lambda: OMITTED)
     together = documents.TextField(max_length=LABEL_LENGTH, required=False)
@@ -110,8 +110,8 @@ class ChangedWorkload(documents.Document):
         min_items=0,
         max_items=MAX_KINDS,
         code="workload.pieces",
-        required=False,
         allow_null=True,
+        default=lambda: OMITTED,
         description="Instead of the present ones. Empty or null: tasks of one piece, without"
         " `per_server` and `together`.",
     )
@@ -284,7 +284,7 @@ class SimulationDocument(documents.Document):
 
 
 RETRY_SECONDS = "1"
-NULLABLE = {"tasks", "group", "parent", "per_server"}
+NULLABLE = {"tasks", "group", "parent", "per_server", "pieces"}
 
 
 class SimulationsView(CostReader, PoolResource):
