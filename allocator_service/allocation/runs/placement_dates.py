@@ -89,8 +89,9 @@ def dated_ranges(
             continue
         workload = positions[id_]
         if id_ not in shapes:
-            shapes[id_] = _shape(workloads[workload])
+            shapes[id_] = task_shape(workloads[workload])
         group, offset, here = present.find(ranges[position].traits, first, last)
+        # Dates that an older release stored have no shape.
         if here and shape in ([], [shapes[id_]]):
             found.append(DatedRange(workload, kind, group, offset, here, tasks, since))
     return found
@@ -159,7 +160,7 @@ def placement_dates_store(
             continue
         ends.append(end)
         if workload not in shapes:
-            shapes[workload] = _shape(workloads[workload])
+            shapes[workload] = task_shape(workloads[workload])
         for position, first, last in _classes(allocation, row, offset, servers):
             ids = groups[row].ids
             rows.append(
@@ -174,9 +175,12 @@ def placement_dates_store(
     return datetime.fromtimestamp(min(ends), UTC) if waits else None
 
 
-def _shape(workload: Mapping[str, Any]) -> str:
+def task_shape(workload: Mapping[str, Any]) -> str:
     """Return a digest of what one task of a workload uses."""
-    used = [workload["demand"], workload.get("pieces")]
+    pieces = workload.get("pieces") or []
+    # Tasks of one piece, of which several start at once, have their demand as a piece.
+    is_single = sum(each["count"] for each in pieces) <= 1
+    used = [workload["demand"], [] if is_single else pieces]
     return blake2b(orjson.dumps(used, option=orjson.OPT_SORT_KEYS), digest_size=8).hexdigest()
 
 

@@ -29,7 +29,7 @@ from uuid import UUID
 
 from allocator_service.allocation.policies import policy_choose
 from allocator_service.allocation.runs.budgets import with_budgets
-from allocator_service.allocation.runs.placement_dates import keeps_tasks
+from allocator_service.allocation.runs.placement_dates import keeps_tasks, task_shape
 from allocator_service.allocation.runs.snapshots import (
     PoolState,
     document_gang,
@@ -207,6 +207,7 @@ class _Editor:
         for position, change in enumerate(workloads.get("change", [])):
             where = f"/workloads/change/{position}"
             workload = self._workload(change["id"], f"{where}/id")[1]
+            shape = task_shape(workload)
             if any(key in change for key in ("demand", *GANG)):
                 changed = self._changed_gang(workload, change, where)
                 for key in GANG:
@@ -214,8 +215,12 @@ class _Editor:
                 workload.update(changed)
             workload.update({key: change[key] for key in _WORKLOAD_FIELDS if key in change})
             self._amounts("limit", workload, change, where)
+            if task_shape(workload) != shape:
+                self._end_kept_tasks(workload)
         for position, id_ in enumerate(workloads.get("withdraw", [])):
-            self._workloads.remove(self._workload(id_, f"/workloads/withdraw/{position}"))
+            found = self._workload(id_, f"/workloads/withdraw/{position}")
+            self._workloads.remove(found)
+            self._end_kept_tasks(found[1])
         taken = {(workload["tenant"], workload["name"]) for _, workload in self._workloads}
         for position, submitted in enumerate(workloads.get("submit", [])):
             where = f"/workloads/submit/{position}"
@@ -267,6 +272,11 @@ class _Editor:
         node.pop(kind, None)
         if rows:
             node[kind] = rows
+
+    def _end_kept_tasks(self, workload: Mapping[str, Any]) -> None:
+        """Keep no tasks of a workload, as a decision does after such a change."""
+        whose = (workload["tenant"], workload["name"])
+        self._kept = [each for each in self._kept if (each["tenant"], each["workload"]) != whose]
 
     def _described(self, described: Mapping[str, Any], where: str) -> dict[str, Any]:
         """Return the demand of a task, and its pieces."""

@@ -11,13 +11,16 @@ from allocator_service.allocation.models import PlacementDates
 from allocator_service.allocation.policies import policy_choose
 from allocator_service.allocation.runs.placement_dates import tasks_kept
 from allocator_service.allocation.runs.recompute import recompute_pool
+from allocator_service.allocation.runs.snapshots import pool_state
 from allocator_service.allocation.selectors import input_of
+from allocator_service.allocation.what_if.changes import with_changes
 from allocator_service.allocation.what_if.explanations import run_explain
 from allocator_service.allocation.what_if.impact import servers_impact
 from allocator_service.pools.limits import Limit
 from allocator_service.pools.member_services import member_put
 from allocator_service.pools.models import RecomputeJob, Server
 from allocator_service.pools.recompute import decision_wanted
+from allocator_service.pools.selectors import resources_of
 from allocator_service.pools.server_services import ServerDraft, server_drain, servers_contribute
 from allocator_service.pools.services import pool_update
 from allocator_service.workloads.gangs import Gang, Piece
@@ -28,6 +31,7 @@ from allocator_service.workloads.services import (
     workload_update,
     workloads_submit,
 )
+from policies import problem_from_document, solve
 from tests.integration.conftest import NOON, settings, vector
 from tests.placements import placed
 
@@ -303,6 +307,35 @@ def test_the_explanation_says_until_when(young, tenant):
     other = run_explain(run=run, tenant=tenant("b"))
     assert "Tasks of others keep their servers until 20 November 2026, 12:30 UTC." in other.sentence
     assert other.kept == []
+
+
+def test_tasks_that_start_together_from_now_on_keep_their_servers(young, tenant):
+    work = submit(young, tenant("a"), 4)
+    decide(young, NOON)
+    submit(young, tenant("b"), None)
+    change(work, tasks=None, gang=Gang(at_least=3))
+    kept = input_of(decide(young, NOON + MINUTE))["kept"]
+    assert sum(each["tasks"] * each["servers"] for each in kept if each["tenant"] == "a") == 4
+
+
+@pytest.mark.parametrize("change", ["demand", "withdraw", "tasks"])
+def test_what_ifs_keep_what_a_decision_would_keep(young, tenant, change):
+    work = submit(young, tenant("a"), 2)
+    submit(young, tenant("b"), 6)
+    decide(young, NOON)
+    changes = {
+        "demand": {"change": [{"id": work, "demand": {"cpu": 4, "memory": 4}}]},
+        "tasks": {"change": [{"id": work, "tasks": 1}]},
+        "withdraw": {"withdraw": [work]},
+    }[change]
+    state = pool_state(young.pk, now=NOON + MINUTE)
+    document = with_changes(state, {"workloads": changes}, resources=resources_of(young)).document
+    kept = {each["tenant"] for each in document["kept"]}
+    assert kept == ({"a", "b"} if change == "tasks" else {"b"})
+    parsed = problem_from_document(document)
+    answer = solve(parsed.problem, "drfh", mode="indivisible", running=parsed.running)
+    if change == "demand":
+        assert answer.tasks.tolist() == [0, 6]
 
 
 def test_a_preview_of_a_drain_keeps_the_tasks_of_the_other_server(young, tenant):
