@@ -157,6 +157,12 @@ def gang_check(gang: Gang, pointer: str) -> None:
             )
 
 
+def start_check(gang: Gang, tasks: int | None, pointer: str) -> None:
+    """Raise `Unacceptable` for a new workload with too few tasks to start any."""
+    if error := start_error(gang, tasks, pointer):
+        raise Unacceptable(error.detail, code=error.code, pointer=error.pointer)
+
+
 def start_error(gang: Gang, tasks: int | None, pointer: str) -> FieldError | None:
     """Return the error of a new workload with too few tasks to start any.
 

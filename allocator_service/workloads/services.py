@@ -25,7 +25,7 @@ from allocator_service.pools.recompute import pool_changed
 from allocator_service.pools.selectors import resources_of, server_groups
 from allocator_service.pools.services import check_reclaim_time
 from allocator_service.tenants.models import Tenant
-from allocator_service.workloads.gangs import Gang, gang_check, pieces_stored, start_error
+from allocator_service.workloads.gangs import Gang, gang_check, pieces_stored, start_check
 from allocator_service.workloads.models import Workload, WorkloadState
 from allocator_service.workloads.satisfiability import Supply
 
@@ -83,8 +83,7 @@ def workloads_submit(*, pool: Pool, drafts: Sequence[WorkloadDraft], now: dateti
     workloads_refuse_too_many(len(drafts))
     for draft in drafts:
         gang_check(draft.gang, draft.pointer)
-        if error := start_error(draft.gang, draft.tasks, draft.pointer):
-            raise Unacceptable(error.detail, code=error.code, pointer=error.pointer)
+        start_check(draft.gang, draft.tasks, draft.pointer)
         _refuse_empty_demand(draft.demand, draft.pointer)
         check_reclaim_time(draft.minimum_run, pointer=f"{draft.pointer}/minimum_run")
     pool = pool_lock(pool)

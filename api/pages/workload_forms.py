@@ -16,6 +16,7 @@ from allocator_service.workloads.gangs import (
     Gang,
     gang_check,
     gang_read,
+    start_check,
 )
 from allocator_service.workloads.models import MAX_PRIORITY, MAX_TASKS, Workload
 from api.contract.documents import read_document
@@ -189,6 +190,8 @@ class WorkloadForm(forms.Form):
         try:
             self.workload = read_document(WorkloadRequest, self._document(cleaned, tasks))
             gang = gang_read(self.workload, self._resources)
+            if self._workload is None:
+                start_check(gang, self.workload["tasks"], "")
             if gang.pieces:
                 gang_check(gang, "")
                 return cleaned

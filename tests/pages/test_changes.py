@@ -303,6 +303,7 @@ def test_another_number_of_tasks_leaves_the_pieces(whole, ada):
         ({"pieces": "", "together": ""}, "per_server", "This is for tasks of several pieces"),
         ({"pieces": "", "per_server": ""}, "together", "This is for tasks of several pieces"),
         ({"pieces": "6000", "at_least": "2"}, "at_least", "At most 10,000 pieces start at once"),
+        ({"at_least": "9"}, "at_least", "At least 9 tasks start together. The workload has 3."),
         ({"demand_0": "", "demand_1": ""}, "demand_0", "A piece demands something"),
         ({"demand_1": "lots"}, "demand_1", "lots"),
         (

@@ -40,7 +40,14 @@ from allocator_service.allocation.runs.snapshots import (
 from allocator_service.core.errors import Unacceptable
 from allocator_service.core.quantities import Resource, vector_from
 from allocator_service.pools.clusters import CLUSTER_LABEL
-from allocator_service.workloads.gangs import GANG, Gang, demand_read, gang_check, gang_read
+from allocator_service.workloads.gangs import (
+    GANG,
+    Gang,
+    demand_read,
+    gang_check,
+    gang_read,
+    start_check,
+)
 from policies import policy_named, without_deficits
 
 _WORKLOAD_FIELDS = ("tasks", "priority", "server_selector")
@@ -279,9 +286,10 @@ class _Editor:
         self._kept = [each for each in self._kept if (each["tenant"], each["workload"]) != whose]
 
     def _described(self, described: Mapping[str, Any], where: str) -> dict[str, Any]:
-        """Return the demand of a task, and its pieces."""
+        """Return the demand of a task of a new workload, and its pieces."""
         gang = gang_read(described, self._resources, where)
         gang_check(gang, where)
+        start_check(gang, described.get("tasks"), where)
         demand_read(described, gang, self._resources, where)
         if not gang.pieces:
             demand = self._demand(described["demand"], f"{where}/demand")

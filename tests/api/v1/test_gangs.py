@@ -255,6 +255,18 @@ def test_a_what_if_changes_the_pieces_of_a_task(pool, operator):
     assert after == {"mpi": 2, "solo": 0}  # 60 tasks never fit at once
 
 
+def test_a_what_if_refuses_what_a_submission_refuses(pool, operator):
+    submitted = {"tenant": "mpi", "name": "x", "demand": {"gpu": 1}, "at_least": 3, "tasks": 2}
+    answer = simulated(
+        operator, {"workloads": {"submit": [submitted]}}, path=f"{PATH}/simulations/"
+    )
+    (error,) = answer["error"]["errors"]
+    assert (error["code"], error["pointer"]) == (
+        "workload.at_least",
+        "/workloads/submit/0/at_least",
+    )
+
+
 @pytest.mark.parametrize("pieces", [[], None])
 def test_a_what_if_makes_single_tasks_of_a_gang(pool, operator, pieces):
     found = submit(operator, {**MPI, "per_server": 1, "together": "rack"})
