@@ -90,23 +90,12 @@ class BacktestAdmin(ReadOnlyAdmin):
         starts = request.user.has_perm("backtests.add_backtest")
         return super().changelist_view(request, {**(extra_context or {}), "starts": starts})
 
-    def change_view(
-        self,
-        request: HttpRequest,
-        object_id: str,
-        form_url: str = "",
-        extra_context: dict[str, Any] | None = None,
-    ) -> HttpResponse:
-        """Show the backtest, with its results once it has succeeded."""
-        backtest = self.get_object(request, object_id)
-        context: dict[str, Any] = dict(extra_context or {})
-        if backtest is not None and self.has_view_permission(request, backtest):
-            allowed = request.user.has_perm("backtests.change_backtest")
-            context["open"] = backtest.status in OPEN
-            context["cancels"] = context["open"] and allowed
-            if backtest.status == BacktestStatus.SUCCEEDED:
-                context |= shown(backtest)
-        return super().change_view(request, object_id, form_url, context)
+    def page_context(self, request: HttpRequest, row: Backtest) -> dict[str, Any]:
+        """Return the state of the backtest, with its results once it has succeeded."""
+        is_open = row.status in OPEN
+        cancels = is_open and request.user.has_perm("backtests.change_backtest")
+        results = shown(row) if row.status == BacktestStatus.SUCCEEDED else {}
+        return {"open": is_open, "cancels": cancels, **results}
 
     def start(self, request: HttpRequest) -> HttpResponse:
         """Request a backtest."""

@@ -304,7 +304,13 @@ class AuditedAdmin(SavedFiltersAdmin):
         # Django has dropped them where the user may not change the object.
         shown.prepopulated_fields = given.prepopulated_fields
         context["adminform"] = shown
+        if context["original"] is not None:
+            context |= self.page_context(request, context["original"])
         return super().render_change_form(request, context, *args, **kwargs)
+
+    def page_context(self, request: HttpRequest, row: Any) -> dict[str, Any]:
+        """Return what the template of an object's page has beside Django's context, or in its place."""
+        return {}
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         """Return the rows that the user sees, in lists, searches, pages, actions and choices."""

@@ -58,11 +58,14 @@ class NamedChoices(admin.FieldListFilter):
 
 
 class MonthFilter(NamedChoices, admin.AllValuesFieldListFilter):
-    """A filter by a month, which is stored as its first day."""
+    """A filter by a month, which is stored as its first day, of the rows that the user sees."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.lookup_choices = self.lookup_choices.reverse()
+    def __init__(
+        self, field: Any, request: Any, params: Any, model: Any, model_admin: Any, field_path: str
+    ) -> None:
+        super().__init__(field, request, params, model, model_admin, field_path)
+        rows = model_admin.get_queryset(request).order_by(f"-{field_path}")
+        self.lookup_choices = rows.values_list(field_path, flat=True).distinct()
 
     def name_of(self, value: str) -> str:
         """Return the name of a month, such as October 2026."""

@@ -82,18 +82,9 @@ class EntryAdmin(ReadOnlyAdmin):
         )
         return [correct, *super().get_urls()]
 
-    def change_view(
-        self,
-        request: HttpRequest,
-        object_id: str,
-        form_url: str = "",
-        extra_context: dict[str, Any] | None = None,
-    ) -> HttpResponse:
-        """Show the entry, with a link to correct it for users who may add entries."""
-        entry = self.get_object(request, object_id)
-        correctable = entry is not None and entry.kind != Kind.CORRECTION and _corrects(request)
-        context = {**(extra_context or {}), "correctable": correctable}
-        return super().change_view(request, object_id, form_url, context)
+    def page_context(self, request: HttpRequest, row: Entry) -> dict[str, Any]:
+        """Return whether the page has a link to correct the entry, for users who may add entries."""
+        return {"correctable": row.kind != Kind.CORRECTION and _corrects(request)}
 
     def correct(self, request: HttpRequest, pk: Any) -> HttpResponse:
         """Show the form of a correction, or write the correction."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from django.contrib import admin
 from django.db.models import F, Max, Q, QuerySet
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest
 from django.urls import reverse
 
 from allocator_service.core.admin import ReadOnlyAdmin, ServiceAdmin, ServiceForm
@@ -78,22 +78,12 @@ class TenantAdmin(ServiceAdmin):
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
         return ["slug", "created_at", "retired_at"] if obj else []
 
-    def change_view(
-        self,
-        request: HttpRequest,
-        object_id: str,
-        form_url: str = "",
-        extra_context: dict[str, Any] | None = None,
-    ) -> HttpResponse:
-        """Render the tenant, and below it the memberships in the user's pools, present ones first."""
-        tenant, context = self.get_object(request, object_id), dict(extra_context or {})
-        if tenant is not None:
-            pools = visible_pools(request.user)
-            rows = pools.of(tenant.memberships.select_related("pool"), "pool__slug")
-            context["memberships"] = rows.order_by(
-                F("ended_at").desc(nulls_first=True), "pool__slug"
-            )
-        return super().change_view(request, object_id, form_url, context)
+    def page_context(self, request: HttpRequest, row: Tenant) -> dict[str, Any]:
+        """Return the memberships in the user's pools, present ones first."""
+        memberships = row.memberships.select_related("pool")
+        seen = visible_pools(request.user).of(memberships, "pool__slug")
+        present_first = F("ended_at").desc(nulls_first=True)
+        return {"memberships": seen.order_by(present_first, "pool__slug")}
 
     @admin.action(
         description="Retire the selected tenants and revoke their keys", permissions=["change"]

@@ -229,6 +229,17 @@ def test_in_their_own_pools_they_do_what_operators_do(some):
     assert server.state == "draining"
 
 
+def test_months_of_other_pools_are_no_choice_of_a_filter(some, client):
+    def months(model):
+        page = text_of(client.get(f"/admin/billing/{model}/"))
+        return re.findall(r"month=(\d{4}-\d\d-\d\d)", page)
+
+    some.sign_in(some.quiet)
+    assert (months("closing"), months("statement")) == ([], [])
+    client.force_login(get_user_model().objects.get(is_superuser=True))
+    assert months("closing") == months("statement") != []
+
+
 def test_the_page_of_a_tenant_leads_to_its_parts_of_visible_pools(some, client):
     tenant = Tenant.objects.get(slug="u1")
     factories.member(some.quiet, tenant, None)

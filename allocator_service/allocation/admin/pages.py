@@ -204,17 +204,9 @@ class PoolAdmin(ImpactFormAdmin):
         settings = reverse("admin:pools_pool_change", args=[pool.pk])
         return {"pool": pool, "tabs": [*tabs, ("Settings", settings, current == SETTINGS)]}
 
-    def change_view(
-        self,
-        request: HttpRequest,
-        object_id: str,
-        form_url: str = "",
-        extra_context: dict[str, Any] | None = None,
-    ) -> HttpResponse:
-        """Show the form, as the last of the tabs."""
-        pool = self.get_object(request, object_id)
-        tabs = {} if pool is None else self._tabs(request, pool, SETTINGS)
-        return super().change_view(request, object_id, form_url, {**tabs, **(extra_context or {})})
+    def page_context(self, request: HttpRequest, row: Pool) -> dict[str, Any]:
+        """Return the bar of tabs, of which the form is the last one."""
+        return self._tabs(request, row, SETTINGS)
 
     @admin.display(description="policy", ordering="policy_name")
     def policy(self, pool: Pool) -> str:

@@ -91,21 +91,14 @@ class RunAdmin(ReadOnlyAdmin):
             *super().get_urls(),
         ]
 
-    def change_view(
-        self,
-        request: HttpRequest,
-        object_id: str,
-        form_url: str = "",
-        extra_context: dict[str, Any] | None = None,
-    ) -> HttpResponse:
-        """Show the outcome of the run, with the part of each tenant."""
-        run = self.get_object(request, object_id)
-        context = {**(extra_context or {}), "title": "Run", "orders": ORDERS}
-        if run is not None and run.status == RunStatus.SUCCEEDED:
-            resources = resources_of(run.pool)
-            shares = share_page(run.pool, run, resources, Asked.of(request.GET))
-            context |= {"run": run, "resources": resources, "shares": shares}
-        return super().change_view(request, object_id, form_url, context)
+    def page_context(self, request: HttpRequest, row: Run) -> dict[str, Any]:
+        """Return the outcome of the run, with the part of each tenant."""
+        context: dict[str, Any] = {"title": "Run", "orders": ORDERS}
+        if row.status == RunStatus.SUCCEEDED:
+            resources = resources_of(row.pool)
+            shares = share_page(row.pool, row, resources, Asked.of(request.GET))
+            context |= {"run": row, "resources": resources, "shares": shares}
+        return context
 
     def explanation(self, request: HttpRequest, pk: UUID, tenant: str) -> HttpResponse:
         """Explain a tenant's part of the decision, with changes that would increase it.

@@ -112,19 +112,9 @@ class ClosingAdmin(ReadOnlyAdmin):
         context = {**(extra_context or {}), "pools": pools}
         return super().changelist_view(request, context)
 
-    def change_view(
-        self,
-        request: HttpRequest,
-        object_id: str,
-        form_url: str = "",
-        extra_context: dict[str, Any] | None = None,
-    ) -> HttpResponse:
-        """Render a closed month under its name and that of its pool."""
-        closing, context = self.get_object(request, object_id), dict(extra_context or {})
-        if closing is not None:
-            context["title"] = f"{closing.pool.name}: {month_text(str(closing))}"
-            context["subtitle"] = None
-        return super().change_view(request, object_id, form_url, context)
+    def page_context(self, request: HttpRequest, row: Closing) -> dict[str, Any]:
+        """Return the name of the pool and of its month as the title."""
+        return {"title": f"{row.pool.name}: {month_text(str(row))}", "subtitle": None}
 
     def open_month(self, request: HttpRequest, pool: int) -> HttpResponse:
         """Show a pool's open month, with what it lacks, comes to and does not bill."""
@@ -245,26 +235,17 @@ class StatementAdmin(ReadOnlyAdmin):
         ]
         return format_html_join(mark_safe(" · "), '<a href="{}">{}</a>', links)
 
-    def change_view(
-        self,
-        request: HttpRequest,
-        object_id: str,
-        form_url: str = "",
-        extra_context: dict[str, Any] | None = None,
-    ) -> HttpResponse:
-        """Show the statement, above the lines of the stored document as on the page to send."""
-        statement, context = self.get_object(request, object_id), dict(extra_context or {})
-        if statement is not None:
-            document = document_of(bytes(statement.document))
-            context |= {
-                "title": f"Statement of {month_text(str(statement.closing))}",
-                "subtitle": None,
-                "currency": document["currency"],
-                "totals": document["totals"],
-                "rows": line_rows(document)[:LINES_SHOWN],
-                "more": max(0, len(document["lines"]) - LINES_SHOWN),
-            }
-        return super().change_view(request, object_id, form_url, context)
+    def page_context(self, request: HttpRequest, row: Statement) -> dict[str, Any]:
+        """Return the lines of the stored document, as on the page to send."""
+        document = document_of(bytes(row.document))
+        return {
+            "title": f"Statement of {month_text(str(row.closing))}",
+            "subtitle": None,
+            "currency": document["currency"],
+            "totals": document["totals"],
+            "rows": line_rows(document)[:LINES_SHOWN],
+            "more": max(0, len(document["lines"]) - LINES_SHOWN),
+        }
 
     @admin.display(description="page")
     def page_link(self, statement: Statement) -> SafeString:
