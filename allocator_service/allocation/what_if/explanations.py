@@ -315,7 +315,7 @@ def _with_servers_for_pieces(
     row: Allocation,
     workload: Mapping[str, Any],
 ) -> Iterator[_Candidate]:
-    """One more server for a piece, or one for each missing piece, or for each piece."""
+    """Yield one more server, one for each missing piece, and one for each piece."""
     at_once = 1 if row.tasks else workload["at_least"]
     kinds = [(each["count"] * at_once, dict(each["demand"])) for each in workload["pieces"]]
     missing = _missing_pieces(decision, row.position, at_once)
@@ -361,7 +361,7 @@ def _labels_together(
 def _without_together(
     document: Mapping[str, Any], row: Allocation, workload: Mapping[str, Any]
 ) -> Iterator[_Candidate]:
-    """Pieces on servers with any values of the label that keeps them together."""
+    """Yield the workload without the label that keeps its pieces together."""
     label = workload.get("together")
     # That of the cluster is no setting of a workload in pools with clusters.
     if not label or label == CLUSTER_LABEL:

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policies import (
-    CurrentPlacements,
     Gang,
     History,
     ParsedProblem,
@@ -20,7 +19,6 @@ from policies import (
     allocation_from_document,
     allocation_to_document,
     current_placements_of,
-    explain,
     problem_from_document,
     problem_to_document,
     properties_of,
@@ -28,13 +26,10 @@ from policies import (
     tasks_by_owner,
     verify,
 )
-from policies.explaining.gang_room import room_for_pieces
-from policies.filling.kept_tasks import kept_tasks
 from policies.verification.pieces import Pieces
 from tests.examples import examples
-from tests.references.gangs import GangStep, Pool, fill_gangs, launch
+from tests.references.gangs import GangStep, fill_gangs
 from tests.references.long_term import Past
-from tests.references.numbers import exact
 from tests.unit.policies.problems import problems
 from tests.unit.policies.test_filling_properties import PLACEMENTS, tasks_on_servers
 from tests.unit.policies.trees import problems_in_groups, problems_with_limits
@@ -340,194 +335,6 @@ def test_a_tenant_that_starves_starts_one_gang_first(options, tasks):
     assert verify(problem, answer, history).valid
 
 
-def ranges(*rows):
-    """Return current placements of (kind of pieces, server row, offset, servers, pieces on each)."""
-    kind, row, offset, servers, tasks = np.array(rows, dtype=np.int64).reshape(-1, 5).T
-    return CurrentPlacements(
-        workload=kind, row=row, offset=offset, servers=servers, tasks=tasks.astype(np.float64)
-    )
-
-
-def test_a_gang_stays_where_it_runs():
-    """The first server is busy, so that a fresh placement would move the gang's pieces by one."""
-    problem = cluster(gang((2, [8])), 1)
-    running = ranges((MPI, 0, 1, 2, 1), (SOLO, 0, 0, 1, 8))
-    assert tasks_on_servers(whole(problem))[MPI, 0] == 1
-    answer = solve(problem, "drfh", mode="indivisible", running=running)
-    on = tasks_on_servers(answer)
-    assert [on[MPI, server] for server in range(4)] == [0, 1, 1, 0]
-    assert [on[SOLO, server] for server in range(4)] == [8, 0, 0, 8]
-    assert answer.moved == 0
-    assert verify(problem, answer, running=running).valid
-
-
-def test_a_gang_that_lost_a_server_is_placed_anew():
-    """A piece ran on a server that has left. The other one moves with it, and solo stays."""
-    problem = cluster(gang((2, [8])), 1)
-    running = ranges((MPI, 0, 3, 1, 1), (MPI, -1, 0, 1, 1), (SOLO, 0, 2, 1, 8))
-    answer = solve(problem, "drfh", mode="indivisible", running=running)
-    on = tasks_on_servers(answer)
-    assert [on[MPI, server] for server in range(4)] == [1, 1, 0, 0]
-    assert on[SOLO, 2] == 8
-    assert answer.moved == 2
-    assert verify(problem, answer, running=running).valid
-
-
-def test_of_gangs_that_shrink_whole_ones_stay():
-    """One of three tasks of 2 pieces ends: 4 pieces stay where they are, and none is left over."""
-    problem = cluster(gang((2, [4])), 2)
-    running = ranges((MPI, 0, 1, 3, 2))
-    answer = solve(problem, "drfh", mode="indivisible", running=running)
-    on = tasks_on_servers(answer)
-    assert [on[MPI, server] for server in range(4)] == [0, 2, 2, 0]
-    assert answer.moved == 0
-    assert verify(problem, answer, running=running).valid
-
-
-@st.composite
-def running_of(draw, problem):
-    """Draw placements of pieces, some on servers that have left, of tasks whole or cut."""
-    rows = []
-    for kind in range(len(problem.pieces.demand)):
-        for _ in range(draw(st.integers(0, 2))):
-            row = draw(st.integers(-1, problem.k - 1))
-            count = int(problem.server_count[row]) if row >= 0 else 2
-            if not count:
-                continue
-            offset = draw(st.integers(0, count - 1)) if row >= 0 else 0
-            servers = draw(st.integers(1, count - offset))
-            rows.append((kind, row, offset, servers, draw(st.integers(1, 3))))
-    return ranges(*rows)
-
-
-def moved_from(running, problem, answer):
-    """Return the pieces that ran before and run now, less those that do on the same server.
-
-    Servers that have left count, and servers that drain do not.
-    """
-    first = np.cumsum(problem.server_count) - problem.server_count
-    before, gone = Counter(), Counter()
-    for kind, row, offset, servers, tasks in zip(
-        running.workload, running.row, running.offset, running.servers, running.tasks, strict=True
-    ):
-        for at in range(servers):
-            if row < 0:
-                gone[int(kind)] += int(tasks)
-            elif not problem.contributed_only[row] and problem.capacity[row].any():
-                before[int(kind), int(first[row] + offset + at)] += int(tasks)
-    after = Counter()
-    columns = current_placements_of(answer)
-    for kind, row, offset, servers, tasks in zip(
-        columns.workload, columns.row, columns.offset, columns.servers, columns.tasks, strict=True
-    ):
-        for at in range(servers):
-            after[int(kind), int(first[row] + offset + at)] += int(tasks)
-    moved = 0
-    for kind in range(len(problem.pieces.demand)):
-        ran = gone[kind] + sum(n for (k, _), n in before.items() if k == kind)
-        runs = sum(n for (k, _), n in after.items() if k == kind)
-        stayed = sum((before & after)[key] for key in before if key[0] == kind)
-        moved += min(ran, runs) - stayed
-    return moved
-
-
-@pytest.mark.parametrize("placement", PLACEMENTS)
-@examples(400)
-@given(data=st.data())
-def test_what_runs_stays_and_no_gang_is_cut(placement, data):
-    """The counts are those without placements, gangs are whole, and no more pieces move."""
-    problem = data.draw(gang_problems(problems_with_limits()))
-    fresh = whole(problem, placement=placement)
-    again = current_placements_of(fresh)
-    running = again if data.draw(st.booleans()) else data.draw(running_of(problem))
-    answer = solve(
-        problem, "drfh", mode="indivisible", options={"placement": placement}, running=running
-    )
-    assert answer.tasks.tolist() == fresh.tasks.tolist()
-    pieces = np.bincount(
-        answer.placement_piece,
-        weights=answer.placement_tasks,
-        minlength=len(problem.pieces.demand),
-    )
-    expected = answer.tasks[problem.pieces.workload] * problem.pieces.count
-    assert pieces.tolist() == expected.tolist()
-    for j, each in problem.gangs.items():
-        on = [(at, n) for (kind, at), n in tasks_on_servers(answer).items() if kind == j and n]
-        assert not each.per_server or all(n <= each.per_server * answer.tasks[j] for _, n in on)
-    assert answer.moved == moved_from(running, problem, answer)
-    assert answer.moved <= moved_from(running, problem, fresh)
-    if running is again:
-        assert answer.moved == 0
-    found = verify(problem, answer, running=running)
-    assert found.valid, [item for item in found.checks if not item.holds]
-
-
-@examples(400)
-@given(data=st.data())
-def test_tasks_within_their_minimum_stay_before_other_running_ones(data):
-    """The first rows of what runs are young. They stay as they do if nothing else runs."""
-    problem = data.draw(gang_problems(problems_with_limits()))
-    running = data.draw(running_of(problem))
-    young = data.draw(st.integers(0, len(running.row)))
-    kept = CurrentPlacements(
-        workload=running.workload[:young], row=running.row[:young], offset=running.offset[:young],
-        servers=running.servers[:young], tasks=running.tasks[:young],
-    )  # fmt: skip
-    problem = replace(problem, kept_placements=kept)
-    fresh = whole(problem)
-    answer = solve(problem, "drfh", mode="indivisible", running=running)
-    assert answer.tasks.tolist() == fresh.tasks.tolist()
-    stays = kept_tasks(problem)
-    on = tasks_on_servers(answer)
-    for kind, server, tasks in zip(stays.kind, stays.server, stays.tasks, strict=True):
-        assert on[int(kind), int(server)] >= tasks
-    found = verify(problem, answer, running=running)
-    assert found.valid, [item for item in found.checks if not item.holds]
-
-
-@pytest.mark.parametrize("policy", LONG_TERM)
-@examples(100)
-@given(data=st.data())
-def test_gangs_of_long_term_policies_stay_too(policy, data):
-    problem = data.draw(gang_problems(problems(max_servers=3)))
-    fresh = solve(problem, policy)
-    running = data.draw(st.one_of(st.just(current_placements_of(fresh)), running_of(problem)))
-    answer = solve(problem, policy, running=running)
-    assert answer.tasks.tolist() == fresh.tasks.tolist()
-    assert answer.moved <= moved_from(running, problem, fresh)
-    found = verify(problem, answer, running=running)
-    assert found.valid, [item for item in found.checks if not item.holds]
-
-
-@pytest.mark.parametrize("policy", LONG_TERM)
-def test_the_objective_is_that_of_the_servers_on_which_gangs_stay(policy):
-    """A resource stops the second gang on fresh servers, and room where its tasks stay."""
-    gangs = {
-        0: gang((1, [1, 0.5]), at_least=2),
-        1: gang((2, [0.1, 0.1]), (3, [0.5, 0.5]), at_least=2),
-    }
-    problem = Problem.create(
-        resources=["a", "b"], capacity=[[8, 2], [2, 2], [3.5, 0], [0, 1]], server_count=[2, 3, 3, 2],
-        tenants=["t0", "t1"], demand=[[0, 0], [0, 0]], tasks=[2, math.inf], gangs=gangs,
-    )  # fmt: skip
-    running = current_placements_of(solve(problem, policy, mode="indivisible"))
-    alone = replace(problem, tasks=np.array([0.0, math.inf]))
-    fresh = solve(alone, policy, mode="indivisible")
-    answer = solve(alone, policy, mode="indivisible", running=running)
-    assert (fresh.limited_by[1], answer.limited_by[1]) == ("resource:b", "gang")
-    found = verify(alone, answer, running=running)
-    assert found.valid, [item for item in found.checks if not item.holds]
-
-
-def test_a_forged_place_of_a_running_gang_is_found():
-    problem = cluster(gang((2, [8])), 1)
-    running = ranges((MPI, 0, 1, 2, 1))
-    answer = solve(problem, "drfh", mode="indivisible", running=running)
-    elsewhere = solve(problem, "drfh", mode="indivisible", running=ranges((MPI, 0, 2, 2, 1)))
-    forged = replace(elsewhere, moved=answer.moved)
-    assert not verify(problem, forged, running=running).valid
-
-
 def test_properties_of_gangs_are_undecided():
     verdicts = properties_of(whole(cluster(gang((3, [8])), 2)), seconds=0).verdicts
     assert {verdict.holds for verdict in verdicts.values()} == {None}
@@ -616,117 +423,6 @@ def test_a_document_comes_back_as_it_was():
     assert read.placement_piece.tolist() == answer.placement_piece.tolist()
     running = current_placements_of(answer)
     assert solve(problem, "drfh", mode="indivisible", running=running).moved == 0
-
-
-def test_the_explanation_counts_pieces():
-    """Three servers have 2 GPUs left each, one has 8."""
-    problem = Problem.create(
-        resources=["gpu"], units=["GPU"], capacity=[[8]], server_count=[4], tenants=["a", "mpi"],
-        demand=[[6], [0]], tasks=[3, 1], gangs={1: gang((4, [4]), per_server=1)},
-    )  # fmt: skip
-    answer = whole(problem)
-    assert (answer.tasks.tolist(), answer.limited_by[1]) == ([3, 0], "gang")
-    assert "1 of 4 pieces of one more task fit; the largest free place has 8 GPUs." in (
-        explain(answer, 1).sentence
-    )
-
-
-def waiting(*each, at_least=1, tasks=math.inf, together="", racks=("a",), servers=2, **fields):
-    """Return the explanation of a gang of mpi that waits on empty servers of 8 GPUs in racks."""
-    problem = Problem.create(
-        resources=["gpu"], capacity=[[8]] * len(racks), server_count=[servers] * len(racks),
-        server_labels=[{"rack": rack} for rack in racks], tenants=["mpi"], demand=[[0]], tasks=[tasks],
-        gangs={0: gang(*each, at_least=at_least, together=together)}, **fields,
-    )  # fmt: skip
-    answer = whole(problem)
-    assert (answer.tasks.tolist(), answer.limited_by) == ([0], ("gang",))
-    return explain(answer, 0).sentence
-
-
-def test_pieces_of_two_kinds_are_counted_beside_each_other():
-    assert "even on empty servers, only 2 of 4 pieces of one more task fit." in waiting(
-        (1, [8]), (3, [8])
-    )
-    assert "even on empty servers, only 2 of 5 pieces of one more task fit." in waiting(
-        (3, [6]), (2, [4])
-    )
-    assert "even on empty servers, only 2 of 5 pieces of one more task fit." in waiting(
-        (2, [4]), (3, [6])
-    )
-
-
-def test_pieces_of_tasks_that_start_together_are_counted_in_one_rack():
-    sentence = waiting((2, [8]), at_least=3, together="rack", racks="ab", servers=3)
-    assert sentence.endswith(
-        "stopped: even on empty servers with one value of rack, only 3 of 6 pieces of the tasks that"
-        " must start together fit."
-    )
-
-
-def test_fewer_tasks_than_start_together_are_named():
-    sentence = waiting((1, [4]), at_least=3, tasks=2)
-    assert sentence.endswith("stopped: it has 2 tasks, but at least 3 must start together.")
-
-
-def test_tasks_of_one_piece_that_start_together_are_counted_as_tasks():
-    sentence = waiting((1, [4]), at_least=9)
-    assert "even on empty servers, only 4 of 9 tasks that must start together fit." in sentence
-
-
-def test_a_label_that_no_server_has_is_named():
-    assert waiting((2, [8]), together="row").endswith(" stopped: no server has the label row.")
-    problem = Problem.create(
-        resources=["gpu"], capacity=[[8], [8]], server_labels=[{"rack": "a"}, {"row": "1"}],
-        tenants=["mpi"], demand=[[0]], tasks=[1], selectors=[{"rack": "a"}],
-        gangs={0: gang((2, [1]), together="row")},
-    )  # fmt: skip
-    assert explain(whole(problem), 0).sentence.endswith(
-        " stopped: no server that it may run on has the label row."
-    )
-
-
-def test_a_piece_that_is_larger_than_every_server_is_named():
-    problem = cluster(gang((1, [1]), (1, [9])), 1)
-    answer = whole(problem)
-    assert answer.limited_by[MPI] == "no_server_large_enough"
-    assert explain(answer, MPI).sentence.endswith(
-        " gets nothing more: one piece is larger than every server it may run on."
-    )
-
-
-def assert_counts_plainly(problem, placement, seed=0):
-    """Compare the room of each waiting gang with pieces that are placed one by one."""
-    options = {"seed": seed} if placement == "two-choices" else {}
-    answer = whole(problem, placement=placement, **options)
-    on = tasks_on_servers(answer)
-    for j, each in problem.gangs.items():
-        if answer.limited_by[j] != "gang":
-            continue
-        at_once = 1 if answer.tasks[j] else each.at_least
-        pool = Pool(problem, placement, seed)
-        for (kind, server), number in on.items():
-            demand = [exact(d) for d in problem.pieces.demand[kind]]
-            for _ in range(int(number)):
-                pool.take(problem.pieces.workload[kind], demand, server)
-        placed = launch(pool, j, at_once)
-        room = room_for_pieces(answer, j, at_once)
-        assert room.needed == at_once * each.count.sum()
-        assert room.fit == (pool.most_placed if placed is None else len(placed))
-        explain(answer, int(problem.workload_tenant[j]))
-
-
-@pytest.mark.parametrize("placement", PLACEMENTS)
-@examples(400)
-@given(problem=gang_problems(problems()), seed=st.integers(0, 3))
-def test_pieces_with_room_are_those_that_are_placed_one_by_one(placement, problem, seed):
-    assert_counts_plainly(problem, placement, seed)
-
-
-@pytest.mark.parametrize("placement", PLACEMENTS)
-@examples(200)
-@given(problem=gang_problems(problems_with_limits()))
-def test_pieces_with_room_within_limits_too(placement, problem):
-    assert_counts_plainly(problem, placement)
 
 
 def test_labels_that_no_server_has_cost_nothing_for_each_server():

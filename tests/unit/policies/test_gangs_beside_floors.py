@@ -32,7 +32,8 @@ from policies.model.server_classes import server_classes
 from tests.examples import examples
 from tests.references.gang_floors import fill_gangs_with_floors
 from tests.unit.policies.test_filling_properties import PLACEMENTS, tasks_on_servers
-from tests.unit.policies.test_gangs import cluster, gang, gang_problems, running_of
+from tests.unit.policies.test_gangs import cluster, gang, gang_problems
+from tests.unit.policies.test_gangs_in_place import running_of
 from tests.unit.policies.test_kept_beside_floors import guaranteed, pools_with_guarantees
 from tests.unit.policies.test_kept_tasks import keeping, whole
 
