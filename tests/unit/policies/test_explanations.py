@@ -90,7 +90,7 @@ def test_who_is_served_last_is_told_why(fields, standing):
 
 
 def waiting_gangs(count, **fields):
-    """Return workloads of one tenant on 2 servers of 8 GPUs: 3 gangs of 8 GPUs, then of 9."""
+    """Return workloads of one tenant on 2 servers of 8 GPUs, 3 gangs of 8 GPUs and the others of 9."""
     pieces = [Gang(np.array([3 + j % 3]), np.array([[8.0 + j // 3]])) for j in range(count)]
     problem = Problem.create(
         resources=["gpu"], capacity=[[8]], server_count=[2], tenants=["a"], workload_tenant=[0] * count,

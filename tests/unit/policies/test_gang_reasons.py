@@ -75,6 +75,29 @@ def test_tasks_of_one_piece_that_start_together_are_counted_as_tasks():
     assert "even on empty servers, only 4 of 9 tasks that must start together fit." in sentence
 
 
+def test_a_workload_that_runs_starts_one_more_task():
+    """The first 2 tasks fill 4 of 5 servers, and the third needs 2."""
+    problem = Problem.create(
+        resources=["gpu"], capacity=[[8]], server_count=[5], tenants=["mpi"], demand=[[0]], tasks=[3],
+        gangs={0: gang((2, [8]), at_least=2)},
+    )  # fmt: skip
+    answer = whole(problem)
+    assert answer.tasks.tolist() == [2]
+    sentence = explain(answer, 0).sentence
+    assert "1 of 2 pieces of one more task fit; the largest free place has 8 gpu." in sentence
+
+
+def test_the_largest_free_place_is_one_that_the_workload_may_use():
+    problem = Problem.create(
+        resources=["gpu"], capacity=[[8], [16]], server_labels=[{"a": "x"}, {}], tenants=["b", "mpi"],
+        demand=[[3], [0]], tasks=[1, 1], gangs={1: gang((2, [3]))}, selectors=[{"a": "x"}, {"a": "x"}],
+    )  # fmt: skip
+    answer = whole(problem)
+    assert answer.tasks.tolist() == [1, 0]
+    sentence = explain(answer, 1).sentence
+    assert "1 of 2 pieces of one more task fit; the largest free place has 5 gpu." in sentence
+
+
 def test_a_label_that_no_server_has_is_named():
     assert waiting((2, [8]), together="row").endswith(" stopped: no server has the label row.")
     problem = Problem.create(
