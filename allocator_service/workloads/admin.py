@@ -80,10 +80,9 @@ class PiecesField(forms.CharField):
 
 def _count(digits: str | None) -> int:
     """Return a number of pieces, 1 if there is none, or 0 for a number out of range."""
-    digits = (digits or "1").lstrip("0")
-    if not 0 < len(digits) <= len(str(MAX_PIECES)) or int(digits) > MAX_PIECES:
-        return 0
-    return int(digits)
+    # The length is looked at first, as a text may have more digits than Python reads.
+    count = int(digits or 1) if len(digits or "") <= len(str(MAX_PIECES)) else 0
+    return count if count <= MAX_PIECES else 0
 
 
 def pieces_text(gang: Gang) -> str:

@@ -1,5 +1,6 @@
 """A tenant's allocation over time: each step with what was changed before it, without others' names."""
 
+import re
 from datetime import timedelta
 
 import pytest
@@ -83,6 +84,21 @@ def test_the_newest_decisions_are_read_where_there_are_too_many(changed, monkeyp
     )
     assert (len(found.steps), found.cut) == (2, True)
     assert found.steps[-1].causes == [Cause("server")]
+
+
+@pytest.mark.parametrize(("size", "numbers"), [(1, {"0", "1"}), (0.5, {"0", "0.1"})])
+def test_the_axis_of_whole_tasks_has_whole_numbers(world, size, numbers):
+    pool = factories.pool("single", mode="divisible")
+    factories.server(pool, "s", size, size, world.ada)
+    work = factories.workload(pool, "one", 1, 1, world.ada, tasks=1)
+    with time_machine.travel(utc_now() - timedelta(hours=2)):
+        factories.decision(pool)
+    workload_withdraw(workload=work, now=utc_now())
+    factories.decision(pool)
+    page = browser_of(world.as_ada).text("/my/pools/single/history/")
+    axis = set(re.findall(r"<text[^>]*>([0-9.]+)</text>", page))
+    assert numbers <= axis
+    assert any("." in number for number in axis) == (size < 1)
 
 
 def test_the_pages_show_it_without_names_of_others(changed):

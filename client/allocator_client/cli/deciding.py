@@ -258,7 +258,8 @@ def why(session: Session, pool: str | None, workload: str | None, tenant: str | 
         others = sum(each["jobs"] for each in held["beside"])
         echo(f"{where} {are} held for {_jobs(held)}. Jobs that still run there: {others}.\n")
     for end in explanation.get("ending", ()):
-        jobs, one = "J" + _jobs(end)[1:], len(end["jobs"]) == 1
+        jobs, one = _jobs(end), len(end["jobs"]) == 1
+        jobs = jobs[:1].upper() + jobs[1:]
         queue = "It queues again" if one else "They queue again"
         heir = f" for {end['heir']}" if end["heir"] else ""
         if end["ended"]:

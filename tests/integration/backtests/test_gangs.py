@@ -1,6 +1,7 @@
 """Gangs in backtests: from a pool's history, in scenarios, and who is paid for their servers."""
 
 from datetime import timedelta
+from types import MappingProxyType
 
 import numpy as np
 import pytest
@@ -68,14 +69,21 @@ def test_why_a_gang_fits_nowhere_is_stated(counts, demands, labels, more, reason
     assert obstacles_text(stated) == reason
 
 
-def scenario(gang, *, servers=2, labels=None):
+def test_labels_that_no_server_has_are_an_obstacle():
+    gang = Gang(count=np.array([2]), demand=np.array([[1.0]]))
+    stated = scenario(gang, selector={"gpu": ["a100"]})
+    assert not stated.fitting.any()
+    assert obstacles_text(stated) == "no server has the labels that tasks ask for"
+
+
+def scenario(gang, *, servers=2, labels=None, selector=MappingProxyType({})):
     """Return a scenario of one task with a gang on servers of 4 CPUs each."""
     head = {
         "resources": ["cpu"],
         "units": ["core"],
         "tenants": [{"name": "ada", "weight": 1.0, "best_effort": False, "pk": None}],
         "labels": labels or [{}],
-        "selectors": [{}],
+        "selectors": [dict(selector)],
         "gangs": {"0": gang_fields(gang)},
         "weights": "explicit",
         "origin": "1970-01-01T00:00:00+00:00",
