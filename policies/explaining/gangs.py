@@ -34,8 +34,12 @@ def gang_sentence(allocation: Allocation, workload: int) -> str:
     if allocation.tasks[workload] == 0:
         empty = room_on_empty_servers(allocation, workload, at_once)
         if empty.fit < needed:
+            fits = f"only {empty.fit:,} of {needed:,} {what} fit"
+            if at_once > 1 and gang.together:
+                one_value = f"each task on servers with one value of {gang.together}"
+                return f"even on empty servers, {fits}, {one_value}."
             there = f" with one value of {gang.together}" if gang.together else ""
-            return f"even on empty servers{there}, only {empty.fit:,} of {needed:,} {what} fit."
+            return f"even on empty servers{there}, {fits}."
     whole = WholeServers.of(problem)
     left = allocation.left(whole)
     demand = whole.demand[scarce]

@@ -46,46 +46,85 @@ def launch_gang(  # type: ignore[no-untyped-def]
     at_once = gangs.at_least[job] if waiting.done[job] == 0 else 1
     if waiting.done[job] + at_once > waiting.limit[job]:
         return 0, 0, 1
-    pieces = at_once * gangs.per_task[job]
+    at, looked_at = logged, 0
+    for _ in range(at_once):
+        fit, looked = _launch_task(
+            rule, job, at, waiting, tasks, gangs, limits, servers, draws, log_job, log_server
+        )
+        looked_at += looked
+        if fit < gangs.per_task[job]:
+            _undo(rule, logged, at, waiting, tasks, gangs, limits, servers, log_job, log_server)
+            return 0, at - logged + fit, looked_at
+        at += fit
+    return at_once, at - logged, looked_at
+
+
+@compiled
+def _launch_task(  # type: ignore[no-untyped-def]
+    rule, job, logged, waiting, tasks, gangs, limits, servers, draws, log_job, log_server
+):
+    """Place all pieces of one task, or none.
+
+    Returns:
+        The most pieces that have room before one does not fit, and the number of servers looked at.
+    """
     zone = gangs.zone[job]
     if zone == NOWHERE:
         may = np.ones(0, dtype=np.bool_)
-        fit, looked = _place(
-            rule, job, at_once, may, logged, waiting, tasks, gangs, limits, servers, draws, log_job,
+        return _place(
+            rule,
+            job,
+            may,
+            logged,
+            waiting,
+            tasks,
+            gangs,
+            limits,
+            servers,
+            draws,
+            log_job,
             log_server,
-        )  # fmt: skip
-        return (at_once if fit == pieces else 0), fit, looked
+        )
     # Values of the label, in the order of the server that is best for the first piece.
     kind = gangs.large[job]
     untried = gangs.zones[zone] >= 0
-    start, looked_at, most = tasks.pointer[kind], 1, 0
+    start, looked_at, most = tasks.pointer[kind], 0, 0
     while True:
         server, looked, start = _choose(rule, kind, untried, start, tasks, limits, servers, draws)
-        if looked_at == 1:
+        if looked_at == 0:
             # No value is left out yet, so that later tasks have no room before it either.
             tasks.pointer[kind] = start
         looked_at += looked
         if server == NOWHERE:
-            return 0, most, looked_at
+            return most, looked_at
         value = gangs.zones[zone, servers.row_of[server]]
         same = gangs.zones[zone] == value
         untried &= ~same
         fit, looked = _place(
-            rule, job, at_once, same, logged, waiting, tasks, gangs, limits, servers, draws, log_job,
+            rule,
+            job,
+            same,
+            logged,
+            waiting,
+            tasks,
+            gangs,
+            limits,
+            servers,
+            draws,
+            log_job,
             log_server,
-        )  # fmt: skip
+        )
         looked_at += looked
         most = max(most, fit)
-        if fit == pieces:
-            return at_once, pieces, looked_at
+        if fit == gangs.per_task[job]:
+            return fit, looked_at
 
 
 @compiled
 def _place(  # type: ignore[no-untyped-def]
-    rule, job, at_once, may, logged, waiting, tasks, gangs, limits, servers, draws, log_job,
-    log_server,
-):  # fmt: skip
-    """Place all pieces of tasks, or none.
+    rule, job, may, logged, waiting, tasks, gangs, limits, servers, draws, log_job, log_server
+):
+    """Place all pieces of one task by the rule for one piece, or none.
 
     Args:
         may: (rows,) where pieces may run, or empty for every row.
@@ -95,39 +134,38 @@ def _place(  # type: ignore[no-untyped-def]
     """
     most = gangs.per_server[job]
     at, looked_at = logged, 0
-    for _ in range(at_once):
-        begin = at
-        for kind in (gangs.large[job], gangs.small[job]):
-            if kind == NOWHERE:
-                continue
-            start = tasks.pointer[kind]
-            for _ in range(gangs.number[kind]):
-                hidden = most > 0 and at > begin
-                server, looked, start = _choose(
-                    rule, kind, may, start, tasks, limits, servers, draws
-                )
-                looked_at += looked
-                if not hidden and len(may) == 0:
-                    # Later tasks have no room before it either.
-                    tasks.pointer[kind] = start
-                if server == NOWHERE:
-                    _show(rule, begin, at, waiting, tasks, gangs, servers, log_server)
-                    for entry in range(logged, at):
-                        _take(
-                            rule, log_job[entry], log_server[entry], -1.0, waiting, tasks, gangs, limits,
-                            servers,
-                        )  # fmt: skip
-                    return at - logged, looked_at
-                _take(rule, kind, server, 1.0, waiting, tasks, gangs, limits, servers)
-                log_job[at] = kind
-                log_server[at] = server
-                at += 1
-                if most > 0:
-                    gangs.on_server[server] += 1
-                    if gangs.on_server[server] == most:
-                        _hide(rule, server, servers)
-        _show(rule, begin, at, waiting, tasks, gangs, servers, log_server)
+    for kind in (gangs.large[job], gangs.small[job]):
+        if kind == NOWHERE:
+            continue
+        start = tasks.pointer[kind]
+        for _ in range(gangs.number[kind]):
+            hidden = most > 0 and at > logged
+            server, looked, start = _choose(rule, kind, may, start, tasks, limits, servers, draws)
+            looked_at += looked
+            if not hidden and len(may) == 0:
+                # Later tasks have no room before it either.
+                tasks.pointer[kind] = start
+            if server == NOWHERE:
+                _show(rule, logged, at, waiting, tasks, gangs, servers, log_server)
+                _undo(rule, logged, at, waiting, tasks, gangs, limits, servers, log_job, log_server)
+                return at - logged, looked_at
+            _take(rule, kind, server, 1.0, waiting, tasks, gangs, limits, servers)
+            log_job[at] = kind
+            log_server[at] = server
+            at += 1
+            if most > 0:
+                gangs.on_server[server] += 1
+                if gangs.on_server[server] == most:
+                    _hide(rule, server, servers)
+    _show(rule, logged, at, waiting, tasks, gangs, servers, log_server)
     return at - logged, looked_at
+
+
+@compiled
+def _undo(rule, begin, end, waiting, tasks, gangs, limits, servers, log_job, log_server):  # type: ignore[no-untyped-def]
+    """Give back what pieces use."""
+    for entry in range(begin, end):
+        _take(rule, log_job[entry], log_server[entry], -1.0, waiting, tasks, gangs, limits, servers)
 
 
 @compiled

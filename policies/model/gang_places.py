@@ -27,33 +27,10 @@ def each_kind_fits(
     Args:
         left: (K, m) of one server of each class; allowed: (q, K) where pieces may run.
     """
-    count = problem.pieces.count
-    return all(
-        pieces_with_room(problem, workload, kind, whole, classes, left, allowed) == count[kind]
-        for kind in problem.pieces.kinds(workload)
-    )
-
-
-def pieces_with_room(
-    problem: Problem,
-    workload: int,
-    kind: int,
-    whole: WholeServers,
-    classes: ServerClasses,
-    left: FloatArray,
-    allowed: BoolArray,
-    tasks: int = 1,
-) -> int:
-    """Return how many pieces of a kind of some tasks have room, on servers with one value of its label.
-
-    Args:
-        left: (K, m) of one server of each class; allowed: (q, K) where pieces may run.
-    """
     gang = problem.gangs[workload]
     zone = problem.zones[gang.together]
-    needed = int(problem.pieces.count[kind]) * tasks
-    return int(
-        _pieces_with_room(
+    return all(
+        _has_room(
             whole.demand[kind],
             left,
             classes.servers,
@@ -61,14 +38,15 @@ def pieces_with_room(
             allowed[kind],
             zone,
             int(zone.max(initial=0)) + 1,
-            min(gang.per_server * tasks or needed, needed),
-            needed,
+            min(gang.per_server or number, number),
+            number,
         )
+        for kind, number in zip(problem.pieces.kinds(workload), gang.count.tolist(), strict=True)
     )
 
 
 @compiled
-def _pieces_with_room(
+def _has_room(
     demand: Floats1,
     left: Floats2,
     servers: Ints1,
@@ -78,15 +56,14 @@ def _pieces_with_room(
     zones: int,
     most: int,
     needed: int,
-) -> int:
-    """Return how many pieces have room in the best zone, at most ``needed``.
+) -> bool:
+    """Return whether ``needed`` pieces have room in one zone.
 
     Args:
         demand: (m,); left: (K, m), servers: (K,), row: (K,) and allowed: (K,) of classes.
         zone: (rows,) zone of each row, -1 for none; most: pieces on one server at most.
     """
     room = np.zeros(zones, dtype=np.int64)
-    best = 0
     for k in range(len(left)):
         here = zone[row[k]]
         if here < 0 or not allowed[k]:
@@ -98,7 +75,6 @@ def _pieces_with_room(
         if fit > 0.0:
             # Keeps the sum within int64.
             room[here] += int(fit) * min(servers[k], needed)
-            best = max(best, room[here])
-            if best >= needed:
-                return needed
-    return best
+            if room[here] >= needed:
+                return True
+    return False

@@ -41,10 +41,20 @@ class GangRule:
 
     def launch(self, job: int, at_once: int) -> list[tuple[int, int]]:
         """Take servers for all pieces of tasks, or none. Return kind and server of each piece."""
+        launched = list[tuple[int, int]]()
+        for _ in range(at_once):
+            placed = self._launch_task(job)
+            if not placed:
+                self._give_back(launched)
+                return []
+            launched += placed
+        return launched
+
+    def _launch_task(self, job: int) -> list[tuple[int, int]]:
         gang = self.stated.problem.gangs[job]
         kinds = self._larger_first(job)
         if not gang.together:
-            return self._placed(kinds, gang, at_once, None)
+            return self._placed(kinds, gang, None)
         value = self.stated.pieces.values[gang.together][self.rows]
         open_ = value >= 0
         while True:  # a rule that draws at random draws once more when no value is left
@@ -54,7 +64,7 @@ class GangRule:
             if server == NOWHERE:
                 return []
             same = value == value[self.servers.row_of[server]]
-            placed = self._placed(kinds, gang, at_once, same)
+            placed = self._placed(kinds, gang, same)
             if placed:
                 return placed
             open_ &= ~same
@@ -69,30 +79,30 @@ class GangRule:
         return [(q, int(count[q])) for q in kinds]
 
     def _placed(
-        self, kinds: Sequence[tuple[int, int]], gang: Gang, at_once: int, may: BoolArray | None
+        self, kinds: Sequence[tuple[int, int]], gang: Gang, may: BoolArray | None
     ) -> list[tuple[int, int]]:
-        servers, placed = self.servers, list[tuple[int, int]]()
+        """Take servers, from some rows or all, for all pieces of one task, or none."""
+        servers, placed, here = self.servers, list[tuple[int, int]](), dict[int, int]()
         servers.may = may
-        fits = True
-        for _ in range(at_once):
-            here: dict[int, int] = {}
-            for piece in [q for q, count in kinds for _ in range(count)]:
-                server = self.rule(piece) if fits else NOWHERE
-                fits = fits and server != NOWHERE
-                if not fits:
-                    break
-                servers.take(server, piece)
-                placed.append((piece, server))
-                here[server] = here.get(server, 0) + 1
-                if here[server] == gang.per_server:
-                    servers.hidden.add(server)
-            servers.hidden.clear()
+        for piece in [q for q, count in kinds for _ in range(count)]:
+            server = self.rule(piece)
+            if server == NOWHERE:
+                break
+            servers.take(server, piece)
+            placed.append((piece, server))
+            here[server] = here.get(server, 0) + 1
+            if here[server] == gang.per_server:
+                servers.hidden.add(server)
+        servers.hidden.clear()
         servers.may = None
-        if fits:
+        if len(placed) == sum(count for _, count in kinds):
             return placed
-        for piece, server in placed:
-            servers.give_back(server, piece)
+        self._give_back(placed)
         return []
+
+    def _give_back(self, placed: Sequence[tuple[int, int]]) -> None:
+        for piece, server in placed:
+            self.servers.give_back(server, piece)
 
 
 def rows_by_value(stated: Stated) -> list[BoolArray]:

@@ -122,12 +122,24 @@ def launch(pool, j, at_once, servers=None, totals=None):
         servers: on which they may run; None for all.
         totals: by which the larger kind of pieces is the first; None for those of the pool.
     """
-    problem, gang = pool.problem, pool.problem.gangs.get(j)
-    kinds = kinds_of(problem, j, pool.totals if totals is None else totals)
+    kinds = kinds_of(pool.problem, j, pool.totals if totals is None else totals)
     servers = list(range(len(pool.left))) if servers is None else servers
+    launched = []
+    for _ in range(at_once):
+        placed = launch_task(pool, j, kinds, servers, len(launched))
+        if placed is None:
+            undo(pool, j, launched)
+            return None
+        launched += placed
+    return launched
+
+
+def launch_task(pool, j, kinds, servers, before):
+    """Return kind, server and demand of each piece of one task beside pieces before it, or None."""
+    gang = pool.problem.gangs.get(j)
     if gang is None or not gang.together:
-        return place(pool, j, kinds, at_once, gang, servers)
-    value = [zone_of(problem.server_labels[row], gang.together) for row in pool.row_of]
+        return place(pool, j, kinds, gang, servers, before)
+    value = [zone_of(pool.problem.server_labels[row], gang.together) for row in pool.row_of]
     untried = {each for each in value if each is not None}
     while True:
         first = pool.best(j, kinds[0][1], [s for s in servers if value[s] in untried])
@@ -135,38 +147,39 @@ def launch(pool, j, at_once, servers=None, totals=None):
             return None
         untried.discard(value[first])
         same = [server for server in servers if value[server] == value[first]]
-        placed = place(pool, j, kinds, at_once, gang, same)
+        placed = place(pool, j, kinds, gang, same, before)
         if placed is not None:
             return placed
 
 
-def place(pool, j, kinds, at_once, gang, servers):
-    placed = []
-    for _ in range(at_once):
-        here = []
-        for count, demand, kind in kinds:
-            for _ in range(count):
-                most = gang.per_server if gang else 0
-                open_ = [s for s in servers if not most or here.count(s) < most]
-                server = pool.best(j, demand, open_)
-                if server is None:
-                    pool.most_placed = max(pool.most_placed, len(placed))
-                    for _, at, used in placed:
-                        pool.take(j, used, at, -1)
-                    return None
-                pool.take(j, demand, server)
-                placed.append((kind, server, demand))
-                here.append(server)
+def place(pool, j, kinds, gang, servers, before):
+    placed, most = [], gang.per_server if gang else 0
+    for count, demand, kind in kinds:
+        for _ in range(count):
+            here = [server for _, server, _ in placed]
+            open_ = [s for s in servers if not most or here.count(s) < most]
+            server = pool.best(j, demand, open_)
+            if server is None:
+                pool.most_placed = max(pool.most_placed, before + len(placed))
+                undo(pool, j, placed)
+                return None
+            pool.take(j, demand, server)
+            placed.append((kind, server, demand))
     return placed
 
 
-def fill_gangs(problem, rule, seed=0, kept=(), *, parts=(), before=()):
+def undo(pool, j, placed):
+    for _, server, used in placed:
+        pool.take(j, used, server, -1)
+
+
+def fill_gangs(problem, rule, seed=0, kept=(), *, parts=(), before=(), started=None):
     """Return (workload, kind, server) of every piece in order, and the tasks of workloads.
 
     Args:
         kept: (workload, kind, server) of pieces that run before everything else.
         parts: (workload, rows, tasks) that are guaranteed; before: pieces of guaranteed tasks that run
-            before these.
+            before these; started: how many of these tasks are of each part.
     """
     pool = Pool(problem, rule, seed)
     weights, totals = exact_weights(problem), pool.totals
@@ -191,7 +204,7 @@ def fill_gangs(problem, rule, seed=0, kept=(), *, parts=(), before=()):
         pool.take(j, [exact(d) for d in demand], server)
         if kind == 0:
             tasks[j] += Fraction(1, 1 if gang is None else int(gang.count[0]))
-    run = [0] * len(parts)
+    run = [0] * len(parts) if started is None else list(started)
     while rising:
         at = min(rising, key=lambda at: (Fraction(run[at]) / Fraction(parts[at][2]), at))
         j, _, tasks = parts[at]

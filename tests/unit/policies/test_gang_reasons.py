@@ -57,11 +57,11 @@ def test_pieces_of_two_kinds_are_counted_beside_each_other():
     )
 
 
-def test_pieces_of_tasks_that_start_together_are_counted_in_one_rack():
+def test_pieces_of_tasks_that_start_together_are_counted_with_a_rack_for_each_task():
     sentence = waiting((2, [8]), at_least=3, together="rack", racks="ab", servers=3)
     assert sentence.endswith(
-        "stopped: even on empty servers with one value of rack, only 3 of 6 pieces of the tasks that"
-        " must start together fit."
+        "stopped: even on empty servers, only 5 of 6 pieces of the tasks that must start together fit,"
+        " each task on servers with one value of rack."
     )
 
 

@@ -134,6 +134,20 @@ def test_an_elastic_job_starts_with_its_fewest_tasks():
     assert (answer.tasks.tolist(), answer.limited_by[MPI]) == ([0, 32], "resource:gpu")
 
 
+@pytest.mark.parametrize("placement", PLACEMENTS)
+def test_each_task_of_an_elastic_job_may_run_in_another_rack(placement):
+    """Each of 3 racks has room for one task of the 3 that start at once."""
+    racks = {
+        "resources": ["gpu"], "capacity": [[8]] * 3, "server_count": [2] * 3, "tenants": ["mpi"],
+        "server_labels": [{"rack": rack} for rack in "abc"], "demand": [[0]],
+    }  # fmt: skip
+    elastic = {0: gang((2, [8]), together="rack", at_least=3)}
+    assert whole(Problem.create(**racks, gangs=elastic), placement=placement).tasks.tolist() == [3]
+    larger = {0: gang((2, [8]), together="rack", at_least=4)}
+    answer = whole(Problem.create(**racks, gangs=larger), placement=placement)
+    assert (answer.tasks.tolist(), answer.limited_by) == ([0], ("gang",))
+
+
 def test_a_head_and_its_workers():
     """The head needs CPUs only, and runs on a server without GPUs."""
     problem = Problem.create(
