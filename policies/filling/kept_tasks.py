@@ -231,17 +231,17 @@ def pieces_of_tasks(
     """
     most = per_server * tasks if per_server else np.inf
     if len(count) == 1:
-        return _first_of(np.minimum(pieces[0], most), count[0] * tasks)[None, :]
+        return first_of(np.minimum(pieces[0], most), count[0] * tasks)[None, :]
     # As many pieces of the first kind take places of the second as this one can spare.
     free = np.minimum(pieces[0], np.maximum(0.0, most - pieces[1]))
     spare = np.minimum(pieces[1], most).sum() - count[1] * tasks
-    more = _first_of(np.minimum(pieces[0], most) - free, spare)
-    first = _first_of(free + more, count[0] * tasks)
-    second = _first_of(np.minimum(pieces[1], most - first), count[1] * tasks)
+    more = first_of(np.minimum(pieces[0], most) - free, spare)
+    first = first_of(free + more, count[0] * tasks)
+    second = first_of(np.minimum(pieces[1], most - first), count[1] * tasks)
     return np.stack([first, second])
 
 
-def _first_of(pieces: FloatArray, number: float) -> FloatArray:
+def first_of(pieces: FloatArray, number: float) -> FloatArray:
     """Return the first so many of pieces on servers (S,)."""
     before = np.cumsum(pieces) - pieces
     return np.clip(number - before, 0.0, pieces)

@@ -120,7 +120,8 @@ def raised_problem(
     uncounted = np.zeros(problem.n)
     if kept is not None:
         of_workload = kept.workload < problem.n
-        uncounted = grouped_sum(kept.tasks[of_workload], kept.workload[of_workload], problem.n)
+        pieces = grouped_sum(kept.tasks[of_workload], kept.workload[of_workload], problem.n)
+        uncounted = pieces / problem.pieces.count[: problem.n]
     weight = parts.tasks * share_per_task(problem, choice)[parts.workload]
     return _with_parts(
         problem,
@@ -224,14 +225,24 @@ def _gangs(problem: Problem, parts: Parts) -> dict[int, Gang]:
 
 def placed_on_own(problem: Problem, parts: Parts, own: PlacedTasks) -> CurrentPlacements:
     """Return what runs on own servers as pieces of parts."""
-    demand = np.concatenate([problem.demand, problem.demand[parts.workload]])
-    of_parts = Pieces.of(demand, _gangs(problem, parts))
     part_of = np.full(problem.n, -1, dtype=np.int64)
     mine = np.flatnonzero(parts.on_own)
     part_of[parts.workload[mine]] = problem.n + mine
     part = part_of[problem.pieces.workload[own.kind]]
-    kind = np.where(own.kind < problem.n, part, of_parts.second[part])
-    return own.placements(kind, own.tasks)
+    return own.placements(kinds_with_parts(problem, parts, own.kind, part), own.tasks)
+
+
+def kinds_with_parts(
+    problem: Problem, parts: Parts, kind: IntArray, workload: IntArray
+) -> IntArray:
+    """Return the kinds (q,) of pieces in the problems with parts.
+
+    Args:
+        kind: (q,) in the problem; workload: (q,) whose pieces they are in the problems with parts.
+    """
+    demand = np.concatenate([problem.demand, problem.demand[parts.workload]])
+    second = Pieces.of(demand, _gangs(problem, parts)).second
+    return np.where(kind < problem.n, workload, second[workload])
 
 
 def both_selectors(first: Selector, second: Selector) -> dict[str, tuple[str, ...]]:

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from policies.arrays import BoolArray, FloatArray, IntArray, grouped_sum
-from policies.floors.placed_tasks import PlacedTasks
+from policies.arrays import BoolArray, FloatArray, IntArray
+from policies.floors.placed_tasks import KeptTasks
 from policies.model.current_placements import CurrentPlacements
 from policies.model.group_tree import POOL
 from policies.model.limits import SMALLEST_LIMIT_SHARE, CountedWorkloads, Scope
@@ -43,7 +43,7 @@ class FloorPool:
 
 
 def pools_of(
-    problem: Problem, classes: ServerClasses, kept: PlacedTasks | None = None, *, whole: bool
+    problem: Problem, classes: ServerClasses, kept: KeptTasks | None = None, *, whole: bool
 ) -> list[FloorPool]:
     """Return the pools of all guarantees, in order, then those of own servers, by tenant.
 
@@ -126,7 +126,7 @@ def _pool_of_guarantee(
     classes: ServerClasses,
     item: CountedWorkloads[Guarantee],
     nested: _Nested,
-    kept: PlacedTasks | None,
+    kept: KeptTasks | None,
     *,
     whole: bool,
 ) -> FloorPool:
@@ -162,9 +162,7 @@ def _pool_of_guarantee(
             for scope, node, amount in inside.amounts(each)
         ],
         count_guaranteed=problem.count_guaranteed,
-        kept_placements=None
-        if kept is None
-        else _kept_in_pool(problem, workloads, item.rows, kept),
+        kept_placements=None if kept is None else _kept_in_pool(workloads, item.rows, kept),
         **inside.tree(),
         **_workloads(problem, workloads, inside.position, named),
     )
@@ -182,12 +180,9 @@ def _can_run(problem: Problem, classes: ServerClasses, workload: int, here: Bool
     return bool(set.intersection(*values))
 
 
-def _kept_in_pool(
-    problem: Problem, workloads: IntArray, rows: BoolArray, kept: PlacedTasks
-) -> CurrentPlacements:
+def _kept_in_pool(workloads: IntArray, rows: BoolArray, kept: KeptTasks) -> CurrentPlacements:
     """Return the kept tasks of some workloads on some rows (k,), as tasks on one server."""
-    here = rows[kept.row]
-    tasks = grouped_sum(kept.tasks[here], kept.kind[here], problem.n)[workloads]
+    tasks = kept.count_on(rows, workloads)
     some = np.flatnonzero(tasks)
     one = np.ones(len(some), dtype=np.int64)
     return CurrentPlacements(

@@ -21,7 +21,7 @@ from policies.floors.parts import (
     placed_on_own,
     raised_problem,
 )
-from policies.floors.placed_tasks import PlacedTasks
+from policies.floors.placed_tasks import KeptTasks
 from policies.floors.pools import pools_of
 from policies.floors.starting_state import StartingState, starting_state
 from policies.model.allocation import Allocation, Floors, current_placements_of
@@ -58,7 +58,7 @@ def solve_with_floors(
     """
     classes = one_class(problem) if choice.sees_one_pool else server_classes(problem)
     places = choice.whole_tasks and not choice.sees_one_pool
-    kept = PlacedTasks.kept(problem) if problem.kept_placements is not None else None
+    kept = KeptTasks.of(problem) if problem.kept_placements is not None else None
     pools = pools_of(problem, classes, kept, whole=choice.whole_tasks)
     answers: list[Allocation | None] = []
     floors: list[FloatArray] = []

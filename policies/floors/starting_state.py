@@ -12,8 +12,8 @@ import numpy as np
 
 from policies.arrays import FloatArray, IntArray, grouped_sum
 from policies.floors.own_servers import beside_kept_tasks
-from policies.floors.parts import Parts, placed_on_own
-from policies.floors.placed_tasks import PlacedTasks
+from policies.floors.parts import Parts, kinds_with_parts, placed_on_own
+from policies.floors.placed_tasks import KeptTasks
 from policies.floors.pools import FloorPool
 from policies.model.current_placements import CurrentPlacements
 from policies.model.problem import Problem
@@ -42,12 +42,12 @@ def starting_state(
     problem: Problem,
     pools: Sequence[FloorPool],
     parts: Parts,
-    kept: PlacedTasks,
+    kept: KeptTasks,
     deadline: float | None = None,
 ) -> StartingState:
     """Count kept tasks for parts, and place what own servers have room for beside them.
 
-    A kept task counts for the part with the fewest servers that has its server and still lacks tasks.
+    A kept task counts for the part with the fewest servers that has its servers and still lacks tasks.
     """
     counts = _Counts(problem, pools, parts, kept)
     counts.shrink()
@@ -63,11 +63,16 @@ def starting_state(
     number = np.full(len(tasks), -1, dtype=np.int64)
     number[stays] = problem.n + np.arange(len(stays))
     found = parts.some(stays, tasks)
-    uncounted = kept.placements(kept.kind, counts.uncounted)
+    owner = problem.pieces.workload[kept.kind]
+    kind = kinds_with_parts(problem, found, kept.kind, owner)
+    uncounted = kept.placements(kind, counts.uncounted)
     on_own, others = [placed_on_own(problem, found, own)], [uncounted]
     for p, some, taken in counts.counted:
-        placed = kept.some(some).placements(np.full(len(some), number[p]), taken)
-        (on_own if parts.on_own[p] else others).append(placed)
+        if number[p] >= 0:
+            part = np.full(len(some), number[p])
+            kind = kinds_with_parts(problem, found, kept.kind[some], part)
+            placed = kept.some(some).placements(kind, taken)
+            (on_own if parts.on_own[p] else others).append(placed)
     return StartingState(found, _together(on_own), _together(others), uncounted)
 
 
@@ -77,11 +82,11 @@ class _Counts:
     Attributes:
         tasks: (p,) of each part; lacking: (p,) of these for which no kept task counts.
         counted: (part, entries of kept tasks, how many of each count for the part).
-        uncounted: (q,) kept tasks that count for no part.
+        uncounted: (q,) kept tasks, of gangs pieces, that count for no part.
     """
 
     def __init__(
-        self, problem: Problem, pools: Sequence[FloorPool], parts: Parts, kept: PlacedTasks
+        self, problem: Problem, pools: Sequence[FloorPool], parts: Parts, kept: KeptTasks
     ) -> None:
         self._problem, self._parts, self._kept = problem, parts, kept
         servers = [int(problem.server_count[pool.rows].sum()) for pool in pools]
@@ -92,22 +97,23 @@ class _Counts:
         self.tasks, self.lacking = parts.tasks.copy(), parts.tasks.copy()
         self.uncounted = kept.tasks.copy()
         self.counted: list[tuple[int, IntArray, FloatArray]] = []
-        order = np.argsort(kept.kind, kind="stable")
-        edges = np.searchsorted(kept.kind[order], np.arange(problem.n + 1))
+        everywhere = np.ones(problem.k, dtype=np.bool_)
         for p in self._order:
-            j, rows = parts.workload[p], pools[parts.pool[p]].rows
-            mine = order[edges[j] : edges[j + 1]]
-            room = self.uncounted[mine] * (parts.on_own[p] | rows[kept.row[mine]])
-            taken = np.clip(self.lacking[p] - (np.cumsum(room) - room), 0.0, room)
+            rows = everywhere if parts.on_own[p] else pools[parts.pool[p]].rows
+            tasks, mine, taken = kept.taken_from(
+                self.uncounted, int(parts.workload[p]), rows, self.lacking[p]
+            )
             self.uncounted[mine] -= taken
-            self.lacking[p] -= taken.sum()
+            self.lacking[p] -= tasks
             self.counted.append((p, mine, taken))
 
     def shrink(self) -> None:
         """Take from parts, the last ones first, what their workload lacks beside ``uncounted``."""
         of, n = self._parts.workload, self._problem.n
         over = grouped_sum(self.tasks, of, n) - self._problem.tasks
-        over = np.maximum(over + grouped_sum(self.uncounted, self._kept.kind, n), 0.0)
+        pieces, kind = self._problem.pieces, self._kept.kind
+        uncounted = grouped_sum(self.uncounted, kind, len(pieces.count)) / pieces.count
+        over = np.maximum(over + uncounted[:n], 0.0)
         for p in reversed(self._order):
             less = min(over[of[p]], self.lacking[p])
             over[of[p]] -= less

@@ -201,18 +201,7 @@ class Problem(ProblemFields):
 
     def placed_by(self, choice: Choice) -> Problem:
         """Return the problem as a choice sees it, with pieces of gangs or with the sum of each task."""
-        if not choice.places_pieces:
-            return self.of_sums
-        return self._keeping_single_tasks if self.has_floors else self
-
-    @cached_property
-    def _keeping_single_tasks(self) -> Problem:
-        """The problem beside whose floors tasks of several pieces are not kept."""
-        kept = self.kept_placements
-        if kept is None or not self.gangs:
-            return self
-        single = np.isin(self.pieces.workload[kept.workload], list(self.gangs), invert=True)
-        return replace(self, kept_placements=kept.some(single))
+        return self if choice.places_pieces else self.of_sums
 
     @cached_property
     def row_capacity(self) -> FloatArray:

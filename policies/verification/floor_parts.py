@@ -20,6 +20,7 @@ from policies.model.policy import Choice
 from policies.model.problem import Problem
 from policies.model.problem_fields import Selector
 from policies.model.tolerance import DISCRETE_TOLERANCE
+from policies.verification.kept_gangs import Placed, pieces_of_tasks_on
 from policies.verification.kept_tasks import tasks_that_stay
 from policies.verification.pieces import Pieces
 from policies.verification.replay import every_server
@@ -29,8 +30,6 @@ from policies.verification.whole_tasks import server_reasons
 
 # Tasks below this part of what a workload has are rounding.
 DUST = 1e-12
-# Whole tasks, or pieces, by kind, row and server of the row.
-Placed = Counter[tuple[int, int, int]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,22 +84,17 @@ class Parts:
         parts: by pool and workload.
         on_own: tasks of parts on own servers.
         kept: tasks that stay on their servers, of other parts or of none; None if none are kept.
+        uncounted: those of none.
     """
 
     parts: list[Part]
     on_own: Placed
     kept: Placed | None = None
+    uncounted: Placed | None = None
 
     def placed_on_own(self) -> CurrentPlacements:
         """Return where the parts on own servers run."""
         return placements_of(self.on_own)
-
-    def placed_kept(self, below: int | None = None) -> CurrentPlacements | None:
-        """Return where kept tasks run, those of workloads below a number alone if it is given."""
-        if self.kept is None:
-            return None
-        some = {at: c for at, c in self.kept.items() if below is None or at[0] < below}
-        return placements_of(Counter(some))
 
 
 def placements_of(placed: Placed) -> CurrentPlacements:
@@ -141,21 +135,32 @@ def parts_of(
     return Parts(parts, _as_parts(stated, parts, number, own.found))
 
 
+def _kinds_with_parts(stated: Stated, parts: list[Part]) -> list[list[int]]:
+    """Return the kinds of pieces of each workload and then each part, in the problems with parts."""
+    of_workload = [stated.pieces.of(j) for j in [*range(stated.problem.n), *_workloads(parts)]]
+    kinds, following = [], len(of_workload)
+    for at, mine in enumerate(of_workload):
+        kinds.append([at, *range(following, following + len(mine) - 1)])
+        following += len(mine) - 1
+    return kinds
+
+
+def _workloads(parts: list[Part]) -> list[int]:
+    return [part.workload for part in parts]
+
+
 def _as_parts(stated: Stated, parts: list[Part], number: dict[int, int], found: Placed) -> Placed:
     """Return what runs on own servers by the kinds of the problems with parts.
 
     Args:
         number: part on own servers of each workload that has one.
     """
-    n, pieces = stated.problem.n, stated.pieces
-    kind_of, following = {}, len(pieces.owner) + len(parts)
-    for at, part in enumerate(parts):
-        kinds = pieces.of(part.workload)
-        if number.get(part.workload) == at:
-            kind_of[kinds[0]] = n + at
-            if len(kinds) > 1:
-                kind_of[kinds[1]] = following
-        following += len(kinds) - 1
+    kinds = _kinds_with_parts(stated, parts)
+    kind_of = {
+        kind: of_part
+        for j, at in number.items()
+        for kind, of_part in zip(stated.pieces.of(j), kinds[stated.problem.n + at], strict=True)
+    }
     return Counter({(kind_of[q], row, at): count for (q, row, at), count in found.items()})
 
 
@@ -212,24 +217,21 @@ def _beside_kept(stated: Stated, pools: list[Pool], every: list[Part], kept: Pla
         range(len(every)), key=lambda p: (every[p].own, size[every[p].pool], every[p].pool)
     ):
         of_workload.setdefault(every[p].workload, []).append(p)
-    places: dict[int, list[tuple[int, int, int]]] = {}
-    for place in sorted(kept):
-        places.setdefault(place[0], []).append(place)
-    uncounted, counted = Counter(kept), [Placed() for _ in every]
+    uncounted, counted = _by_workload(stated, kept), [Placed() for _ in every]
     tasks, lacking = [part.tasks for part in every], [round(part.tasks) for part in every]
-    for j, mine in of_workload.items():
-        for p in mine:
-            for place in places.get(j, ()):
-                if not lacking[p]:
-                    break
-                if uncounted[place] and (every[p].own or every[p].rows[place[1]]):
-                    counted[p][place] = min(uncounted[place], lacking[p])
-                    uncounted[place] -= counted[p][place]
-                    lacking[p] -= counted[p][place]
+    everywhere = np.ones(problem.k, dtype=np.bool_)
+    for j, numbers in of_workload.items():
+        left = uncounted.setdefault(j, Placed())
+        for p in numbers:
+            rows = everywhere if every[p].own else every[p].rows
+            found, counted[p] = _tasks_on(stated, j, left, rows, lacking[p])
+            lacking[p] -= found
+            left.subtract(counted[p])
         # Floors and the kept tasks that count for none are among the tasks that the workload has.
-        over = sum(tasks[p] for p in mine) - problem.tasks[j]
-        over += sum(uncounted[place] for place in places.get(j, ()))
-        for p in reversed(mine):
+        beside_them = sum(pieces for place, pieces in left.items() if place[0] == j)
+        over = sum(tasks[p] for p in numbers) - problem.tasks[j]
+        over += beside_them // int(stated.pieces.count[j])
+        for p in reversed(numbers):
             less = max(0, min(over, lacking[p]))
             tasks[p] -= less
             lacking[p] -= round(less)
@@ -243,11 +245,50 @@ def _beside_kept(stated: Stated, pools: list[Pool], every: list[Part], kept: Pla
     stays = [p for p in range(len(every)) if tasks[p] > 0]
     parts = [replace(every[p], tasks=tasks[p]) for p in stays]
     number = {every[p].workload: at for at, p in enumerate(stays) if every[p].own}
-    on_own, before = _as_parts(stated, parts, number, own.found), uncounted
+    on_own, kinds = _as_parts(stated, parts, number, own.found), _kinds_with_parts(stated, parts)
+    beside = Placed()
+    for j, left in uncounted.items():
+        beside += _renamed(left, stated.pieces.of(j), kinds[j])
+    before = Placed(beside)
     for at, p in enumerate(stays):
-        for (_, row, server), count in counted[p].items():
-            (on_own if every[p].own else before)[problem.n + at, row, server] += count
-    return Parts(parts, on_own, before)
+        mine = _renamed(counted[p], stated.pieces.of(every[p].workload), kinds[problem.n + at])
+        (on_own if every[p].own else before).update(mine)
+    return Parts(parts, on_own, before, beside)
+
+
+def _renamed(placed: Placed, kinds: list[int], others: list[int]) -> Placed:
+    """Return pieces of some kinds as those of others."""
+    of = dict(zip(kinds, others, strict=True))
+    return Counter({(of[q], row, at): count for (q, row, at), count in placed.items() if count})
+
+
+def _tasks_on(
+    stated: Stated, j: int, kept: Placed, rows: BoolArray, most: int | None = None
+) -> tuple[int, Placed]:
+    """Return how many of the kept tasks of a workload run on some rows (k,), and their pieces."""
+    if j in stated.problem.gangs:
+        return pieces_of_tasks_on(stated, j, kept, rows, most)
+    tasks, found = 0, Placed()
+    for place in sorted(kept):
+        if rows[place[1]] and (most is None or tasks < most):
+            found[place] = kept[place] if most is None else min(kept[place], most - tasks)
+            tasks += found[place]
+    return tasks, +found
+
+
+def kept_on(stated: Stated, kept: Placed, rows: BoolArray) -> dict[int, int]:
+    """Return how many kept tasks of each workload run on some rows (k,)."""
+    return {
+        j: _tasks_on(stated, j, mine, rows)[0] for j, mine in _by_workload(stated, kept).items()
+    }
+
+
+def _by_workload(stated: Stated, kept: Placed) -> dict[int, Placed]:
+    """Return the kept tasks of each workload, by row and server."""
+    found: dict[int, Placed] = {}
+    for place in sorted(kept):
+        found.setdefault(int(stated.pieces.owner[place[0]]), Placed())[place] = kept[place]
+    return found
 
 
 def kept_of(stated: Stated) -> Placed | None:

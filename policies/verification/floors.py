@@ -7,6 +7,7 @@ problem; then the answer must be what they make together.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -26,15 +27,16 @@ from policies.verification.floor_parts import (
     DUST,
     Part,
     Parts,
-    Placed,
     Pool,
     kept_of,
+    kept_on,
     parts_of,
     placements_of,
 )
 from policies.verification.form import form_of
 from policies.verification.guaranteed_places import missed_on_servers, run_where_guaranteed
 from policies.verification.in_place import found_tasks
+from policies.verification.kept_gangs import Placed
 from policies.verification.kept_tasks import OnServers
 from policies.verification.limits import SMALLEST_SHARE, StatedLimit
 from policies.verification.rounds import proportions
@@ -265,20 +267,18 @@ def _guaranteed_pool(
         limits=[Limit(*each) for each, _ in limits if each is not None],
         guarantees=[Guarantee(*each) for each in guarantees if each is not None],
         count_guaranteed=problem.count_guaranteed,
-        kept_placements=None if kept is None else _kept_inside(kept, item.rows, workloads),
+        kept_placements=None if kept is None else _kept_inside(stated, kept, item.rows, workloads),
         **_some_workloads(problem, workloads, {i: at for at, i in enumerate(tenants)}, named),
     )
     return Pool(pool, stated.choice, workloads, item.rows, given.where)
 
 
-def _kept_inside(kept: Placed, rows: BoolArray, workloads: list[int]) -> CurrentPlacements:
+def _kept_inside(
+    stated: Stated, kept: Placed, rows: BoolArray, workloads: list[int]
+) -> CurrentPlacements:
     """Return the kept tasks of a pool's workloads on its servers, which are one server in it."""
-    position = {j: at for at, j in enumerate(workloads)}
-    inside = Placed()
-    for (j, row, _), number in kept.items():
-        if rows[row] and j in position:
-            inside[position[j], 0, 0] += number
-    return placements_of(inside)
+    on = kept_on(stated, kept, rows)
+    return placements_of(Counter({(at, 0, 0): on[j] for at, j in enumerate(workloads) if j in on}))
 
 
 def _tasks_alone(
@@ -347,9 +347,11 @@ def _rising_problem(stated: Stated, found: Parts) -> Problem:
     per_task = stated.columns.max(axis=1, initial=0.0)
     weight = [part.tasks * float(per_task[part.workload]) for part in parts]
     uncounted = np.zeros(problem.n)
-    for (j, _, _), tasks in (found.kept or {}).items():
+    for (j, _, _), tasks in (found.uncounted or {}).items():
         if j < problem.n:
             uncounted[j] += tasks
+    # Whole tasks, of which the pieces were counted.
+    uncounted /= stated.pieces.count[: problem.n]
     return _with_parts(
         problem,
         parts,
@@ -359,7 +361,7 @@ def _rising_problem(stated: Stated, found: Parts) -> Problem:
         best_effort=np.r_[problem.best_effort, own],
         weights_mode="explicit",
         kept=np.r_[np.zeros(problem.t, dtype=np.bool_), own],
-        kept_placements=found.placed_kept(),
+        kept_placements=None if found.kept is None else placements_of(found.kept),
     )
 
 
@@ -375,7 +377,7 @@ def _rest_problem(stated: Stated, found: Parts, met: FloatArray) -> Problem:
         "weight": np.r_[problem.weight, np.ones(len(parts))],
         "best_effort": np.r_[problem.best_effort, some],
         "kept": np.r_[np.zeros(problem.t, dtype=np.bool_), some],
-        "kept_placements": found.placed_kept(problem.n),
+        "kept_placements": None if found.uncounted is None else placements_of(found.uncounted),
     }
     owner = problem.workload_tenant[of]
     if problem.count_guaranteed and whole:

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from functools import cache
-from itertools import product
 
 from tests.references.gangs import Pool, can_start
 from tests.references.numbers import exact
@@ -63,19 +62,8 @@ def _gangs(pool, j, mine):
             room[kind, s] += 1
     for (kind, s), number in room.items():
         pool.left[s] = [c + number * d for c, d in zip(pool.left[s], demand[kind], strict=True)]
-    values = []
-    for s in sorted({s for _, s in mine}):
-        value = problem.server_labels[pool.row_of[s]].get(gang.together) if gang.together else ""
-        if value is not None and value not in values:
-            values.append(value)
     parts = []
-    for value in values:
-        here = {
-            (kind, s): n
-            for (kind, s), n in room.items()
-            if not gang.together
-            or problem.server_labels[pool.row_of[s]].get(gang.together) == value
-        }
+    for here in _by_value(pool, gang, room):
         most = 0
         while _first_choice(here, gang, most + 1) is not None:
             most += 1
@@ -95,23 +83,75 @@ def _gangs(pool, j, mine):
     return {}
 
 
-def _first_choice(room, gang, tasks):
+def tasks_on(pool, j, pieces, rows, most):
+    """Return the most tasks with all pieces on some rows while the others stay whole, and their pieces.
+
+    Args:
+        pieces: {(kind, server): pieces} of whole tasks; most: number of tasks at most.
+    """
+    gang, tasks, found = pool.problem.gangs.get(j), 0, Counter()
+    if gang is None:
+        for place in sorted(pieces):
+            if pool.row_of[place[1]] in rows:
+                found[place] = min(pieces[place], most - tasks)
+                tasks += found[place]
+        return tasks, +found
+    for here in _by_value(pool, gang, pieces):
+        number = sum(n for (kind, _), n in here.items() if kind == 0) // int(gang.count[0])
+        inside = {place: n for place, n in here.items() if pool.row_of[place[1]] in rows}
+        for mine in range(int(min(number, most - tasks)), 0, -1):
+            chosen = _first_choice(inside, gang, mine, here, number - mine)
+            if chosen is not None:
+                tasks += mine
+                found += chosen
+                break
+    return tasks, found
+
+
+def _by_value(pool, gang, pieces):
+    """Return pieces by the value of the label, in the order of their servers."""
+    found = {}
+    for place in sorted(pieces, key=lambda place: place[1]):
+        labels = pool.problem.server_labels[pool.row_of[place[1]]]
+        value = labels.get(gang.together) if gang.together else ""
+        if value is not None:
+            found.setdefault(value, {})[place] = pieces[place]
+    return list(found.values())
+
+
+def _first_choice(room, gang, tasks, of=None, others=0):
     """Return the pieces of so many tasks, None if there are none.
 
     Of all, these have the most of the first kind on the first server, then on the second, and so on.
+
+    Args:
+        of: pieces of which those that are not chosen must be others tasks.
     """
     if tasks == 0:
         return Counter()
-    places = sorted(room)
-    count = gang.count.tolist()
-    for numbers in product(*(range(room[place], -1, -1) for place in places)):
-        chosen = Counter(dict(zip(places, numbers, strict=True)))
-        sums = [sum(n for (kind, _), n in chosen.items() if kind == c) for c in range(len(count))]
-        if sums == [each * tasks for each in count] and _are_tasks(
-            frozenset((+chosen).items()), tuple(count), gang.per_server, tasks
+    count = tuple(gang.count.tolist())
+    for chosen in _choices(room, sorted(room), [each * tasks for each in count]):
+        rest = frozenset((Counter(of) - chosen).items()) if of is not None else frozenset()
+        if _are_tasks(frozenset((+chosen).items()), count, gang.per_server, tasks) and _are_tasks(
+            rest, count, gang.per_server, others
         ):
             return +chosen
     return None
+
+
+def _choices(room, places, sums):
+    """Yield the choices of pieces with a sum of each kind, those with more on the first places first."""
+    left = [sum(room[place] for place in places if place[0] == kind) for kind in range(len(sums))]
+    if any(total < needed for total, needed in zip(left, sums, strict=True)) or min(sums) < 0:
+        return
+    if not places:
+        yield Counter()
+        return
+    place, *others = places
+    for number in range(min(room[place], sums[place[0]]), -1, -1):
+        rest = [total - number * (kind == place[0]) for kind, total in enumerate(sums)]
+        for chosen in _choices(room, others, rest):
+            yield chosen + Counter({place: number})
 
 
 @cache
@@ -120,15 +160,13 @@ def _are_tasks(pieces, count, per_server, tasks):
     pieces = dict(pieces)
     if tasks == 0:
         return not any(pieces.values())
-    places = sorted(place for place, n in pieces.items() if n)
     most = per_server or sum(count)
-    for numbers in product(*(range(min(pieces[place], most) + 1) for place in places)):
-        task = dict(zip(places, numbers, strict=True))
-        sums = [sum(n for (kind, _), n in task.items() if kind == c) for c in range(len(count))]
+    room = {place: min(n, most) for place, n in pieces.items() if n}
+    for task in _choices(room, sorted(room), count):
         by_server = Counter()
         for (_, s), n in task.items():
             by_server[s] += n
-        if sums != list(count) or max(by_server.values()) > most:
+        if max(by_server.values()) > most:
             continue
         rest = frozenset((place, n - task.get(place, 0)) for place, n in pieces.items())
         if _are_tasks(rest, count, per_server, tasks - 1):

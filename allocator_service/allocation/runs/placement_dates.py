@@ -149,14 +149,12 @@ def placement_dates_store(
     young = [each for each in dated if each.since + minimum[each.workload] > now]
     known = _placements(allocation.problem, young)
     dates = date_placements(allocation, running, known, now)
-    # Beside guarantees and own servers, tasks of several pieces are not kept.
-    unkept = allocation.problem.gangs if allocation.floors is not None else {}
     rows, ends = list[list[Any]](), list[float]()
     shapes: dict[int, str] = {}
     for kind, row, offset, servers, tasks, since in _columns(dates):
         workload = int(allocation.problem.pieces.workload[kind])
         end = since + minimum[workload]
-        if end <= now or workload in unkept:
+        if end <= now:
             continue
         ends.append(end)
         if workload not in shapes:

@@ -1,5 +1,6 @@
 """Guarantees and own servers of tasks of several pieces: figures, a plain reference, forgeries."""
 
+import math
 import time
 from collections import Counter
 from dataclasses import replace
@@ -18,6 +19,7 @@ from policies import (
     Problem,
     SolveTimeoutError,
     allocation_to_document,
+    catalogue,
     current_placements_of,
     explain,
     guarantees_unmet,
@@ -27,15 +29,21 @@ from policies import (
     verify_answer,
 )
 from policies.floors.own_servers import alone_on_own_servers
+from policies.floors.placed_tasks import KeptTasks
 from policies.floors.pools import pools_of
+from policies.model.policy import Choice
 from policies.model.server_classes import server_classes
+from policies.verification.kept_gangs import pieces_of_tasks_on
+from policies.verification.stated import Stated
 from tests.examples import examples
 from tests.references.gang_floors import fill_gangs_with_floors
+from tests.references.gangs import Pool
+from tests.references.kept_tasks import kept_pieces, tasks_on
 from tests.unit.policies.test_filling_properties import PLACEMENTS, tasks_on_servers
 from tests.unit.policies.test_gangs import cluster, gang, gang_problems
 from tests.unit.policies.test_gangs_in_place import running_of
 from tests.unit.policies.test_kept_beside_floors import guaranteed, pools_with_guarantees
-from tests.unit.policies.test_kept_tasks import keeping, whole
+from tests.unit.policies.test_kept_tasks import keeping, whole, with_kept
 
 
 @st.composite
@@ -77,17 +85,71 @@ def test_pieces_of_floors_stay_on_their_servers(problem, data):
     assert found.valid, [item for item in found.checks if not item.holds]
 
 
+@pytest.mark.parametrize("placement", PLACEMENTS)
 @examples(400)
-@given(problem=gangs_with_guarantees(), data=st.data())
-def test_beside_floors_single_tasks_are_kept_and_gangs_are_not(problem, data):
-    kept = data.draw(running_of(problem))
-    single = np.isin(problem.pieces.workload[kept.workload], list(problem.gangs), invert=True)
-    answer = whole(replace(problem, kept_placements=kept))
-    only = whole(replace(problem, kept_placements=kept.some(single)))
-    assert answer.tasks.tolist() == only.tasks.tolist()
-    assert tasks_on_servers(answer) == tasks_on_servers(only)
-    found = verify(replace(problem, kept_placements=kept), answer)
+@given(problem=with_kept(gangs_with_guarantees()), seed=st.integers(0, 3))
+def test_kept_tasks_come_first_as_in_the_plain_reference(placement, problem, seed):
+    options = {"placement": placement}
+    if placement == "two-choices":
+        options["seed"] = seed
+    answer = whole(problem, **options)
+    log, tasks, met = fill_gangs_with_floors(problem, placement, seed)
+    assert answer.floors.met.tolist() == met
+    assert answer.tasks.tolist() == tasks
+    expected = Counter((problem.pieces.kinds(j)[kind], server) for j, kind, server in log)
+    placed = tasks_on_servers(answer)
+    assert placed == expected
+    for (j, kind, server), number in kept_pieces(problem).items():
+        assert placed[problem.pieces.kinds(j)[kind], server] >= number
+    found = verify(problem, answer)
     assert found.valid, [item for item in found.checks if not item.holds]
+
+
+@st.composite
+def kept_gangs(draw):
+    """Draw a problem of one gang with pieces of whole tasks that it keeps, and rows of servers."""
+    random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    rows, kinds, per_server = 6, draw(st.integers(1, 2)), draw(st.integers(0, 2))
+    count = random.integers(1, 4, kinds)
+    labels = [{"rack": str(random.integers(2))} for _ in range(rows)]
+    together = draw(st.sampled_from(["", "rack"]))
+    kept = Counter()
+    for _ in range(int(random.integers(0, 5))):
+        rack = str(random.integers(2))
+        open_ = [row for row in range(rows) if not together or labels[row]["rack"] == rack]
+        pieces = Counter()
+        for kind in [kind for kind, number in enumerate(count) for _ in range(number)]:
+            free = [r for r in open_ if not per_server or pieces[0, r] + pieces[1, r] < per_server]
+            if free:
+                pieces[kind, int(random.choice(free))] += 1
+        if pieces.total() == count.sum():
+            kept += pieces
+    problem = Problem.create(
+        resources=["gpu"], capacity=[[64]] * rows, server_labels=labels, tenants=["mpi"],
+        demand=[[0]], gangs={0: gang(*((n, [1]) for n in count), per_server=per_server,
+                                     together=together)},
+    )  # fmt: skip
+    return keeping(problem, *((kind, row, 0, 1, n) for (kind, row), n in sorted(kept.items())))
+
+
+@examples(2000)
+@given(problem=kept_gangs(), rows=st.sets(st.integers(0, 5)), most=st.integers(0, 5))
+def test_kept_tasks_on_some_servers_are_those_of_the_plain_reference(problem, rows, most):
+    kept = {(kind, server): n for (_, kind, server), n in kept_pieces(problem).items()}
+    tasks, pieces = tasks_on(Pool(problem, "first-fit", 0), 0, kept, rows, most)
+    here = np.isin(np.arange(problem.k), list(rows))
+    mine = KeptTasks.of(problem)
+    found, entries, taken = mine.taken_from(mine.tasks, 0, here, most)
+    places = zip(mine.kind[entries].tolist(), mine.row[entries].tolist(), strict=True)
+    assert (found, +Counter(dict(zip(places, taken.tolist(), strict=True)))) == (tasks, pieces)
+    assert mine.count_on(here, np.array([0])).tolist() == [
+        tasks_on(Pool(problem, "first-fit", 0), 0, kept, rows, math.inf)[0]
+    ]
+    placed = Counter({(kind, row, 0): n for (kind, row), n in kept.items()})
+    stated = Stated(problem, Choice(catalogue.DRFH, "indivisible"))
+    assert pieces_of_tasks_on(stated, 0, placed, here, most) == (
+        tasks, Counter({(kind, row, 0): n for (kind, row), n in pieces.items()})
+    )  # fmt: skip
 
 
 @examples(300)
@@ -175,6 +237,54 @@ def test_a_gang_without_room_beside_kept_tasks_leaves_its_servers_to_others():
     answer = whole(keeping(problem, (2, 0, 0, 2, 1)))
     assert (answer.tasks.tolist(), answer.floors.met.tolist()) == ([0, 8, 2], [0, 8, 0])
     assert verify(answer.problem, answer).valid
+
+
+def kept_pairs(**fields):
+    """Return 6 servers of 4 GPUs, 4 of them new, for single tasks of a and pairs of pieces of b."""
+    return Problem.create(
+        resources=["gpu"], capacity=[[4]] * 6,
+        server_labels=[{"age": "old"}] * 2 + [{"age": "new"}] * 4, tenants=["a", "b"],
+        demand=[[1], [8]], tasks=[24, 3], gangs={1: gang((2, [4]))}, **fields,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("kept", "tasks", "met"),
+    [
+        ([], [8, 2], [0, 2]),
+        # One gang on new servers, then another.
+        ([(1, 2, 0, 1, 1), (1, 3, 0, 1, 1)], [8, 2], [0, 2]),
+        # The gang on an old and a new server does not count, and two more run on new ones.
+        ([(1, 1, 0, 1, 1), (1, 2, 0, 1, 1)], [8, 2], [0, 1]),
+        # Single tasks on new servers leave room for one gang.
+        ([(0, 2, 0, 1, 1), (0, 3, 0, 1, 1)], [16, 1], [0, 1]),
+    ],
+    ids=["nothing", "on new servers", "on an old and a new one", "others"],
+)
+def test_a_kept_gang_counts_for_a_guarantee_on_all_of_its_servers(kept, tasks, met):
+    problem = kept_pairs(guarantees=[guaranteed(1, 16, age=("new",))])
+    answer = whole(keeping(problem, *kept))
+    assert (answer.tasks.tolist(), answer.floors.met.tolist()) == (tasks, met)
+    assert verify(answer.problem, answer).valid
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        [],
+        [(1, 2, 0, 1, 1), (1, 4, 0, 1, 1)],
+        [(1, 2, 0, 1, 1), (1, 3, 0, 1, 1), (1, 4, 0, 1, 1), (1, 5, 0, 1, 1)],
+        [(0, 0, 0, 1, 4), (0, 1, 0, 1, 4)],
+    ],
+    ids=["dropped", "elsewhere", "more", "another tenant's"],
+)
+def test_an_answer_to_other_kept_gangs_is_refused(kept):
+    """A gang of b, guaranteed 16 GPUs on new servers, keeps an old and a new one."""
+    problem = kept_pairs(guarantees=[guaranteed(1, 16, age=("new",))])
+    true = whole(keeping(problem, (1, 1, 0, 1, 1), (1, 5, 0, 1, 1)))
+    assert verify(true.problem, true).valid
+    forged = replace(whole(keeping(problem, *kept)), problem=true.problem)
+    assert not verify(true.problem, forged).valid
 
 
 def test_a_limit_cuts_gangs_on_own_servers():
