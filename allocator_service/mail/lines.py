@@ -67,9 +67,9 @@ def _starved(payload: Mapping[str, Any]) -> str:
 
 
 def _blocked(payload: Mapping[str, Any]) -> str:
-    waiting = counted(payload["pending_tasks"], "task")
+    # Without their number, which counts each piece of a task.
     reason = f" The scheduler's reason: {payload['reason']}." if payload["reason"] else ""
-    return f"{waiting} of yours wait in the scheduler although the decision lets them run.{reason}"
+    return f"Jobs of yours wait in the scheduler although the decision lets them run.{reason}"
 
 
 def _notice(payload: Mapping[str, Any]) -> str:

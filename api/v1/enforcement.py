@@ -44,7 +44,9 @@ def problems_field() -> documents.ListField:
 
 
 class JobsBeside(documents.Document):
-    tenant = documents.SlugField()
+    tenant = documents.SlugField(
+        description="The tenant of their account, also if the pool has no such member."
+    )
     jobs = documents.IntegerField(minimum=1, maximum=MAX_ROWS)
 
 
@@ -57,7 +59,9 @@ class ServersHeldRequest(documents.Document):
         description="The scheduler's names of the jobs.",
     )
     servers = documents.ListField(
-        documents.TextField(max_length=MAX_NAME), max_items=MAX_SERVERS_HELD
+        documents.TextField(max_length=MAX_NAME),
+        max_items=MAX_SERVERS_HELD,
+        description="The scheduler's names of the servers.",
     )
     beside = documents.ListField(
         JobsBeside, min_items=0, max_items=MAX_HELD, description="Jobs that still run there."

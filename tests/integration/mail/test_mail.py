@@ -112,6 +112,21 @@ def test_from_the_choice_to_news_and_their_end(world, inbox, settings):
     assert "You have not chosen any mail yet." in browser.text("/my/mail/")
 
 
+def test_jobs_that_wait_are_named_without_the_number_of_their_pieces(world, inbox, settings):
+    chosen(world)
+    now = utc_now()
+    payload = {"pending_tasks": 8, "reason": "AssocGrpCPULimit"}
+    event_record(
+        kind="enforcement.blocked", pool="lab", tenant=world.ada.slug, payload=payload, now=now
+    )
+    send(settings, now)
+    assert send(settings, now + timedelta(minutes=1)) == 1
+    assert (
+        "Jobs of yours wait in the scheduler although the decision lets them run."
+        " The scheduler's reason: AssocGrpCPULimit." in " ".join(inbox.texts(ADDRESS)[-1].split())
+    )
+
+
 def test_one_cause_gives_one_mail_and_the_next_comes_later(world, inbox, settings):
     chosen(world)
     now = utc_now()

@@ -336,6 +336,7 @@ class ExplanationEnding(TypedDict):
 
 
 class ExplanationHoldBeside(TypedDict):
+    # The tenant of their account, also if the pool has no such member.
     tenant: str
     jobs: int
 

@@ -92,6 +92,7 @@ class EnforcementAgent(TypedDict):
 
 
 class EnforcementTenantHoldBeside(TypedDict):
+    # The tenant of their account, also if the pool has no such member.
     tenant: str
     jobs: int
 
@@ -179,6 +180,7 @@ class EnforcementDocument(TypedDict):
 class EnforcementReportRequestTenantHold(TypedDict):
     # The scheduler's names of the jobs.
     jobs: list[str]
+    # The scheduler's names of the servers.
     servers: list[str]
     # Jobs that still run there.
     beside: list[EnforcementTenantHoldBeside]
