@@ -97,7 +97,7 @@ class DatabaseCollector(Collector):
         )
         yield GaugeMetricFamily(
             "allocation_enforcement_drifts",
-            "Tenants whose scheduler has not had what was decided for so long that it was told.",
+            "Tenants whose scheduler has lacked the decision for so long that an event was sent.",
             value=Drift.objects.filter(told_at__isnull=False).count(),
         )
         yield GaugeMetricFamily(

@@ -14,7 +14,7 @@ from api.pages.rendering import PageResponse, page
 _KEPT_HEADERS = ("Allow", "Retry-After")
 _BEGIN_AGAIN = "Go back to your pools and start again from there."
 # The text of a status. It does not name the missing object.
-_SAID: Mapping[int, tuple[str, str]] = {
+_TEXTS: Mapping[int, tuple[str, str]] = {
     HTTPStatus.BAD_REQUEST: ("This address is not complete", _BEGIN_AGAIN),
     HTTPStatus.FORBIDDEN: (
         "The form could not be accepted",
@@ -36,13 +36,13 @@ _SAID: Mapping[int, tuple[str, str]] = {
 }
 _UNEXPECTED = (
     "Something went wrong on our side",
-    "Load the page again. If that does not help, tell your operator the number below.",
+    "Load the page again. If that does not help, give your operator the number below.",
 )
 
 
 def refusal_page(error: DomainError, request: HttpRequest) -> PageResponse:
     """Return the page of an error, with its own text if its status does not explain enough."""
-    title, sentence = _SAID.get(error.status, (error.title, error.detail))
+    title, sentence = _TEXTS.get(error.status, (error.title, error.detail))
     response = _page(request, error.status, title, sentence)
     if error.retry_after is not None:
         response["Retry-After"] = str(error.retry_after)
@@ -74,7 +74,7 @@ class PageErrorMiddleware:
         ):
             return response
         replacement = _page(
-            request, response.status_code, *_SAID.get(response.status_code, _UNEXPECTED)
+            request, response.status_code, *_TEXTS.get(response.status_code, _UNEXPECTED)
         )
         for name in _KEPT_HEADERS:
             if name in response.headers:

@@ -1,8 +1,8 @@
 """The client of the OpenID Connect provider.
 
 authlib speaks the protocol (discovery, PKCE, state, nonce) and joserfc reads the tokens. Issuer,
-audience and algorithms are decided here, not by what the provider says of itself. Nothing of the
-provider is kept between two sign-ins: a key that it replaces counts no longer.
+audience and algorithms are decided here, not by the metadata of the provider. Nothing of the provider is
+kept between two sign-ins, so that a key that it replaces counts no longer.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -65,15 +65,15 @@ class Unproven(SignInFailed):
 
 
 @dataclass(frozen=True)
-class Came:
-    """A person from the provider, and the page that the person asked for."""
+class ProvenPerson:
+    """A person whom the provider has proven, and the page that the person asked for."""
 
     identity: Identity
-    wanted: str
+    next_page: str
 
 
 class _Session(OAuth2Session):  # type: ignore[misc] # authlib has no types
-    """Never waits for long, and sends what it was told to nowhere else."""
+    """A session that never waits for long and follows no redirect, so that secrets stay here."""
 
     def request(self, method: str, url: str, **options: Any) -> Response:
         options.setdefault("timeout", (_CONNECT_SECONDS, _READ_SECONDS))
@@ -89,9 +89,9 @@ class _App(DjangoOAuth2App):  # type: ignore[misc] # authlib has no types
 
 
 def begin(
-    request: HttpRequest, *, provider: OidcProvider, back_to: str, wanted: str, now: datetime
+    request: HttpRequest, *, provider: OidcProvider, back_to: str, next_page: str, now: datetime
 ) -> str:
-    """The address of the provider's page, and in the session what its answer will be judged by.
+    """Return the address of the provider's page, and store in the session how its answer is judged.
 
     Raises `Unreachable`.
     """
@@ -101,12 +101,12 @@ def begin(
     for name in [name for name in list(request.session.keys()) if name.startswith(_STATE)]:
         del request.session[name]  # the newest sign-in of a browser counts
     app.save_authorize_data(
-        request, redirect_uri=back_to, wanted=wanted, begun=now.isoformat(), **asked
+        request, redirect_uri=back_to, wanted=next_page, begun=now.isoformat(), **asked
     )
     return str(asked["url"])
 
 
-def finish(request: HttpRequest, *, provider: OidcProvider, now: datetime) -> Came:
+def finish(request: HttpRequest, *, provider: OidcProvider, now: datetime) -> ProvenPerson:
     """Return the person of the provider's answer. Raises a `SignInFailed`."""
     state = request.GET.get("state", "")
     begun = _begun(request, state)
@@ -134,11 +134,11 @@ def finish(request: HttpRequest, *, provider: OidcProvider, now: datetime) -> Ca
         if _claim(claims, provider.groups_claim) is None and app.server_metadata.get(
             "userinfo_endpoint"
         ):
-            told = app.userinfo(token=token)
-            if told.get("sub") != claims["sub"]:
-                raise Unproven("the user info is about somebody else")
-            claims = {**told, **claims}
-    return Came(_identity(claims, provider), str(begun["wanted"]))
+            user_info = app.userinfo(token=token)
+            if user_info.get("sub") != claims["sub"]:
+                raise Unproven("the user info is about another person")
+            claims = {**user_info, **claims}
+    return ProvenPerson(_identity(claims, provider), str(begun["wanted"]))
 
 
 def end_address(*, provider: OidcProvider, back_to: str) -> str | None:
@@ -159,7 +159,7 @@ def _begun(request: HttpRequest, state: str) -> Mapping[str, Any] | None:
 
 
 def _app(provider: OidcProvider) -> Any:
-    """The client, with what the provider says of itself as far as it may say it."""
+    """Return the client, with the part of the provider's metadata that is trusted."""
     app = OAuth().register(
         "oidc",
         client_cls=_App,
@@ -168,24 +168,24 @@ def _app(provider: OidcProvider) -> Any:
         server_metadata_url=f"{provider.issuer.rstrip('/')}/.well-known/openid-configuration",
         client_kwargs={"scope": " ".join(provider.scopes), "code_challenge_method": "S256"},
     )
-    told = dict(app.load_server_metadata())
-    if told.get("issuer") != provider.issuer:
-        raise ValueError(f"the issuer says that it is {told.get('issuer')!r}")
+    metadata = dict(app.load_server_metadata())
+    if metadata.get("issuer") != provider.issuer:
+        raise ValueError(f"the metadata is of the issuer {metadata.get('issuer')!r}")
     scheme = f"{provider.issuer.partition(':')[0]}://"
     for name, needed in _ENDPOINTS.items():
-        address = told.get(name)
+        address = metadata.get(name)
         if (address is None and needed) or (
             address is not None and not str(address).startswith(("https://", scheme))
         ):
             raise ValueError(f"{name} is {address!r}")
-    offered = told.get("id_token_signing_alg_values_supported") or ALGORITHMS
-    methods = told.get("token_endpoint_auth_methods_supported") or [_BASIC]
+    offered = metadata.get("id_token_signing_alg_values_supported") or ALGORITHMS
+    methods = metadata.get("token_endpoint_auth_methods_supported") or [_BASIC]
     app.client_kwargs["token_endpoint_auth_method"] = (
         _BASIC if _BASIC in methods or _POST not in methods else _POST
     )
     # All else stays out: authlib would take it for options of its own. Keys are asked for each time.
     app.server_metadata = {
-        **{name: told.get(name) for name in ("issuer", "_loaded_at", *_ENDPOINTS)},
+        **{name: metadata.get(name) for name in ("issuer", "_loaded_at", *_ENDPOINTS)},
         "id_token_signing_alg_values_supported": [each for each in ALGORITHMS if each in offered],
     }
     return app
@@ -221,7 +221,7 @@ def _talking() -> Iterator[None]:
 
 @contextmanager
 def _proving() -> Iterator[None]:
-    """Tell what the provider refused or did not prove from what cannot be read."""
+    """Raise `Unproven` for what the provider refused or did not prove."""
     try:
         yield
     except (OAuthError, JoseError) as error:

@@ -41,5 +41,5 @@ def page(
 ) -> PageResponse:
     """A template below `pages/`, filled in."""
     text = render_to_string(f"pages/{template}.html", dict(content), request)
-    told = {"Cache-Control": "no-store", **(headers or {})}
-    return PageResponse(text, status=status, headers=told)
+    sent = {"Cache-Control": "no-store", **(headers or {})}
+    return PageResponse(text, status=status, headers=sent)

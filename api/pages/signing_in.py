@@ -75,7 +75,7 @@ class SignInView(PageView):
     http_method_names = ["get", "head", "post"]
 
     def get(self, request: HttpRequest) -> HttpResponseBase:
-        return _form(request, said=_ENDED.get(request.GET.get("ended", ""), ""))
+        return _form(request, notice=_ENDED.get(request.GET.get("ended", ""), ""))
 
     @method_decorator(sensitive_variables("text"))
     def post(self, request: HttpRequest) -> HttpResponseBase:
@@ -126,8 +126,8 @@ class ChooseTenantPage(VisitorPage):
             choose_group(request, self.visitor, request.POST["group"])
         else:
             choose_tenant(request, self.visitor, request.POST.get("tenant", ""))
-        wanted = local_address(request.POST.get("next", ""))
-        return HttpResponseRedirect(wanted, headers={"Cache-Control": "no-store"})
+        next_page = local_address(request.POST.get("next", ""))
+        return HttpResponseRedirect(next_page, headers={"Cache-Control": "no-store"})
 
 
 def wait_of(request: HttpRequest) -> int:
@@ -144,10 +144,10 @@ def _name_of(text: str) -> str:
     return found[0] if found else _NO_KEY
 
 
-def local_address(wanted: str, *, below: Sequence[str] = ("my-pools",)) -> str:
+def local_address(address: str, *, below: Sequence[str] = ("my-pools",)) -> str:
     """Return the page that the visitor asked for if it is below one of these, else the first of them."""
-    own = url_has_allowed_host_and_scheme(wanted, allowed_hosts=None)
-    return wanted if own and wanted.startswith(tuple(map(reverse, below))) else reverse(below[0])
+    own = url_has_allowed_host_and_scheme(address, allowed_hosts=None)
+    return address if own and address.startswith(tuple(map(reverse, below))) else reverse(below[0])
 
 
 def _next(request: HttpRequest) -> str:
@@ -157,13 +157,13 @@ def _next(request: HttpRequest) -> str:
 def _form(
     request: HttpRequest,
     *,
-    said: str = "",
+    notice: str = "",
     wrong: str = "",
     status: int = HTTPStatus.OK,
     headers: Mapping[str, str] | None = None,
 ) -> PageResponse:
     content = {
-        "said": said,
+        "notice": notice,
         "wrong": wrong,
         "next": _next(request),
         "provider": settings.ENVIRONMENT.oidc,
@@ -180,10 +180,10 @@ def _refused(
 
 def _too_often(request: HttpRequest, seconds: int) -> PageResponse:
     minutes = math.ceil(seconds / 60)
-    told = f"{seconds} seconds" if seconds < 60 else f"{minutes} minute{'s' * (minutes > 1)}"
+    wait = f"{seconds} seconds" if seconds < 60 else f"{minutes} minute{'s' * (minutes > 1)}"
     return _form(
         request,
-        wrong=f"Too many attempts from your network. Try again in {told}.",
+        wrong=f"Too many attempts from your network. Try again in {wait}.",
         status=HTTPStatus.TOO_MANY_REQUESTS,
         headers={"Retry-After": str(seconds)},
     )

@@ -18,9 +18,9 @@ from allocator_service.tenants.models import Person
 from allocator_service.tenants.people import RoleGroups, open_pages, person_admit
 from api.contract.errors import TooManyRequests
 from api.pages.provider import (
-    Came,
     Declined,
     NotBegun,
+    ProvenPerson,
     SignInFailed,
     Unproven,
     Unreachable,
@@ -39,7 +39,7 @@ _TENANTS, _ADMIN = "my-pools", "admin:index"
 
 
 @dataclass(frozen=True)
-class Said:
+class Refusal:
     """The status of a refusal with a title and a sentence for the provider's name."""
 
     status: int
@@ -48,38 +48,38 @@ class Said:
 
 
 # The text of each failure for the visitor. The log has the rest.
-_FAILED: Mapping[type[SignInFailed], Said] = {
-    NotBegun: Said(
+_FAILED: Mapping[type[SignInFailed], Refusal] = {
+    NotBegun: Refusal(
         HTTPStatus.BAD_REQUEST,
         "This sign-in cannot be continued",
         "It was begun in another browser or more than 15 minutes ago, or was used already.",
     ),
-    Declined: Said(
+    Declined: Refusal(
         HTTPStatus.FORBIDDEN,
         "You were not signed in",
         "{provider} did not sign you in, or you went back.",
     ),
-    Unreachable: Said(
+    Unreachable: Refusal(
         HTTPStatus.SERVICE_UNAVAILABLE,
         "{provider} cannot be reached",
         "It does not answer, or not in a way that this service can read. Try again in a moment;"
-        " if that does not help, tell your operator.",
+        " if that does not help, ask your operator.",
     ),
-    Unproven: Said(
+    Unproven: Refusal(
         HTTPStatus.FORBIDDEN,
         "Your sign-in could not be verified",
         "What {provider} answered does not prove who you are. Try again; if that does not help,"
-        " tell your operator.",
+        " ask your operator.",
     ),
 }
-_NO_ROLE = Said(
+_NO_ROLE = Refusal(
     HTTPStatus.FORBIDDEN,
     "You have no role here",
     "{provider} knows you, but none of your groups there belongs to a tenant, to a group of a pool or"
     " to a role of this service. Ask your operator to connect one of your groups with yours, or the"
     " administrator of {provider} to put you into a group that is connected.",
 )
-_DISABLED = Said(
+_DISABLED = Refusal(
     HTTPStatus.FORBIDDEN,
     "Your account is disabled",
     "An administrator of this service has disabled it. Ask your operator to have it enabled again.",
@@ -113,22 +113,22 @@ class ProviderView(PageView):
         found: OidcProvider = settings.ENVIRONMENT.oidc
         return found
 
-    def refused(self, said: Said) -> PageResponse:
-        texts = {"title": said.title, "sentence": said.sentence}
+    def refused(self, refusal: Refusal) -> PageResponse:
+        texts = {"title": refusal.title, "sentence": refusal.sentence}
         content = {key: text.format(provider=self.provider.name) for key, text in texts.items()}
-        return page(self.request, "refusal", {**content, "again": True}, status=said.status)
+        return page(self.request, "refusal", {**content, "again": True}, status=refusal.status)
 
 
 class BeginView(ProviderView):
     """Redirect `/sign-in/oidc/` to the provider's page. `?next=` is where one goes afterwards."""
 
     def get(self, request: HttpRequest) -> HttpResponseBase:
-        wanted = local_address(request.GET.get("next", ""), below=(_TENANTS, _ADMIN))
+        next_page = local_address(request.GET.get("next", ""), below=(_TENANTS, _ADMIN))
         address = begin(
             request,
             provider=self.provider,
             back_to=request.build_absolute_uri(reverse("back-from-provider")),
-            wanted=wanted,
+            next_page=next_page,
             now=utc_now(),
         )
         return HttpResponseRedirect(address)
@@ -139,21 +139,21 @@ class ReturnView(ProviderView):
 
     def get(self, request: HttpRequest) -> HttpResponseBase:
         now, provider = utc_now(), self.provider
-        came = finish(request, provider=provider, now=now)
+        proven = finish(request, provider=provider, now=now)
         groups = RoleGroups(
             provider.operator_group, provider.auditor_group, provider.pool_operator_prefix
         )
         with acting_as(f"provider {provider.issuer}"[:200]):
-            person = person_admit(identity=came.identity, role_groups=groups, now=now)
+            person = person_admit(identity=proven.identity, role_groups=groups, now=now)
         if person is None:
-            log.warning("oidc_no_role", subject=came.identity.subject)
+            log.warning("oidc_no_role", subject=proven.identity.subject)
             return self.refused(_NO_ROLE)
         if not person.user.is_active:
             log.warning("oidc_disabled", user=person.user.get_username())
             return self.refused(_DISABLED)
         sign_in_person(request, person, now=now)
         log.info("oidc_signed_in", user=person.user.get_username())
-        return HttpResponseRedirect(_address_for(person, came))
+        return HttpResponseRedirect(_address_for(person, proven))
 
 
 class ProviderSignOutView(ProviderView):
@@ -165,11 +165,11 @@ class ProviderSignOutView(ProviderView):
         return HttpResponseRedirect(address or back_to)
 
 
-def _address_for(person: Person, came: Came) -> str:
+def _address_for(person: Person, proven: ProvenPerson) -> str:
     """Return the page that the person asked for, if it may be seen, else the first that may."""
-    to_admin = came.wanted.startswith(reverse(_ADMIN))
+    to_admin = proven.next_page.startswith(reverse(_ADMIN))
     if to_admin and not person.user.is_staff:
         return reverse(_TENANTS)
     if not to_admin and not open_pages(person.groups):
         return reverse(_ADMIN)
-    return came.wanted
+    return proven.next_page

@@ -46,11 +46,12 @@ class CorrectionsView(ContractView):
     def post(self, request: Request, entry: str) -> Response:
         """Correct an entry's quantity with a new entry that holds the difference.
 
-        Only operators may. `quantity` is what the entry should have said in all, whatever was corrected
-        before; the entry itself stays as it is, and the new one keeps the `reason`. A quantity that is
-        right already is refused with 422 `correction.nothing`, and a correction cannot be corrected
-        itself (409 `entry.correction`). If the entry's month is closed, the difference becomes an
-        adjustment on the statement of the open month, at the prices of its own time.
+        Only operators may. `quantity` is the whole quantity that the entry should have had, whatever
+        was corrected before; the entry itself stays as it is, and the new one keeps the `reason`. A
+        quantity that is right already is refused with 422 `correction.nothing`, and a correction
+        cannot be corrected itself (409 `entry.correction`). If the entry's month is closed, the
+        difference becomes an adjustment on the statement of the open month, at the prices of its own
+        time.
         """
         entry_id = uuid_or_none(entry)
         if entry_id is None:

@@ -299,7 +299,7 @@ class ClusterEnforcementDocument(documents.Document):
 class TenantEnforcementDocument(documents.Document):
     tenant = documents.SlugField()
     decided = AmountsField()
-    rendered = AmountsField(description="What the scheduler is told: decided in its whole units.")
+    rendered = AmountsField(description="The decision in the whole units of the scheduler.")
     enforced = AmountsField(allow_null=True, description="Null where no agent reported it.")
     used = AmountsField(allow_null=True)
     drift = NonZeroAmountsField(description="enforced − rendered where that is not 0.")
@@ -389,7 +389,7 @@ class EnforcementView(PoolView):
         headers=(),
     )
     def get(self, request: Request, pool: str) -> Response:
-        """Show per tenant what was decided, what the scheduler is told, what agents report as
+        """Show per tenant what was decided, its rendering for the scheduler, what agents report as
         enforced and used, and the drift.
 
         A tenant key sees its own row, and the agents without their `problems`. `enforced` and
@@ -404,7 +404,7 @@ class EnforcementView(PoolView):
     @replaces(
         EnforcementReportRequest,
         EnforcementReport,
-        "Report what a scheduler was told and what it runs",
+        "Report the limits that a scheduler has and what it runs",
     )
     @writes
     def put(self, request: Request, pool: str) -> Response:

@@ -137,7 +137,7 @@ class EnforcementTenantCluster(TypedDict):
 class EnforcementTenant(TypedDict):
     tenant: str
     decided: dict[str, str]
-    # What the scheduler is told: decided in its whole units.
+    # The decision in the whole units of the scheduler.
     rendered: dict[str, str]
     # Null where no agent reported it.
     enforced: dict[str, str] | None

@@ -93,7 +93,7 @@ class Enforcement(Transport):
         )
 
     def pools_enforcement_show(self, pool: str) -> Answer[EnforcementDocument]:
-        """Show per tenant what was decided, what the scheduler is told, what agents report as
+        """Show per tenant what was decided, its rendering for the scheduler, what agents report as
         enforced and used, and the drift.
 
         A tenant key sees its own row, and the agents without their `problems`. `enforced` and
