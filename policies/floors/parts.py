@@ -229,20 +229,17 @@ def placed_on_own(problem: Problem, parts: Parts, own: PlacedTasks) -> CurrentPl
     mine = np.flatnonzero(parts.on_own)
     part_of[parts.workload[mine]] = problem.n + mine
     part = part_of[problem.pieces.workload[own.kind]]
-    return own.placements(kinds_with_parts(problem, parts, own.kind, part), own.tasks)
+    second = second_kinds(problem, parts)
+    return own.placements(np.where(own.kind < problem.n, part, second[part]), own.tasks)
 
 
-def kinds_with_parts(
-    problem: Problem, parts: Parts, kind: IntArray, workload: IntArray
-) -> IntArray:
-    """Return the kinds (q,) of pieces in the problems with parts.
+def second_kinds(problem: Problem, parts: Parts) -> IntArray:
+    """Return the second kind of pieces of each workload and each part, -1 for none.
 
-    Args:
-        kind: (q,) in the problem; workload: (q,) whose pieces they are in the problems with parts.
+    It is the index in the problems with parts, in which the first kinds of parts follow the workloads.
     """
     demand = np.concatenate([problem.demand, problem.demand[parts.workload]])
-    second = Pieces.of(demand, _gangs(problem, parts)).second
-    return np.where(kind < problem.n, workload, second[workload])
+    return Pieces.of(demand, _gangs(problem, parts)).second
 
 
 def both_selectors(first: Selector, second: Selector) -> dict[str, tuple[str, ...]]:

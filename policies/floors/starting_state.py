@@ -12,7 +12,7 @@ import numpy as np
 
 from policies.arrays import FloatArray, IntArray, grouped_sum
 from policies.floors.own_servers import beside_kept_tasks
-from policies.floors.parts import Parts, kinds_with_parts, placed_on_own
+from policies.floors.parts import Parts, placed_on_own, second_kinds
 from policies.floors.placed_tasks import KeptTasks
 from policies.floors.pools import FloorPool
 from policies.model.current_placements import CurrentPlacements
@@ -63,14 +63,13 @@ def starting_state(
     number = np.full(len(tasks), -1, dtype=np.int64)
     number[stays] = problem.n + np.arange(len(stays))
     found = parts.some(stays, tasks)
-    owner = problem.pieces.workload[kept.kind]
-    kind = kinds_with_parts(problem, found, kept.kind, owner)
-    uncounted = kept.placements(kind, counts.uncounted)
+    second = second_kinds(problem, found)
+    is_first, owner = kept.kind < problem.n, problem.pieces.workload[kept.kind]
+    uncounted = kept.placements(np.where(is_first, owner, second[owner]), counts.uncounted)
     on_own, others = [placed_on_own(problem, found, own)], [uncounted]
     for p, some, taken in counts.counted:
         if number[p] >= 0:
-            part = np.full(len(some), number[p])
-            kind = kinds_with_parts(problem, found, kept.kind[some], part)
+            kind = np.where(is_first[some], number[p], second[number[p]])
             placed = kept.some(some).placements(kind, taken)
             (on_own if parts.on_own[p] else others).append(placed)
     return StartingState(found, _together(on_own), _together(others), uncounted)
