@@ -334,10 +334,27 @@ def _guaranteed(allocation: Allocation, workloads: tuple[int, ...]) -> str:
     if met >= floor * (1 - PRICE_NOISE):
         return f"{counted_tasks(floor)} of it guaranteed; "
     reasons = {allocation.floors.raised.limited_by[part] for part in _unmet_parts(allocation, mine)}
-    why = "beside other guarantees"
+    why = f"beside {_beside(allocation, mine)}"
     if reasons == {GANG}:
         why = "as servers lack room for all pieces of one more task"
     return f"{counted_tasks(floor)} guaranteed, of which only {number(met)} run {why}; "
+
+
+def _beside(allocation: Allocation, workloads: list[int]) -> str:
+    """Return what the guaranteed tasks of some workloads lack room beside, in words."""
+    assert allocation.floors is not None  # noqa: S101 - for mypy: the caller has floors
+    raised = allocation.floors.raised.problem
+    others = np.isin(raised.part_of, workloads, invert=True)
+    found = []
+    if (others & (raised.part_of >= 0)).any():
+        found.append("other guarantees")
+    if raised.kept_placements is not None:
+        # Kept tasks of workloads and of their parts.
+        kept = np.unique(raised.pieces.workload[raised.kept_placements.workload])
+        whose = np.where(raised.part_of[kept] < 0, kept, raised.part_of[kept])
+        if np.isin(whose, workloads, invert=True).any():
+            found.append("kept tasks of others")
+    return " and ".join(found) or "other guarantees"
 
 
 def _unmet_parts(allocation: Allocation, workloads: list[int]) -> list[int]:

@@ -25,8 +25,8 @@ class Room(NamedTuple):
     """Room for the pieces of tasks that start at once.
 
     Attributes:
-        fit: number of pieces that the placement rule places before one does not fit; with a label that
-            keeps pieces together, on servers with the best of its values.
+        fit: number of pieces that the placement rule places before one does not fit; of a task that a
+            label keeps together, on servers with the best of its values.
         needed: number of all pieces.
         scarce: kind of the piece that does not fit, or of the first piece if all fit.
     """

@@ -16,7 +16,7 @@ from policies.model.group_tree import POOL
 from policies.model.limits import SMALLEST_LIMIT_SHARE, CountedWorkloads, Scope
 from policies.model.problem import Problem
 from policies.model.problem_fields import Guarantee, Limit
-from policies.model.server_classes import ServerClasses, allowed_pieces
+from policies.model.server_classes import ServerClasses, allowed_pieces, each_row_alone
 from policies.model.validation import LARGEST_QUANTITY
 
 # What is within this part of a whole task, relative to the number of tasks, is a whole task.
@@ -50,9 +50,9 @@ def pools_of(
     Args:
         kept: tasks that stay on their servers. The pool of a guarantee keeps those on its servers.
     """
-    on_servers = _OnServers(problem)
+    on_servers, gangs = _OnServers(problem), _GangRows(problem, classes)
     pools = [
-        _pool_of_guarantee(problem, classes, each, on_servers(each.rows), kept, whole=whole)
+        _pool_of_guarantee(problem, classes, each, on_servers(each.rows), gangs, kept, whole=whole)
         for each in problem.guaranteed
     ]
     pools += [_own_pool(problem, tenant) for tenant in np.flatnonzero(problem.own_servers).tolist()]
@@ -121,11 +121,33 @@ class _Nested:
         return found
 
 
+class _GangRows:
+    """Rows of servers on which pieces of gangs may run."""
+
+    def __init__(self, problem: Problem, classes: ServerClasses) -> None:
+        # Servers of one class may have different values of a label that keeps pieces together.
+        if any(gang.together for gang in problem.gangs.values()):
+            classes = each_row_alone(problem)
+        self._problem, self._row = problem, classes.first_row
+        self._allowed = allowed_pieces(problem, classes) if problem.gangs else None
+
+    def can_run(self, workload: int, rows: BoolArray) -> bool:
+        """Return whether each piece of a task may run on some rows (k,), with one value of its label."""
+        gang = self._problem.gangs.get(workload)
+        if gang is None or self._allowed is None:
+            return True
+        zone, here = self._problem.zones[gang.together][self._row], rows[self._row]
+        kinds = self._allowed[list(self._problem.pieces.kinds(workload))]
+        values = [set(zone[each & here & (zone >= 0)].tolist()) for each in kinds]
+        return bool(set.intersection(*values))
+
+
 def _pool_of_guarantee(
     problem: Problem,
     classes: ServerClasses,
     item: CountedWorkloads[Guarantee],
     nested: _Nested,
+    gangs: _GangRows,
     kept: KeptTasks | None,
     *,
     whole: bool,
@@ -137,7 +159,7 @@ def _pool_of_guarantee(
     here = item.rows[classes.first_row]
     workloads = item.workloads[classes.allowed[item.workloads][:, here].any(axis=1)]
     if problem.gangs:
-        workloads = workloads[[_can_run(problem, classes, j, here) for j in workloads.tolist()]]
+        workloads = workloads[[gangs.can_run(j, item.rows) for j in workloads.tolist()]]
     named, where = item.limited, dict(item.limit.where)
     inside = _Inside(problem, item, workloads)
     if len(workloads) == 1:
@@ -167,17 +189,6 @@ def _pool_of_guarantee(
         **_workloads(problem, workloads, inside.position, named),
     )
     return FloorPool(pool, workloads, item.rows, where)
-
-
-def _can_run(problem: Problem, classes: ServerClasses, workload: int, here: BoolArray) -> bool:
-    """Return whether each piece of a task may run on some classes (K,), with one value of its label."""
-    gang = problem.gangs.get(workload)
-    if gang is None:
-        return True
-    zone = problem.zones[gang.together][classes.first_row]
-    kinds = allowed_pieces(problem, classes)[list(problem.pieces.kinds(workload))]
-    values = [set(zone[each & here & (zone >= 0)].tolist()) for each in kinds]
-    return bool(set.intersection(*values))
 
 
 def _kept_in_pool(workloads: IntArray, rows: BoolArray, kept: KeptTasks) -> CurrentPlacements:

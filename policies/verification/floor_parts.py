@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -217,7 +217,7 @@ def _beside_kept(stated: Stated, pools: list[Pool], every: list[Part], kept: Pla
         range(len(every)), key=lambda p: (every[p].own, size[every[p].pool], every[p].pool)
     ):
         of_workload.setdefault(every[p].workload, []).append(p)
-    uncounted, counted = _by_workload(stated, kept), [Placed() for _ in every]
+    uncounted, counted = _by_workload(stated, kept, range(problem.n)), [Placed() for _ in every]
     tasks, lacking = [part.tasks for part in every], [round(part.tasks) for part in every]
     everywhere = np.ones(problem.k, dtype=np.bool_)
     for j, numbers in of_workload.items():
@@ -276,18 +276,22 @@ def _tasks_on(
     return tasks, +found
 
 
-def kept_on(stated: Stated, kept: Placed, rows: BoolArray) -> dict[int, int]:
-    """Return how many kept tasks of each workload run on some rows (k,)."""
+def kept_on(
+    stated: Stated, kept: Placed, rows: BoolArray, workloads: Sequence[int]
+) -> dict[int, int]:
+    """Return how many kept tasks of each of some workloads run on some rows (k,)."""
     return {
-        j: _tasks_on(stated, j, mine, rows)[0] for j, mine in _by_workload(stated, kept).items()
+        j: _tasks_on(stated, j, mine, rows)[0]
+        for j, mine in _by_workload(stated, kept, set(workloads)).items()
     }
 
 
-def _by_workload(stated: Stated, kept: Placed) -> dict[int, Placed]:
-    """Return the kept tasks of each workload, by row and server."""
+def _by_workload(stated: Stated, kept: Placed, workloads: Collection[int]) -> dict[int, Placed]:
+    """Return the kept tasks of each of some workloads, by row and server."""
     found: dict[int, Placed] = {}
     for place in sorted(kept):
-        found.setdefault(int(stated.pieces.owner[place[0]]), Placed())[place] = kept[place]
+        if (j := int(stated.pieces.owner[place[0]])) in workloads:
+            found.setdefault(j, Placed())[place] = kept[place]
     return found
 
 

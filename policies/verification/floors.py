@@ -277,7 +277,7 @@ def _kept_inside(
     stated: Stated, kept: Placed, rows: BoolArray, workloads: list[int]
 ) -> CurrentPlacements:
     """Return the kept tasks of a pool's workloads on its servers, which are one server in it."""
-    on = kept_on(stated, kept, rows)
+    on = kept_on(stated, kept, rows, workloads)
     return placements_of(Counter({(at, 0, 0): on[j] for at, j in enumerate(workloads) if j in on}))
 
 

@@ -81,50 +81,74 @@ def pieces_of_tasks_on(
     count = [*gang.count.tolist(), 0][:2]
     tasks, found = 0, Placed()
     for servers in of_value.values():
-        all_tasks = sum(first for first, _ in servers.values()) // count[0]
-        for here in range(all_tasks if most is None else min(all_tasks, most - tasks), 0, -1):
-            chosen = _chosen(servers, rows, count, gang.per_server, here, all_tasks - here)
-            if chosen is not None:
-                tasks += here
-                for (row, server), numbers in chosen.items():
-                    for kind, number in zip(kinds, numbers, strict=False):
-                        found[kind, row, server] += number
-                break
+        part = _Zone(servers, rows, count, gang.per_server)
+        here = part.most_tasks(None if most is None else most - tasks)
+        tasks += here
+        for (row, server), numbers in zip(servers, part.pieces_of(here), strict=True):
+            for kind, number in zip(kinds, numbers, strict=False):
+                found[kind, row, server] += number
     return tasks, +found
 
 
-def _chosen(
-    servers: Mapping[tuple[int, int], Sequence[int]],
-    rows: BoolArray,
-    count: Sequence[int],
-    per_server: int,
-    tasks: int,
-    others: int,
-) -> dict[tuple[int, int], tuple[int, int]] | None:
-    """Return the pieces of some tasks on each server beside those of others, None if there are none."""
-    at_most = per_server or sum(sum(numbers) for numbers in servers.values())
-    list_ = []
-    for (row, _), (first, second) in servers.items():
-        both = first + second
-        least = max(0, both - at_most * others) if per_server else 0
-        list_.append(_Server(first, second, least, min(both, at_most * tasks) if rows[row] else 0))
-    ranges, missing = NOTHING, (count[0] * tasks, count[1] * tasks)
-    for each in list_:
-        ranges = _sum(ranges, each.ranges())
-    if any(each.least > each.most for each in list_) or not _reach(ranges, *missing):
-        return None
-    firsts = []
-    for each in list_:
-        without = _sum(ranges, each.ranges(), -1)
-        chosen = min(each.first, each.most)
-        while not _reach(_sum(without, each.ranges(chosen)), *missing):
-            chosen -= 1
-        ranges = _sum(without, each.ranges(chosen))
-        firsts.append(chosen)
-    seconds, spare = [], missing[1] - ranges[1][0]
-    for each, chosen in zip(list_, firsts, strict=True):
-        low, high = each.ranges(chosen)[1]
-        more = min(high - low, spare)
-        spare -= more
-        seconds.append(low + more)
-    return dict(zip(servers, zip(firsts, seconds, strict=True), strict=True))
+class _Zone:
+    """Kept pieces of a gang on servers with one value of its label."""
+
+    def __init__(
+        self,
+        servers: Mapping[tuple[int, int], Sequence[int]],
+        rows: BoolArray,
+        count: Sequence[int],
+        per_server: int,
+    ) -> None:
+        self._pieces = [(*numbers, bool(rows[row])) for (row, _), numbers in servers.items()]
+        self._count, self._per_server = count, per_server
+        self._tasks = sum(first for first, _, _ in self._pieces) // count[0]
+
+    def most_tasks(self, most: int | None) -> int:
+        """Return the most tasks that run on the rows beside the others."""
+        low, high = 0, self._tasks if most is None else min(most, self._tasks)
+        while low < high:  # a task that counts may always be one of the others
+            middle = (low + high + 1) // 2
+            low, high = (middle, high) if self._are_there(middle) else (low, middle - 1)
+        return low
+
+    def _are_there(self, tasks: int) -> bool:
+        servers = self._servers(tasks)
+        return all(each.least <= each.most for each in servers) and _reach(
+            _total(servers), self._count[0] * tasks, self._count[1] * tasks
+        )
+
+    def pieces_of(self, tasks: int) -> list[tuple[int, int]]:
+        """Return the pieces of each kind of so many tasks on each server."""
+        servers, missing = self._servers(tasks), [each * tasks for each in self._count]
+        ranges, firsts = _total(servers), list[int]()
+        for each in servers:
+            others = _sum(ranges, each.ranges(), -1)
+            first = min(each.first, each.most)
+            while not _reach(_sum(others, each.ranges(first)), *missing):
+                first -= 1
+            ranges = _sum(others, each.ranges(first))
+            firsts.append(first)
+        chosen, spare = [], missing[1] - ranges[1][0]
+        for each, first in zip(servers, firsts, strict=True):
+            low, high = each.ranges(first)[1]
+            more = min(high - low, spare)
+            spare -= more
+            chosen.append((first, low + more))
+        return chosen
+
+    def _servers(self, tasks: int) -> list[_Server]:
+        others, found = self._tasks - tasks, []
+        for first, second, counts in self._pieces:
+            both = first + second
+            least = max(0, both - self._per_server * others) if self._per_server else 0
+            most = min(both, self._per_server * tasks) if self._per_server else both
+            found.append(_Server(first, second, least, most if counts else 0))
+        return found
+
+
+def _total(servers: Sequence[_Server]) -> Ranges:
+    total = NOTHING
+    for each in servers:
+        total = _sum(total, each.ranges())
+    return total

@@ -43,7 +43,7 @@ from tests.unit.policies.test_filling_properties import PLACEMENTS, tasks_on_ser
 from tests.unit.policies.test_gangs import cluster, gang, gang_problems
 from tests.unit.policies.test_gangs_in_place import running_of
 from tests.unit.policies.test_kept_beside_floors import guaranteed, pools_with_guarantees
-from tests.unit.policies.test_kept_tasks import keeping, whole, with_kept
+from tests.unit.policies.test_kept_tasks import keeping, on_existing_servers, whole, with_kept
 
 
 @st.composite
@@ -51,7 +51,11 @@ def gangs_with_guarantees(draw):
     """Draw problems with guarantees in which some workloads have gangs, whose tasks start one by one."""
     problem = draw(gang_problems(pools_with_guarantees()))
     gangs = {j: replace(each, at_least=1) for j, each in problem.gangs.items()}
-    return replace(problem, gangs=gangs)
+    capacity = problem.capacity
+    if draw(st.booleans()):
+        # Servers that differ in labels alone.
+        capacity = np.tile(capacity[draw(st.integers(0, problem.k - 1))], (problem.k, 1))
+    return replace(problem, gangs=gangs, capacity=capacity)
 
 
 @pytest.mark.parametrize("placement", PLACEMENTS)
@@ -153,8 +157,9 @@ def test_kept_tasks_on_some_servers_are_those_of_the_plain_reference(problem, ro
 
 
 @examples(300)
-@given(problem=gangs_with_guarantees())
+@given(problem=with_kept(gangs_with_guarantees()))
 def test_answers_are_written_and_read(problem):
+    problem = on_existing_servers(problem)
     parsed = problem_from_document(
         problem_to_document(ParsedProblem(problem, "drfh", "indivisible"))
     )
@@ -226,6 +231,19 @@ def test_gangs_on_own_servers_are_together():
     assert verify(problem, answer).valid
 
 
+@pytest.mark.parametrize("scope", ["tenant", "group"])
+def test_a_guaranteed_gang_runs_in_a_rack_of_servers_that_are_alike_otherwise(scope):
+    problem = Problem.create(
+        resources=["gpu"], capacity=[[4], [4]], server_count=[1, 2],
+        server_labels=[{"age": "new"}, {"age": "new", "rack": "a"}], tenants=["mpi", "solo"],
+        groups=["lab"], tenant_group=[0, 0], demand=[[8], [1]], tasks=[2, 2],
+        gangs={0: gang((2, [4]), together="rack")}, guarantees=[Guarantee(scope, 0, np.array([8.0]))],
+    )  # fmt: skip
+    answer = whole(problem)
+    assert answer.floors.floor.tolist() == [1, 0]
+    assert verify(problem, answer).valid
+
+
 def test_a_gang_without_room_beside_kept_tasks_leaves_its_servers_to_others():
     """Mpi contributed 3 servers, of which b keeps two. Single tasks of mpi have the third."""
     problem = Problem.create(
@@ -254,7 +272,7 @@ def kept_pairs(**fields):
         ([], [8, 2], [0, 2]),
         # One gang on new servers, then another.
         ([(1, 2, 0, 1, 1), (1, 3, 0, 1, 1)], [8, 2], [0, 2]),
-        # The gang on an old and a new server does not count, and two more run on new ones.
+        # The gang on an old and a new server does not count, and one more runs on new ones.
         ([(1, 1, 0, 1, 1), (1, 2, 0, 1, 1)], [8, 2], [0, 1]),
         # Single tasks on new servers leave room for one gang.
         ([(0, 2, 0, 1, 1), (0, 3, 0, 1, 1)], [16, 1], [0, 1]),
@@ -285,6 +303,21 @@ def test_an_answer_to_other_kept_gangs_is_refused(kept):
     assert verify(true.problem, true).valid
     forged = replace(whole(keeping(problem, *kept)), problem=true.problem)
     assert not verify(true.problem, forged).valid
+
+
+@pytest.mark.parametrize(
+    ("others", "beside"),
+    [
+        ([], "kept tasks of others"),
+        ([guaranteed(0, 24)], "other guarantees and kept tasks of others"),
+    ],
+)
+def test_the_explanation_names_what_a_guarantee_lacks_room_beside(others, beside):
+    """a keeps all 6 servers."""
+    problem = kept_pairs(guarantees=[*others, guaranteed(1, 16, age=("new",))])
+    answer = whole(keeping(problem, *((0, row, 0, 1, 4) for row in range(6))))
+    sentence = explain(answer, 1).sentence
+    assert f"2 tasks guaranteed, of which only 0 run beside {beside}" in sentence
 
 
 def test_a_limit_cuts_gangs_on_own_servers():

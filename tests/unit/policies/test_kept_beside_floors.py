@@ -24,7 +24,13 @@ from tests.examples import examples
 from tests.references.floors import fill_with_floors
 from tests.references.kept_tasks import kept_pieces
 from tests.unit.policies.test_filling_properties import PLACEMENTS, tasks_on_servers
-from tests.unit.policies.test_kept_tasks import keeping, two_tenants, whole, with_kept
+from tests.unit.policies.test_kept_tasks import (
+    keeping,
+    on_existing_servers,
+    two_tenants,
+    whole,
+    with_kept,
+)
 from tests.unit.policies.trees import problems_with_guarantees
 
 
@@ -210,10 +216,7 @@ def test_beside_floors_tasks_that_run_may_stay_too(problem, data):
 @examples(300)
 @given(problem=with_kept(pools_with_guarantees()))
 def test_beside_floors_answers_are_written_and_read(problem):
-    kept = problem.kept_placements
-    exists = kept.offset + kept.servers <= problem.server_count[kept.row]
-    rows = np.stack([kept.workload, kept.row, kept.offset, kept.servers, kept.tasks], 1)
-    problem = keeping(problem, *rows[exists].astype(int).tolist())
+    problem = on_existing_servers(problem)
     parsed = problem_from_document(
         problem_to_document(ParsedProblem(problem, "drfh", "indivisible"))
     )

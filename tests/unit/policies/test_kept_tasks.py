@@ -50,6 +50,14 @@ def keeping(problem, *rows):
     return replace(problem, kept_placements=placements(*rows))
 
 
+def on_existing_servers(problem):
+    """Return a problem that keeps tasks only where it has servers, as a document can state it."""
+    kept = problem.kept_placements
+    exists = kept.offset + kept.servers <= problem.server_count[kept.row]
+    rows = np.stack([kept.workload, kept.row, kept.offset, kept.servers, kept.tasks], 1)
+    return keeping(problem, *rows[exists].astype(int).tolist())
+
+
 def whole(problem, running=None, **options):
     return solve(problem, "drfh", mode="indivisible", options=options, running=running)
 
