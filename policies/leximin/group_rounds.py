@@ -132,8 +132,14 @@ class GroupRounds(Rounds):
     def _bound_at_pool_prices(self) -> tuple[float, FloatArray]:
         """Return the least bound of a few simple prices, and these prices."""
         problem, path = self.problem, self.path
-        return self._bound_by_one_price(
-            path.last,
-            lambda prices, level: path_bound(problem, path, prices, level),
-            path.shares,
+        level, best = self._bound_by_one_resource(
+            path.last, lambda prices, level: path_bound(problem, path, prices, level)
         )
+        bounds = problem.share_limits
+        reached, worst = path.first_exceeded(*bounds.paid(path.rising, path.start))
+        if worst >= 0 and reached < level:
+            prices = self._price_of_amount(worst)
+            bound = path_bound(problem, path, prices, level)
+            if bound < level:
+                level, best = bound, prices
+        return level, best
