@@ -110,12 +110,17 @@ class GroupRounds(Rounds):
             aim = path.shares(trial)
             solution = maximise(np.maximum(aim - share, 0.0), share)
             self.programs += 1
+            bound = np.inf
+            if solution.tau < 1:
+                bound = path_bound(problem, path, solution.prices)
             if solution.tau >= 1 - ARRIVED:
                 if not halves:
-                    return upper, replace(solution, prices=prices)
+                    if bound > upper:
+                        return upper, replace(solution, prices=prices)
+                    # Rows that fill up so near to each other are distinguished by their prices.
+                    return lower + solution.tau * (upper - lower), solution
                 lower, share = trial, aim
                 continue
-            bound = path_bound(problem, path, solution.prices)
             progress = upper - bound
             if bound < upper:
                 upper, prices = bound, solution.prices

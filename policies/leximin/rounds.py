@@ -362,9 +362,15 @@ def exact_shares(problem: LeximinProblem, x: FloatArray, share: FloatArray) -> F
     x = _scaled(x, share[problem.owner], problem.tenant_sums(x)[problem.owner])
     reached = x.sum(axis=1)
     x = _scaled(x, np.minimum(reached, problem.limit), reached)
-    overfilled = float(problem.used_parts(x).max(initial=0.0))
-    overfilled = max(overfilled, float(problem.limits_used(x).max(initial=0.0)))
-    return x if overfilled <= 1 + OVERFILL else x / overfilled
+    used, of_limits = problem.used_parts(x), problem.limits_used(x)
+    # Only what takes too much is taken back: less of any other share would leave prices unpaid.
+    for c, r in np.argwhere(used > 1 + OVERFILL).tolist():
+        x[problem.demand[:, r] > 0, c] /= used[c, r]
+    for number, r in np.argwhere(of_limits > 1 + OVERFILL).tolist():
+        limit = problem.limits[number]
+        mine = limit.workloads[problem.demand[limit.workloads, r] > 0]
+        x[np.ix_(mine, limit.classes)] /= of_limits[number, r]
+    return x
 
 
 def _scaled(x: FloatArray, target: FloatArray, reached: FloatArray) -> FloatArray:
