@@ -141,6 +141,8 @@ class GroupRounds(Rounds):
             path.last, lambda prices, level: path_bound(problem, path, prices, level)
         )
         bounds = problem.share_limits
+        if not len(bounds.amount):
+            return level, best
         reached, worst = path.first_exceeded(*bounds.paid(path.rising, path.start))
         if worst >= 0 and reached < level:
             prices = self._price_of_amount(worst)
