@@ -90,7 +90,7 @@ def parts_of(
         for others, tasks in given.values():
             if not (others & ~rows).any():
                 have += tasks[mine]
-        if on_own is not None:
+        if on_own is not None and len(on_own.task):
             have += on_own.per_workload(problem, rows)[mine]
         missing = np.minimum(floor - have, left[mine])
         missing[missing <= SMALLEST_REST * floor] = 0.0

@@ -267,15 +267,14 @@ class _Inside:
         self, other: CountedWorkloads[Limit] | CountedWorkloads[Guarantee]
     ) -> Sequence[tuple[Scope, int, FloatArray]]:
         """Return a limit or guarantee of a node below as (scope, node, amount), if it counts."""
-        amount = other.limit.amount[self._item.limited]
         scope, node = other.limit.scope, other.limit.node
-        if not np.isfinite(amount).any() or scope == "lend":
-            return ()
-        if scope == "tenant" and self._item.limit.scope == "tenant":
+        if scope == "lend" or (scope == "tenant" and self._item.limit.scope == "tenant"):
             return ()
         numbers = {"group": self._group, "tenant": self.position, "workload": self._workload}
         number = int(numbers[scope][node])
-        return () if number < 0 else [(scope, number, amount)]
+        if number < 0 or not (other.limited & self._item.limited).any():
+            return ()
+        return [(scope, number, other.limit.amount[self._item.limited])]
 
 
 def _own_pool(problem: Problem, tenant: int) -> FloorPool:

@@ -110,12 +110,17 @@ class GroupRounds(Rounds):
             aim = path.shares(trial)
             solution = maximise(np.maximum(aim - share, 0.0), share)
             self.programs += 1
+            bound = np.inf
+            if solution.tau < 1:
+                bound = path_bound(problem, path, solution.prices)
             if solution.tau >= 1 - ARRIVED:
                 if not halves:
-                    return upper, replace(solution, prices=prices)
+                    if bound > upper:
+                        return upper, replace(solution, prices=prices)
+                    # Rows that fill up so near to each other are distinguished by their prices.
+                    return lower + solution.tau * (upper - lower), solution
                 lower, share = trial, aim
                 continue
-            bound = path_bound(problem, path, solution.prices)
             progress = upper - bound
             if bound < upper:
                 upper, prices = bound, solution.prices
@@ -132,8 +137,16 @@ class GroupRounds(Rounds):
     def _bound_at_pool_prices(self) -> tuple[float, FloatArray]:
         """Return the least bound of a few simple prices, and these prices."""
         problem, path = self.problem, self.path
-        return self._bound_by_one_price(
-            path.last,
-            lambda prices, level: path_bound(problem, path, prices, level),
-            path.shares,
+        level, best = self._bound_by_one_resource(
+            path.last, lambda prices, level: path_bound(problem, path, prices, level)
         )
+        bounds = problem.share_limits
+        if not len(bounds.amount):
+            return level, best
+        reached, worst = path.first_exceeded(*bounds.paid(path.rising, path.start))
+        if worst >= 0 and reached < level:
+            prices = self._price_of_amount(worst)
+            bound = path_bound(problem, path, prices, level)
+            if bound < level:
+                level, best = bound, prices
+        return level, best

@@ -8,11 +8,12 @@ and one model is kept and warm-started from round to round.
 from __future__ import annotations
 
 import time
+from functools import cached_property
 
 import highspy
 import numpy as np
 
-from policies.arrays import BoolArray, FloatArray
+from policies.arrays import BoolArray, FloatArray, IntArray
 from policies.errors import SolveTimeoutError
 from policies.leximin.first_basis import FirstBasis, first_basis
 from policies.leximin.highs_status import status_of
@@ -23,6 +24,9 @@ from policies.proofs.normal_form import LeximinProblem
 
 # Shares kept from earlier rounds are feasible but for rounding: this much is let go.
 KEPT_WITHIN = 1e-10
+# Tolerance of rows, and by how much a row may be exceeded before that is taken back.
+FEASIBLE, EXCEEDED = 1e-10, 1e-13
+MOST_TIGHTENED = 3
 DUAL_SIMPLEX, PRIMAL_SIMPLEX = 1, 4
 _STATUSES = (
     highspy.HighsBasisStatus.kLower,
@@ -90,7 +94,51 @@ class SimplexLevels:
                 break
         if status is not SolverStatus.OPTIMAL:
             raise NoConvergenceError(f"HiGHS ended with {self._model.getModelStatus()}")
+        self._take_back_excess(scale)
         return self._solution(scale)
+
+    def _take_back_excess(self, scale: float) -> None:
+        """Let go of a vertex that exceeds rows, within the tolerance of HiGHS, for one that does not.
+
+        Rows that are tightened by more than the tolerance become tight, and stay so at their bounds.
+        """
+        model = self._model
+        rows, upper = self._bounded_rows
+        for _ in range(MOST_TIGHTENED):
+            value = np.asarray(model.getSolution().row_value)[rows]
+            over = np.flatnonzero((value > upper + EXCEEDED) & ~self._exceeded)
+            if not len(over):
+                break
+            # At its bound the level would cross such a row again.
+            if np.isfinite(self._most):
+                model.changeColBounds(len(self._pairs), 0.0, 2 * self._most * scale)
+            which, lower = rows[over].astype(np.int32), np.full(len(over), -highspy.kHighsInf)
+            statuses = []
+            for moved in (2 * FEASIBLE, 0.0):
+                bound = upper[over] - moved
+                model.changeRowsBounds(len(which), which, lower, bound)  # type: ignore[attr-defined]
+                statuses.append(self._run())
+            if statuses[1] is not SolverStatus.OPTIMAL:
+                model.clearSolver()
+                if self._run() is not SolverStatus.OPTIMAL:
+                    raise NoConvergenceError(f"HiGHS ended with {model.getModelStatus()}")
+            # Kept shares exceed these rows.
+            self._exceeded[over] = statuses[0] is SolverStatus.INFEASIBLE
+
+    @cached_property
+    def _exceeded(self) -> BoolArray:
+        """Bounded rows that kept shares exceed by rounding."""
+        return np.zeros(len(self._bounded_rows[0]), dtype=np.bool_)
+
+    @cached_property
+    def _bounded_rows(self) -> tuple[IntArray, FloatArray]:
+        """Rows of capacities and limits, and their upper bounds."""
+        problem = self._problem
+        capacities = problem.K * problem.m
+        first = capacities + problem.t + len(self._limited)
+        rows = np.r_[np.arange(capacities), first + np.arange(len(self._kept))]
+        amounts = problem.rooms[problem.K + self._kept[:, 0], self._kept[:, 1]]
+        return rows, np.r_[np.ones(capacities), (amounts > 0) * 1.0]
 
     def _set_rows(
         self, rise: FloatArray, keep: FloatArray, complete: BoolArray, let_go: float
@@ -268,7 +316,7 @@ class SimplexLevels:
         model.setOptionValue("output_flag", False)
         model.setOptionValue("threads", 1)
         model.setOptionValue("random_seed", 0)
-        model.setOptionValue("primal_feasibility_tolerance", 1e-10)
+        model.setOptionValue("primal_feasibility_tolerance", FEASIBLE)
         model.setOptionValue("dual_feasibility_tolerance", 1e-10)
         if self._smallest is not None:
             model.setOptionValue("small_matrix_value", self._smallest)

@@ -285,29 +285,30 @@ class Rounds:
         if unbounded and not problem.progressive_filling:
             # No tenant is capped or frozen, so only the proportions of a trial matter.
             return 1.0 / float(problem.weight[rising].sum()), problem.rooms
-        return self._bound_by_one_price(
-            level,
-            lambda prices, _: self._bound(prices, rising),
-            lambda trial: np.where(
-                rising, np.minimum(problem.cap, trial * problem.weight), self.share
-            ),
+        level, best = self._bound_by_one_resource(
+            level, lambda prices, _: self._bound(prices, rising)
         )
+        bounds = problem.share_limits
+        for _ in bounds.amount:
+            share = np.where(rising, np.minimum(problem.cap, level * problem.weight), self.share)
+            used = bounds.used(share)
+            worst = int(used.argmax())
+            if used[worst] <= 1:
+                break
+            prices = self._price_of_amount(worst)
+            bound = self._bound(prices, rising)
+            if bound >= level:
+                break
+            level, best = bound, prices
+        return level, best
 
-    def _bound_by_one_price(
-        self,
-        level: float,
-        bound_of: Callable[[FloatArray, float], float],
-        share_at: Callable[[float], FloatArray],
+    def _bound_by_one_resource(
+        self, level: float, bound_of: Callable[[FloatArray, float], float]
     ) -> tuple[float, FloatArray]:
-        """Return the least bound of a few simple prices, and these prices.
-
-        They price one resource, or all, equally on every class; or one amount of a limit: that which the
-        shares at the least bound so far exceed most.
+        """Return the least bound of prices of one resource, or of all, equal on every class.
 
         Args:
-            level: a known bound.
-            bound_of: returns the bound of prices, given the least bound so far.
-            share_at: returns the shares (t,) at a level.
+            level: a known bound; bound_of: returns the bound of prices, given the least so far.
         """
         problem = self.problem
         best = np.zeros_like(problem.rooms)
@@ -317,19 +318,13 @@ class Rounds:
             bound = bound_of(prices, level)
             if bound < level:
                 level, best = bound, prices
-        bounds = problem.share_limits
-        for _ in bounds.amount:
-            used = bounds.used(share_at(level))
-            worst = int(used.argmax())
-            if used[worst] <= 1:
-                break
-            prices = np.zeros_like(best)
-            prices[problem.K + bounds.limit[worst], bounds.resource[worst]] = 1.0
-            bound = bound_of(prices, level)
-            if bound >= level:
-                break
-            level, best = bound, prices
         return level, best
+
+    def _price_of_amount(self, number: int) -> FloatArray:
+        """Return prices of one of the amounts that bound shares alone."""
+        bounds, prices = self.problem.share_limits, np.zeros_like(self.problem.rooms)
+        prices[self.problem.K + bounds.limit[number], bounds.resource[number]] = 1.0
+        return prices
 
     def _bound(self, prices: FloatArray, rising: BoolArray) -> float:
         """Return the upper bound on the round's level that prices prove."""
@@ -367,9 +362,15 @@ def exact_shares(problem: LeximinProblem, x: FloatArray, share: FloatArray) -> F
     x = _scaled(x, share[problem.owner], problem.tenant_sums(x)[problem.owner])
     reached = x.sum(axis=1)
     x = _scaled(x, np.minimum(reached, problem.limit), reached)
-    overfilled = float(problem.used_parts(x).max(initial=0.0))
-    overfilled = max(overfilled, float(problem.limits_used(x).max(initial=0.0)))
-    return x if overfilled <= 1 + OVERFILL else x / overfilled
+    used, of_limits = problem.used_parts(x), problem.limits_used(x)
+    # Only what takes too much is taken back: less of any other share would leave prices unpaid.
+    for c, r in np.argwhere(used > 1 + OVERFILL).tolist():
+        x[problem.demand[:, r] > 0, c] /= used[c, r]
+    for number, r in np.argwhere(of_limits > 1 + OVERFILL).tolist():
+        limit = problem.limits[number]
+        mine = limit.workloads[problem.demand[limit.workloads, r] > 0]
+        x[np.ix_(mine, limit.classes)] /= of_limits[number, r]
+    return x
 
 
 def _scaled(x: FloatArray, target: FloatArray, reached: FloatArray) -> FloatArray:

@@ -118,6 +118,10 @@ def _each_preferred(
         allowed=np.ascontiguousarray(merged.allowed[form.merged]),
         limit=units.limit[workloads],
         owner=merged.owner[form.merged],
+        limits=tuple(
+            replace(limit, workloads=np.flatnonzero(np.isin(form.merged, limit.workloads)))
+            for limit in merged.limits
+        ),
     )
     at = np.full(len(units.limit), -1, dtype=np.int64)
     at[workloads] = np.arange(len(workloads))

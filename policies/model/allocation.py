@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -19,6 +19,20 @@ from policies.model.problem import Problem
 from policies.model.quantities import WholeServers
 from policies.model.schedule import Schedule
 from policies.model.server_classes import ServerClasses, classes_of_decision
+
+
+class PaidShares(NamedTuple):
+    """Prices of parts of shares.
+
+    Attributes:
+        owner: (e,) tenant of each part; price: (e,) of one unit of share in it.
+        start, end: (e,) the tenant's share at which the part begins and ends.
+    """
+
+    owner: IntArray
+    price: FloatArray
+    start: FloatArray
+    end: FloatArray
 
 
 class SharePath(Protocol):
@@ -35,7 +49,7 @@ class SharePath(Protocol):
     def shares(self, position: float) -> FloatArray:
         """Return the shares of tenants at a position."""
 
-    def furthest(self, cost: Callable[[FloatArray], float], budget: float) -> float:
+    def furthest(self, paid: PaidShares, budget: float) -> float:
         """Return the greatest position whose shares cost at most the budget."""
 
 

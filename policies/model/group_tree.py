@@ -10,6 +10,7 @@ Source: docs/policies/groups.md; Bhattacharya et al., SoCC 2013 (H-DRF).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -127,13 +128,34 @@ class GroupTree:
             group_tier=self.tier[t : self.pool],
         )
 
+    @cached_property
+    def _levels(self) -> list[tuple[IntArray, IntArray, IntArray]]:
+        """The groups and the pool by depth, the deepest first.
+
+        Each has its nodes with children, all of these children, and the first of each node's.
+        """
+        depth = np.zeros(self.nodes, dtype=np.int64)
+        above = self.parent
+        while (above >= 0).any():
+            depth[above >= 0] += 1
+            above = np.where(above >= 0, self.parent[above], POOL)
+        count = np.diff(self.first_child)
+        levels = []
+        for level in range(int(depth.max(initial=0)), -1, -1):
+            nodes = np.flatnonzero((depth == level) & (count > 0))
+            if len(nodes):
+                first = np.cumsum(count[nodes]) - count[nodes]
+                within = np.arange(count[nodes].sum()) - np.repeat(first, count[nodes])
+                of = self.children[np.repeat(self.first_child[nodes], count[nodes]) + within]
+                levels.append((nodes, of, first))
+        return levels
+
     def sums(self, leaves: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """Return for each node the sum (v, ...) of ``leaves`` (t, ...) over the tenants below it."""
         total = np.zeros((self.nodes, *leaves.shape[1:]))
         total[: len(leaves)] = leaves
-        for node in self.bottom_up.tolist():
-            of = self.children[self.first_child[node] : self.first_child[node + 1]]
-            total[node] = total[of].sum(axis=0)
+        for nodes, of, first in self._levels:
+            total[nodes] = np.add.reduceat(total[of], first, axis=0)
         return total
 
     def parts(self, counted: BoolArray) -> FloatArray:
@@ -145,10 +167,11 @@ class GroupTree:
         part = np.zeros(self.nodes)
         part[self.pool] = 1.0
         weight = np.where(self.any_below(counted), self.weight, 0.0)
-        for node in self.bottom_up[::-1].tolist():
-            of = self.children[self.first_child[node] : self.first_child[node + 1]]
-            total = float(weight[of].sum())
-            part[of] = part[node] * weight[of] / total if total > 0 else 0.0
+        for nodes, of, first in self._levels[::-1]:
+            total = np.zeros(self.nodes)
+            total[nodes] = np.add.reduceat(weight[of], first)
+            parent = self.parent[of]
+            part[of] = part[parent] * weight[of] / np.where(total > 0, total, 1.0)[parent]
         return part[: len(counted)]
 
     def any_below(self, leaves: BoolArray) -> BoolArray:

@@ -109,11 +109,11 @@ def _blocking(problem: LeximinProblem, prices: FloatArray, workloads: IntArray) 
     np.minimum.at(cheapest, owner, own)
     parts = np.zeros((len(workloads), problem.m + len(problem.limits)))
     parts[:, : problem.m] = problem.demand[workloads] * prices[where]
-    for number, limit in enumerate(problem.limits):
-        price = prices[problem.K + number]
-        if price.any():
-            counted = np.isin(workloads, limit.workloads) & limit.classes[where]
-            dearest = (problem.demand[workloads] * price).max(axis=1, initial=0.0)
-            parts[:, problem.m + number] = np.where(counted, dearest, 0.0)
+    of_limits = prices[problem.K :]
+    for number in np.flatnonzero(of_limits.any(axis=1)).tolist():
+        limit, price = problem.limits[number], of_limits[number]
+        counted = np.isin(workloads, limit.workloads) & limit.classes[where]
+        dearest = (problem.demand[workloads] * price).max(axis=1, initial=0.0)
+        parts[:, problem.m + number] = np.where(counted, dearest, 0.0)
     stopped = (own <= cheapest[owner] * (1 + 1e-6)) & (own > 0)
     return np.where(stopped, parts.argmax(axis=1), -1)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from policies.arrays import BoolArray, FloatArray, IntArray, grouped_sum
+from policies.model.allocation import PaidShares
 
 # A tenant this close to the end of a segment, relative, is past it.
 AT_THE_END = 1e-10
@@ -82,6 +83,11 @@ class CostCurve:
         inside = part > 0
         part[inside] = (part - self.start)[inside] * self.cost[inside]
         return grouped_sum(part, self.owner, self.tenants)
+
+    def paid(self, tenants: BoolArray) -> PaidShares:
+        """Return the segments of some tenants (t,)."""
+        mine = tenants[self.owner]
+        return PaidShares(self.owner[mine], self.cost[mine], self.start[mine], self.end[mine])
 
     def marginal(self, share: FloatArray) -> FloatArray:
         """Return the price ``pi_i`` (t,) of a little more share.

@@ -80,10 +80,8 @@ def _bound(
 ) -> float:
     rising = path.rising
     budget = budget_left(problem, prices, curve, np.where(rising, 0.0, path.start))
-
-    def cost(share: FloatArray) -> float:
-        return float(curve.cost_of(np.where(rising, share, 0.0)).sum())
-
-    if below < np.inf and cost(path.shares(below)) <= budget:
-        return below
-    return path.furthest(cost, budget)
+    if below < np.inf:
+        share = np.where(rising, path.shares(below), 0.0)
+        if float(curve.cost_of(share).sum()) <= budget:
+            return below
+    return path.furthest(curve.paid(rising), budget)

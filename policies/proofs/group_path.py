@@ -15,18 +15,15 @@ Source: docs/policies/groups.md. ``verification.group_path`` walks the same path
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from policies.arrays import BoolArray, FloatArray
+from policies.arrays import BoolArray, FloatArray, IntArray
+from policies.model.allocation import PaidShares
 from policies.model.group_tree import GroupTree
-from policies.proofs.group_polygons import polygons_of, shares_at
-
-# Positions closer than this, as a part of a straight part, are equal.
-SMALLEST_PART = 1e-15
+from policies.proofs.group_polygons import furthest_paid, polygons_of, shares_at
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,82 +103,32 @@ class GroupPath:
         )  # fmt: skip
         return np.where(self.moving, np.minimum(share, self.cap), self.start)
 
-    def furthest(self, cost: Callable[[FloatArray], float], budget: float) -> float:
-        """Return the greatest position whose shares cost at most ``budget``.
+    def furthest(self, paid: PaidShares, budget: float) -> float:
+        """Return the greatest position whose shares cost at most ``budget``."""
+        return self.first_exceeded(paid, np.array([0, len(paid.owner)]), np.array([budget]))[0]
+
+    def first_exceeded(
+        self, paid: PaidShares, row_first: IntArray, budget: FloatArray
+    ) -> tuple[float, int]:
+        """Return the greatest position at which no row exceeds its budget, and what stops it there.
 
         Args:
-            cost: of shares (t,), convex between corners, and nowhere falling along the path.
-        """
-        if cost(self.shares(self.first)) > budget:
-            return self.first
-        low, high = self._corner_before(cost, budget)
-        begin = max(float(self.corners[low]), self.first)
-        if high < len(self.corners):
-            return self._between(cost, budget, begin, float(self.corners[high]))
-        if self.last < np.inf:
-            return self.last
-        # Beyond the last corner shares grow for ever: what cannot be paid is found by doubling.
-        step = max(begin, 1.0)
-        while cost(self.shares(begin + step)) <= budget:
-            step *= 2
-            if step > 1e30:
-                return np.inf
-        return self._between(cost, budget, begin, begin + step)
+            paid: parts of shares, those of row ``q`` from ``row_first[q]`` to ``row_first[q + 1]``.
+            row_first: (q + 1,), budget: (q,) of each row.
 
-    def _corner_before(self, cost: Callable[[FloatArray], float], budget: float) -> tuple[int, int]:
-        """Return the last corner that is affordable and the one after it.
-
-        Costs are near to linear along long parts of a path: the crossing of a chord and the middle are
-        tried in turn.
+        Returns:
+            The position, inf if nothing stops it, and the number of a row, -1 if none does.
         """
+        if not self.moving.any():
+            return self.first, -1
+        tree, polygons = self.tree, self._polygons
         corners = self.corners
-        low, high = 0, len(corners)
-        at_low = cost(self.shares(float(corners[0]))) - budget
-        at_high = np.inf
-        by_chord = False
-        while high - low > 1:
-            by_chord = not by_chord and at_high < np.inf
-            middle = (low + high) // 2
-            if by_chord:
-                length = float(corners[high] - corners[low])
-                guess = float(corners[low]) - at_low * length / (at_high - at_low)
-                nearest = int(np.searchsorted(corners, guess))
-                middle = min(max(nearest, low + 1), high - 1)
-            elif at_high == np.inf and high == len(corners):
-                middle = high - 1 if low == 0 else middle
-            value = cost(self.shares(float(corners[middle]))) - budget
-            if value <= 0:
-                low, at_low = middle, value
-            else:
-                high, at_high = middle, value
-        return low, high
-
-    def _between(
-        self, cost: Callable[[FloatArray], float], budget: float, low: float, high: float
-    ) -> float:
-        """Return the last affordable position on a straight part of the path.
-
-        The cost is convex there: a chord's crossing is affordable, and exact once no tenant comes to a
-        dearer workload between the two ends.
-        """
-        begin, end = self.shares(low), self.shares(high)
-
-        def excess(part: float) -> float:
-            return cost(begin + part * (end - begin)) - budget
-
-        left, right = 0.0, 1.0
-        at_left, at_right = excess(left), excess(right)
-        while right - left > SMALLEST_PART and at_left <= 0 < at_right:
-            chord = left - at_left * (right - left) / (at_right - at_left)
-            middle = left + (right - left) / 2
-            for part in (chord, middle):
-                if left < part < right:
-                    value = excess(part)
-                    if value <= 0:
-                        left, at_left = part, value
-                    else:
-                        right, at_right = part, value
-        return low + left * (high - low)
+        position, row = furthest_paid(
+            tree.bottom_up, tree.first_child, tree.children, tree.tier, tree.weight, self.start,
+            self.cap, self.moving, polygons.held, polygons.position, polygons.built, corners,
+            self._rest, row_first, paid.owner, paid.price, paid.start, paid.end, budget,
+        )  # fmt: skip
+        return max(float(position), self.first), int(row)
 
 
 @dataclass(frozen=True, eq=False)

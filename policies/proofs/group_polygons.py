@@ -13,6 +13,10 @@ from policies.compiled import compiled_in_order
 EQUAL_LEVELS = 1e-11
 # Sums of slopes are recomputed once they are below this part of their peak, as rounding remains.
 SHRUNK = 1e-3
+# Positions closer than this, as a part of a straight part, are equal.
+SMALLEST_PART = 1e-15
+# Shares that cost nothing beyond this position never do.
+ENDLESS = 1e30
 
 
 @compiled_in_order
@@ -359,3 +363,137 @@ def shares_at(  # type: ignore[no-untyped-def]
         if count[i] > 0:
             share[i] = reached[i]
     return share
+
+
+@compiled_in_order
+def furthest_paid(  # type: ignore[no-untyped-def]
+    bottom_up, first_child, children, tier, weight, start, cap, moving, held, position, built,
+    corners, rest, row_first, tenant, price, begin, end, budget,
+):  # fmt: skip
+    """Find the last position at which no row of costs exceeds its budget.
+
+    Costs of a row are convex in shares: the prices of parts of shares, from ``begin`` to ``end``, that
+    the entries ``row_first[q]`` to ``row_first[q + 1]`` name. They are nowhere falling along the path.
+
+    Args:
+        corners: (c,) positions between which shares change at constant rates, where the last may be
+            followed by a ray; rest: the shares of tenants that do not rise.
+        tenant, price, begin, end: (e,) of each entry; budget: (q,) of each row.
+
+    Returns:
+        The position, which is inf if nothing stops it, and a row that stops it there, or -1.
+    """
+    tree = (bottom_up, first_child, children, tier, weight, start, cap, moving, held, position)
+    rows = (row_first, tenant, price, begin, end, budget)
+    at_low, row, _ = _excess(start, start, 0.0, rows)
+    if at_low > 0.0:
+        return corners[0], row
+    low, high, at_high, by_chord = 0, len(corners), np.inf, False
+    while high - low > 1:
+        # Costs are near to linear along long parts: the crossing of a chord and the middle take turns.
+        by_chord = not by_chord and at_high < np.inf
+        middle = (low + high) // 2
+        if by_chord:
+            length = corners[high] - corners[low]
+            guess = corners[low] - at_low * length / (at_high - at_low)
+            nearest = np.searchsorted(corners, guess)
+            middle = min(max(nearest, low + 1), high - 1)
+        elif at_high == np.inf and high == len(corners) and low == 0:
+            middle = high - 1
+        share = _shares_on_path(tree, built, corners[middle] - rest)
+        value, _, _ = _excess(share, share, 0.0, rows)
+        if value <= 0.0:
+            low, at_low = middle, value
+        else:
+            high, at_high = middle, value
+    before = _shares_on_path(tree, built, corners[low] - rest) if low > 0 else start
+    if high < len(corners):
+        after = _shares_on_path(tree, built, corners[high] - rest)
+        part, row = _last_paid(before, after, rows)
+        return corners[low] + part * (corners[high] - corners[low]), row
+    if not built[5][bottom_up[-1]]:
+        return corners[low], -1
+    step = max(corners[low], 1.0)
+    while step <= ENDLESS:
+        after = _shares_on_path(tree, built, corners[low] + step - rest)
+        value, _, _ = _excess(after, after, 0.0, rows)
+        if value > 0.0:
+            part, row = _last_paid(before, after, rows)
+            return corners[low] + part * step, row
+        step *= 2
+    return np.inf, -1
+
+
+@compiled_in_order
+def _shares_on_path(tree, built, target):  # type: ignore[no-untyped-def]
+    bottom_up, first_child, children, tier, weight, start, cap, moving, held, position = tree
+    share = shares_at(
+        bottom_up, first_child, children, tier, weight, start, held, position, target, built
+    )
+    for i in range(len(share)):
+        share[i] = min(share[i], cap[i]) if moving[i] else start[i]
+    return share
+
+
+@compiled_in_order
+def _last_paid(before, after, rows):  # type: ignore[no-untyped-def]
+    """Find the last part of the way between two shares that all rows pay for.
+
+    Costs are convex there: the crossing of a chord is paid for, and that of a tangent is not passed.
+
+    Returns:
+        The part, and a row that ends it.
+    """
+    left, right = 0.0, 1.0
+    at_left, row, length = _excess(before, after, 0.0, rows)
+    at_right, _, _ = _excess(before, after, 1.0, rows)
+    while right - left > SMALLEST_PART and at_left <= 0.0 < at_right:
+        if left + length < right:
+            right = max(left + length, left)
+            at_right, _, _ = _excess(before, after, right, rows)
+            if at_right <= 0.0:  # but for rounding the tangent is the cost
+                left = right
+                break
+        for middle in (
+            left - at_left * (right - left) / (at_right - at_left), left + (right - left) / 2
+        ):  # fmt: skip
+            if left < middle < right:
+                value, by, ahead = _excess(before, after, middle, rows)
+                if value <= 0.0:
+                    left, at_left, length, row = middle, value, ahead, by
+                else:
+                    right, at_right = middle, value
+    return left, row
+
+
+@compiled_in_order
+def _excess(before, after, part, rows):  # type: ignore[no-untyped-def]
+    """Add up the costs of shares on the straight way between two, each row less its budget.
+
+    Returns:
+        The largest excess, the row whose tangent pays no more first, and where on the way that is.
+    """
+    row_first, tenant, price, begin, end, budget = rows
+    worst, row, length = -np.inf, -1, np.inf
+    for q in range(len(budget)):
+        total, lost, slope = 0.0, 0.0, 0.0
+        for e in range(row_first[q], row_first[q + 1]):
+            i = tenant[e]
+            rate = after[i] - before[i]
+            share = before[i] + part * rate
+            if share >= begin[e] and share < end[e] and rate > 0.0:
+                slope += rate * price[e]
+            if share <= begin[e]:
+                continue
+            paid = (min(share, end[e]) - begin[e]) * price[e]
+            # Neumaier's sum keeps what rounding loses.
+            sum_ = total + paid
+            lost += (total - sum_) + paid if total >= paid else (paid - sum_) + total
+            total = sum_
+        over = (total + lost) - budget[q]
+        worst = max(worst, over)
+        if over > 0.0 and length > 0.0:
+            length, row = 0.0, q
+        elif slope > 0.0 and -over / slope < length:
+            length, row = -over / slope, q
+    return worst, row, length

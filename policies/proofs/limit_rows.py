@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from policies.arrays import BoolArray, FloatArray, IntArray, grouped_sum
+from policies.model.allocation import PaidShares
 from policies.model.limits import CountedWorkloads
 from policies.model.problem import Problem
 from policies.model.problem_fields import Limit
@@ -59,6 +60,25 @@ class ShareLimits:
         part = np.where(used > 0, np.inf, 0.0)
         np.divide(used, self.amount, out=part, where=self.amount > 0)
         return part
+
+    def paid(self, rising: BoolArray, share: FloatArray) -> tuple[PaidShares, IntArray, FloatArray]:
+        """Return the use of amounts by rising tenants (t,), as costs of their shares.
+
+        Args:
+            share: (t,) of the other tenants.
+
+        Returns:
+            The parts (e,), where those of each amount begin (q + 1,), and what is left for them (q,).
+        """
+        size = np.where(self.amount > 0, self.amount, 1.0)
+        left = np.maximum(self.amount - self.sums(np.where(rising, 0.0, share)), 0.0)
+        mine = rising[self.tenant]
+        row = self.row[mine]
+        nothing = np.zeros(len(row))
+        parts = PaidShares(
+            self.tenant[mine], self.demand[mine] / size[row], nothing, nothing + np.inf
+        )
+        return parts, np.searchsorted(row, np.arange(len(size) + 1)), left / size
 
     def highest_level(
         self, rise: FloatArray, keep: FloatArray, level: float, exceeded: float

@@ -205,12 +205,33 @@ class LeximinProblem:
 
         If the amount is 0, the part is 0 without use and inf with any use.
         """
-        parts = np.zeros((len(self.limits), self.m))
-        for part, limit in zip(parts, self.limits, strict=True):
-            used = x[limit.workloads][:, limit.classes].sum(axis=1) @ self.demand[limit.workloads]
-            np.divide(used, limit.amount, out=part, where=limit.amount > 0)
-            part[(limit.amount <= 0) & (used > 0)] = np.inf
+        amounts = self.rooms[self.K :]
+        used = self.limit_sums(x)
+        parts = np.where(used > 0, np.inf, 0.0)
+        np.divide(used, amounts, out=parts, where=amounts > 0)
+        parts[np.isinf([limit.amount for limit in self.limits]).reshape(parts.shape)] = 0.0
         return parts
+
+    def limit_sums(self, x: FloatArray) -> FloatArray:
+        """Return what ``x`` (n, K) uses of each resource (l, m) where each limit counts it."""
+        number, workload, classes = self._counted
+        share = np.where(classes, x[workload], 0.0).sum(axis=1)
+        sums = np.zeros((len(self.limits), self.m))
+        for r in range(self.m):
+            sums[:, r] = grouped_sum(share * self.demand[workload, r], number, len(self.limits))
+        return sums
+
+    @cached_property
+    def _counted(self) -> tuple[IntArray, IntArray, BoolArray]:
+        """Limit (e,), workload (e,) and classes (e, K) of each entry that a limit counts."""
+        size = np.array([len(limit.workloads) for limit in self.limits], dtype=np.int64)
+        number = np.repeat(np.arange(len(size)), size)
+        workload = np.concatenate(
+            [np.zeros(0, dtype=np.int64), *(q.workloads for q in self.limits)]
+        )
+        where = np.array([q.classes for q in self.limits], dtype=np.bool_)
+        where = where.reshape(len(size), self.K)
+        return number, workload, where[number]
 
     def used_parts(self, x: FloatArray) -> FloatArray:
         """Return the parts (K, m) of the classes' capacities that ``x`` (n, K) uses, 0 without any."""

@@ -358,18 +358,27 @@ class Fractions:
             self._known[number] = _RoundCosts(segments, self.rounds.exactly(number))
         return self._known[number]
 
+    @cached_property
+    def _unlifted(self) -> dict[int, Fraction]:
+        """Cost of all shares of each round with no tenant lifted."""
+        return {}
+
     def _cost(self, number: int, rising: BoolArray, group: int) -> tuple[Fraction, bool]:
         """Return the least cost of all shares, and whether a lifted tenant has tasks left."""
         form, frozen_in = self.rounds.form, self.rounds.frozen_in
-        costs = self._costs(number)
-        cost, wanting = Fraction(0), False
+        costs, wanting = self._costs(number), False
         if group == EVERYBODY and self.rounds.in_groups:
             wanting = self.rounds.want_more(number, 0.0)
+        if number not in self._unlifted:
+            everybody = np.flatnonzero(rising | (frozen_in < number)).tolist()
+            self._unlifted[number] = sum(
+                (costs.of_unlifted(i, self.share[i], rising=bool(rising[i])) for i in everybody),
+                Fraction(0),
+            )
+        cost = self._unlifted[number]
         lifted = rising & ((group == EVERYBODY) | (form.group == group))
-        for i in np.flatnonzero(rising | (frozen_in < number)).tolist():
-            if not lifted[i]:
-                cost += costs.of_unlifted(i, self.share[i], rising=bool(rising[i]))
-                continue
+        for i in np.flatnonzero(lifted).tolist():
+            cost -= costs.of_unlifted(i, self.share[i], rising=True)
             _, raised, alone = costs.shares(i)
             most = raised if group == EVERYBODY else alone
             if not (group == EVERYBODY and self.rounds.in_groups):

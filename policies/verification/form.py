@@ -84,9 +84,10 @@ class Form:
         which = slice(None) if some is None else some
         demand = self.demand[which]
         cost: FloatArray = demand @ prices[:places].T
-        for (counted, where, _), price in zip(self.limits, prices[places:], strict=True):
-            if (price > 0).any():
-                cost += np.outer(np.where(counted[which], demand @ price, 0.0), where)
+        for number in np.flatnonzero((prices[places:] > 0).any(axis=1)).tolist():
+            counted, where, _ = self.limits[number]
+            price = prices[places + number]
+            cost += np.outer(np.where(counted[which], demand @ price, 0.0), where)
         cost[~self.allowed[which]] = np.inf
         return cost
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from policies.arrays import BoolArray, FloatArray, IntArray
+from policies.model.allocation import PaidShares
 from policies.verification.groups import Groups
 
 # Levels of siblings that differ by less, relative, are equal but for rounding.
@@ -170,8 +171,14 @@ class GroupPath:
             waiting += zip(nodes[groups].tolist(), reached[groups].tolist(), strict=True)
         return np.where(self.moving, np.clip(share, self.start, self.cap), self.start)
 
-    def furthest(self, cost: Callable[[FloatArray], float], budget: float) -> float:
+    def furthest(self, paid: PaidShares, budget: float) -> float:
         """Return the greatest position at which shares cost at most the budget."""
+
+        def cost(share: FloatArray) -> float:
+            reached = np.minimum(share[paid.owner], paid.end)
+            begun = reached > paid.start
+            return float(((reached - paid.start)[begun] * paid.price[begun]).sum())
+
         corners = self.corners
         worth = {0: cost(self.shares(self.first)) - budget}
         if worth[0] > 0:

@@ -66,11 +66,14 @@ class Groups:
         return order
 
     @cached_property
-    def _children_bottom_up(self) -> list[tuple[int, IntArray]]:
-        """The pool and all groups, each after its children, with these."""
-        return [
-            (node, np.array(self.children[node], dtype=np.int64)) for node in self.top_down[::-1]
-        ]
+    def _deepest_first(self) -> list[IntArray]:
+        """The nodes below the pool by depth, the deepest first."""
+        depth = np.zeros(self.pool + 1, dtype=np.int64)
+        for node in self.top_down[1:]:
+            depth[node] = depth[self.parent[node]] + 1
+        tenants = slice(0, self.problem.t)
+        depth[tenants] = depth[self.parent[tenants]] + 1
+        return [np.flatnonzero(depth == d) for d in range(int(depth.max()), 0, -1)]
 
     def weights(self, stage: int) -> FloatArray:
         """Return the divisor (v,) of each node's share in a stage."""
@@ -87,8 +90,8 @@ class Groups:
         """Return the sums (v, m) over the tenants below each node, of (t, m)."""
         total = np.zeros((self.pool + 1, leaves.shape[1]))
         total[: len(leaves)] = leaves
-        for node, mine in self._children_bottom_up:
-            total[node] = total[mine].sum(axis=0)
+        for nodes in self._deepest_first:
+            np.add.at(total, self.parent[nodes], total[nodes])
         return total
 
     def parts(self, counted: BoolArray, stage: int = 0) -> FloatArray:
@@ -97,11 +100,12 @@ class Groups:
         weight = np.where(present, self.weights(stage), 0.0)
         part = np.zeros(self.pool + 1)
         part[self.pool] = 1.0
-        for node in self.top_down:
-            mine = self.children[node]
-            together = float(weight[mine].sum())
-            if together > 0:
-                part[mine] = part[node] * weight[mine] / together
+        together = np.zeros(self.pool + 1)
+        np.add.at(together, self.parent[:-1], weight[:-1])
+        for nodes in self._deepest_first[::-1]:
+            above = self.parent[nodes]
+            divisor = np.where(together[above] > 0, together[above], 1.0)
+            part[nodes] = part[above] * weight[nodes] / divisor
         return part[: len(counted)]
 
 

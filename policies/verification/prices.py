@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from policies.arrays import BoolArray, FloatArray, IntArray, grouped_sum
+from policies.model.allocation import PaidShares
 from policies.model.certificate import Round
 from policies.model.tolerance import BUDGET_ROUNDING, SMALLEST_LEVEL_SCALE
 from policies.verification.form import Form
@@ -68,6 +69,11 @@ class Costs:
             grouped_sum(part * price, self.owner, self.tenants),
             grouped_sum(end * price, self.owner, self.tenants),
         )
+
+    def paid(self, tenants: BoolArray) -> PaidShares:
+        """Return the pieces of some tenants (t,)."""
+        mine = tenants[self.owner]
+        return PaidShares(self.owner[mine], self.price[mine], self.start[mine], self.end[mine])
 
     def level_paid(self, weight: FloatArray, rising: BoolArray, budget: float) -> float:
         """Return the level at which rising tenants, each up to all its tasks, cost ``budget``.

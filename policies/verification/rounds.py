@@ -15,7 +15,7 @@ from functools import cached_property
 import numpy as np
 
 from policies.arrays import BoolArray, FloatArray, IntArray, grouped_sum
-from policies.model.allocation import Allocation, SharePath
+from policies.model.allocation import Allocation, PaidShares, SharePath
 from policies.model.certificate import Certificate
 from policies.model.policy import ShareDefinition
 from policies.model.tolerance import (
@@ -229,16 +229,11 @@ class PathRounds(LevelRounds):
 
     def bound(self, number: int, share: FloatArray) -> float:
         form, prices = self.form, self.certificate.rounds[number].prices
-        costs, rising, path = Costs.at(form, prices), self.rising(number), self._paths[number]
+        costs = Costs.at(form, prices)
         all_ = worth(form, prices)
         spent, _ = costs.of_shares(np.where(self.frozen_in < number, share, 0.0))
         budget = max(all_ - float(spent.sum()), 0.0) + budget_rounding(form, prices)
-
-        def cost(shares: FloatArray) -> float:
-            paid, _ = costs.of_shares(np.where(rising, shares, 0.0))
-            return float(paid.sum())
-
-        return path.furthest(cost, budget)
+        return self._paths[number].furthest(costs.paid(self.rising(number)), budget)
 
     def exactly(self, number: int) -> ExactShares:
         # The path is walked once for all tenants: a walk takes time in proportion to their number.
@@ -270,8 +265,8 @@ class _OfTenants:
     def shares(self, position: float) -> FloatArray:
         return self.path.shares(position)[self.tenants]
 
-    def furthest(self, cost: Callable[[FloatArray], float], budget: float) -> float:
-        return self.path.furthest(lambda shares: cost(shares[self.tenants]), budget)
+    def furthest(self, paid: PaidShares, budget: float) -> float:
+        return self.path.furthest(paid._replace(owner=self.tenants[paid.owner]), budget)
 
 
 def rounds_of(

@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
-from policies import Limit, Problem, normalise
+from benchmarks.groups import grouped_pool
+from benchmarks.limits import guaranteed_pool, limited_pool
+from policies import Limit, Problem, normalise, solve
 from policies.leximin.highs import SimplexLevels
 from policies.model.server_classes import server_classes
 
@@ -67,3 +69,11 @@ def test_amounts_that_bound_shares_are_those_of_only_workloads_wherever_they_run
     bounds = normalise(grouped, server_classes(grouped)).leximin.share_limits
     assert bounds.used(np.array([0.1, 0.05, 0.5])).tolist() == pytest.approx([0.75])
     assert bounds.highest_level(np.array([0.1, 0.1, 0.1]), np.zeros(3), 5.0, 0.0) == 1.0
+
+
+def test_rows_that_fill_up_next_to_each_other_leave_no_round_open():
+    """Limits that are reached 1e-12 apart, which is within the tolerance of HiGHS."""
+    problem = guaranteed_pool(limited_pool(grouped_pool(900, 60), 200), 200)
+    steps = solve(problem, "drfh").floors
+    for answer in (steps.raised, steps.rest):
+        assert all(item.proven for item in answer.certificate.rounds)

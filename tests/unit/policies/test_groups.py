@@ -4,6 +4,7 @@ import json
 import re
 from dataclasses import replace
 from fractions import Fraction
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +29,7 @@ from policies import (
     verify,
     verify_answer,
 )
+from policies.model.allocation import PaidShares
 from policies.proofs.group_path import GroupPath
 from policies.verification.group_path import GroupPath as VerifiedPath
 from policies.verification.stated import Stated
@@ -202,6 +204,44 @@ def test_both_walks_of_a_path_are_those_of_exact_arithmetic(seed):
         for path in paths:
             found = path.shares(float(sum(share.values()) + further))
             assert found == pytest.approx([float(expected[i]) for i in share], abs=1e-9)
+
+
+@given(seed=st.integers(0, 2**32 - 1))
+@examples(400)
+def test_a_path_ends_where_the_first_row_of_costs_exceeds_its_budget(seed):
+    rng = np.random.default_rng(seed)
+    t, rows = int(rng.integers(2, 8)), int(rng.integers(1, 4))
+    problem = Problem.create(
+        resources=["cpu"], capacity=[[12]], demand=np.ones((t, 1)), tenants=[f"t{i}" for i in range(t)],
+        weight=rng.integers(1, 4, t), **tree_of(rng, t),
+    )  # fmt: skip
+    start = rng.integers(0, 5, t) * float(rng.random() < 0.5)
+    cap = np.where(rng.random(t) < 0.5, start + rng.integers(0, 6, t), INF)
+    path = GroupPath(problem.tree(0), np.ones((t, 1)), start, cap, rng.random(t) < 0.8)
+    size = rng.integers(0, 5, rows)
+    first, count = np.r_[0, np.cumsum(size)], int(size.sum())
+    begin = rng.integers(0, 3, count) * (rng.random(count) < 0.5)
+    paid = PaidShares(
+        rng.integers(0, t, count), rng.integers(0, 3, count) / 2, begin.astype(float),
+        np.where(rng.random(count) < 0.5, begin + rng.integers(0, 4, count), INF),
+    )  # fmt: skip
+    budget = rng.integers(0, 9, rows).astype(float)
+
+    def excess(position):
+        share = path.shares(position)[paid.owner]
+        cost = (np.clip(share, paid.start, paid.end) - paid.start) * paid.price
+        return np.array([cost[a:b].sum() for a, b in pairwise(first)]) - budget
+
+    found, row = path.first_exceeded(paid, first, budget)
+    if row < 0:
+        assert found in (INF, path.last)
+        assert (excess(min(found, 1e3)) <= 1e-9).all()
+    elif (excess(path.first) > 0).any():
+        assert found == path.first
+        assert excess(path.first)[row] > 0
+    else:
+        assert (excess(found) <= 1e-9).all()
+        assert excess(found + 1e-6)[row] > 0
 
 
 @given(problem=problems_in_groups(flat=True, finite=True))

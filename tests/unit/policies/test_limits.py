@@ -20,6 +20,7 @@ from policies import (
     solve,
     verify,
 )
+from policies.model.limits import in_order
 from tests.examples import examples
 from tests.references.filling import fill
 from tests.references.groups import leximin_in_groups
@@ -362,3 +363,21 @@ def test_properties_know_limits():
     assert verdicts["envy_free"].holds is not False
     # What vision leaves of the department's GPUs goes to speech, which needs more CPUs with each.
     assert verdicts["population_monotonic"].holds is False
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_alike_workloads_that_are_not_neighbours_keep_limits(seed):
+    rng = np.random.default_rng(seed)
+    t = 3
+    pair = rng.uniform(1, 3, (t, 2, 2))
+    problem = Problem.create(
+        resources=["cpu", "memory"], capacity=rng.uniform(2, 9, (3, 2)),
+        tenants=[f"t{i}" for i in range(t)], workload_tenant=np.repeat(np.arange(t), 3),
+        demand=pair[:, [0, 1, 0]].reshape(-1, 2), priority=[2, 1, 0] * t,
+        tasks=rng.integers(1, 4, 3 * t),
+        limits=in_order(
+            [Limit("tenant", int(rng.integers(t)), np.array([rng.uniform(0, 2), INF])),
+             Limit("workload", 3 * int(rng.integers(t)) + 1, np.array([INF, rng.uniform(0, 1)]))]
+        ),
+    )  # fmt: skip
+    assert verify(problem, solve(problem, "drfh")).valid
