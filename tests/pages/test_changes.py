@@ -167,7 +167,7 @@ def priced(**more):
     """Publish a price plan of all pools."""
     rates = [
         {"resource": "cpu", "own": "0.10", "shared": "0.50", **more},
-        {"resource": "memory", "own": "0.01", "shared": "0.02"},
+        {"resource": "memory", "own": "0.01", "shared": "0.02", "pool": "0.01"},
     ]
     body = plan("2020-01-01T00:00:00Z", rates=rates)
     published(factories.client("operator"), body)

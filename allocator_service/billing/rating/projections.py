@@ -130,9 +130,13 @@ class PricesNow:
             minor_digits(self.pool),
             before,
             after,
-            is_reported=self.pool.metering == Metering.REPORTED,
+            is_reported=self._is_reported,
             has_commitments=bool(self.commitments),
         )
+
+    @property
+    def _is_reported(self) -> bool:
+        return bool(self.pool.metering == Metering.REPORTED)
 
     @exactly
     def cost(self, uses: Iterable[UseNow]) -> Cost:
@@ -175,9 +179,11 @@ class PricesNow:
         return UseNow(owner, row["resource"], Decimal(row["quantity"]), has_price=is_known)
 
     def _price(self, use: UseNow) -> Decimal | Tiers | None:
-        if not use.has_price:
+        if not use.has_price and not self._is_reported:
             return None
-        at = use.resource, self.tenant.pk, use.owner
+        # Reports do not state whose servers were used: statements charge the pool's price.
+        owner = None if self._is_reported else use.owner
+        at = use.resource, self.tenant.pk, owner
         tiers: Tiers | None = self.prices.tiers(0, *at)
         return self.prices.price(0, *at) if tiers is None else tiers
 

@@ -146,6 +146,21 @@ def test_a_spot_price_counts_while_it_holds(lab, tenant):
     assert cost(lab, tenant("a"), uses, at(6)).least == Fraction("0.06")
 
 
+def test_reported_usage_costs_what_its_statement_charges(lab, tenant):
+    """Reports state no owner, so that use on servers of members has the pool's price, too."""
+    a, b = tenant("a"), tenant("b")
+    lab.metering = "reported"
+    lab.save()
+    publish(lab, at(1), PRICES)
+    uses = [(a, "3"), (b, "2"), (None, "1")]
+    assert cost(lab, a, uses).least == Fraction("0.18")
+    rows = [{"owner": owner, "resource": "cpu", "quantity": "2"} for owner in ("a", "gone")]
+    found = prices_of(lab, a).change_cost({"before": rows, "after": rows})
+    assert (found.after.least, list(found.after.unpriced)) == (Fraction("0.12"), [])
+    total = sum(Decimal(quantity) for _, quantity in uses)
+    assert billed(lab, a, [(None, total)]) == rounded(Fraction("0.18") * HOURS, 2)
+
+
 def test_members_see_a_cost_and_strangers_do_not(lab, tenant):
     assert prices_of(lab, tenant("a")) is None  # there is no plan
     publish(lab, at(1), PRICES)
