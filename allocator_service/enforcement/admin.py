@@ -155,9 +155,11 @@ def schedulers_section(now: datetime, pools: VisiblePools) -> Section:
         if agent.is_stale(now)
     ]
     if drifts:
-        tenants = counted(sum(drifts.values()), "tenant")
+        count = sum(drifts.values())
+        tenants, pools_with = counted(count, "tenant"), counted(len(drifts), "pool")
         text = (
-            f"{tenants} in {counted(len(drifts), 'pool')} lack in the scheduler what was decided."
+            f"{tenants} in {pools_with} {'lacks' if count == 1 else 'lack'} in the scheduler what"
+            " was decided."
         )
         url = reverse("admin:enforcement_drift_changelist")
         notices.append(Notice(Urgency.WARNING, text, url))

@@ -230,7 +230,7 @@ def test_the_tabs_show_who_brought_and_got_what_and_why_no_newer_decision_is(pag
         "members": (2, ["What the window remembers", "allocated, entitled and contributed", "u2"]),
         "servers": (2, ["used and free", "high-memory", "Classes of identical servers"]),
         "demand": (0, ["analysis", "simulation", "All of cpu is used up"]),
-        "decisions": (2, ["Seconds in the solver, 1 runs", "Least weighted share", "Succeeded"]),
+        "decisions": (2, ["Seconds in the solver, 1 run<", "Least weighted share", "Succeeded"]),
         "money": (0, ["October 2026", "November 2026", "2026</a>", "Published", "UTC"]),
         "enforcement": (0, ["2 of 2 tenants"]),
     }
