@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import Any, ClassVar
 
 from django.contrib import admin
@@ -17,7 +17,7 @@ from allocator_service.allocation.admin.tabs import TabRequest, pool_tab
 from allocator_service.core.admin import ReadOnlyAdmin
 from allocator_service.core.board import Cell, Notice, Section, Table, Urgency, tells
 from allocator_service.core.clock import utc_now
-from allocator_service.core.display import counted
+from allocator_service.core.display import counted, number_text
 from allocator_service.core.quantities import decimal_text
 from allocator_service.core.shown_fields import instant
 from allocator_service.core.templatetags.shown import age
@@ -298,7 +298,12 @@ def _payload_text(value: Any) -> str:
         return ", ".join(f"{name} {_payload_text(each)}" for name, each in value.items()) or "none"
     if isinstance(value, list):
         return ", ".join(map(_payload_text, value)) or "none"
-    return "not known" if value is None else str(value)
+    if value is None:
+        return "not known"
+    try:
+        return number_text(Decimal(value)) if isinstance(value, str) else str(value)
+    except InvalidOperation:
+        return str(value)
 
 
 class _StateAdmin(ReadOnlyAdmin):

@@ -285,6 +285,21 @@ def test_a_tab_shows_what_is_decided_enforced_and_used(pages, fig2):
     assert "one job is held" not in found
 
 
+def test_the_numbers_of_a_drift_are_for_people(pages, fig2):
+    drift = Drift.objects.first()
+    drift.payload = {
+        "decided": {"cpu": "63.999999999999996", "memory": "1234.5"},
+        "agent": "slurm",
+        "problems": [],
+        "used": None,
+    }
+    drift.save()
+    page = pages.get(reverse("admin:enforcement_drift_change", args=[drift.pk])).content.decode()
+    assert "decided: cpu 64, memory 1,234" in page
+    assert "used: not known<br>agent: slurm<br>" in page
+    assert "problems: none" in page
+
+
 def test_the_overview_of_a_time_sharing_pool_has_its_timetable(pages, fig2):
     group_retire(group=Group.objects.get(), version=None, now=NOON)
     changed = settings(policy=policy_choose("tda", None, {"period_seconds": 600}))

@@ -162,7 +162,12 @@ def test_months_are_found_and_read_by_their_names(admin, worked):
     closing = Closing.objects.get()
     page = admin.get(reverse("admin:billing_closing_change", args=[closing.pk])).content.decode()
     assert f"<h1>{worked.name}: March 2027</h1>" in page
-    for text in ("Last ledger entry of the month", f">{closing.sequence}<", ">Statements</a>"):
+    for text in (
+        "1 March 2027, 00:00 CET to 1 April 2027, 00:00 CEST",
+        "Last ledger entry of the month",
+        f">{closing.sequence}<",
+        ">Statements</a>",
+    ):
         assert text in page, text
 
 
