@@ -32,7 +32,7 @@ OF_A_VIEW = ["color-contrast", "link-in-text-block", "scrollable-region-focusabl
 POOL = "/my/pools/orchard/"
 WIDER = """() => Math.max(document.documentElement.scrollWidth - window.innerWidth,
   ...[...document.querySelectorAll(".results")].map((each) => each.scrollWidth - each.clientWidth))"""
-SCROLLED = """() => [...document.querySelectorAll(".wide")]
+SCROLLED = """() => [...document.querySelectorAll(".wide, .cards")]
   .filter((each) => each.scrollWidth > each.clientWidth + 1).map((each) => each.ariaLabel)"""
 
 
@@ -122,7 +122,7 @@ def findings(page: Page, *, outside: Sequence[str] = ()) -> list[str]:
         if "/my/" in page.url or page.locator(".tabs, #board").count():
             beyond = page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
             found += [f"{view}: {beyond} px too wide"] if beyond > 0 else []
-        if "/my/" in page.url:
+        if "/my/" in page.url or width == NARROW:
             found += [f"{view}: {each} scrolls" for each in page.evaluate(SCROLLED)]
     return found
 

@@ -59,6 +59,7 @@ def test_a_plan_is_drafted_previewed_and_published(admin, worked):
     assert plan.start == at(1, 4)
     preview = reverse("admin:billing_priceplan_preview", args=[plan.pk])
     page = admin.get(preview).content.decode()
+    assert "The usage of March 2027 in" in page
     assert "102.03" in page
     assert "211.26" in page  # 4,458 × 0.02 + 1,221 × 0.10
     assert admin.post(preview, {"reason": "agreed"}).status_code == 302
