@@ -197,15 +197,15 @@ def test_a_pool_s_page_states_what_an_hour_costs_before_what_is_billed(decided, 
     text = words(ada.text(LAB))
     # 10 tasks of 0.2 cores and 1 GiB, all on the tenant's own server
     assert (
-        "What runs now costs 0.30 EUR per hour at today's prices: 216.00 EUR over 30 days. Credits,"
+        "Your allocation costs 0.30 EUR per hour at today's prices: 216.00 EUR over 30 days. Credits,"
         " upfront prices and fixed costs are not included." in text
     )
-    assert text.index("What runs now costs") < text.index(" so far: ")
+    assert text.index("Your allocation costs") < text.index(" so far: ")
     decided.lab.refresh_from_db()
     decided.lab.metering = "reported"
     decided.lab.save(update_fields=["metering"])
     text = words(ada.text(LAB))
-    assert "What runs now costs 0.10 EUR per hour" in text
+    assert "Your allocation costs 0.10 EUR per hour" in text
     assert "Your reported usage is billed: this is the cost if you use all that is allo" in text
     assert "The price plan has no price for cpu." in text
 

@@ -315,9 +315,13 @@ def pool_prices(*, pool: Pool, now: datetime) -> PoolPrices | None:
 
 
 def current_cost(*, pool: Pool, tenant: Tenant, run: Run, now: datetime) -> CurrentCost | None:
-    """Return the cost of a tenant's use under the decision in force, None without prices for it."""
+    """Return the cost of a tenant's use under the decision in force.
+
+    It is None without prices for the tenant, and for a tenant without use and commitments.
+    """
     of_pool = pool_prices(pool=pool, now=now)
     prices = None if of_pool is None else of_pool.of(tenant)
     if prices is None:
         return None
-    return prices.current_cost(uses_at(run=run, tenant=tenant, at=now))
+    uses = uses_at(run=run, tenant=tenant, at=now)
+    return prices.current_cost(uses) if uses or prices.commitments else None
