@@ -209,6 +209,34 @@ def test_axe_finds_nothing_on_the_admins_main_pages(admin_page, orchard, chromiu
     assert found == []
 
 
+def test_axe_finds_nothing_on_previews_of_the_admin(admin_page, orchard):
+    """What a drained server and a price plan would do, the open month, and where tasks run."""
+    admin_page.set_viewport_size({"width": WIDE, "height": 900})
+    admin_page.goto("/admin/pools/server/?q=orchard")
+    admin_page.check("input.action-select >> nth=0")
+    admin_page.select_option("select[name=action]", "drain")
+    admin_page.click("button[name=index]")
+    expect(admin_page.locator(".breadcrumbs")).to_contain_text("Servers › Drain 1 server")
+    found = findings(admin_page)
+    admin_page.set_viewport_size({"width": WIDE, "height": 900})
+    admin_page.goto("/admin/billing/closing/")
+    admin_page.click("text=The orchard")
+    expect(admin_page.locator("h1")).to_contain_text("The orchard: ")
+    found += findings(admin_page)
+    admin_page.set_viewport_size({"width": WIDE, "height": 900})
+    admin_page.goto("/admin/billing/priceplan/")
+    admin_page.click("text=Preview >> nth=0")
+    expect(admin_page.locator("#content")).to_contain_text("The usage of ")
+    found += findings(admin_page)
+    admin_page.goto("/admin/allocation/run/?status__exact=succeeded")
+    admin_page.set_viewport_size({"width": WIDE, "height": 900})
+    admin_page.click("#result_list tbody th a >> nth=0")
+    admin_page.click("text=Where tasks run")
+    expect(admin_page.locator("h1")).to_have_text("Where tasks run")
+    found += findings(admin_page)
+    assert found == []
+
+
 LISTS = {  # with rows, of names that are long
     "/admin/allocation/run/", "/admin/ledger/entry/", "/admin/tenants/apikey/",
     "/admin/webhooks/delivery/", "/admin/webhooks/webhook/", "/admin/backtests/backtest/",

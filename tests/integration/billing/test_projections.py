@@ -143,6 +143,15 @@ def test_what_has_no_price_is_named_unless_it_is_covered(lab, tenant):
     assert list(cost(lab, a, [(b, "1"), (a, "2")]).unpriced) == []
 
 
+def test_a_commitment_of_another_tenant_costs_and_covers_nothing(lab, tenant):
+    a, b = tenant("a"), tenant("b")
+    terms = CommitmentDraft(b, "cpu", Decimal(3), Decimal("0.025"), at(1), at(1, 4))
+    publish(lab, at(1), PRICES, commitments=[terms])
+    assert cost(lab, a, [(None, "2")]).least == Fraction("0.06")
+    assert cost(lab, b, [(None, "2")]).least == Fraction("0.075")
+    assert cost(lab, b, [(None, "5")]).least == Fraction("0.135")
+
+
 def test_a_spot_price_counts_while_it_holds(lab, tenant):
     spot = SpotDraft("cpu", "pool", at(5), at(6), Decimal("0.5"))
     publish(lab, at(1), PRICES, spot_prices=[spot])
