@@ -352,7 +352,7 @@ def metered(page: Page) -> None:
     """Open the pool's page, as soon as there is something in its charts."""
     deadline = time.monotonic() + 40
     page.goto(POOL)
-    while not page.locator("svg").count() and time.monotonic() < deadline:
+    while not page.locator("figure details").count() and time.monotonic() < deadline:
         time.sleep(0.5)
         page.reload()
 
