@@ -16,6 +16,7 @@ from django.db import DataError, IntegrityError, models
 from django.db.models import Q, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
+from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils.text import Truncator
 
@@ -25,7 +26,7 @@ from allocator_service.core.constraints import domain_error_for
 from allocator_service.core.display import resource_text
 from allocator_service.core.duration_fields import DurationField
 from allocator_service.core.errors import DomainError, FieldError
-from allocator_service.core.history import Difference, history_page
+from allocator_service.core.history import Difference, entries_done, history_page
 from allocator_service.core.line_fields import ValueLinesField
 from allocator_service.core.list_filters import ObjectTypeFilter
 from allocator_service.core.models import AuditEntry, Event
@@ -65,6 +66,8 @@ class ServiceForm(forms.ModelForm):
         for name, field in fields.items():
             if isinstance(field.widget, forms.MultiWidget):
                 _name_parts(field.widget, str(field.label or name.replace("_", " ")))
+            if isinstance(field, forms.DateTimeField | forms.SplitDateTimeField):
+                field.help_text = f"{field.help_text} In UTC.".strip()
             if isinstance(field, forms.JSONField):
                 field.validators.append(_refuse_other_than_object)
             elif isinstance(field.widget, forms.TextInput):
@@ -544,6 +547,15 @@ class AuditEntryAdmin(ReadOnlyAdmin):
     list_filter = [("object_type", ObjectTypeFilter), "action", "at"]
     filter_titles: ClassVar = {"object_type": "Kind of object", "at": "Time"}
     search_fields = ["object_name", "actor", "reason", "request_id"]
+    exclude = ["before", "after"]
+    readonly_fields: ClassVar = ["differences"]
+
+    @admin.display(description="differences")
+    def differences(self, entry: AuditEntry) -> str:
+        """Return the fields that were changed, before and after, for people."""
+        (named,) = entries_done([entry])
+        shown = {"differences": named.done.differences}
+        return render_to_string("admin/differences.html", shown) or "-"
 
 
 @admin.register(Event)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import Any, ClassVar
 
 from django.contrib import admin
@@ -17,7 +17,7 @@ from allocator_service.allocation.admin.tabs import TabRequest, pool_tab
 from allocator_service.core.admin import ReadOnlyAdmin
 from allocator_service.core.board import Cell, Notice, Section, Table, Urgency, tells
 from allocator_service.core.clock import utc_now
-from allocator_service.core.display import counted
+from allocator_service.core.display import counted, number_text
 from allocator_service.core.quantities import decimal_text
 from allocator_service.core.shown_fields import instant
 from allocator_service.core.templatetags.shown import age
@@ -155,9 +155,11 @@ def schedulers_section(now: datetime, pools: VisiblePools) -> Section:
         if agent.is_stale(now)
     ]
     if drifts:
-        tenants = counted(sum(drifts.values()), "tenant")
+        count = sum(drifts.values())
+        tenants, pools_with = counted(count, "tenant"), counted(len(drifts), "pool")
         text = (
-            f"{tenants} in {counted(len(drifts), 'pool')} lack in the scheduler what was decided."
+            f"{tenants} in {pools_with} {'lacks' if count == 1 else 'lack'} in the scheduler what"
+            " was decided."
         )
         url = reverse("admin:enforcement_drift_changelist")
         notices.append(Notice(Urgency.WARNING, text, url))
@@ -296,7 +298,12 @@ def _payload_text(value: Any) -> str:
         return ", ".join(f"{name} {_payload_text(each)}" for name, each in value.items()) or "none"
     if isinstance(value, list):
         return ", ".join(map(_payload_text, value)) or "none"
-    return "not known" if value is None else str(value)
+    if value is None:
+        return "not known"
+    try:
+        return number_text(Decimal(value)) if isinstance(value, str) else str(value)
+    except InvalidOperation:
+        return str(value)
 
 
 class _StateAdmin(ReadOnlyAdmin):

@@ -64,10 +64,10 @@ def history_of(*, pool: Pool, tenant: Tenant, days: int, now: datetime) -> Shown
         ShownStep(step.start, step.changed, [cause_text(each) for each in step.causes])
         for step in changed[:STEPS_SHOWN]
     ]
-    return ShownHistory(_chart(found), shown, len(changed) > STEPS_SHOWN, found.cut)
+    return ShownHistory(_chart(found, pool.timezone), shown, len(changed) > STEPS_SHOWN, found.cut)
 
 
-def _chart(found: AllocationHistory) -> Chart:
+def _chart(found: AllocationHistory, zone: str) -> Chart:
     highest: dict[str, float] = {}
     for step in found.steps:
         for name, tasks in step.tasks.items():
@@ -83,7 +83,7 @@ def _chart(found: AllocationHistory) -> Chart:
     lines = [_line(name, steps) for name in drawn]
     values = (value for each in lines for _, _, value in each.intervals)
     whole = all(value is None or value == int(value) for value in values)
-    return steps_chart(title=title, unit="tasks", lines=lines, whole=whole)
+    return steps_chart(title=title, unit="tasks", lines=lines, whole=whole, zone=zone)
 
 
 _Interval = tuple[datetime, datetime, Mapping[str, float]]

@@ -21,6 +21,7 @@ from allocator_service.allocation.selectors import (
 )
 from allocator_service.allocation.what_if.explanations import exhausted_budgets
 from allocator_service.billing.balances import tenant_balances
+from allocator_service.billing.rating.projections import current_cost
 from allocator_service.billing.statements.selectors import bill_so_far, statement_rows
 from allocator_service.core.clock import utc_now
 from allocator_service.core.snapshots import one_snapshot
@@ -150,6 +151,7 @@ class PoolOverviewPage(PoolPage):
                 in_pieces=reports_tasks and _has_pieces(of_pool, tenant, listed),
                 exhausted=_exhausted(of_pool, run, tenant),
                 balances=tenant_balances(pool=of_pool, tenant=tenant, now=now),
+                cost=run and current_cost(pool=of_pool, tenant=tenant, run=run, now=now),
                 bill=bill_so_far(pool=of_pool, tenant=tenant, now=now),
                 months=months[:MONTHS_SHOWN],
                 more_months=len(months) > MONTHS_SHOWN,

@@ -7,6 +7,7 @@ from django.urls import reverse
 from allocator_service.billing.statements.pages import statement_page
 from allocator_service.billing.statements.paper.sheets import statement_pdf
 from allocator_service.billing.statements.selectors import (
+    bill_so_far,
     month_get,
     statement_content,
     statement_rows,
@@ -28,8 +29,11 @@ class StatementsPage(PoolPage):
 
     def get(self, request: HttpRequest, pool: str) -> HttpResponseBase:
         of_pool = self.pool
-        rows = statement_rows(pool=of_pool, now=utc_now(), tenant=self.tenant)
-        return self.shown("statements", pool=of_pool, months=rows[::-1])
+        now = utc_now()
+        with one_snapshot():
+            rows = statement_rows(pool=of_pool, now=now, tenant=self.tenant)
+            bill = bill_so_far(pool=of_pool, tenant=self.tenant, now=now)
+        return self.shown("statements", pool=of_pool, months=rows[::-1], bill=bill)
 
 
 class StatementPage(PoolPage):

@@ -84,7 +84,7 @@ def week_of(*, pool: Pool, tenant: Tenant, share: Share | None, now: datetime) -
         name = report.resources[total.ratios.index(total.least)].name
         sentence = sharing_text(total.least, name)
     charts = [
-        _resource_week(r, resource, degree, period, share)
+        _resource_week(r, resource, degree, period, share, pool.timezone)
         for r, resource in enumerate(report.resources)
         if total.used[r] or total.alone[r]
     ]
@@ -92,7 +92,12 @@ def week_of(*, pool: Pool, tenant: Tenant, share: Share | None, now: datetime) -
 
 
 def _resource_week(
-    r: int, resource: Resource, degree: TenantDegree, period: Period, share: Share | None
+    r: int,
+    resource: Resource,
+    degree: TenantDegree,
+    period: Period,
+    share: Share | None,
+    zone: str,
 ) -> ResourceWeek:
     days = []
     for (start, end), of_day in zip(period.intervals, degree.series, strict=True):
@@ -116,5 +121,6 @@ def _resource_week(
             f"entitled now: {number_text(entitled)} {unit}",
             is_included=False,
         ),
+        zone=zone,
     )
     return ResourceWeek(resource, chart, days)

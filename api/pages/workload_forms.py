@@ -140,7 +140,8 @@ class WorkloadForm(forms.Form):
                 required=False,
                 max_length=_LONGEST,
                 label=f"{resource.name} of one {whose}",
-                help_text=f"In {unit_text(resource.unit) or resource.name}, such as 0.5 or 4.",
+                help_text=f"In {unit_text(resource.unit) or resource.name}, such as 0.5 or 4."
+                " Empty: none.",
             )
         return [f"{prefix}_{position}" for position, _ in enumerate(self._resources)]
 

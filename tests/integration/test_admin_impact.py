@@ -8,6 +8,7 @@ from django.contrib.auth import get_user_model
 from django.urls import reverse
 
 from allocator_service.allocation.what_if.impact import changed_tenants, shortened
+from allocator_service.core.display import percent_text
 from allocator_service.core.models import AuditEntry
 from allocator_service.pools.group_services import GroupDraft, GroupSettings, groups_create
 from allocator_service.pools.member_services import member_put
@@ -130,6 +131,10 @@ def test_a_member_is_moved_in_the_admin_and_the_effect_is_shown(groups, fig2, op
     asked = operator.post(url, form_of(page) | {"group": "b", "tier": "2"})
     (impact,) = asked.context["impacts"]
     assert (impact.unknown, [row.tenant for row in impact.tenants]) == ("", ["u1"])
+    (row,) = impact.tenants
+    shares = [percent_text(each) for each in (row.share_before, row.share_after)]
+    page = re.sub("<[^>]+>", "", asked.content.decode())
+    assert " → ".join(shares) in page
     operator.post(url, hidden(asked) | {"confirmed": "yes", "reason": "reorganised"})
     terms = member.terms.get(end=None)
     assert (terms.group, terms.tier) == (groups[1], 2)

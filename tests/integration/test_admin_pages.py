@@ -230,7 +230,7 @@ def test_the_tabs_show_who_brought_and_got_what_and_why_no_newer_decision_is(pag
         "members": (2, ["What the window remembers", "allocated, entitled and contributed", "u2"]),
         "servers": (2, ["used and free", "high-memory", "Classes of identical servers"]),
         "demand": (0, ["analysis", "simulation", "All of cpu is used up"]),
-        "decisions": (2, ["Seconds in the solver, 1 runs", "Least weighted share", "Succeeded"]),
+        "decisions": (2, ["Seconds in the solver, 1 run<", "Least weighted share", "Succeeded"]),
         "money": (0, ["October 2026", "November 2026", "2026</a>", "Published", "UTC"]),
         "enforcement": (0, ["2 of 2 tenants"]),
     }
@@ -283,6 +283,21 @@ def test_a_tab_shows_what_is_decided_enforced_and_used(pages, fig2):
     assert "2 of 2 tenants drift:" in found
     assert "1 has “u2” in the slug." in found
     assert "one job is held" not in found
+
+
+def test_the_numbers_of_a_drift_are_for_people(pages, fig2):
+    drift = Drift.objects.first()
+    drift.payload = {
+        "decided": {"cpu": "63.999999999999996", "memory": "1234.5"},
+        "agent": "slurm",
+        "problems": [],
+        "used": None,
+    }
+    drift.save()
+    page = pages.get(reverse("admin:enforcement_drift_change", args=[drift.pk])).content.decode()
+    assert "decided: cpu 64, memory 1,234" in page
+    assert "used: not known<br>agent: slurm<br>" in page
+    assert "problems: none" in page
 
 
 def test_the_overview_of_a_time_sharing_pool_has_its_timetable(pages, fig2):

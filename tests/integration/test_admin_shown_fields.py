@@ -15,9 +15,11 @@ from django.utils.text import capfirst
 from allocator_service.allocation.models import Allocation, Run
 from allocator_service.allocation.runs.recompute import recompute_pool
 from allocator_service.core.display import percent_text
+from allocator_service.core.models import AuditEntry
 from allocator_service.pools.models import Pool
 from allocator_service.tenants.models import Tenant
 from allocator_service.workloads.models import Workload
+from allocator_service.workloads.reason_texts import OPERATOR, reason_text
 from tests.integration.conftest import NOON
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -53,6 +55,25 @@ def test_durations_of_pools_and_workloads_are_read_in_words(client, fig2):
     values = read_only_values(client, fig2)
     assert [text for _, text in durations.values() if text not in values] == []
     assert "30 minutes" in read_only_values(client, Workload.objects.first())
+
+
+def test_a_page_has_reasons_and_changes_in_words(operator, fig2):
+    recompute_pool(pool_id=fig2.pk, clock=lambda: NOON)
+    row = Allocation.objects.filter(tenant__slug="u1").first()
+    values = read_only_values(operator, row)
+    assert reason_text(row.limited_by, OPERATOR) in values
+    assert row.limited_by not in values
+    assert any(re.fullmatch("[0-9.]+\xa0cores?, [0-9.]+\xa0GiB memory", text) for text in values)
+    entry = AuditEntry.objects.filter(action="server.contribute").first()
+    values = read_only_values(operator, entry)
+    assert any("<ins>" in text for text in values)
+    assert not any("{" in text or "&quot;" in text for text in values)
+
+
+def test_instants_of_forms_name_their_clock(operator):
+    for name in ("billing_priceplan_add", "billing_budget_add", "tenants_apikey_add"):
+        page = operator.get(reverse(f"admin:{name}")).content.decode()
+        assert page.count("In UTC.") == page.count('class="vDateField"'), name
 
 
 @pytest.fixture

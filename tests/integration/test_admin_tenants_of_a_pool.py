@@ -98,7 +98,7 @@ def test_the_numbers_are_the_decisions_with_units_and_reasons(pages, fig2):
     assert "<th>memory (GiB)</th>" in page
     text = " ".join(re.sub("<[^>]*>", " ", page).split())
     assert "2 allocated 7 entitled 2 contributed" in text
-    assert "1 weight 0.7143 share 0.7143 weighted" in text
+    assert "1 weight 71.43 % share 71.43 % weighted" in text
     run = Run.objects.get()
     assert reverse("admin:allocation_run_explanation", args=[run.pk, "u1"]) in page
 

@@ -32,7 +32,7 @@ OF_A_VIEW = ["color-contrast", "link-in-text-block", "scrollable-region-focusabl
 POOL = "/my/pools/orchard/"
 WIDER = """() => Math.max(document.documentElement.scrollWidth - window.innerWidth,
   ...[...document.querySelectorAll(".results")].map((each) => each.scrollWidth - each.clientWidth))"""
-SCROLLED = """() => [...document.querySelectorAll(".wide")]
+SCROLLED = """() => [...document.querySelectorAll(".wide, .cards")]
   .filter((each) => each.scrollWidth > each.clientWidth + 1).map((each) => each.ariaLabel)"""
 
 
@@ -122,7 +122,7 @@ def findings(page: Page, *, outside: Sequence[str] = ()) -> list[str]:
         if "/my/" in page.url or page.locator(".tabs, #board").count():
             beyond = page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
             found += [f"{view}: {beyond} px too wide"] if beyond > 0 else []
-        if "/my/" in page.url:
+        if "/my/" in page.url or width == NARROW:
             found += [f"{view}: {each} scrolls" for each in page.evaluate(SCROLLED)]
     return found
 
@@ -209,6 +209,34 @@ def test_axe_finds_nothing_on_the_admins_main_pages(admin_page, orchard, chromiu
     assert found == []
 
 
+def test_axe_finds_nothing_on_previews_of_the_admin(admin_page, orchard):
+    """What a drained server and a price plan would do, the open month, and where tasks run."""
+    admin_page.set_viewport_size({"width": WIDE, "height": 900})
+    admin_page.goto("/admin/pools/server/?q=orchard")
+    admin_page.check("input.action-select >> nth=0")
+    admin_page.select_option("select[name=action]", "drain")
+    admin_page.click("button[name=index]")
+    expect(admin_page.locator(".breadcrumbs")).to_contain_text("Servers › Drain 1 server")
+    found = findings(admin_page)
+    admin_page.set_viewport_size({"width": WIDE, "height": 900})
+    admin_page.goto("/admin/billing/closing/")
+    admin_page.click("text=The orchard")
+    expect(admin_page.locator("h1")).to_contain_text("The orchard: ")
+    found += findings(admin_page)
+    admin_page.set_viewport_size({"width": WIDE, "height": 900})
+    admin_page.goto("/admin/billing/priceplan/")
+    admin_page.click("text=Preview >> nth=0")
+    expect(admin_page.locator("#content")).to_contain_text("The usage of ")
+    found += findings(admin_page)
+    admin_page.goto("/admin/allocation/run/?status__exact=succeeded")
+    admin_page.set_viewport_size({"width": WIDE, "height": 900})
+    admin_page.click("#result_list tbody th a >> nth=0")
+    admin_page.click("text=Where tasks run")
+    expect(admin_page.locator("h1")).to_have_text("Where tasks run")
+    found += findings(admin_page)
+    assert found == []
+
+
 LISTS = {  # with rows, of names that are long
     "/admin/allocation/run/", "/admin/ledger/entry/", "/admin/tenants/apikey/",
     "/admin/webhooks/delivery/", "/admin/webhooks/webhook/", "/admin/backtests/backtest/",
@@ -257,7 +285,7 @@ def test_lists_of_the_admin_fit_a_laptop_and_a_phone(admin_page, orchard, long_n
     paths = sorted({path for path in links if re.fullmatch("/admin/[a-z]+/[a-z]+/", path)})
     assert set(paths) >= LISTS
     found = []
-    for path in paths:
+    for path in [*paths, "/admin/pools/server/import/", "/admin/tenants/tenant/import/"]:
         admin_page.goto(path)
         if path in LISTS and not admin_page.locator("#result_list tbody tr").count():
             found.append(f"{path} is empty")
@@ -324,7 +352,7 @@ def metered(page: Page) -> None:
     """Open the pool's page, as soon as there is something in its charts."""
     deadline = time.monotonic() + 40
     page.goto(POOL)
-    while not page.locator("svg").count() and time.monotonic() < deadline:
+    while not page.locator("figure details").count() and time.monotonic() < deadline:
         time.sleep(0.5)
         page.reload()
 

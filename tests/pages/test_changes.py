@@ -167,7 +167,7 @@ def priced(**more):
     """Publish a price plan of all pools."""
     rates = [
         {"resource": "cpu", "own": "0.10", "shared": "0.50", **more},
-        {"resource": "memory", "own": "0.01", "shared": "0.02"},
+        {"resource": "memory", "own": "0.01", "shared": "0.02", "pool": "0.01"},
     ]
     body = plan("2020-01-01T00:00:00Z", rates=rates)
     published(factories.client("operator"), body)
@@ -189,6 +189,25 @@ def test_a_preview_states_what_the_change_costs(decided, ada):
     )
     gone = tried(ada.post(f"{LAB}workloads/{decided.ada_workload.pk}/withdraw/", LAB))
     assert "from 0.30 EUR to 0.00 EUR per hour, 0.00 EUR over 30 days" in words(ada.text(gone))
+
+
+def test_a_pool_s_page_states_what_an_hour_costs_before_what_is_billed(decided, ada):
+    assert "per hour" not in words(ada.text(LAB))
+    priced()
+    text = words(ada.text(LAB))
+    # 10 tasks of 0.2 cores and 1 GiB, all on the tenant's own server
+    assert (
+        "Your allocation costs 0.30 EUR per hour at today's prices: 216.00 EUR over 30 days. Credits,"
+        " upfront prices and fixed costs are not included." in text
+    )
+    assert text.index("Your allocation costs") < text.index(" so far: ")
+    decided.lab.refresh_from_db()
+    decided.lab.metering = "reported"
+    decided.lab.save(update_fields=["metering"])
+    text = words(ada.text(LAB))
+    assert "Your allocation costs 0.10 EUR per hour" in text
+    assert "Your reported usage is billed: this is the cost if you use all that is allo" in text
+    assert "The price plan has no price for cpu." in text
 
 
 def test_a_preview_is_honest_about_tiers_and_reported_usage(decided, ada):

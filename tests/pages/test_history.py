@@ -8,6 +8,7 @@ import time_machine
 
 from allocator_service.allocation import history
 from allocator_service.allocation.history import Cause, allocation_history
+from allocator_service.allocation.long_term.metering import pool_meter
 from allocator_service.core.clock import utc_now
 from allocator_service.pools.models import MembershipTerms
 from allocator_service.pools.server_services import server_drain
@@ -184,3 +185,14 @@ def test_a_limit_that_begins_or_ends_by_its_dates_is_a_cause(world):
     document = world.as_ada.get("/api/v1/pools/lab/members/ada/allocation-history/").json()
     named = [cause for step in document["steps"] for cause in step["causes"]]
     assert {"kind": "limit", "action": "begin", "workload": None, "group": "ours"} in named
+
+
+def test_pictures_have_the_clocks_of_the_pool_as_the_rest_of_the_page_has(world):
+    world.lab.timezone = "Asia/Kathmandu"
+    world.lab.save(update_fields=["timezone"])
+    factories.decision(world.lab)
+    pool_meter(pool_id=world.lab.pk, now=utc_now() + timedelta(minutes=1))
+    page = browser_of(world.as_ada).text(LAB)
+    assert page.count("<svg") > 2
+    assert "+0545" in page
+    assert "UTC" not in page

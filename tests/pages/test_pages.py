@@ -191,6 +191,7 @@ def test_a_workload_says_why_and_what_was_tried_to_help(decided, ada):
         assert f"With {help_['words']}, analysis would run" in why
         assert f'<data value="{help_["tasks_after"]}"' in ada.text(path)
         assert help_["tasks_after"] > 10
+    assert why.index("What would help") < why.index("The decision in force")
 
 
 def test_an_explanation_names_the_groups_above_the_tenant_and_no_other(world, ada):
@@ -229,10 +230,15 @@ def test_where_there_is_nothing_yet_a_page_says_what_to_do(operator):
     ):
         assert said in text
     assert "so there is nothing to explain" in words(browser.text(f"{LAB}why/"))
-    assert "You have no workloads here." in words(browser.text(f"{LAB}workloads/"))
+    assert "Submit a workload You have no workloads here." in words(
+        browser.text(f"{LAB}workloads/")
+    )
     factories.server(lab, "s", 4, 4, None)
     factories.workload(lab, "w", 1, 1, factories.tenant("other"))
     factories.decision(lab)
+    assert "You have no workloads here yet: submit one to use your part." in words(
+        browser.text(LAB)
+    )
     assert "Nothing of yours is in the decision in force." in words(browser.text("/my/"))
     assert "You had no active workload when this decision was made." in words(
         browser.text(f"{LAB}why/")
@@ -312,7 +318,8 @@ def test_a_statement_is_the_page_that_the_api_has(decided, ada, operator):
     start = f"{month}-01T00:00:00Z"
     published(operator, plan(start))
     assert f'href="{LAB}statements/{month}/"' in ada.text(LAB)
-    assert "so far: see the statement" in words(ada.text(f"{LAB}statements/"))
+    assert "open 0.00 EUR so far" in words(ada.text(f"{LAB}statements/"))
+    assert "open 0.00 EUR so far" in words(ada.text(LAB))
     with time_machine.travel(datetime.now(UTC), tick=False):
         page = ada.get(f"{LAB}statements/{month}/")
         same = decided.as_ada.get(f"/api/v1/pools/lab/statements/{month}/ada/", Accept="text/html")
@@ -381,7 +388,7 @@ def test_names_are_text_whatever_stands_in_them(world):
             assert piece not in text, (path, piece)
     text = html.unescape(ada.text(f"{LAB}workloads/"))
     for name in NAMES:
-        assert f"<h3>{name}</h3>" in text
+        assert f"<h2>{name}</h2>" in text
 
 
 def test_many_workloads_come_in_pages_by_as_many_queries_as_one(world):
@@ -410,7 +417,7 @@ def test_many_workloads_come_in_pages_by_as_many_queries_as_one(world):
     seen, path = [], f"{LAB}workloads/"
     while path:
         text = ada.text(path)
-        seen += re.findall("<h3>(.*?)</h3>", text)
+        seen += re.findall("<h2>(.*?)</h2>", text)
         following = re.search(r'href="(\?cursor=[^"]+)" rel="next"', text)
         path = f"{LAB}workloads/{following[1]}" if following else ""
     assert len(seen) == 5_000

@@ -30,6 +30,11 @@ def test_the_service_is_loaded_without_solvers() -> None:
     assert run(LOADED) == ""
 
 
+def test_the_owners_of_whole_tasks_are_known_without_solvers() -> None:
+    """Web pages state what an hour costs, which depends on the owners of the servers."""
+    assert run(LOADED.replace("allocator_service.urls", "policies.explaining.lending")) == ""
+
+
 @pytest.mark.parametrize("name", HEAVY)
 def test_each_of_them_would_be_seen(name: str) -> None:
     assert run(LOADED.replace("import sys, django", f"import sys, django, {name}")).split() >= [

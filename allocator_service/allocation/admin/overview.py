@@ -23,6 +23,7 @@ from allocator_service.allocation.policies import policy_title
 from allocator_service.allocation.selectors import decision_now, demands_of, failed_since
 from allocator_service.allocation.stored_placements import stored_placements
 from allocator_service.core.charts import BarRow, Chart, bar_chart, history_chart
+from allocator_service.core.display import counted, unit_text
 from allocator_service.core.errors import Missing
 from allocator_service.core.quantities import Resource
 from allocator_service.pools.models import Pool, ServerState
@@ -136,7 +137,7 @@ def _tenant_charts(shares: SharePage, resources: Sequence[Resource]) -> list[Cha
     return [
         bar_chart(
             title=f"{resource.name}: allocated, entitled and contributed {which}",
-            unit=resource.unit or "units",
+            unit=unit_text(resource.unit) or "units",
             series=["allocated", "contributed"],
             rows=[
                 BarRow(row.slug, [row.allocated[r], row.contributed[r]], _known(row.entitled[r]))
@@ -218,7 +219,7 @@ def _server_charts(rows: Sequence[ClassRow], resources: Sequence[Resource]) -> l
     return [
         bar_chart(
             title=f"{resource.name}: used and free per class of identical servers",
-            unit=resource.unit or "units",
+            unit=unit_text(resource.unit) or "units",
             series=["used", "free"],
             rows=[BarRow(row.label, row.in_all[r][1:]) for row in rows],
             stacked=True,
@@ -254,7 +255,7 @@ def _run_charts(asked: TabRequest) -> list[Chart]:
         for at, seconds, summary in newest
         if at is not None
     ][::-1]
-    which = f"{'the newest ' if len(runs) == RUNS_DRAWN else ''}{len(runs)} runs"
+    which = f"{'the newest ' if len(runs) == RUNS_DRAWN else ''}{counted(len(runs), 'run')}"
     return [
         history_chart(
             title=f"Seconds in the solver, {which}",

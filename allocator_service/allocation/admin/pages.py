@@ -82,6 +82,7 @@ class ImpactFormAdmin(ServiceAdmin):
             ],
             "reason": request.POST.get("reason", ""),
             "leave": reverse(f"admin:{self.opts.app_label}_{self.opts.model_name}_changelist"),
+            "list": self.opts.verbose_name_plural,
         }
         return render(request, "admin/pools/impact.html", context)
 
@@ -281,5 +282,6 @@ class ImpactServerAdmin(FileImportAdmin, ServerAdmin):
             ],
             "reason": request.POST.get("reason", ""),
             "leave": reverse("admin:pools_server_changelist"),
+            "list": Server._meta.verbose_name_plural,
         }
         return render(request, "admin/pools/impact.html", context)

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
-from typing import Any
+from typing import Any, ClassVar
 from uuid import UUID
 
 from django.contrib import admin, messages
@@ -264,6 +264,13 @@ class AllocationAdmin(ReadOnlyAdmin):
     shares = ("dominant_share", "weighted_share")
     search_fields = ["tenant__slug", "workload__name"]
     ordering = ["-id"]
+    exclude = ["resources", "limited_by", "position"]
+    readonly_fields: ClassVar = ["allocated", "why_no_more"]
+
+    @admin.display(description="allocated")
+    def allocated(self, row: Allocation) -> str:
+        amounts = [Decimal(repr(amount)) for amount in row.resources]
+        return quantities_shown(amounts, resources_of(row.run.pool))
 
     @admin.display(description="why no more", ordering="limited_by", empty_value="-")
     def why_no_more(self, row: Allocation) -> str | None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from decimal import ROUND_HALF_EVEN, Decimal
 from operator import itemgetter
 from typing import Any
@@ -13,7 +14,7 @@ import structlog
 import policies
 from allocator_service.allocation.audit.decisions import stored_decision
 from allocator_service.allocation.models import Allocation, Run
-from allocator_service.allocation.selectors import SlotInForce
+from allocator_service.allocation.selectors import SlotInForce, slot_in_force
 from allocator_service.core.errors import Gone
 from allocator_service.core.quantities import FRACTIONAL_DIGITS, Resource
 from allocator_service.ledger.intake.open_uses import MeteredUse
@@ -61,6 +62,27 @@ def decided_by(run: Run) -> Decided:
     stored = Allocation.objects.filter(run=run).order_by("position")
     rows = list(stored.values_list("workload_id", "tenant_id"))
     return Decided(run, decision, rows, dict(Tenant.objects.values_list("slug", "pk")))
+
+
+def uses_at(*, run: Run, tenant: Tenant, at: datetime) -> Mapping[tuple[int | None, str], Decimal]:
+    """Return the quantities that a tenant uses at an instant, by owner of the servers and resource.
+
+    They are those of the entries that metering writes of this instant under the decision.
+    """
+    decided, slot = decided_by(run), slot_in_force(run=run, at=at)
+    found: dict[tuple[int | None, str], Decimal] = {}
+    if decided.decision is None:
+        return found
+    resources = decided.decision.problem.resources
+    for use in _shared(decided.decision, decided.rows, decided.keys, slot):
+        if use.tenant != tenant.pk:
+            continue
+        for resource, amount in zip(resources, use.amounts, strict=True):
+            quantity = amount_stored(amount)
+            if quantity > 0:
+                key = use.owner, resource
+                found[key] = found.get(key, Decimal(0)) + quantity
+    return found
 
 
 def metered_uses(

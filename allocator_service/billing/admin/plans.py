@@ -252,11 +252,13 @@ class PricePlanAdmin(ServiceAdmin):
             else:
                 self.message_user(request, f"Published: {plan}.", messages.SUCCESS)
                 return redirect("admin:billing_priceplan_changelist")
+        preview = plan_preview(plan=plan, now=utc_now())
         context = {
             **self.admin_site.each_context(request),
             "title": f"{plan} on last month's usage",
             "plan": plan,
-            "preview": plan_preview(plan=plan, now=utc_now()),
+            "preview": preview,
+            "month": str(preview.month),
             "publishable": publishable,
         }
         return render(request, "admin/billing/priceplan/preview.html", context)

@@ -8,6 +8,8 @@ from django.db.models import Count, Sum
 from allocator_service.allocation.admin.tabs import TabRequest, pool_tab
 from allocator_service.billing.balances import balances
 from allocator_service.billing.models import Budget, Closing
+from allocator_service.billing.rating.lines import minor_digits
+from allocator_service.billing.statements.documents import money_text
 from allocator_service.billing.statements.drafting import open_month
 
 MONTHS_SHOWN = 12
@@ -29,11 +31,15 @@ def money_tab(asked: TabRequest) -> Mapping[str, Any]:
     )
     budgets = list(present.order_by("pk")[: BUDGETS_SHOWN + 1])
     found = {each.budget.pk: each for each in _balances(asked, budgets[:BUDGETS_SHOWN])}
-    month = open_month(pool)
+    month, digits = open_month(pool), minor_digits(pool)
+    closed = [
+        (each, None if each.billed is None else money_text(each.billed, digits))
+        for each in closings
+    ]
     return {
         "month": month and str(month),
         "is_over": month is not None and month.end <= asked.now,
-        "closings": list(closings),
+        "closings": closed,
         "plans": list(pool.price_plans.order_by("-pk")[:MONTHS_SHOWN]),
         "budgets": [(each, found.get(each.pk)) for each in budgets[:BUDGETS_SHOWN]],
         "more_budgets": len(budgets) > BUDGETS_SHOWN,

@@ -30,7 +30,7 @@ from allocator_service.billing.tie_out import billing_report
 from allocator_service.core.admin import ReadOnlyAdmin, ServiceAdmin, ServiceForm
 from allocator_service.core.board import Notice, Section, Urgency, tells
 from allocator_service.core.clock import utc_now
-from allocator_service.core.display import counted, money_text, month_text
+from allocator_service.core.display import counted, instant_text, money_text, month_text
 from allocator_service.core.documents import csv_bytes
 from allocator_service.core.errors import DomainError
 from allocator_service.core.list_filters import MonthFilter
@@ -77,8 +77,8 @@ class ClosingAdmin(ReadOnlyAdmin):
     list_select_related = ["pool"]
     search_fields = ["pool__slug", "pool__name"]
     ordering = ["-month", "pool__slug"]
-    readonly_fields: ClassVar = ["statements", "last_entry"]
-    exclude = ["document", "sequence"]
+    readonly_fields: ClassVar = ["period", "statements", "last_entry"]
+    exclude = ["document", "sequence", "start", "end"]
     change_list_template = "admin/billing/closing/change_list.html"
 
     def get_urls(self) -> list[URLPattern]:
@@ -94,6 +94,12 @@ class ClosingAdmin(ReadOnlyAdmin):
     @admin.display(description="month", ordering="month")
     def month_name(self, closing: Closing) -> str:
         return month_text(str(closing))
+
+    @admin.display(description="period")
+    def period(self, closing: Closing) -> str:
+        """Return the period of the month by the clocks of the pool."""
+        zone = closing.pool.timezone
+        return f"{instant_text(closing.start, zone)} to {instant_text(closing.end, zone)}"
 
     @admin.display(description="last ledger entry of the month")
     def last_entry(self, closing: Closing) -> str:

@@ -1,4 +1,4 @@
-"""Costs of a constant use at the prices in force, for previews of changes."""
+"""Costs of a constant use at the prices in force, of the present one and in previews of changes."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,6 +10,8 @@ from typing import Any
 
 from django.utils.text import get_text_list
 
+from allocator_service.allocation.long_term.metered_uses import uses_at
+from allocator_service.allocation.models import Run
 from allocator_service.billing.models import Commitment
 from allocator_service.billing.months import HOUR_SECONDS
 from allocator_service.billing.plans.tiers import Tiers
@@ -53,13 +55,11 @@ class Cost:
 
 
 @dataclass(frozen=True)
-class ChangeCost:
-    """Cost of a tenant's use before and after a change."""
+class _Projection:
+    """Currency of projected costs, and the facts on which their notes depend."""
 
     currency: str
     digits: int
-    before: Cost
-    after: Cost
     is_reported: bool
     has_commitments: bool
 
@@ -75,21 +75,19 @@ class ChangeCost:
         """Return the cost of 30 days in whole minor units."""
         return rounded(cost.days, self.digits)
 
-    @property
-    def words(self) -> str:
-        """Sentences on the costs and on the parts that they leave out."""
-        hour_before, hour_after = self._hour_text(self.before), self._hour_text(self.after)
-        depends = any(cost.least != cost.greatest for cost in (self.before, self.after))
-        days = money_text(self.days(self.after), self.currency)
-        if hour_before == hour_after:
-            change = f"{hour_after} per hour, as before"
-        else:
-            change = f"from {hour_before} to {hour_after} per hour"
-        over = f"{days} over {PROJECTED_DAYS} days"
-        if depends:
-            over += " from the start of a month"
-        found = [f"At today's prices: {change}, {over} for all your tasks in this pool."]
-        if depends:
+    def _hour_text(self, cost: Cost) -> str:
+        least, greatest = self.hour(cost.least), self.hour(cost.greatest)
+        text = money_text(greatest, self.currency)
+        return text if least == greatest else f"{money_text(least)} to {text}"
+
+    def _days_text(self, cost: Cost, *, depends: bool) -> str:
+        text = f"{money_text(self.days(cost), self.currency)} over {PROJECTED_DAYS} days"
+        return f"{text} from the start of a month" if depends else text
+
+    def _notes(self, *costs: Cost) -> str:
+        """Return sentences on the parts that costs include and leave out."""
+        found = []
+        if any(_depends(cost) for cost in costs):
             found.append("The price of an hour depends on the hours that you use in the month.")
         if self.has_commitments:
             found.append("Your commitments are included, used or not.")
@@ -98,15 +96,58 @@ class ChangeCost:
             found.append(
                 "Your reported usage is billed: this is the cost if you use all that is allocated."
             )
-        unpriced = list(dict.fromkeys([*self.before.unpriced, *self.after.unpriced]))
+        unpriced = dict.fromkeys(resource for cost in costs for resource in cost.unpriced)
         if unpriced:
-            found.append(f"The price plan has no price for {get_text_list(unpriced, 'and')}.")
+            found.append(f"The price plan has no price for {get_text_list(list(unpriced), 'and')}.")
         return " ".join(found)
 
-    def _hour_text(self, cost: Cost) -> str:
-        least, greatest = self.hour(cost.least), self.hour(cost.greatest)
-        text = money_text(greatest, self.currency)
-        return text if least == greatest else f"{money_text(least)} to {text}"
+
+def _depends(cost: Cost) -> bool:
+    """Return True if the cost of an hour depends on the hours of the month."""
+    return cost.least != cost.greatest
+
+
+@dataclass(frozen=True)
+class CurrentCost(_Projection):
+    """Cost of a tenant's present use, if it lasts."""
+
+    cost: Cost
+
+    @property
+    def hour_text(self) -> str:
+        """Cost of an hour with the currency."""
+        return self._hour_text(self.cost)
+
+    @property
+    def days_text(self) -> str:
+        """Cost of 30 days with the currency."""
+        return self._days_text(self.cost, depends=_depends(self.cost))
+
+    @property
+    def notes(self) -> str:
+        """Sentences on the parts that the cost includes and leaves out."""
+        return self._notes(self.cost)
+
+
+@dataclass(frozen=True)
+class ChangeCost(_Projection):
+    """Cost of a tenant's use before and after a change."""
+
+    before: Cost
+    after: Cost
+
+    @property
+    def words(self) -> str:
+        """Sentences on the costs and on the parts that they leave out."""
+        hour_before, hour_after = self._hour_text(self.before), self._hour_text(self.after)
+        if hour_before == hour_after:
+            change = f"{hour_after} per hour, as before"
+        else:
+            change = f"from {hour_before} to {hour_after} per hour"
+        depends = _depends(self.before) or _depends(self.after)
+        over = self._days_text(self.after, depends=depends)
+        notes = self._notes(self.before, self.after)
+        return f"At today's prices: {change}, {over} for all your tasks in this pool. {notes}"
 
 
 @dataclass(frozen=True)
@@ -125,14 +166,23 @@ class PricesNow:
     def change_cost(self, uses: Mapping[str, Sequence[Mapping[str, Any]]]) -> ChangeCost:
         """Return the cost of the uses before and after a change, as a simulation stores them."""
         before, after = (self.cost(map(self._use, uses[side])) for side in ("before", "after"))
-        return ChangeCost(
-            self.pool.currency,
-            minor_digits(self.pool),
-            before,
-            after,
-            is_reported=self.pool.metering == Metering.REPORTED,
-            has_commitments=bool(self.commitments),
+        return ChangeCost(*self._terms, before, after)
+
+    def current_cost(self, uses: Mapping[tuple[int | None, str], Decimal]) -> CurrentCost:
+        """Return the cost of quantities in use, by owner of the servers and resource."""
+        return CurrentCost(
+            *self._terms, self.cost(UseNow(*key, quantity) for key, quantity in uses.items())
         )
+
+    @property
+    def _is_reported(self) -> bool:
+        return bool(self.pool.metering == Metering.REPORTED)
+
+    @property
+    def _terms(self) -> tuple[str, int, bool, bool]:
+        """Fields that all projections of the tenant have in common."""
+        digits = minor_digits(self.pool)
+        return self.pool.currency, digits, self._is_reported, bool(self.commitments)
 
     @exactly
     def cost(self, uses: Iterable[UseNow]) -> Cost:
@@ -175,9 +225,11 @@ class PricesNow:
         return UseNow(owner, row["resource"], Decimal(row["quantity"]), has_price=is_known)
 
     def _price(self, use: UseNow) -> Decimal | Tiers | None:
-        if not use.has_price:
+        if not use.has_price and not self._is_reported:
             return None
-        at = use.resource, self.tenant.pk, use.owner
+        # Reports do not state whose servers were used: statements charge the pool's price.
+        owner = None if self._is_reported else use.owner
+        at = use.resource, self.tenant.pk, owner
         tiers: Tiers | None = self.prices.tiers(0, *at)
         return self.prices.price(0, *at) if tiers is None else tiers
 
@@ -260,3 +312,16 @@ def pool_prices(*, pool: Pool, now: datetime) -> PoolPrices | None:
         return None
     members = dict(pool.memberships.values_list("tenant__slug", "tenant_id"))
     return PoolPrices(pool, prices, commitments_of(pool, now, soon), members)
+
+
+def current_cost(*, pool: Pool, tenant: Tenant, run: Run, now: datetime) -> CurrentCost | None:
+    """Return the cost of a tenant's use under the decision in force.
+
+    It is None without prices for the tenant, and for a tenant without use and commitments.
+    """
+    of_pool = pool_prices(pool=pool, now=now)
+    prices = None if of_pool is None else of_pool.of(tenant)
+    if prices is None:
+        return None
+    uses = uses_at(run=run, tenant=tenant, at=now)
+    return prices.current_cost(uses) if uses or prices.commitments else None

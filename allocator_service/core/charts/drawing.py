@@ -3,9 +3,10 @@
 import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, time, timedelta
 from html import escape
 from math import floor, log10
+from zoneinfo import ZoneInfo
 
 from allocator_service.core.display import Precision, instant_text, short_day
 
@@ -26,7 +27,7 @@ _TIME_STEPS = [
     for seconds in (1, 5, 15, 30, 60, 300, 900, 1800, 3600, 10_800, 21_600, 43_200)
 ] + [timedelta(days=days) for days in (1, 2, 7, 14, 30, 90, 365, 1825, 7300)]
 _FLAT = 1e-6  # differences below this part of a value are rounding
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - of the clocks of any zone
 
 
 @dataclass(frozen=True)
@@ -268,12 +269,13 @@ def number(value: float) -> str:
 
 @dataclass(frozen=True)
 class TimeAxis:
-    """Time from `left` to the right margin, in UTC."""
+    """Time from `left` to the right margin, by the clocks of a time zone."""
 
     frame: Frame
     start: datetime
     end: datetime
     left: float
+    zone: str = "UTC"
 
     @property
     def height(self) -> float:
@@ -292,14 +294,14 @@ class TimeAxis:
         parts = []
         for at in self._instants(step):
             x = self.x(at)
-            day = step >= timedelta(days=1) or at == at.replace(hour=0, minute=0, second=0)
+            day = step >= timedelta(days=1) or at.time() == time()
             parts.append(line(x, top, x, bottom, GRID))
             shown = short_day(at) if day else f"{at:{label}}"
             parts.append(
                 text(min(x, self.frame.right - MARGIN), bottom + 16, shown, anchor="middle")
             )
         precision: Precision = "second" if self.end - self.start < timedelta(hours=1) else "minute"
-        begin, end = (instant_text(at, precision=precision) for at in (self.start, self.end))
+        begin, end = (instant_text(at, self.zone, precision) for at in (self.start, self.end))
         lines = [f"{begin} to", end] if self.frame.is_narrow else [f"{begin} to {end}"]
         for index, each in enumerate(lines):
             y = bottom + 34 + FOOT_ROW * index
@@ -312,7 +314,15 @@ class TimeAxis:
         return next(enough, length)
 
     def _instants(self, step: timedelta) -> list[datetime]:
-        first = _EPOCH + -((_EPOCH - self.start) // step) * step
-        first += step if first < self.start else timedelta(0)
-        count = int((self.end - first) // step) + 1
-        return [first + index * step for index in range(max(count, 0))]
+        """Return the round instants of the zone's clocks, without those that the clocks skip."""
+        zone = ZoneInfo(self.zone)
+        start, end = (at.astimezone(zone).replace(tzinfo=None) for at in (self.start, self.end))
+        first = _EPOCH + -((_EPOCH - start) // step) * step
+        count = (end - first) // step + 1
+        clocks = [first + index * step for index in range(max(count, 0))]
+        instants = [at.replace(tzinfo=zone).astimezone(UTC).astimezone(zone) for at in clocks]
+        return [
+            at
+            for clock, at in zip(clocks, instants, strict=True)
+            if at.replace(tzinfo=None) == clock and self.start <= at <= self.end
+        ]

@@ -79,14 +79,20 @@ def steps_chart(
     lines: Sequence[StepLine],
     reference: Reference | None = None,
     whole: bool = False,
+    zone: str = "UTC",
 ) -> Chart:
     """Return a chart of several quantities, each constant over its intervals, on one axis of time.
 
-    The numbers of the axis are integers if `whole`.
+    The numbers of the axis are integers if `whole`. Times are those of a time zone.
     """
-    step = 1.0 if whole else 0.0
     draw = partial(
-        _steps, title=title, unit=unit, lines=lines, reference=reference, least_step=step
+        _steps,
+        title=title,
+        unit=unit,
+        lines=lines,
+        reference=reference,
+        least_step=1.0 if whole else 0.0,
+        zone=zone,
     )
     return Chart(title, draw)
 
@@ -99,6 +105,7 @@ def _steps(
     lines: Sequence[StepLine],
     reference: Reference | None,
     least_step: float,
+    zone: str,
 ) -> Drawing:
     named, more = heading(frame, title)
     labels = [each.label for each in lines]
@@ -109,7 +116,7 @@ def _steps(
     if not drawn:
         return _empty(named, top)
     first, last = min(start for start, _, _ in spans), max(end for _, end, _ in spans)
-    axis = TimeAxis(frame, first, last, _LEFT)
+    axis = TimeAxis(frame, first, last, _LEFT, zone)
     if reference is not None and (reference.is_included or _is_near(reference.value, drawn)):
         drawn.append(reference.value)
     values, grid = _values(frame, top, unit, drawn, least_step)
@@ -159,7 +166,7 @@ def _marks(each: StepLine, axis: TimeAxis, values: "_Values", unit: str) -> list
             continue
         left, right, y = axis.x(start), axis.x(end), values.y(value)
         tooltip = tip(  # pages read it: api/static/pages/chart.js
-            f"{each.label}, {instant_text(start, precision='second')}: {number(value)} {unit}"
+            f"{each.label}, {instant_text(start, axis.zone, 'second')}: {number(value)} {unit}"
         )
         parts.append(
             f"<rect x='{left:.1f}' y='{y - 4:.1f}' width='{max(right - left, 1):.1f}' height='8'>"

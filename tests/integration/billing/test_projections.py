@@ -8,13 +8,18 @@ from itertools import pairwise
 
 import pytest
 
+from allocator_service.allocation.long_term.metering import pool_meter
+from allocator_service.allocation.runs.recompute import recompute_pool
 from allocator_service.billing.models import LineKind
 from allocator_service.billing.plans.services import CommitmentDraft, FixedCostDraft, SpotDraft
 from allocator_service.billing.plans.tiers import Tier
 from allocator_service.billing.rating.months import month_rated
-from allocator_service.billing.rating.projections import UseNow, pool_prices
+from allocator_service.billing.rating.projections import UseNow, current_cost, pool_prices
 from allocator_service.core.money import rounded
+from allocator_service.ledger.models import Entry
 from allocator_service.pools.member_services import members_admit
+from allocator_service.pools.server_services import ServerDraft, servers_contribute
+from allocator_service.workloads.services import WorkloadDraft, workloads_submit
 from tests.integration.billing.conftest import at, month, publish, rate, seal, used
 
 PRICES = rate(own="0.01", shared="0.04", pooled="0.03")
@@ -138,12 +143,66 @@ def test_what_has_no_price_is_named_unless_it_is_covered(lab, tenant):
     assert list(cost(lab, a, [(b, "1"), (a, "2")]).unpriced) == []
 
 
+def test_a_commitment_of_another_tenant_costs_and_covers_nothing(lab, tenant):
+    a, b = tenant("a"), tenant("b")
+    terms = CommitmentDraft(b, "cpu", Decimal(3), Decimal("0.025"), at(1), at(1, 4))
+    publish(lab, at(1), PRICES, commitments=[terms])
+    assert cost(lab, a, [(None, "2")]).least == Fraction("0.06")
+    assert cost(lab, b, [(None, "2")]).least == Fraction("0.075")
+    assert cost(lab, b, [(None, "5")]).least == Fraction("0.135")
+
+
 def test_a_spot_price_counts_while_it_holds(lab, tenant):
     spot = SpotDraft("cpu", "pool", at(5), at(6), Decimal("0.5"))
     publish(lab, at(1), PRICES, spot_prices=[spot])
     uses = [(None, "2")]
     assert cost(lab, tenant("a"), uses, at(5, hour=3)).least == 1
     assert cost(lab, tenant("a"), uses, at(6)).least == Fraction("0.06")
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize(("policy", "hour"), [("drfh", "0.2"), ("tda", "0.21")])
+def test_the_present_cost_is_that_of_an_hour_in_the_ledger(lab, tenant, policy, hour):
+    """Tenant a runs on 4 own cores and on 4 of b, and takes turns on 7 of the pool."""
+    a, b = tenant("a"), tenant("b")
+    lab.policy_name, lab.policy_mode = policy, "indivisible"
+    lab.save()
+    publish(lab, at(1), PRICES)
+    size = 4 if policy == "drfh" else Decimal("3.5")
+    drafts = [ServerDraft(each.slug, [Decimal(size)], each) for each in (a, b)]
+    servers_contribute(pool=lab, drafts=drafts, now=at(1))
+    demand = [Decimal(size)]
+    workloads_submit(pool=lab, drafts=[WorkloadDraft(a, "work", demand)], now=at(1))
+    run = recompute_pool(pool_id=lab.pk, clock=lambda: at(2), early=True)
+    assert run is not None
+    found = current_cost(pool=lab, tenant=a, run=run, now=at(2, hour=1))
+    assert found.cost.least == found.cost.greatest == Fraction(hour)
+    assert found.hour_text == f"{Decimal(hour):.2f} EUR"
+    assert found.days_text == f"{Decimal(hour) * 720:.2f} EUR over 30 days"
+    pool_meter(pool_id=lab.pk, now=at(2, hour=3))
+    price = {None: "0.03", a.pk: "0.01", b.pk: "0.04"}
+    entries = Entry.objects.filter(tenant=a, kind="usage", start=at(2, hour=1))
+    assert entries
+    paid = sum(
+        Fraction(each.amount) / 3600 * Fraction(price[each.server_owner_id]) for each in entries
+    )
+    assert paid == found.cost.least
+    assert current_cost(pool=lab, tenant=b, run=run, now=at(2, hour=1)) is None
+
+
+def test_reported_usage_costs_what_its_statement_charges(lab, tenant):
+    """Reports state no owner, so that use on servers of members has the pool's price, too."""
+    a, b = tenant("a"), tenant("b")
+    lab.metering = "reported"
+    lab.save()
+    publish(lab, at(1), PRICES)
+    uses = [(a, "3"), (b, "2"), (None, "1")]
+    assert cost(lab, a, uses).least == Fraction("0.18")
+    rows = [{"owner": owner, "resource": "cpu", "quantity": "2"} for owner in ("a", "gone")]
+    found = prices_of(lab, a).change_cost({"before": rows, "after": rows})
+    assert (found.after.least, list(found.after.unpriced)) == (Fraction("0.12"), [])
+    total = sum(Decimal(quantity) for _, quantity in uses)
+    assert billed(lab, a, [(None, total)]) == rounded(Fraction("0.18") * HOURS, 2)
 
 
 def test_members_see_a_cost_and_strangers_do_not(lab, tenant):

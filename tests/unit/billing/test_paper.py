@@ -16,7 +16,9 @@ from allocator_service.billing.statements.pages import line_sections, statement_
 from allocator_service.billing.statements.paper import typesetting
 from allocator_service.billing.statements.paper.characters import RANGES, REPLACEMENT, printable
 from allocator_service.billing.statements.paper.sheets import (
+    PAGE_WIDTH,
     REPLACED,
+    _line_tables,
     group_statement_pdf,
     statement_pdf,
 )
@@ -95,7 +97,7 @@ def test_the_words_and_numbers_are_those_of_the_page():
     for words in (
         "Statement of March 2027", "1 March 2027, 00:00 CET to 1 April 2027, 00:00 CEST",
         "Europe/Berlin",
-        "Usage, cpu, on the pool's servers", "861 core-hours", "1,224.50 EUR", "Sum of charges",
+        "Usage, cpu, on the pool's servers", "861\ncore-hours", "1,224.50 EUR", "Sum of charges",
         "2 April 2027, 02:00 CEST", "page 1 of 1", "Not known: No price.",
     ):  # fmt: skip
         assert words in text, words
@@ -196,6 +198,40 @@ def test_nothing_lies_beside_the_page():
         assert places
         assert min(places) > 0
         assert max(places) < width
+
+
+def test_no_number_covers_another_column():
+    of = noted(*(["W" * 200, "w" * 2_000, None] * 2))
+    for line in of["lines"]:
+        line["billed"], line["hours"] = "-1234567890123.56", "1" * 18 + "." + "1" * 12
+        line["price"] = "0.123456789012"
+    (table, *_) = _line_tables(line_sections(of), "EUR")
+    fixed = [column["width"] or 0 for column in table["columns"]]
+    hours, price, billed = (
+        (15 + PAGE_WIDTH - sum(fixed[place:])) * 72 / 25.4 for place in (3, 4, 5)
+    )
+    found: list[tuple[str, float]] = []
+    page = PdfReader(io.BytesIO(statement_pdf(of))).pages[0]
+    page.extract_text(
+        visitor_text=lambda text, cm, tm, *_: found.append((text.strip(), cm[4] + tm[4]))
+    )
+    numbers = [
+        (text, x) for text, x in found if re.fullmatch(r"-?[\d,]+[.,]?\d*", text) and x > hours
+    ]
+    assert any(text.startswith("111") for text, _ in numbers), found
+    for text, x in numbers:
+        edge = next(edge for edge in (price, billed, 1e9) if x < edge)
+        assert x + 4.4 * sum(map(str.isdigit, text)) < edge, (text, x, edge)
+    left_of_numbers = [text for text, x in found if x < hours and "1" * 6 in text]
+    assert left_of_numbers == []
+
+
+def test_a_usual_line_has_its_period_and_its_numbers_in_a_line_each():
+    of = document()
+    of["lines"][0] |= {"from": "2026-09-30T00:00:00+02:00", "hours": "29.035721926111"}
+    text = pdf_text(statement_pdf(of))
+    assert re.search(r"^.*30 September 2026, 00:00 CEST", text, re.MULTILINE)
+    assert "29.035721926111" in text.replace(" ", "")
 
 
 def test_three_hundred_lines_repeat_their_head_and_count_their_pages():

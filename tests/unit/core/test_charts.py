@@ -1,7 +1,9 @@
 """Charts are well-formed, to scale, and escape what they are given."""
 
+import re
 from datetime import UTC, datetime, timedelta
 from xml.etree import ElementTree as ET
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -20,6 +22,7 @@ from allocator_service.core.charts import (
     steps_chart,
 )
 from allocator_service.core.charts.drawing import COLOURS, NARROW, WIDE
+from allocator_service.core.display import instant_text
 
 SVG = "{http://www.w3.org/2000/svg}"
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -192,6 +195,44 @@ def test_an_axis_of_whole_numbers_has_no_fractions(values, whole, expected):
     texts = ET.fromstring(chart.svg).iter(f"{SVG}text")
     axis = [each.text for each in texts if each.get("x") == "54.0"]
     assert axis == expected
+
+
+BERLIN = ZoneInfo("Europe/Berlin")
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "labels"),
+    [
+        (
+            datetime(2026, 11, 22, tzinfo=BERLIN),
+            datetime(2026, 11, 24, 14, tzinfo=BERLIN),
+            ["22 Nov", "12:00", "23 Nov", "12:00", "24 Nov", "12:00"],
+        ),
+        # The clocks skip an hour, and show the one of autumn once.
+        (
+            datetime(2026, 3, 29, 1, tzinfo=BERLIN),
+            datetime(2026, 3, 29, 4, 30, tzinfo=BERLIN),
+            ["01:00", "01:30", "03:00", "03:30", "04:00", "04:30"],
+        ),
+        (
+            datetime(2026, 10, 25, 1, tzinfo=BERLIN),
+            datetime(2026, 10, 25, 3, tzinfo=BERLIN),
+            ["01:00", "01:30", "02:00", "02:30", "03:00"],
+        ),
+    ],
+)
+def test_an_axis_of_time_has_the_clocks_of_its_zone(start, end, labels):
+    spans = [(start.astimezone(UTC), end.astimezone(UTC), 1.0)]
+    chart = steps_chart(title="t", unit="u", lines=[StepLine("s", spans)], zone="Europe/Berlin")
+    drawn = texts(chart)
+    assert [each for each in drawn if re.fullmatch(r"\d\d:\d\d|\d+ \w{3}", each or "")] == labels
+    assert (
+        f"{instant_text(start, 'Europe/Berlin')} to {instant_text(end, 'Europe/Berlin')}" in drawn
+    )
+    (mark,) = [
+        each.text for each in ET.fromstring(chart.svg).iter(f"{SVG}title") if each.text != "t"
+    ]
+    assert mark == f"s, {instant_text(start, 'Europe/Berlin', 'second')}: 1 u"
 
 
 def test_lines_that_coincide_alternate_in_dashes_and_are_both_visible():

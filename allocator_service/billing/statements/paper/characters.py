@@ -38,7 +38,7 @@ _UNKNOWN = re.compile("[^" + "".join(f"{chr(low)}-{chr(high)}" for low, high in 
 _LONG_WORD = re.compile(r"[^\s\-]{17,}")
 _PART = re.compile(".{1,8}")
 _LONG_NUMBER = re.compile(r"-?[\d,]+(\.\d+)?")
-_NUMBER_LENGTH = 15
+_NUMBER_LENGTH = 12
 
 
 def printable(text: str) -> str:

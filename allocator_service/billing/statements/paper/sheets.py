@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from math import ceil
 from typing import Any
 
 from allocator_service.billing.statements.pages import EMPTY, Section, line_sections, local_instants
@@ -13,6 +14,9 @@ from allocator_service.core.documents import json_bytes
 
 Rows = Sequence[tuple[str, str]]
 LONG_ROW = 1_000
+# Millimetres of a page between its margins, and of numbers in its font.
+PAGE_WIDTH, LEAST_NAME_WIDTH = 180, 48
+DIGIT_WIDTH, MARK_WIDTH, PADDING = 1.7, 1.1, 2.3
 REPLACED = f"{REPLACEMENT} stands for a character without a font. The other formats have it."
 
 
@@ -63,7 +67,7 @@ def _statement_sheet(document: Mapping[str, Any]) -> dict[str, Any]:
     sections = line_sections(document)
     return {
         **_head(document, "Tenant", document["tenant"]),
-        "tables": [_line_table(section, currency) for section in sections],
+        "tables": _line_tables(sections, currency),
         "empty": [] if sections else [EMPTY],
         "total": ("Total", money_text(totals["billed"], currency)),
         "blocks": [
@@ -102,18 +106,42 @@ def _head(document: Mapping[str, Any], kind: str, name: str) -> dict[str, Any]:
     return {"title": title, "footer": f"{title} · {document['pool']} · {name}", "facts": facts}
 
 
-def _line_table(section: Section, currency: str) -> dict[str, Any]:
+def _line_tables(sections: Sequence[Section], currency: str) -> list[dict[str, Any]]:
+    """Return the tables of lines, whose columns have the widths that their numbers need."""
+    rows = [row for section in sections for row in section.rows]
+    sums = [section.sum for section in sections]
+    number = 10
+    hours = _width([_hours_text(row) for row in rows], 20, 40)
+    price = _width([_price_text(row) for row in rows], 14, 27)
+    billed = _width([*(money_text(row["billed"]) for row in rows), *map(money_text, sums)], 18, 32)
+    left = PAGE_WIDTH - number - hours - price - billed
     columns = [
-        _column("No.", 10),
+        _column("No.", number),
         _column("What"),
-        _column("Period", 38),
-        _number("Unit-hours", 34),
-        _number("Price", 20),
-        _number(currency, 27),
+        # An instant has one line where the name keeps enough room, otherwise two.
+        _column("Period", 47 if left - 47 >= LEAST_NAME_WIDTH else 38),
+        _number("Unit-hours", hours),
+        _number("Price", price),
+        _number(currency, billed),
     ]
-    rows = [_row(*_line_cells(row)) for row in section.rows]
-    sum_ = ["", section.sum_title, "", "", "", money_text(section.sum)]
-    return _table(section.title, columns, rows, sum_)
+    return [
+        _table(
+            section.title,
+            columns,
+            [_row(*_line_cells(row)) for row in section.rows],
+            ["", section.sum_title, "", "", "", money_text(section.sum)],
+        )
+        for section in sections
+    ]
+
+
+def _width(numbers: Sequence[str], least: int, most: int) -> int:
+    """Return the millimetres of a column of numbers, at most `most`, beyond which they break."""
+    needed = max(
+        (sum(DIGIT_WIDTH if each.isdigit() else MARK_WIDTH for each in text) for text in numbers),
+        default=0.0,
+    )
+    return min(max(ceil(needed + PADDING), least), most)
 
 
 def _table(
@@ -146,17 +174,19 @@ def _line_cells(row: Mapping[str, Any]) -> list[Any]:
         *([row["sum_of"]] if row["sum_of"] else []),
         *([f"entry {row['entry']}"] if row["entry"] else []),
     ]
-    hours = ""
-    if row["hours"]:
-        hours = money_text(row["hours"]) + (f" {row['unit']}-hours" if row["unit"] else "")
+    unit = [f"{row['unit']}-hours"] if row["hours"] and row["unit"] else []
     return [
         f"{row['number']:,}",
         {"text": row["what"], "notes": notes},
         {"text": row["from_"], "notes": [f"to {row['to']}"]},
-        hours,
+        {"text": _hours_text(row), "notes": unit},
         _price_text(row),
         money_text(row["billed"]),
     ]
+
+
+def _hours_text(row: Mapping[str, Any]) -> str:
+    return money_text(row["hours"]) if row["hours"] else ""
 
 
 def _price_text(row: Mapping[str, Any]) -> str:
@@ -168,10 +198,10 @@ def _price_text(row: Mapping[str, Any]) -> str:
 
 def _savings(savings: Mapping[str, Any], currency: str) -> dict[str, Any]:
     facts: Rows = []
-    notes = [savings["definition"]]
     if savings["saved"] is None:
-        notes.insert(0, f"Not known: {savings['why']}")
+        notes = [f"Not known: {savings['why']}"]
     else:
+        notes = [savings["definition"]]
         facts = [
             ("Alone", money_text(savings["alone_cost"])),
             ("Beyond, elsewhere", money_text(savings["outside_cost"])),

@@ -155,7 +155,7 @@ def test_a_pdf_file_has_the_amounts_of_the_statement(march, operator, billing, c
         texts.append(pdf_text(answer.content))
         assert hashlib.sha256(document.content).hexdigest() in texts[-1]
         for line in document.json()["lines"]:
-            assert f"{Decimal(line['hours']):,f} core-hours" in texts[-1]
+            assert f"{Decimal(line['hours']):,f}\ncore-hours" in texts[-1]
             assert f"{line['price']} {line['billed']}" in texts[-1]
         assert "Total 102.03 EUR" in texts[-1]
     assert hashlib.sha256(bytes(stored.document)).hexdigest() in texts[0]
