@@ -324,14 +324,27 @@ def with_proofs(problem: Problem, allocation: Allocation) -> Allocation:
                 "solve.failed",
                 f"policy {allocation.policy.name!r}: tenant {name!r} is not proven to be stuck",
             )
-    if answer.certificate is not None and _needs_another_walk(stated, levels):
-        for found in check_certificate(stated, places, answer, answer.certificate, exact):
-            if not found.holds:
-                raise SolveFailedError(
-                    "solve.failed",
-                    f"policy {allocation.policy.name!r}: {found.name}: {found.detail}",
-                )
+    if answer.certificate is None or not _needs_another_walk(stated, levels):
+        return answer
+    if _first_failure(stated, places, answer, exact) is None:
+        return answer
+    # Prices that prove a level or a tenant on the solver's walk may not on the verifier's.
+    walked = proven(stated, places, form, answer, rounds_of(stated, form, answer.certificate))
+    levels &= walked.levels & ~np.isin(np.arange(len(levels)), frozen_in[~walked.tenants])
+    answer = _restated(allocation, certificate, levels)
+    if (found := _first_failure(stated, places, answer, exact)) is not None:
+        raise SolveFailedError(
+            "solve.failed", f"policy {allocation.policy.name!r}: {found.name}: {found.detail}"
+        )
     return answer
+
+
+def _first_failure(
+    stated: Stated, places: Places, answer: Allocation, exact: Fractions | None
+) -> Check | None:
+    assert answer.certificate is not None  # noqa: S101 - for mypy: the caller has one
+    checks = check_certificate(stated, places, answer, answer.certificate, exact)
+    return next((each for each in checks if not each.holds), None)
 
 
 def _needs_another_walk(stated: Stated, proven: BoolArray) -> bool:
