@@ -75,7 +75,7 @@ def parts_of(
             hold on all servers.
     """
     found: list[tuple[int, int, float, bool]] = []
-    shared, left = len(pools), problem.tasks.copy()
+    shared, left, ends = len(pools), problem.tasks.copy(), np.isfinite(problem.tasks)
     if on_own is not None:
         shared = len(problem.guarantees)
         placed = on_own.per_workload(problem)
@@ -94,6 +94,8 @@ def parts_of(
             have += on_own.per_workload(problem, rows)[mine]
         missing = np.minimum(floor - have, left[mine])
         missing[missing <= SMALLEST_REST * floor] = 0.0
+        # What other floors leave of a workload may be their rounding alone.
+        missing[missing <= SMALLEST_REST * np.where(ends[mine], problem.tasks[mine], 0.0)] = 0.0
         left[mine] -= missing
         given.setdefault(rows.tobytes(), (rows, np.zeros(problem.n)))[1][mine] += missing
         found += [(at, int(j), float(count), False) for j, count in zip(mine, missing, strict=True)]

@@ -198,7 +198,8 @@ def _all_parts(
         _, mine = given.setdefault(pool.rows.tobytes(), (pool.rows, np.zeros(problem.n)))
         for j, floor in zip(pool.workloads, pool.floors(answers[at]), strict=True):
             missing = min(floor - float(have[j]), left[j])
-            if missing > DUST * floor:
+            most = problem.tasks[j] if np.isfinite(problem.tasks[j]) else 0.0
+            if missing > DUST * max(floor, most):
                 left[j] -= missing
                 parts.append(Part(at, j, missing, pool.where, pool.rows, own=False))
                 mine[j] += missing

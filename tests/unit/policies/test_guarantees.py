@@ -172,6 +172,21 @@ def test_no_more_is_guaranteed_than_a_workload_has(mode):
     assert verify(problem, answer).valid
 
 
+def test_rounding_between_a_floor_and_all_tasks_is_no_part_of_another_floor():
+    """Two floors of three tasks, of which the first lacks a rounding to all, on different servers."""
+    problem = Problem.create(
+        resources=["gpu"], capacity=[[8], [8]], server_labels=[{"kind": "0"}, {"kind": "1"}],
+        tenants=["a", "b"], demand=[[1], [1]], tasks=[3, INF],
+        guarantees=[
+            Guarantee("tenant", 0, np.array([amount]), {"kind": (kind,)})
+            for kind, amount in (("0", 2.999999999999997), ("1", 0.001))
+        ],
+    )  # fmt: skip
+    answer = solve(problem, "drfh", mode="divisible")
+    assert answer.floors.pool_of_part.tolist() == [0]
+    assert verify(problem, answer).valid
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_a_contributor_lends_no_more_than_it_says(mode):
     problem = Problem.create(
