@@ -131,6 +131,8 @@ class GroupRounds(Rounds):
             if upper <= lower + close:
                 return lower, solution
             if progress <= close and not halves and step >= NEWTON_STEPS:
+                if upper <= lower + SOLVER_TOLERANCE * path_scale(upper):
+                    return lower, solution
                 raise NoConvergenceError("prices do not bound the end of a round")
         raise NoConvergenceError(f"no end of a round after {MOST_PROGRAMS} programs")
 

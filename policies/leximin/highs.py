@@ -90,6 +90,10 @@ class SimplexLevels:
                 status = self._run_near(basis, fixed)
             if status is not SolverStatus.OPTIMAL:
                 status = self._run()
+            if status not in (SolverStatus.OPTIMAL, SolverStatus.INFEASIBLE):
+                # A basis of an earlier program may lead HiGHS where its numbers are no use any more.
+                self._model.clearSolver()
+                status = self._run()
             if status is not SolverStatus.INFEASIBLE:
                 break
         if status is not SolverStatus.OPTIMAL:
