@@ -64,6 +64,7 @@ def allocation_from_document(
     problem = problem.placed_by(choice)
     index = _workload_index(problem)
     rows = {_key(row): row for row in answer["allocations"]}
+    # By number as well, because a workload that is listed twice is one key.
     if rows.keys() != index.keys() or len(answer["allocations"]) != problem.n:
         raise _malformed(
             "the workloads of the answer differ from those of the problem", "/allocations"

@@ -255,6 +255,7 @@ def _hand_out(
         for once, tenants in ((True, mine & starved), (False, mine)):
             if not tenants.any():
                 continue
+            # Anew each time: what was launched before counts as used.
             turns = history_turns(
                 problem.tree(stage) if problem.has_groups else None,
                 history.used + queues.used(gain),

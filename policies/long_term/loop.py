@@ -75,6 +75,7 @@ def fill_by_history(  # type: ignore[no-untyped-def]
         tenant = next_in_history(turns) if grouped else _next_by_pairs(degree, main)
         job = current[tenant]
         work -= 1
+        # Asked before a launch: the task that passes the cap still runs.
         if _beyond(tenant, job, count, past):
             level[tenant] = main[leaves + tenant, LEAST]
             _leave(rule, turns, degree, main, tenant, nothing, past)

@@ -164,6 +164,7 @@ class _Rounds:
             higher = share / weight - item.level > AGREEMENT * of_level
             part = np.where(rising, prices * weight, 0.0)
             part /= max(float(part.sum()), 1e-300)
+            # Tenants with all their tasks need no proof that they cannot have more.
             if not wanting.any():
                 continue
             if item.proven:

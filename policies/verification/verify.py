@@ -127,6 +127,7 @@ def _all_checks(
     with np.errstate(all="ignore"):
         checks = [*_check_promised(problem, allocation), check_options(problem, allocation.choice)]
         problem = problem.placed_by(allocation.choice)
+        # In this order, because a check reads only what the checks before it accepted.
         if checks[-1].holds:
             checks += check_feasible(problem, allocation, history)
         if all(item.holds for item in checks):
@@ -210,6 +211,7 @@ def check_feasible(
     places = _places_of(stated, allocation)
     shapes = check_shapes(problem, allocation, places, len(stated.pieces.owner))
     yield shapes
+    # All that follows indexes arrays of the answer.
     if not shapes.holds:
         return
     found = tuple(_check_tasks(stated, places, allocation))

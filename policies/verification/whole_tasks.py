@@ -94,6 +94,7 @@ class Whole:
             return _with_level(self.pool.stops(self.stated, tasks), beyond)
         amounts, answer = self.stated.on_servers, self.allocation
         left = amounts.capacity[places.row].copy()
+        # What is not whole fails a check of its own.
         each = np.round(answer.placement_tasks / places.servers[answer.placement_class])
         for r in range(problem.m):
             used = each * amounts.demand[answer.placement_piece, r]
@@ -275,6 +276,7 @@ def check_handed_out(
     yield from _check_levels(whole)
     if hands_out is HandOut.OWN_PARTITION:
         yield from _check_partition(whole)
+    # Counts alone decide here, without handing out a task.
     elif (
         whole.pool is not None
         and whole.stated.groups is None
@@ -443,6 +445,7 @@ def _in_place(
     kept = in_place.kept_in_place(stated, reasons, answer, running)
     if kept is not None and in_place.same_tasks(found, kept):
         return True
+    # Tasks that can all stay must stay: another placement is wrong however few of them it moves.
     if (
         kept is not None
         and in_place.is_complete(stated, reasons, answer, kept)
