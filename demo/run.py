@@ -38,6 +38,7 @@ def demo(*, stay: bool) -> int:
     kernels = Kernels(python)
     valid = True
     try:
+        # Compiling takes longest, so that it goes on while the database is set up.
         kernels.start_first()
         valid = _show(python, folder, kernels, began, stay=stay)
     except KeyboardInterrupt:
@@ -68,6 +69,7 @@ def _show(python: Path, folder: DataFolder, kernels: Kernels, began: float, *, s
         PICTURE.write_text(report.picture(decision))
         print(f"\nPicture: {PICTURE}\nTime: {time.monotonic() - began:.1f} s", flush=True)
         if stay:
+            # Only now, so that compiling the rest does not slow down the decision that is shown.
             kernels.start_rest()
             print(_invitation(service.url, key, folder.logs), flush=True)
             service.watch()
@@ -93,6 +95,7 @@ def _wait_until_up(service: Supervisor, logs: Path) -> None:
     began = moved = noted = time.monotonic()
     client, seen = Client(service.url), ("", -1)
     while True:
+        # A process that ended is reported at once, and not after a minute without progress.
         service.check()
         reported, ready = _readiness(client)
         if ready:

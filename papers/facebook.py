@@ -72,6 +72,7 @@ def _busy_cluster(folder: Path, seed: int) -> tuple[Problem, Trace]:
     """Jobs of users by turns, closer together than they were submitted."""
     read = read_swim(folder / FILE, seed=seed, jobs=JOBS, median_seconds=MEDIAN_SECONDS)
     kinds = len(read.demand)
+    # SWIM has no users.
     user = read.trace.job % USERS
     problem = Problem.create(
         resources=read.resources,
@@ -83,6 +84,7 @@ def _busy_cluster(folder: Path, seed: int) -> tuple[Problem, Trace]:
     )
     trace = Trace.create(
         workload=user * kinds + read.trace.workload,
+        # Closer together, or these jobs would not fill the cluster.
         submit=read.trace.submit * (SECONDS / max(float(read.trace.submit.max()), 1.0)),
         duration=read.trace.duration,
         job=read.trace.job,

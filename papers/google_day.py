@@ -223,6 +223,7 @@ def reproduce_utilisation(folder: Path) -> Finding:
     ]  # fmt: skip
     always = bool((times[pairs[1]] == 1).all())
     better = bool((mean["best-fit DRFH"].mean >= mean["first-fit DRFH"].mean).all())
+    # The picture is of one draw: an average over draws would hide how use varies over time.
     first = {name: run(SEEDS[0]).over_time for name, run in sides.items()}
     hours = tuple((EDGES[:-1] / 3600).tolist())
     return Finding(
@@ -313,6 +314,7 @@ def reproduce_completion_times(folder: Path) -> Finding:
 
 def _curve(name: str, values: FloatArray) -> Line:
     x, y = distribution(values)
+    # A curve of thousands of jobs would make the picture large.
     some = np.unique(np.linspace(0, max(len(x) - 1, 0), min(POINTS, len(x))).astype(np.int64))
     return Line(name, tuple(x[some].tolist()), tuple(y[some].tolist()))
 

@@ -71,6 +71,7 @@ def reproduce_two_jobs() -> Finding:
     rows.append(Row("tasks of Job 1 that begin while Job 2 is behind and has tasks waiting", "–",
                     str(passed)))  # fmt: skip
     caught = (times >= recovered) & ~np.isnan(degree).any(axis=1)
+    # A second later, because Job 2 has no degree at the moment when it comes.
     falling = degree[(times >= SECOND_JOB + 1) & (times <= caught_up), 0]
     claims = {
         "Job 1's degree is highest when Job 2 comes": _first(

@@ -119,6 +119,7 @@ def _measured(policy: str) -> Dominant:
         workload=random.integers(len(problem.demand), size=BATCHES * each),
         submit=np.repeat(np.arange(BATCHES, dtype=np.float64), each)
         + np.tile(np.arange(each) * ONE_AFTER_THE_OTHER, BATCHES),
+        # Each batch ends before the next one begins.
         duration=np.full(BATCHES * each, 1 - each * ONE_AFTER_THE_OTHER),
     )
     return _divided(simulate(problem, trace, policy, until=float(BATCHES)))

@@ -100,6 +100,7 @@ def _plain(pool: Pool, period: Period) -> list[tuple[Any, ...]]:
         "intervals": len(period.intervals),
         "start": period.start,
         "end": period.end,
+        # No entry is longer, so that PostgreSQL need not read older partitions.
         "earliest": period.start - LONGEST,
     }
     with connection.cursor() as cursor:

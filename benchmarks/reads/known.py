@@ -81,6 +81,7 @@ class Web:
         try:
             body = b"".join(response)
         finally:
+            # As a server does: Django closes what the request opened.
             response.close()
         ((status, headers),) = heads
         return int(status[:3]), headers, body
@@ -88,6 +89,7 @@ class Web:
     def seconds(self, path: str, known: str = "", *, status: int, repeat: int) -> float:
         """Return the processor seconds of a GET, the least mean of five rounds."""
         best = float("inf")
+        # The least of five, because disturbances only add.
         for _ in range(5):
             begin = time.process_time()
             for _ in range(repeat):
@@ -163,6 +165,7 @@ def decisions(web: Web, pool: Pool, repeat: int) -> list[Row]:
     for count, most in ((100, 3e-3), (1000, 12e-3)):
         path = f"{base}allocations/?limit={count}"
         plain = json_bytes(peer.rows()[:count])
+        # Times compare only if both sides write the same.
         if json_bytes(orjson.loads(web.get(path)[2])["results"]) != plain:
             raise RuntimeError("the rows of the benchmark differ")
         rows.append(_beside(web, f"GET, {count:,} allocations", path, most, repeat))
