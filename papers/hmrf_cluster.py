@@ -112,7 +112,6 @@ def measured(folder: Path) -> dict[str, Measurements]:
     found = {}
     for name, (policy, options, _) in POLICIES.items():
 
-        # Defaults bind the policy of this pass of the loop.
         def run(
             trace: Trace, policy: str = policy, options: dict[str, str] = options
         ) -> Simulation:

@@ -165,6 +165,7 @@ def without_deficits(document: Mapping[str, Any]) -> Mapping[str, Any]:
     {'tenants': [{'name': 'A'}]}
     """
     tenants = document.get("tenants")
+    # Its reader reports what is wrong.
     if not isinstance(tenants, list):
         return document
     kept = [

@@ -147,6 +147,7 @@ def _in_priority_order(
         while left > 0:
             taken = min(left, room)
             following = next(waiting, None) if taken == room else None
+            # What rounding leaves beyond the last limit goes to the last workload.
             if taken == room and following is None:
                 taken = left
             rows.append((current, server_class, taken))

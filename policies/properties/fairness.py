@@ -80,6 +80,8 @@ def envy_free(allocation: Allocation) -> Verdict:
         if not pairs.any():
             return undecided("no two tenants are siblings")
     own = compared_shares(allocation)[:, None]
+    # Of several workloads together only bounds are known: the lower one refutes, the upper one
+    # proves.
     envied = np.where(pairs, _more(lower, own), 0.0)
     if envied.any():
         i, j = np.unravel_index(int(envied.argmax()), envied.shape)
@@ -251,6 +253,7 @@ def _max_min(allocation: Allocation) -> Verdict:
     if not off.any():
         within = "within one task on each level" if problem.has_groups else "within one task"
         return Verdict(True, reason=within if whole else None)
+    # The first of equally large ones, whatever rounding made of them.
     i = int((off >= off.max() * (1 - SHARE_TOLERANCE)).argmax())
     return Verdict(False, {"tenant": problem.tenants[i], "size": float(off[i])})
 

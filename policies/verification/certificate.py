@@ -66,6 +66,7 @@ def check_certificate(
     given = np.array([allocation.objective, allocation.bound, allocation.gap])
     derived = np.array(_quality(rounds))
     same = np.isclose(given, derived, rtol=AGREEMENT, atol=AGREEMENT, equal_nan=True)
+    # Levels may be tiny, so that nothing absolute is allowed; a gap of 0 has no relative error.
     same[:2] = np.isclose(given[:2], derived[:2], rtol=AGREEMENT, atol=0, equal_nan=True)
     yield _check(
         "objective",
@@ -285,6 +286,7 @@ def _reasons(
         form.workloads.tolist(), form.kind.tolist(), unfinished.tolist(), strict=True
     ):
         reasons[j] = blocking[q] if open_ else TASK_LIMIT
+    # A limit of one workload is a cap and has no price: it follows from the tasks.
     for j, reason in _caps_reached(stated, places, form, tasks):
         reasons[j] = reason
     return tuple(reasons)

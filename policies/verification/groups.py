@@ -61,6 +61,7 @@ class Groups:
     def top_down(self) -> list[int]:
         """The pool and all groups, each after its parent."""
         order = [self.pool]
+        # The list grows while it is walked, which is breadth first.
         for node in order:
             order += [child for child in self.children[node] if child >= self.problem.t]
         return order

@@ -142,6 +142,7 @@ def kept_in_place(
     server = np.concatenate([first_server, server[some]])
     kept = np.concatenate([first, kept[some]])
     if missing.any():
+        # Nothing is kept, so that the fresh placement is the answer.
         if not len(job):
             return None
         more = _completed(stated, reasons, allocation, missing, left, row_of)

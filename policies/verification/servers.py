@@ -173,6 +173,7 @@ class Servers:
             return
         self._room[:, self._position[server]] = self.left[server]
         following = int(self._following[server])
+        # Those that two-choices drew before their turn are listed already.
         while fresh and following != NOWHERE and not self._fresh[following]:
             following = int(self._following[following])
         if fresh and following != NOWHERE:
@@ -275,6 +276,7 @@ class Servers:
                 may = may & self.may
             fits = [
                 server
+                # In order of position, to which ties go.
                 for server in sorted(set(drawn) - self.hidden)
                 if may[self.row_of[server]] and (self.left[server] >= self.demand[job]).all()
             ]
