@@ -136,6 +136,7 @@ class _Program:
         ).x
         if found is None:
             return None
+        # Whole only up to the tolerance of the program.
         tasks = np.round(found[: self._cells] + found[self._cells : 2 * self._cells])
         return np.asarray(tasks.reshape(shape), dtype=np.float64)
 

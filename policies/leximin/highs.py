@@ -194,6 +194,7 @@ class SimplexLevels:
         )
         within = basis.within[self._kept[:, 0], self._kept[:, 1]]
         stated = highspy.HighsBasis()
+        # Alien: HiGHS completes a basis of too many or too few entries, instead of refusing it.
         stated.valid = stated.alien = True
         stated.col_status = [inside if each else lower for each in placed.tolist()]
         stated.col_status = [*stated.col_status, inside if basis.rises else upper]
@@ -222,6 +223,7 @@ class SimplexLevels:
             left = self._deadline - time.monotonic()
             if left <= 0:
                 raise SolveTimeoutError("solve.timeout", "the time limit passed")
+            # HiGHS counts its limit from the first run of the model.
             self._model.setOptionValue("time_limit", self._model.getRunTime() + left)
 
     def _run(self) -> SolverStatus:

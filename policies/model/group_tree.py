@@ -91,6 +91,7 @@ class GroupTree:
         t, depth = len(tenant_group), depths(group_parent)
         used = np.zeros(len(group_parent), dtype=np.bool_)
         used[tenant_group[tenant_group >= 0]] = True
+        # The deepest first, so that a group is marked before its parent is looked at.
         for group in np.argsort(-depth, kind="stable").tolist():
             if used[group] and group_parent[group] >= 0:
                 used[group_parent[group]] = True

@@ -126,6 +126,7 @@ def divide(pool, pools):  # type: ignore[no-untyped-def]
     if pools.alone[pool]:
         for e in range(begin, end):
             pools.launched[e - begin] = min(pools.most[e], pools.pending[pools.job[e]])
+    # Where all tasks fit there are no turns to take.
     elif not _all_fit(pool, pools):
         n, columns = end - begin, pools.begin[pool + 1, ROOM] - pools.begin[pool, ROOM]
         demand = pools.demand[pools.begin[pool, DEMAND] : pools.begin[pool + 1, DEMAND]]

@@ -83,6 +83,7 @@ def _upper_hull(points: IntArray, deadline: float | None) -> list[int]:
     rows = points.tolist()
     corners: list[int] = []
     for position, (x, y) in enumerate(rows):
+        # The clock costs more than a corner, so that it is looked at now and then.
         if position % 10_000 == 0 and deadline is not None and time.monotonic() > deadline:
             raise SolveTimeoutError("solve.timeout", "the time limit passed between two slots")
         while len(corners) > 1:
