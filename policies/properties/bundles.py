@@ -84,6 +84,7 @@ def _summed(
     """Bundles of (tenant, place) pairs that run something."""
     some = tasks > 0
     workload, place, tasks = workload[some], place[some], tasks[some]
+    # One number for each pair, because NumPy finds unique numbers faster than unique rows.
     key = problem.workload_tenant[workload] * (len(times) + 1) + place
     keys, which = np.unique(key, return_inverse=True)
     amount = np.zeros((len(keys), problem.m))

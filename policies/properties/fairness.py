@@ -168,6 +168,7 @@ def weak_sharing_incentive(allocation: Allocation) -> Verdict:
         return undecided("one step of a long-term policy is not enough: see sharing_incentive")
     first, part = takes_part(allocation), _part(problem)
     share, units = compared_shares(allocation), compared_units(problem, allocation.choice)
+    # A tenant whose tasks need less than its part lacks nothing when all of them run.
     due = np.minimum(part, grouped_sum(units.limit, problem.workload_tenant, problem.t))
     first &= ~_at_limit(allocation)
     if (share >= due * (1 - SHARE_TOLERANCE))[first].all():
@@ -184,6 +185,7 @@ def weak_sharing_incentive(allocation: Allocation) -> Verdict:
     np.add.at(used, (mine.owner, mine.server_class), amount)
     left = np.maximum(total - used.sum(axis=0), 0.0)
     lacking = part[:, None] - used.sum(axis=1)
+    # A partition could only add to what a tenant has, never take from it.
     if (lacking < -SHARE_TOLERANCE).any():
         return undecided("the partition of Proposition 5 does not exist here")
     whole_left = left.sum(axis=0)

@@ -193,6 +193,7 @@ def _raise_parts(pool, demand, left, pools):  # type: ignore[no-untyped-def]
             pools.line[k] += 1.0
             pools.met[e] += 1.0
             share = pools.share[begin + e]
+            # Multiplied and divided by the share, so that it is rounded as a decision rounds it.
             set_share(tree, k, pools.line[k] * share / (pools.size[k] * share))
         else:
             set_share(tree, k, np.inf)

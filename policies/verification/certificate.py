@@ -274,6 +274,8 @@ def _reasons(
         own = cost[np.arange(len(mine)), where]
         cheapest = np.full(form.t, np.inf)
         np.minimum.at(cheapest, form.owner[mine], own)
+        # Prices are answers of a solver: two workloads that cost the same differ in their last
+        # digits.
         stops = (own <= cheapest[form.owner[mine]] * (1 + 1e-6)) & (own > 0)
         parts = [demand * item.prices[where]]
         for number, (counted, of_limit, _) in enumerate(form.limits, start=len(form.capacity)):
@@ -303,6 +305,7 @@ def _caps_reached(
         named = (limit.amount < np.inf) & (problem.demand[j] > 0)
         used = float(tasks[j]) * problem.demand[j, named]
         reached = (used >= limit.amount[named] * (1 - AGREEMENT)).any()
+        # Limits are in order, and the first that is reached is the reason.
         if reached and j not in seen and tasks[j] < problem.tasks[j] * (1 - AGREEMENT):
             seen.add(j)
             yield j, limit.reason

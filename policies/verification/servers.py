@@ -190,6 +190,7 @@ class Servers:
     def drop_full(self, waiting: IntArray) -> None:
         """Look no more at servers that have too little of something for all that waits."""
         least = self.demand[waiting].min(axis=0, initial=np.inf)
+        # Room only shrinks while tasks are handed out.
         alive = np.flatnonzero((self.room >= least[:, None]).all(axis=0))
         self._position[self.listed] = NOWHERE
         for values in (self._listed, self._aggregate):
@@ -345,6 +346,7 @@ def _alike(
         begin, end = start[row], start[row + 1]
         following[begin : end - 1] = np.arange(begin + 1, end)
         if key in last:
+            # Kinds go over rows: empty servers of alike rows are interchangeable.
             following[last[key]] = begin
         else:
             first.append(begin)

@@ -370,6 +370,7 @@ def _check_placements(stated: Stated, allocation: Allocation, fits: Fits) -> Ite
         detail = "nothing is placed where the pool counts as one server"
         yield Check("placements", not len(tasks), detail, float(len(tasks)))
         return
+    # Sorted, two equal pairs are neighbours.
     pairs = np.sort(piece * max(places.count, 1) + place)
     twice = np.count_nonzero(pairs[1:] == pairs[:-1])
     detail = "no workload is placed twice at one place"
@@ -384,6 +385,7 @@ def _check_placements(stated: Stated, allocation: Allocation, fits: Fits) -> Ite
     )
     placed = grouped_sum(tasks, piece, len(pieces.owner))
     run = allocation.tasks[pieces.owner] * pieces.count
+    # The least positive size, because 0 of 0 agree.
     size = np.maximum(np.maximum(placed, run), 1e-300)
     yield _check(
         "placements_add_up",

@@ -77,6 +77,7 @@ def maximise_level(program: LevelProgram, deadline: float | None) -> LevelSoluti
     0.666667
     """
     rows = Rows.of(program)
+    # What no server has is not in use either: 1 keeps the division finite.
     size = np.where(program.capacity > 0, program.capacity, 1.0).T
     bounds = Bounds(
         allowed=np.ascontiguousarray(program.allowed.T.astype(np.float64)),

@@ -40,6 +40,7 @@ class Method:
         self._rows, self._bounds = rows, bounds
         m, classes = len(rows.demand), len(point.x)
         self._shape = m, classes
+        # The smaller of both systems is factored, which is what a step costs.
         few_rows = len(rows.rise) + len(rows.limited) < m * classes
         self._elimination: Elimination = (
             ServersFirst(rows, classes) if few_rows else TenantsFirst(rows, classes)
