@@ -91,6 +91,7 @@ def long_term() -> Chart:
     parsed = problem_from_document(document)
     problem = parsed.problem
     history = history_from_document(document["history"], problem.tenants, problem.resources)
+    # The tasks of the first step follow from its use: the page states the use only.
     first = (history.used / problem.demand).min(axis=1)
     tasks, degrees = [], []
     for policy in LONG_TERM:

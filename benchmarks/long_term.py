@@ -48,6 +48,7 @@ def _events_row(capacity: float, goal: float | None, quick: bool) -> Row:
         submit=np.cumsum(random.integers(0, 3, tasks)) / 8,
         duration=random.integers(1, 121, tasks),
     )
+    # Tasks come from the trace, so that their number must not limit them as well.
     problem = dataclasses.replace(problem, tasks=np.full(TENANTS, np.inf))
 
     def ours() -> Simulation:
@@ -88,6 +89,7 @@ def _growth_row(tenants: int) -> Row:
         )
 
     def seconds(count: int) -> tuple[float, float]:
+        # A tenth of the tenants has a tenth of the tasks, so that time per tenant compares.
         each, tasks = best_seconds(lambda: [problem(count)], _simulate, repeat=3)
         return each / count, float(tasks.sum())
 

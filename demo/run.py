@@ -44,6 +44,7 @@ def demo(*, stay: bool) -> int:
     except KeyboardInterrupt:
         echo("Stopped.")
     except StepFailed:
+        # Not removed: the logs in it show why the step failed.
         folder.release()
         raise
     finally:

@@ -103,6 +103,7 @@ def server_requests() -> list[list[dict[str, Any]]]:
                 "name": f"{owner}-{each.cpu}-{each.memory}",
                 "contributed_by": owner,
                 "capacity": {"cpu": each.cpu, "memory": each.memory},
+                # Named by what the selector of one group asks for.
                 "labels": {"size": "large" if each.cpu == "1.00" else "small"},
                 "count": count,
             }

@@ -80,6 +80,7 @@ def _periods(entries: int, most: int) -> dict[str, Period]:
 
 def _row(report: Report, name: str, entries: int, pool: Pool, period: Period) -> Row:
     ours, stated = best_of(partial(report.run, pool, period), repeat=5)
+    # Fewer repetitions, as the plain sum reads every entry.
     plain, sums = best_of(partial(_plain, pool, period), repeat=2)
     return Row(
         name=f"{report.name}, {name}",
