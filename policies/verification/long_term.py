@@ -46,11 +46,9 @@ def tasks_alone(stated: Stated, reasons: TextArray) -> FloatArray:
         mine = room[tenant[j]]
         fitting = min(left / each for left, each in zip(mine, demand[j], strict=True) if each > 0)
         alone[j] = min(pending[j], _whole_part(fitting))
+        # A whole part is rounded up within the tolerance, so that a little less than 0 may be left.
         room[tenant[j]] = [
-            # A whole part is rounded up within the tolerance, so that a little less than 0 may be
-            # left.
-            max(left - alone[j] * each, 0.0)
-            for left, each in zip(mine, demand[j], strict=True)
+            max(left - alone[j] * each, 0.0) for left, each in zip(mine, demand[j], strict=True)
         ]
     return np.array(alone)
 
