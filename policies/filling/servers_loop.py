@@ -48,8 +48,7 @@ def fill(rule, waiting, tasks, gangs, limits, servers, draws, log_job, log_serve
     Returns:
         Number of launched pieces.
     """
-    # Structures are unpacked once: passing them for every task would cost more than the task
-    # itself.
+    # Structures are unpacked once: passing them for every task would cost more than the task itself.
     tree, stop, current, share, limit, weight, count, passed, level, least, groups, gain = waiting
     demand, ratio, reference, size, allowed, pointer = tasks
     left, share_of_unit, row_of, row_start, opened, slopes, columns = servers

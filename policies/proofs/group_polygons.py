@@ -403,8 +403,7 @@ def furthest_paid(  # type: ignore[no-untyped-def]
         return corners[0], row
     low, high, at_high, by_chord = 0, len(corners), np.inf, False
     while high - low > 1:
-        # Costs are near to linear along long parts: the crossing of a chord and the middle take
-        # turns.
+        # Costs are near to linear along long parts: the crossing of a chord and the middle take turns.
         by_chord = not by_chord and at_high < np.inf
         middle = (low + high) // 2
         if by_chord:
