@@ -79,8 +79,7 @@ def gangs_from_rows(rows: Sequence[Mapping[str, Any]]) -> dict[int, Gang]:
             together=row["together"] or "",
             at_least=row["at_least"],
         )
-        # A sum of decimals is rounded once, the stated demand as well: they may differ in the last
-        # bit.
+        # A client may have added up floats: 0.1 + 0.2 is not the 0.3 of the decimals.
         if row["demand"] is not None and not np.allclose(gang.total, row["demand"], 1e-12, 0.0):
             detail = "The demand differs from the sum of the pieces. Leave it out."
             found.append(Mistake(f"/workloads/{j}/demand", "workload.pieces", detail))

@@ -316,7 +316,7 @@ class SimplexLevels:
         lp.a_matrix_.value_ = value[present]
         model = highspy.Highs()  # type: ignore[no-untyped-call]
         model.setOptionValue("output_flag", False)
-        # One thread and one seed: the same problem has the same answer on every machine.
+        # One thread and one seed: the same problem has the same answer each time.
         model.setOptionValue("threads", 1)
         model.setOptionValue("random_seed", 0)
         # Below what is certified, so that the bounds from its prices can close.

@@ -82,7 +82,7 @@ class FloorSetup:
         if problem.has_floors and not simulated.choice.sees_one_pool:
             divided = replace(pool, own_servers=np.zeros(pool.t, dtype=np.bool_))
         key = (problem, *_read_by_pools(divided, simulated.choice))
-        # Most changes of terms change neither servers nor weights.
+        # Terms may change while servers and weights stay.
         if self._built is None or key != self._key:
             self._key, self._built = key, _build(problem, divided, simulated)
         pools, parts = self._built

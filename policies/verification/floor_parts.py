@@ -401,7 +401,7 @@ class _Placing:
     def _single(self, j: int, rows: list[int], tasks: int) -> None:
         """Place at most so many tasks of one piece on the servers of some rows, in order."""
         servers = self._servers(rows)
-        # One test of all servers first: most are full, and each look at one costs more.
+        # One test of all servers first, because a look at each by itself costs more.
         fits = (self._left[servers] >= self._stated.on_servers.demand[j]).all(axis=1)
         for server in servers[fits].tolist():
             if not tasks:

@@ -85,7 +85,7 @@ class Form:
         which = slice(None) if some is None else some
         demand = self.demand[which]
         cost: FloatArray = demand @ prices[:places].T
-        # Limits without a price add nothing, and most have none.
+        # Limits without a price add nothing.
         for number in np.flatnonzero((prices[places:] > 0).any(axis=1)).tolist():
             counted, where, _ = self.limits[number]
             price = prices[places + number]
