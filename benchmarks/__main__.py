@@ -68,6 +68,7 @@ def main() -> int:
         help="also write the rows as JSON; those of benchmarks that did not run stay in FILE",
     )
     arguments = parser.parse_args()
+    # Compiling would be part of the first times.
     warm()
     measured: dict[str, list[Row]] = {}
     for name in arguments.name or BENCHMARKS:

@@ -114,6 +114,7 @@ def _means(measured: dict[str, Any], place: str = "") -> Iterator[tuple[str, flo
 def _running_sweeps(service: Service, jobs: int) -> Iterator[None]:
     """Keep sweeps queued and running during the block, and cancel them at its end."""
     paths = [service.client.post(ALL, _question(4 * jobs)).headers["Location"] for _ in range(3)]
+    # A sweep that is only queued disturbs nothing.
     while service.client.get(paths[0]).body["progress"] == 0:
         time.sleep(0.1)
     try:

@@ -22,6 +22,7 @@ def measure(*, quick: bool) -> list[Row]:
     problem = google_pool(900)
     form = normalise(problem, one_class(problem)).leximin
     program, share = _program(problem)
+    # cvxpy compiles at the first solution and keeps it, so that only the solver is timed.
     program.solve(solver="CLARABEL")
     answer = solve(problem, "ceei")
     repeat = 5 if quick else 30

@@ -14,6 +14,7 @@ def processor_seconds() -> float:
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_backend_pid()")
         (pid,) = cursor.fetchall()[0]
+    # From the last parenthesis on, because the name before it may contain spaces.
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     ticks = int(fields[11]) + int(fields[12])
     return time.process_time() + ticks / os.sysconf("SC_CLK_TCK")
@@ -22,6 +23,7 @@ def processor_seconds() -> float:
 def rows_by_table() -> dict[str, int]:
     """Return how many rows were inserted, updated and deleted so far, by table."""
     with connection.cursor() as cursor:
+        # A session reports its counts with a delay, and reads a snapshot of the others'.
         cursor.execute("SELECT pg_stat_clear_snapshot(), pg_stat_force_next_flush()")
         cursor.execute("SELECT relname, n_tup_ins + n_tup_upd + n_tup_del FROM pg_stat_user_tables")
         return dict(cursor.fetchall())

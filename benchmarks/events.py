@@ -52,6 +52,7 @@ def simulate_plainly(problem: Problem, trace: Trace, step: float) -> np.ndarray:
 
     while task < arriving or ends:
         now = min(submit[task] if task < arriving else np.inf, ends[0][0] if ends else np.inf)
+        # Ends before arrivals, as in the simulation that is compared.
         while ends and ends[0][0] == now:
             i = owner[heapq.heappop(ends)[1]]
             settle(i)
@@ -66,11 +67,14 @@ def simulate_plainly(problem: Problem, trace: Trace, step: float) -> np.ndarray:
             task += 1
         active = {
             i: measures(i)
+            # Sorted, because the first of equal tenants is served.
             for i in sorted(some)
             if demand[i][0] <= room_cpu and demand[i][1] <= room_memory
         }
         while active:
             least = min(measure[0] for measure in active.values())
+            # H-MRF: sharing degrees decide while some tenant is at a loss, and aggregates after
+            # that.
             first, second = (0, 1) if least < 1 - 1e-9 else (1, 2)
             if first:
                 least = min(measure[1] for measure in active.values())
@@ -91,6 +95,7 @@ def simulate_plainly(problem: Problem, trace: Trace, step: float) -> np.ndarray:
                 del active[i]
             else:
                 active[i] = measures(i)
+            # Room only shrinks within a hand-out: who does not fit now is out of it.
             active = {
                 i: measure
                 for i, measure in active.items()

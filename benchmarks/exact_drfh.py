@@ -39,6 +39,7 @@ def _against_peers(tenants: int, resources: int, *, goal: float, repeat: int) ->
     for name in (name for name in BACK_ENDS if name in cp.installed_solvers()):
         theirs = cvxpy_level(cvxpy_program(form), name)
         seconds, _ = best_seconds(
+            # A new program each time, because cvxpy keeps what it has compiled.
             lambda: cvxpy_program(form),
             partial(cvxpy_level, solver=name),
             repeat=max(repeat // 3, 2),
@@ -89,6 +90,7 @@ def one_level(form: LeximinProblem) -> tuple[float, float, float]:
     program, _ = level_program(form, form.weight / form.weight.sum(), nothing)
     solution = maximise_level(program, None)
     overfilled = float(((solution.x.T @ form.demand) / form.capacity_share).max())
+    # The level is that of shares that fit, as an interior point may be over by rounding.
     shares = solution.x / max(overfilled, 1.0)
     level = float((shares.sum(axis=1) / form.weight).min())
     proof = prove_round(form, solution.prices, level=level, share=nothing, rising=everybody)

@@ -42,6 +42,7 @@ NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 
 
 def _document(page: str) -> dict[str, Any]:
+    # Exactly one: with a second block on the page the picture could be of the other.
     (block,) = re.findall(
         r"```json\n(.*?)```", (DOCS / "policies" / f"{page}.md").read_text(), re.DOTALL
     )
@@ -57,6 +58,7 @@ def _solve_example(page: str) -> Allocation:
 def _pool_in_parts(title: str, answer: Allocation) -> Chart:
     """Draw the part of each resource that every workload has, and the rest."""
     problem = answer.problem
+    # Rounded, because a rest of 1e-14 would be drawn as a part of its own.
     used = (100 * answer.tasks[:, None] * problem.demand / problem.totals).round(6)
     left = (100 - used.sum(axis=0)).round(6)
     free = left.any()
@@ -89,6 +91,7 @@ def long_term() -> Chart:
     parsed = problem_from_document(document)
     problem = parsed.problem
     history = history_from_document(document["history"], problem.tenants, problem.resources)
+    # The tasks of the first step follow from its use: the page states the use only.
     first = (history.used / problem.demand).min(axis=1)
     tasks, degrees = [], []
     for policy in LONG_TERM:

@@ -57,6 +57,7 @@ def _gangs(name: str, policy: str, options: dict[str, str], quick: bool) -> Row:
 
     def seconds(problem: Problem) -> tuple[float, int]:
         taken, answer = best_seconds(
+            # A new object, because a problem keeps what was computed from it.
             lambda: replace(problem),
             lambda p: solve(p, policy, mode="indivisible", options=options),
             repeat=1 if quick else 3,
@@ -137,6 +138,7 @@ def _heap(problem: Problem) -> np.ndarray:
             cpu -= demand[j][0]
             memory -= demand[j][1]
             count[j] += 1
+            # One pass through the heap instead of a pop and a push.
             heapq.heapreplace(waiting, (count[j] * step[j], j))
         else:
             heapq.heappop(waiting)
@@ -219,6 +221,7 @@ def draws_of_two(problem: Problem, most: int) -> np.ndarray:
     left = np.repeat(whole.capacity, problem.server_count, axis=0)
     step = problem.dominant_share_per_task / problem.effective_weight
     count = np.zeros(problem.n)
+    # Python's integers have no width: products are cut to 64 bits.
     state, mask = 0, 2**64 - 1
     sequence = np.empty((most, 2), dtype=np.int64)
     for task in range(most):
@@ -235,6 +238,7 @@ def draws_of_two(problem: Problem, most: int) -> np.ndarray:
             if not (left[server] >= whole.demand[j]).all():
                 continue
             hats = left[server] * whole.share_of_unit
+            # Rounded, so that equal fits tie and the first server wins.
             found.append((round(float(np.abs(ratio - hats / hats[0]).sum()), 9), server))
         server = min(found)[1] if found else int((left >= whole.demand[j]).all(axis=1).argmax())
         left[server] -= whole.demand[j]
@@ -284,6 +288,7 @@ def scan(problem: Problem, rule: str, most: int, pieces: int = 1) -> np.ndarray:
         assert fits[server], "The scan does not give a task back; it is for the first tasks only."
         left[:, server] -= demand[j]
         now = left[:, server] * whole.share_of_unit
+        # A server without the first resource has no ratio: it fits nothing that asks for it.
         relative[:, server] = now[1:] / max(now[0], 1e-300)
         sequence[piece] = j, server
     return sequence

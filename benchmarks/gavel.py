@@ -82,6 +82,8 @@ class Gavel:
         constraints.append(share[np.flatnonzero(rising)] >= level)
         if not rising.all():
             fixed = np.flatnonzero(~rising)
+            # A little less, or the tolerance of the last program may leave this one without a
+            # solution.
             constraints.append(share[fixed] >= kept[fixed] * (1 - 1e-9))
         program = cp.Problem(cp.Maximize(level), constraints)
         program.solve(solver="ECOS")

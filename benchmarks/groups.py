@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 
+# Before NumPy, whose OpenBLAS reads it once.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from dataclasses import replace

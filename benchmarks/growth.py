@@ -12,6 +12,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+# Before NumPy, whose OpenBLAS reads it once.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np

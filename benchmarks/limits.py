@@ -31,6 +31,7 @@ GOAL = 10
 def limited_pool(problem: Problem, limits: int, *, seed: int = 2) -> Problem:
     """Return the pool with limits of tenants and groups, half of them on two kinds of servers."""
     random = np.random.default_rng(seed)
+    # A label for each row: selectors then cut the classes differently.
     problem = replace(problem, server_labels=tuple({"kind": str(row)} for row in range(problem.k)))
     in_groups = bool((problem.tenant_group >= 0).any())
     found = []
@@ -39,6 +40,7 @@ def limited_pool(problem: Problem, limits: int, *, seed: int = 2) -> Problem:
         nodes = len(problem.groups) if group else problem.t
         amount = np.full(problem.m, np.inf)
         resource = int(random.integers(problem.m))
+        # Low enough that many of the limits bind.
         amount[resource] = problem.totals[resource] * random.uniform(0.2, 1) / nodes
         kinds = tuple(sorted({str(kind) for kind in random.integers(0, CLASSES, 2)}))
         where = {"kind": kinds} if random.random() < 0.5 else {}

@@ -44,14 +44,17 @@ def _events_row(capacity: float, goal: float | None, quick: bool) -> Row:
     random = np.random.default_rng(8)
     trace = Trace.create(
         workload=random.integers(0, TENANTS, tasks),
+        # Eighths are exact in floating point, so that times tie alike on both sides.
         submit=np.cumsum(random.integers(0, 3, tasks)) / 8,
         duration=random.integers(1, 121, tasks),
     )
+    # Tasks come from the trace, so that their number must not limit them as well.
     problem = dataclasses.replace(problem, tasks=np.full(TENANTS, np.inf))
 
     def ours() -> Simulation:
         return simulate(problem, trace, "h-mrf", step=DECISION_SECONDS)
 
+    # Compiles before anything is timed.
     found = ours()
     peer_seconds, start = best_seconds(
         lambda: None,
@@ -86,6 +89,7 @@ def _growth_row(tenants: int) -> Row:
         )
 
     def seconds(count: int) -> tuple[float, float]:
+        # A tenth of the tenants has a tenth of the tasks, so that time per tenant compares.
         each, tasks = best_seconds(lambda: [problem(count)], _simulate, repeat=3)
         return each / count, float(tasks.sum())
 

@@ -50,6 +50,7 @@ def paper_rounds(form: LeximinProblem) -> tuple[np.ndarray, int]:
         level, _ = rounds.maximise(active, share, form.cap)
         programs += 1
         reached = np.minimum(level * form.weight, form.cap)
+        # The solver meets a bound only up to its tolerance.
         full = active & (form.cap <= level * form.weight * (1 + 1e-9))
         share[active] = reached[active]
         if not full.any():
@@ -71,6 +72,7 @@ def rounds_with_duals(form: LeximinProblem) -> tuple[np.ndarray, int]:
         level, tenant_price = rounds.maximise(active, share, form.cap)
         programs += 1
         reached = np.minimum(level * form.weight, form.cap)
+        # A positive dual means that a lift of the tenant would cost the level.
         stuck = active & ((tenant_price > 1e-9) | (form.cap <= reached * (1 + 1e-9)))
         share[stuck] = reached[stuck]
         active &= ~stuck
@@ -106,6 +108,7 @@ class _Rounds:
         gain = np.where(active, form.weight, 0.0)
         rows = sp.hstack([self.of_tenant, sp.csr_matrix(-gain[:, None])]).tocsr()
         fixed = np.where(active, 0.0, share)
+        # The first tenant with all its tasks ends the round.
         top = float((cap / form.weight)[active].min())
         result = linprog(
             np.r_[np.zeros(self.size), -1.0],

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 
+# Before NumPy, whose OpenBLAS reads it once.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import sys

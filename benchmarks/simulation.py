@@ -38,6 +38,7 @@ def measure(*, quick: bool) -> list[Row]:
 
 def _beside_plain(servers: int, tasks: int, quick: bool) -> Row:
     problem, trace = _day(servers, tasks)
+    # Compiles what is measured below.
     found = simulate(problem, trace, "drfh")
     peer_seconds, (start, server) = best_seconds(
         lambda: None, lambda _: _plainly(problem, trace), repeat=1 if quick else 2
@@ -171,6 +172,8 @@ def _day(servers: int, tasks: int) -> tuple[Problem, Trace]:
     workload = random.integers(0, problem.n, tasks)
     duration = random.lognormal(0.0, 1.0, tasks)
     work = (problem.demand[workload] * duration[:, None]).sum(axis=0)
+    # The scarcer resource is asked for more than there is, because waiting tasks are what costs
+    # time.
     duration *= LOAD * DAY / float((work / problem.totals).max())
     return problem, Trace.create(
         workload=workload, submit=np.sort(random.uniform(0, DAY, tasks)), duration=duration
@@ -208,6 +211,7 @@ def _plainly(problem: Problem, trace: Trace) -> tuple[np.ndarray, np.ndarray]:
             freed.add(server[ended])
         while task < trace.tasks and submit[task] == now:
             j = trace.workload[task]
+            # Where earlier tasks of the workload found no room, a further one finds none either.
             untried[j] |= not waits[j]
             waits[j] = True
             queues[j].append(task)
@@ -218,6 +222,7 @@ def _plainly(problem: Problem, trace: Trace) -> tuple[np.ndarray, np.ndarray]:
         active = {owner[j] for j in np.flatnonzero(may).tolist()}
         key = {i: float(running[mine[i]] @ share[mine[i]]) for i in active}
         while active:
+            # Ties as in the simulation, or rounding would decide whether both agree.
             least = min(key[i] for i in active) * (1 + DISCRETE_TOLERANCE)
             i = min(i for i in active if key[i] <= least)
             for j in mine[i]:

@@ -94,6 +94,7 @@ def saturated(demand: np.ndarray) -> np.ndarray:
         count = _list_saturated(demand, found)
         if count <= len(found):
             return found[:count]
+        # Their number is known only once they are counted.
         found = np.empty((4 * len(found), len(demand)), dtype=np.int64)
 
 
@@ -104,6 +105,7 @@ def _list_saturated(demand: np.ndarray, found: np.ndarray) -> int:
     tasks = np.zeros(n, dtype=np.int64)
     left = np.full((n + 1, 2), GRID, dtype=np.int64)
     listed, j = 0, 0
+    # One below the first number, as each visit adds a task.
     tasks[0] = -1
     while j >= 0:
         tasks[j] += 1

@@ -74,11 +74,14 @@ def _await_decision(
     deadline = time.monotonic() + _DECISION_SECONDS
     while time.monotonic() < deadline:
         answer = client.request("GET", f"{_POOL}/decision/")
+        # A later decision includes the change as well.
         if answer.status == 200 and answer.body["generation"] >= generation:
             run: dict[str, Any] = answer.body["run"]
             return run
+        # A service that has ended would never decide.
         check_service()
         time.sleep(0.02)
+    # The pool's runs show whether a computation failed or none began.
     runs = client.get(f"{_POOL}/runs/").body["results"]
     raise StepFailed(
         f"wait for a decision that includes change {generation}",

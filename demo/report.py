@@ -70,6 +70,7 @@ def _row(allocation: dict[str, Any]) -> tuple[str, ...]:
         f"{allocation['tasks']:,.1f}",
         *(f"{percent:.1f} %" for percent in got),
         f"{allocation['dominant_resource']} {allocation['dominant_share']:.2%}",
+        # Tenants that are served with what others leave have no weighted share.
         "-" if weighted is None else f"{weighted:.4f}",
         allocation["limited_by"],
     )

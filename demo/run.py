@@ -38,11 +38,13 @@ def demo(*, stay: bool) -> int:
     kernels = Kernels(python)
     valid = True
     try:
+        # Compiling takes longest, so that it goes on while the database is set up.
         kernels.start_first()
         valid = _show(python, folder, kernels, began, stay=stay)
     except KeyboardInterrupt:
         echo("Stopped.")
     except StepFailed:
+        # Not removed: the logs in it show why the step failed.
         folder.release()
         raise
     finally:
@@ -68,6 +70,7 @@ def _show(python: Path, folder: DataFolder, kernels: Kernels, began: float, *, s
         PICTURE.write_text(report.picture(decision))
         print(f"\nPicture: {PICTURE}\nTime: {time.monotonic() - began:.1f} s", flush=True)
         if stay:
+            # Only now, so that compiling the rest does not slow down the decision that is shown.
             kernels.start_rest()
             print(_invitation(service.url, key, folder.logs), flush=True)
             service.watch()
@@ -93,6 +96,7 @@ def _wait_until_up(service: Supervisor, logs: Path) -> None:
     began = moved = noted = time.monotonic()
     client, seen = Client(service.url), ("", -1)
     while True:
+        # A process that ended is reported at once, and not after a minute without progress.
         service.check()
         reported, ready = _readiness(client)
         if ready:

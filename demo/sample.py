@@ -31,6 +31,7 @@ class Group:
     slug: str
     name: str
     workload: str
+    # Texts, because the interface takes amounts as exact decimals.
     cpu: str
     memory: str
     tasks: int | None = None
@@ -102,6 +103,7 @@ def server_requests() -> list[list[dict[str, Any]]]:
                 "name": f"{owner}-{each.cpu}-{each.memory}",
                 "contributed_by": owner,
                 "capacity": {"cpu": each.cpu, "memory": each.memory},
+                # Named by what the selector of one group asks for.
                 "labels": {"size": "large" if each.cpu == "1.00" else "small"},
                 "count": count,
             }
@@ -147,6 +149,7 @@ def brought_percent(slug: str) -> tuple[float, ...]:
 def _divide(servers: ServerClass) -> dict[str, int]:
     """Divide the servers of a class among their owners without a remainder."""
     parts = list(servers.owners.values())
+    # Bounds of running sums, so that rounding leaves no server without an owner.
     bounds = [servers.number * sum(parts[:end]) // sum(parts) for end in range(len(parts) + 1)]
     counts = [after - before for before, after in itertools.pairwise(bounds)]
     return dict(zip(servers.owners, counts, strict=True))

@@ -72,6 +72,7 @@ def _busy_cluster(folder: Path, seed: int) -> tuple[Problem, Trace]:
     """Jobs of users by turns, closer together than they were submitted."""
     read = read_swim(folder / FILE, seed=seed, jobs=JOBS, median_seconds=MEDIAN_SECONDS)
     kinds = len(read.demand)
+    # SWIM has no users.
     user = read.trace.job % USERS
     problem = Problem.create(
         resources=read.resources,
@@ -83,6 +84,7 @@ def _busy_cluster(folder: Path, seed: int) -> tuple[Problem, Trace]:
     )
     trace = Trace.create(
         workload=user * kinds + read.trace.workload,
+        # Closer together, or these jobs would not fill the cluster.
         submit=read.trace.submit * (SECONDS / max(float(read.trace.submit.max()), 1.0)),
         duration=read.trace.duration,
         job=read.trace.job,
@@ -118,6 +120,7 @@ def reproduce_utilisation(folder: Path) -> Finding:
 
     found = {name: mean_of(name) for name in SIDES}
     rows = [
+        # The paper has charts of the two schemes, and none of the third.
         Row(f"{resource} in use, {name}", "–" if name == "CPU-fair" else "a chart", spread(each, r))
         for r, resource in enumerate(("CPU", "memory"))
         for name, each in found.items()
@@ -129,6 +132,7 @@ def reproduce_utilisation(folder: Path) -> Finding:
         for r, resource in enumerate(("CPU", "memory"))
     ]  # fmt: skip
     claims = {
+        # In every draw: a mean could hide one in which it does not.
         f"DRF uses more {resource} than slots, in every draw": bool(
             found["DRF"].least[r] > found["slots"].most[r]
         )
@@ -150,6 +154,7 @@ def reproduce_utilisation(folder: Path) -> Finding:
 
 
 def _over_time(folder: Path, r: int, resource: str) -> Figure:
+    # Each value is the mean of the interval that begins there.
     times = tuple(SAMPLE[:-1].tolist())
     lines = []
     for name in ("DRF", "slots"):
@@ -176,6 +181,7 @@ def reproduce_completion_times(folder: Path) -> Finding:
     sizes = [
         (least, most)
         for least, most in JOB_SIZES
+        # Sizes without a job have no mean.
         if ((tasks >= least) & (tasks <= (most or np.inf))).any()
     ]
 
@@ -193,6 +199,7 @@ def reproduce_completion_times(folder: Path) -> Finding:
     slots = found["slots"]
     claims = {
         "small jobs gain less than large ones": bool(slots.mean[0] < slots.mean[-1]),
+        # The paper prints -3 %: a few points either way are no gain.
         "small jobs do not gain": bool(slots.mean[0] <= 0.05),
         "large jobs gain": bool(slots.least[-1] > 0),
         "large jobs are done in a third of the time": bool(slots.mean.max() >= 0.6),

@@ -55,6 +55,7 @@ def _divide_resource(
                 offer[members] = part * weight[members] / weight[members].sum()
         satisfied = wanting & (given + offer >= need)
         given = np.where(satisfied, need, given + np.where(wanting, offer, 0.0))
+        # Only what a user lacks is used: the rest of its offer is divided in the next round.
         left -= float(np.minimum(offer, missing).sum())
         wanting &= ~satisfied
         if not satisfied.any():

@@ -95,6 +95,7 @@ class GoogleDay:
 
     def day(self, seed: int) -> tuple[Problem, Trace]:
         """Return the servers and tasks of a seed."""
+        # Kept, because all simulations of a seed share its day.
         if seed not in self._days:
             servers = google_servers(SERVERS, seed=seed)
             made = resampled_day(
@@ -106,6 +107,7 @@ class GoogleDay:
 
     def under(self, policy: str, seed: int, options: Mapping[str, Any]) -> Measurements:
         """Return the measurements of a day under a policy."""
+        # Sorted, so that the order of options does not measure a day twice.
         key = (policy, seed, *sorted(options.items()))
         if key not in self._measured:
             problem, trace = self.day(seed)
@@ -168,6 +170,7 @@ def reproduce_slot_sizes(folder: Path) -> Finding:
         for r, name in enumerate(("CPU", "memory"))
     ]
     best = SLOTS[int(found.mean.sum(axis=1).argmax())]
+    # The most of the slots against the least of DRFH, so that it holds for every pair of draws.
     below = bool((found.most < drfh.least).all())
     return Finding(
         name="drfh-table2",
@@ -223,6 +226,7 @@ def reproduce_utilisation(folder: Path) -> Finding:
     ]  # fmt: skip
     always = bool((times[pairs[1]] == 1).all())
     better = bool((mean["best-fit DRFH"].mean >= mean["first-fit DRFH"].mean).all())
+    # The picture is of one draw: an average over draws would hide how use varies over time.
     first = {name: run(SEEDS[0]).over_time for name, run in sides.items()}
     hours = tuple((EDGES[:-1] / 3600).tolist())
     return Finding(
@@ -280,6 +284,7 @@ def reproduce_completion_times(folder: Path) -> Finding:
         rows.append(
             Row(f"jobs completed, {name}", "–", percent(float((~np.isnan(jobs.completion)).mean())))
         )
+    # Sizes without a job in both schemes have no mean.
     of_large = found.mean[2:, 0][~np.isnan(found.mean[2:, 0])]
     small, large = float(found.mean[0, 0]), float(of_large.mean()) if len(of_large) else 0.0
     return Finding(
@@ -313,6 +318,7 @@ def reproduce_completion_times(folder: Path) -> Finding:
 
 def _curve(name: str, values: FloatArray) -> Line:
     x, y = distribution(values)
+    # A curve of thousands of jobs would make the picture large.
     some = np.unique(np.linspace(0, max(len(x) - 1, 0), min(POINTS, len(x))).astype(np.int64))
     return Line(name, tuple(x[some].tolist()), tuple(y[some].tolist()))
 

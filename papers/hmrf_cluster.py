@@ -123,6 +123,7 @@ def measured(folder: Path) -> dict[str, Measurements]:
 
 def _measure(played: PhasesResult, owner: Sequence[int]) -> Measurements:
     ran, whose = played.simulation, np.array(owner)
+    # Without 0, where there is no degree yet.
     times = np.linspace(0.0, ran.ended, SAMPLES + 1)[1:]
     done = [
         float(played.done[whose == i].max() - played.begun[whose == i].min())
@@ -173,6 +174,7 @@ def workloads(folder: Path) -> tuple[Problem, list[Phase], list[int]]:
     trace = facebook.trace
     for job in range(int(trace.job.max()) + 1):
         tasks = np.flatnonzero(trace.job == job)
+        # Map tasks are read first; a job's tasks of another kind are its reduce tasks.
         first = trace.workload[tasks] == trace.workload[tasks[0]]
         at = float(trace.submit[tasks[0]])
         phases.append(Phase(int(trace.workload[tasks[0]]), trace.duration[tasks[first]], at))
@@ -265,6 +267,7 @@ def reproduce_sharing_degrees(folder: Path) -> Finding:
         == max(literal[name] for name in SHARING),
         "losses are least under H-MRF": loss["H-MRF"] == min(loss.values()),
         "under H-MRF no user is at a loss in the end": bool((hybrid >= 1).all()),
+        # Rounded, because the paper prints one digit.
         "under H-MRF all degrees are from 1.1 to 1.5 in the end": bool(
             ((hybrid.round(1) >= 1.1) & (hybrid.round(1) <= 1.5)).all()
         ),

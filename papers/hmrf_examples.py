@@ -70,6 +70,7 @@ def steps_of(
         problem = Problem.create(
             resources=("cpu", "memory"),
             capacity=[capacity],
+            # Letters, as the paper names its users.
             tenants=[chr(ord("A") + i) for i in range(len(demand))],
             demand=demand,
             tasks=pending,
@@ -78,6 +79,7 @@ def steps_of(
             problem,
             policy,
             mode="indivisible",
+            # The examples have one pool, and the default of long-term policies places on servers.
             options={"placement": "pool"} if long_term else {},
             history=history,
         )
@@ -126,6 +128,7 @@ def reproduce_example_4() -> Finding:
         for time, (step, number) in enumerate(zip((first, second), tasks, strict=True), 1):
             rows.append(Row(f"{policy}, t{time}: tasks of A and B", number,
                             numbers(step.answer.tasks)))  # fmt: skip
+        # The paper prints for each policy the measure by which it orders users.
         if policy == "lt-drf":
             for time, step, number in ((1, first, "30, 70"), (2, second, "100, 100")):
                 rows.append(Row(f"lt-drf, t{time}: accumulated dominant shares, per cent", number,

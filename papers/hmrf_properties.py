@@ -148,6 +148,7 @@ def _sharing_incentive(policy: str) -> TrialResult:
         # Idle, as much as its own part holds, or three times that.
         new = random.choice([0.0, 1.0, 3.0], (STEPS, users)) * own
         degree = _simulate_steps(policy, demand, np.floor(new), CAPACITY).sharing_degree
+        # A user that would have run nothing alone has no degree.
         least = min(least, float(np.nanmin(degree, initial=np.inf)))
     return TrialResult(least >= 1 - TOLERANCE, f"least sharing degree {least:.3f}")
 
@@ -160,6 +161,7 @@ def _contributed(policy: str) -> TrialResult:
         users = 2 + scenario % 3
         demand = random.integers(1, MOST_OF_A_TASK + 1, (users, 2)).astype(np.float64)
         own = CAPACITY / users / demand.max(axis=1)
+        # Enough for the whole pool, so that every user always has tasks waiting.
         new = np.tile(own * users, (STEPS + CATCHING_UP, 1))
         new[:STEPS, scenario % users] = own[scenario % users] / 4
         ran = _simulate_steps(policy, demand, np.floor(new), CAPACITY)

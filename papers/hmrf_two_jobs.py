@@ -45,11 +45,13 @@ def reproduce_two_jobs() -> Finding:
     """Simulate both jobs under H-MRF and read off what the figure shows."""
     played = _simulate_jobs()
     ran = played.simulation
+    # `arange` leaves out its end: the last time is not before the end of all tasks.
     times = np.arange(0.0, np.ceil(ran.ended) + 1)
     degree, total = ran.sharing_degrees_at(times), _aggregates(ran, times)
     later = times > SECOND_JOB
     recovered = _first(times, later & (degree[:, 1] >= 1))
     caught_up = _first(times, later & (total[:, 1] >= total[:, 0]))
+    # A user that would have run nothing alone yet has no degree.
     highest = float(np.nanmax(degree[:, 0]))
     ratio = float(total[-1, 0] / total[-1, 1])
     printed = {
@@ -71,8 +73,10 @@ def reproduce_two_jobs() -> Finding:
     rows.append(Row("tasks of Job 1 that begin while Job 2 is behind and has tasks waiting", "–",
                     str(passed)))  # fmt: skip
     caught = (times >= recovered) & ~np.isnan(degree).any(axis=1)
+    # A second later, because Job 2 has no degree at the moment when it comes.
     falling = degree[(times >= SECOND_JOB + 1) & (times <= caught_up), 0]
     claims = {
+        # The degree stays at its maximum for a while, and rounding must not choose the moment.
         "Job 1's degree is highest when Job 2 comes": _first(
             times, degree[:, 0] >= highest - 1e-9
         ) <= SECOND_JOB,
@@ -134,6 +138,7 @@ def _aggregates(ran: Simulation, times: FloatArray) -> FloatArray:
     intervals = ran.used_intervals
     rate = intervals.rate.sum(axis=1)
     for at, time in enumerate(times.tolist()):
+        # Below 0 where an interval has not begun.
         lasted = np.clip(np.minimum(intervals.end, time) - intervals.start, 0.0, None)
         np.add.at(found[at], intervals.tenant, lasted * rate)
     return found
@@ -143,6 +148,7 @@ def _begun_meanwhile(ran: Simulation, until: float) -> int:
     """Tasks of the first job that begin before ``until`` while tasks of the second wait."""
     first = ran.problem.workload_tenant[ran.trace.workload] == 0
     begun = np.sort(ran.start[first & (ran.start > SECOND_JOB) & (ran.start < until)])
+    # Submitted less begun: a count of events, without a look at every task at every time.
     waiting = np.searchsorted(np.sort(ran.trace.submit[~first]), begun, side="right") - (
         np.searchsorted(np.sort(ran.start[~first]), begun, side="right")
     )

@@ -57,6 +57,7 @@ def reproduce_joining_users() -> Finding:
     rows += [
         Row(f"exact DRFH, divisible: {name}", "–", spread(found, 1, at))
         for at, name in enumerate(names)
+        # CPU of the user that is alone follows from its memory.
         if at != 1
     ]
     totals = first.problem.totals
@@ -98,6 +99,7 @@ def _trace(seed: int) -> Trace:
         workload=np.repeat(np.arange(len(USERS)), counts),
         submit=np.repeat([user[2] for user in USERS], counts),
         duration=random.lognormal(np.log(MEDIAN_SECONDS), DEVIATION, sum(counts)),
+        # A job for each user: the figure has no jobs, only shares.
         job=np.repeat(np.arange(len(USERS)), counts),
     )
 
@@ -110,10 +112,12 @@ def _shares(seed: int) -> FloatArray:
         times = np.linspace(begin, end, 100, endpoint=False)
         mean = simulation.dominant_shares_at(times).mean(axis=0)
         values += mean[:users].tolist()
+        # The paper prints both of its resources for this phase alone.
         if users == 1:
             demand = simulation.problem.demand_share[0]
             values.append(float(mean[0] * demand[0] / demand.max()))
     exact = []
+    # Each phase is a pool of its own: an exact allocation has no past.
     for users in range(1, len(USERS) + 1):
         answer = solve(_problem(seed, users), "drfh")
         shares = answer.tasks * answer.problem.dominant_share_per_task

@@ -119,6 +119,7 @@ def _measured(policy: str) -> Dominant:
         workload=random.integers(len(problem.demand), size=BATCHES * each),
         submit=np.repeat(np.arange(BATCHES, dtype=np.float64), each)
         + np.tile(np.arange(each) * ONE_AFTER_THE_OTHER, BATCHES),
+        # Each batch ends before the next one begins.
         duration=np.full(BATCHES * each, 1 - each * ONE_AFTER_THE_OTHER),
     )
     return _divided(simulate(problem, trace, policy, until=float(BATCHES)))
@@ -129,6 +130,7 @@ def _divided(ran: Simulation) -> Dominant:
     dominant = np.array([dominant_on(need, CAPACITY) for need in problem.demand])
     rows, hosted = [], []
     for batch in range(BATCHES):
+        # Batches begin at whole seconds, and all of one is gone before the next.
         running = np.flatnonzero(np.floor(ran.start) == batch)
         for server in range(SERVERS):
             here = ran.trace.workload[running[ran.server[running] == server]]
@@ -142,6 +144,7 @@ def _divided(ran: Simulation) -> Dominant:
                 values[np.arange(len(here)), r] / CAPACITY[r] for values in (given, need)
             )
             fair = np.full(len(here), 1 / len(here))
+            # The division adds up floats, so that an even part may come out a little below it.
             enough = got >= np.minimum(fair, needed) * (1 - 1e-9)
             at = np.full((len(here), 2), (batch, server))
             rows.append(np.column_stack([at, r, got, fair, enough]))

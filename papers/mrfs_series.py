@@ -115,6 +115,7 @@ def _requests() -> tuple[Problem, Trace]:
         some = random.integers(len(of_kind[0]), size=SECONDS)
         drawn.append(user * kinds + np.array(of_kind)[which, some])
     trace = Trace.create(
+        # By second and then by user, as the times of submission are.
         workload=np.array(drawn).T.ravel(),
         submit=np.repeat(np.arange(SECONDS, dtype=np.float64), users),
         duration=random.lognormal(np.log(MEDIAN_SECONDS), DEVIATION, SECONDS * users),
@@ -124,12 +125,14 @@ def _requests() -> tuple[Problem, Trace]:
 
 def _measure(ran: Simulation) -> Measurements:
     problem, trace = ran.problem, ran.trace
+    # From when the servers have filled, and between the arrivals, which are at whole seconds.
     times: FloatArray = np.arange(BEGIN, SECONDS, EVERY, dtype=np.float64) + 0.5
     dominant = np.array([dominant_on(need, CAPACITY) for need in problem.demand])
     shape = (len(times), SERVERS)
     requests, alpha = np.zeros((*shape, len(RESOURCES))), np.zeros(shape)
     of_dominant, of_other = (np.zeros((len(times), len(RESOURCES))) for _ in range(2))
     utility = np.zeros((len(times), problem.t))
+    # Requests that have not ended when the simulation stops are still hosted.
     over = np.where(np.isnan(ran.end), np.inf, ran.end)
     for at, time in enumerate(times.tolist()):
         hosted = np.flatnonzero((ran.start <= time) & (over > time))
@@ -302,6 +305,7 @@ def reproduce_users() -> Finding:
         "all users together get more with MRFS": bool(
             found["MRFS"].utility.sum() > found["FFMRA"].utility.sum()
         ),
+        # To half a point, as percentages are printed whole.
         "each user gets 15 to 20 % more with MRFS": bool(((gain >= 0.145) & (gain <= 0.205)).all()),
         "user A gets more without MRFS": bool(gain[0] < 0),
     }

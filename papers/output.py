@@ -54,6 +54,7 @@ def text_of(finding: Finding) -> str:
 def write_json(finding: Finding, folder: Path) -> Path:
     """Write ``<name>.json``."""
     path = folder / f"{finding.name}.json"
+    # NaN is not JSON, and other readers would refuse the file.
     path.write_text(json.dumps(finding.to_document(), indent=2, allow_nan=False) + "\n")
     return path
 
@@ -104,6 +105,7 @@ def draw(finding: Finding, folder: Path) -> list[Path] | None:
 
     Return None if matplotlib is not installed.
     """
+    # Only the pictures need it: without it the numbers are written all the same.
     try:
         import matplotlib as mpl
         from matplotlib.figure import Figure as Canvas
@@ -117,6 +119,7 @@ def draw(finding: Finding, folder: Path) -> list[Path] | None:
         _fill(canvas.subplots(), figure)
         for kind in FORMATS:
             path = folder / f"{figure.name}.{kind}"
+            # Without the date of the SVG, as above; PNG files have none.
             canvas.savefig(path, dpi=120, metadata={"Date": None} if kind == "svg" else {})
             paths.append(path)
     return paths
@@ -130,6 +133,7 @@ def _fill(axes: Any, figure: Figure) -> None:
         axes.plot([0, 1], [0, 1], color="grey", linewidth=1, label="equal")
     if figure.logarithmic:
         axes.set_xscale("log")
+    # From 0 on, so that curves do not look further apart than they are.
     if not any(value < 0 for line in figure.lines for value in line.y):
         axes.set_ylim(bottom=0)
     axes.set(title=figure.title, xlabel=figure.x_label, ylabel=figure.y_label)

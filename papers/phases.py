@@ -65,6 +65,7 @@ def play(phases: Sequence[Phase], run: Callable[[Trace], Simulation]) -> PhasesR
             )
         )
         done = np.full(len(phases), np.nan)
+        # fmax, as maximum would keep the NaN of the beginning.
         np.fmax.at(done, np.repeat(known, counts), simulation.end)
         ready: dict[int, tuple[float, float]] = {}
         for p in np.flatnonzero(np.isnan(begun)).tolist():

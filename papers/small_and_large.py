@@ -50,11 +50,13 @@ def reproduce_small_and_large() -> Finding:
     ]
     drf = schemes["DRF"].mean
     with_slots = np.array([schemes[f"{count} slots per node"].mean for count in SLOTS])
+    # A total could hide that one kind gains what the other loses.
     fewer = bool((with_slots.sum(axis=1) < drf.sum()).all() and (with_slots <= drf).all())
     cpu_fair = schemes["CPU-fair"].mean
     claims = {
         "slots complete fewer jobs than DRF, and no more of either kind, with any number": fewer,
         "CPU-fair completes about as many small jobs as DRF": bool(
+            # The paper has bars without numbers here: "about as many" can only be read off.
             abs(cpu_fair[0] / drf[0] - 1) <= 0.2
         ),
         "CPU-fair completes far fewer large jobs than DRF": bool(cpu_fair[1] < 0.8 * drf[1]),
@@ -97,12 +99,14 @@ def _jobs_done(policy: str, seed: int, slots: int | None = None) -> FloatArray:
     random = np.random.default_rng(seed)
     trace = Trace.create(
         workload=np.repeat(np.arange(users), each),
+        # All at once, so that no user is ever without a task.
         submit=np.zeros(users * each),
         duration=random.lognormal(np.log(MEDIAN_SECONDS), DEVIATION, users * each),
         job=np.repeat(np.arange(users * JOBS), TASKS_PER_JOB),
     )
     options = {} if slots is None else {"slots_per_largest_server": slots}
     jobs = jobs_of(simulate(problem, trace, policy, options=options, until=MINUTES * 60.0))
+    # Jobs that have not ended by then have no time of completion.
     done = ~np.isnan(jobs.completion)
     small = jobs.tenant < USERS_OF_EACH
     return np.array([float((done & small).sum()), float((done & ~small).sum())])

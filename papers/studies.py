@@ -153,4 +153,5 @@ def reproduce(name: str, data: Path | None) -> Finding:
             "reproduction.data",
             f"{name} needs {study.file}, in the folder that ALLOCATOR_DATA_DIR names: {where}",
         )
+    # Studies without a trace do not look at the folder.
     return study.run(data or Path())

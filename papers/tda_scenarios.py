@@ -81,6 +81,7 @@ def reproduce_scenarios() -> Finding:
         "the two least shares are the same": (16, int(same.sum())),
         "DRF meets the bound": (11, int(_equal(least, found.bound).sum())),
         "TDA meets the bound": (55, int(_equal(average, found.bound).sum())),
+        # A ratio of 0.5 is not above it, whatever rounding made of it.
         "DRF's difference ratio is above 0.5": (56, int((unlike > UNFAIR + EQUAL).sum())),
         "TDA's difference ratio is 0": (180, int((unlike_divided <= EQUAL).sum())),
     }  # fmt: skip

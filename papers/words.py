@@ -10,6 +10,7 @@ from policies.simulation import Spread
 
 def percent(value: float) -> str:
     """Return a value in per cent with one decimal, or a dash for NaN."""
+    # Only NaN differs from itself.
     return "–" if value != value else f"{100 * value:.1f} %"
 
 
@@ -19,6 +20,7 @@ def spread(found: Spread, *place: int) -> str:
     A dash if a seed gave no number.
     """
     mean, least, most = (float(part[place]) for part in (found.mean, found.least, found.most))
+    # A range of one number would look like a measurement of how seeds differ.
     if found.count == 1 or least == most or mean != mean:
         return percent(mean)
     return f"{percent(mean)} ({100 * least:.1f} to {100 * most:.1f})"

@@ -228,6 +228,7 @@ def _read(name: str) -> dict[str, Any]:
 
 
 def _print_json(document: dict[str, Any]) -> None:
+    # Infinity and NaN are no JSON: an error is better than a file that no other program reads.
     print(json.dumps(document, indent=2, allow_nan=False))
 
 

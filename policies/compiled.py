@@ -76,6 +76,8 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     array lies close by in memory. Division by 0 gives what NumPy gives; checking for it would keep
     loops from being vectorised.
     """
+    # Neither nnan nor ninf: they let LLVM assume infinity away, which stands for tenants that
+    # left.
     return _kept(function, {"reassoc", "contract", "nsz"})
 
 
@@ -170,7 +172,9 @@ class _KernelFiles(_Files):  # type: ignore[misc]
         )
         if not os.access(self._cache_path, os.W_OK):
             return  # complete on a read-only file system, and this version is another one's
+        # Before the index: a process that is killed in between leaves a file that no index names.
         self._save_data(f"{name}.nbc", data)
+        # Of two processes that add a version at once, one would drop the entry of the other.
         with Path(self._cache_path, "lock").open("a") as turn:
             fcntl.flock(turn, fcntl.LOCK_EX)
             self._save_index({**self._load_index(), key: f"{name}.nbc"})
@@ -218,6 +222,7 @@ def _kept(function: Callable[..., Any], fast: set[str]) -> Callable[..., Any]:
     if config.DISABLE_JIT:
         return function
     chosen = config.CACHE_DIR
+    # Numba reads the folder from its configuration while a cache is made, and takes no argument.
     config.CACHE_DIR = str(_folder())
     try:
         kernel = Kernel(
@@ -244,5 +249,6 @@ def _sources() -> str:
         content = path.read_bytes()
         if _MARK in content or path == Path(__file__):
             name = path.relative_to(_PACKAGE).as_posix()
+            # With separators, or text that moves from one file to the next would go unnoticed.
             digest.update(name.encode() + b"\0" + content + b"\0")
     return digest.hexdigest()[:16]

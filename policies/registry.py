@@ -212,10 +212,13 @@ def _solved(
             pools,
             request.deadline,
         )
+        # Its steps are proven already, each as an answer of its own.
         return _checked(_in_place(allocation, running, request.deadline), request.history)
     with _linear_algebra_in_one_thread():
+        # First, because all that follows relies on capacities that hold exactly.
         allocation = rounded_to_feasible(_SOLVERS[choice.policy.name][choice.mode](request))
     allocation = _in_place(allocation, running, request.deadline)
+    # Last, because proofs are about the shares that are returned.
     return with_proofs(problem, _checked(allocation, request.history))
 
 

@@ -140,6 +140,8 @@ def _fill_pool(entries: int) -> tuple[Pool, list[Tenant]]:
             span = {"first": first, "last": min(first + AT_ONCE, entries) - 1}
             cursor.execute(_FILL, parameters | span)
         cursor.execute(_SEAL, {"pool": pool.pk})
+        # Autovacuum would have come by then; index-only scans need the visibility map that it
+        # writes.
         cursor.execute("VACUUM ANALYZE ledger_entry, ledger_seal")
     while totals_advance():  # as the relay does, while entries come in
         pass
@@ -172,9 +174,11 @@ def _charges_by_loop(pool: Pool, month: Month, end: datetime) -> dict[Any, Decim
                 since, to = max(start, segment.start), min(until, segment.end)
                 price = prices.price(number, resource, tenant, owner)
                 if since < to and price is not None and segment.plan is not None:
+                    # Exact: total_seconds() is a float.
                     seconds = Decimal((to - since) // timedelta(microseconds=1)).scaleb(-6)
                     key = (tenant, owner, resource, segment.plan.pk)
                     sums[key] = sums.get(key, Fraction(0)) + Fraction(quantity * seconds * price)
+    # Once per line and not per entry, as in the service, or rounding would add up.
     return {key: rounded(priced / 3600, 2) for key, priced in sums.items()}
 
 
@@ -217,6 +221,7 @@ def _closing(pool: Pool, month: Month) -> tuple[float, Decimal]:
             month_close(pool=pool, month=month, now=APRIL)
             best = min(best, time.perf_counter() - begin)
             posted = Posting.objects.filter(pool=pool).aggregate(sum=Sum("amount"))["sum"]
+            # A month can be closed only once.
             transaction.set_rollback(True)
     return best, posted
 

@@ -152,6 +152,7 @@ def _await_decision(pool: Pool, generation: int) -> None:
     while not decided.filter(effective_from__lte=datetime.now(UTC)).exists():
         if time.monotonic() > end:
             raise RuntimeError(f"{pool.slug} has no decision after {LONGEST_SECONDS:g} s")
+        # Short beside the decision, or waiting would be most of what is measured.
         time.sleep(0.005)
 
 
@@ -162,8 +163,10 @@ def _by_step(pool: Pool) -> str:
     """
     spent: dict[str, float] = {}
     for number, workload in enumerate(_some_workloads(pool)[:2]):
+        # Past the service: the steps of the decision are measured, not the request.
         Workload.objects.filter(pk=workload).update(tasks=20 + number)
         decision_wanted(pool, now=datetime.now(UTC))
+        # The first change fills the caches, and the second is measured.
         spent.clear()
         with _timed_steps(spent):
             begin = processor_seconds()

@@ -57,11 +57,13 @@ def _fill(peer: Placement) -> None:
     def made(position: int) -> bool:
         request = request_bytes("POST", "/resource_providers", HEADERS, provider(position))
         try:
+            # A conflict is a provider of an earlier run.
             return connection.send(request)[0] in (200, 409)
         except OSError:
             connection.close()
             return False
 
+    # The first one again and again, until Placement is up.
     peer.wait(lambda: made(0))
     failed = [position for position in range(1, SERVERS) if not made(position)]
     connection.close()
@@ -87,9 +89,12 @@ def _rates(
     for port, request, key in sides:
         status, body = Connection("127.0.0.1", port).send(request)
         answer = json.loads(body)
+        # A list that is cut short would make its side look fast.
         if status != 200 or len(answer.get(key, [0] * SERVERS)) != SERVERS:
             raise RuntimeError(f"{name}: {status} {body[:200]!r}")
+        # A first second, in which processes and connections begin.
         best.append(closed_loop(port, request, connections=CONNECTIONS, seconds=1.0))
+    # In turns, and the best of each side: what else the machine does only makes it slower.
     for _ in range(ROUNDS):
         for side, (port, request, _) in enumerate(sides):
             outcome = closed_loop(port, request, connections=CONNECTIONS, seconds=seconds)
@@ -121,10 +126,12 @@ def _mixed_load_row(service: Service, server: str, *, seconds: float) -> Row:
         f"{POOL}/decision/", f"{POOL}/", f"{POOL}/workloads/?limit=50", f"{POOL}/placements/",
         f"{POOL}/members/", "/api/v1/events/?limit=100",
     ]  # fmt: skip
+    # Any version will do, so that a write is one request.
     whole_file = {**headers, "If-Match": "*"}
 
     def make(number: int) -> bytes:
         if number % 10 == 9:
+            # Another number each time, because a change that changes nothing needs no decision.
             tasks = json.dumps({"tasks": 10 + number % 50}).encode()
             path = f"{POOL}/workloads/{batch[number // 10 % len(batch)]}/"
             return request_bytes("PATCH", path, whole_file, tasks)

@@ -43,6 +43,7 @@ class Connection:
         """Send a request, and return its status and body. Raises `OSError` without a response."""
         if self._socket is None:
             self._socket = socket.create_connection(self._address, timeout=30)
+            # Nagle's algorithm would hold back the end of a request of more than one packet.
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket.sendall(request)
         received = b""
@@ -106,6 +107,7 @@ def open_loop(
     """
     turn = iter(range(int(rate * seconds)))
     lock = threading.Lock()
+    # By then all threads have begun.
     start = time.perf_counter() + 0.1
 
     def work(connection: Connection, outcome: Outcome) -> None:
@@ -117,6 +119,8 @@ def open_loop(
             due = start + number / rate
             time.sleep(max(0.0, due - time.perf_counter()))
             status, _ = connection.send(make(number))
+            # From its instant, or a server that hangs would slow down its own load (coordinated
+            # omission).
             outcome.seconds.append(time.perf_counter() - due)
             outcome.statuses[status] += 1
 

@@ -42,6 +42,7 @@ class Placement:
         self._folder = ENVIRONMENT / "configuration"
         self._folder.mkdir(exist_ok=True)
         with psycopg.connect(database_url, autocommit=True) as connection:
+            # A new database, because providers of an earlier run would be in the lists.
             name = sql.Identifier(DATABASE)
             connection.execute(sql.SQL("DROP DATABASE IF EXISTS {}").format(name))
             connection.execute(sql.SQL("CREATE DATABASE {}").format(name))
@@ -55,6 +56,7 @@ class Placement:
         environment |= {"WEB_CONCURRENCY": str(workers)}
         manage = [str(python.parent / "placement-manage"), "--config-dir", str(self._folder)]
         subprocess.run([*manage, "db", "sync"], check=True, env=environment, capture_output=True)
+        # Bound here and handed on, so that no other process takes the port in between.
         listener = socket.create_server(("127.0.0.1", 0), backlog=128)
         self.port = int(listener.getsockname()[1])
         self.log = self._folder / "web.log"
@@ -100,5 +102,6 @@ def _install() -> Path:
         print("Installing OpenStack Placement into an environment of its own (once) ...")
         subprocess.run([sys.executable, "-m", "venv", "--clear", python.parents[1]], check=True)
         subprocess.run([python, "-m", "pip", "install", "--quiet", *REQUIREMENTS], check=True)
+        # Last, so that an installation that broke off is begun anew.
         mark.write_text("\n".join(REQUIREMENTS))
     return python

@@ -29,6 +29,7 @@ class Service:
         self._environment = {**os.environ, **UNTHROTTLED, "WEB_CONCURRENCY": str(workers)}
         self._manage("migrate", "--verbosity", "0")
         self.key = self._manage("apikey", "create", "--scope", "operator", "--name", "bench")
+        # The system chooses a free port, which stays taken until the web process has it.
         listener = socket.create_server(("127.0.0.1", 0), backlog=128)
         self.port = int(listener.getsockname()[1])
         self.client = Client(f"http://127.0.0.1:{self.port}", self.key)
@@ -40,6 +41,7 @@ class Service:
         }
         for name in self._components:
             self._processes[name] = self._start(name, [listener.fileno()])
+        # The web process has its own copy.
         listener.close()
         wait_until_ready(
             self._ready,

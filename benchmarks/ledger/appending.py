@@ -74,12 +74,14 @@ def _beside_naive(batches: int) -> Row:
     for batch in events:
         usage_record(pool=pools["ours"], events=batch, now=NOW, members_only=False)
     ours = time.perf_counter() - begin
+    # A query per event is slow, and a tenth of the batches is enough to measure it.
     few = events[: max(1, batches // 10)]
     begin = time.perf_counter()
     for batch in few:
         _naive(pools["naive"], batch)
     naive = time.perf_counter() - begin
     naive_entries = len(few) * BATCH
+    # Measured apart, because no post waits for seals.
     begin = time.perf_counter()
     while entries_seal(now=NOW):
         pass
@@ -150,6 +152,7 @@ def _over_http(batches: int) -> Row:
         path = f"/api/v1/pools/{pool.slug}/usage/"
         requests = [
             request_bytes("POST", path, headers, json.dumps(_body(number, tenants)).encode())
+            # Negative numbers are first requests of the connections, which are not timed.
             for number in range(-CONNECTIONS, batches)
         ]
         _send(service.port, requests[:CONNECTIONS])
@@ -219,6 +222,7 @@ def _send(port: int, requests: Sequence[bytes]) -> float:
 
     Raises `RuntimeError` if a request is refused.
     """
+    # Reversed, as pop takes the last one.
     waiting, lock = list(reversed(requests)), threading.Lock()
     refused: list[bytes] = []
 

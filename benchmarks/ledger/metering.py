@@ -97,6 +97,7 @@ def _measure_metering(pool: Pool, meter: Callable[[datetime], Any]) -> tuple[flo
 def _rows_written() -> int:
     """Return how many rows of entries, of their places in the queue, and of open uses were written."""
     with connection.cursor() as cursor:
+        # A session reports its counts with a delay, and reads a snapshot of the others'.
         cursor.execute("SELECT pg_stat_clear_snapshot(), pg_stat_force_next_flush()")
         cursor.execute(
             "SELECT COALESCE(sum(n_tup_ins + n_tup_upd), 0) FROM pg_stat_user_tables"

@@ -111,10 +111,12 @@ def _fill_pool(entries: int, apart: timedelta) -> Pool:
             cursor.execute(_FILL, parameters | span)
             times = {"since": begin + first * apart, "until": begin + last * apart}
             cursor.execute(_SEAL, {"pool": pool.pk, **times})
+        # Without statistics the totals that follow would be planned for empty tables.
         cursor.execute("ANALYZE ledger_entry, ledger_seal")
     while totals_advance():
         pass
     with connection.cursor() as cursor:
+        # Here and not by autovacuum in the middle of a measurement.
         cursor.execute("VACUUM ANALYZE ledger_total, ledger_entry, ledger_seal")
     return pool
 

@@ -81,6 +81,7 @@ class Web:
         try:
             body = b"".join(response)
         finally:
+            # As a server does: Django closes what the request opened.
             response.close()
         ((status, headers),) = heads
         return int(status[:3]), headers, body
@@ -88,7 +89,9 @@ class Web:
     def seconds(self, path: str, known: str = "", *, status: int, repeat: int) -> float:
         """Return the processor seconds of a GET, the least mean of five rounds."""
         best = float("inf")
+        # The least of five, because disturbances only add.
         for _ in range(5):
+            # Processor time, as other processes of the machine must not count.
             begin = time.process_time()
             for _ in range(repeat):
                 if self.get(path, known)[0] != status:
@@ -99,6 +102,7 @@ class Web:
 
 def decided_pool(tenants: int) -> Pool:
     """Return a pool with a decision about one workload for each of so many tenants."""
+    # A name of its own: the database may have pools of earlier runs.
     now, slug = utc_now(), f"bench-{new_id().hex[-8:]}"
     settings = PoolSettings(
         name=slug,
@@ -128,6 +132,7 @@ def decided_pool(tenants: int) -> Pool:
         ],
         now=now,
     )
+    # In this process, because no worker runs beside the benchmark.
     run = recompute_pool(pool_id=pool.pk, clock=utc_now, early=True)
     if run is None or run.status != "succeeded":
         raise RuntimeError("the pool of the benchmark was not decided")
@@ -163,11 +168,13 @@ def decisions(web: Web, pool: Pool, repeat: int) -> list[Row]:
     for count, most in ((100, 3e-3), (1000, 12e-3)):
         path = f"{base}allocations/?limit={count}"
         plain = json_bytes(peer.rows()[:count])
+        # Times compare only if both sides write the same.
         if json_bytes(orjson.loads(web.get(path)[2])["results"]) != plain:
             raise RuntimeError("the rows of the benchmark differ")
         rows.append(_beside(web, f"GET, {count:,} allocations", path, most, repeat))
     rows.append(_beside(web, "GET, decision", f"{base}decision/", 2e-3, repeat))
     writer = RowWriter(run, resources, None, None)
+    # Both sides from the database to bytes, which is what an answer costs.
     ours, _ = best_seconds(
         lambda: AllocationRows(run),
         lambda found: json_bytes([writer.allocation(row) for row in found]),
@@ -210,6 +217,7 @@ def _known(web: Web, name: str, path: str, repeat: int) -> Row:
         raise RuntimeError(f"{path}: {status} {body[:200]!r}")
     tag = headers["ETag"]
     seconds = web.seconds(path, tag, status=304, repeat=repeat)
+    # Fewer repetitions: an answer with its body takes far longer.
     again = web.seconds(path, status=200, repeat=max(10, repeat // 4))
     return Row(
         name=f"known answer, {name}",

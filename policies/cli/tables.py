@@ -12,6 +12,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Columns of text as wide as their widest cell, numbers to the right."""
     lines = [list(head), *(list(row) for row in rows)]
     widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
+    # Columns of numbers are aligned by their last digit, so that sizes are seen.
     numeric = [rows and all(_is_number(row[i]) for row in rows) for i in range(len(head))]
     return "\n".join(
         "  ".join(

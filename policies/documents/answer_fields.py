@@ -42,6 +42,7 @@ class FiniteField(Field):
             return value
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise self.wrong_type()
+        # Integers of JSON may have any length.
         try:
             number = float(value)
         except OverflowError:
@@ -87,6 +88,7 @@ class NumbersField(Field):
         for _ in range(self.dimensions - 1):
             if flat and all(type(item) is list for item in flat):
                 flat = [number for item in flat for number in item]
+        # NumPy would read true as 1 and "1" as a number.
         if not {type(number) for number in flat} <= {int, float}:
             raise self.wrong_type()
         try:

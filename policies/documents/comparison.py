@@ -81,6 +81,7 @@ def compare_documents(
         asked = read_items(AskedPolicyField(), policies)
     except Mistakes as wrong:
         raise ProblemError.of(wrong.under("policies")) from None
+    # Mistakes of the problem are errors of the request, and not of each column.
     problem_from_document({**document, "policy": asked[0]})
     deadline = deadline_of(time_limit)
     columns = []
@@ -102,6 +103,7 @@ def _column(
     column: dict[str, Any] = {"policy": _as_json(policy), "error": None}
     begin = time.perf_counter()
     try:
+        # A limit of 0 would be refused as an argument, instead of reported as time that ran out.
         if time_limit is not None and time_limit <= 0:
             raise SolveTimeoutError(
                 "solve.timeout", "the time limit passed before this policy started"

@@ -106,6 +106,7 @@ def floors_of_workloads(allocation: Allocation) -> list[tuple[float | None, floa
     if floors is None:
         return [(None, None)] * allocation.problem.n
     return [
+        # Nearly all is all: divisible tasks are rounded.
         (floor, met / floor if met < floor * (1 - AGREEMENT) else 1.0) if floor else (None, None)
         for floor, met in zip(floors.floor.tolist(), floors.met.tolist(), strict=True)
     ]
@@ -145,6 +146,7 @@ def guarantees_unmet(allocation: Allocation) -> list[dict[str, Any]]:
     met = raised.tasks[n:] / np.where(guaranteed > 0, guaranteed, 1.0)
     found = []
     tenants = np.flatnonzero(problem.own_servers).tolist()
+    # Without floors they have no parts, and would be missing from what is not met.
     without = _without_servers(problem)
     short = floors.pool_of_part[met < 1 - AGREEMENT]
     for pool in sorted({*short.tolist(), *without}):

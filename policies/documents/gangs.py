@@ -69,6 +69,7 @@ def gangs_from_rows(rows: Sequence[Mapping[str, Any]]) -> dict[int, Gang]:
             found.append(Mistake(f"/workloads/{j}/demand", "field.missing", detail))
             continue
         is_plain = row["at_least"] == 1 and not (row["per_server"] or row["together"])
+        # Not a gang, because plain tasks have a faster way through every policy.
         if pieces is None and is_plain:
             continue
         gang = Gang(
@@ -78,6 +79,7 @@ def gangs_from_rows(rows: Sequence[Mapping[str, Any]]) -> dict[int, Gang]:
             together=row["together"] or "",
             at_least=row["at_least"],
         )
+        # A client may have added up floats: 0.1 + 0.2 is not the 0.3 of the decimals.
         if row["demand"] is not None and not np.allclose(gang.total, row["demand"], 1e-12, 0.0):
             detail = "The demand differs from the sum of the pieces. Leave it out."
             found.append(Mistake(f"/workloads/{j}/demand", "workload.pieces", detail))

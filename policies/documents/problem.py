@@ -135,6 +135,7 @@ def problem_from_document(document: Mapping[str, Any]) -> ParsedProblem:
             policy=given["policy"]["name"],
             mode=given["policy"]["mode"],
             options=given["policy"]["options"],
+            # Without repetitions, in the order of the request.
             include=tuple(dict.fromkeys(given["include"])),
             running=None if running is None else current_placements_from_rows(running, problem),
             history=None
@@ -142,6 +143,7 @@ def problem_from_document(document: Mapping[str, Any]) -> ParsedProblem:
             else history_from_fields(given["history"], problem.t, problem.m),
         )
     except Mistakes as wrong:
+        # From None: the reader's exception adds nothing to its mistakes.
         raise ProblemError.of(wrong.found) from None
 
 
@@ -165,6 +167,7 @@ def without_deficits(document: Mapping[str, Any]) -> Mapping[str, Any]:
     {'tenants': [{'name': 'A'}]}
     """
     tenants = document.get("tenants")
+    # Its reader reports what is wrong.
     if not isinstance(tenants, list):
         return document
     kept = [
@@ -349,6 +352,7 @@ def _tenants(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _servers(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    # As wide as the last number, so that names sort in the order of the servers.
     width = max(4, len(str(len(rows))))
     owners = [row["contributed_by"] for row in rows]
     return {

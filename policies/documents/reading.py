@@ -64,6 +64,7 @@ def allocation_from_document(
     problem = problem.placed_by(choice)
     index = _workload_index(problem)
     rows = {_key(row): row for row in answer["allocations"]}
+    # By number as well, because a workload that is listed twice is one key.
     if rows.keys() != index.keys() or len(answer["allocations"]) != problem.n:
         raise _malformed(
             "the workloads of the answer differ from those of the problem", "/allocations"
@@ -232,6 +233,7 @@ def _placed(
     if not choice.sees_one_pool and answer["placements"] is None:
         raise _malformed("expected placements, got null", "/placements")
     placed = _placements(answer["placements"] or [], stated.problem, index)
+    # Whole tasks differ between servers of a class; divisible ones never do.
     if choice.policy.servers[choice.mode] is Servers.RANGES and not choice.sees_one_pool:
         return _on_ranges(stated, *placed)
     return _on_classes(stated, *placed)
@@ -252,12 +254,14 @@ def _on_ranges(
     counts = stated.problem.server_count
     begin = np.cumsum(counts) - counts
     offering = stated.rows.row
+    # Rows that offer nothing have no place, and would be read as another row's.
     if not np.isin(row, offering).all():
         raise _malformed("tasks run where nothing is offered", "/placements")
     if (offset + servers > counts[row]).any():
         raise _malformed("a range of servers must end within its row", "/placements")
     edges = np.concatenate([begin[row] + offset, begin[row] + offset + servers])
     own = np.concatenate([begin[offering], begin[offering] + counts[offering]])
+    # All edges at once: a range may begin inside another workload's.
     cuts = np.unique(np.concatenate([edges, own]))
     of_row = np.searchsorted(begin, cuts[:-1], side="right") - 1
     kept = np.isin(of_row, offering)
@@ -308,6 +312,7 @@ def _on_classes(
             "/placements",
         )
     order = np.lexsort((start, workload))
+    # Sorted by their start, two ranges overlap only if neighbours do.
     again = (workload[order][1:] == workload[order][:-1]) & (start[order][1:] < stop[order][:-1])
     if again.any():
         raise _malformed("a workload is placed twice", "/placements")

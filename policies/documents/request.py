@@ -396,6 +396,7 @@ class ComparisonRequest(Part):
 
 def request_for(document: Mapping[str, Any]) -> type[Document]:
     """Return the declaration with the names that a document gives its own resources and tenants."""
+    # Names are read first, so that a field that refers to an unknown one reports it at its place.
     resources = _units(document.get("resources"))
     tenants = _indices(document.get("tenants", ()))
     groups = _indices(document.get("groups", ()))
@@ -463,6 +464,7 @@ def history_for(
 
 def _units(items: Any) -> dict[str, str] | None:
     """Return the units by resource, or None if there is none or any of them cannot be read."""
+    # Then the names' own field reports the mistake, and fields that refer to them are not judged.
     if not isinstance(items, list | tuple):
         return None
     units: dict[str, str] = {}

@@ -133,6 +133,7 @@ def read_schedule(problem: Problem, fields: Mapping[str, Any], *, packed: bool) 
             j = job_of.get((row["tenant"], row["workload"]))
             if j is None:
                 raise _malformed(where, "there is no such workload")
+            # Two rows of one workload could be added up or replace each other: neither is stated.
             if tasks[position, j]:
                 raise _malformed(where, "the slot has an earlier row of the workload")
             tasks[position, j] = row["tasks"]
@@ -140,6 +141,7 @@ def read_schedule(problem: Problem, fields: Mapping[str, Any], *, packed: bool) 
                 if item["server"] not in position_of:
                     raise _malformed(where, f"there is no server {item['server'][:80]!r}")
                 on_servers.append((position_of[item["server"]], j, item["tasks"]))
+        # Sorted, so that the order of rows does not make another schedule.
         server, workload, count = np.array(sorted(on_servers), dtype=np.int64).reshape(-1, 3).T
         placements.append(SlotPlacement(workload, server, count))
     objective, bound, lp_bound, gap = (

@@ -74,6 +74,7 @@ def verify_answer(
         detail = f"{error.pointer or '/'}: {error.detail} ({error.code})"
         return Verification(False, (Check("readable", False, detail, 0.0),))
     checks = list(verify(parsed.problem, allocation, parsed.history, parsed.running).checks)
+    # These follow from the tasks, which have to be right before.
     if all(check.holds for check in checks):
         with np.errstate(all="ignore"):
             stated = Stated(parsed.problem.placed_by(choice), choice)

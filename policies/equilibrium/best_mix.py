@@ -89,6 +89,7 @@ def best_mix(form: LeximinProblem, stage: int, x: FloatArray, deadline: float | 
     moved = np.flatnonzero(mixes.free)
     part = shares[: len(moved)]
     reached = grouped_sum(part, program.owner[: len(moved)], count)
+    # Earlier tenants keep their shares exactly, which the program holds to its tolerance only.
     result[moved] = part * (program.target / reached)[program.owner[: len(moved)]]
     return _within(form, result)
 
@@ -191,6 +192,7 @@ def _independent(demand: FloatArray, owner: IntArray, full: BoolArray) -> IntArr
         return with_room
     inside = demand[:, full]
     sums = [grouped_sum(column, owner, int(owner.max()) + 1) for column in inside.T]
+    # A tenant's sum is held anyway: a row is new only in how its workloads differ.
     mean = np.column_stack(sums) / np.bincount(owner)[:, None]
     triangle, pivots = qr(inside - mean[owner], mode="r", pivoting=True)
     size = np.abs(np.diag(triangle))
@@ -227,6 +229,7 @@ def _solve(program: _Program, deadline: float | None) -> tuple[FloatArray, Float
         missed = program.right - x @ demand - slack
         products = float(x @ z) + float(room @ h) + float(slack @ prices)
         left = products + float(np.abs(rest) @ x) + float(np.abs(missed) @ np.abs(prices))
+        # Near the end rounding can make a step worse.
         if left < best:
             best, answer = left, (x, prices)
         if products <= CENTRED or not np.isfinite(left):
@@ -245,6 +248,7 @@ def _solve(program: _Program, deadline: float | None) -> tuple[FloatArray, Float
         open_rows = np.flatnonzero(~equal)
         matrix[open_rows, open_rows] += slack[open_rows] / prices[open_rows]
         column[open_rows] += centre / prices[open_rows] - slack[open_rows]
+        # Least squares, because rows may become dependent on the way to the boundary.
         dp = np.linalg.lstsq(matrix, column, rcond=None)[0]
         dx = push - gathered @ dp
         dy = np.where(earlier, own * (target - share - pushed + sums @ dp), 0.0)

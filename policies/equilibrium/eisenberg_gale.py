@@ -50,6 +50,7 @@ def equilibrium(market: Market, deadline: float | None) -> tuple[FloatArray, Flo
     weight: FloatArray = (market.weight / budget)[market.owner]
     alone = len(market.weight) == len(weight)
     part = weight if alone else weight / np.bincount(market.owner)[market.owner]
+    # Half of what each buyer's part pays for: strictly inside the capacities, as the steps need.
     x = np.minimum(0.5 * part / demand.max(axis=0), 0.5 * market.limit)
     prices = np.where(used, 1.0, 0.0)
     slack = 1.0 - demand @ x
@@ -62,6 +63,7 @@ def equilibrium(market: Market, deadline: float | None) -> tuple[FloatArray, Flo
         if deadline is not None and time.monotonic() > deadline:
             raise SolveTimeoutError("solve.timeout", "the time limit passed")
         left = _advance(demand, limited, market.owner, weight, len(market.weight), *state)
+        # The point may miss its rows by rounding; shares that are returned fit.
         shares = np.minimum(x, market.limit)
         shares /= max(float((demand @ shares).max()), 1.0)
         charged = prices * budget / size
@@ -100,6 +102,7 @@ def _advance(demand, limited, owner, weight, buyers, x, prices, slack, reduced, 
     peak = np.zeros(1)
     most = peak.view(np.int64)
     step = 0.0
+    # Residuals first: an early end, and the right-hand side of the Newton system.
     for _ in range(STEPS_BETWEEN_LOOKS):
         _together(x, owner, sums, share)
         left = 0.0
@@ -126,6 +129,7 @@ def _advance(demand, limited, owner, weight, buyers, x, prices, slack, reduced, 
             theta[j] = 1.0 / (reduced[j] * per_share[j] + at_limit[j] * per_room[j])
             right[j] += at_limit[j] - reduced[j] + centre * (per_share[j] - per_room[j])
             push[j] = theta[j] * right[j]
+        # A buyer's logarithm adds a rank-one term to a diagonal: Sherman-Morrison inverts the sum.
         _together(theta, owner, sums, total)
         _together(push, owner, sums, pushed)
         for j in range(n):
@@ -146,6 +150,7 @@ def _advance(demand, limited, owner, weight, buyers, x, prices, slack, reduced, 
                 matrix[r, r] += slack[r] / prices[r]
                 column[r] += used[r] + centre / prices[r] - 1.0
                 matrix[r, r] *= 1.0 + REGULAR
+            # A resource without demand has no price. An identity row keeps the matrix regular.
             else:
                 matrix[r, r], column[r] = 1.0, 0.0
         dp = np.linalg.solve(matrix, column)
@@ -157,11 +162,13 @@ def _advance(demand, limited, owner, weight, buyers, x, prices, slack, reduced, 
             dx[j] = push[j] - theta[j] * dx[j]
             dz = (centre - reduced[j] * dx[j]) * per_share[j] - reduced[j]
             dh = (centre + at_limit[j] * dx[j]) * per_room[j] - at_limit[j]
+            # Both are read no more in this step, and spare two arrays.
             share[j], total[j] = dz, dh
             shrink = max(-dx[j] * per_share[j], -dz / reduced[j])
             pinch = -dh / at_limit[j] if limited[j] > 0.0 else 0.0
             ratio[j] = max(max(shrink, dx[j] * per_room[j]), max(pinch, 0.0))
         peak[0] = 0.0
+        # Ratios are not below 0, where floats are ordered as their bits; integer maxima vectorise.
         most[0] = greatest(ratio.view(np.int64), most[0])
         fastest = peak[0]
         for r in range(m):

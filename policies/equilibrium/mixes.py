@@ -61,6 +61,8 @@ def mixes_of(form: LeximinProblem, x: FloatArray, stage: int, deadline: float | 
     program = _Program.of(form, x, mine, np.flatnonzero(kept & ~several))
     seen = np.zeros(program.width, dtype=np.bool_)
     found: list[FloatArray] = []
+    # One program for all variables at once: each point shows at least one more that can be above
+    # 0.
     while not seen.all():
         point = program.furthest(~seen, deadline)
         found.append(point)
@@ -72,6 +74,7 @@ def mixes_of(form: LeximinProblem, x: FloatArray, stage: int, deadline: float | 
     runs, full, at_limit = seen[:q].copy(), ~seen[q : q + form.m], ~seen[q + form.m :]
     runs[program.limited[at_limit]] = False
     inside = np.where(kept, x, 0.0)
+    # The mean of points of a convex set is above 0 wherever one of them is.
     mean, own = np.mean(found, axis=0)[:q], x[mine] / program.share
     inside[mine] = program.exact(mean, runs, full, at_limit) * program.share
     if overfilled(form, inside) > DUST:
@@ -79,6 +82,7 @@ def mixes_of(form: LeximinProblem, x: FloatArray, stage: int, deadline: float | 
         inside[mine] = program.exact(mean, runs, full, at_limit, own) * program.share
     free = np.zeros(form.n, dtype=np.bool_)
     free[mine] = runs
+    # A single free workload is fixed by its tenant's share, so that it has no choice.
     alone = np.bincount(form.owner[free], minlength=form.t)[form.owner] < 2
     return Mixes(inside, free & ~alone, full)
 
@@ -112,6 +116,7 @@ def completed_prices(
     several = np.diff(form.first)[form.owner] > 1
     mine = np.flatnonzero(kept & several)
     program = _Program.of(form, x, mine, np.flatnonzero(kept & ~several))
+    # HiGHS has absolute tolerances: small prices would be lost in them.
     size = float(prices.max())
     cost = np.zeros(program.width)
     cost[: len(mine)] = program.share * (form.demand[mine] @ prices) / size

@@ -82,6 +82,7 @@ def halve(load, part, lean, order):  # type: ignore[no-untyped-def]
         gain = 0.0
         for c in range(count):
             gain += direction[c] * lean[working[c]]
+        # Of both directions the one that brings more loads to where their owners have servers.
         sign = 1.0 if gain >= 0 else -1.0
         step, last = np.inf, 0
         for c in range(count):
@@ -94,6 +95,7 @@ def halve(load, part, lean, order):  # type: ignore[no-untyped-def]
         for c in range(count):
             k = working[c]
             moved = sign * direction[c]
+            # Exactly whole, which the step may miss by rounding.
             if c == last:
                 fraction[k] = 1.0 if moved > 0 else 0.0
             else:

@@ -155,6 +155,7 @@ class Document:
                     values[name] = read(value)
             except Mistakes as wrong:
                 found += wrong.under(name)
+        # Counting is enough to notice unknown names, which are looked up only then.
         if present != len(document):
             known = ", ".join(cls.fields) or "none"
             found += [

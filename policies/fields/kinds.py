@@ -170,6 +170,7 @@ class BooleanField(Field):
     type_name = "true or false"
 
     def read(self, value: Any) -> bool:
+        # By identity, because 1 == True.
         if value is not True and value is not False:
             raise self.wrong_type()
         return value
@@ -353,6 +354,7 @@ class OneOrMoreField(Field):
         if not value or (self.max_items is not None and len(value) > self.max_items):
             most = "" if self.max_items is None else f" and at most {self.max_items}"
             raise mistake(self.code, f"Expected at least one value{most}.")
+        # All mistakes at once, or a client would have to send the document again for each.
         read, found = [], []
         for index, item in enumerate(value):
             try:

@@ -60,12 +60,14 @@ def checked_quantity(value: object) -> int | float | Decimal | str:
         if len(value) > MAX_TEXT:
             raise _no_quantity(value)
         return value
+    # A bool is an int in Python, and true would count as 1.
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
         raise mistake(
             "quantity.type",
             "Expected a number, a decimal string or a Kubernetes quantity, not"
             f" {json_type(value)}.",
         )
+    # Ordering a decimal NaN raises InvalidOperation; it is refused as not finite later.
     if not (isinstance(value, Decimal) and value.is_nan()) and value < 0:
         raise _negative(value)
     return value
@@ -82,9 +84,11 @@ def quantity_from(value: object, unit: str = "") -> Decimal:
     if isinstance(value, str):
         number = _text(value, unit)
     else:
+        # By its shortest text: Decimal(0.1) has 55 digits, which no client meant.
         number = Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
         if not number.is_finite():
             raise mistake("quantity.not_finite", "Expected a finite number.")
+        # Larger ones could have more digits than the context, in which quantize would fail.
         if abs(number) < LIMIT:
             number = number.quantize(_QUANTUM, rounding=ROUND_HALF_EVEN, context=_WIDE)
     return _bounded(number, value)
@@ -118,6 +122,7 @@ def _bounded(number: Decimal, value: object) -> Decimal:
             "quantity.too_large",
             f"A quantity is below 10^12; choose a larger unit for {str(value)[:40]}.",
         )
+    # Without the sign of -0.
     return abs(number)
 
 
@@ -152,6 +157,7 @@ def _text(text: str, unit: str) -> Decimal:
     if number.copy_abs() >= LIMIT:
         return number
     rounded = number.quantize(_QUANTUM, rounding=ROUND_HALF_EVEN, context=_WIDE)
+    # Digits of a text are meant, unlike the last ones of a float.
     if rounded != number:
         raise mistake(
             "quantity.precision",
@@ -200,6 +206,7 @@ class QuantityField(Field):
 
     def read(self, value: Any) -> Any:
         kind = type(value)
+        # The usual case, without the slower way through decimals.
         if (kind is float or kind is int) and 0 <= value < _LIMIT:
             return float(value)
         return float(quantity_from(value, self.unit))
@@ -332,6 +339,8 @@ class AmountsField(QuantitiesField):
 
     def read(self, value: Any) -> tuple[float, ...]:
         amounts = value if type(value) is dict else super().read(value)
+        # The mistake in the resources is reported already, and without them no amount can be
+        # judged.
         if self._resources is None:
             return ()
         read = self._unnamed.copy()

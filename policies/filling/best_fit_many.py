@@ -99,6 +99,7 @@ def least_misfit(demand, task, reference, size, allowed, row_of, share_of_unit, 
     servers = columns.size[0]
     distance = columns.distance
     best, chosen, its_distance = np.inf, NOWHERE, np.inf
+    # Ties are not transitive: once the least H is known, the first that ties with it is looked up.
     for again in range(2):
         unsure = False
         reach = tie_at(best, size)
@@ -137,6 +138,7 @@ def _measure(demand, task, reference, share_of_unit, columns, start, stop, reach
     for r in range(len(demand)):
         left = columns.left[r, start:stop]
         needed, ratio, unit = demand[r], task[r], share_of_unit[r]
+        # Infinity for a lack instead of a branch, so that the loop vectorises.
         for i in range(len(distance)):
             apart = abs(ratio - left[i] * unit * inverse[i])
             distance[i] += apart if left[i] >= needed else np.inf

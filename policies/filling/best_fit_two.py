@@ -79,6 +79,7 @@ def build(servers, slopes, left, index):  # type: ignore[no-untyped-def]
     left is (S, 2).
     """
     index.size[0] = 1
+    # The first bucket begins at 0, so that every slope has a place.
     index.lowest[0] = 0.0
     index.most[:] = 0.0
     index.held[:] = 0
@@ -153,6 +154,7 @@ def remove(server, index):  # type: ignore[no-untyped-def]
         return
     last = index.held[number] - 1
     index.held[number] = last
+    # Servers of a bucket are in no order: the last one may fill the gap.
     _move(number, last, number, slot, index)
     index.bucket[server] = NOWHERE
 
@@ -176,6 +178,7 @@ def update(server, slope, left, index):  # type: ignore[no-untyped-def]
     number = index.bucket[server]
     p = index.place[number]
     inside = index.lowest[p] <= slope
+    # Inclusive at both ends, because a split may put equal slopes on both sides.
     if inside and (p + 1 == index.size[0] or slope <= index.lowest[p + 1]):
         _write(p, number, index.slot[server], slope, left, index)
         return True
@@ -187,6 +190,7 @@ def update(server, slope, left, index):  # type: ignore[no-untyped-def]
 def _split(p, index):  # type: ignore[no-untyped-def]
     """Move the upper half of a full bucket into a new one behind it."""
     size = index.size[0]
+    # Only places move up. Servers refer to numbers, which are for ever, and are not rewritten.
     for later in range(size, p + 1, -1):
         index.lowest[later] = index.lowest[later - 1]
         index.number[later] = index.number[later - 1]
@@ -257,9 +261,11 @@ def nearest(demand, task, reference, size, allowed, row_of, index):  # type: ign
         The server, -1 if none has room; and how many servers were looked at.
     """
     buckets = index.size[0]
+    # Without a demand of the first resource the steepest slope is nearest.
     start = place_of(task[1], index) if reference == 0 else buckets - 1
     best, chosen, its_distance = np.inf, NOWHERE, np.inf
     looked = 0
+    # Ties are not transitive: once the least H is known, the first that ties with it is looked up.
     for again in range(2):
         unsure = False
         low, high = start, start + 1
@@ -270,6 +276,8 @@ def nearest(demand, task, reference, size, allowed, row_of, index):  # type: ign
         while min(below, above) <= reach:
             if low >= 0 and below <= above:
                 p = low
+                # A group's bounds are asked where the walk enters it; inside, the buckets' own are
+                # as cheap.
                 passes = p % GROUP != GROUP - 1 or _group_has_room(p - p % GROUP, demand, index)
                 low -= 1 if passes else GROUP
                 below = np.inf
@@ -308,6 +316,7 @@ def nearest(demand, task, reference, size, allowed, row_of, index):  # type: ign
                 )
                 unsure = unsure or doubt
                 reach = tie_at(best, size)
+            # Launches leave bounds too high. They are brought down only where that misled a search.
             if not room:
                 _tighten(p, number, index)
             if low < 0 and high >= buckets:

@@ -43,6 +43,7 @@ def launch_gang(  # type: ignore[no-untyped-def]
         Tasks launched, 0 if one does not fit; their pieces, or the most pieces that had room before one
         did not fit; and the number of servers looked at.
     """
+    # Once enough tasks run, further ones may join one by one.
     at_once = gangs.at_least[job] if waiting.done[job] == 0 else 1
     if waiting.done[job] + at_once > waiting.limit[job]:
         return 0, 0, 1
@@ -70,6 +71,8 @@ def _launch_task(  # type: ignore[no-untyped-def]
     """
     zone = gangs.zone[job]
     if zone == NOWHERE:
+        # Empty stands for every row: None would be a second type, for which Numba compiles all
+        # again.
         may = np.ones(0, dtype=np.bool_)
         return _place(
             rule,
@@ -98,6 +101,7 @@ def _launch_task(  # type: ignore[no-untyped-def]
         if server == NOWHERE:
             return most, looked_at
         value = gangs.zones[zone, servers.row_of[server]]
+        # Each value once: its other rows would take the same pieces.
         same = gangs.zones[zone] == value
         untried &= ~same
         fit, looked = _place(
@@ -139,6 +143,8 @@ def _place(  # type: ignore[no-untyped-def]
             continue
         start = tasks.pointer[kind]
         for _ in range(gangs.number[kind]):
+            # A server that is hidden has room for later tasks, so that first-fit must not pass it
+            # for good.
             hidden = most > 0 and at > logged
             server, looked, start = _choose(rule, kind, may, start, tasks, limits, servers, draws)
             looked_at += looked
@@ -146,6 +152,7 @@ def _place(  # type: ignore[no-untyped-def]
                 # Later tasks have no room before it either.
                 tasks.pointer[kind] = start
             if server == NOWHERE:
+                # Shown first, because pieces cannot be given back to an amount that is encoded.
                 _show(rule, logged, at, waiting, tasks, gangs, servers, log_server)
                 _undo(rule, logged, at, waiting, tasks, gangs, limits, servers, log_job, log_server)
                 return at - logged, looked_at
@@ -184,6 +191,7 @@ def _choose(rule, kind, may, start, tasks, limits, servers, draws):  # type: ign
     reference, size = tasks.reference[kind], tasks.size[kind]
     if len(may) > 0:
         allowed = allowed & may
+    # For each piece anew: an undone task gives amounts back, so that no row is closed for good.
     for at in range(limits.first[kind], limits.first[kind + 1]):
         if limits.need[at] > limits.left[limits.row[at]]:
             allowed = allowed & ~limits.where[limits.row[at]]
@@ -225,6 +233,7 @@ def _take(rule, kind, server, number, waiting, tasks, gangs, limits, servers):  
     for at in range(limits.first[kind], limits.first[kind + 1]):
         if limits.where[limits.row[at], row]:
             limits.left[limits.row[at]] -= number * limits.need[at]
+    # The row's next untouched server takes its place in the index.
     if server == servers.opened[row]:
         servers.opened[row] += 1
         if servers.opened[row] < servers.row_start[row + 1]:
@@ -267,6 +276,7 @@ def _list(rule, server, waiting, tasks, gangs, servers):  # type: ignore[no-unty
 def _hide(rule, server, servers):  # type: ignore[no-untyped-def]
     """Let a server have room for nothing until the task is placed."""
     for r in range(servers.left.shape[1]):
+        # This is its own inverse, and below 0 even where nothing is left.
         servers.left[server, r] = -1.0 - servers.left[server, r]
     if rule == BEST_BY_SLOPE:
         remove(server, servers.slopes)

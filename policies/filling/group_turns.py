@@ -179,6 +179,7 @@ def set_level(turns, tenant, level, gain):  # type: ignore[no-untyped-def]
         while place >= 1:
             left = turns.level[begin + 2 * place]
             least = min(left, turns.level[begin + 2 * place + 1])
+            # What does not change here changes nothing above.
             if turns.level[begin + place] == least:
                 break
             turns.level[begin + place] = least

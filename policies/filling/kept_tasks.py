@@ -42,6 +42,7 @@ def _kept_tasks(problem: Problem, placements: CurrentPlacements) -> TasksOnServe
     stated = TasksOnServers.of_placements(problem, rows, placements)
     whole = WholeServers.of(problem)
     keeping = _Keeping(problem, whole, rows, stated)
+    # The usual case: one look at all servers instead of one at each task.
     if not problem.gangs and keeping.all_stay():
         return stated
     return stated.only(keeping.tasks_that_stay())
@@ -120,6 +121,7 @@ class _Keeping:
             row = int(self._row_of[server])
             if not self._allowed[j, row]:
                 continue
+            # Views, so that what is taken below is taken from the servers and limits themselves.
             rooms = [self._left[server]]
             rooms += [self._limits[number] for number, where in limits if where[row]]
             most = min(float((room[needed] // demand[needed]).min()) for room in rooms)
@@ -150,6 +152,7 @@ class _Keeping:
             if value >= 0
         }
         tasks = int(min(sum(most.values()), self._problem.tasks[j]))
+        # Downwards: whether limits hold is known only once the pieces are chosen.
         while tasks >= gang.at_least:
             chosen = np.zeros_like(table)
             left = tasks

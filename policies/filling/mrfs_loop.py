@@ -64,9 +64,11 @@ def fill_evenly(  # type: ignore[no-untyped-def]
         aggregate[server] += demand[job, dominant] / capacity[row, dominant]
         for r in range(demand.shape[1]):
             left[server, r] -= demand[job, r]
+        # Kept for a next request of each dominant resource: a choice reads one number per server.
         for r in range(demand.shape[1]):
             spread[server, r] = spread_with(dominated[server], capacity[row], r)
         room[server] = room_left(left[server], capacity[row])
+        # Untouched servers of a row are alike, so that only the first of them is offered.
         if server == opened[row]:
             opened[row] += 1
         count[job] += 1.0
@@ -104,6 +106,7 @@ def dominant_on(demand, capacity):  # type: ignore[no-untyped-def]
     >>> dominant_on(np.array([1.0, 4.0]), np.array([9.0, 18.0]))
     1
     """
+    # Two passes, because the tolerance is relative to the largest ratio.
     largest = 0.0
     for r in range(len(demand)):
         if capacity[r] > 0.0:
@@ -129,6 +132,7 @@ def evenest(  # type: ignore[no-untyped-def]
     Each criterion has a pass of its own, which compares the criterion before it checks that the
     request fits.
     """
+    # Most servers fail a criterion, and one comparison is cheaper than that of all resources.
     dominant = np.empty(len(opened), dtype=np.int64)
     narrowest = np.inf
     for row in range(len(opened)):
@@ -147,10 +151,12 @@ def evenest(  # type: ignore[no-untyped-def]
         for server in range(row_start[row], min(opened[row] + 1, row_start[row + 1])):
             if (
                 aggregate[server] < least
+                # Differences of counts are whole numbers, so that equality is exact.
                 and spread[server, dominant[row]] == narrowest
                 and _fits(demand, left[server])
             ):
                 least = aggregate[server]
+    # Sums of shares depend in their last digits on the order in which requests came.
     threshold = least * (1.0 + DISCRETE_TOLERANCE)
     most = -1.0
     for row in range(len(opened)):

@@ -50,8 +50,11 @@ def fill_pool(
         SolveTimeoutError: the deadline passed.
     """
     level = np.full(len(queues.weight), np.nan)
+    # The second stage is handed what the first leaves: its tenants never delay one of the first.
     for stage in (0, 1):
         tree = tree_of(queues.shares_in_stage(stage))
+        # A jump looks at every tenant some sixty times, so that picks in between must be worth as
+        # much.
         patience = PICKS_BETWEEN_JUMPS * (len(level) + 16)
         while np.isfinite(tree[1]):
             if deadline is not None and time.monotonic() > deadline:
@@ -64,6 +67,8 @@ def fill_pool(
                 tree, queues.stop, queues.current, queues.share, queues.limit, queues.weight,
                 queues.count, queues.passed, demand, left, level, patience,
             )  # fmt: skip
+            # A jump that saves fewer tasks than a batch of picks is not worth its price: the next
+            # comes later.
             if jumped < patience:
                 patience *= 2
     return level
@@ -90,6 +95,7 @@ def _pick(tree, stop, current, share, limit, weight, count, passed, demand, left
                 left[r] -= demand[job, r]
             set_share(tree, tenant, (passed[tenant] + count[job] * share[job]) / weight[tenant])
             continue
+        # Room only shrinks: a workload whose task does not fit now is over for good.
         passed[tenant] += count[job] * share[job]
         current[tenant] += 1
         if current[tenant] == stop[tenant]:
@@ -141,6 +147,8 @@ def _pick_summed(  # type: ignore[no-untyped-def]
         for r in range(len(left)):
             fits = fits and demand[job, r] <= left[r]
         if fits:
+            # Sums and not a share per task: another resource may become the largest with any
+            # launch.
             count[job] += 1.0
             share = 0.0
             for r in range(len(left)):
@@ -199,6 +207,7 @@ def _pick_in_groups(  # type: ignore[no-untyped-def]
         fits = count[job] < limit[job]
         for r in range(len(left)):
             fits = fits and demand[job, r] <= left[r]
+        # Before the launch: a tenant leaves at the level that it had when its task did not fit.
         reached = (passed[tenant] + count[job] * share[job]) / weight[tenant]
         if fits:
             count[job] += 1.0
@@ -237,7 +246,9 @@ def _fits(level, tree, stop, current, share, limit, weight, count, passed, deman
         before = passed[tenant]
         goal = level * weight[tenant]
         for job in range(current[tenant], stop[tenant]):
+            # A share is beyond the goal by up to one task, and launches are never taken back.
             tasks = max(_launched(goal, before, share[job], limit[job]), count[job])
+            # Endless tasks without a share: infinity times a demand of 0 would be NaN.
             if tasks == np.inf:
                 return False
             for r in range(len(left)):
@@ -279,6 +290,7 @@ def _jump(tree, stop, current, share, limit, weight, count, passed, demand, left
     Returns how many tasks those are; 0 when the next picks have to be made one by one.
     """
     used = np.zeros(len(left))
+    # No bound of the level is known at first, since tasks may be tiny beside the pool: double.
     low = tree[1]
     high = max(2.0 * low, 1e-12)
     while _fits(high, tree, stop, current, share, limit, weight, count, passed, demand, left, used):
@@ -286,6 +298,7 @@ def _jump(tree, stop, current, share, limit, weight, count, passed, demand, left
         high *= 2.0
         if high > 1e30:
             break
+    # Coarsely, because the last picks are made one by one anyway.
     for _ in range(BISECTIONS):
         middle = 0.5 * (low + high)
         if high - low <= STEP_DOWN * high:
@@ -299,6 +312,7 @@ def _jump(tree, stop, current, share, limit, weight, count, passed, demand, left
     clear = False
     for attempt in range(LEVELS_TRIED):
         level = low * (1.0 - STEP_DOWN * attempt)
+        # Nothing would be launched below this level.
         if level <= tree[1] * (1.0 + CLEARANCE):
             return 0.0
         if _is_clear(level, tree, stop, current, share, limit, weight, passed):

@@ -60,6 +60,7 @@ def _by_server(workload, server, workloads, servers):  # type: ignore[no-untyped
     Returns:
         (S + 1,) where each server's entries begin; workload and tasks of each entry.
     """
+    # Two passes of counting: the log may have millions of tasks, and keys are small numbers.
     of_workload = _starts(workload, workloads)
     place = of_workload.copy()
     servers_sorted = np.empty_like(server)

@@ -61,6 +61,7 @@ def most_affine(demand, allowed, row_start, opened, left, share_of_unit):  # typ
     """Return the server with the largest dot product of demand and unused capacity, or -1."""
     m = len(demand)
     best = -1.0
+    # Which scores tie with the best is known only after a first pass; the first of these is taken.
     for again in range(2):
         threshold = best * (1.0 - DISCRETE_TOLERANCE)
         if again == 1 and best < 0.0:

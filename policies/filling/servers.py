@@ -77,6 +77,7 @@ def solve_indivisible(request: Request) -> Allocation:
     queues = queues_of(
         problem, filling_reasons(problem, whole, rows), share, kept.per_workload(problem)
     )
+    # Of a resource that the pool does not have, a unit has no share.
     present = problem.totals > 0
     row_of = np.repeat(np.arange(rows.count), rows.servers)
     kinds = problem.pieces.kinds_of(queues.workloads)
@@ -161,6 +162,7 @@ def _place(
     draws = np.array([seed], dtype=np.uint64)
     level = np.full(len(queues.weight), np.nan)
     jobs, places = [before[0].astype(np.int32)], [before[1].astype(np.int32)]
+    # Before any launch, as tasks that are kept do not move.
     take_kept(before, tasks, limits, state)
     done = len(before[0])
     for stage in (0, 1):
@@ -169,9 +171,11 @@ def _place(
             queues.limit, queues.weight, queues.count, queues.passed, level, np.zeros(m),
             turns_in_stage(problem, queues, stage, gain), gain,
         )  # fmt: skip
+        # Anew in each stage: servers too full for the first stage may suit the second one's tasks.
         if rule in (BEST_BY_SLOPE, BEST_BY_SCAN):
             list_servers(rule, waiting, tasks, gangs, state)
         while np.isfinite(waiting.tree[1]):
+            # Compiled code cannot look at the clock, so that it returns now and then.
             if deadline is not None and time.monotonic() > deadline:
                 raise SolveTimeoutError("solve.timeout", "the time limit passed while placing")
             size = max(MOST_LAUNCHED, int(gangs.most[0]))
@@ -184,6 +188,7 @@ def _place(
                 raise ProblemTooLargeError(
                     "problem.too_large", f"more than {MOST_TASKS} whole tasks fit on the servers"
                 )
+            # A view would keep the whole buffer.
             jobs.append(job[:launched].copy())
             places.append(server[:launched].copy())
     return level, np.concatenate(jobs), np.concatenate(places)
@@ -207,6 +212,7 @@ def take_kept(
 ) -> None:
     """Take what kept tasks use from servers and limits."""
     job, server = before
+    # Not left[server] -= ..., which counts a server with several tasks once.
     np.subtract.at(state.left, server, tasks.demand[job])
     row = state.row_of[server]
     np.maximum.at(state.opened, row, server + 1)
@@ -263,6 +269,7 @@ def limits_left(
         numbers.append(np.full(len(mine), number))
         needs.append(whole.demand[mine, resource])
     job = np.concatenate(jobs)
+    # Sorted by kind of pieces, so that one position per kind finds its entries.
     order = np.argsort(job, kind="stable")
     return LimitsLeft(
         left=np.array([left[limit, resource] for limit, resource in cells]),
@@ -296,6 +303,7 @@ def gangs_of(
     small[second >= 0] = np.arange(queued, len(kinds))
     size = share.max(axis=1, initial=0.0)
     swapped = np.flatnonzero(small >= 0)
+    # Kinds that are equal but for rounding stay in the order of the problem.
     swapped = swapped[size[small[swapped]] > size[swapped] * (1 + DISCRETE_TOLERANCE)]
     large[swapped], small[swapped] = small[swapped], swapped
     per_server, at_least, zone = number.copy(), number + 1, none.copy()

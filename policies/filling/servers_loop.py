@@ -57,6 +57,7 @@ def fill(rule, waiting, tasks, gangs, limits, servers, draws, log_job, log_serve
     grouped = len(groups.node) > 0
     nothing = np.zeros(groups.held.shape[1])
     launched, closed = 0, 0
+    # A gang is logged as a whole, so that there must be room for the largest.
     while tree[1] < np.inf and launched + gangs.most[0] <= len(log_job) and work > 0:
         tenant = next_in_groups(groups) if grouped else next_tenant(tree)
         job = current[tenant]
@@ -103,12 +104,15 @@ def fill(rule, waiting, tasks, gangs, limits, servers, draws, log_job, log_serve
                         demand[job], ratio[job], reference[job], size[job], allowed[job], row_of,
                         left, share_of_unit, draws,
                     )  # fmt: skip
+                # Both probes may miss: a task that fits somewhere must still be launched.
                 if server == NOWHERE:
                     server = first_fit(demand[job], allowed[job], row_of, left, pointer[job])
                     looked = -pointer[job]
+                    # Room only shrinks: what is passed here never has room for this workload again.
                     pointer[job] = server if server != NOWHERE else len(left)
                     looked += pointer[job] + 1
         work -= looked
+        # Nothing is given back while filling, so that a workload that fits nowhere is over.
         if server == NOWHERE:
             passed[tenant] += count[job] * share[job]
             current[tenant] += 1
@@ -118,6 +122,9 @@ def fill(rule, waiting, tasks, gangs, limits, servers, draws, log_job, log_serve
                 if grouped:
                     set_level(groups, tenant, np.inf, nothing)
             closed += 1
+            # The least demand grows as workloads end, and fuller servers may leave the index. To
+            # rebuild it costs as much as many searches, hence only once for each hundredth of the
+            # tenants.
             if rule >= BEST_BY_SLOPE and closed * 100 >= len(stop):
                 closed = 0
                 list_servers(rule, waiting, tasks, gangs, servers)
@@ -130,6 +137,7 @@ def fill(rule, waiting, tasks, gangs, limits, servers, draws, log_job, log_serve
         for at in range(limits.first[job], limits.first[job + 1]):
             if limits.where[limits.row[at], row]:
                 limits.left[limits.row[at]] -= limits.need[at]
+        # Untouched servers of a row tie with the first, which alone is in the index.
         fresh = server == opened[row]
         if fresh:
             opened[row] += 1
@@ -145,6 +153,7 @@ def fill(rule, waiting, tasks, gangs, limits, servers, draws, log_job, log_serve
                 following = opened[row]
                 slope = slope_of(left[following], share_of_unit)
                 listed = listed and insert(following, slope, left[following], slopes)
+            # No bucket is left to split. A rebuilt index has them evenly filled.
             if not listed:
                 list_servers(rule, waiting, tasks, gangs, servers)
         elif rule == BEST_BY_SCAN:

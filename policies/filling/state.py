@@ -167,6 +167,7 @@ def list_present(rule, servers):  # type: ignore[no-untyped-def]
     listed, size = np.empty(len(left), dtype=np.int64), 0
     if left.shape[1]:
         for server in range(len(left)):
+            # Servers that have left the pool have amounts below 0 (``AWAY``).
             if left[server, 0] >= 0.0:
                 listed[size] = server
                 size += 1

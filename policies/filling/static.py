@@ -95,6 +95,7 @@ def partition_of(problem: Problem, capacity: FloatArray, tenant: int) -> list[Pa
     capacity (k, m) is in whole numbers.
     """
     weight = np.where(problem.second_stage, 0.0, problem.effective_weight)
+    # All tenants are of the second stage, among which the pool is divided then.
     if not weight.any():
         weight = problem.effective_weight
     fraction = weight / weight.sum()
@@ -124,6 +125,8 @@ def _cuts(capacity: FloatArray, remaining: FloatArray) -> FloatArray:
     """
     cuts = np.outer(remaining / remaining.sum(), capacity)
     whole = whole_part(cuts)
+    # Parts that were rounded up can exceed the server together; they are cut by more than the
+    # error.
     beyond = whole.sum(axis=0) > capacity
     whole[:, beyond] = np.floor(cuts[:, beyond] * (1 - (len(remaining) + 8) * UNIT))
     return whole

@@ -107,6 +107,7 @@ def _within_limits(
 
 def _as_stored(each: FloatArray, servers: FloatArray) -> FloatArray:
     """Tasks on each of so many servers (p,) that come back from their sum as they were."""
+    # Sums are stored, and readers divide them again: what they get must be what was checked.
     for _ in range(_MOST_TRIES):
         changed = (each * servers) / servers != each
         if not changed.any():
@@ -136,8 +137,10 @@ def _taken_back(
             return fitting
         part = excess(fitting, over)
         part[part > 0] += UNIT * 2.0**attempt
+        # More than rounding is an error of a solver, which the checks have to find.
         if part.max(initial=0.0) > MOST_TAKEN:
             break
+        # At least one step down, where the part is smaller than the distance of two numbers.
         less = np.minimum(fitting * (1.0 - part), np.nextafter(fitting, 0.0))
         fitting = np.where(part > 0, less, fitting)
     return amounts

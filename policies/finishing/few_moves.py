@@ -63,6 +63,7 @@ def few_moves(
         return None
     row_of = np.repeat(np.arange(rows.count), rows.servers)
     capacity, allowed = whole.capacity[rows.first_row][row_of], rows.allowed[:, row_of]
+    # If one of these has no room, none does that is at least as large on the same servers.
     wants = _smallest(wants, whole.demand, allowed, most + 1)
     if len(wants) > most:
         return None
@@ -78,6 +79,7 @@ def few_moves(
 def _smallest(wants: IntArray, demand: FloatArray, allowed: BoolArray, most: int) -> IntArray:
     """Return at most so many workloads of which one has room wherever any workload has."""
     found: list[int] = []
+    # The smallest first, since only a smaller one can stand for others.
     for j in wants[np.lexsort(demand[wants].T)].tolist():
         if len(found) == most:
             break
@@ -136,6 +138,7 @@ class _Program:
         ).x
         if found is None:
             return None
+        # Whole only up to the tolerance of the program.
         tasks = np.round(found[: self._cells] + found[self._cells : 2 * self._cells])
         return np.asarray(tasks.reshape(shape), dtype=np.float64)
 

@@ -105,6 +105,7 @@ def _by_server(
     problem = allocation.problem
     keys, tasks, since = [np.zeros(0, dtype=np.int64)], [np.zeros(0)], [np.zeros(0)]
     placements = dated.placements
+    # Instant by instant: tasks of different dates on one server must not be added up.
     for instant in np.unique(dated.since):
         mine = dated.since == instant
         some = CurrentPlacements(
@@ -137,6 +138,7 @@ def _youngest_gone(
     each = TasksOnServers(key, tasks, after.kinds)
     together = TasksOnServers.of(key // after.kinds, key % after.kinds, tasks, after.kinds)
     fewer = np.maximum(np.minimum(each.on(before), each.on(together)) - each.on(after), 0.0)
+    # Tasks on the same server that are younger, which are gone first.
     younger = np.cumsum(tasks) - tasks
     younger -= younger[np.searchsorted(key, key)]
     stays = np.clip(tasks - np.maximum(fewer - younger, 0.0), 0.0, tasks)
@@ -154,6 +156,7 @@ def _in_ranges(
     edge = np.cumsum(rows.servers) - rows.servers
     row = np.searchsorted(edge, server, side="right") - 1
     begins = np.ones(len(server), dtype=np.bool_)
+    # A range ends wherever anything but the number of the server changes.
     begins[1:] = server[1:] != server[:-1] + 1
     for column in (row, kind, tasks, since):
         begins[1:] |= column[1:] != column[:-1]

@@ -87,6 +87,7 @@ def stay_in_place(
         answer = _with_placements(problem, rows, placed, allocation)
         if answer is not None and (accepts is None or accepts(answer)):
             moved = before.moved(answer)
+            # The rule's own placement has precedence unless another one spares moves.
             return fresh if moved >= most else replace(answer, moved=moved)
     return fresh
 
@@ -215,6 +216,7 @@ def _completed(
         best_effort=problem.second_stage,
         workload_tenant=problem.workload_tenant[wanting],
         workload_names=[problem.workload_names[j] for j in wanting],
+        # In whole numbers, so that what fits is decided as exactly as in the pool.
         demand=whole.demand[wanting],
         tasks=missing[wanting],
         priority=problem.priority[wanting],

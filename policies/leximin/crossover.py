@@ -59,6 +59,7 @@ def few_placements(problem: LeximinProblem, x: FloatArray, deadline: float | Non
         return sparse
     # Too many rows, or a basis that rounding spoiled: few entries need few pivots.
     sparse = exchanged(problem, sparse, deadline)
+    # A fixed seed: the same input must give the same answer.
     random = np.random.default_rng(0)
     blocks: list[IntArray] = []
     for _ in range(MOST_BLOCKS):
@@ -69,6 +70,7 @@ def few_placements(problem: LeximinProblem, x: FloatArray, deadline: float | Non
             parts = -(-rows // ROWS_OF_A_BLOCK)
             blocks = np.array_split(random.permutation(problem.K), parts)
         block = blocks.pop()
+        # Smaller blocks have better-conditioned bases.
         if not _cross_over(problem, sparse, block) and len(block) * problem.m > MOST_ROWS:
             blocks += np.array_split(block, 2)
     return sparse
@@ -108,6 +110,7 @@ def _cross_over(problem: LeximinProblem, x: FloatArray, classes: IntArray) -> bo
     pushed = part[several]
     _push(pushed, np.ascontiguousarray(problem.demand[several]), 1.0 / size, slack.ravel())
     part[several] = pushed
+    # Beside what it used before, which rounding may have put above the capacity already.
     overfilled = (part.T @ problem.demand) / size - np.maximum(used, 1.0)
     if overfilled.max() > OVERFILL:
         return False
@@ -129,6 +132,7 @@ def _push(x: OutFloats2, demand: Floats2, per_share: Floats2, slack: Floats1) ->
     inverse = np.eye(rows)
     who, where, value = np.full(rows, -1), np.arange(rows), slack.copy()
     key = np.empty(n, dtype=np.int64)
+    # The largest entry, because pushes starve it last.
     for j in range(n):
         key[j] = np.argmax(x[j])
     change, key_change = np.zeros(rows), np.zeros(n)

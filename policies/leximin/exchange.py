@@ -80,6 +80,7 @@ def _null_vector(demand, members, matrix, step):  # type: ignore[no-untyped-def]
     for r in range(m):
         for q in range(width):
             matrix[r * width + q] = demand[members[q], r]
+    # Before the elimination, which changes what a pivot is compared with.
     for r in range(m):
         for q in range(width):
             largest = max(largest, abs(matrix[r * width + q]))
@@ -131,8 +132,10 @@ def _shift(here, there, members, step):  # type: ignore[no-untyped-def]
     length, leaves = (forward, first) if forward <= backward else (-backward, second)
     for q in range(len(members)):
         j = members[q]
+        # The step ends where a share reaches 0, which rounding may miss on either side.
         here[j] = max(here[j] - length * step[q], 0.0)
         there[j] = max(there[j] + length * step[q], 0.0)
+    # Exactly 0: dust would keep it on both classes for ever.
     j = members[leaves]
     if length * step[leaves] > 0.0:
         here[j] = 0.0

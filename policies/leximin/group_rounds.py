@@ -111,6 +111,7 @@ class GroupRounds(Rounds):
             solution = maximise(np.maximum(aim - share, 0.0), share)
             self.programs += 1
             bound = np.inf
+            # Where the aim is reached nothing binds, and prices bound nothing.
             if solution.tau < 1:
                 bound = path_bound(problem, path, solution.prices)
             if solution.tau >= 1 - ARRIVED:
@@ -125,6 +126,8 @@ class GroupRounds(Rounds):
             if bound < upper:
                 upper, prices = bound, solution.prices
             reached = lower + max(solution.tau, 0.0) * (trial - lower)
+            # Between two corners shares change in proportion, so that the program's point is on
+            # the path.
             is_straight = not ((between > lower) & (between < trial)).any()
             if is_straight and reached >= upper - close:
                 return min(reached, upper), solution

@@ -198,6 +198,7 @@ class SimplexLevels:
         )
         within = basis.within[self._kept[:, 0], self._kept[:, 1]]
         stated = highspy.HighsBasis()
+        # Alien: HiGHS completes a basis of too many or too few entries, instead of refusing it.
         stated.valid = stated.alien = True
         stated.col_status = [inside if each else lower for each in placed.tolist()]
         stated.col_status = [*stated.col_status, inside if basis.rises else upper]
@@ -226,6 +227,7 @@ class SimplexLevels:
             left = self._deadline - time.monotonic()
             if left <= 0:
                 raise SolveTimeoutError("solve.timeout", "the time limit passed")
+            # HiGHS counts its limit from the first run of the model.
             self._model.setOptionValue("time_limit", self._model.getRunTime() + left)
 
     def _run(self) -> SolverStatus:
@@ -318,8 +320,10 @@ class SimplexLevels:
         lp.a_matrix_.value_ = value[present]
         model = highspy.Highs()  # type: ignore[no-untyped-call]
         model.setOptionValue("output_flag", False)
+        # One thread and one seed: the same problem has the same answer each time.
         model.setOptionValue("threads", 1)
         model.setOptionValue("random_seed", 0)
+        # Below what is certified, so that the bounds from its prices can close.
         model.setOptionValue("primal_feasibility_tolerance", FEASIBLE)
         model.setOptionValue("dual_feasibility_tolerance", 1e-10)
         if self._smallest is not None:

@@ -45,6 +45,7 @@ def leximin(problem: LeximinProblem, deadline: float | None) -> Leximin:
     answer = rounds(problem, deadline, interior=False).run()
     if _realised(problem, answer):
         return answer
+    # The error below has the reason; that this attempt failed as well adds nothing.
     with suppress(NoConvergenceError):
         x = place_shares(problem, answer.share, deadline)
         answer = replace(answer, x=exact_shares(problem, x, answer.share))
@@ -59,6 +60,7 @@ def _realised(problem: LeximinProblem, answer: Leximin) -> bool:
     """Return True if ``x`` gives each tenant its proven share after it was made feasible."""
     scale = answer.share
     if problem.groups is not None:
+        # In trees a level moves with those above it: errors are relative to what it can rise to.
         scale = lifts(answer.share, problem.groups.part, float(answer.share.sum()))
     missed = np.abs(problem.tenant_sums(answer.x) - answer.share)
     return not (missed > SOLVER_TOLERANCE * scale).any()

@@ -173,6 +173,7 @@ def _take_over(
     classes = slack.shape[0]
     has = _sum(x[j])
     changed = False
+    # The least preferred one gives first.
     for other in range(last - 1, j, -1):
         worth = WORTH_MOVING * (has + _sum(x[other]))
         if limit - has <= worth:
@@ -200,6 +201,7 @@ def _take_over(
                         more = use[row, j - first] * where[row, target]
                         more -= use[row, other - first] * where[row, source]
                         left[row] = max(left[row] - moved * more, 0.0)
+                    # Summed anew, so that the rounding of many moves does not add up.
                     has = _sum(x[j])
                     changed = True
     return changed

@@ -75,6 +75,7 @@ def refined(
     parts, reached = np.split(solution, [len(workload)])
     solved = np.zeros_like(x)
     solved[workload, where] = parts
+    # Rows that are taken for tight by mistake have no solution nearby, or one that does not fit.
     if (
         np.abs(rows @ solution - right).max(initial=0.0) > SOLVED
         or (parts < 0).any()

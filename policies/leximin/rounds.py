@@ -142,6 +142,7 @@ class Rounds:
     def _refined(self, x: FloatArray) -> tuple[FloatArray, FloatArray, tuple[Round, ...]]:
         """Return shares on classes, shares and rounds without solver tolerances, where that is cheap."""
         share, rounds = self.share, tuple(self.rounds)
+        # The equations are dense.
         small = bool(rounds) and (x > 0).sum() <= 2 * SMALL
         if small:
             x, share, rounds = refined(self.problem, x, share, rounds, self.frozen_in)
@@ -188,6 +189,7 @@ class Rounds:
             scale = self._scale(rising, attempt.level)
             unproven = (attempt.proof.bound - attempt.level) / scale
             frozen = attempt.satisfied | attempt.proof.stuck
+            # A round that freezes no tenant would come again without end.
             if frozen.any() and unproven <= SOLVER_TOLERANCE:
                 return self._freeze(stage, attempt, frozen, proven=True)
             if best is None or unproven < best[0]:
@@ -210,6 +212,7 @@ class Rounds:
             level = 0.0
         prices = normalised_prices(problem, solution.prices, rising)
         proof = self._proof(prices, level, rising)
+        # By rounding a level can be above what its own prices prove.
         if level > proof.bound:
             level = proof.bound
             proof = self._proof(prices, level, rising)
@@ -263,6 +266,8 @@ class Rounds:
                 return trial * min(solution.tau, 1.0), solution
             if bound <= ARRIVED * level_scale(problem, rising, 0.0):
                 return 0.0, solution
+            # While no tenant is full, shares are in proportion to the level and one program is
+            # exact.
             if not capped or bound >= trial * (1 - ARRIVED):
                 return trial * solution.tau, solution
             trial = bound

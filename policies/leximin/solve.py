@@ -73,6 +73,7 @@ def placements_of(
     workload, server_class, share = _by_workload(units, form, x, deadline)
     owner = np.zeros(len(units.limit), dtype=np.int64)
     owner[form.workloads] = form.leximin.owner[form.merged]
+    # Dust is rounding: as a placement it would only be noise in the answer.
     stays = above_dust(share, workload, owner, units.limit)
     return workload[stays], server_class[stays], share[stays]
 
@@ -99,6 +100,7 @@ def _by_workload(
         np.array([row[1] for row in table], dtype=np.int64),
         np.array([row[2] for row in table], dtype=np.float64),
     )
+    # Where those that are alike are neighbours, handing out in order is what the order prefers.
     if (np.diff(form.merged) >= 0).all():
         return placed
     return _each_preferred(units, form, placed, deadline)
@@ -147,6 +149,7 @@ def _in_priority_order(
         while left > 0:
             taken = min(left, room)
             following = next(waiting, None) if taken == room else None
+            # What rounding leaves beyond the last limit goes to the last workload.
             if taken == room and following is None:
                 taken = left
             rows.append((current, server_class, taken))

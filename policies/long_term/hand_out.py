@@ -84,6 +84,7 @@ class _Servers:
             room = np.tile(pool.room, (classes.count, 1))
             share = np.divide(1.0, pool.room, out=np.zeros(problem.m), where=pool.room > 0)
             return cls(
+                # All servers count as one, which has the room of the whole pool.
                 replace(classes, servers=np.ones(classes.count, dtype=np.int64)),
                 pool.demand[:, present],
                 room[:, present],
@@ -245,6 +246,7 @@ def _hand_out(
     )  # fmt: skip
     limits = _no_limits(len(kinds), classes.count)
     draws = np.zeros(1, dtype=np.uint64)
+    # A gang is launched as a whole, so that the log must have room for the largest.
     size = max(MOST_LAUNCHED, int(gangs.most[0]))
     before = pieces_kept(kinds, kept)
     take_kept(before, tasks, limits, state)
@@ -253,8 +255,10 @@ def _hand_out(
     for stage in (0, 1):
         mine = queues.second_stage == stage
         for once, tenants in ((True, mine & starved), (False, mine)):
+            # Most steps have no starved tenants.
             if not tenants.any():
                 continue
+            # Anew each time: what was launched before counts as used.
             turns = history_turns(
                 problem.tree(stage) if problem.has_groups else None,
                 history.used + queues.used(gain),

@@ -75,6 +75,7 @@ def fill_by_history(  # type: ignore[no-untyped-def]
         tenant = next_in_history(turns) if grouped else _next_by_pairs(degree, main)
         job = current[tenant]
         work -= 1
+        # Asked before a launch: the task that passes the cap still runs.
         if _beyond(tenant, job, count, past):
             level[tenant] = main[leaves + tenant, LEAST]
             _leave(rule, turns, degree, main, tenant, nothing, past)
@@ -103,6 +104,7 @@ def fill_by_history(  # type: ignore[no-untyped-def]
                 log_job[launched] = job
                 log_server[launched] = server
         if started == 0:
+            # The next workload counts from 0, so that the tenant keeps what this one has used.
             for r in range(gain.shape[1]):
                 passed[tenant, r] += count[job] * gain[job, r]
             current[tenant] += 1
@@ -139,6 +141,7 @@ def _measure(rule, tenant, job, turns, received, degree, main, weight, count, pa
     """Write a tenant's measures, this step's tasks included, of which it has just ``received`` (m,)."""
     least, aggregate, dominant = np.inf, 0.0, 0.0
     for r in range(past.gain.shape[1]):
+        # Multiplied, not added up: the same number of tasks is the same float in every order.
         used = past.before[tenant, r] + (past.passed[tenant, r] + count[job] * past.gain[job, r])
         if past.alone[tenant, r] > 0.0:
             least = min(least, used / past.alone[tenant, r])

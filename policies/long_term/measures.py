@@ -84,6 +84,7 @@ def _first_of_least(tree, second, first_leaf):  # type: ignore[no-untyped-def]
     threshold = tree[1] * (1.0 + DISCRETE_TOLERANCE)
     leaves = len(tree) // 2
     node, tied = 1, False
+    # Both children are looked at on the way down, so that a unique winner needs no second search.
     while node < leaves:
         node *= 2
         right = tree[node] > threshold
@@ -102,6 +103,7 @@ def _first_of_least(tree, second, first_leaf):  # type: ignore[no-untyped-def]
         other = _within(tree, other + 1, threshold)
     if not close:
         return chosen
+    # Values that are close to the least are ties, and go to the first by position.
     while second[first_leaf + first] > least * (1.0 + DISCRETE_TOLERANCE):
         first = _within(tree, first + 1, threshold)
     return first
@@ -202,6 +204,7 @@ def set_measures(turns, tenant, rule, degree, main, second, gain, share_of_total
         begin, size = turns.block[block, BEGIN], turns.block[block, SIZE]
         leaf = turns.node[v, LEAF]
         place = leaf - begin - size
+        # A single child is its own winner.
         if size > 1:
             set_share(turns.degree[begin : begin + 2 * size], place, degree)
             set_share(turns.main[begin : begin + 2 * size], place, main)
@@ -210,6 +213,7 @@ def set_measures(turns, tenant, rule, degree, main, second, gain, share_of_total
             turns.main[leaf] = main
         turns.second[leaf] = second
         v = turns.node[v, PARENT]
+        # A tenant of a lower tier that waits again comes before the current tier.
         if main < np.inf:
             turns.node[v, CURRENT] = min(turns.node[v, CURRENT], block)
         for r in range(len(gain)):

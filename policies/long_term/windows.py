@@ -68,6 +68,7 @@ class Intervals:
         cls, start: FloatArray, end: FloatArray, tenant: IntArray, total: FloatArray
     ) -> Intervals:
         """Intervals whose (N, m) amounts are resource × seconds over all of each."""
+        # An empty interval is refused below; only its division must not warn.
         length = np.where(end > start, end - start, 1.0)
         return cls(start=start, end=end, tenant=tenant, rate=total / length[:, None])
 
@@ -98,6 +99,7 @@ def amount_decayed(intervals: Intervals, tenants: int, at: float, half_life: flo
     end = np.minimum(intervals.end, at)
     length = np.maximum(end - intervals.start, 0.0)
     rate = math.log(2) / half_life
+    # expm1, because 1 - exp loses all digits of intervals that are short beside the half-life.
     seconds = -np.expm1(-rate * length) / rate
     return _by_tenant(intervals, tenants, seconds * np.exp(-rate * (at - end)))
 

@@ -307,6 +307,7 @@ class Allocation:
         It is in whole numbers.
         """
         left = whole.capacity[self.classes.first_row].copy()
+        # Placements are whole per server: what is not is the rounding of the division.
         each = np.round(self.placement_tasks / self.classes.servers[self.placement_class])
         for r in range(left.shape[1]):
             used = each * whole.demand[self.placement_piece, r]
@@ -366,6 +367,7 @@ def _members(class_of: IntArray, classes: IntArray) -> tuple[IntArray, IntArray]
 
     The rows of a class follow each other, in order.
     """
+    # Stable, so that the rows of one class keep their order.
     order = np.argsort(class_of, kind="stable")
     grouped = class_of[order]
     start = np.searchsorted(grouped, classes)

@@ -70,6 +70,7 @@ class Gang:
     @cached_property
     def total(self) -> FloatArray:
         """Demand (m,) of one task, the sum of the decimals that are written."""
+        # Floats would add up to another number than the one that a document states as the demand.
         kinds = list(zip(self.count.tolist(), self.demand.tolist(), strict=True))
         sums = [
             sum((Decimal(repr(demand[r])) * count for count, demand in kinds), Decimal(0))
@@ -108,6 +109,7 @@ class Pieces:
         n = len(demand)
         count, rows = np.ones(n, dtype=np.int64), demand
         second = np.full(n, -1, dtype=np.int64)
+        # Sorted, so that the order of the mapping does not number the pieces.
         both = [j for j, gang in sorted(gangs.items()) if len(gang.count) > 1]
         if gangs:
             rows = demand.copy()

@@ -91,6 +91,7 @@ class GroupTree:
         t, depth = len(tenant_group), depths(group_parent)
         used = np.zeros(len(group_parent), dtype=np.bool_)
         used[tenant_group[tenant_group >= 0]] = True
+        # The deepest first, so that a group is marked before its parent is looked at.
         for group in np.argsort(-depth, kind="stable").tolist():
             if used[group] and group_parent[group] >= 0:
                 used[group_parent[group]] = True
@@ -155,6 +156,7 @@ class GroupTree:
         total = np.zeros((self.nodes, *leaves.shape[1:]))
         total[: len(leaves)] = leaves
         for nodes, of, first in self._levels:
+            # One call for each level: a loop over the nodes would be slow in wide trees.
             total[nodes] = np.add.reduceat(total[of], first, axis=0)
         return total
 
@@ -166,6 +168,7 @@ class GroupTree:
         """
         part = np.zeros(self.nodes)
         part[self.pool] = 1.0
+        # A group without tenants that count would keep its part from its siblings.
         weight = np.where(self.any_below(counted), self.weight, 0.0)
         for nodes, of, first in self._levels[::-1]:
             total = np.zeros(self.nodes)
@@ -206,6 +209,7 @@ def group_sums(tenant_group: IntArray, group_parent: IntArray, values: FloatArra
     total = np.zeros((len(group_parent), *values.shape[1:]))
     mine = tenant_group >= 0
     np.add.at(total, tenant_group[mine], values[mine])
+    # The deepest first: a group is complete before it is added to its parent.
     for group in np.argsort(-depths(group_parent), kind="stable").tolist():
         if group_parent[group] >= 0:
             total[group_parent[group]] += total[group]

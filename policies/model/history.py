@@ -76,6 +76,7 @@ class History:
                     "/history",
                 )
             check_amounts(what, values, "/history")
+            # Degrees are computed once, and would be wrong after a change.
             values.setflags(write=False)
         check_amounts("elapsed", np.array([self.elapsed]), "/history/elapsed")
 
@@ -107,6 +108,7 @@ class History:
 def sharing_degrees(used: FloatArray, alone: FloatArray) -> FloatArray:
     """Return ``used / alone``, with NaN where ``alone`` is 0."""
     degrees = np.full(used.shape, np.nan)
+    # What overflows is cut to the largest number below, since JSON has no infinity.
     with np.errstate(over="ignore"):
         np.divide(used, alone, out=degrees, where=alone > 0)
     finite: FloatArray = np.minimum(degrees, np.finfo(np.float64).max)

@@ -109,6 +109,7 @@ class Problem(ProblemFields):
             )
         owner = np.arange(n) if workload_tenant is None else workload_tenant
         for j, gang in (gangs or {}).items():
+            # Gangs of other shapes are refused by the checks.
             if 0 <= j < n and gang.demand.shape == (len(gang.count), m):
                 demand_array[j] = gang.total
         return cls(
@@ -160,7 +161,9 @@ class Problem(ProblemFields):
         )
 
     def __post_init__(self) -> None:
+        # Here and not in create, because steps of solvers derive problems by replace().
         check_problem(self)
+        # Cached properties follow from these arrays, so that none may change.
         for array in (
             self.capacity,
             self.server_count,
@@ -220,6 +223,7 @@ class Problem(ProblemFields):
         owners = [owner if owner in lenders else POOL for owner in self.contributed_by.tolist()]
         gone = self.contributed_only.tolist()
         rows = zip(self.capacity, self.server_labels, gone, owners, strict=True)
+        # 0.0 is added because -0.0 has other bytes.
         kinds = [
             number.setdefault(
                 ((capacity + 0.0).tobytes(), frozenset(labels.items()), *others), len(number)
@@ -329,6 +333,7 @@ class Problem(ProblemFields):
 
         A group that contributed nothing has no tenant in the first stage.
         """
+        # The weights themselves stand for derived ones where none are derived.
         if self.derived_weight is self.weight:
             return self.group_weight
         contributed = group_sums(self.tenant_group, self.group_parent, self.contributed)
@@ -363,6 +368,8 @@ class Problem(ProblemFields):
         explicit = of(self.group_weight)
         if self.derived_group_weight is self.group_weight:
             return explicit, explicit
+        # Groups without a contribution have no tenant in the first stage: any weight above 0 will
+        # do.
         derived = self.derived_group_weight
         return of(np.where(derived > 0, derived, self.group_weight)), explicit
 

@@ -211,6 +211,7 @@ def _whole_multiples(values: FloatArray, largest: float) -> FloatArray | None:
         return np.zeros(len(values))
     top = float(values.max())
     finest = math.floor(math.log10(LARGEST_WHOLE) - math.log10(max(largest, top)))
+    # The finest unit first: where it fails, no coarser one holds either.
     if abs(finest) <= _MOST_DIGITS and _in_units(values, *_decimal(finest)) is not None:
         for digits in range(min(-math.floor(math.log10(top)), finest), finest + 1):
             whole = _in_units(values, *_decimal(digits))
@@ -259,8 +260,10 @@ def _in_fractions(values: FloatArray, largest: float) -> FloatArray | None:
         if whole is not None:
             return whole
         back = np.round(values * common) / common
+        # One value at a time: the denominator of the first mismatch often explains the others.
         part = _denominator(float(values[int(np.argmax(back != values))]))
         finer = math.lcm(common, part)
+        # Powers of 2 are what a float64 is made of; other large denominators come from rounding.
         if part > _LARGEST_DENOMINATOR and part & (part - 1):
             return None
         if finer == common or finer * max(largest, 1.0) > LARGEST_WHOLE:

@@ -104,6 +104,7 @@ def server_classes(problem: Problem) -> ServerClasses:
     if problem.has_selectors:
         columns += list(problem.selector_matches[:, offering])
     columns += [rows[offering] for rows in _rows_of_amounts(problem)]
+    # Renumbered with each column, or the products of codes would overflow.
     for column in columns:
         values, code = np.unique(column, return_inverse=True)
         _, key = np.unique(key * len(values) + code, return_inverse=True)

@@ -115,6 +115,7 @@ def share_units(problem: Problem, choice: Choice) -> ShareUnits:
     they use together where one resource is dominant in all of them, else an upper bound.
     """
     per_task = share_per_task(problem, choice)
+    # The usual definition, whose arrays the problem has already.
     if per_task is problem.dominant_share_per_task:
         return ShareUnits(per_task, problem.normalised_demand, problem.share_limit)
     limit = np.full(problem.n, np.inf)

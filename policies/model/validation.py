@@ -27,6 +27,7 @@ LARGEST_SERVER_COUNT = 10**6
 
 def check_problem(problem: ProblemFields) -> None:
     """Raise ProblemError for the first thing about ``problem`` that cannot be accepted."""
+    # In this order, because later checks index by what earlier ones have accepted.
     _check_lengths(problem)
     check_names(problem.resources, "resource", "/resources")
     check_names(problem.server_names, "server", "/servers")
@@ -117,6 +118,7 @@ def _check_servers(problem: ProblemFields) -> None:
 
 
 def _check_tenants(problem: ProblemFields) -> None:
+    # Negated, because comparisons with NaN are false.
     i = _first(~(np.isfinite(problem.weight) & (problem.weight >= SMALLEST_WEIGHT)))
     if i is not None:
         raise ProblemError(
@@ -137,6 +139,7 @@ def _check_tenants(problem: ProblemFields) -> None:
 
 def _check_groups(problem: ProblemFields) -> None:
     names, g = problem.groups, len(problem.groups)
+    # In problems with floors tenants are groups, which are not counted.
     if g > MOST_GROUPS and not problem.floors:
         raise ProblemError(
             "group.too_many", f"{g} groups; a pool has at most {MOST_GROUPS}", "/groups"
@@ -172,8 +175,10 @@ def _check_groups(problem: ProblemFields) -> None:
             f"/groups/{i}/weight",
         )
     depth = depths(problem.group_parent)
+    # Groups on a cycle, or below one, have no depth.
     below = np.flatnonzero(depth == 0)
     if len(below):
+        # The first of them may hang below the cycle, and is not at fault.
         i = _on_cycle(problem, int(below[0]))
         raise ProblemError(
             "group.cycle",

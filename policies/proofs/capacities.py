@@ -64,6 +64,7 @@ class Capacities:
         """Capacity (K, m) of one server or class that is filled, and their number (K,)."""
         capacity = self.capacity[self.classes.first_row]
         servers = self.classes.servers.astype(np.float64)
+        # Tasks that spread evenly are compared on one server, whose capacity is exact.
         return capacity, np.ones(len(servers)) if self.even else servers
 
     def _amounts(self, allocation: Allocation, tasks: FloatArray) -> FloatArray:
@@ -85,6 +86,7 @@ class Capacities:
         runs = np.flatnonzero(number)
         resource = np.tile(np.arange(m), len(runs) + self.problem.k)
         return exceeds(
+            # Capacities are terms of the sum, so that also the pool's total is added up exactly.
             np.concatenate([np.repeat(number[runs], m), -counts]),
             np.concatenate([self.demand[runs].ravel(), self.capacity.ravel()]),
             resource,

@@ -67,6 +67,7 @@ def limits(
         blocking[here] = _blocking(lexi, item.prices, here)
     reason = form.reasons.copy()
     reason[mine] = np.where(unfinished, names[blocking[form.merged]], TASK_LIMIT)
+    # Backwards, because the last of equal keys stays.
     reached = dict(list(_reached_by_one(problem, form, tasks))[::-1])  # the first limit of each
     for j, limit in reached.items():
         reason[j] = limited_by_limit(problem, limit)

@@ -63,6 +63,7 @@ class CostCurve:
             owner: (n,) tenant of each workload; limit: (n,) its greatest share (inf: none);
             cost: (n,) from :func:`unit_costs`; tenants: number of tenants.
         """
+        # One workload for each tenant, in order: the usual case needs no sorting.
         if len(owner) == tenants and (owner[1:] > owner[:-1]).all():
             return cls(owner, cost, np.zeros(tenants), limit, tenants)
         order = np.lexsort((cost, owner))
@@ -81,6 +82,7 @@ class CostCurve:
         part = np.clip(share[self.owner], self.start, self.end)
         part[part == self.start] = 0.0
         inside = part > 0
+        # Only inside: where nothing is allowed the cost is infinite, and 0 times it would be NaN.
         part[inside] = (part - self.start)[inside] * self.cost[inside]
         return grouped_sum(part, self.owner, self.tenants)
 
@@ -114,6 +116,7 @@ class CostCurve:
         w = weight[self.owner[mine]]
         slope = self.cost[mine] * w
         start, end = self.start[mine] / w, self.end[mine] / w
+        # All segments are endless and begin at 0: the cost is one straight line.
         if not np.isfinite(end).any() and not start.any():
             total = float(slope.sum())
             return budget / total if total > 0 else np.inf
@@ -122,9 +125,11 @@ class CostCurve:
         change = np.r_[slope, -slope[finite]]
         order = np.argsort(at, kind="stable")
         at, change = at[order], change[order]
+        # Slopes that leave are subtracted again, and rounding may put the rest below 0.
         steepness = np.maximum(np.cumsum(change), 0.0)
         value = np.r_[0.0, np.cumsum(steepness[:-1] * np.diff(at))]
         i = int(np.searchsorted(value, budget, side="right")) - 1
+        # What rounding leaves of slopes that have all ended is not a slope.
         if i == len(at) - 1 and steepness[i] <= 1e-15 * slope.max(initial=0.0):
             return np.inf
         level = float(at[i])

@@ -86,6 +86,7 @@ def _filter(left: Floats1, right: Floats1, group: Ints1, work: OutFloats2, sign:
     for i in range(len(left)):
         a, b, g = left[i], right[i], group[i]
         if a == 0.0 or b == 0.0:
+            # 0 times infinity is no number, which exact integers refuse.
             if not (abs(a) < np.inf and abs(b) < np.inf):
                 sign[g] = UNDECIDED
             continue
@@ -99,7 +100,9 @@ def _filter(left: Floats1, right: Floats1, group: Ints1, work: OutFloats2, sign:
         wide = _SPLITTER * b
         b_high = wide - (wide - b)
         b_low = b - b_high
+        # Dekker's product: exactly what rounding took from a × b.
         lost = a_low * b_low - (((product - a_high * b_high) - a_low * b_high) - a_high * b_low)
+        # Knuth's sum: exactly what rounding took from the addition.
         before = total[g]
         after = before + product
         part = after - before
@@ -131,5 +134,6 @@ def _by_integers(left: FloatArray, right: FloatArray, group: IntArray, groups: i
     sums = [0] * groups
     columns = (left_part * 2.0**53, right_part * 2.0**53, shift, group)
     for a, b, up, g in zip(*(column.tolist() for column in columns), strict=True):
+        # Python's integers have as many digits as are needed.
         sums[g] += (int(a) * int(b)) << up
     return np.array([(value > 0) - (value < 0) for value in sums], dtype=np.int64)

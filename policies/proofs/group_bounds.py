@@ -80,6 +80,7 @@ def _bound(
 ) -> float:
     rising = path.rising
     budget = budget_left(problem, prices, curve, np.where(rising, 0.0, path.start))
+    # Whether a given position is possible costs less than the search for the furthest.
     if below < np.inf:
         share = np.where(rising, path.shares(below), 0.0)
         if float(curve.cost_of(share).sum()) <= budget:

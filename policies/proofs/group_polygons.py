@@ -45,6 +45,7 @@ def polygons_of(  # type: ignore[no-untyped-def]
     order_child = np.empty(size, dtype=np.int64)
     common = np.empty(size)
     corners, swept = 0, 0
+    # Tenants first: a tenant's path is one side, or a ray if its tasks have no end.
     for i in range(t):
         first[i] = corners
         if not moving[i]:
@@ -73,6 +74,7 @@ def polygons_of(  # type: ignore[no-untyped-def]
             below += count[c]
         if below == 0:
             continue
+        # Between two corners of the children each resource can begin to decide the level once.
         needed = max(corners + (below + 2) * (m + 1), swept + below)
         if needed > len(level):
             size = max(needed, 2 * len(level))
@@ -81,6 +83,7 @@ def polygons_of(  # type: ignore[no-untyped-def]
             grown[: len(vector)] = vector
             vector = grown
             order, order_child = _longer_whole(order, size), _longer_whole(order_child, size)
+        # Tier by tier, because a lower tier rises only once all of a higher one is at its end.
         begin = first_child[v]
         while begin < first_child[v + 1]:
             end = begin + 1
@@ -131,6 +134,7 @@ def _order_corners(siblings, first, count, level, common, order, order_child, sw
             order[swept], order_child[swept] = k, c
             swept += 1
     mine, whose = order[begin:swept].copy(), order_child[begin:swept].copy()
+    # Stable, and equal levels then in the order of siblings, whatever rounding made of them.
     sorted_ = np.argsort(level[mine], kind="mergesort")
     position = 0
     while position < len(sorted_):
@@ -170,6 +174,8 @@ def _sweep(  # type: ignore[no-untyped-def]
     m = len(held)
     writes = np.isinf(stop)
     now, reached = held.copy(), position
+    # Sums over the siblings that rise: a corner changes one of them, and the others are not
+    # visited.
     rate, rates = 0.0, np.zeros(m)
     users = np.zeros(m, dtype=np.int64)
     rising, peak, height = 0, 0.0, 0.0
@@ -187,6 +193,7 @@ def _sweep(  # type: ignore[no-untyped-def]
                 break  # siblings of a lower tier rise for ever
             its_tier, height = tier[c], common[k]
         if rising > 0 and common[k] > height:
+            # All that rise go straight as far as this corner, and so does the node.
             further = rate * (common[k] - height)
             if reached + further >= stop:
                 height += (stop - reached) / rate
@@ -205,6 +212,8 @@ def _sweep(  # type: ignore[no-untyped-def]
             slope[c] = 0.0
             of_child[c] = at[k]
             for r in range(m):
+                # Exactly 0 without users: a rounded rest would let a resource grow that is not
+                # used.
                 if slopes[c, r] > 0.0:
                     users[r] -= 1
                     rates[r] = rates[r] - slopes[c, r] if users[r] > 0 else 0.0
@@ -221,8 +230,10 @@ def _sweep(  # type: ignore[no-untyped-def]
                 length = common[k + 1] - common[k]
                 slope[c] = (at[k + 1] - at[k]) / length
                 for r in range(m):
+                    # Amounts never fall along a path, except by rounding.
                     slopes[c, r] = max((vector[k + 1, r] - vector[k, r]) / length, 0.0)
             else:
+                # A jump: the child moves while the level stands still, so that it goes alone.
                 further = at[k + 1] - at[k]
                 if reached + further >= stop:
                     of_child[c] = at[k] + (stop - reached)
@@ -256,6 +267,7 @@ def _sweep(  # type: ignore[no-untyped-def]
             )  # fmt: skip
         else:
             height += (stop - reached) / rate
+    # Only here, as those that go on to rise are not visited at each corner.
     for c in siblings:
         if slope[c] > 0.0 and not writes:
             of_child[c] += slope[c] * (height - since[c])
@@ -276,6 +288,7 @@ def _next_change(now, rates):  # type: ignore[no-untyped-def]
     """Return the resource that decides the level and the length after which another one does."""
     top = 0
     for r in range(1, len(now)):
+        # Of equal amounts the faster one decides from here on.
         if now[r] > now[top] or (now[r] == now[top] and rates[r] > rates[top]):
             top = r
     length = np.inf
@@ -398,6 +411,7 @@ def furthest_paid(  # type: ignore[no-untyped-def]
             guess = corners[low] - at_low * length / (at_high - at_low)
             nearest = np.searchsorted(corners, guess)
             middle = min(max(nearest, low + 1), high - 1)
+        # The last corner first: it is paid for, or it is the other end of the first chord.
         elif at_high == np.inf and high == len(corners) and low == 0:
             middle = high - 1
         share = _shares_on_path(tree, built, corners[middle] - rest)
@@ -413,6 +427,7 @@ def furthest_paid(  # type: ignore[no-untyped-def]
         return corners[low] + part * (corners[high] - corners[low]), row
     if not built[5][bottom_up[-1]]:
         return corners[low], -1
+    # A ray has no end to bisect towards.
     step = max(corners[low], 1.0)
     while step <= ENDLESS:
         after = _shares_on_path(tree, built, corners[low] + step - rest)
@@ -454,6 +469,7 @@ def _last_paid(before, after, rows):  # type: ignore[no-untyped-def]
             if at_right <= 0.0:  # but for rounding the tangent is the cost
                 left = right
                 break
+        # A chord alone may creep up from one side; halving makes sure that the interval shrinks.
         for middle in (
             left - at_left * (right - left) / (at_right - at_left), left + (right - left) / 2
         ):  # fmt: skip

@@ -115,6 +115,7 @@ def prove_round(
     group = problem.interchangeable
     together = grouped_sum(pays * problem.weight, group, problem.t)[group]
     together *= level_scale(problem, rising, level)
+    # The gap is a difference of sums, whose rounding is relative to what was added up.
     gap = max(gap, 0.0) + SOLVER_NOISE * problem.worth(prices)
     return RoundProof(bound, lift_left(gap, together, wanting), curve)
 

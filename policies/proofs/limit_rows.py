@@ -57,6 +57,7 @@ class ShareLimits:
     def used(self, share: FloatArray) -> FloatArray:
         """Return the part of each amount (q,) that shares (t,) use, inf for any use of nothing."""
         used = self.sums(share)
+        # Any use of an amount of 0 is infinitely much of it.
         part = np.where(used > 0, np.inf, 0.0)
         np.divide(used, self.amount, out=part, where=self.amount > 0)
         return part

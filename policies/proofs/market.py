@@ -48,6 +48,7 @@ class Market:
         reached = np.where(optimum > curve.start, np.minimum(optimum, curve.end), 0.0)
         share = np.zeros(len(self.weight))
         np.maximum.at(share, curve.owner, reached)
+        # What costs nothing and has no limit is bought without end.
         if not np.isfinite(share).all():
             return float("inf")
         spent = float((self.capacity * prices).sum() - curve.cost_of(share).sum())
@@ -76,6 +77,7 @@ class Stage:
 
 def stage_of(form: LeximinProblem, stage: int, x: FloatArray) -> Stage:
     """Return the market of a stage when the shares ``x`` (n,) of earlier ones are taken."""
+    # Rounding may overfill by a little.
     left = np.maximum(form.capacity_share[0] - x @ form.demand, 0.0)
     present = form.capacity_share[0] > 0
     blocked = present & (left <= ROOM)

@@ -265,6 +265,7 @@ class LeximinProblem:
         alike = (self.demand > 0).all() and self.allowed.all() and not self.memberships.any()
         if self.n == self.t and alike:
             return np.zeros(self.t, dtype=np.int64)
+        # Rows of a few bytes are much faster to compare than rows of booleans.
         kind = np.packbits(np.concatenate([self.demand > 0, self.allowed], axis=1), axis=1)
         if self.limits:
             kind = np.concatenate(
@@ -388,6 +389,7 @@ def _groups_of(
     direction = np.ones((len(tenants), 1))  # the shares of a group's tenants add up
     if units.by_resource:
         limit = units.limit[workloads]
+        # Beside endless tasks finite ones have no proportion, so that all workloads count alike.
         endless = np.isin(owner, owner[np.isinf(limit)])
         total = np.zeros((len(tenants), problem.m))
         taken = np.where(endless, 1.0, limit)[:, None] * units.demand[workloads]
@@ -435,6 +437,7 @@ def alike_workloads(
             demand[j].tobytes(),
             allowed[j].tobytes(),
         )
+        # A workload that differs ends the run, which no later workload may continue.
         if adjacent and key not in index:
             index.clear()
         merged[position] = index.setdefault(key, len(first))

@@ -189,6 +189,7 @@ def _in_slots(problem: Problem, choice: Choice, reasons: TextArray) -> PoolOfTas
     slot, parts = _slot(problem, choice)
     offered = slot > 0
     per_server, per_task = _slots_counted(problem, slot, parts)
+    # In Python's integers, because the product may exceed 64 bits.
     slots = float((per_server.astype(object) * problem.server_count).sum())
     taken = problem.demand / np.where(offered, slot, 1.0)
     misfit = ((problem.demand > 0) & ~offered).any(axis=1) | (per_task > slots)
@@ -218,6 +219,7 @@ def _slots_counted(problem: Problem, slot: FloatArray, parts: int) -> tuple[IntA
         np.vstack([servers, slot])[:, offered],
         np.maximum(problem.totals, slot)[offered],
     )
+    # As above: products with ``parts`` may exceed 64 bits.
     room, taken = (
         table.astype(np.int64).astype(object) for table in (whole.capacity, whole.demand)
     )

@@ -87,6 +87,7 @@ def _stops_by_room(allocation: Allocation, beyond: BoolArray) -> tuple[str, ...]
         within = allowed.copy()
         for number, kinds in enumerate(exhausted):
             within[np.ix_(kinds, problem.limited[number].rows[rows])] = False
+        # A limit is the reason only where servers have room, as in decisions.
         for j, stop in enumerate(stops_on(within)):
             if stops[j] == STILL_FITS:
                 stops[j] = stop

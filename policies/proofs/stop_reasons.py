@@ -78,6 +78,7 @@ def _blocking(demand, left, share_of_unit, allowed, kind):  # type: ignore[no-un
     blocking = np.full(n, -1)
     for j in range(n):
         scarce, fewest = -1, len(left) + 1
+        # Backwards as well, because equal ones go to the first.
         for r in range(m - 1, -1, -1):
             enough = np.searchsorted(amounts[r], -demand[j, r], side="right")
             if enough <= fewest:
@@ -94,6 +95,7 @@ def _blocking(demand, left, share_of_unit, allowed, kind):  # type: ignore[no-un
                     where = emptiest[k]
                 elif fullness[k] == fullness[kind[where]]:
                     where = min(where, emptiest[k])
+        # Backwards, so that the first resource of several is the one that stays.
         for r in range(m - 1, -1, -1):
             if where >= 0 and demand[j, r] > left[where, r]:
                 blocking[j] = r

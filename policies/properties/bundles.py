@@ -84,6 +84,7 @@ def _summed(
     """Bundles of (tenant, place) pairs that run something."""
     some = tasks > 0
     workload, place, tasks = workload[some], place[some], tasks[some]
+    # One number for each pair, because NumPy finds unique numbers faster than unique rows.
     key = problem.workload_tenant[workload] * (len(times) + 1) + place
     keys, which = np.unique(key, return_inverse=True)
     amount = np.zeros((len(keys), problem.m))
@@ -99,6 +100,7 @@ def merged(allowed: BoolArray, bundles: Bundles) -> Bundles:
     Args:
         allowed: (n, K) where workloads may run; bundles: any.
     """
+    # Workloads that may run everywhere, or nowhere, distinguish no servers.
     choosy = allowed[allowed.any(axis=1) & ~allowed.all(axis=1)]
     first = kind = np.zeros(allowed.shape[1], dtype=np.int64)
     if len(choosy):
@@ -211,6 +213,7 @@ def _tasks_in_bundles(  # type: ignore[no-untyped-def]
                 if demand[j, r] > 0.0:
                     fits = min(fits, amount[b, r] * part / demand[j, r])
             if whole:
+                # Quotients that are whole but for rounding are whole.
                 fits = np.floor(fits + DISCRETE_TOLERANCE * max(1.0, fits))
             result[j, owner[b]] += fits * times[b]
     return result

@@ -80,6 +80,8 @@ def envy_free(allocation: Allocation) -> Verdict:
         if not pairs.any():
             return undecided("no two tenants are siblings")
     own = compared_shares(allocation)[:, None]
+    # Of several workloads together only bounds are known: the lower one refutes, the upper one
+    # proves.
     envied = np.where(pairs, _more(lower, own), 0.0)
     if envied.any():
         i, j = np.unravel_index(int(envied.argmax()), envied.shape)
@@ -166,6 +168,7 @@ def weak_sharing_incentive(allocation: Allocation) -> Verdict:
         return undecided("one step of a long-term policy is not enough: see sharing_incentive")
     first, part = takes_part(allocation), _part(problem)
     share, units = compared_shares(allocation), compared_units(problem, allocation.choice)
+    # A tenant whose tasks need less than its part lacks nothing when all of them run.
     due = np.minimum(part, grouped_sum(units.limit, problem.workload_tenant, problem.t))
     first &= ~_at_limit(allocation)
     if (share >= due * (1 - SHARE_TOLERANCE))[first].all():
@@ -182,6 +185,7 @@ def weak_sharing_incentive(allocation: Allocation) -> Verdict:
     np.add.at(used, (mine.owner, mine.server_class), amount)
     left = np.maximum(total - used.sum(axis=0), 0.0)
     lacking = part[:, None] - used.sum(axis=1)
+    # A partition could only add to what a tenant has, never take from it.
     if (lacking < -SHARE_TOLERANCE).any():
         return undecided("the partition of Proposition 5 does not exist here")
     whole_left = left.sum(axis=0)
@@ -251,6 +255,7 @@ def _max_min(allocation: Allocation) -> Verdict:
     if not off.any():
         within = "within one task on each level" if problem.has_groups else "within one task"
         return Verdict(True, reason=within if whole else None)
+    # The first of equally large ones, whatever rounding made of them.
     i = int((off >= off.max() * (1 - SHARE_TOLERANCE)).argmax())
     return Verdict(False, {"tenant": problem.tenants[i], "size": float(off[i])})
 

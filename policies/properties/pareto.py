@@ -157,6 +157,7 @@ def _largest_gain(
         return float("nan"), 0
     gains = of_tenant @ result.x - own
     total = float(gains.sum())
+    # A search that ended early still shows a gain, but never that there is none.
     if result.status != 0 and total <= SHARE_TOLERANCE:
         return float("nan"), 0
     return total, int(gains.argmax())

@@ -99,6 +99,7 @@ def population_monotonic(
             allocation, without_tenant(problem, i), None if history is None else _drop(history, i)
         )
         if answer is None:
+            # A loss that was found decides, though a larger one may not have been tried.
             if worst is not None:
                 break
             return undecided(f"the budget was used up after {count} of {len(leaving)} tenants")
@@ -180,6 +181,7 @@ def strategy_proof(
         except PolicyError:
             continue  # a lie that the policy refuses gains nothing
         if answer is None:
+            # As above: a gain that was found decides.
             if worst is not None:
                 break
             return undecided(f"the budget was used up after {tried} of {len(lies)} misreports")

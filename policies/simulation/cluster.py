@@ -135,6 +135,7 @@ def _slots(problem: Problem, choice: Choice) -> Cluster:
     per_server, per_task = slots_of(problem, choice)
     demand, capacity = per_task[:, None], per_server[rows.first_row, None].astype(np.float64)
     reasons = pool_of_tasks(problem, choice).reasons
+    # Enough slots in the pool do not help if no single server has as many.
     none = too_large(demand, capacity, rows.allowed, np.arange(rows.count))
     reasons[(reasons == "") & none] = NO_SERVER_LARGE_ENOUGH
     return Cluster(

@@ -106,12 +106,14 @@ def run_events(  # type: ignore[no-untyped-def]
     passed, freed_count, looks_left = counters[PASSED], counters[FREED], counters[LOOKS_LEFT]
     boundary = boundaries[passed - 1] if passed else -np.inf
     began = False
+    # Each pass is one moment: all that happens at it comes first, then one hand-out.
     while True:
         now = wake
         if task < len(submit):
             now = min(now, submit[task])
         if active_tasks:
             now = min(now, heap.ends[0])
+        # Only after a hand-out, or a call that begins without looks left would never get on.
         is_late = began and looks_left < 0
         if is_late or not now <= until or now == np.inf:
             counters[SUBMITTED], counters[RUNNING], counters[ROWS] = task, active_tasks, rows
@@ -124,9 +126,13 @@ def run_events(  # type: ignore[no-untyped-def]
         began = True
         if wake == now:
             wake = np.inf
+        # Windows begin anew before totals are brought up to now, which start from the last
+        # boundary.
         while passed < len(boundaries) and boundaries[passed] <= now:
             boundary = boundaries[passed]
             passed += 1
+        # Ends before arrivals, and both before any start: the order of one moment's events decides
+        # nothing.
         while True:
             if active_tasks and heap.ends[0] == now:
                 ended = finish_first(heap.ends, heap.tasks, active_tasks)
@@ -182,6 +188,7 @@ def run_events(  # type: ignore[no-untyped-def]
             elif task < len(submit) and submit[task] == now:
                 job = job_of[task]
                 task += 1
+                # A task that can never run is submitted and waits for nothing.
                 if job == NOWHERE:
                     continue
                 i = owner[job]
@@ -193,11 +200,14 @@ def run_events(  # type: ignore[no-untyped-def]
                     enlist(job, i, first, active, actives, listed)
             else:
                 break
+            # Totals are brought up to now while the rates are still those until now, and once per
+            # moment.
             if not dirty[i]:
                 dirty[i] = True
                 touched[touches] = i
                 touches += 1
                 settle(i, now, kind, length, boundary, total, rate, since)
+        # Servers or terms have changed, on which the rates of all tenants depend.
         if counters[CHANGED]:
             counters[CHANGED] = 0
             for i in range(t):
@@ -206,6 +216,7 @@ def run_events(  # type: ignore[no-untyped-def]
                     touched[touches] = i
                     touches += 1
                     settle(i, now, kind, length, boundary, total, rate, since)
+        # After all ends of the moment, so that a server enters the index once.
         if not one_pool:
             for f in range(freed_count):
                 relist(rule, freed.servers[f], tasks.pointer, servers)
@@ -222,18 +233,21 @@ def run_events(  # type: ignore[no-untyped-def]
             )  # fmt: skip
             idle = waiting[i] > 0 and running_tasks[i] == 0
             idle_since[i] = min(idle_since[i], now) if idle else np.inf
+        # Floors are met before any tenant's turn.
         if floored:
             active_tasks, touches = start_floors(
                 now, boundary, one_pool, plan, arrivals, tenants, tasks, gangs, limits, servers, even,
                 tally, heap, active_tasks, freed, freed_count, remembered, draws, floors, dirty,
                 touched, touches,
             )  # fmt: skip
+        # The window is that of the step which begins now, in which the step itself counts in full.
         begin = min(now, now + step - length) if kind == SLIDING else -np.inf
         if kind == SLIDING and order != BY_SHARE:
             counters[FORGOTTEN] = forget(
                 begin, counters[FORGOTTEN], rows, log.time, log.tenant, log.rate, gone, gone_rate,
                 gone_since,
             )  # fmt: skip
+        # In each stage tenants that starve launch one task each before the order counts.
         for turn in range(2 * stages):
             once = turn % 2 == 0
             if once and timeout == np.inf:
@@ -248,6 +262,7 @@ def run_events(  # type: ignore[no-untyped-def]
                     write_shares(
                         0, count, who, first, active, actives, counted, share, weight, main
                     )
+                # A group's use is that of all its tenants, also of those that wait for nothing.
                 elif grouped:
                     write_accumulated(
                         0, t, everybody, order, kind, length, boundary, begin, now, step, weight,
@@ -309,6 +324,8 @@ def run_events(  # type: ignore[no-untyped-def]
                             rule, job, blocked[job], freed.servers, freed_count, tasks, servers,
                             even, draws,
                         )  # fmt: skip
+                        # Room only grows by events: from here on freed servers alone are looked
+                        # at.
                         blocked[job] |= server == NOWHERE
                     if server != NOWHERE:
                         break
@@ -348,6 +365,8 @@ def run_events(  # type: ignore[no-untyped-def]
                             left[server, r] -= demand[job, r]
                             if with_gangs:
                                 placed.free[r] -= demand[job, r]
+                    # It stops by itself. Servers that are freed until it waits again would never
+                    # be looked at.
                     if launched[job] == arrived[job] or running[job] >= limit[job]:
                         blocked[job] = False
                     if not one_pool and pieces == 0:
@@ -364,6 +383,8 @@ def run_events(  # type: ignore[no-untyped-def]
                         i, first, active, actives, arrived, launched, running, limit, blocked,
                         demand, per_task, at_least, large, small, least, fresh,
                     )  # fmt: skip
+                    # What it would use alone counts waiting and running tasks, so that a launch
+                    # leaves it as it is.
                     use_now(i, in_use, natural, rate)
                     waits_on = least[0, i] < np.inf and not once
                 if count == 1:
@@ -427,6 +448,7 @@ def run_events(  # type: ignore[no-untyped-def]
         for c in range(touches):
             i = touched[c]
             dirty[i] = False
+            # An end and a start at one moment may leave the rates as they were, and need no row.
             differs = False
             for column in range(2 * m):
                 differs |= noted[i, column] != rate[i, column]

@@ -126,6 +126,7 @@ def divide(pool, pools):  # type: ignore[no-untyped-def]
     if pools.alone[pool]:
         for e in range(begin, end):
             pools.launched[e - begin] = min(pools.most[e], pools.pending[pools.job[e]])
+    # Where all tasks fit there are no turns to take.
     elif not _all_fit(pool, pools):
         n, columns = end - begin, pools.begin[pool + 1, ROOM] - pools.begin[pool, ROOM]
         demand = pools.demand[pools.begin[pool, DEMAND] : pools.begin[pool + 1, DEMAND]]
@@ -192,6 +193,7 @@ def _raise_parts(pool, demand, left, pools):  # type: ignore[no-untyped-def]
             pools.line[k] += 1.0
             pools.met[e] += 1.0
             share = pools.share[begin + e]
+            # Multiplied and divided by the share, so that it is rounded as a decision rounds it.
             set_share(tree, k, pools.line[k] * share / (pools.size[k] * share))
         else:
             set_share(tree, k, np.inf)

@@ -78,9 +78,11 @@ class FloorSetup:
             problem: with guarantees; pool: the same with the servers that are there.
         """
         divided = pool
+        # Own servers have floors of their own here: the pools need not know of them.
         if problem.has_floors and not simulated.choice.sees_one_pool:
             divided = replace(pool, own_servers=np.zeros(pool.t, dtype=np.bool_))
         key = (problem, *_read_by_pools(divided, simulated.choice))
+        # Terms may change while servers and weights stay.
         if self._built is None or key != self._key:
             self._key, self._built = key, _build(problem, divided, simulated)
         pools, parts = self._built
@@ -111,6 +113,7 @@ def _read_by_pools(pool: Problem, choice: Choice) -> tuple[bytes, ...]:
         own,
         *may_run,
     )
+    # Bytes, because arrays do not compare to one truth value.
     return tuple(each.tobytes() for each in tables)
 
 
@@ -146,6 +149,7 @@ def _floors(
     on_row = simulated.on_row[built.position[simulated.on_row[:, 0]] != NOWHERE]
     np.add.at(on_kind, (built.position[on_row[:, 0]], built.kind[on_row[:, 1]]), on_row[:, 2])
     size = len(built.part_job)
+    # A tree of winners needs a power of two.
     leaves = 1 << max(size - 1, 0).bit_length()
     return Floors(
         pools=pools,
@@ -234,6 +238,7 @@ class _Parts:
         first = np.unique(kind, return_index=True)[1]
         job, entry, of_set, size = np.array(self._found, dtype=_INT).reshape(-1, 4).T
         number = np.arange(len(job))
+        # The smallest selection of servers first, and own servers last of all.
         by_job = np.lexsort((number, size, entry == NOWHERE, job))
         jobs, begin = np.unique(job[by_job], return_index=True)
         position = np.full(q, NOWHERE, dtype=_INT)
@@ -270,6 +275,7 @@ class _Tables:
             job_of: the simulation's workload of each of the problem around the pool.
         """
         jobs = job_of[pool.workloads]
+        # A guarantee of one workload divides nothing.
         if pool.problem is None:
             mine = jobs[jobs != NOWHERE]
             return self._append(
@@ -285,6 +291,7 @@ class _Tables:
                 children.append(len(self.alone) - 1)
             ordered = jobs[each.workloads].tolist()
             inside += [(found[job], job) for job in ordered if job in found]
+        # After those inside it: pools are computed in order, children before parents.
         entries = self._add_problem(problem, jobs, choice, inside)
         if entries:
             for child in children:

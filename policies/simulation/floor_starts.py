@@ -157,6 +157,7 @@ def start_floors(  # type: ignore[no-untyped-def]
     count = _choose_parts(one_pool, tenants, tasks, servers, tally, freed, freed_count, floors)
     if count == 0:
         return active_tasks, touches
+    # Back into the order that breaks ties, which the list of lacking parts does not keep.
     line = np.sort(floors.chosen[:count])
     for s in line:
         if floors.part_entry[s] == NOWHERE:
@@ -253,6 +254,7 @@ def _server_of_part(  # type: ignore[no-untyped-def]
     for row in range(len(matches)):
         allowed[row] = tasks.allowed[job, row]
         tasks.allowed[job, row] &= matches[row]
+    # The workload's pointer is about all its rows, on which servers of this part were passed over.
     tasks.pointer[job] = 0
     server = find_server(
         rule, job, floors.stalled[s], freed.servers, freed_count, tasks, servers, even, draws
@@ -272,6 +274,7 @@ def _start_on_own(  # type: ignore[no-untyped-def]
     job = floors.part_job[s]
     at = floors.own.of_tenant[tenants.owner[job]]
     mine = floors.own.server[floors.own.server_begin[at] : floors.own.server_begin[at + 1]]
+    # Room only comes with freed servers.
     if floors.stalled_on_own[s]:
         some = False
         for f in range(freed_count):
@@ -363,6 +366,7 @@ def _update(tenants, tally, limits, floors):  # type: ignore[no-untyped-def]
             if own.of_tenant[tenants.owner[job]] != NOWHERE:
                 own.dirty[own.of_tenant[tenants.owner[job]]] = True
     if some:
+        # Each pool comes after those inside it, so that one pass reaches the outermost.
         for pool in range(len(pools.dirty)):
             if not pools.dirty[pool]:
                 continue
@@ -448,6 +452,7 @@ def _update_own(tenants, limits, floors):  # type: ignore[no-untyped-def]
         return
     own.limit_left[:] = own.limit
     for i in range(len(own.tenant)):
+        # What one tenant takes of a common limit changes what the next one may keep.
         if own.dirty[i] or len(own.limit):
             _keep_within_limits(i, tenants, limits, floors)
         own.dirty[i] = False

@@ -115,6 +115,7 @@ def plant_groups(  # type: ignore[no-untyped-def]
         for c in range(count):
             level[who[c]] = main[who[c]]
         _sum_up(turns.node, bottom_up, len(level), turns.held)
+        # Cursors have moved on in the hand-out before.
         _rewind(turns.node)
         fill_in(turns, level, bottom_up)
     else:

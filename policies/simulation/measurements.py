@@ -134,6 +134,7 @@ def utilisation_between(simulation: Simulation, edges: npt.ArrayLike) -> FloatAr
     if not len(times):
         return np.zeros((len(at) - 1, simulation.problem.m))
     lengths = np.diff(times)[:, None]
+    # Edges are looked up in the integral, so that each costs the same, however long it lasts.
     area = np.concatenate([np.zeros((1, in_use.shape[1])), (in_use[:-1] * lengths).cumsum(axis=0)])
     columns = [np.interp(at, times, area[:, r]) for r in range(in_use.shape[1])]
     mean: FloatArray = np.diff(np.stack(columns, axis=1), axis=0) / np.diff(at)[:, None]

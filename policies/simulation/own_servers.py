@@ -30,6 +30,7 @@ def own_clusters(problem: Problem, choice: Choice) -> Iterator[Cluster]:
         shared = Cluster.of(problem, choice)
         random = np.random.default_rng(int(choice.option("seed")))
         count = len(shared.number)
+        # Rounded up, as in the paper's dedicated clouds.
         each = min(-(-count // max(problem.t, 1)), count)
         row_of = np.repeat(np.arange(len(shared.servers)), shared.servers)
         for tenant in range(problem.t):

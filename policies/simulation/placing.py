@@ -57,6 +57,7 @@ def find_server(rule, job, blocked, freed, freed_count, tasks, servers, even, dr
                 if several:
                     break
         if only == NOWHERE or not several:
+            # As in a decision, in which each task that fits draws two numbers.
             if only != NOWHERE and rule == TWO_CHOICES:
                 draw(draws)
                 draw(draws)
@@ -74,6 +75,7 @@ def find_server(rule, job, blocked, freed, freed_count, tasks, servers, even, dr
             demand, allowed, servers.row_start, servers.opened, left, even.capacity, even.spread,
             even.aggregate, even.room,
         )  # fmt: skip
+    # Also before two-choices draws, because no numbers are drawn for tasks that fit nowhere.
     server = first_fit(demand, allowed, row_of, left, tasks.pointer[job])
     tasks.pointer[job] = server if server != NOWHERE else len(left)
     if rule == TWO_CHOICES and server != NOWHERE:
@@ -119,6 +121,7 @@ def host(server, row, demand, requests, left, even):  # type: ignore[no-untyped-
     dominant = dominant_on(demand, capacity)
     even.dominated[server, dominant] += requests
     even.hosted[server, dominant] += requests * demand[dominant]
+    # Summed anew, so that starts and ends leave no rounding behind.
     aggregate = 0.0
     for r in range(len(capacity)):
         if capacity[r] > 0.0:

@@ -123,12 +123,15 @@ class Run:
             np.empty(len(self.servers.left), dtype=_INT),
             np.zeros(len(self.servers.left), dtype=np.bool_),
         )
+        # The memory begins with the first event, so that no time before it counts as elapsed.
         moments = [changes.time.min(initial=math.inf), *(moment for moment, _ in terms)]
         begin = min(trace.submit.min(initial=math.inf), *moments)
         self.remembered = Remembered(
             np.zeros((t, 2 * m)), np.zeros((t, 2 * m)), np.full(t, begin), np.zeros((t, 2 * m)),
             np.zeros((t, 2 * m)), np.full(t, begin), np.zeros((t, 2 * m)),
         )  # fmt: skip
+        # A task changes its tenant's use when it comes, starts and ends; servers and terms change
+        # all.
         rows = 3 * count + t * (len(changes.time) + len(terms))
         self.log = Log(np.empty(rows), np.empty(rows, dtype=_INT), np.empty((rows, 2 * m)))
         self.draws = np.array([int(cluster.choice.option("seed") or 0)], dtype=np.uint64)
@@ -157,6 +160,7 @@ class Run:
         for moment in sorted(changes.keys() | terms.keys()):
             if moment > end:
                 break
+            # Events before the change meet the old servers, those of its moment the new ones.
             self._run(wake, float(np.nextafter(moment, -math.inf)))
             wake = moment
             joining, leaving = changes.get(moment, (none, none))
@@ -171,6 +175,7 @@ class Run:
         start, finish = np.empty(len(self.by_time)), np.empty(len(self.by_time))
         server = np.empty(len(self.by_time), dtype=_INT)
         start[self.by_time], finish[self.by_time] = self.arrivals.start, self.arrivals.end
+        # A task that never began has position -1, which reads the entry that is appended.
         server[self.by_time] = np.append(self.cluster.number, NOWHERE)[self.arrivals.server]
         rows = self.counters[ROWS]
         return ClusterResult(
@@ -215,6 +220,7 @@ class Run:
             wake = wake if wake > pause else math.inf
             changes = int(self.counters[ROWS]) - before
             has_paused = self.counters[LOOKS_LEFT] < 0
+            # Reports come after about as many changes in quiet hours as in busy ones.
             if changes < _CHANGES_PER_REPORT[0] and not has_paused:
                 self._stride *= 2
             elif changes > _CHANGES_PER_REPORT[1]:
@@ -285,6 +291,7 @@ class Run:
             return np.zeros(0, dtype=_INT)
         servers: IntArray = self.position[numbers]
         servers = servers[servers != NOWHERE]
+        # Subtracted and not set, so that tasks that still run there can give their amounts back.
         self.servers.left[servers] += sign * AWAY
         if self.rule == EVENEST:
             capacity = self.even.capacity[self.servers.row_of[servers]]
@@ -368,6 +375,7 @@ def _plan(cluster: Cluster, rule: int, window: Window, step: float) -> Plan:
     elif window.kind == "decay" and math.isfinite(window.half_life):
         kind, length = DECAY, window.half_life
     timeout = cluster.choice.option("starvation_timeout")
+    # A wait that is as long but for rounding counts.
     timeout = math.inf if timeout is None else float(timeout) * (1.0 - DISCRETE_TOLERANCE)
     return Plan(
         cluster.order, rule, kind, float(length), float(step), timeout,
@@ -423,6 +431,7 @@ def _natural(problem: Problem, demand: FloatArray, capacity: FloatArray) -> Floa
         amount = np.concatenate([problem.demand[:, r], problem.capacity[:, r]])
         usable = (whole > 0) & (whole < AWAY)
         if usable.any():
+            # The largest amount has the least relative error.
             at = int(np.where(usable, whole, 0.0).argmax())
             per_unit = whole[at] / amount[at]
             natural[:, r] = (

@@ -120,6 +120,7 @@ def pool_with(problem: Problem, there: BoolArray) -> Problem:
     drained = np.arange(len(rows)) >= np.count_nonzero(staying)
     return replace(
         problem,
+        # Part of a row may leave, so that its name would stand for two.
         server_names=tuple(f"row-{i}" for i in range(len(rows))),
         capacity=problem.capacity[rows],
         server_count=np.where(drained, leaving[rows], staying[rows]),

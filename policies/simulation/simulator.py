@@ -111,6 +111,7 @@ def simulate(
             )
         together = _apart(problem, trace, own_clusters(problem, choice), chosen, step, until, tell)
     else:
+        # Limits and guarantees change with the terms, and the cluster's whole numbers must not.
         cluster = Cluster.of(without_floors(without_limits(problem)), choice)
         together = Run(problem, trace, cluster, changed, chosen, step, terms).until(until, tell)
     return _outcome(problem, trace, choice.policy.name, chosen, until, changed, together)
@@ -165,6 +166,7 @@ def _outcome(
         window=window,
         changes=changes,
         start=read_only(result.start),
+        # Later ends are known, but the simulation did not come to them.
         end=read_only(np.where(end <= ended, end, np.nan)),
         server=read_only(result.server),
         piece_task=read_only(result.piece_task),
@@ -202,10 +204,12 @@ def _apart(
         result = run.until(until, None if here is None else partial(here, int(first), int(stop)))
         start[own], end[own], server[own] = result.start, result.end, result.server
         pieces.append(np.stack([own[result.piece_task], result.piece_kind, result.piece_server]))
+        # Copied, because a view would keep a buffer for the whole trace.
         times.append(result.log_time.copy())
         tenants.append(result.log_tenant.copy())
         rates.append(result.log_rate.copy())
     time = np.concatenate(times)
+    # Stable, so that changes of one moment stay in the order of tenants.
     order = np.argsort(time, kind="stable")
     task, kind, place = np.concatenate(pieces, axis=1)
     return ClusterResult(

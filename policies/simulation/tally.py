@@ -12,6 +12,7 @@ from policies.model.tolerance import DISCRETE_TOLERANCE
 @compiled
 def enlist(job, i, first, active, actives, listed):  # type: ignore[no-untyped-def]
     """Add a workload with a waiting or running task to its tenant's active ones."""
+    # Kept in order of workloads, which is that of priorities: hand-outs walk the list as it is.
     at = first[i] + actives[i]
     while at > first[i] and active[at - 1] > job:
         active[at] = active[at - 1]
@@ -73,6 +74,8 @@ def least_waiting(  # type: ignore[no-untyped-def]
         job = active[at]
         if may_start(job, arrived, launched, running, limit, per_task, at_least):
             some |= not blocked[job]
+            # By column and not by task: a cheap test that excludes most tenants before any server
+            # is searched.
             for r in range(demand.shape[1]):
                 least[r, i] = min(least[r, i], demand[job, r])
             if per_task[job] > 0:
@@ -172,6 +175,7 @@ def _look(one_pool, fresh, least, left, freed, freed_count, may_fit, room):  # t
         server = 0 if one_pool else freed[f]
         for i in range(tenants):
             room[i] = True
+        # Tenants are innermost, so that the loop vectorises.
         for r in range(left.shape[1]):
             free = left[server, r]
             for i in range(tenants):

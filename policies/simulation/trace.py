@@ -50,6 +50,7 @@ class Trace:
                 that is not above 0, a job below 0.
         """
         columns = (
+            # Copies, so that freezing them does not freeze arrays of the caller.
             np.array(workload, dtype=np.int64),
             np.array(submit, dtype=np.float64),
             np.array(duration, dtype=np.float64),
@@ -84,6 +85,7 @@ class Trace:
 
     def part(self, tasks: IntArray) -> Trace:
         """Some of the tasks."""
+        # Not through `create`: parts of checked columns need no further check.
         return Trace(
             workload=self.workload[tasks],
             submit=self.submit[tasks],

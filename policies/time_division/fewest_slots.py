@@ -52,9 +52,11 @@ def fewest_slots(
     )
     if not complete:
         return tuple(slots), fractions, False
+    # By complementary slackness no other slot can have a part of an answer with these shares.
     columns = _worth_most(pool, listed, rounds)
     shares = np.array([pool.shares(tasks) for tasks in columns])
     right = np.append(share, 1.0)
+    # Upwards, so that the first group that fits is a smallest one.
     for size in range(1, len(slots)):
         if math.comb(len(columns), size) > MOST_GROUPS:
             return tuple(slots), fractions, False
@@ -63,6 +65,7 @@ def fewest_slots(
             continue
         rows = np.concatenate([shares[groups], np.ones((*groups.shape, 1))], axis=2)
         rows = rows.transpose(0, 2, 1)
+        # All groups in one call; groups that are dependent have no inverse.
         parts = np.linalg.pinv(rows) @ right
         off = np.abs((rows @ parts[:, :, None])[:, :, 0] - right).max(axis=1)
         fits = (off <= LEVEL_TOLERANCE / 10 * max(1.0, float(share.max()))) & (parts > 0).all(

@@ -88,6 +88,7 @@ class _Rounds:
         self.frozen_in = np.full(self.t, -1, dtype=np.int64)
         self.rounds: list[Round] = []
         self.full = np.zeros(self.t, dtype=np.bool_)
+        # First of all a mixture that will do as an answer if the time passes.
         self.mixture = self._first_slots()
         slot = pool.best(first_prices)
         self._add(slot)
@@ -212,6 +213,8 @@ class _Rounds:
             (mixture.prices * self.weight)[best.rising].sum()
         )
         for smooth, nodes in TRIES:
+            # Between the program's prices and the best so far, because the former oscillate from
+            # slot to slot.
             slot = best.slot(smooth * best.prices + (1 - smooth) * mixture.prices, nodes)
             if best.bound - level <= tolerance:
                 return False
@@ -240,6 +243,7 @@ class _Rounds:
     def _close(self, stage: bool, frozen: BoolArray, level: float, best: _BestPrices) -> None:
         self.frozen_in[frozen] = len(self.rounds)
         prices = best.prices
+        # Prices of 0 would bound nothing.
         if not prices.any():
             prices = np.where(best.rising, 1.0 / (best.rising.sum() * self.weight), 0.0)
         self.rounds.append(Round(int(stage), level, best.bound, prices))
@@ -326,6 +330,7 @@ class _BestPrices:
         self.rising = rising
         self.bound = float("inf")
         self.prices = np.zeros(rounds.t)
+        # The worth of a slot is bounded whatever the round, so that earlier prices count as well.
         for prices, value in rounds.priced:
             self._try(prices, value)
 

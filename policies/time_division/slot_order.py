@@ -82,6 +82,7 @@ def _shortest_tour(moved: IntArray) -> list[int]:
     to = moved[1:, 1:]
     everybody = (1 << others) - 1
     # left[visited, last]: the least that is still moved once ``visited`` slots are behind.
+    # A quarter of the largest number, so that sums do not overflow.
     left = np.full((1 << others, others), np.iinfo(np.int64).max // 4)
     left[everybody] = moved[1:, 0]
     for visited in range(everybody - 1, 0, -1):
@@ -124,6 +125,7 @@ def _improved(moved):  # type: ignore[no-untyped-def]
     while improved:
         improved = False
         for i in range(size - 2):
+            # Without the arc that closes the tour beside the first one: both meet in one slot.
             for j in range(i + 2, size - (i == 0)):
                 a, b, c, d = tour[i], tour[i + 1], tour[j], tour[(j + 1) % size]
                 if moved[a, c] + moved[b, d] < moved[a, b] + moved[c, d]:

@@ -74,6 +74,7 @@ def solve_indivisible(request: Request) -> Allocation:
     tasks = np.zeros((len(slots), problem.n), dtype=np.int64)
     for position, slot in enumerate(slots):
         tasks[position, pool.workloads] = slot.tasks
+    # Fractions add up to 1 but for rounding.
     average = np.minimum(fraction @ tasks, problem.tasks)
     on_server = [slot.on_server for slot in slots]
     limited_by = stops_over_time(problem, pool, fraction, on_server)
@@ -163,11 +164,13 @@ def _divide(request: Request, pool: SlotPool, first_prices: FloatArray) -> Divis
 def _repaid(request: Request, average: FloatArray) -> FloatArray | None:
     """Return the part (t,) of ``average`` (n,) tasks that repays the tenants' deficits."""
     problem = request.problem
+    # Only a second division without deficits shows what a tenant was given because of them.
     if not problem.deficit.any():
         return None
     try:
         even = replace(problem, deficit=np.zeros(problem.t))
         without = solve_indivisible(replace(request, problem=even)).tasks
+    # The schedule is found: what was repaid is a detail, for which it must not be lost.
     except SolveTimeoutError:
         return None
     more = grouped_sum(

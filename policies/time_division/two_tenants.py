@@ -83,6 +83,7 @@ def _upper_hull(points: IntArray, deadline: float | None) -> list[int]:
     rows = points.tolist()
     corners: list[int] = []
     for position, (x, y) in enumerate(rows):
+        # The clock costs more than a corner, so that it is looked at now and then.
         if position % 10_000 == 0 and deadline is not None and time.monotonic() > deadline:
             raise SolveTimeoutError("solve.timeout", "the time limit passed between two slots")
         while len(corners) > 1:
@@ -117,6 +118,7 @@ def _best(
     part = behind / (ahead + behind)
     equal = listed[_side(listed, per_task) == 0]
     average = part * r1[0] + (1 - part) * r2[0]
+    # One slot is preferred where a mixture of two gains nothing.
     if len(equal) and average <= equal[0, 0] * per_task[0] * (1 + DISCRETE_TOLERANCE):
         return equal[:1], one, after - 1
     return hull[[after, after - 1]], np.array([part, 1 - part]), after - 1

@@ -66,6 +66,7 @@ def read_amounts(
         whole_demand[:, r] = FITS_NOWHERE
         if whole is None:
             common[r] = False
+            # A power of 2 scales without rounding, up to the 53 bits that the largest sum leaves.
             up = 53 - math.frexp(float(largest[r]))[1]
             whole_demand[fits, r] = np.ceil(np.ldexp(demand[fits, r], up))
             whole_capacity[:, r] = np.floor(np.ldexp(capacity[:, r], up))
@@ -121,6 +122,7 @@ def _short_decimals(values: FloatArray) -> tuple[int, list[int]] | None:
         scale = 10.0**digits
         with np.errstate(over="ignore"):
             whole = np.rint(values * scale)
+        # Values are sorted: the last is the largest.
         if whole[-1] >= 10.0**_SHORT_DIGITS:
             return None
         if (whole / scale == values).all():
@@ -137,6 +139,8 @@ def _long_decimals(values: list[float], finest: int) -> tuple[int, list[int]] | 
 
     None for more than ``finest`` digits after the point.
     """
+    # repr is the shortest decimal that reads back as the number, which is the one that was
+    # written.
     written = [Decimal(repr(value)).normalize() for value in values]
     digits = max(-int(number.as_tuple().exponent) for number in written)
     if digits > finest or abs(digits) > _MOST_DIGITS:
@@ -148,6 +152,7 @@ def _fractions(values: list[float], most: float) -> FloatArray | None:
     common = 1
     for value in values:
         common = math.lcm(common, _denominator(value))
+        # Before the next one: common denominators of many numbers grow without end.
         if common > LARGEST_WHOLE / max(most, 1.0):
             return None
     return np.array([float(round(Fraction(value) * common)) for value in values])

@@ -66,6 +66,7 @@ def check_certificate(
     given = np.array([allocation.objective, allocation.bound, allocation.gap])
     derived = np.array(_quality(rounds))
     same = np.isclose(given, derived, rtol=AGREEMENT, atol=AGREEMENT, equal_nan=True)
+    # Levels may be tiny, so that nothing absolute is allowed; a gap of 0 has no relative error.
     same[:2] = np.isclose(given[:2], derived[:2], rtol=AGREEMENT, atol=0, equal_nan=True)
     yield _check(
         "objective",
@@ -273,6 +274,8 @@ def _reasons(
         own = cost[np.arange(len(mine)), where]
         cheapest = np.full(form.t, np.inf)
         np.minimum.at(cheapest, form.owner[mine], own)
+        # Prices are answers of a solver: two workloads that cost the same differ in their last
+        # digits.
         stops = (own <= cheapest[form.owner[mine]] * (1 + 1e-6)) & (own > 0)
         parts = [demand * item.prices[where]]
         for number, (counted, of_limit, _) in enumerate(form.limits, start=len(form.capacity)):
@@ -285,6 +288,7 @@ def _reasons(
         form.workloads.tolist(), form.kind.tolist(), unfinished.tolist(), strict=True
     ):
         reasons[j] = blocking[q] if open_ else TASK_LIMIT
+    # A limit of one workload is a cap and has no price: it follows from the tasks.
     for j, reason in _caps_reached(stated, places, form, tasks):
         reasons[j] = reason
     return tuple(reasons)
@@ -301,6 +305,7 @@ def _caps_reached(
         named = (limit.amount < np.inf) & (problem.demand[j] > 0)
         used = float(tasks[j]) * problem.demand[j, named]
         reached = (used >= limit.amount[named] * (1 - AGREEMENT)).any()
+        # Limits are in order, and the first that is reached is the reason.
         if reached and j not in seen and tasks[j] < problem.tasks[j] * (1 - AGREEMENT):
             seen.add(j)
             yield j, limit.reason

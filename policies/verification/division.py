@@ -155,6 +155,7 @@ class _Rounds:
             rising = alike & (frozen_in >= number)
             before = np.where(frozen_in < number, share, 0.0)
             bound = _bound_of_slots(slots, prices, weight, prior, rising, before, item.bound)
+            # Rounding may put a bound just below a level that is reached.
             bound = max(bound, item.level)
             of_level = max(item.level, SMALLEST_LEVEL)
             found.misstated[number] = (
@@ -163,7 +164,9 @@ class _Rounds:
             wanting = (frozen_in == number) & ~full
             higher = share / weight - item.level > AGREEMENT * of_level
             part = np.where(rising, prices * weight, 0.0)
+            # The least positive number, because prices may all be 0.
             part /= max(float(part.sum()), 1e-300)
+            # Tenants with all their tasks need no proof that they cannot have more.
             if not wanting.any():
                 continue
             if item.proven:

@@ -51,6 +51,7 @@ def check_equilibrium(
         shares = market.shares(x)
         if (shares > 0).all():
             reached[number] = math.exp(market.log_mean(shares))
+        # exp overflows beyond 709.
         proven[number] = math.exp(min(market.log_bound(item.prices[0]), 700.0))
     level = np.array([item.level for item in rounds])
     bound = np.array([item.bound for item in rounds])

@@ -120,6 +120,7 @@ def _high(values: FloatArray) -> FloatArray:
 def _by_digits(terms: FloatArray, group: IntArray, groups: int) -> tuple[IntArray, BoolArray]:
     """Return the signs (groups,), and which sums have more digits than are examined."""
     _, power = np.frexp(terms)
+    # Less than the power of any float64, as a sign that a sum has no term.
     top = np.full(groups, -2000, dtype=np.int64)
     np.maximum.at(top, group[terms != 0], power[terms != 0].astype(np.int64))
     top[top == -2000] = 0
@@ -132,6 +133,7 @@ def _by_digits(terms: FloatArray, group: IntArray, groups: int) -> tuple[IntArra
         digits[place] = np.bincount(group, weights=digit, minlength=groups)
     unfinished = np.zeros(groups, dtype=np.bool_)
     unfinished[group[rest != 0]] = True
+    # Carried upwards, all digits but the first are from 0 on, so that the first has the sign.
     for place in range(_DIGITS - 1, 0, -1):
         carry = np.floor(digits[place] / 2.0**_BITS)
         digits[place] -= carry * 2.0**_BITS

@@ -131,6 +131,8 @@ class _Question:
     ) -> _Question:
         form, frozen_in, rising = rounds.form, rounds.frozen_in, rounds.rising(number)
         item = rounds.certificate.rounds[number]
+        # Never above the answer's shares: only these are feasible, and larger ones would prove
+        # anything.
         least = np.where(rising, np.minimum(rounds.reached(number), share), share)
         reached = np.where(rising | (frozen_in < number), np.minimum(form.cap, least), 0.0)
         alone, raised = rounds.lifted(number, LEVEL_TOLERANCE), rounds.raised(number)
@@ -142,6 +144,7 @@ class _Question:
         )
         most = int(np.bincount(form.owner, minlength=1).max())
         unit = UNIT * (ROUNDINGS + form.demand.shape[1] + most)
+        # From both sides of the error, so that neither result rests on rounding.
         wants = rising & (form.cap > alone * (1 + unit))
         may_want = rising & (form.cap > alone * (1 - unit))
         worth = math.fsum((form.rooms * item.prices).ravel().tolist())
@@ -369,6 +372,7 @@ class Fractions:
         costs, wanting = self._costs(number), False
         if group == EVERYBODY and self.rounds.in_groups:
             wanting = self.rounds.want_more(number, 0.0)
+        # The same for all groups of a round, which differ in the tenants that are lifted.
         if number not in self._unlifted:
             everybody = np.flatnonzero(rising | (frozen_in < number)).tolist()
             self._unlifted[number] = sum(

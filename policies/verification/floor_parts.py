@@ -334,6 +334,7 @@ def _alone_on_own(
             on_row[key] += round(tasks)
         tasks_of = dict(zip(pool.workloads, answer.tasks.tolist(), strict=True))
         own = [number_of[name] for name in pool.problem.server_names]
+        # In the order in which floors are filled, which decides who has the last room.
         for j, row in sorted(on_row, key=lambda key: (-problem.priority[key[0]], key)):
             if not pool.problem.gangs:
                 placing.place(j, [row], on_row[j, row])
@@ -401,6 +402,7 @@ class _Placing:
     def _single(self, j: int, rows: list[int], tasks: int) -> None:
         """Place at most so many tasks of one piece on the servers of some rows, in order."""
         servers = self._servers(rows)
+        # One test of all servers first, because a look at each by itself costs more.
         fits = (self._left[servers] >= self._stated.on_servers.demand[j]).all(axis=1)
         for server in servers[fits].tolist():
             if not tasks:
@@ -424,6 +426,7 @@ class _Placing:
                 together.setdefault(value, []).append(server)
         begin = {value: dict.fromkeys(pieces, 0) for value in together}
         waiting = [(servers[0], value) for value, servers in together.items()]
+        # A heap, because the next task starts on the first server with room, whatever its value.
         while tasks and waiting:
             _, value = waiting[0]
             servers = together[value]

@@ -71,12 +71,14 @@ def check_floors(
         for pool, answer in zip(pools, floors.pools, strict=True)
     )
     yield Check("floor_pools", agrees, "each guarantee has the answer of its pool", 0.0)
+    # The problems of the steps follow from the answers of the pools.
     if not agrees:
         return
     for number, (pool, answer) in enumerate(zip(pools, floors.pools, strict=True)):
         if pool.problem is None or answer is None:
             continue
         yield from _named(verify(pool.problem, answer, None), f"floor pool {number}")
+        # Parts are read from these tasks, whose shape is not known to be right.
         if np.shape(answer.tasks) != (pool.problem.n,):
             return
     found = parts_of(stated, pools, floors.pools, kept)
@@ -89,6 +91,7 @@ def check_floors(
     yield from _check_together(stated, parts, allocation, floors)
     if placed:
         kinds, _ = _kinds_of_steps(stated, parts)
+        # Indices of an answer are not trusted.
         if not np.isin(floors.rest.placement_piece, np.arange(len(kinds))).all():
             yield Check(
                 "rest_pieces", False, "the pieces of the rest are those of its workloads", 0.0
@@ -244,6 +247,7 @@ def _guaranteed_pool(
         for other, counted in zip(problem.guarantees, stated.guarantees, strict=True)
         if not (counted.rows & ~item.rows).any()
     ]
+    # A pool of one workload has nothing to divide: its floor is a quotient.
     if len(workloads) == 1:
         mine = [each[2] for each, counted in limits if each is not None and counted[workloads[0]]]
         bounds = [given.amount[named], *mine]
@@ -369,6 +373,7 @@ def _rest_problem(stated: Stated, found: Parts, met: FloatArray) -> Problem:
     problem, parts, whole = stated.problem, found.parts, stated.choice.whole_tasks
     of = np.array([part.workload for part in parts], dtype=np.int64)
     left = problem.tasks - grouped_sum(met, of, problem.n)
+    # Remains of rounding would be tasks that wait.
     left[np.isfinite(left) & (left <= DUST * problem.tasks)] = 0.0
     some = np.ones(len(parts), dtype=np.bool_)
     fields: dict[str, Any] = {

@@ -72,6 +72,7 @@ class Form:
     @cached_property
     def rooms(self) -> FloatArray:
         """Capacities (K + l, m), then amounts of limits, 0 of resources that are not named."""
+        # Not infinite: it is multiplied by prices that are 0 there.
         amounts = [np.where(amount < np.inf, amount, 0.0) for _, _, amount in self.limits]
         return np.concatenate([self.capacity, *(amount[None, :] for amount in amounts)])
 
@@ -84,6 +85,7 @@ class Form:
         which = slice(None) if some is None else some
         demand = self.demand[which]
         cost: FloatArray = demand @ prices[:places].T
+        # Limits without a price add nothing.
         for number in np.flatnonzero((prices[places:] > 0).any(axis=1)).tolist():
             counted, where, _ = self.limits[number]
             price = prices[places + number]
@@ -100,6 +102,7 @@ class Form:
         """
         alone = np.zeros(self.t, dtype=np.bool_)
         alone[self.owner[self.several & np.isfinite(self.limit)]] = True
+        # Packed, because keys of a bit each are compared and hashed faster than bytes.
         pattern = np.packbits(np.concatenate([self.demand > 0, self.allowed], axis=1), axis=1)
         limited = np.zeros((len(self.owner), 0), dtype=np.uint8)
         if self.limits:

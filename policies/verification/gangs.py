@@ -92,6 +92,7 @@ class GangRule:
             placed.append((piece, server))
             here[server] = here.get(server, 0) + 1
             if here[server] == gang.per_server:
+                # Hidden from the rule instead of full, because other tasks may still use it.
                 servers.hidden.add(server)
         servers.hidden.clear()
         servers.may = None

@@ -61,6 +61,7 @@ class Groups:
     def top_down(self) -> list[int]:
         """The pool and all groups, each after its parent."""
         order = [self.pool]
+        # The list grows while it is walked, which is breadth first.
         for node in order:
             order += [child for child in self.children[node] if child >= self.problem.t]
         return order
@@ -91,6 +92,7 @@ class Groups:
         total = np.zeros((self.pool + 1, leaves.shape[1]))
         total[: len(leaves)] = leaves
         for nodes in self._deepest_first:
+            # `add.at`, because siblings have the same parent.
             np.add.at(total, self.parent[nodes], total[nodes])
         return total
 
@@ -175,6 +177,7 @@ class InGroups:
         node = self.groups.pool
         while node >= self.groups.problem.t:
             keys, tiers = self._keys[node], self._tiers[node]
+            # Only children with a tenant that waits: the others have infinite keys.
             some = np.flatnonzero(keys[1] < np.inf)
             some = some[tiers[some] == tiers[some].min()]
             node = self.groups.children[node][int(some[next_of(keys[:, some])])]

@@ -65,6 +65,7 @@ def check_history(
         ),
         _agree(
             "levels",
+            # Levels are at least 0, and NaN would not agree with NaN.
             np.nan_to_num(allocation.level, nan=-1.0)[:, None],
             np.nan_to_num(levels, nan=-1.0)[:, None],
             "every tenant stopped at what it has used over its weight",

@@ -60,6 +60,7 @@ def moves_fewer(
     found, fresh = placements
     keys, tasks = tasks_that_stay(stated, reasons)
     at = np.searchsorted(found[0], keys)
+    # One more key at the end, because a search may end behind the last.
     there = np.append(found[0], -1)[at] == keys
     if not there.all() or (found[1][at] < tasks).any():
         return False
@@ -97,6 +98,7 @@ def moved_tasks(
     pieces = stated.pieces
     kinds = len(pieces.owner)
     keys, tasks = placed_on_servers(stated, running)
+    # Tasks on servers that have left ran as well, and have moved if they run now.
     gone = running.tasks * running.servers * (running.row < 0)
     ran = grouped_sum(gone, running.workload, kinds)
     ran += grouped_sum(tasks, keys % max(kinds, 1), kinds)
@@ -119,6 +121,7 @@ def kept_in_place(
     keys, tasks = placed_on_servers(stated, running)
     tasks = tasks.copy()
     _, here, there = np.intersect1d(keys, first_keys, return_indices=True)
+    # What must stay is counted apart, and not twice.
     tasks[here] = np.maximum(tasks[here] - first[there], 0.0)
     job, server = keys % max(problem.n, 1), keys // max(problem.n, 1)
     stays = rows.allowed[job, row_of[server]] & (tasks > 0)
@@ -142,6 +145,7 @@ def kept_in_place(
     server = np.concatenate([first_server, server[some]])
     kept = np.concatenate([first, kept[some]])
     if missing.any():
+        # Nothing is kept, so that the fresh placement is the answer.
         if not len(job):
             return None
         more = _completed(stated, reasons, allocation, missing, left, row_of)

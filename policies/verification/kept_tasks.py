@@ -119,6 +119,7 @@ class _Room:
         ]
         most = [_most_tasks(part, kinds, count, gang.per_server) for part in parts]
         tasks = int(min(sum(most), self._stated.problem.tasks[j]))
+        # Downwards, since limits are only known to hold once the pieces are chosen.
         for number in range(tasks, gang.at_least - 1, -1):
             chosen, left = dict.fromkeys(entries, 0), number
             for part, here in zip(parts, most, strict=True):

@@ -62,6 +62,7 @@ class Knapsack:
         demand = np.where(some[:, None], self.demand, 0.0).astype(np.int64)
         unit = np.maximum(np.gcd.reduce(demand, axis=0, initial=0), 1)
         demand = demand // unit
+        # More than all tasks take is no constraint, and only makes the table larger.
         return demand, np.minimum(self.capacity // unit, self.most @ demand).astype(np.int64)
 
     @cached_property
@@ -80,6 +81,7 @@ class Knapsack:
                 continue
             with_it = tuple(slice(d, None) for d in taken)
             without = tuple(slice(0, int(c) + 1 - d) for c, d in zip(capacity, taken, strict=True))
+            # The right side is complete before it is written, so that a piece is taken once.
             value[with_it] = np.maximum(value[with_it], value[without] + prices[j] * size)
         return float(value.flat[-1])
 
@@ -184,11 +186,13 @@ def _dual(price: FloatArray, part: FloatArray, most: FloatArray) -> FloatArray:
         if not open_.any():
             break
         steep = better / np.maximum(table.sum(axis=1), 1e-300)
+        # Bland's rule in the second half, because the steepest gain can cycle.
         entering = int(
             np.where(open_, steep, -1.0).argmax() if pivot < pivots // 2 else open_.argmax()
         )
         sign = -1.0 if at_upper[entering] else 1.0
         column = sign * np.linalg.solve(matrix, table[entering])
+        # From the bounds and not by steps, so that rounding does not add up.
         amount = np.linalg.solve(matrix, 1.0 - upper[at_upper] @ table[at_upper])
         length = np.full(m, np.inf)
         down, up = column > _ZERO, column < -_ZERO

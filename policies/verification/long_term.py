@@ -46,6 +46,7 @@ def tasks_alone(stated: Stated, reasons: TextArray) -> FloatArray:
         mine = room[tenant[j]]
         fitting = min(left / each for left, each in zip(mine, demand[j], strict=True) if each > 0)
         alone[j] = min(pending[j], _whole_part(fitting))
+        # A whole part is rounded up within the tolerance, so that a little less than 0 may be left.
         room[tenant[j]] = [
             max(left - alone[j] * each, 0.0) for left, each in zip(mine, demand[j], strict=True)
         ]
@@ -79,6 +80,7 @@ def ahead(stated: Stated, before: History, reasons: TextArray) -> History:
     if stated.choice.option("literal_alone"):
         requested = np.zeros((problem.n, problem.m))
         some = runs[:, None] & (problem.demand > 0)
+        # Not where the demand is 0: the number of tasks may be infinite, and the product NaN.
         np.multiply(problem.tasks[:, None], problem.demand, out=requested, where=some)
         literal = np.minimum(_by_tenant(stated, requested), entitled(stated)) * step
         if before.literal_alone is not None:
@@ -127,6 +129,7 @@ def borrow_limit(stated: Stated, elapsed: float) -> FloatArray:
     if cap is not None:
         part = entitled(stated)
         np.multiply(part, (1 + float(cap)) * elapsed, out=limit, where=part > 0)
+        # Without a part of the pool all that they have is borrowed, and a cap would leave nothing.
         limit[stated.late] = np.inf
     return limit * (1 + DISCRETE_TOLERANCE)
 

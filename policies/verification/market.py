@@ -41,6 +41,7 @@ class Market:
         late = form.stage[form.owner]
         taken = np.where(late < stage, shares, 0.0) @ form.demand
         size = form.capacity[0]
+        # Amounts may exceed the capacity by a rounding, of which a check of its own judges.
         left = np.maximum(size - taken, 0.0)
         used_up = (size > 0) & (left <= ROOM)
         stopped = (form.demand[:, used_up] > 0).any(axis=1)

@@ -102,6 +102,7 @@ class _Mix:
         kept_out = late.copy()
         kept_out[market.workloads] = False
         reached = market.shares(shares)
+        # The logarithm of 0: any product is more.
         level = market.log_mean(reached) if len(reached) and (reached > 0).all() else -math.inf
         return cls(
             form,
@@ -122,6 +123,7 @@ class _Mix:
         terms = ROUNDINGS + len(prices) + int(np.bincount(form.owner).max())
         error = UNIT * terms * (math.fsum(paid.tolist()) + math.fsum(size.tolist()))
         error += UNIT * terms * float((form.capacity[0] * prices).sum())
+        # Exact sums, because the two are nearly equal and what is compared is their difference.
         return math.fsum([*paid.tolist(), *(-least).tolist()]), error
 
     def proves_full(self, prices: FloatArray) -> BoolArray:

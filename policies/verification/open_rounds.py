@@ -46,6 +46,7 @@ def stuck_when_open(
     stuck = prices.tenants.copy()
     frozen_in = rounds.frozen_in
     closed = np.array([item.proven for item in certificate.rounds], dtype=np.bool_)
+    # The usual case needs no fractions, which are slow.
     if not len(closed) or (stuck | closed[frozen_in]).all():
         return stuck
     exact = known.of_rounds(rounds) if known else Fractions.of(stated, places, rounds, allocation)

@@ -66,6 +66,7 @@ def _dealt(stated: Stated) -> dict[int, tuple[int, list[int], list[Fraction]]]:
     """
     problem = stated.problem
     weight = [Fraction(w) for w in np.where(stated.late, 0.0, stated.weight).tolist()]
+    # If all tenants are late none would have a server, so that being late has no effect.
     if not any(weight):
         weight = [Fraction(w) for w in stated.weight.tolist()]
     total = sum(weight)
@@ -76,6 +77,7 @@ def _dealt(stated: Stated) -> dict[int, tuple[int, list[int], list[Fraction]]]:
         if count not in by_count:
             shares = [count * w / total for w in weight]
             whole = [_floor(share) for share in shares]
+            # A share next below a whole number counts as that number, which leaves a cut below 0.
             cut = [max(share - n, Fraction(0)) for share, n in zip(shares, whole, strict=True)]
             together = sum(cut)
             pieces = [part / together if part else part for part in cut]
@@ -125,4 +127,5 @@ def _run(part: _Part, demand: list[int], requested: float) -> tuple[int, list[_P
 
 def _floor(amount: Fraction) -> int:
     """Return the floor, or the whole number that an amount is next below."""
+    # The optimiser divides floats, which may be just below a whole number.
     return math.floor(amount * (1 + _TOLERANCE))

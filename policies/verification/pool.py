@@ -204,6 +204,8 @@ class _Launches:
 
     def before_turn(self, level: FloatArray, position: IntArray) -> FloatArray:
         """Return the launches (s, q) of each before the turns of tenants (s,) at ``level`` (s,)."""
+        # Of equal shares the first by position goes: tenants before this one launch at its level
+        # too.
         first = self.owner < position[:, None]
         edge = np.where(first, level[:, None] * (1 + DISCRETE_TOLERANCE), level[:, None])
         edge = np.where(first, edge, edge * (1 - DISCRETE_TOLERANCE)) * self.weight

@@ -45,6 +45,7 @@ class Costs:
         owner, limit, price = owner[order], limit[order], price[order]
         start = np.zeros(len(owner))
         begun = np.zeros(tenants)
+        # One piece for each tenant, which begins at 0: the usual case.
         if len(owner) == tenants:
             return cls(owner, price, start, limit.copy(), tenants)
         for position, i in enumerate(owner.tolist()):
@@ -142,6 +143,7 @@ def part_lifted(
     lifted, _ = costs.of_shares(np.where(rising, np.minimum(form.cap, above), 0.0))
     mine = rising[form.owner]
     cost = form.costs(prices, mine)
+    # Prices are a solver's: places that cost the same differ in their last digits.
     cheapest = cost <= cost.min(axis=1, initial=np.inf, keepdims=True) * (1 + 1e-9)
     taken = (cheapest.T.astype(np.float64) @ (form.demand[mine] > 0)) > 0
     source = float((form.capacity * prices[: len(form.capacity)])[taken].sum())

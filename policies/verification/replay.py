@@ -88,6 +88,7 @@ def replay(
     looked = 0
     jobs, places = started[0].tolist(), started[1].tolist()
     count = np.bincount(started[0], minlength=len(limit))[: len(limit)].astype(np.float64)
+    # Of a gang's pieces those of the first kind were counted.
     for j, gang in several.items():
         count[j] /= gang.count[0]
     at = [0] * len(waiting)
@@ -124,6 +125,7 @@ def replay(
                     going.discard(tenant)
                 continue
             if count[job] == expected[job]:
+                # Counted, so that the result shows the difference.
                 count[job] += at_once
                 return result(agrees=False)
             if launch is not None:
@@ -139,6 +141,8 @@ def replay(
             if round_.once:
                 turns.leave(tenant)
                 going.discard(tenant)
+            # Full servers slow down each search, and to look for them after each task would cost
+            # more.
             if len(jobs) - looked >= BETWEEN_LOOKS:
                 looked = len(jobs)
                 still = [j for i in range(len(at)) for j in waiting[i][at[i] :]]

@@ -139,6 +139,7 @@ class LevelRounds:
 
     def exactly(self, number: int) -> ExactShares:
         """Return how far a tenant comes in a round, as a function of the tenant."""
+        # Fractions of the floats themselves: nothing is rounded on the way.
         level = Fraction(self.certificate.rounds[number].level)
         raised = level + Fraction(LEVEL_TOLERANCE) * Fraction(self.size(number))
         weights = self.form.weight.tolist()
@@ -178,6 +179,7 @@ class PathRounds(LevelRounds):
         direction[form.tenants] = self.direction
         cap, now = np.zeros(t), np.zeros(t)
         cap[form.tenants] = form.cap
+        # Kept parts have their shares before the first round.
         now[form.tenants] = np.where(form.kept, form.cap, 0.0)
         paths = []
         for number, item in enumerate(self.certificate.rounds):
@@ -232,6 +234,7 @@ class PathRounds(LevelRounds):
         costs = Costs.at(form, prices)
         all_ = worth(form, prices)
         spent, _ = costs.of_shares(np.where(self.frozen_in < number, share, 0.0))
+        # What rounding of the prices hides is added, so that the bound stays one.
         budget = max(all_ - float(spent.sum()), 0.0) + budget_rounding(form, prices)
         return self._paths[number].furthest(costs.paid(self.rising(number)), budget)
 
@@ -295,6 +298,7 @@ def proportions(stated: Stated, form: Form) -> FloatArray:
     tasks = problem.tasks[mine]
     endless = np.isin(owner, owner[np.isinf(tasks)])
     dominant = stated.task_shares[mine].max(axis=1, initial=0.0)
+    # Without a limit there is no number of tasks to count by.
     times = np.where(endless, 1 / dominant, tasks)
     total = np.zeros((form.t, problem.m))
     np.add.at(total, owner, times[:, None] * stated.task_shares[mine])

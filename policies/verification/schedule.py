@@ -124,6 +124,7 @@ def _check_shapes(stated: Stated, slots: Slots, schedule: Schedule) -> Check:
         and np.issubdtype(schedule.tasks.dtype, np.integer)
         and bool((schedule.tasks >= 0).all())
         and bool(np.isfinite(schedule.fraction).all())
+        # A basic optimum of the program over slots has at most one per tenant.
         and 1 <= s <= max(len(slots.tenants), 1)
         and (placements is None) == stated.choice.sees_one_pool
         and (placements is None or len(placements) == s)
@@ -218,6 +219,7 @@ def _check_numbers(stated: Stated, allocation: Allocation, schedule: Schedule) -
     )
     derived = np.array([objective, objective, schedule.lp_bound, gap, gap])
     same = np.isclose(given, derived, rtol=AGREEMENT, atol=0, equal_nan=True)
+    # Gaps may be 0, to which nothing is relative.
     same[3:] = np.isclose(given[3:], derived[3:], rtol=0, atol=AGREEMENT, equal_nan=True)
     return check(
         "objective",

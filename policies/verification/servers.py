@@ -173,6 +173,7 @@ class Servers:
             return
         self._room[:, self._position[server]] = self.left[server]
         following = int(self._following[server])
+        # Those that two-choices drew before their turn are listed already.
         while fresh and following != NOWHERE and not self._fresh[following]:
             following = int(self._following[following])
         if fresh and following != NOWHERE:
@@ -189,6 +190,7 @@ class Servers:
     def drop_full(self, waiting: IntArray) -> None:
         """Look no more at servers that have too little of something for all that waits."""
         least = self.demand[waiting].min(axis=0, initial=np.inf)
+        # Room only shrinks while tasks are handed out.
         alive = np.flatnonzero((self.room >= least[:, None]).all(axis=0))
         self._position[self.listed] = NOWHERE
         for values in (self._listed, self._aggregate):
@@ -275,6 +277,7 @@ class Servers:
                 may = may & self.may
             fits = [
                 server
+                # In order of position, to which ties go.
                 for server in sorted(set(drawn) - self.hidden)
                 if may[self.row_of[server]] and (self.left[server] >= self.demand[job]).all()
             ]
@@ -343,6 +346,7 @@ def _alike(
         begin, end = start[row], start[row + 1]
         following[begin : end - 1] = np.arange(begin + 1, end)
         if key in last:
+            # Kinds go over rows: empty servers of alike rows are interchangeable.
             following[last[key]] = begin
         else:
             first.append(begin)

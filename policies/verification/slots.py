@@ -183,6 +183,8 @@ class Slots:
                 worth = knapsack.worth_by_table(per_task)
             else:
                 certain = False
+                # With one kind of servers the claim, per server, cuts the search from the
+                # beginning.
                 known = given / count if len(self.knapsacks) == 1 else 0.0
                 worth = knapsack.worth_beyond(per_task, known)
             exact += (part if worth is None else worth) * count

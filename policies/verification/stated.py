@@ -81,6 +81,7 @@ class Stated:
     @cached_property
     def totals(self) -> FloatArray:
         """Capacity (m,) of the pool."""
+        # math.fsum rounds once, so that totals do not depend on the order of rows.
         amounts = (self.offered * self.problem.server_count[:, None]).T.tolist()
         return np.array([math.fsum(column) for column in amounts])
 
@@ -120,11 +121,14 @@ class Stated:
         problem, late = self.problem, self.late
         tiers = problem.tenant_tier
         flat = (problem.tenant_group < 0).all() and (tiers == tiers[:1]).all()
+        # Guaranteed parts rise by their own proportions, in which groups have no part.
         if flat or problem.floors == "raised":
             return None
         first = explicit = problem.group_weight
         if problem.weights_mode == "contribution" and self.derives_weights:
             derived = self.derived_group_weights
+            # A group that contributed nothing has no tenant in the first stage: any weight above 0
+            # will do.
             first = np.where(derived > 0, derived, explicit)
         return Groups(problem, (first, explicit), self.weight, late)
 
@@ -200,6 +204,7 @@ class Stated:
         number: dict[frozenset[tuple[str, frozenset[str]]], int] = {}
         which = np.empty(problem.n, dtype=np.int64)
         for j, selector in enumerate(problem.selectors):
+            # The order of labels and of their values means nothing.
             key = frozenset((label, frozenset(values)) for label, values in selector.items())
             which[j] = number.setdefault(key, len(number))
         table = np.ones((len(number), problem.k), dtype=np.bool_)
@@ -229,10 +234,12 @@ class Stated:
         if seen is Servers.CLASSES:
             _, table = self.matches
             number: dict[tuple[bytes, bytes], int] = {}
+            # Servers that a limit or a guarantee distinguishes are not alike.
             apart = [*self.limits, *self.guarantees]
             limited = np.array([each.rows for each in apart], dtype=np.bool_)
             for k in offering.tolist():
                 matched = np.r_[table[:, k], limited[:, k] if len(limited) else []]
+                # 0.0 is added because -0.0 has other bytes.
                 key = ((problem.capacity[k] + 0.0).tobytes(), matched.astype(np.bool_).tobytes())
                 place_of_row[k] = number.setdefault(key, len(number))
             _, first = np.unique(place_of_row[offering], return_index=True)

@@ -23,6 +23,7 @@ def first_of_least(values: FloatArray, ties: FloatArray | None = None) -> int:
     if ties is None or len(some) == 1:
         return int(some[0])
     second = ties[some]
+    # The tolerance of ties is the optimiser's: sums in another order differ in the last bits.
     return int(some[(second <= second.min() * (1 + DISCRETE_TOLERANCE)).argmax()])
 
 

@@ -127,6 +127,7 @@ def _all_checks(
     with np.errstate(all="ignore"):
         checks = [*_check_promised(problem, allocation), check_options(problem, allocation.choice)]
         problem = problem.placed_by(allocation.choice)
+        # In this order, because a check reads only what the checks before it accepted.
         if checks[-1].holds:
             checks += check_feasible(problem, allocation, history)
         if all(item.holds for item in checks):
@@ -210,6 +211,7 @@ def check_feasible(
     places = _places_of(stated, allocation)
     shapes = check_shapes(problem, allocation, places, len(stated.pieces.owner))
     yield shapes
+    # All that follows indexes arrays of the answer.
     if not shapes.holds:
         return
     found = tuple(_check_tasks(stated, places, allocation))
@@ -381,6 +383,7 @@ def _check_placements(stated: Stated, allocation: Allocation, fits: Fits) -> Ite
         detail = "nothing is placed where the pool counts as one server"
         yield Check("placements", not len(tasks), detail, float(len(tasks)))
         return
+    # Sorted, two equal pairs are neighbours.
     pairs = np.sort(piece * max(places.count, 1) + place)
     twice = np.count_nonzero(pairs[1:] == pairs[:-1])
     detail = "no workload is placed twice at one place"
@@ -395,6 +398,7 @@ def _check_placements(stated: Stated, allocation: Allocation, fits: Fits) -> Ite
     )
     placed = grouped_sum(tasks, piece, len(pieces.owner))
     run = allocation.tasks[pieces.owner] * pieces.count
+    # The least positive size, because 0 of 0 agree.
     size = np.maximum(np.maximum(placed, run), 1e-300)
     yield _check(
         "placements_add_up",

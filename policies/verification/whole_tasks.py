@@ -93,7 +93,9 @@ class Whole:
         if self.pool is not None:
             return _with_level(self.pool.stops(self.stated, tasks), beyond)
         amounts, answer = self.stated.on_servers, self.allocation
+        # A copy, because it is used up below.
         left = amounts.capacity[places.row].copy()
+        # What is not whole fails a check of its own.
         each = np.round(answer.placement_tasks / places.servers[answer.placement_class])
         for r in range(problem.m):
             used = each * amounts.demand[answer.placement_piece, r]
@@ -102,6 +104,7 @@ class Whole:
         allowed = places.allowed[:, np.searchsorted(places.row, rows)]
         room = Room(left, kind, allowed, _units(self.stated))
         owner = self.stated.pieces.owner
+        # Only these are looked at: the others have a reason without any server.
         open_ = np.flatnonzero(((self.reasons == "") & (tasks < problem.tasks))[owner])
         stops: list[str | None] = [self.reasons[j] or TASK_LIMIT for j in owner.tolist()]
         some = Room(room.left, room.kind, room.allowed[open_], room.unit)
@@ -150,6 +153,7 @@ class Whole:
         stated, answer = self.stated, self.allocation
         limits = LimitsLeft(stated.limits, stated.on_servers, rows, stated.pieces.owner)
         of_place = np.searchsorted(rows, self.places.row)
+        # Rounded, as above: what is not whole fails a check of its own.
         limits.take_all(
             answer.placement_piece,
             of_place[answer.placement_class],
@@ -275,6 +279,7 @@ def check_handed_out(
     yield from _check_levels(whole)
     if hands_out is HandOut.OWN_PARTITION:
         yield from _check_partition(whole)
+    # Counts alone decide here, without handing out a task.
     elif (
         whole.pool is not None
         and whole.stated.groups is None
@@ -443,6 +448,7 @@ def _in_place(
     kept = in_place.kept_in_place(stated, reasons, answer, running)
     if kept is not None and in_place.same_tasks(found, kept):
         return True
+    # Tasks that can all stay must stay: another placement is wrong however few of them it moves.
     if (
         kept is not None
         and in_place.is_complete(stated, reasons, answer, kept)
@@ -496,6 +502,7 @@ def _replayed(whole: Whole, before: History) -> ReplayResult:
         limits = LimitsLeft(stated.limits, stated.on_servers, stated.rows.row, stated.pieces.owner)
     apart = [] if whole.pool is not None else rows_by_value(stated)
     servers = Servers(size[:, columns], count, demand[:, columns], allowed, limits, apart)
+    # Kept parts take no turns: they run already.
     late = stated.late | problem.kept
     tenants = [np.flatnonzero(~late), np.flatnonzero(late & ~problem.kept)]
     rounds = [Round(mine) for mine in tenants]
@@ -524,6 +531,7 @@ def _replayed(whole: Whole, before: History) -> ReplayResult:
         )  # fmt: skip
         first = long_term.starved(stated, before)
         rounds = []
+        # Starved tenants have one task each before the others, as in the policy.
         for mine in tenants:
             rounds += [Round(mine[first[mine]], once=True), Round(mine)]
     waiting = queues(problem.workload_tenant, problem.priority, whole.reasons, problem.t)
@@ -564,6 +572,7 @@ def _kept_tasks(whole: Whole, servers: Servers) -> tuple[IntArray, IntArray]:
         each = tasks.astype(np.int64)
         job = np.r_[np.repeat(keys % kinds, each), job]
         server = np.r_[np.repeat(keys // kinds, each), server]
+    # One by one, because the servers note which of them are still empty.
     for one, where in zip(job.tolist(), server.tolist(), strict=True):
         servers.take(where, one)
     return job, server

@@ -30,6 +30,7 @@ class BorderedSystem:
 
         matrix (N, N) is symmetric, border (N,), and own is the level's diagonal entry.
         """
+        # Close to the optimum a matrix may be singular by rounding alone.
         for relative in REGULAR:
             regular = matrix
             if relative:

@@ -33,6 +33,7 @@ def write_rests(
     for k in range(len(bounds)):
         slack_rest[k] = bounds[k] - used[k] - slacks[k]
         missed = max(missed, abs(slack_rest[k]) / bounds[k])
+    # A loop of its own: the one before writes to an array.
     for k in range(len(bounds)):
         dual += bounds[k] * prices[k]
     paid = 0.0
@@ -43,6 +44,7 @@ def write_rests(
             total += placed[j]
         row_rest[i] = share - total
         missed = max(missed, abs(row_rest[i]) / share)
+    # Apart from the loop that writes, as above.
     for i in range(len(rise)):
         dual -= keep[i] * y[i]
         paid += rise[i] * y[i]
@@ -114,6 +116,7 @@ def direction(
             dx[c, j] = push[c, j] - theta[c, j] * dz[c, j]
             ratio[j] = -dz[c, j] / z[c, j]
         most[1] = greatest(bits, most[1])
+        # Outside the mask x is 0, and 0 / 0 would be NaN.
         for j in range(n):
             ratio[j] = -dx[c, j] / x[c, j] if dx[c, j] < 0.0 else 0.0
         most[0] = greatest(bits, most[0])
@@ -210,6 +213,7 @@ def move(
             x[c, j] += primal * dx[c, j]
             z[c, j] += dual * dz[c, j]
             placed[j] += x[c, j]
+        # Apart from the loop that writes, as in write_rests.
         for j in range(n):
             complementarity += x[c, j] * z[c, j]
         _use(demand, x, c, used)

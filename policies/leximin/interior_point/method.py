@@ -77,6 +77,7 @@ def maximise_level(program: LevelProgram, deadline: float | None) -> LevelSoluti
     0.666667
     """
     rows = Rows.of(program)
+    # What no server has is not in use either: 1 keeps the division finite.
     size = np.where(program.capacity > 0, program.capacity, 1.0).T
     bounds = Bounds(
         allowed=np.ascontiguousarray(program.allowed.T.astype(np.float64)),
@@ -112,6 +113,7 @@ def _start(program: LevelProgram, rows: Rows, bounds: Bounds, size: FloatArray) 
     siblings = np.diff(program.first)[program.row]
     share = (program.keep + program.rise)[program.row] / siblings
     attraction = size.min(axis=0)
+    # Classes that come out fuller than others attract less; two passes are enough for a start.
     for _ in range(2):
         spread = allowed * (share / (attraction @ allowed))
         used = (demand @ spread.T) * attraction
@@ -119,11 +121,13 @@ def _start(program: LevelProgram, rows: Rows, bounds: Bounds, size: FloatArray) 
         attraction = attraction / np.maximum(fullest, 1e-12)
     spread = allowed * (share / (attraction @ allowed))
     used = (demand @ spread.T) * attraction
+    # Strictly inside all capacities.
     tau = FIRST_FILL / float((used / size).max())
     x = spread * (attraction * tau)[:, None]
     placed = share * tau
     s = size - used * tau
     limit = program.limit[mine]
+    # Above 0 even where the start exceeds a limit: its row need not be met at first.
     u = np.maximum(limit - placed[mine], 0.1 * limit)
     # Prices that are centred for the slacks; tenant prices just below every offer.
     # The duals are feasible from the start and stay so: every step solves their rows.

@@ -35,6 +35,7 @@ class ServersFirst:
         try:
             lower = np.linalg.cholesky(blocks)
         except np.linalg.LinAlgError:
+            # Not an error: the caller tries another method.
             return False
         self._lower = lower.transpose(1, 2, 0).copy()  # (m, m, K)
         for r in range(m):

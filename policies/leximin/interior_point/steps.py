@@ -40,6 +40,7 @@ class Method:
         self._rows, self._bounds = rows, bounds
         m, classes = len(rows.demand), len(point.x)
         self._shape = m, classes
+        # The smaller of both systems is factored, which is what a step costs.
         few_rows = len(rows.rise) + len(rows.limited) < m * classes
         self._elimination: Elimination = (
             ServersFirst(rows, classes) if few_rows else TenantsFirst(rows, classes)
@@ -100,16 +101,20 @@ class Method:
             return False
         self._direction(step, refine=refine)
         total = point.complementarity + float(products.sum())
+        # Mehrotra: the further the predictor alone would come, the less centring is needed.
         centre = total / self._pairs * (self._predicted(step) / total) ** 3
         if self.gap > GOOD_ENOUGH >= total / abs(point.tau):
             # Only rows are missed. Complementarity that goes on to fall makes the systems singular.
             centre = max(centre, LEFT_FOR_ROWS * abs(point.tau) / self._pairs)
+        # The corrector adds the products of the predictor's steps, which linear equations leave
+        # out.
         loops.second_order(
             allowed, demand, limited, point.x, point.z, step.dx, step.dz, centre, aims.push,
             aims.used, aims.placed,
         )  # fmt: skip
         aims.slacks += centre - step.slacks * step.prices
         self._direction(step, refine=refine)
+        # Only after short steps: each corrector costs one more solution with the same factors.
         for _ in range(MOST_CENTRALITY_CORRECTORS):
             if min(step.primal, step.dual) >= LONG_STEP:
                 break

@@ -75,6 +75,8 @@ class TenantsFirst:
             b, f, by_row, self._values, known,
         )  # fmt: skip
         prices, dtau = system.solve(known, level)
+        # Close to the optimum the factors have lost digits; one step of refinement brings them
+        # back.
         if refine:
             missed = known + system.border * dtau
             _take_applied(self._resource, self._other, self._links, self._rest, prices, missed)
@@ -123,6 +125,7 @@ class TenantsFirst:
         np.einsum("rcqc->rqc", blocks)[:] += gram.reshape(m, m, classes)
         of_row = rows.row[several]
         begins = np.flatnonzero(np.r_[True, of_row[1:] != of_row[:-1]])
+        # The root on both sides, so that the product below is symmetric.
         part = self._kept[several] / np.sqrt(self._diagonal[of_row])
         each = (demand[:, None] * theta).reshape(m * classes, -1)
         outer = np.add.reduceat(each * part, begins, axis=1)

@@ -155,7 +155,9 @@ class Knapsack:
         found = packing_of_core(price, demand, capacity, most, worth, divisible)
         value = float(price @ found)
         visited = 0
+        # The core's packing mostly reaches the bound, which proves it.
         if value < bound * (1 - EXACT):
+            # The best workloads first: early good packings cut more branches.
             order = np.argsort(-price / np.maximum(share @ worth, 1e-300), kind="stable")
             better, value, least, visited = _search(
                 price[order],
@@ -185,9 +187,12 @@ def _programme(value, taken, amounts, offset, demand, item, size, again, prices,
         price = prices[j] * count
         if price <= 0.0:
             continue
+        # What the piece takes of the table's rows and columns.
         back = offset[j] * count
         across = demand[j, others] * count
         for step in range(rows):
+            # Upwards a cell may hold the piece several times; downwards it is read before it has
+            # it.
             row = step if again[piece] else rows - 1 - step
             fits = True
             for r in range(others):
@@ -196,6 +201,7 @@ def _programme(value, taken, amounts, offset, demand, item, size, again, prices,
                 continue
             mine, marks = value[row], taken[piece, row]
             source = value[row - back]
+            # The source is another row, so that the loop has no order and vectorises.
             if back > 0:
                 for y in range(across, columns):
                     worth = source[y - across] + price
@@ -210,6 +216,7 @@ def _programme(value, taken, amounts, offset, demand, item, size, again, prices,
                     mine[y] = worth
                     marks[y] = True
     row, y = rows - 1, columns - 1
+    # From the last piece on, because a cell's marks hold for the pieces up to theirs.
     for piece in range(len(item) - 1, -1, -1):
         j, count = item[piece], size[piece]
         while taken[piece, row, y]:
@@ -229,6 +236,7 @@ def _search(prices, demand, capacity, most, multipliers, nodes, known):  # type:
     ended, and the nodes visited.
     """
     n, m = demand.shape
+    # Worth beyond the price of what it takes: with prices fixed, a node's bound costs m steps.
     after = np.zeros(n + 1)
     for j in range(n - 1, -1, -1):
         gain = prices[j]
@@ -238,6 +246,7 @@ def _search(prices, demand, capacity, most, multipliers, nodes, known):  # type:
     best, found = known, np.zeros(n, dtype=np.int64)
     count = np.zeros(n, dtype=np.int64)
     left = capacity.copy()
+    # Proven in any case, and all that is known if the nodes run out.
     root = after[0]
     for r in range(m):
         root += multipliers[r] * left[r]
@@ -251,6 +260,7 @@ def _search(prices, demand, capacity, most, multipliers, nodes, known):  # type:
                 down = False
                 j -= 1
                 continue
+            # Most tasks first, which is nearest to the relaxation.
             fits = float(most[j])
             for r in range(m):
                 if demand[j, r] > 0.0:

@@ -38,6 +38,7 @@ def relaxed(prices, demand, capacity, most, y, count):  # type: ignore[no-untype
         largest = max(largest, prices[j])
     pivots = MOST_PIVOTS * (n + m)
     for pivot in range(pivots):
+        # Pricing: the variable with the greatest gain enters, a workload at either end or a slack.
         entering, best, up = -1, 0.0, True
         for j in range(n):
             if state[j] == 2 or most[j] <= 0.0:
@@ -48,12 +49,14 @@ def relaxed(prices, demand, capacity, most, y, count):  # type: ignore[no-untype
                 size += demand[j, r]
             if (state[j] == 0) != (gain > 0.0):
                 continue
+            # Gains of rounding would pivot without end.
             if abs(gain) <= ZERO * prices[j]:
                 continue
             # Gain per share of the resources; the first one near a cycle (Bland).
             worth = abs(gain) / size if pivot < pivots // 2 else 1.0
             if worth > best:
                 entering, best, up = j, worth, gain > 0.0
+        # A negative price proves no bound: the slack of its resource enters.
         for r in range(m):
             if slack_state[r] == 0 and y[r] < -ZERO * largest:
                 worth = -y[r] if pivot < pivots // 2 else 1.0
@@ -70,6 +73,7 @@ def relaxed(prices, demand, capacity, most, y, count):  # type: ignore[no-untype
                 total += inverse[q, r] * demand[entering, r]
             column[q] = total
         sign = 1.0 if up else -1.0
+        # Ratio test: limits of tasks are kept here and not as rows, so that the basis stays m by m.
         length = most[entering] if entering < n else np.inf
         leaving, at_most = -1, False
         for q in range(m):
@@ -84,6 +88,7 @@ def relaxed(prices, demand, capacity, most, y, count):  # type: ignore[no-untype
                     length, leaving, at_most = max(limit, 0.0), q, True
         for q in range(m):
             amount[q] -= sign * column[q] * length
+        # The variable meets its own other end first, and the basis stays.
         if leaving < 0:
             state[entering] = 1 if up else 0
             continue
@@ -99,6 +104,7 @@ def relaxed(prices, demand, capacity, most, y, count):  # type: ignore[no-untype
         else:
             amount[leaving] = length
             slack_state[entering - n] = 2
+        # The inverse is only updated: its rounding makes prices worse, but no bound wrong.
         for r in range(m):
             inverse[leaving, r] /= column[leaving]
         for q in range(m):
@@ -118,6 +124,7 @@ def relaxed(prices, demand, capacity, most, y, count):  # type: ignore[no-untype
     for q in range(m):
         if basis[q] < n:
             count[basis[q]] = min(max(amount[q], 0.0), most[basis[q]])
+    # From the prices alone, so that neither rounding nor an early end can make it too low.
     bound = 0.0
     for r in range(m):
         y[r] = max(y[r], 0.0)

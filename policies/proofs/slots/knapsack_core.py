@@ -42,12 +42,14 @@ def packing_of_core(
     if (left < 0).any():  # a whole number but for less than the relaxation's rounding
         tasks = np.maximum(tasks - 1, 0)
         left = capacity - tasks @ demand
+    # An optimum mostly differs from the relaxation in workloads that are nearly worth their price.
     gain = np.abs(prices - demand @ (worth / np.maximum(capacity, 1)))
     order = np.argsort(gain, kind="stable")
     some = prices > 0
     dear = np.flatnonzero(worth > DEAR * worth.max(initial=0.0))
     dear = dear[np.argsort(-worth[dear], kind="stable")][:2]
     pieces = max(int(np.count_nonzero(some)), 1)
+    # Those that the relaxation divides, whose reduced price is 0.
     basic = int(np.count_nonzero(gain <= 1e-9 * prices.max(initial=0.0)))
     _release(tasks, left, demand, order, basic, dear, CORE_TABLE // pieces)
     item, size, again = pieces_of(most - tasks, _room(left, demand), some)
@@ -55,6 +57,7 @@ def packing_of_core(
     for position, r in enumerate(dear.tolist()):
         shape[1 - position] = int(left[r]) + 1
     if float(shape[0]) * float(shape[1]) * pieces > LARGEST_TABLE:
+        # A worse packing costs a weaker bound, no wrong answer.
         return tasks
     others = np.setdiff1d(np.arange(len(capacity)), dear)
     across = np.zeros((len(prices), 2), dtype=np.int64)
@@ -146,9 +149,11 @@ def _fill(value, load, taken, across, other, left, item, size, again, prices, ta
         j, count = item[piece], size[piece]
         price = prices[j] * count
         down, right = across[j, 0] * count, across[j, 1] * count
+        # It would read the cell that it writes.
         if down == 0 and right == 0:
             continue
         for step in range(rows - down):
+            # As in the exact programme: upwards with repetition, downwards without.
             row = down + step if again[piece] else rows - 1 - step
             for step_right in range(columns - right):
                 y = right + step_right if again[piece] else columns - 1 - step_right

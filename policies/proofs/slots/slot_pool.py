@@ -125,6 +125,7 @@ class SlotPool:
         workloads = runnable[np.lexsort((runnable, -problem.priority[runnable], owner))]
         tenants, owner = np.unique(problem.workload_tenant[workloads], return_inverse=True)
         limit = problem.tasks[workloads]
+        # Servers that are alike share a knapsack, which is solved once for all of them.
         described = np.concatenate([capacity, allowed[workloads].T], axis=1)
         _, first, kind_of_row = np.unique(described, axis=0, return_index=True, return_inverse=True)
         return cls(
@@ -186,12 +187,14 @@ class SlotPool:
                 for packing, count in zip(packings, servers.tolist(), strict=True)
             )
         )
+        # With finite tasks only, no slot is worth more than all of them.
         everything = float(per_task[self.limit < np.inf] @ self.limit[self.limit < np.inf])
         if not per_task[np.isinf(self.limit)].any():
             bound = min(bound, everything)
         if self.coupled:
             bound = min(bound, self._bound_together(per_task))
         on_server = self._together(packings, per_task, nodes, budget)
+        # Bounds of single servers add up too high where limits tie them; together they are exact.
         if self._joint is not None:
             whole = self._joint.best(np.tile(per_task, len(self.kind)), nodes=nodes)
             if budget is not None:

@@ -91,6 +91,7 @@ def resampled_day(
     chosen: list[IntArray] = []
     drawn = 0
     while drawn < tasks:
+        # In batches, as the sizes of drawn jobs decide how many are needed.
         some = random.integers(len(sizes), size=max(16, int((tasks - drawn) / sizes.mean()) + 1))
         beyond = np.searchsorted(np.cumsum(sizes[some]), tasks - drawn)
         chosen.append(some[: beyond + 1])

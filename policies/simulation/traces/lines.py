@@ -36,6 +36,7 @@ class TraceLineError(ProblemError):
         self.reason = reason
 
     def __reduce__(self) -> tuple[type[TraceLineError], tuple[object, ...]]:
+        # Exceptions are pickled with the arguments of their base, which here are others.
         return type(self), (self.line, self.reason)
 
 
@@ -73,6 +74,7 @@ class LineReader:
         """
         try:
             with _opened(self.path) as file:
+                # A limit, so that a file without ends of lines does not fill the memory.
                 while line := file.readline(LONGEST_LINE):
                     self.number += 1
                     yield line.rstrip("\r\n")
@@ -97,6 +99,7 @@ class LineReader:
 @contextmanager
 def _opened(path: Path) -> Iterator[TextIO]:
     if path.suffix == ".gz":
+        # utf-8-sig, because spreadsheets write a mark before the first column's name.
         with gzip.open(path, "rt", encoding="utf-8-sig", newline="\n") as file:
             yield file
     else:
@@ -120,6 +123,7 @@ def number(text: str, what: str, *, least: float = -LARGEST) -> float:
         value = float(text)
     except ValueError:
         value = math.nan
+    # Python reads 1_000 as a number; other programs do not.
     if not least <= value <= LARGEST or "_" in text:
         bound = "" if least == -LARGEST else f" from {least:g} on"
         raise Unusable(f"{what} is {text[:40]!r}; it must be a number{bound}")

@@ -116,6 +116,7 @@ def read_sacct(
         except Unusable as error:
             reader.refuse(error)
             continue
+        # 12_3 is element 3 of array 12, and 12+1 a component: all of them are job 12.
         number = _JOB.match(job["JobID"])
         gang = None
         if gangs and nodes > 1:
@@ -144,6 +145,7 @@ def _header(line: str, owner: str, number: int) -> list[str]:
 
 def _left_out(job: Mapping[str, str]) -> str:
     """Return the reason for which a line is not a job that ran to its end, or an empty string."""
+    # Listed by sacct without --allocations; what a step used is part of its job's allocation.
     if "." in job["JobID"]:
         return "it is a step of a job"
     if job["Start"] in _UNKNOWN:
@@ -203,6 +205,7 @@ def _of_tres(text: str) -> dict[str, float]:
             by_model[kind] = by_model.get(kind, 0.0) + value
         else:
             amounts[kind] = value
+    # Slurm may list a kind both in total and by model; added up it would count twice.
     return by_model | amounts
 
 

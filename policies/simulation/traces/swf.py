@@ -75,6 +75,7 @@ def read_swf(
     reader = LineReader(path, skip_bad_lines=skip_bad_lines)
     found = Submitting(["cpu", "memory"] if memory else ["cpu"], most_tasks)
     for line in reader.lines():
+        # The header of the format is lines that begin with a semicolon.
         if not line.strip() or line.lstrip().startswith(";"):
             continue
         try:

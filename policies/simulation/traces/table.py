@@ -42,6 +42,7 @@ def read_table(
         ProblemTooLargeError: more tasks than allowed.
     """
     reader = LineReader(path, skip_bad_lines=skip_bad_lines)
+    # Strict: without it a quote in the wrong place joins lines silently.
     rows = csv.reader(reader.lines(), strict=True)
     known = None if tenants is None else frozenset(tenants)
     try:
@@ -99,6 +100,7 @@ def _add(
     tasks = _whole(row.get("tasks") or "1", "tasks")
     if not 1 <= tasks <= MOST_TASKS_OF_A_LINE:
         raise Unusable(f"tasks is {tasks}; it must be from 1 to {MOST_TASKS_OF_A_LINE}")
+    # Two tenants may use the same number of a job.
     found.add(
         tenant,
         demand,
