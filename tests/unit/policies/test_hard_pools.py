@@ -1,0 +1,72 @@
+"""Divisible pools of groups with limits and guarantees in which rounding led a solver astray."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from policies import Guarantee, Limit, Problem, problem_from_document, solve, verify
+from policies.model.limits import in_order
+
+STUCK = Path(__file__).with_name("stuck_tenant.json")
+KINDS, RESOURCES, LIMITS, GUARANTEES = 6, 3, 16, 23
+
+
+def pool(seed):
+    """Draw a pool of groups, in which half of the limits and guarantees are on two kinds of servers."""
+    random = np.random.default_rng(seed)
+    tenants, groups = int(random.integers(30, 140)), int(random.integers(5, 18))
+    fields = {
+        "resources": ["cpu", "memory", "gpu"],
+        "capacity": random.uniform(3, 20, (KINDS, RESOURCES)).round(2),
+        "server_count": random.integers(1, 20, KINDS),
+        "server_labels": [{"kind": str(kind)} for kind in range(KINDS)],
+        "tenants": [f"t{number}" for number in range(tenants)],
+        "weight": random.uniform(0.5, 2, tenants).round(2),
+        "demand": random.uniform(0.1, 3, (tenants, RESOURCES)).round(2),
+        "tasks": random.choice([np.inf, np.inf, 1, 3, 20], tenants),
+        "groups": [f"g{number}" for number in range(groups)],
+        "group_parent": [-1, *(int(random.integers(-1, group)) for group in range(1, groups))],
+        "group_weight": random.uniform(0.5, 2, groups).round(2),
+        "tenant_group": random.integers(-1, groups, tenants),
+    }
+    totals, nodes = Problem.create(**fields).totals, {"group": groups, "tenant": tenants}
+
+    def amount():
+        bounded = np.full(RESOURCES, np.inf)
+        bounded[int(random.integers(RESOURCES))] = 1.0
+        return bounded * totals
+
+    def where():
+        if random.random() >= 0.5:
+            return {}
+        return {"kind": tuple(sorted({str(kind) for kind in random.integers(0, KINDS, 2)}))}
+
+    limits, guarantees = [], []
+    for _ in range(LIMITS):
+        scope = str(random.choice(["group", "tenant"]))
+        most = amount() * random.uniform(0.2, 1.2) / nodes[scope]
+        limits.append(Limit(scope, int(random.integers(nodes[scope])), most.round(3), where()))
+    for _ in range(GUARANTEES):
+        scope = str(random.choice(["group", "tenant"]))
+        least = amount() / GUARANTEES
+        node = int(random.integers(nodes[scope]))
+        guarantees.append(Guarantee(scope, node, least.round(3), where()))
+    return Problem.create(**fields, limits=in_order(limits), guarantees=in_order(guarantees))
+
+
+@pytest.mark.parametrize("seed", [1039, 2129, 2369])
+def test_a_program_without_an_end_begins_again(seed):
+    """HiGHS ended without an answer, or 1.6e-11 lay between a level and its bound."""
+    problem = pool(seed)
+    answer = solve(problem, "drfh", mode="divisible")
+    found = verify(problem, answer)
+    assert found.valid, [item for item in found.checks if not item.holds]
+
+
+def test_a_tenant_that_the_verifiers_walk_does_not_prove_is_in_an_open_round():
+    parsed = problem_from_document(json.loads(STUCK.read_text()))
+    answer = solve(parsed.problem, "drfh", mode="divisible")
+    found = verify(parsed.problem, answer)
+    assert found.valid, [item for item in found.checks if not item.holds]
