@@ -6,6 +6,7 @@ from datetime import datetime
 from math import ceil
 from typing import Any
 
+from allocator_service.billing.statements.names import SLUGS_ALONE, Names, named
 from allocator_service.billing.statements.pages import EMPTY, Section, line_sections, local_instants
 from allocator_service.billing.statements.paper.characters import REPLACEMENT, printable
 from allocator_service.billing.statements.paper.typesetting import refuse_long, typeset
@@ -20,19 +21,19 @@ DIGIT_WIDTH, MARK_WIDTH, PADDING = 1.7, 1.1, 2.3
 REPLACED = f"{REPLACEMENT} stands for a character without a font. The other formats have it."
 
 
-def statement_pdf(document: Mapping[str, Any]) -> bytes:
+def statement_pdf(document: Mapping[str, Any], names: Names = SLUGS_ALONE) -> bytes:
     """Return the PDF file of a statement's document, which is as the reader may see it.
 
     Raises `TooLarge` for more lines than a file may have, and as `typeset`.
     """
     refuse_long(len(document["lines"]))
-    return _file(document, _statement_sheet(document))
+    return _file(document, _statement_sheet(named(document, names)))
 
 
-def group_statement_pdf(document: Mapping[str, Any]) -> bytes:
+def group_statement_pdf(document: Mapping[str, Any], names: Names = SLUGS_ALONE) -> bytes:
     """Return the PDF file of a group's statement. Raises as `statement_pdf`."""
     refuse_long(len(document["groups"]) + len(document["tenants"]))
-    return _file(document, _group_sheet(document))
+    return _file(document, _group_sheet(named(document, names)))
 
 
 def _file(document: Mapping[str, Any], sheet: Mapping[str, Any]) -> bytes:
