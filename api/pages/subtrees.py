@@ -224,7 +224,7 @@ class SubtreeStatementPage(SubtreePage):
         if request.GET.get("format") == "pdf":
             name = f"statement-{subtree.pool.slug}-{of}-{group}.pdf"
             return file_response(group_statement_pdf(document, names), name, "application/pdf")
-        back = (reverse("my-subgroup", args=[group]), f"Group {group}")
+        back = (reverse("my-subgroup", args=[group]), f"Group {names.groups.get(group, group)}")
         return sheet_response(group_statement_page(document, names=names, links=[back, PDF_LINK]))
 
 

@@ -93,14 +93,22 @@ def group_statement_page(
     links: Sequence[tuple[str, str]] = (),
 ) -> str:
     """Return the page of a group's statement, as a file that loads nothing else."""
-    zone = document["timezone"]
-    tree_at = datetime.fromisoformat(document["tree_at"])
     shown = {
         **named(document, names),
-        **local_instants(document, zone),
-        "tree_at": instant_text(tree_at, document["timezone"]),
+        **local_instants(document, document["timezone"]),
+        "counted": group_note(document),
     }
     return render_to_string("billing/group_statement.html", {"document": shown, "links": links})
+
+
+def group_note(document: Mapping[str, Any]) -> str:
+    """Return which tenants count on a group's statement, with the instant in words."""
+    at = instant_text(datetime.fromisoformat(document["tree_at"]), document["timezone"])
+    return (
+        f"A tenant's statement counts as a whole for its group at {at}. A tenant that had left by then"
+        " counts for its last group. What tenants of the group charge each other is in charges and in"
+        " credits."
+    )
 
 
 def _row(line: Mapping[str, Any], zone: str) -> dict[str, Any]:

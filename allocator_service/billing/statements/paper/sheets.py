@@ -7,10 +7,16 @@ from math import ceil
 from typing import Any
 
 from allocator_service.billing.statements.names import SLUGS_ALONE, Names, named
-from allocator_service.billing.statements.pages import EMPTY, Section, line_sections, local_instants
+from allocator_service.billing.statements.pages import (
+    EMPTY,
+    Section,
+    group_note,
+    line_sections,
+    local_instants,
+)
 from allocator_service.billing.statements.paper.characters import REPLACEMENT, printable
 from allocator_service.billing.statements.paper.typesetting import refuse_long, typeset
-from allocator_service.core.display import instant_text, money_text, month_text
+from allocator_service.core.display import money_text, month_text
 from allocator_service.core.documents import json_bytes
 
 Rows = Sequence[tuple[str, str]]
@@ -218,7 +224,6 @@ def _savings(savings: Mapping[str, Any], currency: str) -> dict[str, Any]:
 
 def _group_sheet(document: Mapping[str, Any]) -> dict[str, Any]:
     totals, currency = document["totals"], document["currency"]
-    tree_at = instant_text(datetime.fromisoformat(document["tree_at"]), document["timezone"])
     money = [_number(title, 30) for title in ("Charges", "Credits", currency)]
     tables: list[dict[str, Any]] = []
     if document["groups"]:
@@ -236,7 +241,7 @@ def _group_sheet(document: Mapping[str, Any]) -> dict[str, Any]:
         "empty": [],
         "total": ("Billed", money_text(totals["billed"], currency)),
         "blocks": [],
-        "notes": [f"{document['definition']} Tree at {tree_at}."],
+        "notes": [group_note(document)],
     }
 
 
