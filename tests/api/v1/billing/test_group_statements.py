@@ -124,7 +124,7 @@ def test_every_format_has_the_tenants(tree, operator, billing):
     assert "Billed 80.04 EUR" in paper
     page = billing.get(f"{path}?format=html")
     assert "default-src 'none'" in page["Content-Security-Policy"]
-    for text in ("physics", "80.04", "optics", "Europe/Berlin"):
+    for text in ("Physics", "80.04", "Optics", "Europe/Berlin"):
         assert text in page.content.decode()
 
 
