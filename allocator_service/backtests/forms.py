@@ -3,7 +3,8 @@
 import base64
 import gzip
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from math import isfinite
 from typing import Any, cast
@@ -47,6 +48,21 @@ _FIELDS = {
     "/policies": "policies",
     "/seeds": "seeds",
 }
+
+# Fields that few backtests need, by the title under which a page folds them.
+_FOLDED = {
+    "More about the trace": ("jobs_of", "tenants", "processors_per_node", "skip_bad_lines"),
+    "Options of policies, and seeds": ("options", "seeds", "resample"),
+}
+
+
+@dataclass(frozen=True)
+class FormSection:
+    """Fields of a form that stand together. Those with a title can be folded."""
+
+    title: str
+    fields: Sequence[forms.BoundField]
+    is_open: bool
 
 
 class _Instant(forms.DateTimeField):
@@ -139,6 +155,19 @@ class BacktestForm(forms.Form):
         super().__init__(*args, **more)
         pool = cast("forms.ModelChoiceField[Pool]", self.fields["pool"])
         pool.queryset, pool.required = pools.order_by("slug"), of_pools
+
+    def sections(self) -> list[FormSection]:
+        """Return the fields by section. A section is open if it has an input or an error."""
+        folded = {name for names in _FOLDED.values() for name in names}
+        shown = [field for field in self if field.name not in folded]
+        touched = {*self.errors, *(self.changed_data if self.is_bound else ())}
+        return [
+            FormSection("", shown, is_open=True),
+            *(
+                FormSection(title, [self[name] for name in names], not touched.isdisjoint(names))
+                for title, names in _FOLDED.items()
+            ),
+        ]
 
     def clean_seeds(self) -> list[int]:
         words = self.cleaned_data["seeds"].replace(",", " ").split()

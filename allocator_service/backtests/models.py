@@ -5,6 +5,7 @@ from django.db.models import Q
 
 from allocator_service.allocation.models import Run
 from allocator_service.billing.models import PricePlan
+from allocator_service.core.display import instant_text
 from allocator_service.core.ids import new_id
 from allocator_service.core.jobs import Job
 from allocator_service.pools.models import Pool
@@ -81,7 +82,7 @@ class Backtest(Job):
         ]
 
     def __str__(self) -> str:
-        return self.name or str(self.pk)
+        return self.name or f"Backtest of {instant_text(self.created_at)}"
 
 
 class BacktestInput(models.Model):

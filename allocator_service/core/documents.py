@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import orjson
@@ -43,6 +43,14 @@ def csv_bytes(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> byte
     for row in rows:
         writer.writerow([_cell(row, column) for column in columns])
     return text.getvalue().encode()
+
+
+def csv_stream(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> Iterator[bytes]:
+    """Yield the bytes of `csv_bytes`, row by row."""
+    head = csv_bytes([], columns)
+    yield head
+    for row in rows:
+        yield csv_bytes([row], columns)[len(head) :]
 
 
 def _cell(row: Mapping[str, Any], column: str) -> str:

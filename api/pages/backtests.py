@@ -99,7 +99,8 @@ class BacktestPage(_BacktestPage):
     def get(self, request: HttpRequest, backtest: str) -> HttpResponseBase:
         found = backtest_get(backtest_id=uuid_or_none(backtest), holder=self.holder)
         done = shown(found) if found.status == BacktestStatus.SUCCEEDED else {}
-        return self.shown("backtest", row=_row(found), **{**done, "backtest": found})
+        content = {**done, "backtest": found}
+        return self.shown("backtest", row=_row(found), waits=found.status in OPEN, **content)
 
 
 class CancelBacktestView(_BacktestPage):

@@ -162,7 +162,7 @@ class ChangePage(CostReader, _ChangesPage):
             pool=pool,
             verb=_VERBS[str(verb)],
             name=self._name(pool, simulation, str(verb)),
-            pending=simulation.status == SimulationStatus.PENDING,
+            waits=simulation.status == SimulationStatus.PENDING,
             error=simulation.error,
             rows=None if result is None else _rows(result["workloads"]),
             cost=None if result is None or result["cost"] is None else result["cost"]["words"],

@@ -82,6 +82,7 @@ class ComparisonPage(PoolPage):
             pool=of_pool,
             decision=decision_said(pool=of_pool, run=run, tenant=self.tenant, now=now),
             found=found,
+            waits=found is not None and found.pending,
             workloads=workloads,
             present=rows[0] if rows else None,
             rows=rows[1:],

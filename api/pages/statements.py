@@ -4,6 +4,7 @@ from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from django.urls import reverse
 
+from allocator_service.billing.statements.names import statement_names
 from allocator_service.billing.statements.pages import statement_page
 from allocator_service.billing.statements.paper.sheets import statement_pdf
 from allocator_service.billing.statements.selectors import (
@@ -47,11 +48,12 @@ class StatementPage(PoolPage):
         with one_snapshot():
             content = statement_content(pool=of_pool, month=of, tenant=self.tenant)
         document = statement_shown(content, pool=of_pool, caller=self.tenant)
+        names = statement_names(of_pool, self.tenant)
         if request.GET.get("format") == "pdf":
             name = f"statement-{of_pool.slug}-{of}-{self.tenant.slug}.pdf"
-            return file_response(statement_pdf(document), name, "application/pdf")
+            return file_response(statement_pdf(document, names), name, "application/pdf")
         back = (reverse("my-statements", args=[of_pool.slug]), f"Statements of {of_pool.name}")
-        return sheet_response(statement_page(document, links=[back, PDF_LINK]))
+        return sheet_response(statement_page(document, names=names, links=[back, PDF_LINK]))
 
 
 class ProofFile(PoolPage):

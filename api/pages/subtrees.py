@@ -19,6 +19,7 @@ from allocator_service.allocation.trees import GROUP, MEMBER, TreeNode
 from allocator_service.allocation.what_if.explanations import run_explain
 from allocator_service.billing.balances import balances, budgets_for, tenant_balances
 from allocator_service.billing.statements.groups import group_months, group_statement
+from allocator_service.billing.statements.names import group_statement_names
 from allocator_service.billing.statements.pages import group_statement_page
 from allocator_service.billing.statements.paper.sheets import group_statement_pdf
 from allocator_service.billing.statements.selectors import month_get
@@ -219,11 +220,12 @@ class SubtreeStatementPage(SubtreePage):
         document = group_statement(
             pool=subtree.pool, month=of, slug=group, now=now, within=subtree.group
         )
+        names = group_statement_names(subtree.pool, document)
         if request.GET.get("format") == "pdf":
             name = f"statement-{subtree.pool.slug}-{of}-{group}.pdf"
-            return file_response(group_statement_pdf(document), name, "application/pdf")
-        back = (reverse("my-subgroup", args=[group]), f"Group {group}")
-        return sheet_response(group_statement_page(document, links=[back, PDF_LINK]))
+            return file_response(group_statement_pdf(document, names), name, "application/pdf")
+        back = (reverse("my-subgroup", args=[group]), f"Group {names.groups.get(group, group)}")
+        return sheet_response(group_statement_page(document, names=names, links=[back, PDF_LINK]))
 
 
 def _entitlements(subtree: Subtree, slug: str) -> GroupEntitlements | None:

@@ -1,13 +1,13 @@
 """Rows of FOCUS and lines of statements as the bytes of a file."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from decimal import Decimal
 from typing import Any
 
 from allocator_service.billing.exports.focus import COLUMNS, DECIMALS, INSTANTS, SCALE
 from allocator_service.billing.exports.parquet import PRECISION, parquet_stream
 from allocator_service.billing.statements.documents import LINE_COLUMNS
-from allocator_service.core.documents import csv_bytes, json_bytes
+from allocator_service.core.documents import csv_stream, json_bytes
 
 LINE_DECIMALS = (
     "amount", "hours", "price", "charge", "fee", "billed", "effective", "committed_hours",
@@ -30,15 +30,8 @@ def focus_content(
             wide=_too_large(rows(), DECIMALS, SCALE),
         )
     if file_format == "csv":
-        return _csv(rows(), COLUMNS[version])
+        return csv_stream(rows(), COLUMNS[version])
     return (json_bytes(row) + b"\n" for row in rows())
-
-
-def _csv(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> Iterator[bytes]:
-    head = csv_bytes([], columns)
-    yield head
-    for row in rows:
-        yield csv_bytes([row], columns)[len(head) :]
 
 
 def _too_large(rows: Iterable[Mapping[str, Any]], decimals: Iterable[str], scale: int) -> bool:

@@ -7,6 +7,7 @@ from rest_framework.response import Response
 
 from allocator_service.billing.exports.parquet import parquet_stream
 from allocator_service.billing.statements.groups import TOTALS, group_months, group_statement
+from allocator_service.billing.statements.names import group_statement_names
 from allocator_service.billing.statements.pages import group_statement_page
 from allocator_service.billing.statements.paper.sheets import group_statement_pdf
 from allocator_service.billing.statements.selectors import month_get
@@ -88,15 +89,15 @@ class GroupStatementView(_GroupStatementsView):
         now, slug = utc_now(), self.group(group)
         of = month_get(pool=self.pool, name=month, now=now)
         document = group_statement(pool=self.pool, month=of, slug=slug, now=now, within=self.within)
+        names = group_statement_names(self.pool, document)
         chosen = request.accepted_renderer.format
         if chosen == HTMLRenderer.format:
-            return Response(
-                group_statement_page(document), headers={"Content-Security-Policy": PAGE_POLICY}
-            )
+            page = group_statement_page(document, names=names)
+            return Response(page, headers={"Content-Security-Policy": PAGE_POLICY})
         if chosen == OrjsonRenderer.format:
             return Response(document)
         if chosen == PDFRenderer.format:
-            return Response(group_statement_pdf(document))
+            return Response(group_statement_pdf(document, names))
         columns = list(TenantOfGroupDocument.fields)
         if chosen == ParquetRenderer.format:
             content = parquet_stream(

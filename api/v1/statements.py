@@ -12,6 +12,7 @@ from allocator_service.billing.months import month_named
 from allocator_service.billing.statements.closing import month_close
 from allocator_service.billing.statements.documents import LINE_COLUMNS
 from allocator_service.billing.statements.groups import rows_within
+from allocator_service.billing.statements.names import statement_names
 from allocator_service.billing.statements.pages import statement_page
 from allocator_service.billing.statements.paper.sheets import statement_pdf
 from allocator_service.billing.statements.selectors import (
@@ -122,9 +123,10 @@ class StatementView(PoolView):
         An open statement is computed each time it is read; a closed one is the stored document and
         never changes. JSON is the whole statement, CSV, NDJSON and Parquet are its lines, HTML is a
         page to print, and PDF is a file to send, which states the SHA-256 of the JSON. The PDF of a
-        closed statement has the same bytes until the service is upgraded, and at most 2,000 lines (413
-        `statement.pdf_too_large`). A tenant key can read its own only, without `sequence` and with other
-        tenants under pseudonyms; any other is 404 `statement.not_found`.
+        closed statement has the same bytes until the service is upgraded or the tenant or the pool is
+        renamed, and at most 2,000 lines (413 `statement.pdf_too_large`). A tenant key can read its own
+        only, without `sequence` and with other tenants under pseudonyms; any other is 404
+        `statement.not_found`.
         """
         now, of_pool = utc_now(), self.pool
         whose = self._tenant(tenant)
@@ -135,17 +137,19 @@ class StatementView(PoolView):
         with one_snapshot():
             content = statement_content(pool=of_pool, month=of, tenant=whose)
         document = statement_shown(content, pool=of_pool, caller=caller)
+        names = statement_names(of_pool, whose)
         chosen = request.accepted_renderer.format
         if chosen == HTMLRenderer.format:
             return Response(
-                statement_page(document), headers={"Content-Security-Policy": PAGE_POLICY}
+                statement_page(document, names=names),
+                headers={"Content-Security-Policy": PAGE_POLICY},
             )
         if chosen == OrjsonRenderer.format:
             return Response(document)
         if chosen == ParquetRenderer.format:
             return Response(lines_parquet(document["lines"]))
         if chosen == PDFRenderer.format:
-            return Response(statement_pdf(document))
+            return Response(statement_pdf(document, names))
         return self.rows_answer(document["lines"], LINE_COLUMNS)
 
     def _tenant(self, slug: str) -> Tenant:

@@ -4,6 +4,7 @@ import re
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
+import numpy as np
 import pytest
 import time_machine
 from django.contrib import admin
@@ -11,6 +12,7 @@ from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Permission
 from django.urls import reverse
 
+from allocator_service.allocation.admin.overview import use_of
 from allocator_service.allocation.admin.tabs import all_tabs
 from allocator_service.allocation.audit.decisions import run_verify
 from allocator_service.allocation.long_term.metering import pool_meter
@@ -265,6 +267,11 @@ def test_servers_are_in_use_as_decided_whatever_is_asked_for_since(pages, fig2):
         assert [(row.label, row.amounts) for row in after] == [
             (row.label, row.amounts) for row in before
         ]
+
+
+def test_a_server_in_whole_use_has_nothing_free():
+    taken, capacity = np.array([64 - 1e-12, 64 + 1e-12, 63, 0]), np.array([64.0, 64, 64, 0])
+    assert use_of(taken, capacity).tolist() == [64, 64, 63, 0]
 
 
 def test_a_tab_shows_what_is_decided_enforced_and_used(pages, fig2):

@@ -5,7 +5,9 @@ axe looks at each of our pages and at the admin's main ones: wide and light, nar
 """
 
 import io
+import os
 import re
+import signal
 import time
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
@@ -602,6 +604,39 @@ def test_a_backtest_is_started_and_cancelled_by_keyboard(page):
     page.locator("text=Cancel").focus()
     page.keyboard.press("Enter")
     expect(page.locator(".lead")).to_contain_text("It was cancelled.")
+
+
+def test_pages_that_wait_take_in_the_result_and_have_a_link_without_scripts(
+    page, chromium, service, operator
+):
+    page.set_viewport_size({"width": WIDE, "height": 900})
+    page.goto(f"{POOL}workloads/submit/")
+    page.fill("#id_name", "awaited")
+    page.fill("#id_demand_0", "1")
+    page.fill("#id_tasks", "1")
+    os.killpg(service.processes["worker"].pid, signal.SIGSTOP)
+    try:
+        page.click("main button")
+        expect(page.locator("main")).to_contain_text("is being computed")
+        page.evaluate("window.kept = true")
+        assert findings(page) == []
+        state = page.context.storage_state()
+        options = {"base_url": service.url, "java_script_enabled": False, "storage_state": state}
+        with opened(chromium, **options) as scriptless:
+            scriptless.goto(page.url)
+            os.killpg(service.processes["worker"].pid, signal.SIGCONT)
+            expect(page.locator(".work li", has_text="awaited")).to_be_visible(timeout=40_000)
+            scriptless.click("text=Look again")
+            expect(scriptless.locator(".work li", has_text="awaited")).to_be_visible()
+    finally:
+        os.killpg(service.processes["worker"].pid, signal.SIGCONT)
+    assert page.evaluate("window.kept") is True
+    expect(page.locator("#live")).to_contain_text("Updated at")
+    expect(page.get_by_text("Look again")).to_have_count(0)
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.wait_for_timeout(5_000)  # longer than a page that waits lets pass between two looks
+    assert asked == []
 
 
 def test_a_workload_is_submitted_and_withdrawn_by_keyboard(page):

@@ -43,3 +43,12 @@ def browser_of(client: Any) -> Browser:
     answer = browser.sign_in(client.key)
     assert answer.status_code == 302, answer.content
     return browser
+
+
+def page_waits(text: str) -> bool:
+    """Return whether a page waits for a result: by a script, and by a link without it."""
+    waits = "<main" in text and " data-waits>" in text
+    assert ("pages/live.js" in text) == waits
+    assert ('href="">Look again</a>' in text) == waits
+    assert "http-equiv" not in text
+    return waits

@@ -9,7 +9,7 @@ from allocator_service.backtests.models import Backtest
 from allocator_service.core.models import AuditEntry
 from policies.simulation import POLICIES
 from tests.backtests import CSV, asked, work
-from tests.pages.browser import TOKEN, browser_of
+from tests.pages.browser import TOKEN, browser_of, page_waits
 from tests.pages.people import person_of
 
 pytestmark = pytest.mark.django_db
@@ -22,16 +22,33 @@ def test_a_backtest_is_watched_and_read(world):
     made = world.as_ada.post(ALL, body).json()["id"]
     ada = browser_of(world.as_ada)
     assert "waits for a worker: 0 %" in ada.text("/my/backtests/")
-    assert "Look again" in ada.text(f"/my/backtests/{made}/")
+    assert page_waits(ada.text(f"/my/backtests/{made}/"))
     work()
     text = ada.text(f"/my/backtests/{made}/")
-    assert "Look again" not in text
+    assert not page_waits(text)
     assert text.count('class="chart wide"') == text.count("<details>") == 7
     assert "<b>" not in text
     assert "<i>" not in text
     assert "&lt;b&gt;&amp;" in text
     assert "<script" not in text
     assert 'style="' not in text
+
+
+def test_the_form_folds_what_few_need_unless_it_was_filled_in(world):
+    ada = browser_of(world.as_ada)
+    page = ada.text(START)
+    folds = r'<details class="fold"( open)?><summary>([^<]+)</summary>(.*?)</details>'
+    closed = re.findall(folds, page, re.S)
+    assert [(is_open, title) for is_open, title, _ in closed] == [
+        ("", "More about the trace"), ("", "Options of policies, and seeds"),
+    ]  # fmt: skip
+    inside = "".join(text for *_, text in closed)
+    for name in ("name", "pool", "begin", "end", "file", "format", "servers", "policies"):
+        assert f'name="{name}"' in page
+        assert f'name="{name}"' not in inside
+    answer = ada.post(START, START, seeds="many", policies="drf", format="csv")
+    opened = re.findall(folds, answer.content.decode(), re.S)
+    assert [is_open for is_open, *_ in opened] == ["", " open"]
 
 
 def test_one_that_failed_says_why(world):

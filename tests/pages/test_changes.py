@@ -13,7 +13,7 @@ from allocator_service.workloads.gangs import Gang, Piece
 from allocator_service.workloads.models import Workload
 from tests import factories
 from tests.api.v1.billing.conftest import plan, published
-from tests.pages.browser import browser_of
+from tests.pages.browser import browser_of, page_waits
 from tests.pages.test_pages import LAB, words
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -57,6 +57,7 @@ def test_a_workload_is_submitted_once_it_is_confirmed_and_gets_what_was_shown(de
     generation = decided.lab.generation
     page = tried(ada.post(FORM, FORM, **WORK))
     assert "Nothing is changed yet." in words(ada.text(page))
+    assert not page_waits(ada.text(page))
     shown = runs(ada.text(page))
     decided.lab.refresh_from_db()
     assert (set(mine(decided)), decided.lab.generation) == ({"analysis"}, generation)
@@ -77,9 +78,9 @@ def test_a_workload_is_submitted_once_it_is_confirmed_and_gets_what_was_shown(de
     assert entry.actor != "anonymous"
 
 
-def test_it_is_computed_by_a_worker_and_the_page_loads_again_meanwhile(ada):
+def test_it_is_computed_by_a_worker_and_the_page_waits_meanwhile(ada):
     page = ada.post(FORM, FORM, **WORK)["Location"]
-    assert '<meta http-equiv="refresh" content="1">' in ada.text(page)
+    assert page_waits(ada.text(page))
     assert "<button" not in ada.text(page).partition("<main")[2]
     assert ada.client.post(page).status_code == 403  # no token is on it
 

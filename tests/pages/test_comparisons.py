@@ -25,7 +25,7 @@ from allocator_service.core.jobs import jobs_due
 from allocator_service.workloads.gangs import Gang, Piece
 from api.pages.comparisons import refusal_text
 from tests import factories
-from tests.pages.browser import browser_of
+from tests.pages.browser import browser_of, page_waits
 
 pytestmark = pytest.mark.django_db(transaction=True)
 PAGE = "/my/pools/lab/policies/"
@@ -72,11 +72,11 @@ def test_a_page_never_computes_and_shows_the_result_once_a_worker_has_it(lab, mo
         patch.setattr(policies, "compare_documents", refuse)
         first = ada.text(PAGE)
         assert "It is being computed" in first
-        assert '<meta http-equiv="refresh"' in first
+        assert page_waits(first)
         ada.text(PAGE)
     assert work() == 1
     text = unescape(ada.text(PAGE))
-    assert '<meta http-equiv="refresh"' not in text
+    assert not page_waits(text)
     assert f"from the input of generation {run.generation}:" in text
     rows = table(text)
     assert rows[policy_title("drfh")][1] == "now"
@@ -157,6 +157,7 @@ def test_a_later_decision_is_compared_on_a_look_at_most_once_a_minute(lab):
         clock.shift(LEAST_INTERVAL)
         text = ada.text(PAGE)
         assert "It is being compared" in text
+        assert page_waits(text)
         assert f"from the input of generation {first.generation}:" in text
         clock.shift(LEAST_INTERVAL)
         factories.workload(lab.lab, "even-more", 1, 1, lab.ada)

@@ -258,7 +258,11 @@ def test_a_groups_statement_leads_back_and_to_its_file(tree, operator):
     for link in ("/my/groups/science/", "?format=pdf"):
         assert f'href="{link}"' in page
     paper = visitor.get(f"{path}?format=pdf")
-    assert "Group science" in pdf_text(paper.content)
+    text = pdf_text(paper.content)
+    for name in ("Group Science", "Pool Lab", "counts as a whole for its group at"):
+        assert name in text
+    for shown in (page, text):
+        assert "tree_at" not in shown  # a field, which JSON has
     assert paper["Content-Disposition"].endswith(f'"statement-lab-{month}-science.pdf"')
     assert visitor.get(path.replace("science", "zootext") + "?format=pdf").status_code == 404
 

@@ -13,7 +13,7 @@ from allocator_service.allocation.policies import policy_title
 from allocator_service.allocation.selectors import SILENCE
 from allocator_service.allocation.services import METERING
 from allocator_service.core.board import Cell, Notice, Section, Table, Urgency, tells
-from allocator_service.core.display import counted, instant_text, percent_text
+from allocator_service.core.display import counted, percent_text
 from allocator_service.core.jobs import BACKTESTS
 from allocator_service.core.templatetags.shown import age
 from allocator_service.core.visible import VisiblePools
@@ -28,7 +28,6 @@ _POOL_COLUMNS = [
     Cell("Policy"),
     Cell("Generation", number=True),
     Cell("Decided", number=True),
-    Cell("Age", number=True),
     Cell("Tenants", number=True),
     Cell("Servers", number=True),
     Cell("Used"),
@@ -177,8 +176,7 @@ def _row(state: _PoolState, now: datetime) -> Sequence[Cell]:
         Cell(pool.slug, state.page),
         Cell(policy_title(pool.policy_name)),
         Cell(f"{run.generation:,}" if run is not None else "–", number=True),
-        Cell(instant_text(decided, precision="second") if decided else "never", number=True),
-        Cell(age(now - decided) if decided else "–", number=True),
+        Cell(f"{age(now - decided)} ago" if decided else "never", number=True),
         Cell(f"{summary.get('tenants', 0):,}", number=True),
         Cell(f"{summary.get('servers', 0):,}", number=True),
         Cell(used or "nothing"),

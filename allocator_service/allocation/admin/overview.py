@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from django.core.paginator import Paginator
 from django.db.models import Count, Q
 
@@ -36,6 +37,7 @@ RUNS_DRAWN = 300
 RUNS_A_PAGE = 25
 # A smaller gap than this is rounding.
 PROVEN_GAP = 1e-9
+_ROUNDING = 1e-9
 
 
 def run_in_force(asked: TabRequest) -> Run | None:
@@ -210,9 +212,16 @@ def _class_rows(run: Run, resources: Sequence[Resource]) -> tuple[list[ClassRow]
     for each, taken in zip(shown, used, strict=True):
         capacity = np.zeros(len(resources))
         capacity[: len(each.traits.capacity)] = list(map(float, each.traits.capacity))
-        most = np.minimum(taken, capacity)
+        most = use_of(taken, capacity)
         rows.append(ClassRow(each, list(zip(capacity.tolist(), most.tolist(), strict=True))))
     return rows, len(placed.ranges)
+
+
+def use_of(
+    taken: npt.NDArray[np.float64], capacity: npt.NDArray[np.float64]
+) -> npt.NDArray[np.float64]:
+    """Return what tasks take of a server. Sums of parts of tasks miss a whole capacity by rounding."""
+    return np.where(taken < capacity * (1 - _ROUNDING), taken, capacity)
 
 
 def _server_charts(rows: Sequence[ClassRow], resources: Sequence[Resource]) -> list[Chart]:

@@ -9,13 +9,14 @@ from django import forms
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet, prefetch_related_objects
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpResponse
 from django.shortcuts import redirect, render
 from django.urls import URLPattern, path, reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 
 from allocator_service.billing.credit_notes import credit_note_create, credit_note_reverse
+from allocator_service.billing.exports.focus import COLUMNS, focus_documents, focus_rows
 from allocator_service.billing.models import Closing, CreditNote, Posting, Statement
 from allocator_service.billing.months import month_named
 from allocator_service.billing.rating.lines import minor_digits
@@ -23,6 +24,7 @@ from allocator_service.billing.statements.closing import month_close
 from allocator_service.billing.statements.documents import LINE_COLUMNS, document_of
 from allocator_service.billing.statements.documents import money_text as written_money
 from allocator_service.billing.statements.drafting import months_over, open_month
+from allocator_service.billing.statements.names import statement_names
 from allocator_service.billing.statements.pages import line_rows, statement_page
 from allocator_service.billing.statements.paper.sheets import statement_pdf
 from allocator_service.billing.statements.selectors import month_content, statement_content
@@ -31,7 +33,7 @@ from allocator_service.core.admin import ReadOnlyAdmin, ServiceAdmin, ServiceFor
 from allocator_service.core.board import Notice, Section, Urgency, tells
 from allocator_service.core.clock import utc_now
 from allocator_service.core.display import counted, instant_text, money_text, month_text
-from allocator_service.core.documents import csv_bytes
+from allocator_service.core.documents import csv_bytes, csv_stream
 from allocator_service.core.errors import DomainError
 from allocator_service.core.list_filters import MonthFilter
 from allocator_service.core.ordering import natural_order
@@ -45,6 +47,7 @@ from allocator_service.tenants.models import Tenant
 MONTHS_SHOWN = 10
 LINES_SHOWN = 500
 DOWNLOADS = {"pdf": "PDF, to send", "json": "JSON, as it is stored", "csv": "CSV, its lines"}
+_FOCUS = sorted(COLUMNS, reverse=True)
 
 
 @tells(permission="billing.view_closing", place=4)
@@ -77,7 +80,7 @@ class ClosingAdmin(ReadOnlyAdmin):
     list_select_related = ["pool"]
     search_fields = ["pool__slug", "pool__name"]
     ordering = ["-month", "pool__slug"]
-    readonly_fields: ClassVar = ["period", "statements", "last_entry"]
+    readonly_fields: ClassVar = ["period", "statements", "last_entry", "downloads"]
     exclude = ["document", "sequence", "start", "end"]
     change_list_template = "admin/billing/closing/change_list.html"
 
@@ -88,8 +91,37 @@ class ClosingAdmin(ReadOnlyAdmin):
             path(
                 "open/<int:pool>/<int:tenant>/", view(self.open_page), name="billing_closing_page"
             ),
+            path("<uuid:pk>/focus/<str:version>/", view(self.focus), name="billing_closing_focus"),
             *super().get_urls(),
         ]
+
+    @admin.display(description="downloads")
+    def downloads(self, closing: Closing) -> SafeString:
+        """Return links to the month's lines in the columns of FOCUS."""
+        links = (
+            (reverse("admin:billing_closing_focus", args=[closing.pk, each]), f"FOCUS {each}, CSV")
+            for each in _FOCUS
+        )
+        return format_html_join(mark_safe(" · "), '<a href="{}">{}</a>', links)
+
+    def focus(self, request: HttpRequest, pk: Any, version: str) -> StreamingHttpResponse:
+        """Return the lines of a month's statements in the columns of FOCUS, as the API exports them."""
+        closing = self.of_theirs(request, Closing, pk=pk)
+        if not self.has_view_permission(request, closing):
+            raise PermissionDenied
+        if version not in COLUMNS:
+            raise Http404
+        rows = (
+            row
+            for content in focus_documents(closing, None)
+            for row in focus_rows(document_of(content), version)
+        )
+        name = f"focus-{version}-{closing.pool.slug}-{closing}.csv"
+        return StreamingHttpResponse(
+            csv_stream(rows, COLUMNS[version]),
+            content_type="text/csv; charset=utf-8",
+            headers={"Content-Disposition": f'attachment; filename="{name}"'},
+        )
 
     @admin.display(description="month", ordering="month")
     def month_name(self, closing: Closing) -> str:
@@ -151,9 +183,9 @@ class ClosingAdmin(ReadOnlyAdmin):
             else None
         )
         document = document_of(month_content(pool=of, month=month, now=now))
-        keys = dict(Tenant.objects.values_list("slug", "pk"))
+        tenants = {each.slug: each for each in Tenant.objects.all()}
         for row in document["accounts"]:
-            row["key"] = keys.get(row["tenant"])
+            row["whose"] = tenants.get(row["tenant"])
         context = {
             **self.admin_site.each_context(request),
             "title": f"{of.name}: {month_text(str(month))}",
@@ -177,7 +209,7 @@ class ClosingAdmin(ReadOnlyAdmin):
         if month is None:
             return redirect("admin:billing_closing_changelist")
         content = statement_content(pool=of, month=month, tenant=whose)
-        return HttpResponse(statement_page(document_of(content)))
+        return HttpResponse(statement_page(document_of(content), names=statement_names(of, whose)))
 
 
 @admin.register(Statement)
@@ -261,7 +293,9 @@ class StatementAdmin(ReadOnlyAdmin):
 
     def page(self, request: HttpRequest, pk: Any) -> HttpResponse:
         """Show the statement as a page to be printed or sent."""
-        return HttpResponse(statement_page(document_of(bytes(self._visible(request, pk).document))))
+        statement = self._visible(request, pk)
+        names = statement_names(statement.closing.pool, statement.tenant)
+        return HttpResponse(statement_page(document_of(bytes(statement.document)), names=names))
 
     def download(self, request: HttpRequest, pk: Any, kind: str) -> HttpResponse:
         """Return the stored document, its lines as the API writes them, or the file to send."""
@@ -269,7 +303,8 @@ class StatementAdmin(ReadOnlyAdmin):
         content, media_type = bytes(statement.document), "application/json"
         if kind == "pdf":
             try:
-                content, media_type = statement_pdf(document_of(content)), "application/pdf"
+                names = statement_names(statement.closing.pool, statement.tenant)
+                content, media_type = statement_pdf(document_of(content), names), "application/pdf"
             except DomainError as error:
                 self.message_user(request, error.detail, messages.ERROR)
                 return redirect("admin:billing_statement_change", statement.pk)

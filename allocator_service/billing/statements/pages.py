@@ -7,6 +7,7 @@ from typing import Any
 
 from django.template.loader import render_to_string
 
+from allocator_service.billing.statements.names import SLUGS_ALONE, Names, named
 from allocator_service.core.display import instant_text, money_text, month_text
 
 KINDS = {
@@ -60,18 +61,24 @@ def line_sections(document: Mapping[str, Any]) -> list[Section]:
     return [section for section in sections if section.rows]
 
 
-def statement_page(document: Mapping[str, Any], links: Sequence[tuple[str, str]] = ()) -> str:
+def statement_page(
+    document: Mapping[str, Any],
+    *,
+    names: Names = SLUGS_ALONE,
+    links: Sequence[tuple[str, str]] = (),
+) -> str:
     """Return the page of a statement's document, as a file that loads nothing else.
 
     Args:
         document: the statement as the reader may see it.
+        names: names for people of the pool and the tenant.
         links: addresses and texts of links above the statement, which are not printed.
     """
     zone = document["timezone"]
     return render_to_string(
         "billing/statement.html",
         {
-            "document": {**document, **local_instants(document, zone)},
+            "document": {**named(document, names), **local_instants(document, zone)},
             "sections": line_sections(document),
             "empty": EMPTY,
             "links": links,
@@ -79,16 +86,29 @@ def statement_page(document: Mapping[str, Any], links: Sequence[tuple[str, str]]
     )
 
 
-def group_statement_page(document: Mapping[str, Any], links: Sequence[tuple[str, str]] = ()) -> str:
+def group_statement_page(
+    document: Mapping[str, Any],
+    *,
+    names: Names = SLUGS_ALONE,
+    links: Sequence[tuple[str, str]] = (),
+) -> str:
     """Return the page of a group's statement, as a file that loads nothing else."""
-    zone = document["timezone"]
-    tree_at = datetime.fromisoformat(document["tree_at"])
     shown = {
-        **document,
-        **local_instants(document, zone),
-        "tree_at": instant_text(tree_at, document["timezone"]),
+        **named(document, names),
+        **local_instants(document, document["timezone"]),
+        "counted": group_note(document),
     }
     return render_to_string("billing/group_statement.html", {"document": shown, "links": links})
+
+
+def group_note(document: Mapping[str, Any]) -> str:
+    """Return which tenants count on a group's statement, with the instant in words."""
+    at = instant_text(datetime.fromisoformat(document["tree_at"]), document["timezone"])
+    return (
+        f"A tenant's statement counts as a whole for its group at {at}. A tenant that had left by then"
+        " counts for its last group. What tenants of the group charge each other is in charges and in"
+        " credits."
+    )
 
 
 def _row(line: Mapping[str, Any], zone: str) -> dict[str, Any]:

@@ -1,10 +1,12 @@
 // Keeps a tenant's page up to date: while it is visible it asks whether its state has changed, and takes in the new page.
+// A page that waits for a result is taken in again until it has the result.
 // Without this script the page is as it was when it was loaded.
 "use strict";
 (() => {
-  const EVERY = 10_000, AT_MOST = 300_000;
-  const main = document.querySelector("main[data-live]");
-  let wait = EVERY, timer = 0, stopped = false;
+  const AT_MOST = 300_000;
+  const main = document.querySelector("main:is([data-live], [data-waits])");
+  const every = () => "waits" in main.dataset ? 2_000 : 10_000;
+  let wait = 0, timer = 0, stopped = false;
 
   const report = (text) => {
     const line = document.getElementById("live");
@@ -15,34 +17,43 @@
   const callbacks = {
     beforeAttributeUpdated: (name, node) => !(name === "open" && node.tagName === "DETAILS"),
     beforeNodeMorphed: (node) => node.id !== "live",
+    beforeNodeRemoved: (node) => node.id !== "live",
+  };
+
+  // What an address answers, null if there is nothing to take in.
+  const get = async (address, headers = {}) => {
+    const answer = await fetch(address, { headers, cache: "no-store", redirect: "manual" });
+    if (answer.ok || answer.status === 304) wait = every();
+    if (answer.ok) return answer;
+    if (answer.type === "opaqueredirect") location.reload();  // the session ended
+    else if (answer.status === 404) { stopped = true; report("This page is no longer kept up to date."); }
+    else if (answer.status === 429) wait = 1000 * (Number(answer.headers.get("Retry-After")) || 60);
+    else if (answer.status !== 304) throw new Error(String(answer.status));
+    return null;
   };
 
   const take = async () => {
-    const answer = await fetch(location.href, { cache: "no-store", redirect: "manual" });
-    if (!answer.ok) return void location.reload();
+    const answer = await get(location.href);
+    if (!answer) return;
     const page = new DOMParser().parseFromString(await answer.text(), "text/html");
-    const fresh = page.querySelector("main[data-live]");
+    const fresh = page.querySelector("main");
     if (!fresh) return void location.reload();
     // Its nodes, not itself: idiomorph 0.8.0 would match the two elements by their id, and put one into the other.
     const nodes = [...fresh.childNodes];
     try {
       Idiomorph.morph(main, nodes, { morphStyle: "innerHTML", ignoreActiveValue: true, callbacks });
     } catch { return void location.reload(); }
-    main.dataset.state = fresh.dataset.state;
+    for (const name of Object.keys(main.dataset)) delete main.dataset[name];
+    Object.assign(main.dataset, fresh.dataset);
+    stopped = !("live" in main.dataset || "waits" in main.dataset);
+    if ("waits" in main.dataset) return;  // a reader hears of the result, not of each look
     report(`Updated at ${new Date().toLocaleTimeString([], { timeZoneName: "short" })}.`);
     document.dispatchEvent(new Event("page:updated"));
   };
 
   const ask = async () => {
     try {
-      const headers = { "If-None-Match": `"${main.dataset.state}"` };
-      const answer = await fetch(main.dataset.live, { headers, cache: "no-store", redirect: "manual" });
-      if (answer.type === "opaqueredirect") return void location.reload();  // the session ended
-      if (answer.status === 404) { stopped = true; return void report("This page is no longer kept up to date."); }
-      if (answer.status === 429) { wait = 1000 * (Number(answer.headers.get("Retry-After")) || 60); return; }
-      if (answer.status !== 304 && !answer.ok) throw new Error(String(answer.status));
-      if (answer.ok) await take();
-      wait = EVERY;
+      if ("waits" in main.dataset || await get(main.dataset.live, { "If-None-Match": `"${main.dataset.state}"` })) await take();
     } catch {  // the network, or a service that restarts
       wait = Math.min(wait * 2, AT_MOST);
       report("The service cannot be reached. What you see is the last that was loaded.");
@@ -55,9 +66,10 @@
   };
 
   if (!main) return;
+  wait = every();
   document.addEventListener("visibilitychange", () => {
     clearTimeout(timer);
-    if (!stopped && !document.hidden) { wait = EVERY; ask().finally(plan); }
+    if (!stopped && !document.hidden) { wait = every(); ask().finally(plan); }
   });
   plan();
 })();

@@ -229,6 +229,8 @@ def test_a_statement_has_its_currency_and_downloads(admin, worked, tenant, monke
     page = admin.get(reverse("admin:billing_statement_change", args=[stored.pk])).content.decode()
     assert "102.03\N{NO-BREAK SPACE}EUR" in page
     assert "March 2027" in page
+    assert 'class="closelink">Back to the list</a>' in page  # months are closed elsewhere
+    assert ">Close</a>" not in page
     links = {
         kind: reverse(f"admin:billing_statement_{kind}", args=[stored.pk]) for kind in DOWNLOADS
     }

@@ -6,10 +6,17 @@ from datetime import datetime
 from math import ceil
 from typing import Any
 
-from allocator_service.billing.statements.pages import EMPTY, Section, line_sections, local_instants
+from allocator_service.billing.statements.names import SLUGS_ALONE, Names, named
+from allocator_service.billing.statements.pages import (
+    EMPTY,
+    Section,
+    group_note,
+    line_sections,
+    local_instants,
+)
 from allocator_service.billing.statements.paper.characters import REPLACEMENT, printable
 from allocator_service.billing.statements.paper.typesetting import refuse_long, typeset
-from allocator_service.core.display import instant_text, money_text, month_text
+from allocator_service.core.display import money_text, month_text
 from allocator_service.core.documents import json_bytes
 
 Rows = Sequence[tuple[str, str]]
@@ -20,19 +27,19 @@ DIGIT_WIDTH, MARK_WIDTH, PADDING = 1.7, 1.1, 2.3
 REPLACED = f"{REPLACEMENT} stands for a character without a font. The other formats have it."
 
 
-def statement_pdf(document: Mapping[str, Any]) -> bytes:
+def statement_pdf(document: Mapping[str, Any], names: Names = SLUGS_ALONE) -> bytes:
     """Return the PDF file of a statement's document, which is as the reader may see it.
 
     Raises `TooLarge` for more lines than a file may have, and as `typeset`.
     """
     refuse_long(len(document["lines"]))
-    return _file(document, _statement_sheet(document))
+    return _file(document, _statement_sheet(named(document, names)))
 
 
-def group_statement_pdf(document: Mapping[str, Any]) -> bytes:
+def group_statement_pdf(document: Mapping[str, Any], names: Names = SLUGS_ALONE) -> bytes:
     """Return the PDF file of a group's statement. Raises as `statement_pdf`."""
     refuse_long(len(document["groups"]) + len(document["tenants"]))
-    return _file(document, _group_sheet(document))
+    return _file(document, _group_sheet(named(document, names)))
 
 
 def _file(document: Mapping[str, Any], sheet: Mapping[str, Any]) -> bytes:
@@ -217,7 +224,6 @@ def _savings(savings: Mapping[str, Any], currency: str) -> dict[str, Any]:
 
 def _group_sheet(document: Mapping[str, Any]) -> dict[str, Any]:
     totals, currency = document["totals"], document["currency"]
-    tree_at = instant_text(datetime.fromisoformat(document["tree_at"]), document["timezone"])
     money = [_number(title, 30) for title in ("Charges", "Credits", currency)]
     tables: list[dict[str, Any]] = []
     if document["groups"]:
@@ -235,7 +241,7 @@ def _group_sheet(document: Mapping[str, Any]) -> dict[str, Any]:
         "empty": [],
         "total": ("Billed", money_text(totals["billed"], currency)),
         "blocks": [],
-        "notes": [f"{document['definition']} Tree at {tree_at}."],
+        "notes": [group_note(document)],
     }
 
 

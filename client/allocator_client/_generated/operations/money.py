@@ -406,9 +406,10 @@ class Money(Transport):
         An open statement is computed each time it is read; a closed one is the stored document and
         never changes. JSON is the whole statement, CSV, NDJSON and Parquet are its lines, HTML is a
         page to print, and PDF is a file to send, which states the SHA-256 of the JSON. The PDF of a
-        closed statement has the same bytes until the service is upgraded, and at most 2,000 lines (413
-        `statement.pdf_too_large`). A tenant key can read its own only, without `sequence` and with other
-        tenants under pseudonyms; any other is 404 `statement.not_found`.
+        closed statement has the same bytes until the service is upgraded or the tenant or the pool is
+        renamed, and at most 2,000 lines (413 `statement.pdf_too_large`). A tenant key can read its own
+        only, without `sequence` and with other tenants under pseudonyms; any other is 404
+        `statement.not_found`.
 
         Parameters
         ----------

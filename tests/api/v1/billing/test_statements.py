@@ -4,11 +4,14 @@ import csv
 import hashlib
 import io
 import json
+import re
 import runpy
 from decimal import Decimal
 
 import pyarrow.parquet as pq
 import pytest
+from django.contrib.auth import get_user_model
+from django.test import Client
 
 from allocator_service.billing.exports.focus import COLUMNS, focus_rows
 from allocator_service.billing.models import Closing, Statement
@@ -17,7 +20,8 @@ from allocator_service.billing.statements.paper import typesetting
 from allocator_service.ledger.amounts.totals import totals_advance
 from allocator_service.ledger.models import Entry
 from allocator_service.pools.member_services import members_admit
-from allocator_service.tenants.models import ApiKey
+from allocator_service.pools.models import Pool
+from allocator_service.tenants.models import ApiKey, Tenant
 from launcher.folders import PROJECT
 from tests import factories
 from tests.api.v1.billing.conftest import APRIL, MARCH, POOL, closed
@@ -164,6 +168,24 @@ def test_a_pdf_file_has_the_amounts_of_the_statement(march, operator, billing, c
     before = billing.get(f"{path}?format=pdf").content
     clock(at(9, 7))
     assert billing.get(f"{path}?format=pdf").content == before
+
+
+def test_a_statement_to_read_has_the_names_of_its_pool_and_tenant(march, operator, billing):
+    """Machines get the slugs, and the digest in the file is that of their document."""
+    closed(operator)
+    path = f"{POOL}/statements/{MARCH}/a/"
+    before = {each: billing.get(f"{path}?format={each}").content for each in ("json", "csv")}
+    Tenant.objects.filter(slug="a").update(name="Astronomy & co")
+    Pool.objects.update(name="The laboratory")
+    page = billing.get(path, Accept="text/html").content.decode()
+    assert "<dd>Astronomy &amp; co (a)</dd>" in page
+    assert "<dd>The laboratory (lab)</dd>" in page
+    text = pdf_text(billing.get(f"{path}?format=pdf").content)
+    assert "Astronomy & co (a)" in text
+    assert "The laboratory (lab)" in text
+    assert hashlib.sha256(before["json"]).hexdigest() in text
+    for each, content in before.items():
+        assert billing.get(f"{path}?format={each}").content == content
 
 
 def test_a_pdf_file_is_for_those_who_read_the_statement(march, operator):
@@ -366,3 +388,22 @@ def test_an_auditor_recomputes_the_digest_of_a_statement_from_the_chain(march, o
     assert list(recompute(iter(entries), iter(lines), [])) == [
         f"block {blocks[-1]['number']} has another digest"
     ]
+
+
+def test_the_admin_offers_a_month_in_the_columns_of_focus_as_the_api_exports_it(
+    march, operator, billing
+):
+    closed(operator)
+    closing = Closing.objects.get()
+    browser = Client()
+    browser.force_login(get_user_model().objects.create_superuser("finance"))
+    page = browser.get(f"/admin/billing/closing/{closing.pk}/change/").content.decode()
+    links = re.findall(r'href="([^"]+/focus/([^/]+)/)"', page)
+    assert [version for _, version in links] == ["1.4", "1.2"]
+    for link, version in links:
+        answer = browser.get(link)
+        exported = billing.get(f"{POOL}/months/{MARCH}/focus/?format=csv&version={version}")
+        assert answer.getvalue() == exported.getvalue()
+        name = f"focus-{version}-lab-{MARCH}.csv"
+        assert answer["Content-Disposition"] == f'attachment; filename="{name}"'
+    assert browser.get(links[0][0].replace("1.4", "1.9")).status_code == 404
