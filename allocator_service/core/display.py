@@ -79,12 +79,17 @@ def counted(count: int, one: str, many: str = "") -> str:
     return f"{count:,} {one if count == 1 else many or one + 's'}"
 
 
+def twelve_digits(number: float | Decimal) -> str:
+    """Return a number without the digits in which rounding depends on other tenants."""
+    return f"{number:.12g}"
+
+
 def percent_text(fraction: float | Decimal) -> str:
     """Return a fraction in percent with at most four digits, such as 71.43 %.
 
     A no-break space keeps the sign beside its number in narrow columns.
     """
-    percent = Decimal(str(fraction)) * 100
+    percent = Decimal(twelve_digits(fraction)) * 100
     shown = number_text(percent)
     # Less than all is not called all.
     if shown == "100" and percent < _ALL:

@@ -19,6 +19,7 @@ from allocator_service.core.display import (
     month_text,
     number_text,
     percent_text,
+    twelve_digits,
 )
 from allocator_service.core.duration_fields import duration_text, seconds_text
 
@@ -109,7 +110,7 @@ def _month(value: date) -> str:
 def _share(value: float | None) -> str | None:
     if value is None or not isfinite(value):
         return None if value is None else str(value)
-    return format_html('<data value="{}">{}</data>', repr(value), percent_text(value))
+    return format_html('<data value="{}">{}</data>', twelve_digits(value), percent_text(value))
 
 
 def _duration(value: str) -> str | None:

@@ -128,6 +128,7 @@ def launch(pool, j, at_once, servers=None, totals=None):
     for _ in range(at_once):
         placed = launch_task(pool, j, kinds, servers, len(launched))
         if placed is None:
+            pool.most_placed = max(pool.most_placed, len(launched))
             undo(pool, j, launched)
             return None
         launched += placed

@@ -21,6 +21,7 @@ from allocator_service.core.display import (
     quantity_text,
     resource_text,
     short_day,
+    twelve_digits,
 )
 from allocator_service.core.duration_fields import duration_text, seconds_text
 from allocator_service.core.quantities import Resource, decimal_text
@@ -37,7 +38,7 @@ def amount(value: Decimal | float | str | None, unit: str = "") -> SafeString:
     """Return a quantity in at most four digits with its unit, and all its digits in the markup."""
     if value is None:
         return _UNKNOWN
-    exact = Decimal(str(value))
+    exact = _exact(value)
     return _data(exact, exact_text(exact, unit), quantity_text(exact, unit))
 
 
@@ -46,9 +47,14 @@ def amount_of(value: Decimal | float | str | None, resource: Resource) -> SafeSt
     """Return an amount of a resource, such as 4 GPUs, 2 GiB memory."""
     if value is None:
         return _UNKNOWN
-    exact = Decimal(str(value))
+    exact = _exact(value)
     number = decimal_text(exact)
     return _data(exact, f"{number} {noun_of(resource, number)}", resource_text(exact, resource))
+
+
+def _exact(value: Decimal | float | str) -> Decimal:
+    """Return a number, of a float the digits that do not depend on other tenants."""
+    return Decimal(twelve_digits(value) if isinstance(value, float) else str(value))
 
 
 def _data(exact: Decimal, title: str, text: str) -> SafeString:
@@ -74,7 +80,7 @@ def percent(value: float | None) -> SafeString:
     """Return a fraction in percent, in at most four digits."""
     if value is None:
         return _UNKNOWN
-    return format_html('<data value="{}">{}</data>', repr(value), percent_text(value))
+    return format_html('<data value="{}">{}</data>', twelve_digits(value), percent_text(value))
 
 
 @register.simple_tag
