@@ -43,7 +43,10 @@ class AddressThrottle(BaseThrottle):
 
     def allow_request(self, request: Request, view: "APIView") -> bool:
         wait = limiter().address_wait_seconds(
-            address=client_network(request._request), rate=ADDRESS_RATE, burst=ADDRESS_BURST
+            # By network, because a client of IPv6 can change its address with every request.
+            address=client_network(request._request),
+            rate=ADDRESS_RATE,
+            burst=ADDRESS_BURST,
         )
         if wait > 0:
             raise TooManyRequests(

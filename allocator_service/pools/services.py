@@ -333,7 +333,11 @@ def _extend_resources(pool: Pool, requested: Sequence[Resource]) -> None:
             )
     ResourceType.objects.bulk_create(
         ResourceType(
-            pool=pool, name=resource.name, unit=resource.unit, position=len(present) + offset
+            # At the end: stored vectors are by position, and lack zeros there (`vector_field`).
+            pool=pool,
+            name=resource.name,
+            unit=resource.unit,
+            position=len(present) + offset,
         )
         for offset, resource in enumerate(additions)
     )

@@ -86,12 +86,14 @@ class Workload(models.Model):
         constraints = [
             models.UniqueConstraint(
                 fields=["pool", "tenant", "name"],
+                # Withdrawn workloads stay for the history, and must not keep their names.
                 condition=~Q(state="withdrawn"),
                 name="workload_name_unique",
                 violation_error_code="workload.exists",
                 violation_error_message="The tenant has a workload of this name in the pool.",
             ),
             models.CheckConstraint(
+                # In the database: rows come by COPY, which passes the validation of models by.
                 condition=NonNegativeVector(F("demand")),
                 name="workload_demand_nonnegative",
                 violation_error_code="quantity.negative",
