@@ -97,7 +97,7 @@ class ContractView(APIView):
         A view that opens to keys of groups handles their `subtree` first.
         """
         if self.caller.group is not None:
-            # A group's key has no tenant, and no tenant means no limit: a forgotten view must fail, not show all.
+            # A group's key has no tenant, which means no limit: a forgotten view must not show all.
             raise RuntimeError(f"{type(self).__name__} does not limit keys of groups")
         return self.caller.tenant
 

@@ -134,7 +134,7 @@ def report_put(*, pool: Pool, draft: ReportDraft, now: datetime) -> Report:
     agent.reported_at, agent.received_at = draft.reported_at, now
     agent.save()
     _record_ends(pool, draft, latest, now)
-    # Level 1: reports repeat the same keys and compress well even so, and every agent sends one per interval.
+    # Level 1: reports repeat the same keys and compress well even so.
     packed = zlib.compress(content, 1)
     if latest is not None and (same or draft.reported_at - latest.reported_at < HISTORY_STEP):
         latest.agent, latest.run, latest.content = agent, run, packed

@@ -80,7 +80,7 @@ def servers_contribute(*, pool: Pool, drafts: Sequence[ServerDraft], now: dateti
             )
     pool = pool_lock(pool)
     with connection.cursor() as cursor:
-        # 100,000 rows outlast the limit of other requests. LOCAL, because the connection serves those too.
+        # 100,000 rows outlast the limit of other requests, which the connection serves later: LOCAL.
         cursor.execute(f"SET LOCAL statement_timeout = '{BULK_STATEMENT_TIMEOUT}'")
     named = [(draft, name) for draft in drafts for name in draft.names()]
     _refuse_taken_names(pool, named)

@@ -81,7 +81,7 @@ class Transport:
         self.url = service_address(url)
         headers = {"User-Agent": f"allocator-client/{VERSION}", "Accept": "application/json"}
         if key is not None:
-            # A line end that was copied along would otherwise fail deep in HTTP, or begin another header.
+            # A line end that was copied along would otherwise fail deep in HTTP or begin a header.
             if not (key.isascii() and key.isprintable() and key.strip() and " " not in key):
                 raise ValueError("This is not an API key: it has spaces or special characters.")
             headers["Authorization"] = f"Bearer {key}"
@@ -198,7 +198,7 @@ class Transport:
                 return self._attempt(request, kind, stream=stream)
             except (Problem, Unreachable) as error:
                 again = error.temporary and (repeatable or not error.lost)
-                # An earlier attempt is still in progress: under the same key, the next one gets its answer.
+                # An earlier attempt is still served: under the same key, the next one gets its answer.
                 again = again or (keyed and isinstance(error, Problem) and error.code == _IN_FLIGHT)
                 pause = _pause(attempt, error)
                 if not again or attempt == self._attempts or pause > self._patience:
@@ -339,7 +339,7 @@ def _pause(attempt: int, error: Problem | Unreachable) -> float:
 
 def _retry_after(response: httpx.Response) -> float | None:
     text = response.headers.get("Retry-After", "")
-    # The header may also be a date, whose distance depends on the client's clock: the backoff holds then.
+    # The header may also be a date, whose distance depends on the client's clock: then the backoff holds.
     return float(text) if text.isdecimal() else None
 
 
