@@ -339,7 +339,7 @@ def _pause(attempt: int, error: Problem | Unreachable) -> float:
 
 def _retry_after(response: httpx.Response) -> float | None:
     text = response.headers.get("Retry-After", "")
-    # The header may also be a date, whose distance depends on the client's clock: then the backoff holds.
+    # The header may also be a date, which the client's clock may misread: then the backoff holds.
     return float(text) if text.isdecimal() else None
 
 

@@ -285,7 +285,7 @@ def _intervals(pool: Pool, since: datetime, now: datetime) -> Iterator[_Interval
         while run.effective_until is None or start < run.effective_until:
             ends = [interval_around(pool, start)[1]]
             if pool.metering_changed_at is not None and start < pool.metering_changed_at:
-                # Before and after the change, different things are entries, so that no interval spans it.
+                # Before and after it, different uses become entries, so that no interval may span it.
                 ends.append(pool.metering_changed_at)
             if run.effective_until is not None:
                 ends.append(run.effective_until)

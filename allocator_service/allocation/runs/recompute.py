@@ -145,7 +145,7 @@ def _solve(claim: _Claim, work: _Work, clock: Clock, early: bool) -> _Solved:
             return _Solved(
                 state, boundary or begun, allocation, digests, seconds, boundary, parsed.running
             )
-        # Twice the time of this attempt, so that a solver that is a little slower next time is not late again.
+        # Twice the time of this attempt, or a solver that is a little slower would be late again.
         boundary = _boundary_after(pool_id, now + 2 * (now - begun))
 
 
@@ -197,7 +197,6 @@ def _begin(job: RecomputeJob, now: datetime, early: bool) -> _Work | None:
         or Run(id=new_id(), pool_id=job.pk, created_at=now, request_id=request_id())
     )
     run.status = RunStatus.RUNNING
-    # Kept from the first attempt: the tree and the places of tenants count as of that instant.
     run.started_at = run.started_at or now
     run.attempts = job.attempts
     run.token = job.token

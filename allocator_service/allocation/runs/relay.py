@@ -134,7 +134,7 @@ class Relay:
     def _publish(self, task: Task, jobs: Sequence[int | UUID]) -> None:
         for job in jobs:
             try:
-                # Without retries: the row stays due, and sealing must not wait for a broker that is down.
+                # Without retries: the row stays due, and sealing must not wait for a broker.
                 task.apply_async(args=[job if isinstance(job, int) else str(job)], retry=False)
             except BROKER_ERRORS as error:
                 log.warning("relay_cannot_publish", task=task.name, job=str(job), error=str(error))

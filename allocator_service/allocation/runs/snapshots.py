@@ -95,7 +95,7 @@ def pool_state(pool_id: int, *, now: datetime, begins: bool = False) -> PoolStat
     """
     with transaction.atomic(durable=True):
         with connection.cursor() as cursor:
-            # Each statement of READ COMMITTED sees another state, and their mixture was never the pool's.
+            # In READ COMMITTED each statement sees another state, and no mixture was ever the pool's.
             cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
         pool = Pool.objects.prefetch_related("resource_types").get(pk=pool_id)
         return _read(pool, now, begins=begins)

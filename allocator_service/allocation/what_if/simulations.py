@@ -145,7 +145,7 @@ def _simulate(simulation: Simulation, now: datetime) -> tuple[int, dict[str, Any
     """Return the generation that the simulation starts from, and its result."""
     live = pool_state(simulation.pool_id, now=now)
     changed = with_changes(live, simulation.changes, resources=resources_of(simulation.pool))
-    # Both from one snapshot, so that they differ by the changes alone. The decision in force may be older.
+    # Both from one snapshot, to differ by the changes alone. The decision in force may be older.
     before, after = document_solve(live.document), document_solve(changed.document)
     result = _comparison(live, before, changed, after)
     result["lost"] = [
