@@ -72,6 +72,7 @@ class VirtualEnvironment:
     def _origin(self, content: str) -> dict[str, str]:
         """Return everything that determines the installed files."""
         lock = (self._project / _LOCKS[content]).read_bytes()
+        # Of the base: within the environment, `sys.executable` is the environment's own link.
         interpreter = Path(getattr(sys, "_base_executable", sys.executable)).resolve()
         return {
             "interpreter": f"{interpreter} {sys.version}",

@@ -51,6 +51,7 @@ def with_progress(backtests: QuerySet[Backtest]) -> QuerySet[Backtest]:
     )
     mean = (
         Cell.objects.filter(backtest=OuterRef("pk"))
+        # The model's own order would become a part of the GROUP BY, with one group for each cell.
         .order_by()
         .values("backtest")
         .annotate(mean=Avg(part))
@@ -71,7 +72,10 @@ def asked_by(holder: Holder) -> QuerySet[Backtest]:
     if key is None:
         return Backtest.objects.none()
     return Backtest.objects.filter(
-        key__name=key.name, key__scope=key.scope, key__tenant=key.tenant_id
+        # By name, which rotation keeps. Scope and tenant too: a name can be given to another key later.
+        key__name=key.name,
+        key__scope=key.scope,
+        key__tenant=key.tenant_id,
     )
 
 

@@ -140,7 +140,7 @@ class AmountsPage(NodePage):
             if not removal.is_valid():
                 raise Unacceptable("There is no such amount.", code="field.type")
             at, version = removal.cleaned_data["remove"], removal.cleaned_data["version"]
-            # Positions are those of the version that was read, which the service compares under its lock.
+            # Positions are those of the version that was read, which the service compares.
             self._store(terms, [*present[:at], *present[at + 1 :]], version)
             return None
         form = self._form(terms, asked)

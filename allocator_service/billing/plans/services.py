@@ -160,7 +160,7 @@ def plan_publish(*, plan: PricePlan, version: int | None, now: datetime) -> Pric
     before = stated_fields(plan)
     plan_number(plan, PlanState.PUBLISHED, now)
     if pool.money_fixed_at is None:
-        # Published prices are in the pool's currency, and its months in its time zone: both stay from here on.
+        # Prices are in the pool's currency and months in its time zone: neither may change from here on.
         pool.money_fixed_at = now
         pool.save(update_fields=["money_fixed_at"])
     audit_record(action="price_plan.publish", instance=plan, before=before, now=now, pool=pool.slug)
