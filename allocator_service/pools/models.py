@@ -24,6 +24,7 @@ def vector_field() -> "ArrayField[list[Decimal], list[Decimal]]":
 
     Omitted quantities at the end are 0.
     """
+    # Exact decimals: sums of doubles over a ledger would not add up to its entries.
     return ArrayField(models.DecimalField(max_digits=24, decimal_places=FRACTIONAL_DIGITS))
 
 
@@ -167,6 +168,7 @@ class ResourceType(models.Model):
     pool = models.ForeignKey(Pool, models.PROTECT, related_name="resource_types")
     name = models.CharField(max_length=63)
     unit = models.CharField(max_length=20, blank=True)
+    # Stored vectors have no names: a position that changed would turn old CPUs into memory.
     position = models.PositiveSmallIntegerField()
 
     class Meta:
@@ -236,6 +238,7 @@ class RecomputeJob(ScheduledJob):
         db_table = "pool_recompute_job"
         indexes = [
             models.Index(
+                # The relay looks many times a second: completed jobs are not in the index at all.
                 fields=["run_after"],
                 condition=Q(wanted__gt=F("settled")),
                 name="recompute_job_due",
@@ -265,6 +268,7 @@ class Group(models.Model):
         constraints = [
             models.UniqueConstraint(
                 fields=["pool", "slug"],
+                # A retired group frees its slug. Tenants and pools keep theirs, by which statements name them.
                 condition=Q(retired_at=None),
                 name="group_slug_unique",
                 violation_error_code="group.exists",
@@ -360,6 +364,7 @@ class Membership(models.Model):
         constraints = [
             models.UniqueConstraint(
                 fields=["pool", "tenant"],
+                # One row forever: a tenant that is admitted again continues it, and keys and history refer to it.
                 name="membership_unique",
                 violation_error_code="member.exists",
                 violation_error_message="The tenant is a member of the pool.",
@@ -421,7 +426,10 @@ class MembershipTerms(models.Model):
                 violation_error_message=TIER_RANGE,
             ),
             models.UniqueConstraint(
-                fields=["membership"], condition=Q(end=None), name="membership_terms_one_present"
+                # Present terms are those without an end: with two, every reader would count the member twice.
+                fields=["membership"],
+                condition=Q(end=None),
+                name="membership_terms_one_present",
             ),
             ExclusionConstraint(
                 name="membership_terms_disjoint",
@@ -493,6 +501,7 @@ class Server(models.Model):
             models.UniqueConstraint(
                 fields=["pool", "contributed_by", "name"],
                 condition=~Q(state="retired"),
+                # The pool's own servers have no contributor: nulls that differ would let their names repeat.
                 nulls_distinct=False,
                 name="server_name_unique",
                 violation_error_code="server.exists",
@@ -533,7 +542,10 @@ class Contribution(models.Model):
         ordering = ["start"]
         constraints = [
             models.UniqueConstraint(
-                fields=["server"], condition=Q(end=None), name="contribution_one_present"
+                # A server that two contributions count would give its owner twice the weight.
+                fields=["server"],
+                condition=Q(end=None),
+                name="contribution_one_present",
             ),
             ExclusionConstraint(
                 name="contribution_disjoint",

@@ -79,7 +79,10 @@ class DeliveryResource(Resource):
         """The webhook of the path. Raises `Missing`."""
         key = uuid_or_none(self.kwargs["webhook"])
         return get_or_missing(
-            webhooks_for(scope=self.caller.scope, tenant=self.tenant), "webhook.not_found", pk=key
+            # Through the webhook, whose visibility decides: a delivery's id alone opens nothing.
+            webhooks_for(scope=self.caller.scope, tenant=self.tenant),
+            "webhook.not_found",
+            pk=key,
         )
 
     def queryset(self) -> QuerySet[Delivery]:

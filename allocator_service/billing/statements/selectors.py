@@ -99,7 +99,7 @@ def statement_rows(
             others = _concerned(pool, each).exclude(slug__in=slugs)
             if tenant is not None:
                 others = others.filter(pk=tenant.pk)
-            # A draft rates the whole month: it is made only if a tenant besides the members may have lines.
+            # A draft rates the whole month: only if a tenant besides the members may have lines.
             if others.exists():
                 of = None if tenant is None else tenant.pk
                 lines = month_draft(pool=pool, month=each, tenant=of).lines

@@ -227,7 +227,7 @@ def _await_decision(
             if problem.code == "decision.none":
                 return None
             raise
-        # A decision of an older generation was computed before the change, even if it is published after it.
+        # An older generation was read before the change, even if it is published after it.
         return found if found["generation"] >= generation else None
 
     try:
