@@ -50,7 +50,7 @@ class Documents:
         self._structures: dict[str, str] = {}
         for name, schema in schemas.items():
             if "properties" in schema:
-                # A nested object that equals a named schema gets its name, and callers one type for both.
+                # A nested object that equals a named schema gets its name: one type for both.
                 self._components.setdefault(_structure(schema), name)
 
     def type_of(self, schema: dict[str, Any], name: str) -> str:

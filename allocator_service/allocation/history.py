@@ -97,6 +97,7 @@ def allocation_history(
         old = steps[-1].tasks if steps else decision.tasks
         changed = _changed(old, decision.tasks)
         if steps and not changed:
+            # Most decisions change nothing for one tenant: a step lasts until its own tasks change.
             steps[-1] = replace(steps[-1], end=decision.end, tasks=decision.tasks)
         else:
             between = slice(0, 0)

@@ -268,7 +268,7 @@ class Group(models.Model):
         constraints = [
             models.UniqueConstraint(
                 fields=["pool", "slug"],
-                # A retired group frees its slug. Tenants and pools keep theirs, by which statements name them.
+                # A retired group frees its slug, which a reorganised pool may need again.
                 condition=Q(retired_at=None),
                 name="group_slug_unique",
                 violation_error_code="group.exists",
@@ -364,7 +364,7 @@ class Membership(models.Model):
         constraints = [
             models.UniqueConstraint(
                 fields=["pool", "tenant"],
-                # One row forever: a tenant that is admitted again continues it, and keys and history refer to it.
+                # One row forever: a tenant that is admitted again continues its history.
                 name="membership_unique",
                 violation_error_code="member.exists",
                 violation_error_message="The tenant is a member of the pool.",
@@ -426,7 +426,7 @@ class MembershipTerms(models.Model):
                 violation_error_message=TIER_RANGE,
             ),
             models.UniqueConstraint(
-                # Present terms are those without an end: with two, every reader would count the member twice.
+                # Present terms are those without an end: with two, a member would count twice.
                 fields=["membership"],
                 condition=Q(end=None),
                 name="membership_terms_one_present",
@@ -501,7 +501,7 @@ class Server(models.Model):
             models.UniqueConstraint(
                 fields=["pool", "contributed_by", "name"],
                 condition=~Q(state="retired"),
-                # The pool's own servers have no contributor: nulls that differ would let their names repeat.
+                # The pool's own servers have no contributor, and their names must not repeat.
                 nulls_distinct=False,
                 name="server_name_unique",
                 violation_error_code="server.exists",

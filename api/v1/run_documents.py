@@ -337,7 +337,7 @@ class RowWriter:
     def _server(self, servers: ServerRange, name: str) -> str:
         if self._knows(servers):
             return name
-        # With the owner: two owners may give their servers one name, and a shared pseudonym would show it.
+        # With the owner: servers of two owners may have one name, and must not have one pseudonym.
         return pseudonym("server", f"{servers.traits.owner}:{name}", pool=self._run.pool)
 
 
