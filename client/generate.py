@@ -320,6 +320,7 @@ class Operations:
         options += [f"{_HEADERS[each]}: str | None = None" for each in operation.headers]
         result = f"Answer[{self._type(operation.schema) if operation.schema else 'None'}]"
         where, method = operation.where, operation.method
+        # Every POST that writes takes a key: one without it computes, and may be repeated freely.
         if method == "POST" and "Idempotency-Key" not in operation.headers:
             call = f"self._compute({where}, {sent})"
         elif method == "POST":
@@ -383,6 +384,7 @@ def _escape(text: str) -> str:
 
 
 def _format_source(text: str) -> str:
+    # Imports first: removing some changes how the rest is laid out.
     for command in (["check", "--fix", "--quiet", "--select", "F401,I001"], ["format"]):
         place = ["--stdin-filename", str(PACKAGE / "made.py"), "-"]
         text = subprocess.run(

@@ -174,7 +174,7 @@ class WorkloadResource(PoolResource):
         others = {name: value for name, value in fields.items() if name not in (*GANG, "tenant")}
         limit = limits_read(fields["limit"], self.resources, pointer="/limit")
         minimum = fields["minimum_run"] or ""
-        # Only a change is compared: a minimum that an operator set must survive the tenant's other patches.
+        # Only a change: a minimum that an operator set must survive the tenant's other patches.
         if minimum != found.minimum_run:
             self._refuse_long_minimum(minimum, "")
         settings = WorkloadSettings(

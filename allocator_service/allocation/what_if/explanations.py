@@ -240,7 +240,7 @@ def _counterfactuals(
         if row.limited_by == "task_limit" or only not in (None, row.workload_id):
             continue
         for words, changes, changed in _candidates(document, decision, rows, row, binding, groups):
-            # One deadline for all: a tenant with many workloads must not occupy a process for as many solutions.
+            # One deadline for all, or many workloads would occupy a process for as many solutions.
             seconds = deadline - time.monotonic()
             if seconds <= 0:
                 return
