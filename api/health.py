@@ -194,8 +194,8 @@ class MetricsView(OpenView):
 def _has_token(request: HttpRequest | Request) -> bool:
     token = settings.ENVIRONMENT.metrics_token
     sent = request.headers.get("Authorization", "").partition(" ")[2].strip()
-    # In constant time, or its duration would reveal how much of a guess is right. An unset token is not
-    # equal to an empty one.
+    # In constant time, or its duration would reveal how much of a guess is right. An unset token
+    # must not admit an empty one.
     return bool(token) and hmac.compare_digest(sent.encode(), token.encode())
 
 

@@ -60,7 +60,7 @@ def start(
         [str(part) for part in command],
         env=None if env is None else dict(env),
         cwd=cwd,
-        # A child that reads the terminal would be stopped, as it is in a session of its own.
+        # A child must not take what is typed for the launcher.
         stdin=subprocess.DEVNULL,
         stdout=output,
         stderr=None if output is None else subprocess.STDOUT,

@@ -84,7 +84,7 @@ class Scenario:
 
     @classmethod
     def from_bytes(cls, content: bytes) -> Self:
-        # Reading a pickle runs what it contains, whoever has written to the table.
+        # Reading a pickle runs what it contains: a row of the database must not be code.
         with np.load(io.BytesIO(content), allow_pickle=False) as file:
             head = orjson.loads(file["head"].tobytes())
             return cls(head, {name: file[name] for name in _ARRAYS})

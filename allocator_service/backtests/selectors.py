@@ -51,7 +51,6 @@ def with_progress(backtests: QuerySet[Backtest]) -> QuerySet[Backtest]:
     )
     mean = (
         Cell.objects.filter(backtest=OuterRef("pk"))
-        # The model's own order would become a part of the GROUP BY, with one group for each cell.
         .order_by()
         .values("backtest")
         .annotate(mean=Avg(part))

@@ -265,7 +265,7 @@ def backtests_prune(*, now: datetime) -> int:
     before = now - timedelta(days=settings.ENVIRONMENT.run_retention_days)
     old = list(
         Backtest.objects.filter(pruned_at=None, finished_at__lt=before)
-        # In one order, so that two workers that prune at once do not wait for each other.
+        # Oldest first, as ids ascend with time: each call continues with the rest.
         .order_by("pk")
         .values_list("pk", flat=True)[:PRUNED_AT_ONCE]
     )

@@ -260,6 +260,7 @@ def api_key_used(*, key: ApiKey, now: datetime) -> None:
         # PostgreSQL aborts a transaction with its first failed statement, so this one cannot go on.
         if connection.in_atomic_block:  # which nothing can be asked in any more
             raise
+        # A read must not fail for the sake of its own record.
         log.warning("key_use_not_noted", exc_info=True)
 
 

@@ -123,7 +123,6 @@ def pieces_from(stored: Sequence[Mapping[str, Any]]) -> list[Piece]:
 def gang_check(gang: Gang, pointer: str) -> None:
     """Raise `Unacceptable` for a gang that no pool can run."""
     pieces = sum(each.count for each in gang.pieces)
-    # Pieces that start together are placed in one step, whose cost grows with their number.
     if pieces * gang.at_least > MAX_PIECES:
         field = "pieces" if pieces > MAX_PIECES else "at_least"
         raise Unacceptable(

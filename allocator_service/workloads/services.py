@@ -97,6 +97,7 @@ def workloads_submit(*, pool: Pool, drafts: Sequence[WorkloadDraft], now: dateti
         added = sum(len(draft.limit) for draft in mine)
         _refuse_too_many_limits(pool, tenant, added, f"{mine[0].pointer}/limit")
     _refuse_taken_names(pool, drafts)
+    # Admitted in the same transaction: a workload without a membership has no weight in a decision.
     members_join(
         pool=pool,
         tenants=list({draft.tenant.pk: draft.tenant for draft in drafts}.values()),
@@ -246,6 +247,7 @@ def workload_update(
     workload.state = settings.state
     if settings.state == WorkloadState.WITHDRAWN:
         workload.withdrawn_at = now
+    # At once, because the caller reads it in the answer, before any decision is made.
     workload.unsatisfiable = Supply(server_groups(workload.pool)).unsatisfiable_reason(
         settings.demand, settings.server_selector, gang.kinds(resources)
     )

@@ -178,7 +178,7 @@ class BudgetForm(forms.Form):
         absent: list[str] = ["version"]
         if budget is not None:
             absent = ["resource", "period", "start", "end"]
-            # Money is known at the end of a month: such a budget neither binds nor is carried over.
+            # The service refuses both for a budget of money.
             absent += [] if budget.resource else ["carry", "then"]
             absent += [] if budget.per else ["carry"]
         for name in set(absent):

@@ -123,7 +123,6 @@ class RotationRequest(documents.Document):
 class WebhookResource(Resource):
     document = WebhookDocument
     change = WebhookRequest
-    # Fixed, because pending deliveries were chosen by them.
     fixed = ("tenant", "pool")
     not_found = "webhook.not_found"
     ordering = by_id("webhooks")

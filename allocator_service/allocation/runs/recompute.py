@@ -138,7 +138,7 @@ def _solve(claim: _Claim, work: _Work, clock: Clock, early: bool) -> _Solved:
         started = clock()
         parsed, allocation = _read_and_solve(state.document)
         seconds = (clock() - started).total_seconds()
-        # Outside the transaction of publication, which holds locks that readers and metering wait for.
+        # Before the transaction of publication, which holds a lock that metering waits for.
         digests = decision_digests(state.document, allocation)
         now = clock()
         if boundary is None or now + (timedelta() if early else COMMIT) <= boundary:

@@ -18,8 +18,6 @@ READ_AT_ONCE = 10_000
 Pair = tuple[int, str]
 """Tenant's primary key and resource name."""
 
-# The start is bounded on both sides by one value, in which PostgreSQL finds a single partition at
-# execution. Entries behind the cursor are stored, and those after it are found in the seals.
 _LATE = """
 SELECT s.sequence, e.id, e.tenant_id, e.server_owner_id, e.resource, e.start, e."end",
        {counts_as}, e.reason
