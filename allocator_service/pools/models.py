@@ -425,11 +425,9 @@ class MembershipTerms(models.Model):
                 violation_error_code="tier.out_of_range",
                 violation_error_message=TIER_RANGE,
             ),
+            # Present terms are those without an end: with two, a member would count twice.
             models.UniqueConstraint(
-                # Present terms are those without an end: with two, a member would count twice.
-                fields=["membership"],
-                condition=Q(end=None),
-                name="membership_terms_one_present",
+                fields=["membership"], condition=Q(end=None), name="membership_terms_one_present"
             ),
             ExclusionConstraint(
                 name="membership_terms_disjoint",
@@ -541,11 +539,9 @@ class Contribution(models.Model):
         db_table = "server_contribution"
         ordering = ["start"]
         constraints = [
+            # A server that two contributions count would give its owner twice the weight.
             models.UniqueConstraint(
-                # A server that two contributions count would give its owner twice the weight.
-                fields=["server"],
-                condition=Q(end=None),
-                name="contribution_one_present",
+                fields=["server"], condition=Q(end=None), name="contribution_one_present"
             ),
             ExclusionConstraint(
                 name="contribution_disjoint",

@@ -332,12 +332,9 @@ def _extend_resources(pool: Pool, requested: Sequence[Resource]) -> None:
                 pointer=f"/resources/{index}/unit",
             )
     ResourceType.objects.bulk_create(
+        # At the end: stored vectors are by position, and lack zeros there (`vector_field`).
         ResourceType(
-            # At the end: stored vectors are by position, and lack zeros there (`vector_field`).
-            pool=pool,
-            name=resource.name,
-            unit=resource.unit,
-            position=len(present) + offset,
+            pool=pool, name=resource.name, unit=resource.unit, position=len(present) + offset
         )
         for offset, resource in enumerate(additions)
     )
