@@ -93,11 +93,13 @@ class VirtualEnvironment:
             f"install {lock}",
             [
                 *(*self._pip(), "install", "--requirement", self._project / lock),
+                # The lock names every package: pip's resolver could only take others.
                 *("--require-hashes", "--no-deps", "--no-compile"),
                 *("--no-input", "--disable-pip-version-check", "--progress-bar", "off"),
             ],
             "check the network and pip's configuration (pip config list), then try again",
         )
+        # Last, so that an installation that was interrupted is repeated.
         self.stamp(content)
         echo(f"Installed in {time.monotonic() - began:.0f} s.")
 

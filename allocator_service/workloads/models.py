@@ -73,6 +73,7 @@ class Workload(models.Model):
                 condition=Q(tenant__isnull=False),
                 name="workload_of_tenant",
             ),
+            # Partial indexes of what few workloads have: every decision and change looks for it.
             models.Index(fields=["pool"], condition=~Q(limit=[]), name="workload_limited"),
             models.Index(
                 fields=["pool"],
