@@ -143,6 +143,7 @@ class ScopePermission(BasePermission):
         if method not in view.allowed_methods:
             # A method that the route lacks is answered 405 to every key.
             return isinstance(request.user, Caller)
+        # Without scopes a route is closed to every key.
         scopes: Mapping[str, frozenset[Scope]] = getattr(view, "scopes", {})
         allowed = scopes.get(method, frozenset())
         if not isinstance(request.user, Caller):
@@ -150,8 +151,10 @@ class ScopePermission(BasePermission):
         if request.user.scope not in allowed:
             self.message = _refusal(method, request.user.scope, allowed)
             return False
+        # Here, for all routes: a view that forgets the check is not open to changes.
         if request.user.access == Access.READ and method != "GET":
             raise read_only()
+        # Closed by default: a new route that spans pools is no way out of a key's pool.
         if request.user.pool and method not in getattr(view, "of_a_pool", ()):
             raise Forbidden(
                 f"This key is bound to the pool {request.user.pool}; the route concerns more than one"

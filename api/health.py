@@ -187,12 +187,15 @@ class MetricsView(OpenView):
         return HttpResponse(exposition(), content_type=CONTENT_TYPE)
 
     def perform_content_negotiation(self, request: Request, force: bool = False) -> Any:
+        # Prometheus asks for formats of its own, which no renderer has, and takes the text all the same.
         return super().perform_content_negotiation(request, force=True)
 
 
 def _has_token(request: HttpRequest | Request) -> bool:
     token = settings.ENVIRONMENT.metrics_token
     sent = request.headers.get("Authorization", "").partition(" ")[2].strip()
+    # In constant time, or its duration would reveal how much of a guess is right. An unset token
+    # must not admit an empty one.
     return bool(token) and hmac.compare_digest(sent.encode(), token.encode())
 
 

@@ -20,6 +20,7 @@ from redis.retry import Retry
 
 from allocator_service.core.ids import new_id
 
+# Every request waits for the limiter, and a Redis that hangs must not make the service slow.
 TIMEOUT_SECONDS = 0.05
 PAUSE_SECONDS = 5.0
 EVALUATION_LEASE_SECONDS = 60
@@ -63,6 +64,7 @@ def redis_client(url: str, timeout_seconds: float) -> redis.Redis:
         url,
         socket_timeout=timeout_seconds,
         socket_connect_timeout=timeout_seconds,
+        # The library retries by itself, which would multiply the timeout.
         retry=Retry(NoBackoff(), 0),
     )
 
@@ -146,6 +148,7 @@ class Limiter:
             return self._client.eval(script, 1, name, *arguments)
         except redis.RedisError:
             with self._lock:
+                # Or each request would wait for the timeout as long as Redis is down.
                 self._paused_until = time.monotonic() + PAUSE_SECONDS
             return None
 

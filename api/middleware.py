@@ -15,6 +15,7 @@ from api.contract.errors import MethodUnknown, problem
 
 GetResponse = Callable[[HttpRequest], HttpResponseBase]
 
+# An offered id reaches log lines and events: without line ends and quotes it cannot forge any.
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:/+=-]{1,128}", re.ASCII)
 _BROWSER_PATHS = ("/admin/", "/static/", *TENANT_PAGES)
 _KEPT_HEADERS = ("Allow", "Retry-After", "WWW-Authenticate")
@@ -48,6 +49,7 @@ class ProblemMiddleware:
         response = self.get_response(request)
         if response.status_code < HTTPStatus.BAD_REQUEST or request.path.startswith(_BROWSER_PATHS):
             return response
+        # Views write their own problems. HTML is Django's page for what failed outside them.
         if not response.headers.get("Content-Type", "text/html").startswith("text/html"):
             return response
         replacement = problem(_error_for(request, response.status_code), request)

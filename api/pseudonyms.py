@@ -67,10 +67,12 @@ def pseudonym(kind: str, text: str, *, pool: Pool) -> str:
     """Return a name for `text` that is constant within the pool and cannot be reversed."""
     # Keyed by the pool too: pseudonyms of two pools cannot be matched.
     digest = hmac.new(secret(), f"{pool.pk}:{kind}:{text}".encode(), hashlib.sha256)
+    # 48 bits: two of 10,000 members share a pseudonym with a probability below one in a million.
     return f"{kind}-{digest.hexdigest()[:12]}"
 
 
 @cache
 def secret() -> bytes:
     """Return the key of pseudonyms."""
+    # A key of its own: what callers see must not be digests under the key that signs sessions.
     return hmac.new(settings.SECRET_KEY.encode(), b"pseudonyms", hashlib.sha256).digest()

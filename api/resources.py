@@ -186,6 +186,7 @@ class PoolResource(Resource, PoolView):
     def generation_header(self) -> dict[str, str]:
         if not self.makes_generation:
             return {}
+        # The service counted the change on an object of its own, which it read under the lock.
         self.pool.refresh_from_db(fields=["generation"])
         return {"Pool-Generation": str(self.pool.generation)}
 

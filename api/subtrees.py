@@ -119,6 +119,7 @@ class Subtree:
 
 def subtree_of(*, group: int, pool: Pool) -> Subtree:
     """Return the subtree of a caller. Raises `Missing` unless the group is one of the pool."""
+    # The key names its group by number: compared with the pool, it opens none of another pool's groups.
     found = Group.objects.filter(pk=group, pool=pool, retired_at=None).first()
     if found is None:
         raise group_missing()

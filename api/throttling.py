@@ -42,6 +42,7 @@ class AddressThrottle(BaseThrottle):
     """Throttle of open routes with large answers, at `ADDRESS_RATE` for each network."""
 
     def allow_request(self, request: Request, view: "APIView") -> bool:
+        # By network, because a client of IPv6 can change its address with every request.
         wait = limiter().address_wait_seconds(
             address=client_network(request._request), rate=ADDRESS_RATE, burst=ADDRESS_BURST
         )

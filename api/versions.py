@@ -96,6 +96,7 @@ def _tag(view: ContractView, request: Request, parts: Sequence[object]) -> str:
         map(
             str,
             (
+                # Another release may show the same rows in other fields.
                 __version__,
                 # Links to pages name the host.
                 request.scheme,
@@ -103,6 +104,7 @@ def _tag(view: ContractView, request: Request, parts: Sequence[object]) -> str:
                 request.path,
                 request.META["QUERY_STRING"],
                 request.accepted_renderer.format,
+                # Callers see different parts of what is at one address.
                 caller.scope,
                 "" if caller.tenant is None else caller.tenant.pk,
                 caller.pool,

@@ -69,6 +69,7 @@ class ContractView(APIView):
         self.perform_authentication(request)
         self.check_permissions(request)
         self.check_throttles(request)
+        # Refused as a method (405) by DRF afterwards, rather than for its format or its parameters.
         if str(request.method) not in self.allowed_methods:
             return
         chosen = self.perform_content_negotiation(request)
@@ -82,6 +83,7 @@ class ContractView(APIView):
 
     @property
     def default_response_headers(self) -> dict[str, str]:
+        # An answer depends on the key: a cache in between must neither keep it nor give it to another.
         return {"Vary": "Accept, Authorization", "Cache-Control": "no-store"}
 
     @property
@@ -95,6 +97,7 @@ class ContractView(APIView):
         A view that opens to keys of groups handles their `subtree` first.
         """
         if self.caller.group is not None:
+            # A group's key has no tenant, which means no limit: a forgotten view must not show all.
             raise RuntimeError(f"{type(self).__name__} does not limit keys of groups")
         return self.caller.tenant
 
@@ -214,6 +217,7 @@ class PoolView(ContractView):
         return asked or bound
 
     def get_authenticators(self) -> list[BaseAuthentication]:
+        # Authentication reads the pool along with the key, which saves a statement per request.
         return [ApiKeyAuthentication(self._key_of)]
 
     def _key_of(self, text: str) -> ApiKey | None:
@@ -246,6 +250,7 @@ class PoolView(ContractView):
     def _slug(self) -> str:
         """The path's, or the empty text, which no pool has."""
         slug = str(self.kwargs["pool"])
+        # A path can contain U+0000, which PostgreSQL refuses in a text: a 500 in place of a 404.
         return slug if is_slug(slug) else ""
 
     @property

@@ -50,6 +50,7 @@ class Documents:
         self._structures: dict[str, str] = {}
         for name, schema in schemas.items():
             if "properties" in schema:
+                # A nested object that equals a named schema gets its name: one type for both.
                 self._components.setdefault(_structure(schema), name)
 
     def type_of(self, schema: dict[str, Any], name: str) -> str:
@@ -58,6 +59,7 @@ class Documents:
             name = schema["$ref"].rpartition("/")[2]
             return self._object(self._schemas[name], name)
         if "enum" in schema:
+            # `Literal[None]` would be valid, but type checkers show `| None` as any other optional.
             values = [value for value in schema["enum"] if value is not None]
             none = " | None" if None in schema["enum"] else ""
             return f"Literal[{', '.join(map(repr, values))}]{none}"
@@ -101,6 +103,7 @@ class Documents:
             kind = self.type_of(inner, name.removesuffix("Document") + _camel(field))
             fields.append((field, kind if field in required else f"NotRequired[{kind}]", inner))
         del self.source[name]  # a type stands after the types that it refers to
+        # A field such as `from` cannot be written in a class, only as a key of the functional form.
         if all(field.isidentifier() and not keyword.iskeyword(field) for field, _, _ in fields):
             lines = [f"class {name}(TypedDict):", *_comment(schema)]
             for field, kind, inner in fields:
@@ -125,6 +128,7 @@ def _structure(schema: dict[str, Any]) -> str:
             return {name: bare(value[name]) for name in kept if name in value}
         return [bare(each) for each in value] if isinstance(value, list) else value
 
+    # As text, which is hashable, and with sorted keys, since their order is no part of a type.
     return json.dumps(bare(schema), sort_keys=True)
 
 
@@ -316,6 +320,7 @@ class Operations:
         options += [f"{_HEADERS[each]}: str | None = None" for each in operation.headers]
         result = f"Answer[{self._type(operation.schema) if operation.schema else 'None'}]"
         where, method = operation.where, operation.method
+        # Every POST that writes takes a key: one without it computes, and may be repeated freely.
         if method == "POST" and "Idempotency-Key" not in operation.headers:
             call = f"self._compute({where}, {sent})"
         elif method == "POST":
@@ -379,6 +384,7 @@ def _escape(text: str) -> str:
 
 
 def _format_source(text: str) -> str:
+    # Imports first: removing some changes how the rest is laid out.
     for command in (["check", "--fix", "--quiet", "--select", "F401,I001"], ["format"]):
         place = ["--stdin-filename", str(PACKAGE / "made.py"), "-"]
         text = subprocess.run(

@@ -53,6 +53,7 @@ class Account:
 
     def _succeeds(self, command: list[str]) -> bool:
         try:
+            # From /, since the account may not be able to enter the launcher's own folder.
             done = subprocess.run(command, capture_output=True, cwd="/", **self.identity)
         except PermissionError:
             return False

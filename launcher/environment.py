@@ -72,6 +72,7 @@ class VirtualEnvironment:
     def _origin(self, content: str) -> dict[str, str]:
         """Return everything that determines the installed files."""
         lock = (self._project / _LOCKS[content]).read_bytes()
+        # Of the base: within the environment, `sys.executable` is the environment's own link.
         interpreter = Path(getattr(sys, "_base_executable", sys.executable)).resolve()
         return {
             "interpreter": f"{interpreter} {sys.version}",
@@ -92,11 +93,13 @@ class VirtualEnvironment:
             f"install {lock}",
             [
                 *(*self._pip(), "install", "--requirement", self._project / lock),
+                # The lock names every package: pip's resolver could only take others.
                 *("--require-hashes", "--no-deps", "--no-compile"),
                 *("--no-input", "--disable-pip-version-check", "--progress-bar", "off"),
             ],
             "check the network and pip's configuration (pip config list), then try again",
         )
+        # Last, so that an installation that was interrupted is repeated.
         self.stamp(content)
         echo(f"Installed in {time.monotonic() - began:.0f} s.")
 

@@ -65,6 +65,7 @@ class DataFolder:
         """Return the secret of this folder, which signs sessions and is the same at every start."""
         path = self.path / "secret"
         if not path.exists():
+            # Closed to others before it has any content.
             path.touch(mode=0o600)
             path.write_text(secrets.token_urlsafe(50))
         return path.read_text()
@@ -74,6 +75,7 @@ class DataFolder:
         draft = self.path / "state.json.new"
         draft.touch(mode=0o600)
         draft.write_text(json.dumps(state, indent=1))
+        # A rename is atomic: a reader never finds half of the state.
         draft.replace(self.path / "state.json")
 
     def release(self) -> None:
@@ -100,6 +102,7 @@ def announce_start(name: str) -> Iterator[None]:
     folder free, and waits (see `announced_pid`).
     """
     with _announcement(name).open("a") as file:
+        # Shared, because several launchers may be about to start; a reader tests with an exclusive lock.
         fcntl.flock(file, fcntl.LOCK_SH)
         file.truncate(0)
         file.write(str(os.getpid()))

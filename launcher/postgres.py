@@ -45,6 +45,7 @@ class Postgres:
         self._programs = binaries.postgres_programs(folder)
         self._data = folder.path / "postgres"
         self.log = folder.logs / "postgres.log"
+        # An interrupted initdb leaves what looks like a cluster: without the mark it is made again.
         complete = folder.path / "postgres-complete"
         self.is_new = not complete.exists()
         if self.is_new:
@@ -92,6 +93,7 @@ class Postgres:
         command: list[str | Path] = [
             self._programs / "initdb",
             *("--pgdata", self._data, "--username", _SUPERUSER),
+            # Texts sort by bytes on every machine: a library's collation changes with its version.
             *("--encoding", "UTF8", "--no-locale"),
             *("--auth-local", "trust", "--auth-host", "reject"),  # the socket's folder is private
             "--no-instructions",
@@ -148,6 +150,7 @@ class Postgres:
                     self._programs / "postgres",
                     *("-D", self._data, "-p", str(_PORT), "-k", self._folder.sockets),
                     *("-c", "listen_addresses=", "-c", "max_connections=200"),
+                    # Or initdb takes the machine's zone, and results depend on where the service runs.
                     *("-c", "timezone=UTC", "-c", "log_timezone=UTC"),
                     *([] if self._durable else _THROWAWAY),
                 ],

@@ -60,6 +60,7 @@ def start(
         [str(part) for part in command],
         env=None if env is None else dict(env),
         cwd=cwd,
+        # A child must not take what is typed for the launcher.
         stdin=subprocess.DEVNULL,
         stdout=output,
         stderr=None if output is None else subprocess.STDOUT,
@@ -122,6 +123,7 @@ def finish(process: Process, patience_seconds: float) -> int:
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(patience_seconds)
     with contextlib.suppress(ProcessLookupError, PermissionError):
+        # Children of a server that has crashed would keep its ports and files.
         os.killpg(process.pid, signal.SIGKILL)
     return process.wait()
 
@@ -213,6 +215,7 @@ def _group(pid: int) -> list[int]:
     found = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
+            # After the last parenthesis: the program's name may contain spaces and parentheses itself.
             if int(stat.read_text().rpartition(")")[2].split()[2]) == pid:
                 found.append(int(stat.parent.name))
     return found

@@ -48,12 +48,14 @@ class Redis:
             program=self._program.name,
             signals=[signal.SIGKILL],
         )
+        # The file outlives a server that was killed, and no other could bind it.
         self._socket.unlink(missing_ok=True)
         with self.log.open("ab") as log:
             process = processes.start(
                 [
                     *(self._program, "--port", "0", "--daemonize", "no", "--save", ""),
                     *("--unixsocket", self._socket, "--unixsocketperm", "700"),
+                    # The queues are in it: to evict a key would drop messages without an error.
                     *("--dir", self._data, "--maxmemory-policy", "noeviction"),
                     *("--appendonly", "yes" if self._durable else "no"),
                 ],

@@ -55,6 +55,7 @@ class Supervisor:
         self._servers = servers
         self._output = output
         self._recorded = self._folder / _RECORD
+        # Before the port is taken: web processes of a killed launcher still hold it.
         processes.end_recorded(self._recorded, working_in=PROJECT)
         self._listener = listen(port, port_patience_seconds)
         self.url = f"http://{self._listener.getsockname()[0]}:{self._listener.getsockname()[1]}"
@@ -123,6 +124,7 @@ class Supervisor:
                 self._note_end(name, server.process, server.log)
                 self._noted[name] = server.process
         if noted or lost:
+            # A process that ends at once would otherwise be started in a busy loop.
             time.sleep(_RESTART_SECONDS)
         for component in ended:
             self._start(component)
@@ -162,6 +164,7 @@ class Supervisor:
             env["PROMETHEUS_MULTIPROC_DIR"] = str(self._metrics())
         if component.silence_seconds is not None:
             file = self._pulse_file(component)
+            # The pulse of its predecessor would count as silence from the first check on.
             file.unlink(missing_ok=True)
             env["PULSE_FILE"] = str(file)
         with self._output.stream(component.label) as stream:
@@ -229,6 +232,7 @@ class Supervisor:
 
         There are then no new requests and messages while the workers finish their current work.
         """
+        # No new connection is accepted, while web processes finish their requests.
         self._listener.close()
         running = [each for each in self._components if each.label in self._running]
         last = self._components[-1].name
@@ -257,6 +261,7 @@ def listen(port: int, patience_seconds: float = 0.0) -> socket.socket:
     is_reported = False
     while True:
         listener = socket.socket()
+        # Connections of the last service stay in TIME_WAIT for a minute, and would keep the port.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind((os.environ.get("HOST", "127.0.0.1"), port))

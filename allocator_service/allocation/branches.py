@@ -133,6 +133,7 @@ def branches(
     top = [branch(node) for node in chosen]
     # The path has places of its own, so that upper levels cannot take them.
     room, level = NODES_SHOWN - len(top) - len(path), top
+    # Level by level: in depth first, one large branch would take all places.
     while level:
         following: list[Branch] = []
         for each in level:

@@ -142,6 +142,7 @@ class _Reading:
     def decided(self, *, reserves: bool) -> Decided:
         shares: dict[str, float] = {}
         for owner, (_, share) in zip(self.owner, self.rows.tasks, strict=True):
+            # Tenants are ordered by share: those without one, which are served last, come last.
             shares.setdefault(owner, float("inf") if share is None else share)
         slots = self._slots()
         if slots:
@@ -336,6 +337,7 @@ class _Reading:
         return [Decimal(str(quantities.get(each.name, 0))) for each in self.resources]
 
     def _times(self, tasks: float, demand: Vector) -> Vector:
+        # The shortest decimal of the double: its binary expansion has digits that mean nothing.
         count = Decimal(int(tasks)) if tasks == int(tasks) else Decimal(repr(tasks))
         return [count * amount for amount in demand]
 
@@ -354,6 +356,7 @@ class _Reading:
         """Return the capacity of the servers that the decision could use, by class."""
         capacity: dict[ServerClassName, Vector] = {}
         for server in self.document["servers"]:
+            # A draining server still runs tasks, but no decision could use it.
             if server.get("draining") or not self._is_here(server["labels"]):
                 continue
             name = server["labels"].get(self.label) if self._places else None
@@ -442,6 +445,7 @@ class _Reading:
             if count == 1:
                 names[name] = value
                 continue
+            # The names that `policies` gives to the single servers of a row of a document.
             width = max(4, len(str(count)))
             names |= {f"{name}-{number:0{width}d}": value for number in range(1, count + 1)}
         return names

@@ -97,6 +97,7 @@ def allocation_history(
         old = steps[-1].tasks if steps else decision.tasks
         changed = _changed(old, decision.tasks)
         if steps and not changed:
+            # Most decisions change nothing for one tenant: a step lasts until its own tasks change.
             steps[-1] = replace(steps[-1], end=decision.end, tasks=decision.tasks)
         else:
             between = slice(0, 0)
@@ -115,12 +116,14 @@ def _decisions(
     """Return the decisions in force in the period, oldest first, and whether earlier ones are cut."""
     runs = Run.objects.filter(pool=pool, status=RunStatus.SUCCEEDED, effective_from__lte=now)
     names = ("id", "effective_from", "effective_until", "started_at")
+    # One more than is kept shows whether earlier ones are cut.
     newest = runs.order_by("-effective_from").values_list(*names)[: MOST_DECISIONS + 1]
     found = [row for row in newest if row[2] is None or row[2] > since]
     cut, found = len(found) > MOST_DECISIONS, found[:MOST_DECISIONS][::-1]
     tasks: dict[UUID, dict[str, float]] = defaultdict(dict)
     rows = Allocation.objects.filter(run__in=[row[0] for row in found], tenant=tenant)
     for run, name, count in rows.values_list("run_id", "workload__name", "tasks"):
+        # Divisible tasks differ in their last digits from solution to solution, which is no change.
         tasks[run][name] = round(count, _DIGITS)
     return [
         _Decision(max(start, since), min(end or now, now), read_at or start, tasks[run])

@@ -95,6 +95,7 @@ def _ranges(
     traits: dict[tuple[int, ...], Traits] = {}
     for position in range(classes.count):
         rows = tuple(classes.rows_of(position).tolist())
+        # Tens of thousands of ranges have few sets of rows, and share one object for each.
         if rows not in traits:
             traits[rows] = _traits([groups[row] for row in rows], tenant_pks)
         first, last = groups[rows[0]], groups[rows[-1]]
@@ -120,6 +121,7 @@ def _traits(groups: Sequence[ServerGroup], tenant_pks: Mapping[str, int]) -> Tra
     owner = next(iter(owners)) if len(owners) == 1 else None
     return Traits(
         list(groups[0].capacity),
+        # Sorted, because the order of a set differs between processes and the stored bytes must not.
         dict(sorted(common)),
         tenant_pks[owner] if owner else None,
         len(owners) > 1,

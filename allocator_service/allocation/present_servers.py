@@ -41,6 +41,7 @@ class PresentServers:
         if position is None:
             return 0, 0, 0
         ids = self._groups[position].ids
+        # Ids ascend in a group: servers that left a range shorten it, and those behind move up.
         offset = bisect_left(ids, first)
         return position, offset, bisect_right(ids, last) - offset
 

@@ -93,6 +93,7 @@ def decision_now(*, pool: Pool, now: datetime) -> Run:
     run.pool = pool
     if row[_RUN.width] is None:
         schedule: Any = Run._meta.get_field("schedule")
+        # The join has looked for it: without the cached None, each access would ask the database again.
         schedule.set_cached_value(run, None)
     return run
 
@@ -124,6 +125,7 @@ def decisions_in_force(*, pools: Iterable[Pool], now: datetime) -> dict[int, Run
     of_pools = Run.objects.filter(pool__in=list(pools))
     found = {run.pool_id: run for run in of_pools.in_force_at(now)}
     latest = of_pools.filter(status=RunStatus.SUCCEEDED, effective_until=None)
+    # Only after a clock was set back: the pool's time is then that of its last decision.
     for ahead in latest.filter(finished_at__gt=now):
         found |= {
             run.pool_id: run

@@ -63,6 +63,7 @@ def retention_apply(*, now: datetime) -> int:
     old = list(
         Run.objects.filter(pruned_at=None, finished_at__lt=before)
         .exclude(status=RunStatus.SUCCEEDED, effective_until=None)
+        # A decision is kept as long after its time in force, however early it was computed.
         .exclude(status=RunStatus.SUCCEEDED, effective_until__gt=before)
         .order_by("pk")
         .values_list("pk", flat=True)[:RUNS_PRUNED_AT_ONCE]
@@ -77,6 +78,7 @@ def retention_apply(*, now: datetime) -> int:
         Floors.objects.filter(run__in=old).delete()
         (
             Snapshot.objects.filter(created_at__lt=before, document__isnull=False)
+            # Equal states share a snapshot, which a younger run may still need.
             .exclude(runs__in=Run.objects.filter(pruned_at=None))
             .update(document=None)
         )

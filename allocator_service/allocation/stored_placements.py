@@ -31,6 +31,7 @@ def placements_store(run: Run, placements: DecidedPlacements) -> None:
     if _writes_rows():
         placement_rows_store(run, placements)
         return
+    # In order of appearance, so that a decision is stored as the same bytes by every process.
     number = {each: position for position, each in enumerate(dict.fromkeys(placements.traits))}
     document = {
         "traits": [

@@ -216,6 +216,7 @@ class _Reading:
         np.add.at(self._guaranteed, problem.workload_tenant, floors[:, None] * problem.demand)
         self._amounts = _Amounts(run, problem, tasks)
         demanded = np.zeros((problem.n, problem.m))
+        # Where the demand is 0 an unlimited number of tasks would be ∞ × 0, which is not a number.
         np.multiply(problem.tasks[:, None], problem.demand, out=demanded, where=problem.demand > 0)
         np.add.at(self._wants, problem.workload_tenant, demanded)
         parents = problem.group_parent.tolist()
@@ -284,6 +285,7 @@ class _Amounts:
         self._problem, self._tasks = problem, tasks
         rows = [limited.rows for limited in problem.limited]
         rows += [item.rows for item in problem.guaranteed]
+        # Placements are many rows, and are read only where an amount is for some of the servers.
         selects = any(not each.all() for each in rows)
         self._on_rows = _PlacedTasks(run, problem) if selects else None
         self._unmet = _unmet(run)

@@ -40,6 +40,7 @@ def costs(scenario: Scenario, simulation: Simulation, plan: PricePlan) -> dict[s
     prices = Timeline([Segment(start, start + timedelta(seconds=1), plan)], {plan.pk: Prices(plan)})
     counted = _counted(scenario, plan)
     payers = [
+        # Tenants of a trace are no members: negative keys cannot be those of any tenant with prices.
         -position - 1 if tenant["pk"] is None else int(tenant["pk"])
         for position, tenant in enumerate(scenario.head["tenants"])
     ]

@@ -173,6 +173,7 @@ class BacktestForm(forms.Form):
         words = self.cleaned_data["seeds"].replace(",", " ").split()
         if not (words and all(word.isascii() and word.isdigit() for word in words)):
             raise ValidationError("Expected whole numbers, such as 1 2 3.")
+        # Short enough before they are read: int() of thousands of digits raises an error of its own.
         seeds = [int(word) for word in words if len(word) < 17]
         if len(seeds) < len(words) or max(seeds) > MAX_SEED or len(seeds) > MAX_CELLS:
             raise ValidationError(f"Expected at most {MAX_CELLS} numbers, none above {MAX_SEED}.")
@@ -185,6 +186,7 @@ class BacktestForm(forms.Form):
         if (file.size or 0) > MAX_MIB * 2**20:
             raise ValidationError(f"The file is larger than {MAX_MIB} MiB: pack it with gzip.")
         content = bytes(file.read())
+        # Without a time of its own, equal files are equal as gzip.
         return content if content[:2] == _GZIP else gzip.compress(content, 1, mtime=0)
 
     def clean_servers(self) -> list[dict[str, Any]]:
@@ -311,6 +313,7 @@ def _count(word: str, line: int) -> int:
 def _value(text: str) -> Any:
     """Return a number, true or false, or any other word as text."""
     try:
+        # Long numbers stay text: they would lose digits as floats, or be slow as integers.
         value = json.loads(text) if len(text) <= LONGEST_NUMBER else text
     except ValueError:
         return text

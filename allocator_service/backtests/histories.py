@@ -33,6 +33,7 @@ MAX_BOUNDARIES = 10_000
 # Amounts are what a number of tasks demands if they are within this part of a task of it.
 _OF_A_TASK = 1e-6
 
+# A correction takes the source and event of its original, so that both are one job.
 _USED = """
 SELECT e.tenant_id, e.workload_id, COALESCE(o.source, e.source), COALESCE(o.event_id, e.event_id),
        e.start, e."end", e.resource, sum(e.quantity)
@@ -80,6 +81,7 @@ def servers_between(
             tuple(sorted(contribution.server.labels.items())),
             contribution.tenant.slug if contribution.tenant else None,
         )
+        # Servers that were there throughout share a row: the cost of a simulation grows with the rows.
         if contribution.start <= start and (contribution.end is None or contribution.end >= end):
             alike[kind] += 1
         else:
@@ -182,6 +184,7 @@ def _used(
         count = 0
         while rows := cursor.fetchmany(ROWS_AT_ONCE):
             count += len(rows)
+            # Counted as rows arrive, because a period that is too long would fill the memory first.
             if count > MAX_TASKS * max(pool.resource_types.count(), 1):
                 raise too_large(
                     f"The period holds more than {MAX_TASKS} tasks: name a shorter one."

@@ -182,9 +182,11 @@ def _compute(claim: CellClaim, cell: Cell, clock: Callable[[], datetime]) -> Non
         result, jobs = _simulated(cell, begun)
         outcome = {"status": CellStatus.SUCCEEDED, "result": result, "jobs": jobs}
     except _FAILURES as error:
+        # A failed cell is a result: the backtest goes on with the others.
         outcome = {"status": CellStatus.FAILED, "error": _reason(error)}
     seconds = monotonic() - begun
     with transaction.atomic():
+        # Before the cell, as a cancellation locks them: in the other order the two could deadlock.
         backtest = Backtest.objects.select_for_update(of=("self",), no_key=True)
         if not backtest.filter(pk=cell.backtest_id, status=BacktestStatus.RUNNING).first():
             raise ClaimLost
@@ -240,6 +242,7 @@ class _Progress:
         if at - self._stored < PROGRESS_SECONDS:
             return
         self._stored = at
+        # The token is the fence: a worker that lost its lease must not write its successor's progress.
         own = Cell.objects.filter(pk=self._cell.pk, token=self._cell.token)
         if not own.filter(backtest__status=BacktestStatus.RUNNING).update(progress=part):
             raise ClaimLost

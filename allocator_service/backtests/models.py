@@ -61,6 +61,7 @@ class Backtest(Job):
                 condition=Q(status__in=["queued", "running"]),
                 name="backtest_due",
             ),
+            # Lists of a key are newest first, in the order of the index.
             models.Index(fields=["key", "-id"], name="backtest_by_key"),
         ]
         constraints = [

@@ -38,6 +38,7 @@ def obstacles_text(scenario: Scenario) -> str:
         clauses.insert(0, f"pieces of tasks need {_least(pieces, resources)} or more")
     if tasks:
         clauses.insert(0, f"tasks need {_least(tasks, resources)} or more")
+    # Thousands of kinds of tasks have few obstacles between them.
     return "; ".join(dict.fromkeys(clauses))
 
 

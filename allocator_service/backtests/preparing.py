@@ -114,8 +114,10 @@ def _of_history(backtest: Backtest) -> _Read:
     if pool is None:
         raise absent()  # the request named it
     if pool.transparent:
+        # Members of a transparent pool see each other's use, so that nothing has to be left out.
         whose = None
     start, end = (datetime.fromisoformat(backtest.spec["history"][side]) for side in ("from", "to"))
+    # Tasks, servers and the tree of one state: a server that joins between two reads would be missing.
     with one_snapshot():
         submitted = submitted_between(pool=pool, tenant=whose, start=start, end=end)
         servers = servers_between(pool=pool, tenant=whose, start=start, end=end)
@@ -146,6 +148,7 @@ def _of_history(backtest: Backtest) -> _Read:
 
 def _servers_now(pool: Pool, resources: Sequence[Resource], backtest: Backtest) -> Servers:
     """Return the pool's servers as of the request, in the resources of a trace."""
+    # As of the request: a retry after a crash must read the same input.
     now, shown = backtest.created_at, backtest.spec["names"] or {}
     known = {each.name: (number, each.unit) for number, each in enumerate(resources_of(pool))}
     for resource in resources:
@@ -216,6 +219,7 @@ def _numbered(found: _Read, backtest: Backtest) -> Scenario:
         )
     refuse_many_servers(sum(servers.count))
     everybody = [*submitted.tenants, *filter(None, servers.contributed_by), *found.terms]
+    # In order of appearance. A set has another order in each process, and the digest depends on it.
     number = {name: position for position, name in enumerate(dict.fromkeys(everybody))}
     if len(number) > MAX_TENANTS:
         raise too_large(f"There are {len(number)} tenants; at most {MAX_TENANTS} can be simulated.")
@@ -291,6 +295,7 @@ def _tenants(number: Iterable[str], terms: Terms, backtest: Backtest) -> list[di
 def _refuse_impossible(scenario: Scenario, *, cells: int) -> None:
     """Raise for tasks that no policy can run, and for more than the limits allow."""
     kinds, rows = len(scenario.arrays["demand"]), len(scenario.arrays["capacity"])
+    # What fits where is a table of all pairs, which is computed before the first task.
     if kinds * rows > MAX_PAIRS:
         raise too_large(
             f"{kinds} kinds of tasks on {rows} kinds of servers are {kinds * rows} pairs; at most"

@@ -68,6 +68,7 @@ class Scenario:
     def digest(self) -> str:
         """SHA-256 of the head, as JSON with sorted names, and of the arrays by name."""
         found = hashlib.sha256(orjson.dumps(self.head, option=orjson.OPT_SORT_KEYS))
+        # With the shape: arrays of equal bytes can differ in their rows.
         for name, array in sorted(self.arrays.items()):
             found.update(f"{name}{array.shape}".encode())
             found.update(np.ascontiguousarray(array).tobytes())
@@ -83,6 +84,7 @@ class Scenario:
 
     @classmethod
     def from_bytes(cls, content: bytes) -> Self:
+        # Reading a pickle runs what it contains: a row of the database must not be code.
         with np.load(io.BytesIO(content), allow_pickle=False) as file:
             head = orjson.loads(file["head"].tobytes())
             return cls(head, {name: file[name] for name in _ARRAYS})
@@ -159,6 +161,7 @@ class Scenario:
     def drawn(self, seed: int) -> Trace:
         """Return a trace of as many jobs, drawn with replacement, each at its own time once per draw."""
         trace, random = self.trace, np.random.default_rng(seed)
+        # Whole jobs are drawn: their tasks were submitted together, and are no independent sample.
         by_job = np.argsort(trace.job, kind="stable")
         edges = np.flatnonzero(np.diff(trace.job[by_job], prepend=-1, append=-1))
         sizes = np.diff(edges)
@@ -202,6 +205,7 @@ class Scenario:
 
     def has_place(self, demand: npt.NDArray[np.float64], rows: Sequence[int]) -> bool:
         """Return whether an empty server of some rows has room for a demand."""
+        # As policies compare: a task that fills a server exactly must not fail by its last digit.
         room = self.arrays["capacity"][rows] * (1 + _ROUNDING)
         return bool((demand <= room).all(axis=1).any())
 

@@ -70,6 +70,7 @@ def asked_by(holder: Holder) -> QuerySet[Backtest]:
     key = ApiKey.objects.filter(pk=holder.key_id).first()
     if key is None:
         return Backtest.objects.none()
+    # By name, which rotation keeps. Scope and tenant too: a name can be given to another key later.
     return Backtest.objects.filter(
         key__name=key.name, key__scope=key.scope, key__tenant=key.tenant_id
     )

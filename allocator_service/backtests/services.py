@@ -58,6 +58,7 @@ def backtest_request(
     open.
     """
     spec, content = _spec(asked, pool=pool, names=names, now=now)
+    # Counted under a lock: requests at once would each find room for one more.
     lock_in_transaction(Lock.BACKTEST, f"of {holder if tenant is None else tenant.slug}")
     limit = settings.ENVIRONMENT.backtests_open
     _refuse_many(asked_by(holder), "your", limit)
@@ -185,6 +186,7 @@ def _cells(
     cells = [
         [position, seed]
         for position, policy in enumerate(policies)
+        # Without random numbers every seed has the same result: one simulation states it.
         for seed in (seeds if resample or draws(policy) else seeds[:1])
     ]
     if len(cells) > MAX_CELLS:
@@ -208,6 +210,7 @@ def _history(period: Mapping[str, datetime], pool: Pool | None, now: datetime) -
         raise Unacceptable(
             "The history is that of a pool: name it.", code="backtest.source", pointer="/pool"
         )
+    # A minute for a client's clock that is ahead, whose "now" would be refused.
     if not period["from"] < period["to"] <= now + timedelta(minutes=1):
         raise Unacceptable(
             "A period ends after it begins, and not in the future.",
@@ -262,6 +265,7 @@ def backtests_prune(*, now: datetime) -> int:
     before = now - timedelta(days=settings.ENVIRONMENT.run_retention_days)
     old = list(
         Backtest.objects.filter(pruned_at=None, finished_at__lt=before)
+        # Oldest first, as ids ascend with time: each call continues with the rest.
         .order_by("pk")
         .values_list("pk", flat=True)[:PRUNED_AT_ONCE]
     )

@@ -85,6 +85,7 @@ def tree_between(*, pool: Pool, start: datetime, end: datetime) -> DatedTree | N
         rows = groups[number[group]]
         if not rows and since > start:
             rows.append([0.0, *_ABSENT])
+        # Terms that follow without a gap replace the absence that the last ones ended with.
         if rows and rows[-1][0] == second(since):
             rows.pop()
         fixed = [number.get(parent, POOL), float(weight), tier]

@@ -126,6 +126,7 @@ def _period_before(budget: Budget, period: Span) -> Span | None:
     """Return the period whose unused part is carried over, None if the budget did not exist then."""
     if not budget.carry or budget.created_at >= period.start:
         return None
+    # The instant before belongs to the period before, whatever its length by the calendar.
     return period_of(budget, period.start - _TICK)
 
 
@@ -160,6 +161,7 @@ def balances(
         carried = Decimal(0)
         before = _period_before(budget, period)
         if before is not None:
+            # Only the amount of one period: what it had carried over itself does not accumulate.
             unused = max(amount - used[budget.pk, before], Decimal(0))
             carried = min(budget.carry * amount, unused)
         left = amount + carried - spent
@@ -197,6 +199,7 @@ def _money(pool: Pool, month: Month, budgets: Sequence[Budget]) -> dict[int | No
     tenants = {each.tenant_id for each in budgets if not each.resource}
     if not tenants or first_month(pool) is None:
         return {}
+    # A draft of one tenant's lines reads its entries alone. Of several, one draft serves all.
     of_one = next(iter(tenants)) if len(tenants) == 1 else None
     spent, _, _ = account_totals(month_draft(pool=pool, month=month, tenant=of_one).lines)
     return dict(spent.items())

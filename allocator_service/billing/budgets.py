@@ -142,6 +142,7 @@ def budget_update(
         setattr(budget, name, value)
     budget.version += 1
     budget.save()
+    # A budget that only notifies changes no decision, so that none is requested.
     if bound or budget.then:
         pool_changed(budget.pool, now=now)
     audit_record(
@@ -203,10 +204,12 @@ def budget_history(budget: Budget) -> list[BudgetTerms]:
         object_type=str(Budget._meta.model_name), object_id=str(budget.pk)
     ).order_by("id")
     changes = [(entry.at, entry.after) for entry in entries]
+    # An entry states the budget after a change, which therefore holds until the next one.
     ends = [at for at, _ in changes[1:]]
     values: dict[str, Any] = {"carry": "0", "then": ""}  # recorded before budgets had them
     terms = []
     for (start, after), end in zip(changes, [*ends, budget.retired_at], strict=True):
+        # Later entries may state changed fields alone, and the others hold on.
         values |= after
         settings = BudgetSettings(
             Decimal(values["amount"]),
@@ -311,6 +314,7 @@ def _refuse_stop(pool: Pool, settings: BudgetSettings, *, before: Then) -> None:
     """Raise `Unacceptable` for a budget that stops its node where limits are not kept or too many."""
     if settings.then != Then.STOP:
         return
+    # An exhausted budget that stops is a limit of 0, which a policy without limits would ignore.
     refuse_limits(pool.policy_name, pool.policy_options, pointer="/then")
     if before != Then.STOP and limits_count(pool) >= MAX_OF_POOL:
         raise Unacceptable(
@@ -331,6 +335,7 @@ def budgets_check(*, pool: Pool, now: datetime) -> int:
     for balance in balances(pool=pool, budgets=list(budgets_for(pool, None)), now=now):
         for threshold in balance.budget.thresholds:
             if balance.spent * 100 < balance.available * threshold:
+                # Thresholds are stored in ascending order: none of the rest is reached either.
                 break
             if _claim_threshold(balance, threshold, now):
                 recorded += 1
@@ -341,6 +346,7 @@ def budgets_check(*, pool: Pool, now: datetime) -> int:
 def _claim_threshold(balance: Balance, threshold: int, now: datetime) -> bool:
     """Store that a threshold was reached. Return False if it was stored before."""
     zone = ZoneInfo(balance.budget.pool.timezone)
+    # The unique row is the claim: of workers that check at once, one records the event.
     _, is_new = BudgetReached.objects.get_or_create(
         budget=balance.budget,
         month=balance.period.start.astimezone(zone).date(),

@@ -63,6 +63,7 @@ def credit_note_reverse(*, note: CreditNote, reason: str, now: datetime) -> Cred
 
     Raises `Conflict` for one that was reversed, or that reverses one itself.
     """
+    # A month that closes meanwhile would leave the note on a statement that is written.
     lock_in_transaction(Lock.BILLING, note.pool.slug)
     if note.reverses_id is not None:
         raise Conflict(
@@ -81,6 +82,7 @@ def credit_note_reverse(*, note: CreditNote, reason: str, now: datetime) -> Cred
         reverses=note,
         created_at=now,
     )
+    # On the open month: the statement with the note itself may be closed, and stays as it is.
     _post(opposite, month, reverses=note.postings.get())
     _record(opposite, "credit_note.reverse", now)
     return opposite

@@ -21,6 +21,7 @@ class Month:
     @property
     def start(self) -> datetime:
         """Midnight before the first day, in UTC."""
+        # By the calendar of the zone: a month with a change of clocks is an hour shorter or longer.
         midnight = datetime(self.first.year, self.first.month, 1, tzinfo=self.zone)
         return midnight.astimezone(UTC)
 

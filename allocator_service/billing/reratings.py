@@ -44,6 +44,7 @@ def rerating_preview(
     """Return the result of `rerating_apply` without storing it. Raises as `rerating_apply`."""
     with transaction.atomic():
         answer = rerating_apply(pool=pool, plan=plan, reason=reason, now=now)
+        # The preview runs the whole application and undoes it, so that the two cannot differ.
         transaction.set_rollback(True)
     return answer
 
@@ -77,6 +78,7 @@ def rerating_apply(
         difference
         for month in months
         for difference in differences(
+            # Entries after the last closing are adjusted for with the open month, and would count twice.
             rated=month_rated(pool=pool, month=month, through=last.sequence).rated.lines,
             billed=billed_lines(pool, month),
             kind=LineKind.RERATED,

@@ -108,6 +108,7 @@ def banks_check(*, pool: Pool, now: datetime) -> int:
 
     If the plan sets it, their tenants are best-effort from then on, until the bank is above 0 again.
     """
+    # Before the lock: few pools have banks, and all are checked all the time.
     if not UnitGrant.objects.filter(pool=pool).exists():
         return 0
     pool = pool_lock(pool)
@@ -117,6 +118,7 @@ def banks_check(*, pool: Pool, now: datetime) -> int:
             _restore(pool, bank.tenant, now)
             continue
         last = UnitGrant.objects.filter(pool=pool, tenant=bank.tenant).order_by("-id").first()
+        # Once per grant, also if several workers check at once: the pool is locked.
         if last is None or last.exhausted_at is not None:
             continue
         last.exhausted_at = now
@@ -155,6 +157,7 @@ def _restore(pool: Pool, tenant: Tenant, now: datetime) -> None:
         return
     terms = members_of(pool=pool, tenant=tenant).first()
     if terms is not None and terms.best_effort:
+        # Terms in between without best effort show that an operator has set it anew since.
         held = MembershipTerms.objects.filter(membership=terms.membership, end__gt=since)
         if not held.filter(best_effort=False).exists():
             _put_best_effort(pool, tenant, terms, False, now)

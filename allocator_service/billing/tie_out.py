@@ -267,6 +267,7 @@ def _drafts(pool: Pool, months: Sequence[Month], now: datetime, tenant: int | No
     if earliest is None:
         return []
     required = {str(each): each for each in months if not each < earliest and each.start <= now}
+    # Late entries of closed months are billed in the earliest open one, even outside the report.
     required[str(earliest)] = earliest
     return [month_draft(pool=pool, month=month, tenant=tenant) for month in required.values()]
 
@@ -310,12 +311,14 @@ def _sides(
 def _closed_amounts(
     pool: Pool, months: Sequence[Month], tenant: Tenant | None
 ) -> Iterable[tuple[Any, int, str, Decimal]]:
+    # Postings of months that are not closed are repeated by their drafts, and would count twice.
     closed = [closing.month for closing in closings_of(pool)]
     found = Posting.objects.filter(
         pool=pool,
         month__in=closed,
         service_month__in=[month.first for month in months],
         kind__in=[*FROM_LEDGER, *DIFFERENCES],
+        # A difference of another kind, such as a fixed cost, has no entries in the ledger.
         adjusted_kind__in=["", *FROM_LEDGER],
     )
     if tenant is not None:

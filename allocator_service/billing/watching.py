@@ -21,6 +21,7 @@ def pools_watch(*, now: datetime) -> None:
         for check in (budgets_check, banks_check):
             try:
                 check(pool=pool, now=now)
+            # Such as a pool that is retired meanwhile: budgets of the others must still be watched.
             except DomainError as error:
                 log.warning("billing_not_watched", pool=pool.slug, reason=error.detail)
 

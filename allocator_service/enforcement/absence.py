@@ -31,6 +31,7 @@ def absent_members_end(*, pool: Pool, now: datetime) -> list[str]:
         tenant = Tenant.objects.filter(
             slug=slug, memberships__pool=pool, memberships__ended_at=None
         )
+        # The agent's own workload shows that it began the membership: others were begun by operators.
         admitted = Workload.objects.filter(pool=pool, tenant__slug=slug, name__in=names)
         found = tenant.first()
         if found is None or not admitted.exists():

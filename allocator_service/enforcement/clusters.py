@@ -39,6 +39,7 @@ def clusters_of(*, pool: Pool, now: datetime) -> list[ClusterState]:
         servers[name] += group.count
         held = capacity.setdefault(name, zeros)
         if not group.draining:
+            # Vectors lack resources that the pool got after they were stored.
             more = [*group.capacity, *zeros[len(group.capacity) :]]
             capacity[name] = [a + b * group.count for a, b in zip(held, more, strict=True)]
     left = dict(Cluster.objects.filter(pool=pool).values_list("name", "left_at"))

@@ -187,6 +187,7 @@ def entitlements(decided: Decided, pool: Pool, now: datetime) -> list[Entitlemen
         entitled = _entitled(decided)
         lent_to: dict[str, dict[str, Vector]] = defaultdict(dict)
         borrowed_from: dict[str, dict[str, Vector]] = defaultdict(dict)
+        # Resource by resource: one tenant may lend memory and borrow GPUs at the same time.
         for r in resources:
             above = {slug: has[slug][r] - part[r] for slug, part in entitled.items()}
             for lender, borrower, amount in _matched(above):
@@ -225,6 +226,7 @@ def _entitled(decided: Decided) -> dict[str, Vector]:
     columns = []
     for r in range(len(decided.resources)):
         capacity = sum((offered[r] for offered in decided.capacity.values()), Decimal(0)) / _QUANTUM
+        # In quanta of 10⁻¹² and by largest remainder, so that what is lent is exactly what is borrowed.
         parts = [capacity * weight / all_weights for weight in weights]
         columns.append([limit * _QUANTUM for limit in whole_limits(parts, int(capacity), ranks)])
     return {tenant.slug: list(row) for tenant, *row in zip(decided.tenants, *columns, strict=True)}
@@ -269,6 +271,7 @@ def _seconds_within(decided: Decided, now: datetime) -> float:
 
 def _matched(above: Mapping[str, Decimal]) -> list[tuple[str, str, Decimal]]:
     """Return lender, borrower and amount, the largest of both first, until one side has nothing left."""
+    # Slugs break ties: the same decision names the same lenders at every read.
     lenders = sorted((amount, slug) for slug, amount in above.items() if amount < 0)
     borrowers = sorted((-amount, slug) for slug, amount in above.items() if amount > 0)
     matched = []

@@ -70,6 +70,7 @@ def departed_slugs(*, pool: Pool) -> list[str]:
     over = Q(tenant__retired_at__isnull=False) | Q(ended_at__isnull=False)
     memberships = Membership.objects.filter(over, pool=pool)
     former = set(memberships.values_list("tenant__slug", flat=True))
+    # Most pools have no former members, and reports are large.
     if not former:
         return []
     _, reports = _newest_reports(pool)
@@ -207,6 +208,7 @@ class TenantEnforcement:
         if not self.pending_tasks or not self.pending_demand or self.used is None:
             return False
         return any(self.pending_demand) and all(
+            # Reports are rounded to 12 digits: without the tolerance a job that just fits would not.
             used + more <= most * (1 + NOISE)
             for used, more, most in zip(self.used, self.pending_demand, self.rendered, strict=True)
         )
@@ -286,6 +288,7 @@ def enforcement_state(*, pool: Pool, now: datetime) -> EnforcementState:
             try:
                 rows = _rows_of(place, run, resources, now)
             except DomainError as error:
+                # One cluster that cannot be rendered does not hide the state of the others.
                 refused.append(f"{name}: {error.detail}" if name else error.detail)
                 continue
             parts[name] = [replace(row, cluster=name, is_away=name in away) for row in rows]
@@ -311,6 +314,7 @@ def _places(
     clusters without servers.
     """
     clusters = {agent.cluster for agent in agents}
+    # An agent of the whole pool would count the servers of the clusters' agents twice.
     if clusters - {""}:
         heard = {agent.cluster for agent in agents if not agent.is_stale(now)}
         clusters &= {pool.slug, *labelled_clusters(pool), *heard}
@@ -345,6 +349,7 @@ def _rows_of(
         if agent is not None and reported is not None:
             row = replace(row, ending=_ending(agent, reported))
         timed = limits.decided.period_seconds > 0
+        # Where time is divided a job waits for its tenant's slot, and is not kept by the scheduler.
         rows.append(replace(row, pending_demand=None if timed else row.pending_demand))
     return rows
 
@@ -391,6 +396,7 @@ def _added(vectors: Sequence[Vector | None]) -> Vector | None:
 def _last(instants: Sequence[datetime | None]) -> datetime | None:
     """Return the last of the instants, None if any is None."""
     known = [instant for instant in instants if instant is not None]
+    # A tenant that one scheduler still knows is not absent, and the last to lose it sets the date.
     return max(known) if known and len(known) == len(instants) else None
 
 
@@ -433,6 +439,7 @@ def tenant_use(*, pool: Pool, tenant: Tenant, now: datetime) -> TenantUse | None
         _added([_vector(row["used"], resources) for _, row in rows]) or [],
         _counted([row["running_tasks"] for _, row in rows]),
         _counted([row["pending_tasks"] for _, row in rows]),
+        # A sum is only as recent as its oldest part.
         min(agent.received_at for agent, _ in rows),
         any(agent.is_stale(now) for agent, _ in rows),
         waiting.get("pending_reason"),
@@ -469,6 +476,7 @@ def _row(
         return TenantEnforcement(tenant.slug, tenant.decided, rendered, *nothing)
     enforced = _vector(reported["applied"], resources)
     drift = [
+        # Less than half a unit comes from converting a whole limit to the pool's units.
         has - due if abs(has - due) * unit.per >= _HALF else Decimal(0)
         for has, due, unit in zip(enforced, rendered, units, strict=True)
     ]

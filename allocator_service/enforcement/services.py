@@ -101,6 +101,7 @@ def report_put(*, pool: Pool, draft: ReportDraft, now: datetime) -> Report:
     run = _run(pool, draft)
     agent = Agent.objects.select_for_update(no_key=True).filter(pool=pool, name=draft.agent).first()
     latest = None if agent is None else agent.reports.order_by("-pk").first()
+    # A tenant may have been back during a gap, so that its absence is counted anew after one.
     absences = {} if agent is None or _has_gap(agent, now) else _absences(latest)
     content = orjson.dumps(_content(pool, draft, absences, now))
     same = (
@@ -108,6 +109,8 @@ def report_put(*, pool: Pool, draft: ReportDraft, now: datetime) -> Report:
         and latest.run_id == draft.run
         and zlib.decompress(latest.content) == content
     )
+    # Requests can overtake each other: an older report must not undo a newer one. The same report again
+    # is a repetition whose answer was lost.
     if agent is not None and draft.reported_at <= agent.reported_at:
         if draft.reported_at == agent.reported_at and same and latest is not None:
             return latest
@@ -120,6 +123,7 @@ def report_put(*, pool: Pool, draft: ReportDraft, now: datetime) -> Report:
         _refuse_other_cluster(agent, draft)
     if agent is None:
         agent = Agent(pool=pool, name=draft.agent)
+        # A pool without agents is not watched: the first one begins it.
         Watch.objects.get_or_create(pool=pool)
     if draft.cluster:
         cluster_return(pool=pool, name=draft.cluster, now=now)
@@ -130,6 +134,7 @@ def report_put(*, pool: Pool, draft: ReportDraft, now: datetime) -> Report:
     agent.reported_at, agent.received_at = draft.reported_at, now
     agent.save()
     _record_ends(pool, draft, latest, now)
+    # Level 1: reports repeat the same keys and compress well even so.
     packed = zlib.compress(content, 1)
     if latest is not None and (same or draft.reported_at - latest.reported_at < HISTORY_STEP):
         latest.agent, latest.run, latest.content = agent, run, packed

@@ -25,6 +25,7 @@ def watch() -> None:
     A failure of one stops no other.
     """
     for pool in pools_enforced():
+        # The next look follows in as many seconds: older messages would only pile up.
         watch_pool.apply_async(args=[pool.pk], expires=WATCH_SECONDS, retry=False)
 
 

@@ -67,6 +67,7 @@ def _silent_clusters(pool: Pool, since: datetime, now: datetime) -> list[str]:
     known, heard = set[str](), set(left.values_list("name", flat=True))
     for agent in Agent.objects.present().filter(pool=pool).exclude(cluster=""):
         known.add(agent.cluster)
+        # Silence counts only while agents could be heard: an outage here takes no cluster out.
         last = max(agent.received_at, since, returned.get(agent.cluster) or since)
         if now - last <= max(grace, agent.patience):
             heard.add(agent.cluster)
@@ -85,6 +86,7 @@ def enforcement_watch(*, pool: Pool, now: datetime) -> None:
         return  # another worker holds the pool, or it has no agent
     _watch_silence(pool, now)
     run = decision_in_force(pool=pool, now=now)
+    # Nothing else changes the comparison, which reads every report of the pool.
     if (watch.run, watch.received_at) != (run, agent.received_at):
         _evaluate(pool, now)
         watch.run, watch.received_at = run, agent.received_at
@@ -167,6 +169,7 @@ def _store(model: type[State], pool: Pool, present: Payloads, now: datetime) -> 
         if slug not in present and each.told_at is not None
     }
     model.objects.filter(pool=pool).exclude(tenant__slug__in=present).delete()
+    # Its event states the latest numbers. After it the numbers stay those that were reported.
     going_on = [each for slug, each in known.items() if slug in present and not each.told_at]
     for each in going_on:
         each.payload = present[each.tenant.slug]
@@ -183,6 +186,7 @@ def _due(model: type[State], pool: Pool, before: datetime, now: datetime) -> Pay
     due = model.objects.filter(pool=pool, told_at=None, since__lt=before)
     payloads = dict(due.values_list("tenant__slug", "payload"))
     if payloads:
+        # In the transaction of the event, so that it is recorded once.
         due.update(told_at=now)
     return payloads
 

@@ -294,6 +294,7 @@ def _rows(
     _check_header(header, known, quantities, resources, key)
     rows: list[Row | RefusedRow] = []
     for place, values in lines:
+        # While rows are read: a file of millions of lines must not fill the memory first.
         check_row_count(len(rows) + 1)
         cells = dict(zip(header, values, strict=False))
         try:

@@ -243,6 +243,7 @@ def _usage_row(
         source,
         pod_requests(object_at(item, "spec"), measures),
         check_instant(status["startTime"], "/status/startTime"),
+        # A pod holds its requests until its last container ends, whatever the others did.
         max(ends),
     )
 

@@ -78,6 +78,7 @@ def _row(
     place: Place, job: Cells, measures: Measures, tenant: str, source: str
 ) -> UsageRow | SkippedRow:
     number = check_text(job["JobIDRaw"], "/JobIDRaw")
+    # A step runs within the allocation of its job, and would be billed a second time.
     if _STEP.match(number):
         return SkippedRow(place, number, "A step of a job, which is counted as a whole.")
     # A job that was cancelled in the queue has no start, or one equal to its end.

@@ -164,6 +164,7 @@ def _row(
 ) -> NodeRow:
     labels = dict.fromkeys(_few_texts(node.get("features"), "/features"), FEATURE_VALUE)
     for partition in _few_texts(node.get("partitions"), "/partitions")[:1]:
+        # Of several partitions the first counts: a label has one value.
         labels[PARTITION_LABEL] = partition
     name = check_text(node.get("name"), "/name")
     if name in switches:

@@ -103,6 +103,7 @@ def _row(
     kibibytes = _first_positive(values[_MEMORY], values[_ASKED_MEMORY])
     if kibibytes is not None:
         amounts["memory"] = f"{int(float(kibibytes) * float(processors))}Ki"
+    # Unknown times are -1 in the format, and must not move a start into the past.
     start = _instant_after(began, max(seconds[_SUBMIT], 0) + max(seconds[_WAIT], 0))
     return UsageRow(
         place,

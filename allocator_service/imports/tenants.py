@@ -85,6 +85,7 @@ def tenants_import(
     A row and a tenant match by slug. Nothing is written in a dry run, or if a row is refused and
     refused rows are not skipped.
     """
+    # Matched before anything is written, so that a dry run and the import report the same.
     work = _Tenants(_present(rows_of(file, TenantRow)))
     return rows_import(pool=None, file=file, work=work, choice=choice, now=now, progress=progress)
 

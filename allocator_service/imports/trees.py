@@ -109,6 +109,7 @@ class _Tree(Work[TreeRow]):
             refuse_gangs(pool, now=now, pointer="/own_servers", guaranteed=True)
         self._amounts = _Amounts(pool, rows, self._groups, self._members)
         self._amounts.refuse_too_many()
+        # Guarantees are summed over a tree, and with mistakes the parents may not be one.
         self._below_guarantees = {} if self._mistakes.found else self._amounts.errors(now)
         self._resources = set(pool.resource_types.values_list("name", flat=True))
         self._added: list[TreeRow] = []

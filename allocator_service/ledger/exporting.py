@@ -79,6 +79,7 @@ def entries_export(
     snapshot = SnapshotConnection()
     try:
         snapshot.run(_AS_THEY_ARE_READ)
+        # In the export's snapshot: a consumer that continues after a later entry would miss some.
         row = snapshot.row(_LAST, {"caller": caller and caller.pk})
     except BaseException:
         snapshot.close()
@@ -105,6 +106,7 @@ def entries_export(
 
     def read(opened: SnapshotConnection) -> Iterator[bytes]:
         for chunk in opened.copied(statement, parameters):
+            # RFC 4180 ends lines with CRLF, and COPY writes LF.
             yield chunk.replace(b"\n", b"\r\n") if file_format == "csv" else chunk
 
     return Export(Stream(snapshot, read), last_id)

@@ -43,6 +43,7 @@ class WindowState:
         """β by tenant, the least of used ÷ alone over resources. Tenants without `alone` are omitted."""
         degrees: dict[int, float] = {}
         for key, alone in self.alone.items():
+            # Without use alone there is nothing to compare with, and the ratio is undefined.
             if alone > 0:
                 degree = float(self.used.get(key, Decimal(0)) / alone)
                 degrees[key[0]] = min(degree, degrees.get(key[0], degree))

@@ -135,6 +135,7 @@ class GroupGrantAdmin(ServiceAdmin):
     actions = ["withdraw"]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[GroupGrant]:
+        # A subquery for all rows: without a foreign key each row would cost a query of its own.
         of_grant = Group.objects.filter(pk=OuterRef("pool_group")).values("slug")
         rows: QuerySet[GroupGrant] = super().get_queryset(request)
         return rows.annotate(group_slug=Subquery(of_grant))
@@ -212,6 +213,7 @@ class ApiKeyAdmin(ServiceAdmin):
     actions = ["rotate", "revoke"]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[ApiKey]:
+        # A key holds its group as a number without a foreign key, which select_related cannot follow.
         of_key = Group.objects.filter(pk=OuterRef("group")).values("slug")
         rows: QuerySet[ApiKey] = super().get_queryset(request)
         return rows.annotate(group_slug=Subquery(of_key))
@@ -248,6 +250,7 @@ class ApiKeyAdmin(ServiceAdmin):
         now = utc_now()
 
         def rotate_one(key: ApiKey) -> None:
+            # Rotation goes by the name, which may have another live key: that is not the selected one.
             if key.revoked_at is not None or key.expires_at <= now:
                 raise Unacceptable("The key is no longer live.", code="api_key.unknown")
             issued = api_key_rotate(name=key.name, expires_at=now + DEFAULT_LIFETIME, now=now)

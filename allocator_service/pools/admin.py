@@ -204,6 +204,7 @@ class MembershipForm(ServiceForm):
             changed = amounts_changed(terms, self.cleaned_data, AMOUNTS, utc_now())
         if terms is not None and new == _stated_terms(terms) and not changed:
             return {}
+        # As text, because the preview stores its changes as JSON, which has no exact decimals.
         terms_given = {**new, "tenant": self.instance.tenant.slug, "weight": str(new["weight"])}
         return {"members": [{**terms_given, **changed}]}
 
@@ -247,6 +248,7 @@ class MembershipAdmin(ServiceAdmin):
     autocomplete_fields = ["pool", "tenant"]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Membership]:
+        # Three columns read the terms of each row.
         return super().get_queryset(request).prefetch_related("terms__group")
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
@@ -270,4 +272,5 @@ class MembershipAdmin(ServiceAdmin):
         return str(terms.tier) if terms else ""
 
     def _present(self, membership: Membership) -> MembershipTerms | None:
+        # Chosen in Python: `filter()` would ignore the prefetched terms and query once per cell.
         return next((terms for terms in membership.terms.all() if terms.end is None), None)

@@ -62,6 +62,7 @@ def capacity_within(*, pool: Pool, edges: Sequence[datetime]) -> list[Capacity]:
         return [Capacity(*row) for row in cursor.fetchall()]
 
 
+# Weighted by time, without the intervals of best effort, in which a member has no weight.
 _WEIGHTS = """
 SELECT m.tenant_id, sum(terms.weight * seconds) / sum(seconds)
 FROM pool_membership m

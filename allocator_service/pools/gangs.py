@@ -55,6 +55,7 @@ def refuse_gangs(pool: Pool, *, now: datetime, pointer: str, guaranteed: bool = 
         return
     of_two_kinds = gangs.filter(pieces__1__isnull=False).first()
     starting_together = gangs.filter(at_least__gt=1).first()
+    # Each kind is asked for by its own workload, so that the error names one that is affected.
     for workload, needs in (
         (first, {}),
         (of_two_kinds, {"two_kinds": True}),

@@ -148,6 +148,7 @@ def groups_put(
     terms = {
         each.group.slug: each for each in group_terms_of(pool=pool).filter(group__slug__in=slugs)
     }
+    # What the request replaces does not count, or a pool at its limit could not be changed at all.
     replaced = sum(
         each.settings.replaced(terms[each.slug]) for each in changes if each.slug in terms
     )
@@ -373,6 +374,7 @@ def _change_terms(present: GroupTerms, terms: Mapping[str, Any], now: datetime) 
             setattr(present, name, value)
         present.save(update_fields=list(terms))
         return present
+    # Ended first: the exclusion constraint is checked as soon as the next terms are inserted.
     present.end = now
     present.save(update_fields=["end"])
     return GroupTerms.objects.create(group=present.group, start=now, **terms)

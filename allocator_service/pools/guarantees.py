@@ -70,6 +70,7 @@ def limits_below_guarantees(
     `groups` are by slug and must be a tree. Each limit may be yielded for several instants.
     """
     nodes = [*groups.values(), *members]
+    # Most pools have one kind or none, and a comparison walks the tree once per date.
     if not any(node.limits for node in nodes) or not any(node.guarantees for node in nodes):
         return
     for node in nodes:
@@ -82,6 +83,7 @@ def limits_below_guarantees(
         for edge in (amount.start, amount.end)
         if edge is not None and edge > now
     }
+    # Amounts are constant between dates, so that a violation at any time shows at one of these.
     for instant in sorted({now, *edges}):
         for root in nodes:
             if root.parent is None:
@@ -111,12 +113,14 @@ def _exceeded(root: AmountNode, at: datetime) -> Iterator[ExceededLimit]:
     """Yield the limits in force that are less than the guarantees under them."""
     order = root.below_and_itself()
     needed: dict[int, Mapping[Kind, Decimal]] = {}
+    # Children precede their parents in this order, without recursion over deep trees.
     for node in reversed(order):
         together: dict[Kind, Decimal] = {}
         for child in node.below:
             for kind, amount in needed[id(child)].items():
                 together[kind] = together.get(kind, Decimal(0)) + amount
         for kind, amount in _amounts(node.guarantees, at):
+            # Guarantees below count towards the node's own: the larger of the two is due, not their sum.
             together[kind] = max(together.get(kind, Decimal(0)), amount)
         needed[id(node)] = together
         for limit in node.limits:

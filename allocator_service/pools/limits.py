@@ -23,6 +23,7 @@ MAX_LIMITS, MAX_OF_POOL = 100, 1_000
 # are classes of their own.
 MAX_SELECTORS, MAX_LENDERS = 10, 64
 # The condition of the indexes of nodes with limits.
+# PostgreSQL uses a partial index only for queries whose condition implies that of the index.
 HAS_LIMIT = ~Q(limit=[])
 Selector = Mapping[str, str | list[str]]
 NOUNS = {"limit": "limit", "guarantee": "guarantee", "lend": "loan"}

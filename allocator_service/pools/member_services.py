@@ -74,6 +74,7 @@ def member_put(
     (`PreconditionRequired` without, `Stale` when it is another).
     """
     pool = pool_lock(pool)
+    # Under the lock, or the group could be retired before the member is put into it.
     found = None if group is None else groups_of(pool=pool).filter(slug=group).first()
     terms = _terms_of(
         pool, weight=weight, best_effort=best_effort, group=group, found=found, tier=tier
@@ -323,6 +324,7 @@ def members_admit(
         for membership in Membership.objects.filter(pool=pool, tenant__in=tenants)
     }
     again = [membership for membership in known.values() if membership.ended_at is not None]
+    # Where a clock was set back, the new terms must still not overlap the ended ones.
     starts = {membership.pk: max(now, membership.ended_at or now) for membership in again}
     for membership in again:
         membership.ended_at = None
@@ -397,6 +399,7 @@ def _change_terms(
     for present, terms in changes:
         if all(getattr(present, name) == value for name, value in terms.items()):
             continue
+        # Terms that start now were never in force: they are replaced, since an interval cannot be empty.
         if present.start >= now:
             for name, value in terms.items():
                 setattr(present, name, value)
@@ -405,6 +408,8 @@ def _change_terms(
             present.end = now
             ended.append(present)
             following.append(MembershipTerms(membership=present.membership, start=now, **terms))
+    # Django finds each row's value in a CASE over its batch: the time grows with the batch's square.
     MembershipTerms.objects.bulk_update(edited, list(_DEFAULT_TERMS), batch_size=500)
+    # Ended before their successors are inserted: PostgreSQL checks an exclusion constraint row by row.
     MembershipTerms.objects.filter(pk__in=[each.pk for each in ended]).update(end=now)
     MembershipTerms.objects.bulk_create(following)

@@ -24,6 +24,7 @@ def vector_field() -> "ArrayField[list[Decimal], list[Decimal]]":
 
     Omitted quantities at the end are 0.
     """
+    # Exact decimals: sums of doubles over a ledger would not add up to its entries.
     return ArrayField(models.DecimalField(max_digits=24, decimal_places=FRACTIONAL_DIGITS))
 
 
@@ -167,6 +168,7 @@ class ResourceType(models.Model):
     pool = models.ForeignKey(Pool, models.PROTECT, related_name="resource_types")
     name = models.CharField(max_length=63)
     unit = models.CharField(max_length=20, blank=True)
+    # Stored vectors have no names: a position that changed would turn old CPUs into memory.
     position = models.PositiveSmallIntegerField()
 
     class Meta:
@@ -236,6 +238,7 @@ class RecomputeJob(ScheduledJob):
         db_table = "pool_recompute_job"
         indexes = [
             models.Index(
+                # The relay looks many times a second: completed jobs are not in the index at all.
                 fields=["run_after"],
                 condition=Q(wanted__gt=F("settled")),
                 name="recompute_job_due",
@@ -265,6 +268,7 @@ class Group(models.Model):
         constraints = [
             models.UniqueConstraint(
                 fields=["pool", "slug"],
+                # A retired group frees its slug, which a reorganised pool may need again.
                 condition=Q(retired_at=None),
                 name="group_slug_unique",
                 violation_error_code="group.exists",
@@ -360,6 +364,7 @@ class Membership(models.Model):
         constraints = [
             models.UniqueConstraint(
                 fields=["pool", "tenant"],
+                # One row forever: a tenant that is admitted again continues its history.
                 name="membership_unique",
                 violation_error_code="member.exists",
                 violation_error_message="The tenant is a member of the pool.",
@@ -420,6 +425,7 @@ class MembershipTerms(models.Model):
                 violation_error_code="tier.out_of_range",
                 violation_error_message=TIER_RANGE,
             ),
+            # Present terms are those without an end: with two, a member would count twice.
             models.UniqueConstraint(
                 fields=["membership"], condition=Q(end=None), name="membership_terms_one_present"
             ),
@@ -493,6 +499,7 @@ class Server(models.Model):
             models.UniqueConstraint(
                 fields=["pool", "contributed_by", "name"],
                 condition=~Q(state="retired"),
+                # The pool's own servers have no contributor, and their names must not repeat.
                 nulls_distinct=False,
                 name="server_name_unique",
                 violation_error_code="server.exists",
@@ -532,6 +539,7 @@ class Contribution(models.Model):
         db_table = "server_contribution"
         ordering = ["start"]
         constraints = [
+            # A server that two contributions count would give its owner twice the weight.
             models.UniqueConstraint(
                 fields=["server"], condition=Q(end=None), name="contribution_one_present"
             ),

@@ -24,6 +24,7 @@ def pool_limit_set(*, user: User, pools: Collection[Pool], now: datetime) -> Poo
             f"{user} signs in by the provider, whose groups determine these pools.",
             code="pool_limit.by_groups",
         )
+    # Locked, so that the audit states as `before` what this change replaces.
     present = PoolLimit.objects.select_for_update().filter(user=user).first()
     before = None if present is None else stated_fields(present)
     limit = present or PoolLimit(user=user)

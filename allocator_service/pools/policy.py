@@ -68,6 +68,7 @@ class Window:
             )
 
     def _check_length(self, policy: PolicyChoice) -> "Window":
+        # Without a past there are no deficits to repay, and the policy decides as a short-term one.
         if self.kind == WindowKind.NONE and policy.long_term:
             raise Unacceptable(
                 f"The policy {policy.name} keeps a history: choose tumbling, sliding, decay or"

@@ -26,6 +26,8 @@ DECISION_JOBS = JobKind(
     order=("run_after",),
 )
 
+# One statement, so that requests of concurrent changes add up without a lock in Python. The quiet
+# time moves with each change; patience, counted from the first, bounds how long they can postpone a run.
 _REQUEST = """
 INSERT INTO pool_recompute_job (pool_id, wanted, settled, first_change_at, run_after,
                                 publications, claimed, attempts)

@@ -45,6 +45,7 @@ def closed_pools_for(tenant: Tenant | None) -> QuerySet[Pool]:
     return Pool.objects.history_for_tenant(tenant).exclude(retired_at=None)
 
 
+# Ordered, because an aggregate takes rows in any order; the dots keep 1.12 and 11.2 apart.
 _VERSIONS = """
 SELECT md5(string_agg(concat_ws('.', id, version, generation), ',' ORDER BY id)) FROM pool
 WHERE retired_at IS NULL AND (%(tenant)s::bigint IS NULL OR EXISTS (
@@ -70,9 +71,12 @@ def pool_get(*, slug: str, tenant: Tenant | None, retired: bool = False) -> Pool
 
 _KEY, _POOL, _SERVER = KeyReader(), RowReader(Pool, "pool"), RowReader(Server, "server")
 _OWNER = RowReader(Tenant, "owner")
+# Every request below a pool begins with these reads: one statement saves round trips.
 _COLUMNS = """{key}, {pool},
     ARRAY(SELECT ARRAY[id::text, name, unit] FROM pool_resource_type
           WHERE pool_id = pool.id ORDER BY position)"""
+# Permissions are conditions of the joins: a pool that the key may not see is NULL, as is one that
+# does not exist, so that answers do not reveal slugs of others.
 _FROM = """
 FROM api_key
 LEFT JOIN tenant ON tenant.id = api_key.tenant_id
@@ -170,6 +174,7 @@ def members_of(*, pool: Pool, tenant: Tenant | None = None) -> QuerySet[Membersh
     return terms if tenant is None else terms.filter(membership__tenant=tenant)
 
 
+# UNION, not UNION ALL: rows found before are dropped, so that even a cycle comes to an end.
 _PATH = """
 WITH RECURSIVE above (id) AS (
     SELECT terms.group_id FROM pool_membership_terms terms

@@ -64,6 +64,7 @@ def servers_contribute(*, pool: Pool, drafts: Sequence[ServerDraft], now: dateti
     Raises `TooLarge` for more than 100,000 servers, `Unacceptable` for a capacity of nothing, and
     `Conflict` for a name that a present server of the same contributor has, with its pointer.
     """
+    # Refused before the pool is locked: what never fits must not hold up its other changes.
     total = sum(draft.count for draft in drafts)
     if total > MAX_SERVERS_PER_REQUEST:
         raise TooLarge(
@@ -79,6 +80,7 @@ def servers_contribute(*, pool: Pool, drafts: Sequence[ServerDraft], now: dateti
             )
     pool = pool_lock(pool)
     with connection.cursor() as cursor:
+        # 100,000 rows outlast the limit of other requests, which the connection serves later: LOCAL.
         cursor.execute(f"SET LOCAL statement_timeout = '{BULK_STATEMENT_TIMEOUT}'")
     named = [(draft, name) for draft in drafts for name in draft.names()]
     _refuse_taken_names(pool, named)
@@ -171,6 +173,7 @@ def _contribute_otherwise(server: Server, capacity: list[Decimal], now: datetime
     """Change the contributed capacity of a server from now on. Past intervals keep theirs."""
     present = server.contributions.filter(end=None)
     if not present.filter(start__lt=now).update(end=now, capacity=server.capacity):
+        # It started at this instant, so that its former capacity was never in force.
         present.update(capacity=capacity)
         return
     Contribution.objects.create(

@@ -332,6 +332,7 @@ def _extend_resources(pool: Pool, requested: Sequence[Resource]) -> None:
                 pointer=f"/resources/{index}/unit",
             )
     ResourceType.objects.bulk_create(
+        # At the end: stored vectors are by position, and lack zeros there (`vector_field`).
         ResourceType(
             pool=pool, name=resource.name, unit=resource.unit, position=len(present) + offset
         )

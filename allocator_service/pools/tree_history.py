@@ -64,6 +64,7 @@ def group_named(*, pool: Pool, slug: str, before: datetime) -> Group:
     groups = list(Group.objects.filter(pool=pool, slug=slug).order_by("created_at", "pk"))
     if not groups:
         raise group_missing()
+    # Retiring a group frees its slug, so that several groups can have had it.
     found = next((each for each in reversed(groups) if each.created_at < before), groups[0])
     found.pool = pool
     return found
@@ -150,6 +151,7 @@ def members_over(
                     continue
                 of_group, begin = times.setdefault(group, []), max(since, first)
                 if of_group and of_group[-1][1] == begin:
+                    # A move below the group does not interrupt the tenant's time in it.
                     begin = of_group.pop()[0]
                 of_group.append((begin, min(until, last)))
         for group, intervals in times.items():
@@ -213,6 +215,7 @@ def places_before(*, group: Group, before: datetime) -> dict[int, Place]:
     parents = _last_terms(group.pool, before)
     last = (
         MembershipTerms.objects.filter(membership__pool=group.pool, start__lt=before)
+        # DISTINCT ON keeps the first row of each membership in this order: its last terms.
         .order_by("membership_id", "-start")
         .distinct("membership_id")
         .select_related("membership__tenant", "group")

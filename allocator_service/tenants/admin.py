@@ -32,6 +32,7 @@ def keys_section(now: datetime, pools: VisiblePools) -> Section:
     """Return the section of keys in use that end soon and have no successor."""
     if pools.limited:
         return Section()  # keys are those of the whole installation
+    # Keys of one name succeed each other: only the last expiry of a name leaves its user without one.
     last = (
         ApiKey.objects.live_at(now).values("name").order_by("name").annotate(end=Max("expires_at"))
     )
@@ -73,6 +74,7 @@ class TenantAdmin(ServiceAdmin):
         rows = super().get_queryset(request)
         if not visible_pools(request.user).limited:
             return rows
+        # The join to memberships repeats a tenant once for each pool that the user sees.
         return Tenant.objects.filter(pk__in=rows.order_by().values("pk"))
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:

@@ -34,6 +34,7 @@ class Tenant(models.Model):
         constraints = [
             models.UniqueConstraint(
                 fields=["slug"],
+                # Retired tenants count too: past statements and entries name a tenant by its slug.
                 name="tenant_slug_unique",
                 violation_error_code="tenant.exists",
                 violation_error_message=SLUG_TAKEN,
@@ -99,6 +100,7 @@ class ApiKey(models.Model):
     scope = models.CharField(max_length=10, choices=Scope.choices)
     tenant = models.ForeignKey(Tenant, models.PROTECT, null=True, blank=True, related_name="keys")
     pool = models.CharField(max_length=63, blank=True, db_default="", default="")
+    # Values, not foreign keys: the app of pools imports this one, which must not import it.
     group = models.BigIntegerField(null=True, blank=True)
     cluster = models.CharField(max_length=253, blank=True, db_default="", default="")
     access = models.CharField(
@@ -120,6 +122,7 @@ class ApiKey(models.Model):
         constraints = [
             models.UniqueConstraint(fields=["digest"], name="api_key_digest_unique"),
             models.CheckConstraint(
+                # To selectors, no tenant is an unlimited caller: a key without its own would see all.
                 condition=Q(scope=Scope.TENANT, tenant__isnull=False, pool="", group=None)
                 | Q(scope=Scope.AGENT, tenant__isnull=True, group=None) & ~Q(pool="")
                 | Q(scope=Scope.GROUP, tenant__isnull=True, group__isnull=False) & ~Q(pool="")

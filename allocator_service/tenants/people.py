@@ -60,6 +60,7 @@ class RoleGroups:
         given = {OPERATORS: self.operators, AUDITORS: self.auditors}
         roles = {role for role, group in given.items() if group and group in groups}
         pools = None
+        # An operator of all pools is not narrowed by a group that gives it one of them.
         if OPERATORS not in roles and (of := self._pools(groups)):
             roles, pools = roles | {OPERATORS}, of
         return Roles(frozenset(roles), pools)
@@ -67,6 +68,7 @@ class RoleGroups:
     def _pools(self, groups: Collection[str]) -> list[str]:
         prefix = self.pool_prefix
         named = {each.removeprefix(prefix) for each in groups if prefix and each.startswith(prefix)}
+        # The rest of a name comes from outside: only what can be a slug reaches the stored limit.
         return sorted(slug for slug in named if re.fullmatch(SLUG_PATTERN, slug))
 
 
@@ -118,6 +120,7 @@ def person_admit(*, identity: Identity, role_groups: RoleGroups, now: datetime) 
     A person without a role is not registered, and one that has lost its last role loses it here too. A
     superuser's decisions stay: a disabled user is disabled, and other groups and permissions are kept.
     """
+    # At a first sign-in there is no row to lock, and two callbacks at once would both register.
     lock_in_transaction(Lock.PERSON, f"{identity.issuer} {identity.subject}")
     roles = role_groups.roles(identity.groups)
     admitted = bool(roles.names) or open_pages(identity.groups)
@@ -130,6 +133,7 @@ def person_admit(*, identity: Identity, role_groups: RoleGroups, now: datetime) 
         return _register(identity, roles, now) if admitted else None
     before = {**stated_fields(known), **_stated(_roles_of(known.user))}
     known.name, known.groups = identity.name, list(identity.groups)
+    # A disabled user keeps its roles, so that a superuser can enable it again, but is not signed in.
     signed_in = admitted and known.user.is_active
     if signed_in:
         known.last_signed_in_at = now
@@ -147,6 +151,7 @@ def person_admit(*, identity: Identity, role_groups: RoleGroups, now: datetime) 
 
 def _register(identity: Identity, roles: Roles, now: datetime) -> Person:
     user = get_user_model()(username=_user_name(identity))
+    # The provider stays the only way in: a password would outlast the account there.
     user.set_unusable_password()
     user.save()
     person = Person.objects.create(
@@ -187,9 +192,11 @@ def _give(user: User, roles: Roles, name: str) -> None:
         PoolLimit.objects.filter(user=user).delete()
     else:
         PoolLimit.objects.update_or_create(user=user, defaults={"pools": roles.pools})
+    # Django admits staff to the admin. Grants of tenants and groups open pages outside it.
     user.first_name, user.is_staff = name, bool(roles.names)
     user.save(update_fields=["first_name", "is_staff"])
     had = _roles_of(user).names
+    # `had` has only the roles of this service: groups that a superuser gave are kept.
     user.groups.add(*Group.objects.filter(name__in=roles.names - had))
     user.groups.remove(*Group.objects.filter(name__in=had - roles.names))
 
@@ -223,6 +230,7 @@ def group_grant_create(
 @transaction.atomic
 def group_grant_withdraw(*, grant: GroupGrant, now: datetime) -> None:
     """Withdraw a grant at once. Idempotent."""
+    # Read again under the lock: of two withdrawals the second must not move the instant of the first.
     grant = GroupGrant.objects.select_for_update(no_key=True).get(pk=grant.pk)
     if grant.withdrawn_at is not None:
         return

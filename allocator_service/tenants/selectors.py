@@ -15,6 +15,7 @@ from allocator_service.tenants.services import api_key_digest
 def tenants_for(tenant: Tenant | None) -> QuerySet[Tenant]:
     """Return the tenants that a caller may see, which for a tenant key is the one it is bound to."""
     tenants = Tenant.objects.filter(retired_at=None)
+    # A list of one rather than an error: callers page and filter it like any other.
     return tenants if tenant is None else tenants.filter(pk=tenant.pk)
 
 

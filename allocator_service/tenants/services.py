@@ -92,6 +92,7 @@ def _refuse_taken(drafts: Sequence[TenantDraft]) -> None:
 @transaction.atomic
 def tenant_update(*, tenant: Tenant, name: str, version: int | None, now: datetime) -> Tenant:
     """Rename a tenant that is still at `version`."""
+    # The version is compared under the lock, or two writers could both find theirs present.
     tenant = Tenant.objects.select_for_update(no_key=True).get(pk=tenant.pk)
     check_version(tenant.version, version)
     before = stated_fields(tenant)
@@ -256,8 +257,10 @@ def api_key_used(*, key: ApiKey, now: datetime) -> None:
         with connection.cursor() as cursor:
             cursor.execute(_USED, {"key": key.pk, "now": now})
     except DatabaseError:
+        # PostgreSQL aborts a transaction with its first failed statement, so this one cannot go on.
         if connection.in_atomic_block:  # which nothing can be asked in any more
             raise
+        # A read must not fail for the sake of its own record.
         log.warning("key_use_not_noted", exc_info=True)
 
 
@@ -278,6 +281,7 @@ def _issue(
     expires_at: datetime,
     now: datetime,
 ) -> IssuedKey:
+    # The stored prefix names a key in lists. Its six characters leave 220 of the 256 bits secret.
     text = KEY_PREFIX + secrets.token_urlsafe(32)
     key = ApiKey.objects.create(
         scope=scope,

@@ -153,6 +153,7 @@ class WorkloadForm(ServiceForm):
     def perform(self, cleaned: dict[str, Any]) -> Workload:
         pool = cleaned["pool"] if self.adding else self.instance.pool
         resources = resources_of(pool)
+        # An empty demand means that of the pieces, and not a demand of nothing.
         fields = {**cleaned, "demand": cleaned["demand"] or None}
         gang = gang_read(fields, resources)
         settings = {

@@ -105,6 +105,7 @@ def pieces_stored(pieces: Sequence[Piece]) -> list[dict[str, Any]]:
     return [
         {
             "count": each.count,
+            # As text: JSON would make a double of it. Without zeros, so that equal pieces are equal.
             "demand": {name: str(amount) for name, amount in each.demand.items() if amount},
         }
         for each in pieces
@@ -142,6 +143,7 @@ def gang_check(gang: Gang, pointer: str) -> None:
             pointer=f"{pointer}/together",
         )
     for name in {name for each in gang.pieces for name in each.demand}:
+        # Each piece may be in range, and their sum is stored as the demand.
         if sum(each.count * each.demand.get(name, 0) for each in gang.pieces) >= LIMIT:
             raise Unacceptable(
                 f"All pieces of one task demand 10^12 or more of {name}: choose a larger unit.",

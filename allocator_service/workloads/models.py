@@ -73,6 +73,7 @@ class Workload(models.Model):
                 condition=Q(tenant__isnull=False),
                 name="workload_of_tenant",
             ),
+            # Partial indexes of what few workloads have: every decision and change looks for it.
             models.Index(fields=["pool"], condition=~Q(limit=[]), name="workload_limited"),
             models.Index(
                 fields=["pool"],
@@ -86,12 +87,14 @@ class Workload(models.Model):
         constraints = [
             models.UniqueConstraint(
                 fields=["pool", "tenant", "name"],
+                # Withdrawn workloads stay for the history, and must not keep their names.
                 condition=~Q(state="withdrawn"),
                 name="workload_name_unique",
                 violation_error_code="workload.exists",
                 violation_error_message="The tenant has a workload of this name in the pool.",
             ),
             models.CheckConstraint(
+                # In the database: rows come by COPY, which passes the validation of models by.
                 condition=NonNegativeVector(F("demand")),
                 name="workload_demand_nonnegative",
                 violation_error_code="quantity.negative",

@@ -88,6 +88,7 @@ _OWN_LEVEL = (
 def reason_text(reason: str, reader: Reader) -> str:
     """Return why a workload gets no more."""
     if reason in _TEXTS:
+        # The general sentence names "its tenant", who is the reader here.
         is_own_level = reason == "level" and reader.is_tenant
         return _OWN_LEVEL if is_own_level else _TEXTS[reason].sentence
     if reason.startswith(LIMIT):
@@ -108,6 +109,7 @@ def remedy_text(reason: str, reader: Reader) -> str:
 
 def stopped_text(reasons: Iterable[str], reader: Reader) -> str:
     """Return what keeps a guarantee from being met, by the reasons of its workloads."""
+    # Workloads of a node often have one reason, which is stated once.
     return ", ".join(dict.fromkeys(_clause(reason, reader) for reason in reasons))
 
 

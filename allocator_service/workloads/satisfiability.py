@@ -18,6 +18,7 @@ class Supply:
     """
 
     def __init__(self, groups: Iterable[ServerGroup]) -> None:
+        # A set, because thousands of servers have few combinations of resources and labels.
         self._kinds = {
             (_positive(group.capacity), tuple(sorted(group.labels.items())))
             for group in groups
@@ -36,6 +37,7 @@ class Supply:
         `kinds` are the demands of the pieces of a task that has several kinds.
         """
         needed = _positive(demand)
+        # First, as it holds whatever the workload selects.
         if not needed <= self._present:
             return RESOURCE_ABSENT
         parts = [_positive(kind) for kind in kinds] or [needed]

@@ -82,6 +82,7 @@ def workloads_submit(*, pool: Pool, drafts: Sequence[WorkloadDraft], now: dateti
     """
     workloads_refuse_too_many(len(drafts))
     for draft in drafts:
+        # What does not depend on the pool is refused before it is locked.
         gang_check(draft.gang, draft.pointer)
         start_check(draft.gang, draft.tasks, draft.pointer)
         _refuse_empty_demand(draft.demand, draft.pointer)
@@ -96,11 +97,13 @@ def workloads_submit(*, pool: Pool, drafts: Sequence[WorkloadDraft], now: dateti
         added = sum(len(draft.limit) for draft in mine)
         _refuse_too_many_limits(pool, tenant, added, f"{mine[0].pointer}/limit")
     _refuse_taken_names(pool, drafts)
+    # Admitted in the same transaction: a workload without a membership has no weight in a decision.
     members_join(
         pool=pool,
         tenants=list({draft.tenant.pk: draft.tenant for draft in drafts}.values()),
         now=now,
     )
+    # Read once for all drafts, under the lock: no server joins or leaves before they are stored.
     supply, resources = Supply(server_groups(pool)), resources_of(pool)
     ids = new_ids(len(drafts))
     copy_rows(
@@ -118,6 +121,7 @@ def workloads_submit(*, pool: Pool, drafts: Sequence[WorkloadDraft], now: dateti
             for id_, draft in zip(ids, drafts, strict=True)
         ),
     )  # fmt: skip
+    # After the rows exist, because the rule reads all gangs of the pool. A refusal rolls them back.
     with_gang = next((draft for draft in drafts if not draft.gang.is_plain), None)
     if with_gang is not None:
         refuse_gangs(pool, now=now, pointer=f"{with_gang.pointer}/{_field_of(with_gang.gang)}")
@@ -227,6 +231,7 @@ def workload_update(
     if settings.limit:
         replaced = len(workload.limit)
         limits_check(workload.pool, [("/limit", settings.limit)], replaced=replaced)
+        # What is replaced does not count, or a tenant at its maximum could not change a limit.
         added = len(settings.limit) - replaced
         _refuse_too_many_limits(workload.pool, workload.tenant, added, "/limit")
     before = stated_fields(workload)
@@ -242,6 +247,7 @@ def workload_update(
     workload.state = settings.state
     if settings.state == WorkloadState.WITHDRAWN:
         workload.withdrawn_at = now
+    # At once, because the caller reads it in the answer, before any decision is made.
     workload.unsatisfiable = Supply(server_groups(workload.pool)).unsatisfiable_reason(
         settings.demand, settings.server_selector, gang.kinds(resources)
     )

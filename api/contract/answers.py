@@ -221,6 +221,7 @@ def patch_schema(document: type[Document]) -> Schema:
             schema = patch_schema(field.document)
         else:
             schema = field.schema()
+            # What a patch leaves out stays as it is: a default would state that it is reset.
             schema.pop("default", None)
             if isinstance(field, MapField | QuantitiesField):
                 member = {"anyOf": [schema["additionalProperties"], {"type": "null"}]}

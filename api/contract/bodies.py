@@ -27,6 +27,7 @@ def read_body(request: Request, *, large: bool) -> bytes:
     limit = settings.BULK_BODY_BYTES if large else settings.BODY_BYTES
     plain: HttpRequest = request._request
     declared = plain.META.get("CONTENT_LENGTH") or ""
+    # `int` also takes signs, spaces and underscores, which no Content-Length has.
     length = int(declared) if declared.isdecimal() else 0
     if length > limit:
         _drop(plain, length)
@@ -38,6 +39,7 @@ def read_body(request: Request, *, large: bool) -> bytes:
         # Django reads no body without a Content-Length.
         body = plain.META["wsgi.input"].read(limit + 1)
     else:
+        # One byte more than allowed distinguishes a body at its limit from one that exceeds it.
         body = plain.read(limit + 1)
         if len(body) < length:
             raise Unreadable("The body ended before its Content-Length.", code="request.truncated")
@@ -51,6 +53,7 @@ def _drop(plain: HttpRequest, length: int) -> None:
 
     A client that still sends does not see an answer.
     """
+    # Bounded, or a declared length of terabytes would occupy the worker.
     for _ in range(min(length, DROPPED_BYTES) // CHUNK_BYTES + 1):
         if not plain.read(CHUNK_BYTES):
             return
@@ -66,6 +69,7 @@ def parse_body(request: Request, body: bytes, parsers: Sequence[BaseParser]) -> 
         return {}
     plain: HttpRequest = request._request
     charset = (plain.content_params or {}).get("charset", "utf-8")
+    # JSON is UTF-8 (RFC 8259): another charset would be read as other characters without an error.
     if charset.lower() not in ("utf-8", "utf8"):
         raise UnsupportedMediaType(f"The charset {charset[:40]} is not supported; send UTF-8.")
     for parser in parsers:

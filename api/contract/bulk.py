@@ -48,6 +48,7 @@ def read_items(
             "The array is empty: send at least one item.", code="bulk.empty", pointer=""
         )
     if refuse_too_many is not None:
+        # Before any item is read: reading is most of the cost of what is refused.
         refuse_too_many(len(sent))
     return Items(read_documents(document, sent, cells=cells), alone=False)
 
@@ -67,6 +68,7 @@ def tenants_named(
     """
     slugs = {fields[field] for fields in items.fields} - {None}
     if caller is not None:
+        # Others get the error of unknown slugs, so that a key cannot find out which tenants exist.
         known = {caller.slug: caller} if caller.slug in slugs else {}
     else:
         found = tenants_for(None) if among is None else among

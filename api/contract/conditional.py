@@ -58,6 +58,7 @@ def is_known(request: Request, tag: str) -> bool:
     header = request.headers.get("If-None-Match", "").strip()
     if header == "*":
         return True
+    # A header that cannot be read matches nothing: the answer is sent in full, never an error.
     return _TAGS.fullmatch(header) is not None and tag in [
         f'"{opaque}"' for _, opaque in _TAG.findall(header)
     ]

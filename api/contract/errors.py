@@ -137,6 +137,7 @@ def domain_error(exc: Exception) -> DomainError | None:
         return TooLarge("The body is larger than any route takes.")
     if isinstance(exc, UnreadablePostError):
         return Unreadable("The body ended before its Content-Length.", code="request.truncated")
+    # Raised for a forged host, among others: the text would repeat what an attacker sent.
     if isinstance(exc, SuspiciousOperation):
         return Unreadable("The request is malformed.")
     if isinstance(exc, DatabaseError | InterfaceError):

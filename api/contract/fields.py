@@ -34,7 +34,9 @@ from policies.fields import (
 MAX_VERSION = 2**31 - 1
 MAX_GENERATION = 2**63 - 1
 _SLUG = re.compile(SLUG_PATTERN, re.ASCII)
+# `UUID()` also reads braces, "urn:" and no hyphens, which would give one object several addresses.
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
+# Bounded: `Decimal` reads 1e999999 at once, and its digits fill the memory when it is written.
 _NUMBER = re.compile(r"-?[0-9]{1,40}(?:\.[0-9]{1,40})?(?:[eE][+-]?[0-9]{1,2})?", re.ASCII)
 _TIMESTAMP = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,12})?"
@@ -76,6 +78,7 @@ class TimestampField(StringField):
     def read(self, value: Any) -> Any:
         text = super().read(value)
         try:
+            # Python also reads what RFC 3339 lacks, such as weeks and times without an offset.
             if _TIMESTAMP.fullmatch(text):
                 return datetime.fromisoformat(text.upper()).astimezone(UTC)
         except (ValueError, OverflowError):

@@ -47,6 +47,7 @@ def serve_once(
     body before.
     """
     identity = {"holder": holder, "method": "POST", "path": path, "key": key}
+    # Tried, not awaited: a client that repeats a slow request would occupy a second worker.
     if not try_lock_in_transaction(Lock.IDEMPOTENCY, "\n".join(map(str, identity.values()))):
         raise Conflict(
             "A request with this Idempotency-Key is still in progress: repeat it later for its answer.",
@@ -73,6 +74,7 @@ def serve_once(
         headers={
             name: response.headers[name] for name in STORED_HEADERS if name in response.headers
         },
+        # An answer with a new key is stored without its secret, which the database must not hold.
         body=json_bytes(getattr(response, "kept", response.data)),
         created_at=utc_now(),
     )

@@ -30,8 +30,10 @@ class PriceField(Field):
         self.what = what
 
     def read(self, value: Any) -> Decimal:
+        # In Python true is an int, and would be a price of 1.
         if isinstance(value, bool) or not isinstance(value, int | float | Decimal | str):
             raise self.wrong_type()
+        # By the shortest text of a float: its binary value has digits that the caller did not send.
         text = value if isinstance(value, str) else f"{Decimal(str(value)):f}"
         if len(text) > MAX_TEXT or not _DECIMAL.fullmatch(text):
             raise mistake("price.syntax", f'Expected {self.type_name}, not "{text[:40]}".')
@@ -45,6 +47,7 @@ class PriceField(Field):
                 "price.precision",
                 f"{self.what} has at most {FRACTIONAL_DIGITS} digits after the point.",
             )
+        # -0 is not below 0, and would be written with its sign.
         return abs(price)
 
     def write(self, value: Any, context: Any) -> str | None:

@@ -14,6 +14,7 @@ class ContractNegotiation(DefaultContentNegotiation):
     def select_renderer(
         self, request: Request, renderers: Iterable[BaseRenderer], format_suffix: str | None = None
     ) -> tuple[BaseRenderer, str]:
+        # Links and browsers cannot choose an `Accept`, so the parameter goes before it.
         asked = request.query_params.get("format")
         if asked is not None:
             for renderer in renderers:

@@ -51,6 +51,7 @@ class Ordering:
         if cursor is not None:
             comparison = "lt" if self.descending else "gt"
             position = self.read(cursor_position(self.name, cursor))
+            # By key, not by OFFSET, which counts through all rows before and shifts as rows come and go.
             rows = rows.filter(**{f"{self.column}__{comparison}": position})
         found = list(
             # One more row than the page shows whether another page follows, without a count.
@@ -119,6 +120,7 @@ def _texts_position(value: Any) -> list[str]:
 
 
 def _offset(value: Any) -> int:
+    # Clients can write cursors: what PostgreSQL would refuse must not reach it.
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAX_OFFSET:
         raise bad_cursor()
     return value

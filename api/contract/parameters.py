@@ -27,6 +27,7 @@ class Parameters(Document):
         """
         fields = cls.fields
         for name, texts in query.lists():
+            # A misspelt filter that is ignored would answer with everything.
             if name not in fields and name not in _EVERYWHERE:
                 known = ", ".join([*fields, *sorted(_EVERYWHERE)])
                 raise _refusal(
@@ -34,6 +35,7 @@ class Parameters(Document):
                     name,
                     f"is not a parameter here; the parameters are: {known}.",
                 )
+            # Django would take the last one, where a proxy or the caller may have meant the first.
             if len(texts) != 1:
                 raise _refusal("twice", name, "is given more than once.")
         for name, field in fields.items():

@@ -115,6 +115,7 @@ def _too_deep() -> Unreadable:
 
 
 def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    # Python keeps the last of two equal names, where a proxy or a log may read the first.
     members = dict(pairs)
     if len(members) != len(pairs):
         twice = _first_repeated(name for name, _ in pairs)
@@ -133,6 +134,7 @@ def _first_repeated(names: Iterable[str]) -> str:
 
 
 def _integer(digits: str) -> int:
+    # Reading n digits takes time in the square of n.
     if len(digits.removeprefix("-")) > MAX_INTEGER_DIGITS:
         raise Unreadable(f"An integer has at most {MAX_INTEGER_DIGITS} digits.", code="json.number")
     return int(digits)
@@ -178,6 +180,7 @@ def csv_rows(body: bytes) -> list[dict[str, Any]]:
         ) from error
     if "\0" in text:
         raise Unreadable("Text may not contain the character U+0000.", code="csv.nul")
+    # Without `newline=""` line ends within quoted cells would be changed.
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     try:
         columns = [column.strip() for column in next(reader, [])]

@@ -42,6 +42,7 @@ class SchemaView(OpenView):
             content_type=renderer.media_type,
             headers={"ETag": etag},
         )
+        # The document is large and changes with releases alone: most callers have it already.
         return get_conditional_response(request, etag=etag, response=response) or response
 
     @property

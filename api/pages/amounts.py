@@ -187,6 +187,7 @@ def _met_text(
 
 def _is_same(decided: NodeAmount, limit: Limit) -> bool:
     amounts = {name: float(amount) for name, amount in limit.amount.items()}
+    # A decision has no keys of amounts: they are the same if they mean the same.
     return decided.amount == amounts and _values(decided.where) == _values(limit.where)
 
 

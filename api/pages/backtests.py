@@ -49,6 +49,7 @@ class BacktestsPage(_BacktestPage):
 
     def get(self, request: HttpRequest) -> HttpResponseBase:
         page = _BACKTESTS.page(
+            # A result can be megabytes, and a row of the list shows none of it.
             backtests_of(self.holder).defer("result"),
             cursor=request.GET.get("cursor"),
             limit=BACKTESTS_SHOWN,

@@ -178,6 +178,7 @@ class BudgetForm(forms.Form):
         absent: list[str] = ["version"]
         if budget is not None:
             absent = ["resource", "period", "start", "end"]
+            # The service refuses both for a budget of money.
             absent += [] if budget.resource else ["carry", "then"]
             absent += [] if budget.per else ["carry"]
         for name in set(absent):
@@ -228,11 +229,13 @@ class BudgetForm(forms.Form):
 
     def is_confirmed(self) -> bool:
         """Return whether the manager has confirmed this amount."""
+        # Compared with the amount: a confirmation must not cover an amount that was edited since.
         return bool(self.cleaned_data["confirmed"] == self.cleaned_data["amount"])
 
     def ask(self) -> None:
         """Have the next sending confirm the present amount."""
         names = [*self.fields, "csrfmiddlewaretoken"]
+        # Data of a request cannot be changed. The copy keeps the token that the next POST needs.
         sent = {name: self.data[name] for name in names if name in self.data}
         self.data = {**sent, "confirmed": self.cleaned_data["amount"]}
 
@@ -324,6 +327,7 @@ class _BudgetPage(NodePage):
             return ""
         try:
             with transaction.atomic():
+                # Stored and undone, so that the warning is by the same code as the change.
                 stored = self._store(form, terms, budget)
                 warning = budget_warning(stored, now=utc_now())
                 if warning and not form.is_confirmed():
@@ -333,6 +337,7 @@ class _BudgetPage(NodePage):
         except (Conflict, Unacceptable) as error:
             form.refused(error)
             return ""
+        # The unique constraint decides: a check before it would miss a budget that is stored meanwhile.
         except IntegrityError as error:
             refused = domain_error(error)
             assert refused is not None  # noqa: S101 # of a constraint

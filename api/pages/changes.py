@@ -100,6 +100,7 @@ class ChangeWorkloadPage(_ChangesPage):
         if not form.is_valid():
             return self.answered(of_pool, form, found)
         change = {"id": str(found.pk), **form.changes()}
+        # With the version of the form: a change by others meanwhile is refused, not overwritten.
         return self.tried(of_pool, {"change": [change], "versions": {str(found.pk): found.version}})
 
 
@@ -127,6 +128,7 @@ class ChangePage(CostReader, _ChangesPage):
         simulation = self._simulation(of_pool)
         if simulation.status == SimulationStatus.PENDING:
             return see("my-change", of_pool.slug, simulation.pk)
+        # Compared here too: a button in a browser is no check.
         if _unlimited(simulation) and request.POST.get("unlimited") != "yes":
             wrong = (
                 "Tick the box if it may run as many tasks as possible, or go back and set a number."
@@ -142,6 +144,7 @@ class ChangePage(CostReader, _ChangesPage):
         simulation_id = uuid_or_none(str(self.kwargs["change"]))
         if simulation_id is not None:
             found = simulation_get(simulation_id=simulation_id, tenant=self.tenant)
+            # A tenant's simulations by the API may change many workloads, which this page cannot show.
             if found.pool_id == pool.pk and _verb(found) is not None:
                 return found
         raise Missing("There is no such simulation.", code="simulation.not_found")

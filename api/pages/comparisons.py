@@ -65,6 +65,7 @@ class ComparisonPage(PoolPage):
 
     def get(self, request: HttpRequest, pool: str) -> HttpResponseBase:
         now, of_pool = utc_now(), self.pool
+        # What the tenant would get elsewhere depends on the demands of all others.
         if not sees_whole(of_pool, self.tenant):
             return self.shown("comparison", pool=of_pool, hidden=True)
         run = decision_in_force(pool=of_pool, now=now)
@@ -104,6 +105,7 @@ def _row(
     return PolicyRow(
         title=policy_title(column.name),
         total=total,
+        # Divisible shares of two policies differ in their last digits even where they agree.
         more=0.0 if abs(more) <= _SAME * max(before, 1.0) else more,
         by_workload=[(name, column.tasks[name]) for name in workloads],
         is_divisible=whole_tasks and policy_is_divisible(column.name),

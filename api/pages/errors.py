@@ -54,6 +54,7 @@ def _page(request: HttpRequest, status: int, title: str, sentence: str) -> PageR
     content = {
         "title": title,
         "sentence": sentence,
+        # The number is for faults of the service, which an operator finds in the logs by it.
         "request_id": request_id() if ours else "",
     }
     return page(request, "refusal", content, status=status)

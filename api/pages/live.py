@@ -56,6 +56,7 @@ class StatePage(PoolPage):
     """Page `/my/pools/{pool}/state/` that answers 304 while the pool's pages are current."""
 
     def get(self, request: HttpRequest, pool: str) -> HttpResponseBase:
+        # A decision that is published between the reads would give a state that no page ever shows.
         with one_snapshot():
             now, of_pool = utc_now(), self.pool
             run = run_in_force(pool=of_pool, now=now)

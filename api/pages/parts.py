@@ -253,6 +253,7 @@ def _spent(
     )
     if spent is None or spent["scope"] != "group" or reader.groups is None:
         return spent
+    # The budget of a group that the reader does not know would reveal its name and what it spends.
     return spent if spent["node"] in reader.groups else None
 
 

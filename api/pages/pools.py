@@ -77,10 +77,12 @@ class MyPoolsPage(TenantPage):
             got = allocated_to(runs=runs.values(), tenant=self.tenant)
             averaged = runs_with_slots(runs.values())
             got |= {
+                # Where time is divided, stored allocations are averages, and the page states what runs.
                 run.pk: allocated_in_slot(run=run, tenant=self.tenant, at=now)
                 for run in runs.values()
                 if run.pk in averaged and run.pk in got
             }
+            # One more than is shown states whether there are others.
             closed = list(closed_pools_for(self.tenant)[: CLOSED_SHOWN + 1])
         rows = []
         for pool in listed.rows:
@@ -123,6 +125,7 @@ class PoolOverviewPage(PoolPage):
             tree = None
             above = terms_above(pool=of_pool, tenant=tenant)
             shows = any(has_amounts(terms, of_pool) for terms in above)
+            # Reading a tree reads the stored decision, which a flat pool without amounts need not.
             if found is not None and (found.has_groups or shows):
                 tree = pool_tree(pool=of_pool, run=found.run, tenant=tenant)
             kept = _kept(run, tenant, now)
@@ -160,6 +163,7 @@ class PoolOverviewPage(PoolPage):
 
 def _has_pieces(pool: Pool, tenant: Tenant, listed: Page) -> bool:
     """Return True if a workload of a tenant has tasks of several pieces."""
+    # The page has all of them already, which saves a statement.
     if listed.next_cursor is None:
         return any(each.pieces for each in listed.rows)
     present = workloads_for(pool=pool, tenant=tenant).exclude(state=WorkloadState.WITHDRAWN)

@@ -135,8 +135,10 @@ def finish(request: HttpRequest, *, provider: OidcProvider, now: datetime) -> Pr
             "userinfo_endpoint"
         ):
             user_info = app.userinfo(token=token)
+            # OpenID Connect Core §5.3.2: user info of another subject must not be used.
             if user_info.get("sub") != claims["sub"]:
                 raise Unproven("the user info is about another person")
+            # The ID token is signed, and wins over the user info where both have a claim.
             claims = {**user_info, **claims}
     return ProvenPerson(_identity(claims, provider), str(begun["wanted"]))
 
@@ -169,6 +171,7 @@ def _app(provider: OidcProvider) -> Any:
         client_kwargs={"scope": " ".join(provider.scopes), "code_challenge_method": "S256"},
     )
     metadata = dict(app.load_server_metadata())
+    # OpenID Connect Discovery §4.3: metadata of another issuer is that of an impostor or a mistake.
     if metadata.get("issuer") != provider.issuer:
         raise ValueError(f"the metadata is of the issuer {metadata.get('issuer')!r}")
     scheme = f"{provider.issuer.partition(':')[0]}://"

@@ -81,6 +81,7 @@ def sign_in(request: HttpRequest, key: ApiKey, *, now: datetime) -> None:
 def sign_in_person(request: HttpRequest, person: Person, *, now: datetime) -> None:
     """Sign in a person whom the provider vouches for, to the admin with a role or to tenants' pages."""
     if person.user.is_staff:
+        # `login` changes the session's id, as `cycle_key` does: a planted one is worth nothing.
         login(request, person.user, backend=_BACKEND)
         request.session[_ADMIN_SINCE] = now.isoformat()
     else:
@@ -141,6 +142,7 @@ def choose_group(request: HttpRequest, visitor: Visitor, group: str) -> None:
 
 
 def _choose(request: HttpRequest, chosen: Mapping[str, Any]) -> None:
+    # With `since`: a choice must not extend the session.
     kept = {name: request.session[_NAME][name] for name in ("by", "id", "since")}
     request.session[_NAME] = {**kept, **chosen}
 
@@ -154,6 +156,7 @@ def _by_key(stored: Mapping[str, Any]) -> Visitor:
 
 
 def _by_person(stored: Mapping[str, Any]) -> Visitor:
+    # Read at each request, so that a disabled account or a withdrawn grant ends the session at once.
     person = person_get(UUID(stored["id"]))
     if person is None or not _vouched_for(person):
         raise Unauthenticated("The person may not sign in.", code=NO_LONGER)

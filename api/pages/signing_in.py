@@ -91,8 +91,10 @@ class SignInView(PageView):
         try:
             key = live_key(text)
         except Unauthenticated as error:
+            # Counted by the key's beginning as well: guesses from many networks are at one key.
             sign_in_failed(request, name)
             return _refused(request, _WRONG[error.code], status=HTTPStatus.UNAUTHORIZED)
+        # After the key is known to be live: the text would otherwise reveal its scope to guesses.
         if key.tenant is None and key.group is None:
             return _refused(request, _ELSEWHERE[key.scope], status=HTTPStatus.FORBIDDEN)
         sign_in_succeeded(request, name)
@@ -146,6 +148,7 @@ def _name_of(text: str) -> str:
 
 def local_address(address: str, *, below: Sequence[str] = ("my-pools",)) -> str:
     """Return the page that the visitor asked for if it is below one of these, else the first of them."""
+    # A link with another site in `next` would lead there from a sign-in that people trust.
     own = url_has_allowed_host_and_scheme(address, allowed_hosts=None)
     return address if own and address.startswith(tuple(map(reverse, below))) else reverse(below[0])
 

@@ -123,6 +123,7 @@ class BeginView(ProviderView):
     """Redirect `/sign-in/oidc/` to the provider's page. `?next=` is where one goes afterwards."""
 
     def get(self, request: HttpRequest) -> HttpResponseBase:
+        # Checked before it is stored, because the redirect back follows it without a question.
         next_page = local_address(request.GET.get("next", ""), below=(_TENANTS, _ADMIN))
         address = begin(
             request,

@@ -105,6 +105,7 @@ class NodePage(SubtreePage):
             slug=node_slug(terms),
             name=node_of(terms).name,
             back=reverse(node_page(terms), args=[node_slug(terms)]),
+            # A group's own terms are those that the level above has granted.
             may_change=self.caller.access == Access.MANAGE and not is_own,
             is_own=is_own,
             **content,
@@ -139,6 +140,7 @@ class AmountsPage(NodePage):
             if not removal.is_valid():
                 raise Unacceptable("There is no such amount.", code="field.type")
             at, version = removal.cleaned_data["remove"], removal.cleaned_data["version"]
+            # Positions are those of the version that was read, which the service compares.
             self._store(terms, [*present[:at], *present[at + 1 :]], version)
             return None
         form = self._form(terms, asked)

@@ -109,6 +109,7 @@ class SubtreeView(SubtreePage):
         )
         if pool.retired_at is not None:
             return self.shown("subtree", pool=pool, slug=slug, months=months[::-1][:MONTHS_SHOWN])
+        # Terms, decision and loans of one state, or a group that moves meanwhile would be shown twice.
         with one_snapshot():
             terms = present_group(subtree, slug)
             found = _entitlements(subtree, slug)
@@ -158,6 +159,7 @@ class SubtreeMemberPage(SubtreePage):
         terms = present_member(subtree, tenant)
         member = terms.membership.tenant
         run = decision_in_force(pool=pool, now=now)
+        # A decision from before the member came belongs to another group, which the visitor may not see.
         if run is not None and member.pk not in subtree.of_run(run):
             run = None
         nodes = {} if run is None else subtree.nodes_of_run(run)
@@ -314,6 +316,7 @@ def _children(
             each.membership.version, each.best_effort, amounts(MEMBER, tenant.slug),
             wants(MEMBER, tenant.slug), dated(each, MEMBER, tenant.slug),
         )
+        # Groups and members are one list in pages: members continue where the groups end.
         for each in members[max(first - in_groups, 0) : max(last - in_groups, 0)]
         for tenant in [each.membership.tenant]
     ]  # fmt: skip
@@ -329,4 +332,5 @@ def known_groups(subtree: Subtree) -> set[str]:
 
 def _start(request: HttpRequest) -> int:
     text = request.GET.get("from", "1")
+    # Short, because PostgreSQL refuses an OFFSET beyond 64 bits.
     return max(int(text), 1) if text.isdecimal() and text.isascii() and len(text) < 8 else 1

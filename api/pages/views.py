@@ -54,11 +54,13 @@ class VisitorPage(PageView):
         try:
             visitor = signed_in(request, now=utc_now())
         except SignedOutError as error:
+            # Or each next page would report the same end again.
             leave_pages(request)
             return _to(reverse("sign-in"), next=request.get_full_path(), ended=error.why)
         if visitor is None:
             return _to(reverse("sign-in"), next=request.get_full_path())
         self.visitor = visitor
+        # After the sign-in, whose holder is limited as by the API: pages are no way around its rate.
         self._refuse_too_many()
         return self.answer_visitor(request, *args, **kwargs)
 

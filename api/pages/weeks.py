@@ -69,6 +69,7 @@ def week_of(*, pool: Pool, tenant: Tenant, share: Share | None, now: datetime) -
     """Today and the six days before it, in the pool's time zone, by the report of the sharing degree."""
     zone = ZoneInfo(pool.timezone)
     first = now.astimezone(zone).date() - timedelta(days=DAYS - 1)
+    # Midnight by the pool's clock, so that days are those of its statements.
     start = datetime.combine(first, time(), zone)
     period = report_period(pool=pool, start=start, end=None, step="P1D", now=now)
     report = sharing_degree_report(pool=pool, period=period, tenant=tenant)

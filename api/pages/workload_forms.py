@@ -115,6 +115,7 @@ class WorkloadForm(forms.Form):
         if not pool.policy_places:
             del self.fields["server_selector"]
         if workload is not None:
+            # What the workload has stays editable even if the policy refuses it: to remove it.
             kinds = max(kinds, len(workload.pieces), int(workload.at_least > 1))
         for names, of_kind in ((SHAPE, 1), (("second_pieces",), MAX_KINDS)):
             for name in names if kinds < of_kind else ():
@@ -184,6 +185,7 @@ class WorkloadForm(forms.Form):
         if cleaned.get("unlimited") and tasks:
             self.add_error("tasks", "Leave it empty if as many tasks as possible may run.")
         elif not cleaned.get("unlimited") and not _is_whole(tasks, MAX_TASKS):
+            # An empty number must not mean no limit, which takes all that others leave.
             self.add_error("tasks", "Expected a whole number, such as 10.")
         self._refuse_half_a_gang(cleaned)
         if self.errors:
@@ -350,4 +352,5 @@ def _quantities(demand: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _is_whole(text: str, most: int) -> bool:
+    # ASCII, because isdigit() accepts ² and others that int() refuses.
     return text.isascii() and text.isdigit() and len(text) < _LONGEST and int(text) <= most

@@ -131,6 +131,7 @@ def _unhelped(explanation: Mapping[str, Any]) -> list[str]:
     It is empty if there may be changes that are not listed.
     """
     changes = explanation["counterfactuals"]
+    # As many as are sought: the search ended before all workloads were tried.
     if not 0 < len(changes) < HELPS_SHOWN:
         return []
     helped = {each["workload"] for each in changes}

@@ -85,6 +85,7 @@ class AllocationHistoryView(PoolView):
         now = utc_now()
         if not is_slug(tenant):
             raise missing("tenant.not_found")
+        # Within what the caller may see: for others the tenant does not exist.
         found = tenant_get(slug=tenant, within=tenants_for(self.tenant))
         since = now - timedelta(days=self.query["days"])
         history = allocation_history(pool=self.pool, tenant=found, since=since, now=now)

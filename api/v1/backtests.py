@@ -60,6 +60,7 @@ def backtest_ask(
         found is not None
         and asked["trace"] is not None
         and not asked["servers"]
+        # Results on servers of others would reveal their number and sizes.
         and not sees_whole(found, tenant)
     ):
         raise Unacceptable(
@@ -101,6 +102,7 @@ def _names(pool: Pool, tenant: Tenant | None) -> dict[str, str] | None:
     if tenant is None:
         return None
     slugs = pool.memberships.values_list("tenant__slug", flat=True)
+    # Stored with the request: a worker has no caller, whose rights determine the pseudonyms.
     return {slug: tenant_name(slug, pool=pool, caller=tenant) for slug in slugs}
 
 

@@ -284,6 +284,7 @@ class BudgetsView(BudgetResource):
             )
         if group is None:
             return self._tenant(tenant)
+        # Groups outside are as unknown as those that do not exist.
         terms = group_terms_of(pool=self.pool) if self.subtree is None else self.subtree.terms()
         found = terms.filter(group__slug=group).first()
         if found is None:

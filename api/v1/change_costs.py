@@ -48,6 +48,7 @@ class CostReader:
             return None
         known = self.__dict__.setdefault("_prices", {})
         if simulation.pool_id not in known:
+            # A list shows many simulations of one pool, whose prices are the same for all.
             known[simulation.pool_id] = pool_prices(pool=simulation.pool, now=utc_now())
         of_pool: PoolPrices | None = known[simulation.pool_id]
         prices = None if of_pool is None else of_pool.of(tenant)

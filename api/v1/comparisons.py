@@ -99,6 +99,7 @@ class ComparisonsView(ContractView):
         if run_id is None:
             raise missing("run.not_found")
         run = run_get(run_id=run_id, tenant=self.tenant)
+        # The input has the demands of all members, which only transparent pools show.
         if not sees_whole(run.pool, self.tenant):
             raise missing("run.not_found")
         return input_for(input_of(run), pool=run.pool, caller=self.tenant)

@@ -78,6 +78,7 @@ class DeliveryResource(Resource):
     def webhook(self) -> Webhook:
         """The webhook of the path. Raises `Missing`."""
         key = uuid_or_none(self.kwargs["webhook"])
+        # Through the webhook, whose visibility decides: a delivery's id alone opens nothing.
         return get_or_missing(
             webhooks_for(scope=self.caller.scope, tenant=self.tenant), "webhook.not_found", pk=key
         )

@@ -197,6 +197,7 @@ def _row(
     def loans(of: Mapping[str, Any]) -> list[dict[str, Any]]:
         named = sorted(
             ((name(slug), amounts(vector)) for slug, vector in of.items()),
+            # By the names that are shown: the order of the slugs would reveal something of them.
             key=lambda loan: loan[0],
         )
         return [{"tenant": tenant, "resources": resources} for tenant, resources in named]
@@ -253,6 +254,7 @@ class EntitlementsView(PoolView):
                 )
             )
         if slug is not None:
+            # A tenant sees the groups above it, but not what all their members have together.
             if self.tenant is not None:
                 raise group_missing()
             of_group = group_entitlements(pool=of_pool, slug=slug, now=utc_now())

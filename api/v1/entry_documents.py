@@ -84,6 +84,7 @@ def entry_document(row: Mapping[str, Any], *, caller: Tenant | None) -> dict[str
     if caller is None:
         return document
     if row["server_owner"] is not None:
+        # A pseudonym depends on the pool's key alone, so that no row has to read its pool.
         document["server_owner"] = tenant_name(
             row["server_owner"], pool=Pool(pk=pool), caller=caller
         )

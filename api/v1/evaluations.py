@@ -156,6 +156,7 @@ def refuse_oversized_comparison(body: bytes) -> None:
 
 
 def _refuse(body: bytes, problem_in: Callable[[bytes], _Problem]) -> None:
+    # A short body cannot exceed the limits by enough to matter, and is read once.
     if len(body) <= settings.BODY_BYTES:
         return
     with suppress(msgspec.DecodeError, RecursionError):
@@ -203,6 +204,7 @@ def admitted_evaluation(caller: Caller) -> Iterator[None]:
 
     A tenant has its places by all of its keys together.
     """
+    # By tenant: with a place for each key, more keys would be more computing time.
     holder = str(caller.holder_id) if caller.tenant is None else f"tenant:{caller.tenant.slug}"
     with limiter().evaluation(holder=holder) as admitted:
         if not admitted:

@@ -181,6 +181,7 @@ class ExplanationView(OneRunView):
             self._explained(tenant) if subtree is None else subtree.tenant_of_run(tenant, found)
         )
         caller = self.tenant if subtree is None else explained
+        # Counterfactuals are solved anew, so that an explanation costs as much as evaluations.
         with admitted_evaluation(self.caller):
             within = None if subtree is None else subtree.group.slug
             explanation = run_explain(run=found, tenant=explained, within=within, now=utc_now())
@@ -270,6 +271,7 @@ def _exhausted(stored: Mapping[str, Any]) -> dict[str, Any]:
 def use_under(run: Run, tenant: Tenant) -> TenantUse | None:
     """Return what the tenant runs under a run in force, None for any other run."""
     now = utc_now()
+    # Agents report what runs now, which explains nothing about an earlier decision.
     if decision_in_force(pool=run.pool, now=now) != run:
         return None
     return tenant_use(pool=run.pool, tenant=tenant, now=now)

@@ -45,8 +45,10 @@ class FeedView(ContractView):
         Args: `rows_after` takes the id of the last row that was seen, or None, and how many rows.
         """
         after, limit = self.query["after"], self.query["limit"]
+        # One row more than is shown states whether another page follows, without counting all.
         rows = rows_after(None if after is None else row_in(self.feed, after), limit + 1)
         shown = rows[:limit]
+        # An empty page repeats the cursor, so that clients store it without looking at the rows.
         cursor = make_cursor(self.feed, str(row_id(shown[-1]))) if shown else after
         page = Page(shown, cursor if len(rows) > limit else None)
         response = self.listing(page, document, columns)

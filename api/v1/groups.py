@@ -258,6 +258,7 @@ class GroupHistoryView(GroupResource):
         its own path, a group key those of its group and below. Other parents have pseudonyms.
         """
         history = self._history(group)
+        # An empty list for an unknown slug would look like a group that was never changed.
         if not is_slug(group) or not history.exists():
             raise missing(self.not_found)
         return self.answer_page(page_of_fixed("group-history", history, **self.query))

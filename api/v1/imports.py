@@ -198,6 +198,7 @@ class ImportsView(PoolView):
         }
         choice = ImportChoice(**chosen, cluster=self.cluster(None))
         try:
+            # Before the write locks the pool: reading a large file takes seconds.
             file = kind.read(content, file_format, resources_of(self.pool), owner, **fields)
         except DomainError as error:
             raise _within_content(error) from error

@@ -190,6 +190,7 @@ class BlocksView(ContractView):
         continue. A slug that no pool has gives an empty list.
         """
         limit = self.query["limit"]
+        # One more than is shown states whether another page follows.
         found = blocks_after(self.query["after"], pool=self.query["pool"], limit=limit + 1)
         shown = found[:limit]
         following = str(shown[-1]["number"]) if len(found) > limit else None

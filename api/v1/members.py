@@ -120,6 +120,7 @@ class MemberResource(PoolResource):
 
     def find_or_none(self, key: str) -> MembershipTerms | None:
         """Return the terms of the member that the caller knows by a name, if there is one."""
+        # By pseudonym: a look-up by slug would confirm a guess of a member's name.
         if self.reader is not None and self.pool.transparent:
             return roster(pool=self.pool, caller=self.reader).get(key)
         return self.queryset().filter(**{self.lookup: slug_or_none(key)}).first()
@@ -193,6 +194,7 @@ class MemberView(MemberResource):
         version = None
         if present is not None:
             version = expected_version(request, actual=present.membership.version)
+        # The caller has read a member that is gone: to admit it again would undo that without notice.
         elif "If-Match" in request.headers:
             raise Stale("The tenant is not a member yet: admit it without If-Match.")
         fields = self.read(MemberRequest)
@@ -287,6 +289,7 @@ def roster_page(
         return own is not None and group_name(own.slug, pool=pool, known=known) == group
 
     members = roster(pool=pool, caller=caller)
+    # Pseudonyms are digests, which the database cannot sort by: the page is cut here.
     names = [name for name, terms in members.items() if name > after and is_asked_for(terms)]
     following = make_cursor(ROSTER, names[limit - 1]) if len(names) > limit else None
     return Page([members[name] for name in names[:limit]], following)

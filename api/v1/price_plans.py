@@ -44,6 +44,7 @@ class PlanResource(Resource):
 
     def stored(self, plan: PricePlan) -> PricePlan:
         """Return a plan as it was stored, with its new rates and commitments."""
+        # Read again, because the object has the rates and commitments that the change replaced.
         return plan_get(plan_id=plan.pk, tenant=None)
 
     def update(self, found: PricePlan, fields: Mapping[str, Any], version: int) -> PricePlan:

@@ -224,6 +224,7 @@ class RenderingView(PoolView):
             cluster_decided(pool=of_pool, name=cluster, generation=run.generation)
         elif cluster:
             cluster_known(pool=of_pool, name=cluster)
+        # Other targets cannot express them, and would get another tag whenever a budget changes.
         stops = monthly_stops(of_pool, at=now) if chosen.minutes_note else MonthlyStops()
         if cluster:  # each would count the hours of a budget by itself
             stops = MonthlyStops(stops.resources)
@@ -240,6 +241,7 @@ class RenderingView(PoolView):
         digest = hashlib.sha256("\n".join(map(str, parts)).encode()).hexdigest()
         # The tag has everything that the text depends on, since agents poll by it.
         tag = f'"{run.pk}-{chosen.name}-{digest[:12]}"'
+        # Before the decision is read and rounded: most polls end here.
         if is_known(request, tag):
             return not_modified(tag)
         rendering = decision_render(

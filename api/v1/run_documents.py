@@ -81,6 +81,7 @@ class RunReader(NamedTuple):
 def _visible_summary(run: Run, reader: RunReader) -> Any:
     if not reader.whole or run.summary is None or reader.names:
         return run.summary if reader.whole else None
+    # It names the nodes whose guarantees are unmet, which this reader may not know.
     return {name: part for name, part in run.summary.items() if name != "guarantees_unmet"}
 
 
@@ -270,6 +271,7 @@ class RowWriter:
             {
                 "tenant": self._tenant(slug),
                 "workloads": len(group),
+                # `fsum` is exact before it rounds: the sum does not depend on the order of the rows.
                 "tasks": self._tasks(fsum(row.tasks for row in group)),
                 "resources": self._quantities(
                     [fsum(column) for column in zip(*(row.resources for row in group), strict=True)]
@@ -321,6 +323,7 @@ class RowWriter:
     def _workload(self, tenant_id: int, workload_id: Any, name: str) -> Mapping[str, Any]:
         if self._caller is None or self._caller.pk == tenant_id:
             return {"id": workload_id, "name": name}
+        # By the id, because names such as "training" repeat and could be guessed from their pseudonyms.
         return {"id": None, "name": pseudonym("workload", str(workload_id), pool=self._run.pool)}
 
     def _knows(self, servers: ServerRange) -> bool:
@@ -328,11 +331,13 @@ class RowWriter:
         if self._caller is None:
             return True
         traits = servers.traits
+        # A range that several owners share may name a server of another.
         return not traits.shared and traits.owner in (None, self._caller.pk)
 
     def _server(self, servers: ServerRange, name: str) -> str:
         if self._knows(servers):
             return name
+        # With the owner: servers of two owners may have one name, and must not have one pseudonym.
         return pseudonym("server", f"{servers.traits.owner}:{name}", pool=self._run.pool)
 
 

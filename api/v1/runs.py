@@ -91,6 +91,7 @@ def placements_page(view: ContractView, run: Run) -> Response:
 
 def _limit(run: Run, tenant: Tenant | None) -> Tenant | None:
     """Return the tenant to whose rows the page is limited, None for all."""
+    # In a transparent pool all rows are shown, and the writer puts pseudonyms for other tenants.
     return None if run.pool.transparent else tenant
 
 
@@ -160,6 +161,7 @@ class OneRunView(ContractView):
         return self._of_the_keys_pool(whole_run(text, caller=self.tenant))
 
     def _of_the_keys_pool(self, run: Run) -> Run:
+        # The path names no pool: a key that is bound to one could otherwise read runs of all.
         if self.caller.pool not in ("", run.pool.slug):
             raise missing("run.not_found")
         return run

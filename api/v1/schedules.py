@@ -73,6 +73,7 @@ def schedule_document(
 ) -> dict[str, Any]:
     """Return a stored schedule. A tenant sees its own tasks, and the bounds of a transparent pool."""
     numbers = ("objective", "bound", "lp_bound", "gap")
+    # Bounds and gaps are of all tenants together, and could be solved for the others' demands.
     whole = sees_whole(pool, caller)
     names = None if caller is None else {caller.slug}
     return {

@@ -159,6 +159,7 @@ class ServersView(ServerResource):
 
     def _create(self, items: Items) -> Sequence[UUID]:
         for fields in items.fields:
+            # The label decides which agent may drain a server: no tenant may put it under another's.
             self.refuse_cluster(fields["labels"], {})
         contributors = tenants_named(items, "contributed_by", caller=self.tenant, required=False)
         drafts = [

@@ -333,6 +333,7 @@ class SimulationsView(CostReader, PoolResource):
         """Return the changes in the body. A tenant's key may omit its own tenant."""
         read = self.read(SimulationRequest)
         if read["policy"] is not None:
+            # Bodies are read with exact decimals, which neither policies nor JSON columns take.
             read["policy"]["options"] = plain_options(read["policy"]["options"])
         changes: dict[str, Any] = _named(read)
         for position, submitted in enumerate(changes.get("workloads", {}).get("submit", [])):
@@ -363,6 +364,7 @@ class SimulationView(CostReader, ContractView):
         if simulation_id is None:
             raise missing("simulation.not_found")
         found = simulation_get(simulation_id=simulation_id, tenant=self.tenant)
+        # The path names no pool, so that the binding of the key is compared with the simulation's.
         if self.caller.pool not in ("", found.pool.slug):
             raise missing("simulation.not_found")
         return Response(SimulationDocument.write(found, self))

@@ -105,6 +105,7 @@ class StatementsView(PoolView):
         closing = month_close(pool=pool_of_route, month=month, now=utc_now())
         return Response(
             orjson.loads(bytes(closing.document)),
+            # A caller whose answer was lost closes again, and must see that nothing is new.
             status=HTTPStatus.CREATED if closing.is_new else HTTPStatus.OK,
             headers={"Location": reverse("month", args=[pool_of_route.slug, str(month)])},
         )
@@ -131,7 +132,9 @@ class StatementView(PoolView):
         now, of_pool = utc_now(), self.pool
         whose = self._tenant(tenant)
         of = month_get(pool=of_pool, name=month, now=now)
+        # A manager reads the statement as its tenant does, with others outside under pseudonyms.
         caller = whose if self.subtree is not None else self.tenant
+        # By the tree at the end of the month, as sums of groups count: not where the tenant is today.
         if self.subtree is not None and whose.pk not in self.subtree.places(min(of.end, now)):
             raise statement_not_found()
         with one_snapshot():

@@ -177,10 +177,12 @@ def tree_for(run: Run, *, caller: Tenant | None) -> Tree:
     Raises `Conflict` for a run without a decision, `Gone` once its input is pruned.
     """
     whole = sees_whole(run.pool, caller)
+    # Levels of groups need the stored decision: they are not computed to be hidden.
     tree = run_tree(run, levels=whole)
     if caller is None:
         return tree
     path = tree.path_to(MEMBER, caller.slug)
+    # By the tree of the run: a tenant that has moved since knew the groups that were above it then.
     known = {node.name for node in path if node.kind == GROUP}
 
     def group(slug: str) -> str:

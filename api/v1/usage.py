@@ -102,6 +102,7 @@ class UsageView(PoolView):
                 events.append(self._event(fields, tenant, workloads, resources, pointer))
             except Unacceptable as error:
                 errors.extend(error.errors)
+                # Enough to correct a systematic mistake, without reading the rest of 10,000 events.
                 if len(errors) >= MAX_ERRORS:
                     break
         if errors:
@@ -116,6 +117,7 @@ class UsageView(PoolView):
         for workload in found:
             key = (workload.tenant_id, workload.name)
             present = by_name.get(key)
+            # Usage comes late: its workload may be withdrawn by then, and another one may have its name.
             if present is None or workload.state != WorkloadState.WITHDRAWN:
                 by_name[key] = workload
         return by_name

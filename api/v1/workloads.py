@@ -168,11 +168,13 @@ class WorkloadResource(PoolResource):
     def update(self, found: Workload, fields: Mapping[str, Any], version: int) -> Workload:
         demand = vector_from(fields["demand"], self.resources, pointer="/demand")
         gang = gang_read(fields, self.resources)
+        # The patch changed the pieces alone: the demand in the merged body is that of the old ones.
         if gang.pieces and gang != Gang.of(found) and demand == list(found.demand):
             demand = gang.demand(self.resources)
         others = {name: value for name, value in fields.items() if name not in (*GANG, "tenant")}
         limit = limits_read(fields["limit"], self.resources, pointer="/limit")
         minimum = fields["minimum_run"] or ""
+        # Only a change: a minimum that an operator set must survive the tenant's other patches.
         if minimum != found.minimum_run:
             self._refuse_long_minimum(minimum, "")
         settings = WorkloadSettings(
@@ -183,6 +185,7 @@ class WorkloadResource(PoolResource):
     def _refuse_long_minimum(self, minimum_run: str, pointer: str) -> None:
         """Raise `Unacceptable` if a tenant would keep servers for longer than the pool's minimum."""
         of_pool = self.pool.minimum_run
+        # A tenant could otherwise keep servers from all others for as long as it likes.
         if self.tenant is None or duration_seconds(minimum_run) <= duration_seconds(of_pool):
             return
         raise Unacceptable(
@@ -292,6 +295,7 @@ class WorkloadView(WorkloadResource):
         changes nothing.
         """
         named = clusters_selected(self.find(workload).server_selector)
+        # An agent withdraws what it admitted, and nothing of a scheduler beside it.
         if named is not None and self.cluster(None) not in ("", *named):
             self.cluster(named[0])
         return self.answer_retire(workload)

@@ -65,6 +65,7 @@ class Problem(AllocatorError):
     @property
     def temporary(self) -> bool:
         """True if the same request may be accepted later, after a rate limit or an overload."""
+        # An evaluation that exceeded its time would exceed it again.
         return self.status in (429, 503) and self.code != "evaluation.timeout"
 
 

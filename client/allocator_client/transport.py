@@ -22,6 +22,7 @@ _LONGEST_PAUSE_SECONDS = 8.0
 _IN_FLIGHT = "idempotency.in_flight"
 _REFUSED_FOR_NOW = (429, 503)
 _GATEWAY = (502, 504)  # the request may have arrived
+# Without a connection nothing was executed, so that even a change can be sent again.
 _NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 _KINDS = {
     "json": "application/json",
@@ -80,6 +81,7 @@ class Transport:
         self.url = service_address(url)
         headers = {"User-Agent": f"allocator-client/{VERSION}", "Accept": "application/json"}
         if key is not None:
+            # A line end that was copied along would otherwise fail deep in HTTP or begin a header.
             if not (key.isascii() and key.isprintable() and key.strip() and " " not in key):
                 raise ValueError("This is not an API key: it has spaces or special characters.")
             headers["Authorization"] = f"Bearer {key}"
@@ -149,6 +151,7 @@ class Transport:
             try:
                 if_match = self._read(path).etag
             except Problem as problem:
+                # A PUT may create the object, which then has no version to name.
                 if method != "PUT" or problem.status != 404:
                     raise
         headers = {} if if_match is None else {"If-Match": if_match}
@@ -195,6 +198,7 @@ class Transport:
                 return self._attempt(request, kind, stream=stream)
             except (Problem, Unreachable) as error:
                 again = error.temporary and (repeatable or not error.lost)
+                # An earlier attempt is still served: under the same key, the next one gets its answer.
                 again = again or (keyed and isinstance(error, Problem) and error.code == _IN_FLIGHT)
                 pause = _pause(attempt, error)
                 if not again or attempt == self._attempts or pause > self._patience:
@@ -257,6 +261,7 @@ def service_address(url: str) -> str:
 
 def path_part(value: str) -> str:
     """Quote a value as one segment of a path. Raises `ValueError` if it cannot be one."""
+    # Dots are resolved before a request is sent, which would then reach another path.
     if value in ("", ".", ".."):
         raise ValueError(f"{value!r} names nothing")
     return quote(value, safe="")
@@ -282,6 +287,7 @@ def _content(body: object) -> tuple[bytes | None, dict[str, str]]:
         return None, {}
     if isinstance(body, str):
         return body.encode(), {"Content-Type": "text/csv"}
+    # Python writes NaN by default, which is not JSON.
     return json.dumps(body, allow_nan=False).encode(), {"Content-Type": "application/json"}
 
 
@@ -327,11 +333,13 @@ def _pause(attempt: int, error: Problem | Unreachable) -> float:
     if isinstance(error, Problem) and error.retry_after is not None:
         return error.retry_after
     longest = min(_FIRST_PAUSE_SECONDS * 2.0 ** (attempt - 1), _LONGEST_PAUSE_SECONDS)
+    # Clients that failed together must not all come back at the same instant.
     return longest * random.uniform(0.5, 1)  # noqa: S311 - jitter, not a secret
 
 
 def _retry_after(response: httpx.Response) -> float | None:
     text = response.headers.get("Retry-After", "")
+    # The header may also be a date, which the client's clock may misread: then the backoff holds.
     return float(text) if text.isdecimal() else None
 
 

@@ -88,6 +88,7 @@ def _capacities(pool: Pool, run: Run | None, resources: Sequence[Resource]) -> l
     amounts = np.zeros(len(resources))
     active = pool.servers.filter(state=ServerState.ACTIVE)
     for capacity, count in active.values_list("capacity").annotate(count=Count("pk")).order_by():
+        # Older servers lack the resources that the pool got later.
         amounts[: len(capacity)] += count * np.array(capacity, float)
     return [
         Used(resource, float(amount), fractions.get(resource.name))
@@ -258,6 +259,7 @@ def _run_charts(asked: TabRequest) -> list[Chart]:
         pool=asked.pool, status=RunStatus.SUCCEEDED, created_at__gte=asked.since
     )
     fields = ("finished_at", "solve_seconds", "summary")
+    # Bounded, since a pool can decide every minute and each point is in the page.
     newest = succeeded.order_by("-pk").values_list(*fields)[:RUNS_DRAWN]
     runs = [
         (at, seconds, (summary or {}).get("min_weighted_share"))

@@ -60,6 +60,7 @@ class ImpactFormAdmin(ServiceAdmin):
         if present is None or not self.has_change_permission(request, present):
             return None
         form = cast("ServiceForm", self.get_form(request, present)(request.POST, instance=present))
+        # Validated for its changes alone: a form that performs would already store them.
         form.performs = False
         try:
             changes = form.changes() if form.is_valid() else {}
@@ -177,6 +178,7 @@ class PoolAdmin(ImpactFormAdmin):
 
     def tab(self, request: HttpRequest, pk: int, tab: Tab) -> HttpResponse:
         """Show one tab of a pool's page."""
+        # Tabs of other apps have permissions of their own: seeing pools is not enough for their money.
         if not self.has_view_permission(request) or not request.user.has_perm(tab.permission):
             raise PermissionDenied
         pool = self.of_theirs(request, Pool, pk=pk)
@@ -265,6 +267,7 @@ class ImpactServerAdmin(FileImportAdmin, ServerAdmin):
         if request.POST.get("confirmed") and request.POST.get("reason", "").strip():
             service(request, queryset)
             return None
+        # Confirmed are exactly those whose impact was shown, hence the bound.
         servers = list(queryset.exclude(state=ServerState.RETIRED)[:MAX_SHOWN_FIRST])
         after = {"drain": ServerState.DRAINING, "retire": ServerState.RETIRED}[action].label.lower()
         context = {

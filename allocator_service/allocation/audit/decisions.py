@@ -89,6 +89,7 @@ def _chained(run: Run, answer: Allocation) -> list[dict[str, Any]]:
     """
     chained = chained_digests(run_id=run.pk)
     if chained is None:
+        # A run after the first chained one must be in the chain, or its record was deleted.
         if not decisions_chained_before(pool=run.pool, instant=run.effective_from):
             return []
         return [
@@ -176,6 +177,7 @@ def decision_digests(document: Mapping[str, Any], decision: Allocation) -> dict[
     form.
     """
     servers = decision.classes.servers[decision.placement_class]
+    # Division and multiplication as when it is read back: floats need not return to the same number.
     stored = replace(decision, placement_tasks=servers * (decision.placement_tasks / servers))
     digests: dict[str, str] = decision_proof(document, stored)["digests"]
     return digests
@@ -216,6 +218,7 @@ def _rebuilt(run: Run) -> StoredDecision:
         .order_by("position")
         .values_list("tasks", "level", "limited_by")
     )
+    # Rows are by position: a deleted one would shift the answers of all workloads after it.
     if len(rows) != problem.n:
         raise unreadable(f"/allocations: expected {problem.n} rows, found {len(rows)}")
     level = np.full(problem.t, np.nan)

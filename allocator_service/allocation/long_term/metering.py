@@ -142,6 +142,7 @@ def _meter_once(pool_id: int, now: datetime, *, wait: bool) -> _Metered:
     for number, interval in enumerate(_intervals(pool, meter.metered_until, now)):
         metering = metering or _Uses(pool, meter.metered_until)
         more = metering.opened.entry_count > ENTRIES_AT_ONCE or number > INTERVALS_AT_ONCE
+        # Bounded transactions: after a day without workers one alone would hold its locks for minutes.
         if more:
             break
         metering.add(interval)
@@ -229,6 +230,7 @@ class _Uses:
     def _hour(self, at: datetime) -> tuple[date, int, timedelta | None]:
         """Return the hour of the pool's time zone, at whose ends months end, too."""
         local = at.astimezone(self._zone)
+        # With the offset: when clocks are set back, the same hour comes twice.
         return local.date(), local.hour, local.utcoffset()
 
 
@@ -275,6 +277,7 @@ def _intervals(pool: Pool, since: datetime, now: datetime) -> Iterator[_Interval
         .filter(Q(effective_until=None) | Q(effective_until__gt=since))
         .order_by("effective_from")
     )
+    # After an outage there may be thousands, of which a bounded number is metered at a time.
     for run in runs.iterator(chunk_size=100):
         if run.effective_from is None:
             continue
@@ -282,6 +285,7 @@ def _intervals(pool: Pool, since: datetime, now: datetime) -> Iterator[_Interval
         while run.effective_until is None or start < run.effective_until:
             ends = [interval_around(pool, start)[1]]
             if pool.metering_changed_at is not None and start < pool.metering_changed_at:
+                # Before and after it, different uses become entries, so that no interval may span it.
                 ends.append(pool.metering_changed_at)
             if run.effective_until is not None:
                 ends.append(run.effective_until)

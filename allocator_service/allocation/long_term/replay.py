@@ -56,6 +56,7 @@ def pool_replay(
         )
     zone = ZoneInfo(pool.timezone)
     for number in count():
+        # From the beginning each time: month after month would drift from the 31st to the 28th.
         at = step.times(number).after(since, zone)
         if at >= until:
             break

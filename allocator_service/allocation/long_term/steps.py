@@ -77,6 +77,7 @@ def step_starved(
     return {
         slug: waited
         for slug, pk, waited in zip(decision.problem.tenants, tenant_ids, waiting, strict=True)
+        # Only the step that crosses the timeout, so that a long wait is one event.
         if waited >= float(timeout) > before.get(pk, 0.0)
     }
 
@@ -119,6 +120,7 @@ def history_at(
     `tenants` are the members' keys and slugs. Seconds are the unit of time. The pool's time does not run
     back: after a clock was set back, the step is the one that was decided last.
     """
+    # From the step's beginning, not from `at`: a decision that comes late must not remember more.
     begin, end = interval_around(pool, max(at, step_decided_last(pool) or at))
     state = window_state(pool, begin, end)
     waiting = _waiting(pool, begin)

@@ -142,10 +142,12 @@ def placement_dates_store(
     Returns the first instant from which a task may lose its server, None without any such task or if
     no workload waits.
     """
+    # Only those of the decision in force are read: one row per pool, however many decisions follow.
     PlacementDates.objects.filter(pool=run.pool).delete()
     if not any(minimum) or run.effective_from is None or not allocation.choice.keeps_tasks:
         return None
     now = run.effective_from.timestamp()
+    # Older tasks are free to lose their servers: their dates decide nothing any more.
     young = [each for each in dated if each.since + minimum[each.workload] > now]
     known = _placements(allocation.problem, young)
     dates = date_placements(allocation, running, known, now)
@@ -169,6 +171,7 @@ def placement_dates_store(
         return None
     content = zlib.compress(orjson.dumps(rows), 1)
     PlacementDates.objects.create(pool=run.pool, run=run, document=content)
+    # A decision at that instant helps only a workload that freed servers could serve.
     waits = any(stop not in {"task_limit", *UNSERVED} for stop in allocation.limited_by)
     return datetime.fromtimestamp(min(ends), UTC) if waits else None
 

@@ -94,6 +94,7 @@ def decision_publish(
     run.save()
     _copy_allocations(run, state, allocation)
     _record_allocation_changes(run, previous, now)
+    # One large server in place of the pool has no servers to name.
     if not allocation.choice.sees_one_pool:
         placements_store(run, placements_of_decision(state.groups, state.tenant_pks, allocation))
     released_at = placement_dates_store(
@@ -141,6 +142,7 @@ def _record_unmet_guarantees(
     """Record an event if other guarantees than before are unmet, or in other parts, or none again."""
     unmet = guarantees_unmet(allocation)
     before = {} if previous is None else previous.summary or {}
+    # Only changes are events: a decision a minute would repeat the same one all day.
     if unmet != before.get("guarantees_unmet", []):
         payload = {"run": str(run.pk), "generation": run.generation, "guarantees": unmet}
         event_record(kind="guarantee.unmet", pool=run.pool.slug, payload=payload, now=now)
@@ -260,6 +262,7 @@ def _mark_unsatisfiable(run: Run, state: PoolState, allocation: Decision, now: d
         if reason in UNSERVED
     }
     has_condition = Q(pool=run.pool) & ~Q(unsatisfiable="")
+    # Both halves: a condition can be new, and one that is stored can have ended.
     current = Workload.objects.filter(has_condition | Q(pk__in=list(reasons))).values_list(
         "pk", "unsatisfiable", "tenant__slug"
     )
@@ -267,6 +270,7 @@ def _mark_unsatisfiable(run: Run, state: PoolState, allocation: Decision, now: d
     changed: dict[str, list[UUID]] = {}
     for id_, present, tenant in current:
         reason = reasons.get(id_, "")
+        # A workload that came after the snapshot has the condition that its submission found.
         if reason == present or id_ not in decided:
             continue
         changed.setdefault(reason, []).append(id_)

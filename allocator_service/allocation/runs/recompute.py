@@ -133,16 +133,19 @@ def _solve(claim: _Claim, work: _Work, clock: Clock, early: bool) -> _Solved:
     boundary = work.boundary
     while True:
         state = pool_state(pool_id, now=boundary or begun, begins=True)
+        # Stored before it is solved: the input of a run that crashes its worker can be looked at.
         _store_input(claim, work, state, begun)
         started = clock()
         parsed, allocation = _read_and_solve(state.document)
         seconds = (clock() - started).total_seconds()
+        # Before the transaction of publication, which holds a lock that metering waits for.
         digests = decision_digests(state.document, allocation)
         now = clock()
         if boundary is None or now + (timedelta() if early else COMMIT) <= boundary:
             return _Solved(
                 state, boundary or begun, allocation, digests, seconds, boundary, parsed.running
             )
+        # Twice the time of this attempt, or a solver that is a little slower would be late again.
         boundary = _boundary_after(pool_id, now + 2 * (now - begun))
 
 
@@ -186,6 +189,7 @@ def _begin(job: RecomputeJob, now: datetime, early: bool) -> _Work | None:
         job.claimed != job.wanted
     ):  # a change since the last attempt may have made it another problem
         job.attempts = 1
+    # Changes from here on count their patience anew: the snapshot may not include them.
     job.claimed, job.first_change_at = job.wanted, None
     run = (
         Run.objects.filter(pool_id=job.pk, status=RunStatus.RUNNING).first()
@@ -236,6 +240,7 @@ def _abandon(job: RecomputeJob, now: datetime) -> None:
 def _store_input(claim: _Claim, work: _Work, state: PoolState, now: datetime) -> None:
     with transaction.atomic():
         digest = snapshot_store(state, now=now)
+        # The token is the fence: a worker that lost its claim must not change its successor's run.
         Run.objects.filter(pk=work.run_id, token=claim.token).update(
             snapshot_id=digest,
             generation=state.generation,
@@ -290,6 +295,7 @@ def _publish(claim: _Claim, work: _Work, solved: _Solved, now: datetime) -> Run:
         _complete(job, now, now if state.basis is None else state.basis.past.until)
         if state.deficits and run.effective_from is not None:
             period = timedelta(seconds=run.schedule.period_seconds)
+            # The period repays only part of the deficits, and repeated it would repay them again.
             decision_due(run.pool, at=run.effective_from + period - lead(run))
         _await_limits(run.pool, solved.read_at)
         _await_budgets(run.pool, solved)

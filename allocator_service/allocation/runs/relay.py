@@ -71,6 +71,7 @@ class Relay:
             except _DATABASE_ERRORS as error:
                 log.warning("relay_waits_for_database", error=str(error))
                 self._sign()
+                # Django keeps a lost connection until a request ends, and a loop has no requests.
                 connection.close()
                 time.sleep(RECONCILE_SECONDS)
 
@@ -82,6 +83,7 @@ class Relay:
             self._sign()
             more = self._tick(time.monotonic())
             timeout = 0 if more else POLL_SECONDS
+            # The wait is also the pause of the loop: a notification ends it early.
             for notification in listener.notifies(timeout=timeout, stop_after=1):
                 if notification.payload:
                     self._ahead_due = 0.0
@@ -99,6 +101,7 @@ class Relay:
         sealed = entries_seal(now=now)
         if sealed or self._totals_wait:
             self._totals_advance()
+        # After sealing, which must go on where the broker does not answer.
         self._publish_due(now, again=False)
         if monotonic >= self._reconcile_due:
             self._reconcile_due = monotonic + RECONCILE_SECONDS
@@ -131,6 +134,7 @@ class Relay:
     def _publish(self, task: Task, jobs: Sequence[int | UUID]) -> None:
         for job in jobs:
             try:
+                # Without retries: the row stays due, and sealing must not wait for a broker.
                 task.apply_async(args=[job if isinstance(job, int) else str(job)], retry=False)
             except BROKER_ERRORS as error:
                 log.warning("relay_cannot_publish", task=task.name, job=str(job), error=str(error))

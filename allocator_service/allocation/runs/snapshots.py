@@ -81,6 +81,7 @@ class PoolState:
     @property
     def digest(self) -> str:
         """SHA-256 of the document and of the ids of its workloads."""
+        # With the ids: two workloads can follow each other under one name, and rows refer to positions.
         content = orjson.dumps([self.document, self.workload_ids], option=orjson.OPT_SORT_KEYS)
         return hashlib.sha256(content).hexdigest()
 
@@ -94,6 +95,7 @@ def pool_state(pool_id: int, *, now: datetime, begins: bool = False) -> PoolStat
     """
     with transaction.atomic(durable=True):
         with connection.cursor() as cursor:
+            # In READ COMMITTED each statement sees another state, and no mixture was ever the pool's.
             cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
         pool = Pool.objects.prefetch_related("resource_types").get(pk=pool_id)
         return _read(pool, now, begins=begins)
@@ -104,6 +106,7 @@ def _read(pool: Pool, now: datetime, *, begins: bool) -> PoolState:
     groups = server_groups(pool)
     members = list(
         MembershipTerms.objects.filter(membership__pool=pool, end=None)
+        # A fixed order: the digest of equal states is equal, and their snapshot is stored once.
         .order_by("membership_id")
         .values_list(
             "membership__tenant_id", "membership__tenant__slug", "weight", "best_effort",
@@ -186,6 +189,7 @@ def _read(pool: Pool, now: datetime, *, begins: bool) -> PoolState:
     if pool.policy_long_term:
         timeout = starvation_timeout(pool)
         if timeout is not None:
+            # Stored options go last: the pool's own timeout wins over the default.
             options = {"starvation_timeout": timeout, **pool.policy_options}
             document["policy"]["options"] = options
         slugs = [(pk, slug) for pk, slug, *_ in members]
@@ -395,6 +399,7 @@ def document_quantities(vector: Sequence[Decimal], resources: Sequence[Resource]
 def document_number(quantity: Decimal) -> int | float | str:
     """Return a quantity as a JSON number, or as text where a double would change it."""
     number = json_number(quantity)
+    # A double that differs in its last digit would give the document another digest than its text.
     return number if Decimal(repr(number)) == quantity else decimal_text(quantity)
 
 
@@ -411,8 +416,10 @@ def snapshot_store(state: PoolState, *, now: datetime) -> str:
                 created_at=now,
             )
         ],
+        # Two workers may store the same state at once, and either row serves both.
         ignore_conflicts=True,
     )
+    # The digest of a pruned snapshot may come again, and its new run must keep its input.
     Snapshot.objects.filter(pk=digest, document=None).update(document=content)
     return digest
 

@@ -31,6 +31,7 @@ def deficits_at(pool: Pool, at: datetime) -> dict[str, float]:
     if run is None or run.effective_from is None or schedule is None:
         return {}
     period = float(schedule.period_seconds)
+    # Whole periods are fair by themselves: only the part of the last one leaves a deficit.
     turns, within = divmod(at - run.effective_from, timedelta(seconds=period))
     passed = within.total_seconds()
     elapsed = turns * period + passed

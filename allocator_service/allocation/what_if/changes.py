@@ -115,11 +115,13 @@ class _Editor:
         self._document["workloads"] = [workload for _, workload in self._workloads]
         if self._running:
             self._document["running"] = self._running
+        # The settings hold those of the live state, which changes may have ended.
         self._document.pop("kept", None)
         if self._kept and keeps_tasks(self._document):
             self._document["kept"] = self._kept
         document: Mapping[str, Any] = with_budgets(self._document, self._state.budgets)
         if not policy_named(document["policy"]["name"]).time_sharing:
+            # Deficits are of a schedule, which a policy without turns does not have.
             document = without_deficits(document)
         return WhatIf(document, [id_ for id_, _ in self._workloads])
 
@@ -201,6 +203,7 @@ class _Editor:
             )
         group, names = self._servers[position], self._names[position]
         at = list(names).index(id_)
+        # Tasks know their servers by position in a group, in which those behind this one move up.
         self._running = _running_without(self._running, group["name"], at)
         self._kept = _running_without(self._kept, group["name"], at)
         name = names.pop(id_)
@@ -222,6 +225,7 @@ class _Editor:
                 workload.update(changed)
             workload.update({key: change[key] for key in _WORKLOAD_FIELDS if key in change})
             self._amounts("limit", workload, change, where)
+            # Otherwise a task could keep its server with a larger demand than it was placed with.
             if task_shape(workload) != shape:
                 self._end_kept_tasks(workload)
         for position, id_ in enumerate(workloads.get("withdraw", [])):

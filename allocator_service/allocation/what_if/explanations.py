@@ -240,6 +240,7 @@ def _counterfactuals(
         if row.limited_by == "task_limit" or only not in (None, row.workload_id):
             continue
         for words, changes, changed in _candidates(document, decision, rows, row, binding, groups):
+            # One deadline for all, or many workloads would occupy a process for as many solutions.
             seconds = deadline - time.monotonic()
             if seconds <= 0:
                 return
@@ -248,6 +249,7 @@ def _counterfactuals(
             except Unavailable:
                 return
             after = answer["allocations"][row.position]["tasks"]
+            # Solvers differ in the last digits: a gain within them is none.
             if after > row.tasks + GAIN * max(row.tasks, 1.0):
                 yield Counterfactual(words, changes, row.workload.name, row.tasks, after)
                 break
@@ -355,6 +357,7 @@ def _labels_together(
         if label in labels and (allowed is None or labels[label] in allowed):
             named = {each: labels[each] for each in (CLUSTER_LABEL, label) if each in labels}
             servers[tuple(named.items())] += server["count"]
+    # Each value costs a solution, and most servers are where one more helps most likely.
     return [dict(labels) for labels, _ in servers.most_common(_VALUES_TRIED)]
 
 
@@ -452,6 +455,7 @@ def _with_smaller_tasks(
     if not 0 < factor < 1:
         return
     smaller = {
+        # Few digits, since people read the number; the margin keeps it below the server all the same.
         name: float(f"{float(amount) * factor:.6g}") * _MARGIN
         for name, amount in zip(problem.resources, demand, strict=True)
         if amount > 0
@@ -485,6 +489,7 @@ def _instead_of_the_others(
     workloads = list(document["workloads"])
     others = [other for other in rows if other.position != row.position]
     for other in others:
+        # Kept with 0 tasks, because answers are read by the positions of the input.
         workloads[other.position] = {**workloads[other.position], "tasks": 0}
     names = ", ".join(other.workload.name for other in others)
     changes = [{"id": str(other.workload_id), "tasks": 0} for other in others]

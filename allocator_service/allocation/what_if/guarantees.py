@@ -37,6 +37,7 @@ def guarantees_check(pool: Pool, *, now: datetime) -> GuaranteeCheck:
     The problem is that of the next decision. It is not computed for more than an evaluation takes, or
     for longer than a request may wait.
     """
+    # The request may have changed the setting on another object of the pool.
     pool.refresh_from_db(fields=["own_servers"])
     if not (pool.own_servers or has_own_servers(pool) or has_guarantees(pool, now=now)):
         return GuaranteeCheck()

@@ -71,6 +71,7 @@ def _refuse_foreign(changes: Mapping[str, Any], tenant: Tenant, pool: Pool) -> N
     for position, submitted in enumerate(workloads.get("submit", [])):
         if submitted["tenant"] != tenant.slug:
             raise Unacceptable(
+                # The error for a slug that does not exist, so that it reveals no other member.
                 f'The pool has no member "{submitted["tenant"]}".',
                 code="tenant.unknown",
                 pointer=f"/workloads/submit/{position}/tenant",
@@ -144,6 +145,7 @@ def _simulate(simulation: Simulation, now: datetime) -> tuple[int, dict[str, Any
     """Return the generation that the simulation starts from, and its result."""
     live = pool_state(simulation.pool_id, now=now)
     changed = with_changes(live, simulation.changes, resources=resources_of(simulation.pool))
+    # Both from one snapshot, to differ by the changes alone. The decision in force may be older.
     before, after = document_solve(live.document), document_solve(changed.document)
     result = _comparison(live, before, changed, after)
     result["lost"] = [

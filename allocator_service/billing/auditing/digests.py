@@ -120,6 +120,7 @@ def plan_digest(plan: PricePlan, *, open_end: bool = False) -> bytes:
         "number": plan.number,
         "name": plan.name,
         "start": plan.start,
+        # Publishing the next plan sets the end of this one, which a digest from before does not have.
         "end": None if open_end else plan.end,
         "fee": plan.fee,
         "increment": plan.increment,

@@ -48,6 +48,7 @@ _UNREADABLE = (ValueError, TypeError, LookupError, ArithmeticError, AttributeErr
 def statements_verify() -> list[LedgerCheck]:
     """Verify every closed month of every pool, including the entries of its manifest."""
     with transaction.atomic(durable=True), connection.cursor() as cursor:
+        # One snapshot for all reads: a month closed meanwhile would look like a difference.
         cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
         cursor.execute("SET LOCAL statement_timeout = 0")
         closings = Closing.objects.select_related("pool").order_by("pool__slug", "month")
@@ -85,6 +86,8 @@ def _checks(known: list[tuple[Closing, Digests]], faults: dict[str, Faults]) -> 
 
 def _has_digests(closing: Closing, digests: Digests) -> bool:
     """Return whether closing the month recorded digests, even if they have been deleted since."""
+    # Deleting a month's digests must not turn its checks off: the rows of other closings still show that
+    # digests were recorded at the time.
     covering = AuditedEntry.objects.filter(
         closing__pool=closing.pool, closing__month__lte=closing.month
     )
@@ -121,6 +124,7 @@ def _wrong_statements(closing: Closing, digests: Digests) -> Iterator[str]:
     missing = {name for kind, name in digests if kind == DocumentKind.STATEMENT}
     for statement in statements_of(closing):
         name = statement_name(statement)
+        # What stays is in the chain without a statement: deleting one leaves its digest behind.
         missing.discard(name)
         content = bytes(statement.document)
         if digests.get((DocumentKind.STATEMENT, name)) != digest(content):

@@ -124,6 +124,7 @@ def focus_documents(closing: Closing, tenant: Tenant | None) -> Iterator[bytes]:
     statements = Statement.objects.filter(closing=closing).order_by("tenant__slug")
     if tenant is not None:
         statements = statements.filter(tenant=tenant)
+    # Documents can be megabytes each, and an export of many tenants must not hold them all in memory.
     for statement in statements.iterator(chunk_size=20):
         yield bytes(statement.document)
 
@@ -223,6 +224,7 @@ def _only_price(line: Mapping[str, Any]) -> str | None:
     charge = Decimal(line["charge"])
     unit = Fraction(Decimal(1).scaleb(-_digits(charge)))
     exact = Fraction(line["hours"]) * Fraction(line["price"])
+    # A difference is of two rounded charges, so that its error is up to twice as large.
     rounding = unit if line["kind"] in DIFFERENCES else unit / 2
     price: str = line["price"]
     return price if abs(exact - Fraction(charge)) <= rounding + _ROUNDED_HOURS else None

@@ -123,6 +123,7 @@ class PricePlan(models.Model):
                     ("pool", RangeOperators.EQUAL),
                     (TimeRange("start", "end"), RangeOperators.OVERLAPS),
                 ],
+                # Drafts may overlap, and reratings replace what was published for the same time.
                 condition=Q(state=PlanState.PUBLISHED),
                 violation_error_code="plan.overlap",
                 violation_error_message="Another published plan of the pool holds at that time.",
@@ -157,6 +158,7 @@ class Rate(models.Model):
         constraints = [
             models.UniqueConstraint(
                 fields=["plan", "resource", "owner"],
+                # The rate of all owners has none: nulls that differ would let it be there twice.
                 name="rate_unique",
                 nulls_distinct=False,
                 violation_error_code="rate.duplicate",

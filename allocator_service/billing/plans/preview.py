@@ -39,6 +39,7 @@ class PlanPreview:
 def plan_preview(*, plan: PricePlan, now: datetime) -> PlanPreview:
     """Rate the last whole month's usage by a plan and by the prices that held."""
     month = month_of(now, plan.pool.timezone).previous
+    # The draft need not hold in that month: it is rated as if it had.
     whole = Timeline([Segment(month.start, month.end, plan)], {plan.pk: Prices(plan)})
     held = timeline(pool=plan.pool, start=month.start, end=month.end)
     present, drafted = _totals(plan, month, held), _totals(plan, month, whole)

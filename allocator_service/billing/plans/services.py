@@ -134,6 +134,7 @@ def plan_delete(*, plan: PricePlan, version: int | None, now: datetime) -> None:
     """Delete a draft. Raises `Conflict` for a published plan."""
     pool = pool_lock(plan.pool)
     plan = _locked_draft(plan, version)
+    # Before the row is gone, whose fields the entry states.
     audit_record(action="price_plan.delete", instance=plan, now=now, pool=pool.slug)
     _drop_parts(plan)
     plan.delete()
@@ -152,12 +153,14 @@ def plan_publish(*, plan: PricePlan, version: int | None, now: datetime) -> Pric
         raise Unacceptable(
             "A plan without prices cannot be published.", code="plan.empty", pointer="/rates"
         )
+    # Again, because the pool's metering may have changed since the draft was checked.
     if plan.increment != Increment.EXACT and pool.metering == Metering.ALLOCATION:
         raise _increment()
     _join_timeline(pool, plan)
     before = stated_fields(plan)
     plan_number(plan, PlanState.PUBLISHED, now)
     if pool.money_fixed_at is None:
+        # Prices are in the pool's currency and months in its time zone: neither may change from here on.
         pool.money_fixed_at = now
         pool.save(update_fields=["money_fixed_at"])
     audit_record(action="price_plan.publish", instance=plan, before=before, now=now, pool=pool.slug)
@@ -172,6 +175,7 @@ def plan_publish(*, plan: PricePlan, version: int | None, now: datetime) -> Pric
 
 def plan_number(plan: PricePlan, state: PlanState, now: datetime) -> None:
     """Give a draft its number, under which it holds from now on."""
+    # Numbers are without gaps: a sequence of the database would skip those of transactions undone.
     last = PricePlan.objects.filter(pool=plan.pool).aggregate(last=Max("number"))["last"]
     plan.state, plan.number, plan.published_at = state, (last or 0) + 1, now
     plan.version += 1

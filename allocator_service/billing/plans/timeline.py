@@ -127,8 +127,10 @@ class Timeline:
         if at.plan is None:
             return None
         key = (segment, resource, tenant, owner)
+        # Each entry of a month asks for a price, and few combinations occur.
         if key not in self._known:
             prices = self.prices[at.plan.pk]
+            # No price changes within a segment, so that its start stands for all of it.
             self._known[key] = prices.of(resource, kind_of(tenant, owner), owner, at.start)
         return self._known[key]
 
@@ -180,6 +182,7 @@ def timeline(*, pool: Pool, start: datetime, end: datetime) -> Timeline:
 def _holding(plans: Sequence[PricePlan], at: datetime) -> PricePlan | None:
     """Return the plan that holds at an instant, which is the latest of any that replace the past."""
     there = [plan for plan in plans if plan.start <= at and (plan.end is None or at < plan.end)]
+    # A rerating is applied to replace what was published, whatever was published since.
     replacing = [plan for plan in there if plan.state == PlanState.RERATED]
     found = replacing or there
     return found[-1] if found else None

@@ -160,6 +160,7 @@ def _parts(
     segments = len(instants) - 1
     for bucket in range(max(first, 1), min(last, segments) + 1):
         begin, end = instants[bucket - 1], instants[bucket]
+        # Where the event ends, whose plan sets the increment.
         here = added if bucket == last else Decimal(0)
         if first == last:
             part = amount

@@ -94,6 +94,7 @@ def _cover(
     tenant, resource = pair
     first, last = prices.edges[0], prices.edges[-1]
     boundaries = {min(max(each, first), last) for c in commitments for each in (c.start, c.end)}
+    # Cut at prices too: the order of coverage is by rate, which changes there.
     boundaries |= {edge for edge in prices.edges if min(boundaries) < edge < max(boundaries)}
     for start, end, active in _intervals(iter(entries), sorted(boundaries)):
         holding = [each for each in commitments if each.start <= start < each.end]
@@ -102,6 +103,7 @@ def _cover(
         segment = bisect_right(prices.edges, start) - 1
         ranking = _Ranking(prices, segment, tenant, resource)
         cuts = list(accumulate((each.quantity for each in holding), _EXACT.add))
+        # Under tiers each entry has its own rate, by the hours of the month before it.
         if any(ranking.tiers(owner) for owner in active.by_owner):
             parts = _by_entry(active, ranking)
         else:
@@ -138,6 +140,7 @@ class _Active:
 
     def drop_ended(self, at: datetime) -> None:
         """Remove the entries that end at or before an instant."""
+        # A heap by end: a sweep over n entries costs n log n, where a scan per interval is quadratic.
         while self._ends and self._ends[0][0] <= at:
             entry = self.entries.pop(heappop(self._ends)[1])
             self._with_increments -= bool(entry.increments)
@@ -155,6 +158,7 @@ class _Active:
 
     def _change(self, owner: int | None, quantity: Decimal) -> None:
         sum_ = _EXACT.add(self.by_owner.get(owner, _NOTHING), quantity)
+        # Exact sums return to 0 when all entries have ended: an owner without use would still be ranked.
         if sum_:
             self.by_owner[owner] = sum_
         else:
@@ -175,6 +179,7 @@ def _intervals(
             while waiting is not None and waiting.start <= at:
                 active.add(waiting)
                 waiting = next(entries, None)
+            # Intervals are half-open: what ends at `at` is not in use from there on.
             active.drop_ended(at)
             until = min(boundary, active.first_end(boundary))
             if waiting is not None:

@@ -40,6 +40,7 @@ def line_key(line: Posting) -> LineKey:
         line.resource,
         line.plan_id,
         line.commitment_key,
+        # Fixed costs of a plan differ by their name alone. Other notes are texts for people.
         line.note if kind == LineKind.FIXED else "",
     )
 
@@ -116,6 +117,7 @@ def _line(
         unit=like.unit,
         start=like.start,
         end=like.end,
+        # A difference of two prices is of neither.
         price=like.price if len(prices) == 1 else None,
         currency=like.currency,
         commitment_id=key.commitment,

@@ -100,6 +100,7 @@ class Priced:
             priced = sum(
                 (Fraction(price) * counted for price, counted in parts.items()), Fraction(0)
             )
+            # Rounded once per line: rounding each entry would add up an error per entry.
             charge = rounded(priced / HOUR_SECONDS, minor_digits(self._pool))
             yield Posting(
                 pool=self._pool,
@@ -148,6 +149,7 @@ def balanced(
     if owner is None or owner == tenant:
         return {**legs, "pool_amount": -charge}
     kept = rounded(Fraction(charge) * Fraction(fee), digits)
+    # The owner's part is what the rounded fee leaves, so that the four amounts add up to 0.
     return {**legs, "owner_amount": kept - charge, "fee_amount": -kept}
 
 
@@ -199,4 +201,5 @@ def in_order(
             line.note,
         )
 
+    # By slugs, not keys: a copy of the data in another database must write the same document.
     return sorted(lines, key=key)

@@ -141,6 +141,7 @@ def _upfront(line: _Line) -> Posting:
     """Return the upfront line, billed in the term's first month and effective over the whole term."""
     pool, month, commitment = line.pool, line.month, line.commitment
     first = month_of(commitment.start, pool.timezone).first == month.first
+    # The difference of two rounded sums: the months of a term add up to the whole price exactly.
     effective = _spread(pool, commitment, month.end) - _spread(pool, commitment, month.start)
     billed = rounded(Fraction(commitment.upfront), minor_digits(pool)) if first else _NOTHING
     return line.posting(
@@ -172,6 +173,7 @@ def fixed_cost_lines(*, pool: Pool, month: Month, prices: Timeline) -> list[Post
             part = Fraction(cost.amount) * Fraction(lasts[key]) / whole
             digits = minor_digits(pool)
             shares = [Fraction(share) for _, share in cost.tenants]
+            # By largest remainder: shares that are rounded one by one need not add up to the cost.
             amounts = divided(rounded(part, digits), shares, digits)
             for (tenant, _), amount in zip(cost.tenants, amounts, strict=True):
                 lines.append(

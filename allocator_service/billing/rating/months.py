@@ -53,6 +53,7 @@ def month_rated(
     if prices is None:
         prices = timeline(pool=pool, start=month.start, end=month.end)
     uses = list(_uses(pool, prices, through, tenant))
+    # Also those of users of the tenant's servers: covered use is credited at another price.
     commitments = _commitments(pool, month, uses, tenant)
     tiered = TieredCosts(prices)
     pairs = tiered.pairs(uses) if prices.has_tiers else []

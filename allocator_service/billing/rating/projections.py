@@ -207,6 +207,7 @@ class PricesNow:
             )
             parts = [(self._price(use), Fraction(use.quantity)) for use in of_resource]
             total = sum((quantity for _, quantity in parts), Fraction(0))
+            # Within the commitment its price is due either way, so that a missing price changes nothing.
             if total > committed and any(price is None for price, _ in parts):
                 unpriced.append(resource)
             low, high = (
@@ -283,6 +284,7 @@ def _uncovered(parts: Sequence[tuple[Fraction, Fraction]], committed: Fraction) 
     for price, quantity in sorted(parts, reverse=True):
         covered = min(quantity, committed)
         committed -= covered
+        # The marker of a missing price is below 0 to be covered last, but it must not lower the cost.
         cost += max(price, Fraction(0)) * (quantity - covered)
     return cost
 
@@ -306,6 +308,7 @@ class PoolPrices:
 
 def pool_prices(*, pool: Pool, now: datetime) -> PoolPrices | None:
     """Return the prices of a pool, or None if no plan holds."""
+    # The shortest interval that PostgreSQL distinguishes: it has one segment, the prices at `now`.
     soon = now + timedelta(microseconds=1)
     prices = timeline(pool=pool, start=now, end=soon)
     if prices.segments[0].plan is None:

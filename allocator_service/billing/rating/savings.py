@@ -87,6 +87,7 @@ class _Resource:
         beyond = Fraction(self.used) - Fraction(self.alone)
         if beyond <= 0:
             return Fraction(0)
+        # No single use is "beyond": the mean prices all alike, and no order of uses favours a side.
         return beyond * Fraction(self.outside_priced) / Fraction(self.used)
 
 
@@ -126,4 +127,5 @@ def savings(
 def _paid(line: Posting, tenant: int) -> Decimal:
     if line.tenant_id == tenant:
         return line.effective
+    # What an owner is credited for its servers lowers what it paid, and so counts as a saving.
     return line.owner_amount if line.owner_id == tenant else _NOTHING

@@ -112,6 +112,7 @@ def month_close(*, pool: Pool, month: Month, now: datetime) -> Closing:
     missing conditions at once. Usage can be posted meanwhile without waiting: entries that are numbered
     later are adjusted for in the month that is open then.
     """
+    # Before the closing is looked for: a second caller waits, and then finds that of the first.
     lock_in_transaction(Lock.BILLING, pool.slug)
     closed = closing_of(pool, month)
     if closed is not None:
@@ -127,6 +128,7 @@ def month_close(*, pool: Pool, month: Month, now: datetime) -> Closing:
     )
     with lock_for_block(Lock.LEDGER_SEAL, "ledger"):  # nothing is numbered while it is read
         last = Seal.objects.filter(pool=pool).aggregate(sequence=Max("sequence"))["sequence"]
+        # Never below the last closing's: entries up to it are billed, and would be billed again.
         sequence = max(previous, last or 0)
         draft = month_draft(pool=pool, month=month)
     _post(draft.rated.lines)

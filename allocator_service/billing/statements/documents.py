@@ -73,6 +73,7 @@ def instant_text(instant: datetime) -> str:
 @exactly
 def money_text(amount: Decimal, digits: int) -> str:
     """Return an amount with all digits of its currency."""
+    # + 0 turns -0, which a sum of credits can be, into 0.
     return f"{amount.quantize(Decimal(1).scaleb(-digits)) + 0:f}"
 
 
@@ -275,6 +276,7 @@ def month_accounts(
             "tenant": slugs[key],
             "billed": money_text(by_tenant.get(key, Decimal(0)), digits),
         }
+        # By slug, so that the stored bytes do not depend on the keys of this database.
         for key in sorted(tenants, key=lambda key: slugs[key])
     ]
     accounts += [

@@ -77,6 +77,7 @@ def month_draft(*, pool: Pool, month: Month, tenant: int | None = None) -> Draft
     rating = month_rated(pool=pool, month=month, tenant=tenant)
     rated = rating.rated
     closings = closings_of(pool)
+    # Only the earliest open month adjusts: in each of several the same entries would be billed again.
     if closings and month_of(closings[-1].start, pool.timezone).next == month:
         rated.lines += _adjustments(pool, month, closings, tenant)
     stored = concerning(stored_lines(pool, month), tenant)
@@ -93,6 +94,7 @@ def billed_lines(pool: Pool, service_month: Month) -> list[Posting]:
     """Return the lines billed so far for the service of a month, on whichever statement."""
     found = Posting.objects.filter(pool=pool, service_month=service_month.first)
     return list(
+        # A credit note follows from no entry, and rating the month again must not take it back.
         found.exclude(kind=LineKind.CREDIT_NOTE).select_related("plan", "pool").order_by("id")
     )
 
@@ -132,6 +134,7 @@ def _adjusted(
     def of_pairs(lines: Iterable[Posting]) -> list[Posting]:
         return [line for line in lines if (line.tenant_id, line.resource) in pairs]
 
+    # The whole month, not the entries alone: coverage and tiers depend on all entries before them.
     rated = month_rated(pool=pool, month=service_month, tenant=tenant).rated.lines
     billed = concerning(billed_lines(pool, service_month), tenant)
     found = differences(

@@ -119,6 +119,7 @@ def group_months(
     digits, months = minor_digits(pool), []
     for month in months_between(first.start, now, pool.timezone):
         tree_at = min(month.end, now)
+        # A slug may have named another group then, whose statements these were.
         of = group if tree_at == now else group_named(pool=pool, slug=slug, before=tree_at)
         if not _is_within(of, within, tree_at):
             continue

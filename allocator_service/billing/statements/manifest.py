@@ -95,11 +95,13 @@ def manifest_document(closing: Closing) -> dict[str, Any]:
     statement = export_statement(COLUMNS, "ndjson", OF_CLOSING)
     with connection.wrap_database_errors, connection.cursor() as cursor:
         without_time_limit()
+        # Compiling takes longer than it saves where rows are copied out rather than computed.
         cursor.execute("SET LOCAL jit = off")
         cursor.execute(_SUMS.replace("{sealed}", SEALED + OF_CLOSING), parameters)
         sums = cursor.fetchall()
         with cursor.copy(statement, {**parameters, "last": closing.sequence}) as copy:
             for chunk in copy:
+                # While it is read: a month's export can be larger than the memory.
                 digest.update(chunk)
     return {
         "pool": closing.pool.slug,

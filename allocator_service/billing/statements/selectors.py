@@ -99,6 +99,7 @@ def statement_rows(
             others = _concerned(pool, each).exclude(slug__in=slugs)
             if tenant is not None:
                 others = others.filter(pk=tenant.pk)
+            # A draft rates the whole month: only if a tenant besides the members may have lines.
             if others.exists():
                 of = None if tenant is None else tenant.pk
                 lines = month_draft(pool=pool, month=each, tenant=of).lines
@@ -127,6 +128,7 @@ def _concerned(pool: Pool, month: Month) -> QuerySet[Tenant]:
         | Q(pk__in=stored.filter(owner__isnull=False).values("owner"))
         | Q(pk__in=[each.tenant_id for each in commitments_of(pool, month.start, month.end)])
     )
+    # Late entries are adjusted for in the month after the last closing, and name former members.
     before = Closing.objects.filter(pool=pool, month=month.previous.first)
     for sequence in before.values_list("sequence", flat=True):
         late = Seal.objects.filter(sequence__gt=sequence, start__lt=month.start)

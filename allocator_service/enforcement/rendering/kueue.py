@@ -117,6 +117,7 @@ def _status(limits: DecisionLimits, groups: list[dict[str, Any]]) -> dict[str, A
 def _flavors(limits: DecisionLimits) -> Sequence[tuple[str | None, str]]:
     """Return the classes of servers with the names of their flavors, servers without the label last."""
     values: list[str | None] = [*limits.classes]
+    # A queue without any flavor admits nothing, not even in a pool without labels.
     if None in limits.decided.capacity or not values:
         values.append(None)
     if len(values) > MAX_FLAVORS or len(limits.units) > MAX_RESOURCES:
@@ -133,6 +134,7 @@ def _flavors(limits: DecisionLimits) -> Sequence[tuple[str | None, str]]:
                 f' "{value[:80]}": choose another label.',
                 code="rendering.label",
             )
+    # The flavor of all other servers must not have the name of a class.
     taken = {class_name(value) for value in limits.classes}
     return [
         (value, any_class_name(taken) if value is None else class_name(value)) for value in values

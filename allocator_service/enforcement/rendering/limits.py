@@ -233,6 +233,7 @@ def _reserved(
     """Return the reserved amounts of a tenant, rounded up to whole units within its limits."""
     return {
         name: [
+            # Up, since a fraction of a unit would be lent away, but never more than there is to lend.
             min(_rounded_up(amount * unit.per), limit)
             for amount, unit, limit in zip(
                 decided.reserved.get((tenant.slug, name), [Decimal(0)] * len(units)),
@@ -293,6 +294,7 @@ def _joined(slug: str, decided: Decided) -> DecidedTenant:
     """Return a member that the decision in force does not know yet."""
     zeros = [Decimal(0)] * len(decided.resources)
     last = (float("inf"), len(decided.tenants))
+    # Limits of 0: without an entry the scheduler would not limit the new member at all.
     return DecidedTenant(slug, Decimal(0), last, zeros, {}, sibling_weight=Decimal(0))
 
 
@@ -313,6 +315,7 @@ def _rounded(
         columns = [
             whole_limits(
                 [vector[r] * unit.per for _, vector in cells],
+                # Rounded down by class: no scheduler can give out a part of a unit.
                 int(decided.capacity[name][r] * unit.per) if name in decided.capacity else 0,
                 ranks,
             )
@@ -345,6 +348,7 @@ def _most(slots: Sequence[SlotLimits]) -> dict[str, dict[ServerClassName, Limits
             totals[slug] = [a + b for a, b in zip(held, limits, strict=True)]
         for slug, limits in totals.items():
             held = most.get(slug, {}).get(None, limits)
+            # Each resource has its own maximum, perhaps of another slot: a limit must stop no slot.
             most[slug] = {None: [max(a, b) for a, b in zip(held, limits, strict=True)]}
     return most
 
@@ -372,6 +376,7 @@ def _tenant(
         notes.append(
             f"A part is on servers without the label {label}: it is enforced in the total only."
         )
+    # Schedulers take some seconds to start jobs: a short slot would be over before any runs.
     short = sum(
         slot.end - slot.start < SHORTEST_SLOT_SECONDS
         for slot in slots

@@ -40,7 +40,9 @@ def _whole_limits(
         return limits
     total = sum(amounts, Decimal(0))
     noise = min(NOISE * max(total, Decimal(1)), _HALF)
+    # Doubles that add up to a hair less than a whole number must not lose a unit.
     handed_out = min(int(sum(remainders, Decimal(0)) + noise), spare)
+    # Remainders that differ by noise alone count as equal, so that the policy's order decides.
     nearest = [remainder.quantize(NOISE) for remainder in remainders]
     order = sorted(
         (index for index, remainder in enumerate(remainders) if remainder),
@@ -52,6 +54,7 @@ def _whole_limits(
 
 
 def _take_back(limits: list[int], excess: int) -> None:
+    # From the largest, for which a unit is the smallest part.
     for index in sorted(range(len(limits)), key=lambda index: -limits[index]):
         taken = min(excess, limits[index])
         limits[index] -= taken

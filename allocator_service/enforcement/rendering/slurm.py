@@ -54,6 +54,7 @@ def slurm_objects(limits: DecisionLimits) -> list[dict[str, Any]]:
             "tenant": tenant.slug,
             "account": account_name(tenant.slug),
             "partition": name,
+            # 0 is written out: without a limit of the partition, the account's total would hold there.
             "limits": limits.named(tenant.by_class.get(name, nothing)),
             "comment": comment,
         }
@@ -158,6 +159,7 @@ def _reservations(limits: DecisionLimits, comment: str) -> list[dict[str, Any]]:
     now, period = limits.at, timedelta(seconds=decided.period_seconds)
     first = max((now - begin) // period, 0)
     found = []
+    # The next period too, so that its first slots are reserved before they begin.
     for number in (first, first + 1):
         for position, slot in enumerate(limits.slots):
             start = begin + number * period + timedelta(seconds=slot.start)
@@ -180,6 +182,7 @@ def _of_slot(
         named = limits.named(of)
         if not named["cpu"]:
             continue
+        # The same slot has the same name at each rendering, so that it is not reserved twice.
         digest = hashlib.sha256(f"{key}/{start}/{slug}/{name}".encode()).hexdigest()[:12]
         reservations.append(
             {

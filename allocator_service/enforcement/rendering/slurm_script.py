@@ -30,6 +30,7 @@ def slurm_script(objects: Sequence[Mapping[str, Any]], *, notes: Iterable[str]) 
         "",
         "# Lower first: everything to 0.",
     ]
+    # Raising one account before another is lowered would let both run more than the capacity.
     lines += _lowered(accounts, of_kind["class"])
     lines += ["", "# Then raise."]
     lines += [_account(each) for each in accounts]

@@ -270,6 +270,7 @@ def _rows(statement: str, parameters: dict[str, Any]) -> list[tuple[Any, ...]]:
             cursor.execute(statement, {**parameters, "through": ends[0], "owner_through": ends[1]})
             rows = cursor.fetchall()
         moved = next((row[5:] for row in rows if row[0] is None), (0, 0))
+        # Numbers that are out of date would count entries twice, in the totals and beyond them.
         if moved == ends:
             return [row for row in rows if row[0] is not None]
         ends = int(moved[0]), int(moved[1])

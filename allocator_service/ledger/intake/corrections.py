@@ -41,6 +41,7 @@ def entry_correct(
         )
     corrections = Entry.objects.filter(corrects=entry.pk, resource=corrected.name)
     reported = entry.quantity if corrected.name == entry.resource else Decimal(0)
+    # The default of 28 digits would round quantities of 36.
     with localcontext(prec=60):
         present = reported + sum(corrections.values_list("quantity", flat=True), Decimal(0))
         difference = quantity - present

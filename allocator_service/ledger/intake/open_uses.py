@@ -99,6 +99,7 @@ class OpenUses:
             for use in closed.uses
         ]
         entries_append(rows)
+        # By identity: a use that was closed and opened again with equal values is a new row.
         gone = [key for key, row in self._stored.items() if self._open.get(key) is not row]
         if gone:
             OpenUse.objects.filter(pool=self._pool, tenant__in=gone).delete()

@@ -30,6 +30,7 @@ def sources_claim(pool: Pool, cluster: str, sources: Collection[str]) -> None:
     if not cluster:
         return
     UsageSource.objects.bulk_create(
+        # Sorted, so that two requests with the same sources lock them in one order.
         [UsageSource(pool=pool, source=source, cluster=cluster) for source in sorted(sources)],
         ignore_conflicts=True,
     )

@@ -277,6 +277,7 @@ class LendingView(ReportView):
         if group is not None:
             found = group_lending(group=group, period=period, within=self.within)
             if self.subtree is not None:
+                # A group's key sees that its members lend, but not to whom outside.
                 found = found.under(self.subtree.outsider)
             return self.answer_report(found, GROUP_LENDING)
         return self.answer_report(self.visible_part(lending_report))

@@ -49,10 +49,12 @@ class ReportView(PoolView):
         asked, pool = self.query["tenant"], self.pool
         if asked is None or self.caller.group is not None:
             return
+        # Retired ones too: a period of the past has their use.
         slugs = tenants_with_retired().values_list("slug", flat=True)
         if self.tenant is None:
             known = slugs.filter(slug=asked).exists()
         elif sees_whole(pool, self.tenant):
+            # A pseudonym is a digest: the tenant behind it is found by computing those of all.
             known = any(self.name_of(slug) == asked for slug in slugs)
         else:
             known = asked == self.tenant.slug
@@ -128,6 +130,7 @@ class WholeReportView(ReportView):
     """A report of a whole pool, which is missing to callers that may not see all of it."""
 
     def period(self) -> Period:
+        # Missing rather than forbidden, so that the answer states nothing about the pool.
         if not sees_whole_of(self, self.pool):
             raise missing("report.not_found")
         return super().period()

@@ -29,6 +29,7 @@ def login(context: click.Context, url: str | None, profile: str) -> None:
     The command prompts for an address that is not known yet, and for the key, unless it is on standard
     input or in ALLOC_KEY. Both are stored only if the service accepts them.
     """
+    # A second argument can only be a key, which is now in the history of the shell.
     if context.args:
         refuse_key()
     url = url or os.environ.get(profiles.URL) or profiles.address(profile)
@@ -37,6 +38,7 @@ def login(context: click.Context, url: str | None, profile: str) -> None:
     url = url or click.prompt("Address of the service")
     try:
         with Client(url) as unknown:
+            # Without the key first: a mistyped address must not get it.
             root = unknown.root_show().body
             address = unknown.url
             if "collections" not in root:
@@ -44,6 +46,7 @@ def login(context: click.Context, url: str | None, profile: str) -> None:
             key = _key()
         with Client(address, key) as client:
             session = Session(client, "table")
+            # The first request with the key: it shows that the key works before it is stored.
             pools = [pool["slug"] for pool in client.pools_list()]
             tenant = session.tenant
     except ValueError as error:

@@ -176,6 +176,7 @@ def start(
         body["pool"] = pool
     elif start_ and end:
         slug = body["pool"] = session.pool(pool)
+        # A day without an offset is the pool's, as in its reports.
         zone = session.client.pools_show(slug).body["timezone"]
         begin, until = in_zone(start_, zone), in_zone(end, zone)
         if begin and until:

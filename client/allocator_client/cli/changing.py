@@ -76,6 +76,7 @@ def _allocations(session: Session, slug: str) -> dict[str, AllocationDocument]:
         if problem.code == "decision.none":
             return {}
         raise
+    # By id: names are unique only among the present workloads of one tenant.
     return {str(row["workload"]["id"]): row for row in session.allocations(run)}
 
 
@@ -187,6 +188,7 @@ def slots(session: Session, pool: str | None) -> None:
     if session.format == "json":
         print_json(schedule)
         return
+    # Slots are seconds of a period, which begins when the decision comes into force.
     begin = datetime.fromisoformat(cast("str", run["effective_from"]))
     table(("FROM", "TO", "TASKS"), _slot_rows(schedule, begin))
     period = timedelta(seconds=schedule["period_seconds"])

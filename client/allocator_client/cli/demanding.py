@@ -93,6 +93,7 @@ def wait_for(look: Callable[[], T | None], seconds: float, what: str) -> T:
         if time.monotonic() >= until:
             raise WaitTimeout(f"After {number(seconds)} s there is no {what}.")
         time.sleep(min(pause, max(0.0, until - time.monotonic())))
+        # Most results are there within a second; those that are not must not cost a request each tenth.
         pause = min(longest, pause * 1.5)
     return found
 
@@ -158,6 +159,7 @@ def submit(
     """
     if unlimited and tasks is not None:
         raise click.UsageError("--tasks and --unlimited exclude each other.")
+    # Without a number a workload takes all that others leave: a script must state that it means it.
     if tasks is None and not unlimited and (yes or not _is_terminal()):
         raise click.UsageError("State --tasks, or --unlimited for as many tasks as possible.")
     slug = session.pool(pool)
@@ -225,6 +227,7 @@ def _await_decision(
             if problem.code == "decision.none":
                 return None
             raise
+        # An older generation was read before the change, even if it is published after it.
         return found if found["generation"] >= generation else None
 
     try:
@@ -295,6 +298,7 @@ def _refuse_unknown_tenant(session: Session, slug: str) -> None:
     except Problem as problem:
         if problem.code != "tenant.not_found":
             raise
+        # Rows fetch page after page: without a bound, a hint would read all tenants.
         listed = islice(session.client.tenants_list(limit=_TENANTS_COMPARED), _TENANTS_COMPARED)
         near = get_close_matches(slug.lower(), [each["slug"] for each in listed])
         hint = f" Did you mean {' or '.join(near)}?" if near else ""

@@ -67,6 +67,7 @@ def groups(
         print_json(found)
     refused = found["counts"]["refused"]
     if refused:
+        # Also after a dry run or with --skip-refused: a script must not take a part for the whole.
         raise Failure(f"{refused:,} row{'s' * (refused != 1)} refused.")
 
 

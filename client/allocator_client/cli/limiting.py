@@ -125,6 +125,7 @@ def limit(
         if remove > len(rows):
             present = counted(len(rows), "limit")
             raise Failure(f"{node.kind} {node.name} has {present}: see alloc limits {pool}.")
+        # Numbers are those of the version that was shown: `If-Match` refuses the change of another one.
         del rows[remove - 1]
     else:
         zone = session.client.pools_show(pool).body["timezone"]

@@ -75,6 +75,7 @@ def completion(shell: str) -> None:
     zsh:  echo 'eval "$(alloc completion zsh)"' >> ~/.zshrc
     fish: alloc completion fish > ~/.config/fish/completions/alloc.fish
     """
+    # Here, because every start of every command would pay for it.
     from click.shell_completion import get_completion_class
 
     kind = get_completion_class(shell)
@@ -112,6 +113,7 @@ for command in (
 def main() -> None:
     """Run `alloc`."""
     for stream in (sys.stdout, sys.stderr):
+        # A terminal's encoding may lack a character of a name: a ? is better than a command that fails.
         stream.reconfigure(errors="replace")  # type: ignore[union-attr] # they are text files
     cli(prog_name="alloc", complete_var=_COMPLETE)
 

@@ -92,6 +92,7 @@ def _compact(document: object) -> str:
 
 def _clean(text: str) -> str:
     """Replace characters that move the cursor, colour the screen or change the direction of text."""
+    # Most texts: `isprintable` is one call, and the copy below takes one per character.
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() or c == "\n" else "\N{REPLACEMENT CHARACTER}" for c in text)

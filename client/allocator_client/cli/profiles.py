@@ -70,6 +70,7 @@ def _read() -> dict[str, Access]:
     path = file()
     try:
         with path.open(encoding="utf-8") as opened:
+            # Of the opened file, not of its path, which could name another file by then.
             if stat.S_IMODE(os.fstat(opened.fileno()).st_mode) & 0o077:
                 raise NotSetUp(f"Others can read the keys in {path}: chmod 600 {path}")
             stored: dict[str, dict[str, Any]] = json.load(opened)
@@ -88,6 +89,7 @@ def _write(stored: dict[str, Access]) -> None:
     content = json.dumps({name: vars(each) for name, each in stored.items()}, indent=2)
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # In the same folder: a rename is atomic only within one file system.
         handle, fresh = tempfile.mkstemp(dir=path.parent)  # with mode 0600
         try:
             with os.fdopen(handle, "w", encoding="utf-8") as opened:

@@ -56,6 +56,7 @@ def _run_verifier(file: Path, *, as_json: bool) -> int:
 
     It is 0 for a valid proof, 1 for an invalid proof and 2 for an unreadable one.
     """
+    # -P keeps the working folder off the path: a `policies` there must not pass for the verifier.
     command = [sys.executable, "-P", "-m", _VERIFIER, "verify", str(file)]
     if as_json:
         command.append("--json")

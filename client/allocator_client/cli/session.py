@@ -45,6 +45,7 @@ class Session:
     @cached_property
     def tenant(self) -> str | None:
         """Tenant of the key, or None for a key that sees several."""
+        # Two are enough to know that the key is not of one tenant.
         seen = list(islice(self.client.tenants_list(limit=2), 2))
         return seen[0]["slug"] if len(seen) == 1 else None
 
@@ -106,6 +107,7 @@ def pool_names(context: click.Context, _: click.Parameter, typed: str) -> list[s
     """
     try:
         found = profiles.access(context.params.get("profile") or profiles.DEFAULT)
+        # The shell waits for it at each Tab, so that one short attempt has to do.
         with Client(found.url, found.key, timeout=_COMPLETION_SECONDS, attempts=1) as client:
             seen = [pool["slug"] for pool in islice(client.pools_list(), 1000)]
     except (AllocatorError, click.ClickException, ValueError):

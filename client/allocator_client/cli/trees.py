@@ -64,6 +64,7 @@ def _pool_row(
     for name in unit:
         has = [None if node["has"] is None else float(node["has"].get(name, 0)) for node in top]
         wants = [_wants(node, name) for node in top]
+        # A sum without the hidden numbers would look like that of the pool.
         cells.append(number(None if None in has else sum(cast("list[float]", has))))
         if _NO_LIMIT in wants:
             cells.append(_NO_LIMIT)

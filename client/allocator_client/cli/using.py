@@ -139,6 +139,7 @@ def statement(session: Session, pool: str | None, month: str | None, tenant: str
     slug = session.pool(pool)
     client = session.client
     if month is None:
+        # The pool's month, not that of this machine: they differ for some hours at its ends.
         zone = find_time_zone(client.pools_show(slug).body["timezone"])
         month = f"{datetime.now(zone):%Y-%m}"
     who = tenant or session.tenant
