@@ -21,6 +21,7 @@ from allocator_service.allocation.trees import (
     renamed,
     run_tree,
 )
+from allocator_service.core.display import twelve_digits
 from allocator_service.pools.limits import MAX_LIMITS
 from allocator_service.tenants.models import Tenant
 from api.auth import EVERY_SCOPE
@@ -155,7 +156,7 @@ class TreeView(OneRunView):
         A tenant key sees its own member and the names, weights, tiers, limits and guarantees of the
         groups above it; their other numbers are null. In a transparent pool it sees the whole tree,
         the others under pseudonyms. A run that did not succeed answers 409 `run.not_succeeded`; once
-        its retention is over, the answer is 410 `run.pruned`.
+        its retention is over, the answer is 410 `run.pruned`. Numbers have twelve digits.
         """
         found = self.run(run)
         tree = tree_for(found, caller=self.tenant)
@@ -179,6 +180,7 @@ def tree_for(run: Run, *, caller: Tenant | None) -> Tree:
     whole = sees_whole(run.pool, caller)
     # Levels of groups need the stored decision: they are not computed to be hidden.
     tree = run_tree(run, levels=whole)
+    tree = replace(tree, nodes=[_rounded(node) for node in tree.nodes])
     if caller is None:
         return tree
     path = tree.path_to(MEMBER, caller.slug)
@@ -213,6 +215,31 @@ def _veiled(node: TreeNode, group: Callable[[str], str]) -> TreeNode:
         guaranteed=None,
         limit=[replace(each, has=None) for each in node.limit],
         guarantee=[replace(each, has=None, met=None, limited_by=None) for each in node.guarantee],
+    )
+
+
+def _rounded(node: TreeNode) -> TreeNode:
+    """Return a node without the digits in which rounding depends on what others do."""
+
+    def few(value: float | None) -> float | None:
+        return None if value is None else float(twelve_digits(value))
+
+    def all_few(values: Any) -> Any:
+        return None if values is None else [few(each) for each in values]
+
+    def amount(each: Any) -> Any:
+        has = each.has and {name: few(value) for name, value in each.has.items()}
+        met = {"met": few(each.met)} if isinstance(each, NodeGuarantee) else {}
+        return replace(each, has=has, **met)
+
+    return replace(
+        node,
+        level=few(node.level),
+        has=all_few(node.has),
+        guaranteed=all_few(node.guaranteed),
+        limit=[amount(each) for each in node.limit],
+        guarantee=[amount(each) for each in node.guarantee],
+        lend=[amount(each) for each in node.lend],
     )
 
 

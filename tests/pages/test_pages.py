@@ -154,7 +154,7 @@ def test_the_last_seven_days_are_those_of_the_report(decided, ada):
     with time_machine.travel(later, tick=False):
         text = ada.text(LAB)
         [row] = decided.as_ada.get("/api/v1/pools/lab/reports/sharing-degree/").json()["tenants"]
-    assert f'<data value="{row["sharing_degree"]["min"]}"' in text
+    assert f'<data value="{row["sharing_degree"]["min"]:.12g}"' in text
     assert "Of every resource you used at least" in words(text)
     assert "Sharing paid off." in words(text)
     assert text.count("<figure") - 1 == text.count("as a table</summary>") == 2
@@ -189,7 +189,7 @@ def test_a_workload_says_why_and_what_was_tried_to_help(decided, ada):
         assert explained["sentence"] in why
         [help_] = explained["counterfactuals"]
         assert f"With {help_['words']}, analysis would run" in why
-        assert f'<data value="{help_["tasks_after"]}"' in ada.text(path)
+        assert f'<data value="{help_["tasks_after"]:.12g}"' in ada.text(path)
         assert help_["tasks_after"] > 10
     assert why.index("What would help") < why.index("The decision in force")
 

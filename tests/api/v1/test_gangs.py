@@ -73,7 +73,7 @@ def test_a_workload_has_the_pieces_that_it_was_given(pool, operator):
     assert tasks(run) == {"mpi": 0}
     assert run.allocations.get().limited_by == "gang"
     explanation = operator.get(f"/api/v1/runs/{run.pk}/explanation/mpi/").json()
-    only = "even on empty servers with one value of rack, only 2 of 6 pieces"
+    only = "even on empty servers, only 2 of 6 pieces"
     assert only in explanation["sentence"]
     single = patch(
         operator, path, {"pieces": None, "per_server": None, "together": "", "at_least": 1}
