@@ -56,6 +56,7 @@ def routes():
             "run": Run.objects.first().pk,
             "pool": Pool.objects.first().pk,
             "saved": NO_FILTER,
+            "version": "1.4",
             "tenant": "u1" if model._meta.model_name == "run" else Tenant.objects.first().pk,
         }
         for pattern in admin.site._registry[model].get_urls():
