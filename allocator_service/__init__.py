@@ -1,3 +1,3 @@
-"""The allocation service: a Django project and its domain apps."""
+"""The Django project of the allocation service, with its domain apps."""
 
 __version__ = "0.1.0"

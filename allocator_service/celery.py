@@ -1,4 +1,4 @@
-"""The Celery application: workers compute allocations, Redis carries only the ids of pools."""
+"""The Celery application, whose workers compute. Redis carries only the ids of jobs."""
 
 import os
 
@@ -14,14 +14,16 @@ from django.conf import settings
 # Of workers that compute backtests: whatever decides or answers goes first on the same machine.
 NICENESS = 15
 
-app = Celery("allocator_service", task_cls="allocator_service.core.worker.deliveries:SettledTask")
+app = Celery(
+    "allocator_service", task_cls="allocator_service.core.worker.deliveries:ReconnectingTask"
+)
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks()
 
 
 @setup_logging.connect
 def _keep_djangos_logging(**_: object) -> None:
-    """Leave logging as the settings configured it: one format for every process."""
+    """Leave logging as the settings configured it, so that every process has one format."""
 
 
 @worker_init.connect
@@ -32,6 +34,7 @@ def _load_compiled_kernels(**_: object) -> None:
     was killed. While the first start still compiles, that is what the default policy needs.
     """
     from allocator_service.core.confined import give_way
+    from allocator_service.core.garbage import collect_rarely
     from allocator_service.core.jobs import BACKTESTS
     from allocator_service.core.worker.watch import WorkerWatch
     from policies import warm_compiled
@@ -41,13 +44,15 @@ def _load_compiled_kernels(**_: object) -> None:
     app.watch = WorkerWatch(app, settings.ENVIRONMENT)
     if settings.ENVIRONMENT.process != BACKTESTS:  # which loads what its first simulation needs
         warm_compiled()
+    # Frozen before the children are forked, the pages of what is loaded stay shared with them, too.
+    collect_rarely()
 
 
 @worker_ready.connect
 def _show_that_a_worker_works(**_: object) -> None:
     """Do not wait for beat's first tick until the service calls itself ready.
 
-    A worker of backtests may be at one for an hour and takes no message meanwhile: a thread tells of it.
+    A worker of backtests may be at one for an hour and takes no message meanwhile: a thread reports it.
     """
     from allocator_service.allocation.services import heartbeat_record
     from allocator_service.core.jobs import BACKTESTS

@@ -1,4 +1,4 @@
-"""Every route of the process: operations, the admin and the API."""
+"""Every route of the process, of operations, the admin and the API."""
 
 from django.contrib import admin
 from django.urls import include, path

@@ -70,6 +70,7 @@ class ApiKeyAuthentication(BaseAuthentication):
 
     def authenticate(self, request: Request) -> tuple[Caller, ApiKey] | None:
         header = request.headers.get("Authorization", "")
+        # None lets DRF answer 401 `auth.missing`, and open routes go on without a caller.
         if not header.strip():
             return None
         scheme, _, text = header.partition(" ")
@@ -125,6 +126,7 @@ def usable(key: ApiKey | None) -> ApiKey:
 
 def acting(key: ApiKey) -> Caller:
     """The holder of a usable key, who from now on acts in the logs and the audit."""
+    # Only usable keys: the last use of a revoked one stays that before its end.
     api_key_used(key=key, now=utc_now())
     bind_contextvars(actor=f"key {key}")
     access = Access(key.access)
@@ -154,7 +156,7 @@ class ScopePermission(BasePermission):
         # Here, for all routes: a view that forgets the check is not open to changes.
         if request.user.access == Access.READ and method != "GET":
             raise read_only()
-        # Closed by default: a new route that spans pools is no way out of a key's pool.
+        # Closed by default: a new route that spans pools must not lead out of a key's pool.
         if request.user.pool and method not in getattr(view, "of_a_pool", ()):
             raise Forbidden(
                 f"This key is bound to the pool {request.user.pool}; the route concerns more than one"

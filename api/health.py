@@ -88,6 +88,7 @@ class ReadinessView(OpenView):
         states = set(checks.values())
         status = next((state for state in (FAILED, DEGRADED) if state in states), OK)
         code = HTTPStatus.SERVICE_UNAVAILABLE if status == FAILED else HTTPStatus.OK
+        # Degraded is 200: a load balancer must not take every web process away for a missing relay.
         headers = {"Retry-After": "1"} if status == FAILED else None
         return Response({"status": status, "checks": checks}, code, headers=headers)
 
@@ -95,6 +96,7 @@ class ReadinessView(OpenView):
 def readiness() -> dict[str, str]:
     """Return the state of each part of the service. Only the first two prevent it from serving."""
     database = _holds(_database_answers, otherwise=FAILED)
+    # Without a database the question would wait for a second connection to fail.
     migrated = database == OK and _holds(_migrations_applied, otherwise=FAILED) == OK
     return {
         "database": database,
@@ -201,4 +203,5 @@ def _has_token(request: HttpRequest | Request) -> bool:
 
 def _is_operator(request: Request) -> bool:
     caller = authenticated_caller(request)
+    # Metrics are of all pools, which a key of one pool must not see.
     return caller is not None and caller.scope == Scope.OPERATOR and not caller.pool

@@ -47,6 +47,8 @@ end
 return {tostring(wait), tostring((tat - now) / allowance)}
 """
 
+# A sorted set of tickets by the end of their leases. One script, so that two requests cannot both
+# take the last place.
 _ENTER = """
 local time = redis.call('TIME')
 local now = tonumber(time[1])
@@ -121,6 +123,7 @@ class Limiter:
             count = self._counts.get(key)
             if count is None:
                 return 0
+            # Both bounds: a burst is reported by its number, a quiet key after its time.
             if count.unreported < burst // UNREPORTED_PART and time.monotonic() < count.calm_until:
                 count.unreported += 1
                 return None

@@ -33,6 +33,11 @@ SECONDS = Histogram(
     ["route"],
     buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.25, 0.5, 1, 2.5, 5, 10, 60),
 )
+STANDBY_READS = Counter(
+    "allocation_standby_reads",
+    "Reads that were sent to the standby, by the server that answered.",
+    ["server"],
+)
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 
@@ -46,8 +51,10 @@ class MetricsMiddleware:
         started = time.perf_counter()
         response = self.get_response(request)
         match = request.resolver_match
+        # The pattern, not the path: ids in labels would make a series for each object.
         route = match.route if match else "unknown"
         method = str(request.method)
+        # A client may send any word as a method, and each would be a series that stays.
         method = method if method in _METHODS else "other"
         REQUESTS.labels(method, route, response.status_code).inc()
         SECONDS.labels(route).observe(time.perf_counter() - started)

@@ -22,6 +22,12 @@ def tenant_name(slug: str, *, pool: Pool, caller: Tenant | None) -> str:
     return pseudonym("member", slug, pool=pool)
 
 
+def server_name(name: str, *, owner: int | None, pool: Pool) -> str:
+    """Return the pseudonym of a server that a tenant contributed."""
+    # With the owner: servers of two owners may have one name, and must not have one pseudonym.
+    return pseudonym("server", f"{owner}:{name}", pool=pool)
+
+
 def groups_known(*, pool: Pool, caller: Tenant | None) -> set[str] | None:
     """Return the slugs of the groups on the caller's own path.
 

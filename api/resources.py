@@ -61,6 +61,7 @@ class Resource(ContractView):
     def find(self, key: str) -> Any:
         """Return the object that a path names. Raises `Missing`."""
         by_slug = self.lookup.endswith("slug")
+        # A path may hold any text: what is no key is as missing as a key of nothing.
         value = slug_or_none(key) if by_slug else uuid_or_none(key)
         return get_or_missing(self.queryset(), self.not_found, **{self.lookup: value})
 
@@ -153,6 +154,7 @@ class Resource(ContractView):
 
     def current(self, found: Any) -> dict[str, Any]:
         """Return the present values of the fields that a merge patch can change."""
+        # Exact decimals: a patch of another field must not round this one.
         return self.change.exact(found, self)
 
     def answer_retire(self, key: str) -> Response:

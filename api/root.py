@@ -66,6 +66,7 @@ class LandingView(OpenView):
 
     def get(self, request: Request) -> Response:
         if request.accepted_renderer.format == OrjsonRenderer.format:
+            # The same address is a page for browsers, and a cache has to keep both.
             return Response(_root(request), headers={"Vary": "Accept"})
         provider = settings.ENVIRONMENT.oidc
         context = {

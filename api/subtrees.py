@@ -38,6 +38,7 @@ class Subtree:
 
     def of_run(self, run: Run) -> Mapping[int, Place]:
         """Return the tenants that were below the group when a run began."""
+        # A run that waits has no start yet. Its tree is the present one until then.
         return self.places(run.started_at or run.created_at)
 
     def groups_of_run(self, run: Run) -> set[str]:
@@ -57,6 +58,7 @@ class Subtree:
 
     def groups(self) -> set[int]:
         """Return the primary keys of the present groups below, including the group itself."""
+        # One statement for the tree of at most 10,000 groups, instead of one for each level.
         parents = dict(group_terms_of(pool=self.pool).values_list("group_id", "parent_id"))
         below: dict[int | None, list[int]] = {}
         for group, parent in parents.items():

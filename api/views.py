@@ -12,6 +12,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from allocator_service.core.errors import Unavailable
 from allocator_service.core.quantities import Resource
 from allocator_service.core.selecting import missing
 from allocator_service.pools.clusters import labelled_clusters
@@ -29,6 +30,7 @@ from api.contract.operations import Operation
 from api.contract.pagination import Page
 from api.contract.parameters import PageParameters, Parameters
 from api.pseudonyms import groups_known
+from api.standby import StandbyRead
 from api.subtrees import Subtree, subtree_of
 from policies.fields import Document
 
@@ -41,8 +43,8 @@ class ContractView(APIView):
 
     `parameters` are the query parameters of GET, `write_parameters` those of all others; `large`: the
     body of POST may be 32 MiB; `of_a_pool`: the methods that keys bound to a pool have, because they
-    show and change nothing of another. Formats of answers and bodies are those of the operation that
-    describes the handler.
+    show and change nothing of another; `reads_standby`: GET may be answered from a standby. Formats of
+    answers and bodies are those of the operation that describes the handler.
     """
 
     scopes: ClassVar[Mapping[str, frozenset[Scope]]]
@@ -50,6 +52,7 @@ class ContractView(APIView):
     write_parameters: ClassVar[type[Parameters]] = Parameters
     large: ClassVar[bool] = False
     of_a_pool: ClassVar[Collection[str]] = ()
+    reads_standby: ClassVar[bool] = False
     http_method_names = ["get", "post", "put", "patch", "delete", "head"]
 
     query: Mapping[str, Any]
@@ -198,8 +201,18 @@ class PoolView(ContractView):
     """
 
     of_a_pool = ("GET", "POST", "PUT", "PATCH", "DELETE")
+    reads_standby = True
     retired: ClassVar[bool] = False
     _visible: Pool | None = None
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        super().initial(request, *args, **kwargs)
+        read: StandbyRead | None = getattr(request._request, "standby_read", None)
+        if read is not None:
+            read.found = self.pool.generation
+            if not read.is_recent:
+                # The middleware asks the primary instead: no caller sees this.
+                raise Unavailable("The standby does not have the change yet.")
 
     def cluster(self, asked: str | None) -> str:
         """Return the cluster that is asked for, by default the key's, empty for the whole pool.

@@ -51,6 +51,7 @@ BENCHMARKS: dict[str, Callable[..., list[Row]]] = {
     "windows": ledger.measure_windows,
     "reports": ledger.measure_reports,
     "billing": billing.measure,
+    "closing": billing.measure_closing,
     "tda": tda.measure,
     "backtests": backtests.measure,
 }

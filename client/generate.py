@@ -128,7 +128,7 @@ def _structure(schema: dict[str, Any]) -> str:
             return {name: bare(value[name]) for name in kept if name in value}
         return [bare(each) for each in value] if isinstance(value, list) else value
 
-    # As text, which is hashable, and with sorted keys, since their order is no part of a type.
+    # As text, which is hashable, and with sorted keys, since types that differ in their order are equal.
     return json.dumps(bare(schema), sort_keys=True)
 
 

@@ -72,7 +72,7 @@ def _show(python: Path, folder: DataFolder, kernels: Kernels, began: float, *, s
         if stay:
             # Only now, so that compiling the rest does not slow down the decision that is shown.
             kernels.start_rest()
-            print(_invitation(service.url, key, folder.logs), flush=True)
+            print(invitation(service.url, key, folder.logs), flush=True)
             service.watch()
     return bool(decision.verification["valid"])
 
@@ -130,7 +130,8 @@ def _log_bytes(logs: Path) -> int:
     return sum(log.stat().st_size for log in logs.glob("*.log") if log.name != "web.log")
 
 
-def _invitation(url: str, key: str, logs: Path) -> str:
+def invitation(url: str, key: str, logs: Path) -> str:
+    """Return what the demo prints while it goes on, with commands for a shell."""
     return f"""
 The service goes on at {url} until Ctrl-C (its logs: {logs}). To go on with it:
 
@@ -146,6 +147,6 @@ The service goes on at {url} until Ctrl-C (its logs: {logs}). To go on with it:
     "count": 200, "capacity": {{"cpu": "0.50", "memory": "0.50"}}}}'
   api $URL/pools/google-mix/workloads/ -d '{{"tenant": "newcomer", "name": "analysis",
     "demand": {{"cpu": 0.05, "memory": 0.02}}}}'
-  api "$URL/pools/google-mix/allocations/?tenant=newcomer"
+  api "$URL/pools/google-mix/allocations/?by=tenant"
 
 The interface describes itself at {url}/api/v1/docs/"""

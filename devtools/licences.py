@@ -24,7 +24,7 @@ DECIDED = {
     "ecos": "a peer that benchmarks run beside ours; nothing that is shipped uses it",
 }
 # Files of others that are part of the project, with their licence beside them.
-VENDORED = [("idiomorph", "0BSD", "tenants' pages")]
+VENDORED = [("idiomorph", "0BSD", "pages that keep themselves up to date")]
 _READ = """
 import importlib.metadata as metadata, sys
 for name in sys.argv[1:]:

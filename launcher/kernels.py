@@ -14,7 +14,9 @@ from launcher.folders import PROJECT, make_passable
 
 _FIRST = "policies.warm('drfh')"
 _ALL = "policies.warm()"
-_ABOUT_SECONDS = {_FIRST: 15, _ALL: 75}
+_SIMULATIONS = "policies.warming.warm_simulations()"
+# Where one process compiles, on a processor of its own.
+_ABOUT_SECONDS = {_FIRST: 15, _ALL: 200}
 _LOWEST_PRIORITY = 19
 
 
@@ -26,6 +28,7 @@ class Kernels:
         self._project = project
         self._stamp = project / ".venv" / "allocator-kernels"
         self._log = project / ".data" / "kernels.log"
+        self._log_beside = project / ".data" / "kernels-of-simulations.log"
         sources = sorted((project / "policies").glob("**/*.py"))
         digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources))
         self._digest = digest.hexdigest() if sources else None
@@ -33,9 +36,17 @@ class Kernels:
         self._running: processes.Process | None = None
 
     def compile_all(self) -> None:
-        """Compile every kernel and wait for the compiler. Raises `StepFailed`."""
-        if self._start(_ALL):
-            self._wait(f"Compiling all kernels (about {_ABOUT_SECONDS[_ALL]} s, once) ...")
+        """Compile every kernel in two processes and wait for them. Raises `StepFailed`."""
+        if self._is_compiled(_ALL):
+            return
+        # Who compiles all comes to simulations last, and loads what is finished.
+        beside = self._run(f"import policies.warming; {_SIMULATIONS}", self._log_beside)
+        try:
+            self._start(_ALL)
+            about = _ABOUT_SECONDS[_ALL] * 2 // 3
+            self._wait(f"Compiling all kernels (about {about} s on two processors, once) ...")
+        finally:
+            processes.stop(beside, patience_seconds=1)
 
     def start_first(self) -> None:
         """Start to compile the kernels of a divisible decision in the background."""
@@ -61,10 +72,13 @@ class Kernels:
         if self._running and self._running.poll() is None:
             processes.stop(self._running, patience_seconds=1)
 
+    def _is_compiled(self, what: str) -> bool:
+        done = self._stamp.read_text() if self._stamp.exists() else ""
+        return self._digest is None or done in (f"{what} {self._digest}", f"{_ALL} {self._digest}")
+
     def _start(self, what: str, *, priority: int = 0) -> bool:
         """Start to compile, or return False if the kernels are already compiled."""
-        done = self._stamp.read_text() if self._stamp.exists() else ""
-        if self._digest is None or done in (f"{what} {self._digest}", f"{_ALL} {self._digest}"):
+        if self._is_compiled(what):
             return False
         lowered = f"os.setpriority(os.PRIO_PROCESS, 0, {priority}); " if priority else ""
         program = (
@@ -72,15 +86,19 @@ class Kernels:
             f"path = pathlib.Path({str(self._stamp)!r}); new = path.with_suffix('.new'); "
             f"new.write_text({f'{what} {self._digest}'!r}); new.replace(path)"
         )
-        make_passable(self._log.parent)
-        with self._log.open("wb") as log:
-            self._running = processes.start(
+        self._running = self._run(program, self._log)
+        return True
+
+    def _run(self, program: str, path: Path) -> processes.Process:
+        """Start a process that compiles, and logs into the file."""
+        make_passable(path.parent)
+        with path.open("wb") as log:
+            return processes.start(
                 [self._python, "-c", program],
                 cwd=self._project,
                 env={**processes.inherited_environment(), "OPENBLAS_NUM_THREADS": "1"},
                 output=log,
             )
-        return True
 
     def _wait(self, message: str) -> None:
         assert self._running is not None

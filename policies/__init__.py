@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from policies.explaining.explanations import explain
     from policies.explaining.gang_room import missing_pieces
     from policies.explaining.groups import GroupStanding, group_standings, tenant_levels
-    from policies.explaining.lending import tasks_by_owner
+    from policies.explaining.lending import tasks_by_owner, tasks_by_owner_and_label
     from policies.filling.mrfs_loop import dominant_on
     from policies.finishing.placement_dates import DatedPlacements, date_placements
     from policies.leximin.interior_point.method import maximise_level
@@ -191,6 +191,7 @@ __all__ = [
     "summary_document",
     "tasks_alone",
     "tasks_by_owner",
+    "tasks_by_owner_and_label",
     "tenant_levels",
     "timetable",
     "unserved_reasons",
@@ -243,7 +244,7 @@ _HOMES = {
     "policies.explaining.explanations": ("explain",),
     "policies.explaining.gang_room": ("missing_pieces",),
     "policies.explaining.groups": ("GroupStanding", "group_standings", "tenant_levels"),
-    "policies.explaining.lending": ("tasks_by_owner",),
+    "policies.explaining.lending": ("tasks_by_owner", "tasks_by_owner_and_label"),
     "policies.filling.mrfs_loop": ("dominant_on",),
     "policies.finishing.placement_dates": ("DatedPlacements", "date_placements"),
     "policies.leximin.interior_point.method": ("maximise_level",),

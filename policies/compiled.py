@@ -39,6 +39,7 @@ _ChosenFolder: Any = caching.UserProvidedCacheLocator
 _named_tuple: Any = types.NamedTuple
 _typeof: Any = numba.typeof
 _members: Any = tuple
+_without_value: Any = types.unliteral
 _COMPLETE = "complete"
 _SCALARS = {int: types.int64, float: types.float64, bool: types.boolean}
 
@@ -97,9 +98,13 @@ class Kernel(_Dispatcher):  # type: ignore[misc]
         self._cache = _KernelCache(self.py_func)
 
     def get_call_template(self, args: Any, kws: Any) -> Any:
-        """Prepare the kernel for a call from another kernel, and then do as numba does."""
+        """Prepare the kernel for a call from another kernel, and then do as numba does.
+
+        A number in the caller's source is of its type. A version for its value would take as long to
+        compile as any other one.
+        """
         self.prepare()
-        return super().get_call_template(args, kws)
+        return super().get_call_template([_without_value(arg) for arg in args], kws)
 
     def _compile_for_args(self, *args: Any, **kws: Any) -> Any:
         if self._can_compile and self.prepare():
@@ -227,7 +232,12 @@ def _kept(function: Callable[..., Any], fast: set[str]) -> Callable[..., Any]:
     try:
         kernel = Kernel(
             py_func=function,
-            targetoptions={"nopython": True, "error_model": "numpy", "fastmath": fast or False},
+            targetoptions={
+                "nopython": True,
+                "error_model": "numpy",
+                "fastmath": fast or False,
+                "no_cfunc_wrapper": True,  # no kernel is called from C
+            },
         )
         kernel.enable_caching()
     finally:

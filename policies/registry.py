@@ -37,6 +37,7 @@ from policies.model.request import Request, Solver, deadline_of
 from policies.selection import choose, make_known, policy_named
 from policies.time_division import tda
 from policies.verification.guaranteed_places import run_where_guaranteed
+from policies.verification.stated import Stated
 from policies.verification.verify import check_feasible, with_proofs
 
 _SOLVERS: dict[str, Mapping[str, Solver]] = {}
@@ -218,8 +219,10 @@ def _solved(
         # First, because all that follows relies on capacities that hold exactly.
         allocation = rounded_to_feasible(_SOLVERS[choice.policy.name][choice.mode](request))
     allocation = _in_place(allocation, running, request.deadline)
+    # Read once for the checks and the proofs, if both are about the same problem.
+    stated = Stated(problem, allocation.choice) if allocation.problem is problem else None
     # Last, because proofs are about the shares that are returned.
-    return with_proofs(problem, _checked(allocation, request.history))
+    return with_proofs(problem, _checked(allocation, request.history, stated), stated)
 
 
 def _in_place(
@@ -232,13 +235,18 @@ def _in_place(
     return stay_in_place(allocation.problem, allocation, running, deadline, accepts)
 
 
-def _checked(allocation: Allocation, history: History | None) -> Allocation:
+def _checked(
+    allocation: Allocation, history: History | None, stated: Stated | None = None
+) -> Allocation:
     """Return a feasible answer as it is.
+
+    Args:
+        stated: its problem, if it was read already.
 
     Raises:
         SolveFailedError: it is not feasible.
     """
-    found = check_feasible(allocation.problem, allocation, history)
+    found = check_feasible(allocation.problem, allocation, history, stated)
     failed = [item for item in found if not item.holds]
     if failed:
         raise SolveFailedError(

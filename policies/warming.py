@@ -90,9 +90,14 @@ def warm(*policies: str) -> None:
         gangs = solve(_GANGS, "drfh", mode="indivisible", options={"placement": placement})
         room_for_pieces(gangs, 0, at_once=2)
     solve(_GANGS, "h-mrf")
+    warm_simulations()
+    note_complete()
+
+
+def warm_simulations() -> None:
+    """Compile, or load from the cache, the kernels of simulations, which are about half of all."""
     for name in POLICIES:
         simulate(_WHOLE, Trace.create(workload=[0, 1], submit=[0, 1], duration=[1, 1]), name)
-    note_complete()
 
 
 def warm_compiled() -> None:

@@ -74,7 +74,7 @@ def redis_database(number: int) -> str:
     return re.sub(r"virtual_host=\d+$", f"virtual_host={number}", os.environ["REDIS_URL"])
 
 
-class LongestFirst(LoadFileScheduling):  # type: ignore[misc] # untyped
+class LongestFirst(LoadFileScheduling):
     """Hands out files in the order of the collection, and those of whole services together."""
 
     def _split_scope(self, nodeid: str) -> str:

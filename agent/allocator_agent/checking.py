@@ -178,7 +178,11 @@ def _tenants(configuration: Configuration, known: Known, observed: Observation) 
             f"{words.many} whose tenant has another already: {_few([place_text(t) for t in twins])}",
             f"name a tenant for each under [{words.mapping}]",
         )
-    outside = sorted(accounts.keys() - members - known.groups)
+    outside = [
+        tenant
+        for tenant in sorted(accounts.keys() - members - known.groups)
+        if accounts[tenant] not in observed.exempt
+    ]
     if of_users:
         outside = _in_groups(section, configuration, known, accounts, outside)
     _outside(section, configuration, outside)
@@ -195,18 +199,18 @@ def _in_groups(
 ) -> list[str]:
     """Return the users that can become members, and add the accounts of the others."""
     above = {tenant: accounts[tenant].partition(OF_USER)[0] for tenant in outside}
-    lacking = {
+    without = {
         account
         for account in above.values()
         if configuration.tenant_of(account) not in known.groups
     }
-    if lacking:
+    if without:
         section.missing(
             "accounts whose users cannot be members, because they are not groups:"
-            f" {_few(sorted(lacking))}",
+            f" {_few(sorted(without))}",
             "import the accounts as groups of the pool",
         )
-    return [tenant for tenant in outside if above[tenant] not in lacking]
+    return [tenant for tenant in outside if above[tenant] not in without]
 
 
 def _outside(section: Section, configuration: Configuration, outside: Sequence[str]) -> None:

@@ -22,7 +22,10 @@ _SECTIONS = {
         *("name", "scheduler", "reclaim", "register_tenants", "gangs"),
         *("decision_wait", "usage_hours"),
     },
-    "slurm": {"cluster", "bin", "classes", "owner_feature", "hold", "notice_signal", "users"},
+    "slurm": {
+        *("cluster", "bin", "classes", "owner_feature", "hold", "notice_signal", "users"),
+        *("closed", "open"),
+    },
     "kubernetes": {"api", "token_file", "ca_file", "owner_label", "class_label", "quotas"},
     "accounts": None,  # any account, any tenant
     "users": None,  # any account/user, any tenant
@@ -38,6 +41,8 @@ class SlurmOptions:
     hold: bool = True
     notice_signal: str = "CONT"  # which ends nothing that does not handle it; empty: none
     users: bool = False  # whether users of accounts are members
+    closed: bool = False  # whether new accounts start no job before a round has limited them
+    open: tuple[str, ...] = ()  # accounts outside of the pool that are not closed
 
 
 @dataclass(frozen=True)
@@ -173,6 +178,10 @@ class _Reader:
             raise Misconfigured(f"{self.path}: [{section}] {name} is one of {', '.join(choices)}")
         return value
 
+    def names(self, section: str, name: str) -> tuple[str, ...]:
+        """Return the names in a list that is separated by commas."""
+        return tuple(part.strip() for part in self.text(section, name).split(",") if part.strip())
+
     def file(self, section: str, name: str, default: Path) -> Path:
         return Path(self.text(section, name, str(default)))
 
@@ -210,6 +219,8 @@ def _checked(read: _Reader) -> Configuration:
             hold=read.yes("slurm", "hold", default=True),
             notice_signal=_signal(read),
             users=read.yes("slurm", "users"),
+            closed=read.yes("slurm", "closed"),
+            open=read.names("slurm", "open"),
         ),
         kubernetes=KubernetesOptions(
             api=read.text("kubernetes", "api"),

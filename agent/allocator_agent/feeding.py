@@ -56,6 +56,7 @@ class Feed:
         self._accounts: Set[str] = frozenset()  # of members
         self._new: dict[str, str] = {}  # the group, if any, of each tenant that becomes a member
         self._places: Set[str] = frozenset()  # of members and others
+        self.joining: frozenset[str] = frozenset()  # places that become members
 
     def send(self, observed: Observation) -> None:
         """Send servers and workloads as they are now. Others of the agent are drained or withdrawn."""
@@ -93,7 +94,8 @@ class Feed:
     def _admitted(self, observed: Observation) -> Set[str]:
         """Return the accounts of members. If configured, all become members before they queue."""
         accounts = self._configuration.by_tenant(observed.accounts)
-        if above := sorted({job.account for job in observed.jobs} & observed.parents):
+        queued = {job.account for job in observed.jobs} - observed.exempt
+        if above := sorted(queued & observed.parents):
             self.problems.append(
                 "accounts with accounts below them have jobs of their own, which no decision limits:"
                 f" {', '.join(above)}; submit them to accounts without any below"
@@ -105,11 +107,14 @@ class Feed:
         # The account of a group is no member, also before accounts are put below it.
         outside = sorted(accounts.keys() - self._known.members - self._known.groups)
         if self._configuration.registers_tenants:
+            # What is to stay as it is never gets a limit.
+            outside = [tenant for tenant in outside if accounts[tenant] not in observed.exempt]
             self._new = self._groups_of(outside, accounts)
+            self.joining = frozenset(accounts[tenant] for tenant in self._new)
             self.lines += [f"  + member {tenant}" for tenant in self._new]
             members = accounts.keys() & self._known.members
             return {accounts[name] for name in {*self._new, *members}}
-        busy = sorted({job.account for job in observed.jobs} & {accounts[name] for name in outside})
+        busy = sorted(queued & {accounts[name] for name in outside})
         if busy:
             self.problems.append(f"accounts with jobs that are not members: {', '.join(busy)}")
         return {accounts[name] for name in accounts.keys() & self._known.members}
@@ -117,17 +122,17 @@ class Feed:
     def _groups_of(self, tenants: Sequence[str], accounts: Mapping[str, str]) -> dict[str, str]:
         """Return the group of each tenant that becomes a member, empty for an account.
 
-        Users of accounts that are no groups of the pool are left out.
+        Users of accounts that are no groups of the pool are left out, which is a problem.
         """
         found: dict[str, str] = {}
         lacking: Counter[str] = Counter()
         for tenant in tenants:
             account, _, user = accounts[tenant].partition(OF_USER)
             group = self._configuration.tenant_of(account) if user else ""
-            if group and group not in self._known.groups:
-                lacking[account] += 1
-            else:
+            if not group or group in self._known.groups:
                 found[tenant] = group
+            else:
+                lacking[account] += 1
         if lacking:
             self.problems.append(
                 f"{sum(lacking.values())} users have no limit, because their accounts are not groups of"

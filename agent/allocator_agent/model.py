@@ -95,7 +95,9 @@ class Observation:
     """State of a scheduler at one moment.
 
     `parents` are the accounts that have accounts below them. They are not in `accounts`: a limit on a
-    parent holds for all of its children, so it can never be a tenant's own.
+    parent holds for all of its children, so it can never be a tenant's own. `exempt` are accounts, and
+    users of accounts, that the configuration names as not of the pool. `joining` become members in this
+    round.
     """
 
     nodes: list[Node]
@@ -104,6 +106,8 @@ class Observation:
     problems: list[str] = field(default_factory=list)
     parents: frozenset[str] = frozenset()
     notes: list[str] = field(default_factory=list)  # facts for dry runs and the log, no problems
+    exempt: frozenset[str] = frozenset()
+    joining: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)

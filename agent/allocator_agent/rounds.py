@@ -166,6 +166,7 @@ class Rounds:
         with outcome.step("plan"):
             self._remember(rendering)
             observed = with_minima(observed, rendering, feed.workload_of)
+            observed = replace(observed, joining=feed.joining)
             plan = self._scheduler.plan(rendering, observed, self._now())
         outcome.changes = plan.shown()
         if not dry_run:

@@ -441,14 +441,16 @@ class _Reading:
             if not self._is_here(server["labels"]):
                 continue
             value = server["labels"].get(self.label)
-            count, name = server["count"], server["name"]
-            if count == 1:
-                names[name] = value
-                continue
-            # The names that `policies` gives to the single servers of a row of a document.
-            width = max(4, len(str(count)))
-            names |= {f"{name}-{number:0{width}d}": value for number in range(1, count + 1)}
+            names |= dict.fromkeys(single_servers(server["name"], server["count"]), value)
         return names
+
+
+def single_servers(name: str, count: int) -> list[str]:
+    """Return the names that `policies` gives to the single servers of a row of a document."""
+    if count == 1:
+        return [name]
+    width = max(4, len(str(count)))
+    return [f"{name}-{number:0{width}d}" for number in range(1, count + 1)]
 
 
 def _where(

@@ -1,6 +1,6 @@
 """Steps of a tenant's allocation over time, with the changes of the pool before each step."""
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -32,9 +32,9 @@ class Cause:
     """Kind of a change of the pool before a step.
 
     `action` and `workload` are set for changes of the tenant's own workloads, and for limits of the
-    tenant, its workloads and the groups above it that begin or end by their dates. `more` is the number
-    of workloads that the same request submitted in addition to `workload`. `group` is the group of a
-    limit.
+    tenant, its workloads and the groups above it that begin or end by their dates. A `cluster` has the
+    `action` leave or return. `more` is the number of the tenant's workloads that the same request
+    submitted in addition to `workload`. `group` is the group of a limit.
     """
 
     kind: str
@@ -42,6 +42,7 @@ class Cause:
     workload: str = ""
     more: int = 0
     group: str = ""
+    cluster: str = ""
 
 
 @dataclass(frozen=True)
@@ -123,7 +124,7 @@ def _decisions(
     tasks: dict[UUID, dict[str, float]] = defaultdict(dict)
     rows = Allocation.objects.filter(run__in=[row[0] for row in found], tenant=tenant)
     for run, name, count in rows.values_list("run_id", "workload__name", "tasks"):
-        # Divisible tasks differ in their last digits from solution to solution, which is no change.
+        # Divisible tasks differ in their last digits between solutions.
         tasks[run][name] = round(count, _DIGITS)
     return [
         _Decision(max(start, since), min(end or now, now), read_at or start, tasks[run])
@@ -148,32 +149,54 @@ def _changes(
     between = AuditEntry.objects.filter(
         pool=pool.slug, at__gt=decisions[0].read_at, at__lte=decisions[-1].read_at
     ).order_by("-id")
-    entries = list(between.only("at", "action", "object_id", "after")[:MOST_CHANGES])
-    own = _own_workloads(tenant, pool, entries)
-    found = [(entry.at, _cause(entry, own)) for entry in reversed(entries)]
-    return [(at, cause) for at, cause in found if cause is not None]
+    fields = ("at", "action", "object_id", "object_name", "after")
+    entries = list(between.only(*fields)[:MOST_CHANGES])
+    own = _OwnWorkloads(tenant, pool, entries)
+    return [(entry.at, cause) for entry in reversed(entries) for cause in _causes(entry, own)]
 
 
-def _own_workloads(tenant: Tenant, pool: Pool, entries: Iterable[AuditEntry]) -> dict[str, str]:
-    """Return the names of the tenant's workloads in the entries, by id."""
-    named = {_workload_of(entry) for entry in entries if entry.action.startswith("workload.")}
-    mine = Workload.objects.filter(tenant=tenant, pool=pool, pk__in=filter(None, named))
-    return {str(id_): name for id_, name in mine.values_list("pk", "name")}
+class _OwnWorkloads:
+    """The tenant's workloads in the entries."""
+
+    def __init__(self, tenant: Tenant, pool: Pool, entries: Iterable[AuditEntry]) -> None:
+        submitted = {entry.at for entry in entries if entry.action == _SUBMITTED}
+        named = {
+            entry.object_id
+            for entry in entries
+            if entry.action.startswith("workload.") and entry.action != _SUBMITTED
+        }
+        mine = Workload.objects.filter(tenant=tenant, pool=pool).filter(
+            Q(pk__in=named) | Q(created_at__in=submitted)
+        )
+        rows = mine.order_by("pk").values_list("pk", "name", "created_at")
+        self._rows = [(str(id_), name, at) for id_, name, at in rows]
+        self._ids = [id_ for id_, *_ in self._rows]
+
+    def names(self, entry: AuditEntry) -> list[str]:
+        """Return the names of those that an entry is about, in the order of its request."""
+        if entry.action != _SUBMITTED:
+            first = last = entry.object_id
+        elif "first" in entry.after:
+            first, last = entry.after["first"]["id"], entry.after["last"]["id"]
+        else:
+            return []
+        between = self._rows[bisect_left(self._ids, first) : bisect_right(self._ids, last)]
+        # Ids of another request can lie between if the clocks of two hosts differ.
+        return [name for _, name, at in between if entry.action != _SUBMITTED or at == entry.at]
 
 
-def _workload_of(entry: AuditEntry) -> str | None:
-    if entry.action == _SUBMITTED:
-        return str(entry.after.get("first", {}).get("id", "")) or None
-    return entry.object_id
-
-
-def _cause(entry: AuditEntry, own: Mapping[str, str]) -> Cause | None:
+def _causes(entry: AuditEntry, own: _OwnWorkloads) -> list[Cause]:
     kind, _, action = entry.action.partition(".")
-    name = own.get(_workload_of(entry) or "") if kind == "workload" else None
-    if name is not None:
-        more = int(entry.after.get("workloads", 1)) - 1 if entry.action == _SUBMITTED else 0
-        return Cause(kind, action, name, more)
-    return Cause(kind) if kind in _AUDITED else None
+    if kind not in _AUDITED:
+        return []
+    if kind == "cluster":
+        return [Cause(kind, action, cluster=entry.object_name)]
+    names = own.names(entry) if kind == "workload" else []
+    if not names:
+        return [Cause(kind)]
+    mine = Cause(kind, action, names[0], len(names) - 1)
+    # One request can submit workloads of several members.
+    return [mine] if len(names) == entry.after.get("workloads", 1) else [mine, Cause(kind)]
 
 
 def _dates_of_limits(

@@ -274,7 +274,8 @@ class PlacementDates(models.Model):
     @property
     def rows(self) -> list[list[Any]]:
         """The ranges of the document."""
-        return orjson.loads(zlib.decompress(self.document))  # type: ignore[no-any-return]
+        rows: list[list[Any]] = orjson.loads(zlib.decompress(self.document))
+        return rows
 
 
 class Certificate(models.Model):
@@ -309,7 +310,8 @@ class Schedule(models.Model):
     `document` is zlib-compressed JSON in the shape of an evaluation's schedule. `intervals` are
     `[start, end, slot]` in whole seconds of the period, which repeats from `Run.effective_from` on.
     `owed` holds the tenants' deficits by slug, as in the run's input. `made_up` is the part that the
-    period repays, null where that is assumed to be all.
+    period repays, null where that is assumed to be all. `servers` holds the name and the owner of each
+    server on which tasks are packed, by its name in `document`: the input numbers identical servers.
     """
 
     run = models.OneToOneField(Run, models.PROTECT, primary_key=True, related_name="schedule")
@@ -319,6 +321,7 @@ class Schedule(models.Model):
     gap_on_the_clock = models.FloatField(null=True)
     owed = models.JSONField(default=dict, db_default={})
     made_up = models.JSONField(null=True)
+    servers = models.JSONField(default=dict, db_default={})
 
     class Meta:
         db_table = "run_schedule"

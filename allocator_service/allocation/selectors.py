@@ -189,12 +189,13 @@ def schedule_of(run: Run) -> Schedule:
 
 @dataclass(frozen=True)
 class SlotInForce:
-    """A slot on the clock, over `[start, end)`, with its allocations."""
+    """A slot on the clock, over `[start, end)`, with its allocations and the schedule that has it."""
 
     start: datetime
     end: datetime
     fraction: float
     allocations: list[dict[str, Any]]
+    schedule: Schedule
 
 
 def slot_in_force(*, run: Run, at: datetime) -> SlotInForce | None:
@@ -209,7 +210,7 @@ def slot_in_force(*, run: Run, at: datetime) -> SlotInForce | None:
         run.effective_from, schedule.period_seconds, schedule.intervals, at
     )
     planned = schedule.plan["slots"][slot]
-    return SlotInForce(start, end, planned["fraction"], planned["allocations"])
+    return SlotInForce(start, end, planned["fraction"], planned["allocations"], schedule)
 
 
 def _interval_at(

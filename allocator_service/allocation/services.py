@@ -22,7 +22,7 @@ from allocator_service.core.models import IdempotencyClaim
 from allocator_service.core.outbox import events_prune, request_id
 from allocator_service.pools.locking import pool_lock
 from allocator_service.pools.models import Pool
-from allocator_service.pools.recompute import decision_wanted
+from allocator_service.pools.recompute import decision_request
 
 IDEMPOTENCY_RETENTION = timedelta(hours=72)
 RUNS_PRUNED_AT_ONCE = 1_000
@@ -41,7 +41,7 @@ def run_request(*, pool: Pool, reason: str, now: datetime) -> Run:
     elif reason and not run.reason:
         run.reason = reason
         run.save(update_fields=["reason"])
-    decision_wanted(pool, now=now)
+    decision_request(pool, now=now)
     return run
 
 

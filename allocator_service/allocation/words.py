@@ -13,13 +13,13 @@ from allocator_service.workloads.reason_texts import Reader
 _AS_ALONE = 0.005
 _DONE: Mapping[str, str] = {"submit": "submitted", "withdraw": "withdrew"}
 _DATED: Mapping[str, str] = {"begin": "began", "end": "ended"}
+_CLUSTER: Mapping[str, str] = {"leave": "left", "return": "returned"}
 _CHANGED: Mapping[str, str] = {
     "workload": "another member changed its workloads",
     "server": "servers changed",
     "member": "members or their weights changed",
     "group": "groups changed",
     "pool": "the pool's settings changed",
-    "cluster": "a cluster left or returned",
     "limit": "a limit of another member or group began or ended",
 }
 PAUSED = "It is paused, and gets nothing until you activate it."
@@ -46,6 +46,8 @@ def cause_text(cause: Cause) -> str:
     if cause.workload:
         named = f"{cause.workload} and {cause.more:,} more" if cause.more else cause.workload
         return f"you {_DONE.get(cause.action, 'changed')} {named}"
+    if cause.cluster:
+        return f"the cluster {cause.cluster} {_CLUSTER[cause.action]}"
     return _CHANGED[cause.kind]
 
 

@@ -211,7 +211,7 @@ def _simulated(cell: Cell, begun: float) -> tuple[dict[str, Any], bytes]:
         step=scenario.head["step"],
         changes=scenario.changes,
         terms=scenario.terms,
-        tell=_Progress(cell, begun),
+        on_progress=_Progress(cell, begun),
     )
     found = measured(simulation)
     if backtest.plan is not None:

@@ -20,8 +20,10 @@ from allocator_service.billing.statements.documents import account_totals, money
 from allocator_service.billing.statements.drafting import first_month, month_draft
 from allocator_service.core.durations import parse_duration
 from allocator_service.core.money import exactly
+from allocator_service.ledger.amounts.clusters import cluster_order, used_by_cluster
 from allocator_service.ledger.amounts.rate_changes import amounts_between
 from allocator_service.ledger.models import Kind
+from allocator_service.pools.clusters import has_had_clusters
 from allocator_service.pools.models import Pool
 from allocator_service.pools.tree_history import Times, members_over
 from allocator_service.tenants.models import Tenant
@@ -77,8 +79,9 @@ class Balance:
     @exactly
     def written(self, value: Decimal) -> Decimal:
         """Return a value in hours or money, rounded half-even to 12 digits."""
-        quotient = value / HOUR_SECONDS if self.budget.resource else value
-        return quotient.quantize(_QUANTUM, ROUND_HALF_EVEN)
+        if self.budget.resource:
+            return hours_written(value)
+        return value.quantize(_QUANTUM, ROUND_HALF_EVEN)
 
     def text(self, value: Decimal) -> str:
         """Return a value for people, rounded to the currency's minor unit or hundredths of an hour."""
@@ -100,6 +103,12 @@ class Balance:
     @property
     def spent_text(self) -> str:
         return self.text(self.spent)
+
+
+@exactly
+def hours_written(value: Decimal) -> Decimal:
+    """Return resource-seconds in hours, rounded half-even to 12 digits."""
+    return (value / HOUR_SECONDS).quantize(_QUANTUM, ROUND_HALF_EVEN)
 
 
 def budgets_for(pool: Pool, tenant: Tenant | None) -> QuerySet[Budget]:
@@ -203,6 +212,36 @@ def _money(pool: Pool, month: Month, budgets: Sequence[Budget]) -> dict[int | No
     of_one = next(iter(tenants)) if len(tenants) == 1 else None
     spent, _, _ = account_totals(month_draft(pool=pool, month=month, tenant=of_one).lines)
     return dict(spent.items())
+
+
+@exactly
+def spent_by_cluster(*, budget: Budget, period: Span) -> list[tuple[str | None, Decimal]]:
+    """Return the resource-seconds of a budget's period by cluster, None for an unknown one.
+
+    None are of a budget of money, whose prices are not those of a cluster, and in a pool without
+    clusters.
+    """
+    pool = budget.pool
+    if not budget.resource or not has_had_clusters(pool):
+        return []
+    groups = set() if budget.group is None else {budget.group}
+    below = (
+        members_over(pool=pool, groups=groups, start=period.start, end=period.end) if groups else {}
+    )
+    parts = _parts(budget, period, below)
+    spans: dict[int, list[Span]] = {}
+    for tenant, span in (*parts.whole, *parts.cut):
+        spans.setdefault(tenant, []).append(span)
+    edges = sorted(
+        {period.start, period.end}.union(*({span.start, span.end} for _, span in parts.cut))
+    )
+    spent: dict[str | None, Decimal] = {}
+    for use in used_by_cluster(pool=pool, edges=edges, among=spans):
+        if use.resource == budget.resource and any(
+            span.start <= edges[use.interval] < span.end for span in spans[use.tenant]
+        ):
+            spent[use.cluster] = spent.get(use.cluster, Decimal(0)) + use.amount
+    return sorted(spent.items(), key=lambda row: cluster_order(row[0]))
 
 
 _Key = tuple[int, str]

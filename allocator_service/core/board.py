@@ -86,7 +86,7 @@ SectionWriter = Callable[[datetime, VisiblePools], Section]
 _sections: list[tuple[int, str, SectionWriter]] = []
 
 
-def tells(*, permission: str, place: int) -> Callable[[SectionWriter], SectionWriter]:
+def board_section(*, permission: str, place: int) -> Callable[[SectionWriter], SectionWriter]:
     """Register a function that writes a section of the board, for users with a permission.
 
     Sections are in order of `place`. The function gets the time and the pools to write about.

@@ -1,18 +1,22 @@
 """Large writes by COPY, in the open transaction of Django's connection."""
 
 from collections.abc import Iterable, Sequence
+from decimal import Decimal
 from typing import Any
 
 from django.db import connection
 from django.db.models import Model
 from psycopg import sql
 
+_NUMBERS = {int, float, Decimal}
 # From so many rows on, foreign keys are checked by new plans.
 MANY_ROWS = 200
 
 
 def copy_rows(model: type[Model], columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     """Append `rows` to the model's table, values adapted by psycopg in the order of `columns`.
+
+    Rows are taken while the COPY holds the connection: reading the database for them would never end.
 
     Constraints are checked by PostgreSQL as for INSERT; defaults of Django fields are not applied.
     Raises Django's `IntegrityError` and its kin, whose cause is psycopg's.
@@ -28,8 +32,15 @@ def copy_rows(model: type[Model], columns: Sequence[str], rows: Iterable[Sequenc
     errors, copied = connection.wrap_database_errors, 0
     with errors, connection.cursor() as cursor, cursor.copy(statement) as copy:
         for row in rows:
-            copy.write_row(row)
+            copy.write_row([_as_text(value) if type(value) is list else value for value in row])
             copied += 1
     if copied >= MANY_ROWS:
         with connection.cursor() as cursor:
             cursor.execute("DISCARD PLANS")
+
+
+def _as_text(values: list[Any]) -> Any:
+    """Return an array of numbers in PostgreSQL's form, for which psycopg takes a third of the time."""
+    if set(map(type, values)) <= _NUMBERS:
+        return "{" + ",".join(map(str, values)) + "}"
+    return values

@@ -2,7 +2,9 @@
 
 import csv
 import io
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import orjson
@@ -33,6 +35,50 @@ def _writable(value: Any) -> Any:
     if isinstance(value, int) and not -(2**63) <= value < 2**64:
         return orjson.Fragment(str(value))
     return value
+
+
+# Numbers that orjson writes in another form than Python: `1e-7` for `1e-07`, and `0.00001` for `1e-05`.
+# Expressions that begin with a literal are searched for ten times as fast as others.
+_ONE_DIGIT = re.compile(rb"e-([1-9])(?![0-9])")
+_FIVE_PLACES = re.compile(rb"0\.0000([1-9])([0-9]*)")
+
+
+def canonical_bytes(document: Any) -> bytes:
+    """Return a document as JSON with sorted keys, no spaces and numbers as Python writes them.
+
+    These are the bytes of `json.dumps`, two to eight times as fast. Numbers must be finite.
+    """
+    try:
+        written = orjson.dumps(document, option=orjson.OPT_SORT_KEYS)
+    except TypeError:
+        written = b"\\"
+    if b"\\" in written:  # rare, and then quotes do not separate texts from numbers
+        text = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        return text.encode()
+    return _rewritten(_FIVE_PLACES, _with_exponent, _rewritten(_ONE_DIGIT, _with_zero, written))
+
+
+def _rewritten(
+    number: re.Pattern[bytes], form: Callable[[re.Match[bytes]], bytes], written: bytes
+) -> bytes:
+    """Return a document without backslashes in which numbers, but not texts, have another form."""
+    parts, begin, quotes = [], 0, 0
+    for found in number.finditer(written):
+        quotes += written.count(b'"', begin, found.start())
+        parts += [written[begin : found.start()], found[0] if quotes % 2 else form(found)]
+        begin = found.end()
+    return b"".join([*parts, written[begin:]])
+
+
+def _with_zero(found: re.Match[bytes]) -> bytes:
+    return b"e-0" + found[1]
+
+
+def _with_exponent(found: re.Match[bytes]) -> bytes:
+    first, others = found.groups()
+    if found.string[max(found.start() - 1, 0) : found.start()].isdigit():  # the end of 10.00001
+        return found[0]
+    return first + (b"." + others if others else b"") + b"e-05"
 
 
 def csv_bytes(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> bytes:

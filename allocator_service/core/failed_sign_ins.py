@@ -3,5 +3,5 @@
 from axes.apps import AppConfig
 
 
-class FailedSignInsConfig(AppConfig):  # type: ignore[misc] # axes has no types
+class FailedSignInsConfig(AppConfig):
     verbose_name = "Sign-ins"

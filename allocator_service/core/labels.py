@@ -31,6 +31,11 @@ class LabelsField(MapField):
         return _mistakes(self.values, value)
 
 
+def line_mistakes(text: str, max_length: int) -> list[str]:
+    """Return the mistakes in a line of text, read as a label's value is."""
+    return _mistakes(TextField(max_length=max_length), text)
+
+
 def _mistakes(field: Field, value: Any) -> list[str]:
     try:
         field.read(value)

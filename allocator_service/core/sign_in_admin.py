@@ -55,13 +55,13 @@ class SignInAdmin(SavedFiltersAdmin):
 
 
 @admin.register(AccessAttempt)
-class AttemptAdmin(SignInAdmin, AccessAttemptAdmin):  # type: ignore[misc] # axes has no types
+class AttemptAdmin(SignInAdmin, AccessAttemptAdmin):
     appears = "An attempt appears when a sign-in with a password fails."
     list_display = ("at", "username", "network", "page", "failures_since_start", "status")
 
 
 @admin.register(AccessLog)
-class SuccessAdmin(SignInAdmin, AccessLogAdmin):  # type: ignore[misc] # axes has no types
+class SuccessAdmin(SignInAdmin, AccessLogAdmin):
     appears = "A row appears with each sign-in with a password."
     list_display = ("at", "username", "network", "page", "signed_out_at")
 
@@ -71,7 +71,7 @@ class SuccessAdmin(SignInAdmin, AccessLogAdmin):  # type: ignore[misc] # axes ha
 
 
 @admin.register(AccessFailureLog)
-class FailureAdmin(SignInAdmin, AccessFailureLogAdmin):  # type: ignore[misc] # axes has no types
+class FailureAdmin(SignInAdmin, AccessFailureLogAdmin):
     appears = "A row appears with each sign-in that fails."
     list_display = ("at", "username", "network", "page", "locked_out")
     list_filter = ("attempt_time", "locked_out")

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from django.db import transaction
 
 from allocator_service.core.errors import Conflict
-from allocator_service.enforcement.selectors import absent_tenants
+from allocator_service.enforcement.state import absent_tenants
 from allocator_service.pools.locking import pool_lock
 from allocator_service.pools.member_services import member_end
 from allocator_service.pools.models import Pool

@@ -15,7 +15,7 @@ from django.utils.safestring import SafeString, mark_safe
 
 from allocator_service.allocation.admin.tabs import TabRequest, pool_tab
 from allocator_service.core.admin import ReadOnlyAdmin
-from allocator_service.core.board import Cell, Notice, Section, Table, Urgency, tells
+from allocator_service.core.board import Cell, Notice, Section, Table, Urgency, board_section
 from allocator_service.core.clock import utc_now
 from allocator_service.core.display import counted, number_text
 from allocator_service.core.quantities import decimal_text
@@ -24,12 +24,12 @@ from allocator_service.core.templatetags.shown import age
 from allocator_service.core.visible import VisiblePools
 from allocator_service.enforcement.clusters import ClusterState, clusters_of
 from allocator_service.enforcement.models import Agent, Blockage, Drift, Report
-from allocator_service.enforcement.selectors import (
+from allocator_service.enforcement.services import agent_retire
+from allocator_service.enforcement.state import (
     EnforcementState,
     TenantEnforcement,
     enforcement_state,
 )
-from allocator_service.enforcement.services import agent_retire
 from allocator_service.pools.models import Pool
 
 TENANTS_SHOWN = 50
@@ -129,7 +129,7 @@ def _shown(amount: Decimal | None) -> str:
     return "not known" if amount is None else decimal_text(amount.quantize(_SHOWN_DIGITS))
 
 
-@tells(permission="enforcement.view_agent", place=3)
+@board_section(permission="enforcement.view_agent", place=3)
 def schedulers_section(now: datetime, pools: VisiblePools) -> Section:
     """Return the section of silent agents, drifts and blockages."""
     present = Agent.objects.present().filter(pool__retired_at=None).select_related("pool")

@@ -100,12 +100,15 @@ def report_put(*, pool: Pool, draft: ReportDraft, now: datetime) -> Report:
         )
     run = _run(pool, draft)
     agent = Agent.objects.select_for_update(no_key=True).filter(pool=pool, name=draft.agent).first()
+    if agent is not None and agent.cluster != draft.cluster:
+        _refuse_other_cluster(agent, draft)
     latest = None if agent is None else agent.reports.order_by("-pk").first()
     # A tenant may have been back during a gap, so that its absence is counted anew after one.
     absences = {} if agent is None or _has_gap(agent, now) else _absences(latest)
     content = orjson.dumps(_content(pool, draft, absences, now))
     same = (
         latest is not None
+        and latest.agent.cluster == draft.cluster
         and latest.run_id == draft.run
         and zlib.decompress(latest.content) == content
     )
@@ -119,8 +122,6 @@ def report_put(*, pool: Pool, draft: ReportDraft, now: datetime) -> Report:
             " only a newer one replaces it.",
             code="enforcement.older",
         )
-    if agent is not None and agent.cluster != draft.cluster:
-        _refuse_other_cluster(agent, draft)
     if agent is None:
         agent = Agent(pool=pool, name=draft.agent)
         # A pool without agents is not watched: the first one begins it.

@@ -11,10 +11,10 @@ from allocator_service.core.durations import parse_duration
 from allocator_service.core.outbox import event_record, events_record
 from allocator_service.core.quantities import decimal_text
 from allocator_service.enforcement.models import Agent, Blockage, Drift, Watch
-from allocator_service.enforcement.selectors import (
+from allocator_service.enforcement.selectors import decision_in_force
+from allocator_service.enforcement.state import (
     EnforcementState,
     TenantEnforcement,
-    decision_in_force,
     enforcement_state,
 )
 from allocator_service.pools.clusters import cluster_leave

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from django.db import transaction
+from django.db.models import Q
 
 from allocator_service.core.errors import FieldError, TooLarge
 from allocator_service.imports.clusters import node_elsewhere, nodes_in_cluster
@@ -24,15 +25,15 @@ from allocator_service.pools.locking import pool_lock
 from allocator_service.pools.models import Pool, Server, ServerState
 from allocator_service.pools.server_services import (
     MAX_SERVERS_PER_REQUEST,
+    ServerChange,
     ServerDraft,
     ServerSettings,
-    server_activate,
-    server_drain,
-    server_update,
     servers_contribute,
+    servers_update,
 )
 
 MAX_SERVERS = 1_000_000
+_CHANGED_AT_ONCE = 10_000
 Present = dict[tuple[str | None, str], Server]
 
 
@@ -108,7 +109,7 @@ class _Nodes(Work[NodeRow]):
 
     def write(self, owners: Owners, now: datetime, progress: Progress) -> None:
         _add(self._pool, self._added, owners, now, progress)
-        _change(self._changed, now, progress)
+        _change(self._pool, self._changed, now, progress)
 
 
 def _names(row: NodeRow) -> list[str]:
@@ -118,10 +119,13 @@ def _names(row: NodeRow) -> list[str]:
 def _present(pool: Pool, rows: list[NodeRow]) -> Present:
     """Return the pool's servers that the file names."""
     names = (name for row in rows for name in _names(row))
+    owners = {row.owner for row in rows}
+    of_the_pool = Q(contributed_by=None) if None in owners else Q()
+    of_owners = Q(contributed_by__slug__in=owners - {None}) | of_the_pool
     return {
         (server.contributed_by.slug if server.contributed_by else None, server.name): server
         for batch in batches(names, NAMES_PER_QUERY)
-        for server in Server.objects.filter(pool=pool, name__in=batch)
+        for server in Server.objects.filter(of_owners, pool=pool, name__in=batch)
         .present()
         .select_related("contributed_by", "pool")
     }
@@ -163,8 +167,11 @@ def _add(
             for server_id, (row, _) in zip(created.ids, batch, strict=True)
             if row.draining
         ]
-        for server in Server.objects.filter(pk__in=draining).select_related("pool"):
-            server_drain(server=server, now=now)
+        drained = [
+            ServerChange(server, state=ServerState.DRAINING)
+            for server in Server.objects.filter(pk__in=draining)
+        ]
+        servers_update(pool=pool, changes=drained, now=now)
         done += len(batch)
         progress("adding", done, len(rows))
 
@@ -175,11 +182,25 @@ def _drafts(batch: list[tuple[NodeRow, str]], owners: Owners) -> Iterator[Server
         yield ServerDraft(name, row.capacity, contributor, row.labels)
 
 
-def _change(rows: Sequence[tuple[NodeRow, Server]], now: datetime, progress: Progress) -> None:
-    for number, (row, server) in enumerate(rows, start=1):
-        if _settings_differ(server, row):
-            settings = ServerSettings(server.name, row.capacity, row.labels)
-            server = server_update(server=server, settings=settings, version=None, now=now)
-        if _state_differs(server, row):
-            (server_drain if row.draining else server_activate)(server=server, now=now)
-        progress("changing", number, len(rows))
+def _change(
+    pool: Pool, rows: Sequence[tuple[NodeRow, Server]], now: datetime, progress: Progress
+) -> None:
+    done = 0
+    for batch in batches(rows, _CHANGED_AT_ONCE):
+        changes = [
+            ServerChange(
+                server,
+                ServerSettings(server.name, row.capacity, row.labels)
+                if _settings_differ(server, row)
+                else None,
+                _state(row) if _state_differs(server, row) else None,
+            )
+            for row, server in batch
+        ]
+        servers_update(pool=pool, changes=changes, now=now)
+        done += len(batch)
+        progress("changing", done, len(rows))
+
+
+def _state(row: NodeRow) -> ServerState:
+    return ServerState.DRAINING if row.draining else ServerState.ACTIVE

@@ -178,14 +178,16 @@ class _Workloads(Work[WorkloadRow]):
 
 
 def _present(pool: Pool, rows: list[WorkloadRow]) -> Present:
-    """Return the pool's workloads that the file names."""
-    return {
-        (workload.tenant.slug, workload.name): workload
-        for batch in batches((row.name for row in rows), NAMES_PER_QUERY)
-        for workload in Workload.objects.filter(pool=pool, name__in=batch)
-        .exclude(state=WorkloadState.WITHDRAWN)
-        .select_related("tenant", "pool")
-    }
+    """Return the pool's workloads that the file names, and some of others with the same names."""
+    present = {}
+    for batch in batches(rows, NAMES_PER_QUERY):
+        # Both, because a thousand tenants may have workloads of one name.
+        tenants, names = {row.owner for row in batch}, {row.name for row in batch}
+        found = Workload.objects.filter(pool=pool, tenant__slug__in=tenants, name__in=names)
+        for workload in found.exclude(state=WorkloadState.WITHDRAWN).select_related("tenant"):
+            workload.pool = pool
+            present[workload.tenant.slug, workload.name] = workload
+    return present
 
 
 def _empty(row: WorkloadRow) -> FieldError | None:

@@ -16,6 +16,8 @@ from allocator_service.pools.models import Pool
 from allocator_service.tenants.models import Tenant
 from allocator_service.workloads.models import Workload
 
+SOURCE_LENGTH = 200
+
 
 class Kind(models.TextChoices):
     """The kinds of entries. An entry `alone` is what the tenant would have used without sharing."""
@@ -47,7 +49,7 @@ class Entry(models.Model):
     kind = models.CharField(max_length=10, choices=Kind.choices)
     corrects = models.UUIDField(null=True)
     reason = models.TextField(default="")
-    source = models.CharField(max_length=200)
+    source = models.CharField(max_length=SOURCE_LENGTH)
     event_id = models.CharField(max_length=200, null=True)  # noqa: DJ001 - null is "of no event"
     run_id = models.UUIDField(null=True)
     recorded_at = models.DateTimeField()
@@ -269,6 +271,7 @@ class OpenUse(models.Model):
     The arrays have one element for each entry to be: those that would be written together, in their
     order. An open use lasts through `Meter.metered_until`. When it changes, or an hour ends, it is
     closed: its entries are appended, and the row is deleted. `run_id` is the decision at `start`.
+    `clusters` are those of the servers, null where the decision has none.
     """
 
     pk = models.CompositePrimaryKey("pool_id", "tenant_id")
@@ -282,6 +285,7 @@ class OpenUse(models.Model):
     units = ArrayField(models.CharField(max_length=20))
     kinds = ArrayField(models.CharField(max_length=10, choices=Kind.choices))
     quantities = ArrayField(models.DecimalField(max_digits=36, decimal_places=12))
+    clusters = ArrayField(models.CharField(max_length=253, null=True), null=True)
 
     class Meta:
         db_table = "ledger_open_use"

@@ -11,13 +11,11 @@ from django.http import HttpRequest
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from allocator_service.core.admin import (
-    ServiceAdmin,
-    ServiceForm,
-)
+from allocator_service.core.admin import ServiceAdmin
 from allocator_service.core.clock import utc_now
 from allocator_service.core.errors import Unacceptable
 from allocator_service.core.models import PoolLimit
+from allocator_service.core.service_forms import ServiceForm
 from allocator_service.core.shown_fields import instant
 from allocator_service.pools.models import (
     Group,

@@ -10,18 +10,18 @@ from django.contrib import admin
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest, HttpResponse
 
-from allocator_service.core.admin import (
-    QuantitiesField,
-    ServiceAdmin,
-    ServiceForm,
-    quantities_shown,
-    quantities_text,
-    quantities_vector,
-)
+from allocator_service.core.admin import ServiceAdmin
 from allocator_service.core.clock import utc_now
 from allocator_service.core.label_forms import LabelLinesField
 from allocator_service.core.labels import LABEL_LENGTH
 from allocator_service.core.list_filters import MemberFilter
+from allocator_service.core.quantity_fields import (
+    QuantitiesField,
+    quantities_shown,
+    quantities_text,
+    quantities_vector,
+)
+from allocator_service.core.service_forms import ServiceForm
 from allocator_service.core.shown_fields import labels_text
 from allocator_service.pools import access_admin  # noqa: F401 - registers its models
 from allocator_service.pools.group_admin import group_form_field, tier_form_field

@@ -3,11 +3,14 @@
 In a pool where any server has the label, one without it is in the cluster that has the pool's slug.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
 from django.db import transaction
+from django.db.models import QuerySet, TextField, Value
+from django.db.models.fields.json import KeyTextTransform
+from django.db.models.functions import Coalesce, NullIf
 
 from allocator_service.core.audit import audit_record, stated_fields
 from allocator_service.core.errors import Conflict, FieldError, Unreadable
@@ -34,6 +37,35 @@ def labelled_clusters(pool: Pool) -> set[str]:
     """Return the clusters that labels of the pool's servers name, none in a pool of one scheduler."""
     servers = Server.objects.filter(pool=pool, labels__has_key=CLUSTER_LABEL).present()
     return set(servers.values_list(f"labels__{CLUSTER_LABEL}", flat=True).distinct()) - {""}
+
+
+def has_had_clusters(pool: Pool) -> bool:
+    """Return whether the label of any server names a cluster, retired servers included."""
+    return Server.objects.filter(pool=pool, labels__has_key=CLUSTER_LABEL).exists()
+
+
+def clusters_away(pool: Pool) -> dict[str, datetime]:
+    """Return since when clusters give no capacity because their agents are silent, by name."""
+    left = Cluster.objects.filter(pool=pool, left_at__isnull=False)
+    found = {each.name: each.left_at for each in left if each.left_at is not None}
+    # Without a label the servers of all schedulers are one capacity.
+    return found if found and labelled_clusters(pool) else {}
+
+
+def servers_in(pool: Pool, clusters: Iterable[str]) -> QuerySet[Server]:
+    """Return the present servers of clusters of a pool with clusters."""
+    present = Server.objects.filter(pool=pool).present()
+    return present.alias(cluster=cluster_named(pool)).filter(cluster__in=list(clusters))
+
+
+def cluster_named(pool: Pool) -> Coalesce:
+    """Return the expression for the cluster of a server of a pool with clusters."""
+    label = NullIf(KeyTextTransform(CLUSTER_LABEL, "labels"), _text(""))
+    return Coalesce(label, _text(pool.slug))
+
+
+def _text(value: str) -> Value:
+    return Value(value, output_field=TextField())
 
 
 def other_cluster(named: str, cluster: str, pointer: str) -> FieldError:

@@ -16,11 +16,12 @@ class Capacity:
     """Resource × seconds of capacity that a tenant contributed in one interval.
 
     `interval` counts from 0, `resource` is the position in the pool's vectors, `tenant` None is the
-    pool itself.
+    pool itself. `cluster` is the present label of the servers, None without one.
     """
 
     interval: int
     tenant: int | None
+    cluster: str | None
     resource: int
     amount: Decimal
 
@@ -28,18 +29,19 @@ class Capacity:
 # Servers that were contributed alike are counted together before time is cut.
 _CAPACITY = """
 WITH alike AS (
-    SELECT c.tenant_id, c.start, COALESCE(c."end", 'infinity') AS "end",
+    SELECT c.tenant_id, NULLIF(server.labels ->> 'cluster', '') AS cluster, c.start,
+           COALESCE(c."end", 'infinity') AS "end",
            COALESCE(c.capacity, server.capacity) AS capacity, count(*) AS servers
     FROM server_contribution c JOIN server ON server.id = c.server_id
     WHERE server.pool_id = %(pool)s AND c.start < %(end)s
       AND (c."end" IS NULL OR c."end" > greatest(%(start)s, c.start))
-    GROUP BY 1, 2, 3, 4)
-SELECT interval_number - 1, tenant_id, position - 1,
+    GROUP BY 1, 2, 3, 4, 5)
+SELECT interval_number - 1, tenant_id, cluster, position - 1,
        sum(servers * quantity * {seconds})
 FROM alike
 CROSS JOIN {intervals}
 CROSS JOIN LATERAL unnest(capacity) WITH ORDINALITY AS amount (quantity, position)
-GROUP BY 1, 2, 3
+GROUP BY 1, 2, 3, 4
 """
 
 

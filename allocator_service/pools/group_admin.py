@@ -7,10 +7,11 @@ from django.contrib import admin
 from django.db.models import Prefetch, Q, QuerySet
 from django.http import HttpRequest
 
-from allocator_service.core.admin import ServiceAdmin, ServiceForm
+from allocator_service.core.admin import ServiceAdmin
 from allocator_service.core.clock import utc_now
 from allocator_service.core.list_filters import PresentFilter
 from allocator_service.core.quantities import decimal_text
+from allocator_service.core.service_forms import ServiceForm
 from allocator_service.pools.group_services import (
     AMOUNTS,
     GroupDraft,

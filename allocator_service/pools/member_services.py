@@ -8,8 +8,10 @@ from typing import Any
 
 from django.db import transaction
 from django.db.models import F
+from psycopg.types.json import Jsonb
 
 from allocator_service.core.audit import Change, audit_record, audit_record_all, stated_fields
+from allocator_service.core.copying import copy_rows
 from allocator_service.core.errors import Conflict, PreconditionRequired, Unacceptable
 from allocator_service.core.selecting import missing
 from allocator_service.core.versions import check_version
@@ -321,7 +323,9 @@ def members_admit(
     given = terms or {}
     known = {
         membership.tenant_id: membership
-        for membership in Membership.objects.filter(pool=pool, tenant__in=tenants)
+        for membership in Membership.objects.filter(pool=pool, tenant__in=tenants).select_related(
+            "pool", "tenant"
+        )
     }
     again = [membership for membership in known.values() if membership.ended_at is not None]
     # Where a clock was set back, the new terms must still not overlap the ended ones.
@@ -338,15 +342,39 @@ def members_admit(
             if tenant.pk not in known
         ),
     ]
-    MembershipTerms.objects.bulk_create(
-        MembershipTerms(
-            membership=membership,
-            start=starts.get(membership.pk, now),
-            **given.get(membership.tenant_id, _DEFAULT_TERMS),
-        )
-        for membership in admitted
+    columns = ["membership_id", "start", "weight", "best_effort", "group_id", "tier", *AMOUNTS,
+               "own_servers"]  # fmt: skip
+    copy_rows(
+        MembershipTerms,
+        columns,
+        (
+            _stored_terms(
+                membership.pk,
+                starts.get(membership.pk, now),
+                **{**_DEFAULT_TERMS, **given.get(membership.tenant_id, {})},
+            )
+            for membership in admitted
+        ),
     )
     return admitted
+
+
+def _stored_terms(
+    membership: int,
+    start: datetime,
+    *,
+    weight: Decimal,
+    best_effort: bool,
+    group: Group | None,
+    tier: int,
+    own_servers: str,
+    **amounts: list[Any],
+) -> list[Any]:
+    return [
+        *(membership, start, weight, best_effort, group and group.pk, tier),
+        *(Jsonb(amounts[name]) for name in AMOUNTS),
+        str(own_servers),
+    ]
 
 
 def members_join(*, pool: Pool, tenants: Sequence[Tenant], now: datetime) -> None:

@@ -1,6 +1,6 @@
 """Requests for new decisions, by the pool's generation and its job row in one transaction.
 
-Changes are coalesced: a run starts 250 ms after the last one, and at most 2 s after the first. Under a
+Changes are coalesced: a run starts 100 ms after the last one, and at most 2 s after the first. Under a
 policy that remembers, changes wait for the next boundary of the pool's decision interval.
 """
 
@@ -15,7 +15,7 @@ from allocator_service.core.jobs import JobKind, complete_job, wake_relay
 from allocator_service.core.locks import Lock
 from allocator_service.pools.models import Pool, RecomputeJob
 
-QUIET = timedelta(milliseconds=250)
+QUIET = timedelta(milliseconds=100)
 PATIENCE = timedelta(seconds=2)
 
 DECISION_JOBS = JobKind(
@@ -57,11 +57,11 @@ def pool_changed(pool: Pool, *, now: datetime) -> int:
             [pool.pk],
         )
         (pool.generation,) = cursor.fetchall()[0]
-    decision_wanted(pool, now=now)
+    decision_request(pool, now=now)
     return pool.generation
 
 
-def decision_wanted(pool: Pool, *, now: datetime) -> None:
+def decision_request(pool: Pool, *, now: datetime) -> None:
     """Request a decision without a change, for an operator or in place of an unfinished run."""
     boundary = interval_around(pool, now)[1] if pool.policy_long_term else None
     _request(pool, changed=now, boundary=boundary)

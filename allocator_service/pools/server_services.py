@@ -1,17 +1,21 @@
 """Writes to servers, from contribution and changes to draining and retirement."""
 
+import json
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
+from django.core.serializers.json import DjangoJSONEncoder
 from django.db import connection, transaction
+from django.db.models import Q
 from django.db.models.functions import Greatest
 from psycopg.types.json import Jsonb
 
-from allocator_service.core.audit import audit_record, stated_fields
+from allocator_service.core.audit import Change, audit_record, audit_record_all, stated_fields
 from allocator_service.core.copying import copy_rows
 from allocator_service.core.errors import Conflict, TooLarge, Unacceptable
 from allocator_service.core.ids import new_ids
@@ -25,6 +29,16 @@ from allocator_service.tenants.models import Tenant
 
 MAX_SERVERS_PER_REQUEST = 100_000
 BULK_STATEMENT_TIMEOUT = "60s"
+_SETTINGS = ["name", "capacity", "labels"]
+_PUT = {ServerState.DRAINING: "server.drain", ServerState.ACTIVE: "server.activate"}
+# `bulk_update` takes milliseconds a row. Quantities are texts in the JSON, and stay exact.
+_UPDATE = """
+UPDATE server SET name = row.name, capacity = row.capacity, labels = row.labels,
+                  state = row.state, version = row.version
+FROM json_to_recordset(%s) AS row (id uuid, name text, capacity numeric[], labels jsonb, state text,
+                                   version int)
+WHERE server.id = row.id
+"""
 
 
 @dataclass(frozen=True)
@@ -79,9 +93,7 @@ def servers_contribute(*, pool: Pool, drafts: Sequence[ServerDraft], now: dateti
                 pointer=f"{draft.pointer}/capacity",
             )
     pool = pool_lock(pool)
-    with connection.cursor() as cursor:
-        # 100,000 rows outlast the limit of other requests, which the connection serves later: LOCAL.
-        cursor.execute(f"SET LOCAL statement_timeout = '{BULK_STATEMENT_TIMEOUT}'")
+    _allow_long_statements()
     named = [(draft, name) for draft in drafts for name in draft.names()]
     _refuse_taken_names(pool, named)
     contributors = {d.contributed_by.pk: d.contributed_by for d in drafts if d.contributed_by}
@@ -123,12 +135,24 @@ def servers_contribute(*, pool: Pool, drafts: Sequence[ServerDraft], now: dateti
     return Created(ids, generation)
 
 
+def _allow_long_statements() -> None:
+    with connection.cursor() as cursor:
+        # 100,000 rows outlast the limit of other requests, which the connection serves later: LOCAL.
+        cursor.execute(f"SET LOCAL statement_timeout = '{BULK_STATEMENT_TIMEOUT}'")
+
+
 def _tenant_pk(draft: ServerDraft) -> int | None:
     return draft.contributed_by.pk if draft.contributed_by else None
 
 
 def _refuse_taken_names(pool: Pool, named: Sequence[tuple[ServerDraft, str]]) -> None:
-    present = Server.objects.filter(pool=pool, name__in=[name for _, name in named]).present()
+    owners = {_tenant_pk(draft) for draft, _ in named}
+    of_the_pool = Q(contributed_by=None) if None in owners else Q()
+    present = Server.objects.filter(
+        Q(contributed_by__in=owners - {None}) | of_the_pool,
+        pool=pool,
+        name__in=[n for _, n in named],
+    ).present()
     refuse_taken_names(
         ((draft.pointer, (_tenant_pk(draft), name)) for draft, name in named),
         taken=set(present.values_list("contributed_by_id", "name")),
@@ -146,6 +170,15 @@ class ServerSettings:
     labels: dict[str, str]
 
 
+@dataclass(frozen=True)
+class ServerChange:
+    """New settings or another state of a server, each None to stay as it is."""
+
+    server: Server
+    settings: ServerSettings | None = None
+    state: ServerState | None = None
+
+
 @transaction.atomic
 def server_update(
     *, server: Server, settings: ServerSettings, version: int | None, now: datetime
@@ -154,6 +187,59 @@ def server_update(
     server = _locked(server)
     check_version(server.version, version)
     before = stated_fields(server)
+    _set(server, settings, now)
+    return _saved("server.update", server, before, _SETTINGS, now)
+
+
+@transaction.atomic
+def servers_update(*, pool: Pool, changes: Sequence[ServerChange], now: datetime) -> None:
+    """Change many servers of a pool, all or none, as one change of the pool."""
+    pool = pool_lock(pool)
+    _allow_long_statements()
+    present = {
+        server.pk: server
+        for server in Server.objects.select_for_update(of=("self",), no_key=True)
+        .filter(pool=pool, pk__in=[change.server.pk for change in changes])
+        .select_related("contributed_by")
+        .order_by("pk")
+    }
+    made: dict[str, list[Change]] = {}
+    for change in changes:
+        server = present[change.server.pk]
+        server.pool = pool
+        if change.settings is not None:
+            before = stated_fields(server)
+            _set(server, change.settings, now)
+            server.version += 1
+            # A copy, because the state may change as well, which is another entry.
+            made.setdefault("server.update", []).append(Change(copy(server), before, {}))
+        if change.state is not None and change.state != server.state:
+            _refuse_retired(server)
+            before = stated_fields(server)
+            server.state = change.state
+            server.version += 1
+            made.setdefault(_PUT[change.state], []).append(Change(server, before, {}))
+    rows = [
+        {
+            "id": each.pk,
+            "name": each.name,
+            "capacity": each.capacity,
+            "labels": each.labels,
+            "state": each.state,
+            "version": each.version,
+        }
+        for each in present.values()
+    ]
+    with connection.cursor() as cursor:
+        cursor.execute(_UPDATE, [json.dumps(rows, cls=DjangoJSONEncoder)])
+    for action, changed in made.items():
+        audit_record_all(action=action, changes=changed, now=now, pool=pool.slug)
+    if made:
+        pool_changed(pool, now=now)
+
+
+def _set(server: Server, settings: ServerSettings, now: datetime) -> None:
+    """Change the settings of a locked server, and what it contributes."""
     _refuse_retired(server)
     if not any(settings.capacity):
         raise Unacceptable(
@@ -166,7 +252,6 @@ def server_update(
     server.name = settings.name
     server.capacity = list(settings.capacity)
     server.labels = settings.labels
-    return _saved("server.update", server, before, ["name", "capacity", "labels"], now)
 
 
 def _contribute_otherwise(server: Server, capacity: list[Decimal], now: datetime) -> None:
@@ -183,18 +268,16 @@ def _contribute_otherwise(server: Server, capacity: list[Decimal], now: datetime
 
 def server_drain(*, server: Server, version: int | None = None, now: datetime) -> Server:
     """Remove a server from the capacity at the next decision. It still counts as contributed."""
-    return _put(ServerState.DRAINING, "server.drain", server, version, now)
+    return _put(ServerState.DRAINING, server, version, now)
 
 
 def server_activate(*, server: Server, version: int | None = None, now: datetime) -> Server:
     """Return a draining server to the capacity."""
-    return _put(ServerState.ACTIVE, "server.activate", server, version, now)
+    return _put(ServerState.ACTIVE, server, version, now)
 
 
 @transaction.atomic
-def _put(
-    state: ServerState, action: str, server: Server, version: int | None, now: datetime
-) -> Server:
+def _put(state: ServerState, server: Server, version: int | None, now: datetime) -> Server:
     """Put a present server into a state. Idempotent."""
     server = _locked(server)
     check_version(server.version, version)
@@ -203,7 +286,7 @@ def _put(
         return server
     before = stated_fields(server)
     server.state = state
-    return _saved(action, server, before, ["state"], now)
+    return _saved(_PUT[state], server, before, ["state"], now)
 
 
 @transaction.atomic

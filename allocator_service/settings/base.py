@@ -56,6 +56,7 @@ MIDDLEWARE = [
     "django.contrib.messages.middleware.MessageMiddleware",
     "allocator_service.core.middleware.AdminActorMiddleware",
     "axes.middleware.AxesMiddleware",
+    "api.standby.StandbyMiddleware",
 ]
 
 # After five wrong passwords the admin lets a user in from that network only after a while; so does the

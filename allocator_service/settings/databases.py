@@ -1,7 +1,9 @@
 """Settings with which a process reaches PostgreSQL, on the web perhaps through a pooler."""
 
+import re
+from dataclasses import replace
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
 
 import environ
 
@@ -14,6 +16,9 @@ _STATEMENT_TIMEOUT_MS = {
     "sender": 60_000,
 }
 _LOCK_TIMEOUT_MS = 3_000
+STANDBY = "standby"
+# A request that finds no connection to the standby within this time goes to the primary server.
+_STANDBY_SECONDS = 1
 # A host that vanishes closes no connection. Each end asks the other: PostgreSQL lets go of what its
 # sessions locked, and a process notices that a server is gone, after some 20 s instead of hours.
 _SERVER_ASKS = {
@@ -29,6 +34,7 @@ _CLIENT_ASKS = {
     "keepalives_count": 3,
     "tcp_user_timeout": 20_000,
 }
+_HOST = re.compile(r"(?P<host>\[.*\]|[^:]*)(?::(?P<port>[0-9]*))?")
 # Only cursors that leave their parameters to the server prepare at all: `core.rows.only_row`.
 _PREPARED_AFTER = 5
 
@@ -42,6 +48,17 @@ def time_limits(environment: Environment) -> dict[str, int]:
 def uses_pooler(environment: Environment) -> bool:
     """Return whether the process reaches PostgreSQL through a pooler of transactions."""
     return environment.process == "web" and environment.web_database_url != environment.database_url
+
+
+def databases(environment: Environment) -> dict[str, dict[str, Any]]:
+    """Return Django's databases, of which a web process may have a standby."""
+    found = {"default": database(environment)}
+    if environment.process == "web" and environment.read_database_url:
+        address = environment.read_database_url
+        direct = replace(environment, database_url=address, web_database_url=address)
+        found[STANDBY] = database(direct)
+        found[STANDBY]["OPTIONS"]["pool"]["timeout"] = _STANDBY_SECONDS
+    return found
 
 
 def database(environment: Environment) -> dict[str, Any]:
@@ -79,4 +96,10 @@ def _address(url: str) -> dict[str, Any]:
     settings: dict[str, Any] = environ.Env.db_url_config(url)
     settings["ENGINE"] = "django.db.backends.postgresql"
     settings["HOST"] = unquote(settings["HOST"])  # a socket's folder is percent-encoded in a URL
+    hosts = urlsplit(url).netloc.rpartition("@")[2].split(",")
+    if len(hosts) > 1:
+        # Each host has its own port: with the one of the last for all, a failover would find no server.
+        parts = [_HOST.fullmatch(host) for host in hosts]
+        settings["HOST"] = ",".join(unquote(part["host"].strip("[]")) for part in parts if part)
+        settings["PORT"] = ",".join(part["port"] or "" for part in parts if part)
     return settings

@@ -59,6 +59,7 @@ class Environment:
     database_url: str
     migration_database_url: str
     web_database_url: str
+    read_database_url: str
     redis_url: str
     metrics_token: str
     log_level: str
@@ -99,6 +100,7 @@ def read_environment(*, secret_key: str | None = None) -> Environment:
         database_url=database_url,
         migration_database_url=_env.str("MIGRATION_DATABASE_URL", database_url),
         web_database_url=_env.str("WEB_DATABASE_URL", "") or database_url,
+        read_database_url=_env.str("READ_DATABASE_URL", ""),
         redis_url=_env.str("REDIS_URL"),
         metrics_token=_env.str("METRICS_TOKEN", ""),
         log_level=_env.str("LOG_LEVEL", "INFO"),

@@ -7,7 +7,7 @@ from django.core.exceptions import ImproperlyConfigured
 
 from allocator_service.settings.base import *  # noqa: F403
 from allocator_service.settings.base import BASE_DIR, email, logging, redis_client_url
-from allocator_service.settings.databases import database
+from allocator_service.settings.databases import databases
 from allocator_service.settings.environment import read_environment
 
 ENVIRONMENT = read_environment()
@@ -20,7 +20,7 @@ SECRET_KEY = ENVIRONMENT.secret_key
 DEBUG = False
 ALLOWED_HOSTS = ENVIRONMENT.allowed_hosts
 CSRF_TRUSTED_ORIGINS = ENVIRONMENT.csrf_trusted_origins
-DATABASES = {"default": database(ENVIRONMENT)}
+DATABASES = databases(ENVIRONMENT)
 CELERY_BROKER_URL = ENVIRONMENT.redis_url
 globals().update(email(ENVIRONMENT))
 REDIS_CLIENT_URL = redis_client_url(ENVIRONMENT.redis_url)

@@ -11,10 +11,11 @@ from django.db.models import F, Max, Q, QuerySet
 from django.http import HttpRequest
 from django.urls import reverse
 
-from allocator_service.core.admin import ReadOnlyAdmin, ServiceAdmin, ServiceForm
-from allocator_service.core.board import Notice, Section, Urgency, tells
+from allocator_service.core.admin import ReadOnlyAdmin, ServiceAdmin
+from allocator_service.core.board import Notice, Section, Urgency, board_section
 from allocator_service.core.clock import utc_now
 from allocator_service.core.display import counted
+from allocator_service.core.service_forms import ServiceForm
 from allocator_service.core.visible import VisiblePools, visible_pools
 from allocator_service.tenants.models import ApiKey, Person, Tenant
 from allocator_service.tenants.services import (
@@ -27,7 +28,7 @@ EXPIRES_SOON = timedelta(days=14)
 NAMES_SHOWN = 5
 
 
-@tells(permission="tenants.view_apikey", place=5)
+@board_section(permission="tenants.view_apikey", place=5)
 def keys_section(now: datetime, pools: VisiblePools) -> Section:
     """Return the section of keys in use that end soon and have no successor."""
     if pools.limited:

@@ -78,6 +78,7 @@ BINDING = (
 )
 ACCESS_OF_GROUPS = "Only keys of scope group can have access read."
 CLUSTER_OF_AGENTS = "Only keys of scope agent are bound to a cluster of their pool."
+KEY_NAME_LENGTH = 100
 
 
 class ApiKeyQuerySet(models.QuerySet["ApiKey"]):
@@ -96,7 +97,7 @@ class ApiKey(models.Model):
     """
 
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
-    name = models.CharField(max_length=100)
+    name = models.CharField(max_length=KEY_NAME_LENGTH)
     scope = models.CharField(max_length=10, choices=Scope.choices)
     tenant = models.ForeignKey(Tenant, models.PROTECT, null=True, blank=True, related_name="keys")
     pool = models.CharField(max_length=63, blank=True, db_default="", default="")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 import structlog
-from django.db import DatabaseError, connection, transaction
+from django.db import DatabaseError, transaction
 from django.db.models import Q
 
 from allocator_service.core.audit import audit_record, audit_record_made, stated_fields
@@ -18,12 +18,15 @@ from allocator_service.core.errors import (
     TooLarge,
     Unacceptable,
 )
+from allocator_service.core.labels import LABEL_LENGTH, line_mistakes
 from allocator_service.core.locks import Lock, lock_in_transaction
+from allocator_service.core.standby import primary
 from allocator_service.core.versions import check_version
 from allocator_service.tenants.models import (
     ACCESS_OF_GROUPS,
     BINDING,
     CLUSTER_OF_AGENTS,
+    KEY_NAME_LENGTH,
     SLUG_TAKEN,
     Access,
     ApiKey,
@@ -158,7 +161,8 @@ def api_key_create(
 
     `pool` is the slug of the pool that the key is bound to, `group` the primary key of the pool's group,
     `access` the permission there, `cluster` the pool's cluster. Raises `Unacceptable` for a binding that
-    the scope does not have or an expiry in the past, and `Conflict` when a live key has the name.
+    the scope does not have, a cluster that no server's label can name or an expiry in the past, and
+    `Conflict` when a live key has the name.
     """
     unbound = scope in (Scope.AGENT, Scope.GROUP) and not pool
     of_group = (scope == Scope.GROUP) == (group is not None)
@@ -169,10 +173,11 @@ def api_key_create(
         raise Unacceptable(ACCESS_OF_GROUPS, code="api_key.access")
     if cluster and scope != Scope.AGENT:
         raise Unacceptable(CLUSTER_OF_AGENTS, code="api_key.cluster")
-    if cluster != cluster.strip() or "|" in cluster:
-        raise Unacceptable(
-            "The name of a cluster has no | and no space at an end.", code="api_key.cluster"
-        )
+    _check_line("name", name, KEY_NAME_LENGTH)
+    if cluster:
+        _check_line("cluster", cluster, LABEL_LENGTH)
+    if "|" in cluster:
+        raise Unacceptable("The name of a cluster has no |.", code="api_key.cluster")
     if expires_at <= now:
         raise Unacceptable("The expiry lies in the past.", code="api_key.expiry")
     lock_in_transaction(Lock.API_KEY_NAME, name)
@@ -253,12 +258,13 @@ def api_key_used(*, key: ApiKey, now: datetime) -> None:
     """
     if key.last_used_at is not None and now - key.last_used_at < USE_KEPT_EVERY:
         return
+    server = primary()
     try:
-        with connection.cursor() as cursor:
+        with server.cursor() as cursor:
             cursor.execute(_USED, {"key": key.pk, "now": now})
     except DatabaseError:
         # PostgreSQL aborts a transaction with its first failed statement, so this one cannot go on.
-        if connection.in_atomic_block:  # which nothing can be asked in any more
+        if server.in_atomic_block:  # in which every further statement fails
             raise
         # A read must not fail for the sake of its own record.
         log.warning("key_use_not_noted", exc_info=True)
@@ -267,6 +273,12 @@ def api_key_used(*, key: ApiKey, now: datetime) -> None:
 def api_key_digest(text: str) -> bytes:
     """Return the stored digest of a key. Its 256 random bits make a slow hash unnecessary."""
     return hashlib.sha256(text.encode()).digest()
+
+
+def _check_line(name: str, text: str, max_length: int) -> None:
+    """Raise `Unacceptable` for a text that is not one line of at most this length."""
+    for mistake in line_mistakes(text, max_length):
+        raise Unacceptable(f"`{name}`: {mistake}", code="field.text", pointer=f"/{name}")
 
 
 def _issue(

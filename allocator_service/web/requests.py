@@ -17,7 +17,7 @@ _LENGTH_DIGITS = 18
 _VERSIONS = (b" HTTP/1.1", b" HTTP/1.0")
 
 
-class BoundedChunks(ChunkedReceiver):  # type: ignore[misc] # untyped
+class BoundedChunks(ChunkedReceiver):
     """Reader of a chunked body whose chunk headers and trailers are bounded.
 
     The base class joins an unfinished line with each packet, which takes time quadratic in its length.
@@ -33,7 +33,7 @@ class BoundedChunks(ChunkedReceiver):  # type: ignore[misc] # untyped
         return consumed
 
 
-class StrictParser(HTTPRequestParser):  # type: ignore[misc] # untyped
+class StrictParser(HTTPRequestParser):
     """Parser of one request that rejects ambiguous framing."""
 
     body_rcv: Any

@@ -18,6 +18,7 @@ from waitress.channel import HTTPChannel
 from waitress.server import create_server
 from waitress.task import ErrorTask, WSGITask
 
+from allocator_service.core.garbage import collect_rarely
 from allocator_service.core.headers import EVERYWHERE, NOTHING
 from allocator_service.core.ids import new_id
 from allocator_service.web import limits
@@ -46,7 +47,7 @@ _REFUSALS = {
 _UNREADABLE = Refusal(400, code="request.unreadable", title="The request cannot be read")
 
 
-class ProblemTask(ErrorTask):  # type: ignore[misc] # untyped
+class ProblemTask(ErrorTask):
     """Answer to a request that waitress rejects, in the application's error format."""
 
     def execute(self) -> None:
@@ -73,7 +74,7 @@ class ProblemTask(ErrorTask):  # type: ignore[misc] # untyped
         self.write(content)
 
 
-class ApplicationTask(WSGITask):  # type: ignore[misc] # untyped
+class ApplicationTask(WSGITask):
     """Answer of the application."""
 
     def write(self, data: bytes) -> None:
@@ -92,7 +93,7 @@ class ApplicationTask(WSGITask):  # type: ignore[misc] # untyped
         super().finish()
 
 
-class Channel(HTTPChannel):  # type: ignore[misc] # untyped
+class Channel(HTTPChannel):
     """Client connection that measures the pace of its current request and answer."""
 
     task_class = ApplicationTask
@@ -194,11 +195,12 @@ class Connections:
             channel.handle_close()
 
 
-class BufferedWorker(Worker):  # type: ignore[misc] # untyped
+class BufferedWorker(Worker):
     """Web process with the number of request threads given by gunicorn's `--threads`."""
 
     def run(self) -> None:
         """Serve until gunicorn stops the process, then answer the requests already received."""
+        collect_rarely()
         sockets: dict[int, Any] = {}
         server = create_server(
             self.wsgi,

@@ -12,7 +12,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from allocator_service.core.admin import ReasonForm, ServiceAdmin
-from allocator_service.core.board import Notice, Section, Urgency, tells
+from allocator_service.core.board import Notice, Section, Urgency, board_section
 from allocator_service.core.clock import utc_now
 from allocator_service.core.display import counted
 from allocator_service.core.shown_fields import instant
@@ -45,7 +45,7 @@ class ActionsOnlyAdmin(ServiceAdmin):
         return [field.name for field in self.opts.fields]
 
 
-@tells(permission="webhooks.view_webhook", place=4)
+@board_section(permission="webhooks.view_webhook", place=4)
 def webhooks_section(now: datetime, pools: VisiblePools) -> Section:
     """Return the notices of webhooks that are disabled, failing or late."""
     if pools.limited:  # the counts are of the whole installation, other pools included

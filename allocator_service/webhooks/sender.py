@@ -11,11 +11,11 @@ from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from datetime import datetime
 
-import psycopg
 import structlog
-from django.db import InterfaceError, OperationalError, connection
+from django.db import connection
 
 from allocator_service.allocation.services import heartbeat_record
+from allocator_service.core.loops import DATABASE_ERRORS, RECONNECT_SECONDS
 from allocator_service.webhooks.deliveries import (
     RETENTION,
     Claim,
@@ -32,12 +32,6 @@ POLL_SECONDS = 0.2
 HEARTBEAT_SECONDS = 2.0
 HOUSEKEEPING_SECONDS = 60.0
 FAST_THREADS, SLOW_THREADS = 24, 24
-_DATABASE_ERRORS = (
-    OperationalError,
-    InterfaceError,
-    psycopg.OperationalError,
-    psycopg.InterfaceError,
-)
 
 log = structlog.get_logger(__name__)
 
@@ -79,10 +73,10 @@ class Sender:
             self._sign()
             try:
                 self.turn(time.monotonic())
-            except _DATABASE_ERRORS as error:
+            except DATABASE_ERRORS as error:
                 log.warning("sender_waits_for_database", error=str(error))
                 connection.close()
-                time.sleep(1.0)
+                time.sleep(RECONNECT_SECONDS)
         for lane in self._lanes.values():
             lane.shutdown()
 

@@ -9,13 +9,7 @@ from django.core.exceptions import ValidationError
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 
-from allocator_service.core.admin import (
-    QuantitiesField,
-    ServiceAdmin,
-    ServiceForm,
-    quantities_shown,
-    quantities_text,
-)
+from allocator_service.core.admin import ServiceAdmin
 from allocator_service.core.clock import utc_now
 from allocator_service.core.duration_fields import DurationField
 from allocator_service.core.durations import MOST_RECLAIM_DAYS
@@ -23,6 +17,12 @@ from allocator_service.core.label_forms import SelectorLinesField
 from allocator_service.core.labels import LABEL_LENGTH
 from allocator_service.core.list_filters import RunnableFilter
 from allocator_service.core.quantities import decimal_text
+from allocator_service.core.quantity_fields import (
+    QuantitiesField,
+    quantities_shown,
+    quantities_text,
+)
+from allocator_service.core.service_forms import ServiceForm
 from allocator_service.pools.selectors import resources_of
 from allocator_service.workloads.gangs import (
     MAX_KINDS,
@@ -33,7 +33,7 @@ from allocator_service.workloads.gangs import (
     gang_text,
 )
 from allocator_service.workloads.models import MAX_PRIORITY, Workload, WorkloadState
-from allocator_service.workloads.reason_texts import OPERATOR, reason_text
+from allocator_service.workloads.reason_texts import OPERATOR, away_text, reason_text
 from allocator_service.workloads.services import (
     WorkloadDraft,
     WorkloadSettings,
@@ -210,13 +210,20 @@ class WorkloadAdmin(ServiceAdmin):
 
     @admin.display(description="cannot run", ordering="unsatisfiable")
     def cannot_run(self, workload: Workload) -> str:
-        return reason_text(workload.unsatisfiable, OPERATOR) if workload.unsatisfiable else "-"
+        reason = workload.unsatisfiable
+        if not reason:
+            return "-"
+        # As prefetched: a list has workloads of many pools.
+        away = {each.name: each.left_at for each in workload.pool.clusters.all() if each.left_at}
+        return away_text(reason, workload.server_selector, away) or reason_text(reason, OPERATOR)
 
     def search_note(self, row: Workload) -> str:
         return f"{row.tenant} in {row.pool}"
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Workload]:
-        return super().get_queryset(request).prefetch_related("pool__resource_types")
+        return (
+            super().get_queryset(request).prefetch_related("pool__resource_types", "pool__clusters")
+        )
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
         return ["pool", "tenant", "cannot_run", "created_at", "withdrawn_at"] if obj else []

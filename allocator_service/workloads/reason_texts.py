@@ -5,6 +5,12 @@ The API, pages, the admin, mail and command lines take them from here.
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from allocator_service.core.display import instant_text
+from allocator_service.pools.clusters import clusters_selected
+from allocator_service.workloads.satisfiability import NO_ELIGIBLE_SERVER
 
 LIMIT = "limit:"
 _RESOURCE = "resource:"
@@ -105,6 +111,27 @@ def remedy_text(reason: str, reader: Reader) -> str:
     if reason.startswith(LIMIT):
         return f"A higher limit: ask who manages the one {_whose(reason, reader)}."
     return f"More {_resource(reason)} in the pool."
+
+
+def away_text(
+    reason: str, selector: Mapping[str, Any], away: Mapping[str, datetime], zone: str = "UTC"
+) -> str:
+    """Return why a workload cannot run if all the clusters that it selects left, otherwise "".
+
+    `away` has since when, by cluster.
+    """
+    named = clusters_selected(selector) if reason == NO_ELIGIBLE_SERVER else None
+    if not named or not away.keys() >= set(named):
+        return ""
+    left = [f"{name} left at {instant_text(away[name], zone)}" for name in sorted(set(named))]
+    of_one = len(left) == 1
+    return (
+        f"The cluster{'' if of_one else 's'} that it selects {'is' if of_one else 'are'} away because"
+        f" {'its' if of_one else 'their'} agents are silent: {', '.join(left)}."
+    )
+
+
+AWAY_HELPS = "Wait until an agent of the cluster reports; select another cluster."
 
 
 def stopped_text(reasons: Iterable[str], reader: Reader) -> str:

@@ -14,6 +14,11 @@ def workloads_for(*, pool: Pool, tenant: Tenant | None) -> QuerySet[Workload]:
     return Workload.objects.filter(pool=pool).for_tenant(tenant).select_related("tenant", "pool")
 
 
-def workloads_named(*, pool: Pool, names: Collection[str]) -> QuerySet[Workload]:
-    """Return the pool's workloads of these names, withdrawn ones included, oldest first."""
-    return Workload.objects.filter(pool=pool, name__in=names).order_by("pk")
+def workloads_named(
+    *, pool: Pool, tenants: Collection[int], names: Collection[str]
+) -> QuerySet[Workload]:
+    """Return these tenants' workloads of these names, withdrawn ones included, oldest first.
+
+    Of tenants by their keys, because every tenant of a large pool may have a workload of one name.
+    """
+    return Workload.objects.filter(pool=pool, tenant__in=tenants, name__in=names).order_by("pk")

@@ -28,6 +28,7 @@ from allocator_service.tenants.models import Tenant
 from allocator_service.workloads.gangs import Gang, gang_check, pieces_stored, start_check
 from allocator_service.workloads.models import Workload, WorkloadState
 from allocator_service.workloads.satisfiability import Supply
+from allocator_service.workloads.selectors import workloads_named
 
 MAX_WORKLOADS_PER_REQUEST = 10_000
 # Limits cost time of every decision of the pool, which all its members wait for.
@@ -178,9 +179,11 @@ def _refuse_too_many_limits(pool: Pool, tenant: Tenant, added: int, pointer: str
 
 
 def _refuse_taken_names(pool: Pool, drafts: Sequence[WorkloadDraft]) -> None:
-    present = Workload.objects.filter(pool=pool, name__in=[draft.name for draft in drafts]).exclude(
-        state=WorkloadState.WITHDRAWN
-    )
+    present = workloads_named(
+        pool=pool,
+        tenants={draft.tenant.pk for draft in drafts},
+        names={draft.name for draft in drafts},
+    ).exclude(state=WorkloadState.WITHDRAWN)
     refuse_taken_names(
         ((draft.pointer, (draft.tenant.pk, draft.name)) for draft in drafts),
         taken=set(present.values_list("tenant_id", "name")),

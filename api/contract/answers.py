@@ -95,6 +95,7 @@ class Answer:
         """
         if self.document is not None:
             return self.formats.content(self.schema(component, self.document))
+        # No body at all, such as 204, or files whose schema is a text.
         return {} if self.formats is JSON else self.formats.content({})
 
     def schema(self, component: Component, document: type[Document]) -> Schema:

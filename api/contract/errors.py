@@ -92,6 +92,7 @@ def exception_handler(exc: Exception, context: Mapping[str, Any]) -> HttpRespons
 def problem(error: DomainError, request: HttpRequest) -> HttpResponse:
     """The error as a response, whatever formats the request accepts."""
     document = {
+        # A URN, because there is no page that a URL would have to keep alive (RFC 9457 §3.1.1).
         "type": f"urn:problem-type:allocation:{error.code}",
         "title": error.title,
         "status": int(error.status),

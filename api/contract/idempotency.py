@@ -46,6 +46,8 @@ def serve_once(
     Raises `Conflict` while a twin is being served, `Unacceptable` when the key came with another
     body before.
     """
+    # With holder and path: two clients may choose one key, and one client may use it for two
+    # routes.
     identity = {"holder": holder, "method": "POST", "path": path, "key": key}
     # Tried, not awaited: a client that repeats a slow request would occupy a second worker.
     if not try_lock_in_transaction(Lock.IDEMPOTENCY, "\n".join(map(str, identity.values()))):

@@ -54,6 +54,8 @@ def describe(operation: Operation) -> Callable[[H], H]:
     """Attach a description to a handler."""
 
     def attach(handler: H) -> H:
+        # On the handler, so that a view's methods differ and subclasses inherit what they do not
+        # replace.
         handler.operation = operation  # type: ignore[attr-defined]
         return handler
 

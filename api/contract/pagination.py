@@ -141,6 +141,7 @@ def _slug_position(value: Any) -> str:
 
 def make_cursor(name: str, position: Any) -> str:
     content = orjson.dumps([CURSOR_VERSION, name, position])
+    # Without padding, which would have to be escaped in a query.
     return base64.urlsafe_b64encode(content).decode().rstrip("=")
 
 

@@ -221,6 +221,7 @@ def _row(number: int, columns: Sequence[str], cells: Sequence[str]) -> dict[str,
             continue
         name, dot, member = column.partition(".")
         if dot:
+            # The header was checked: no column is both an object and one of its members.
             document.setdefault(name, {})[member] = cell
         else:
             document[name] = cell

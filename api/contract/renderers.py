@@ -20,6 +20,7 @@ class _Renderer(BaseRenderer):
         accepted_media_type: str | None = None,
         renderer_context: Mapping[str, Any] | None = None,
     ) -> bytes:
+        # None is the answer without a body, such as 204.
         return b"" if data is None else self.content(data, renderer_context or {})
 
     def content(self, data: Any, context: Mapping[str, Any]) -> bytes:

@@ -44,6 +44,7 @@ def add_example(described: Schema) -> None:
 
 def _add(part: Schema, summary: str, value: Any) -> None:
     content = part["content"]
+    # Recorded examples are JSON. Other formats of an answer are made from the same rows.
     if "application/json" in content:
         shown = {"example": {"summary": summary, "value": value}}
         content["application/json"] = {**content["application/json"], "examples": shown}

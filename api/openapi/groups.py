@@ -68,5 +68,6 @@ _BEGIN = GROUPS[-1].name
 
 def group_of(segments: list[str]) -> str:
     """The group of the operation whose path has these segments, without its parameters."""
+    # The last one is the most specific: statements are below pools, and belong to money.
     named = [_GROUP_OF[segment] for segment in segments if segment in _GROUP_OF]
     return named[-1] if named else _BEGIN

@@ -18,6 +18,7 @@ from api.contract.operations import Operation
 from api.contract.parameters import parameter_schema
 from api.openapi.examples import add_example
 from api.openapi.groups import GROUPS, group_of
+from api.standby import HEADER
 from policies.fields import Document, Schema
 
 if TYPE_CHECKING:  # views read the settings that name this module
@@ -118,6 +119,7 @@ class ContractSchema(AutoSchema):
         described: dict[str, Any] = {
             "operationId": _operation_id(path, operation),
             "summary": operation.summary,
+            # The docstrings of handlers are the reference that clients read.
             "description": inspect.getdoc(handler) or "",
             "tags": [group_of(_segments(path))],
             "parameters": self._parameters(path, method, operation),
@@ -135,6 +137,7 @@ class ContractSchema(AutoSchema):
         component = ResolvedComponent(  # type: ignore[no-untyped-call]
             name=name, type=ResolvedComponent.SCHEMA, schema=schema, object=name
         )
+        # By name: the document of a resource is referred to by many operations and written once.
         self.registry.register_on_missing(component)
         reference: Schema = component.ref
         return reference
@@ -178,6 +181,17 @@ class ContractSchema(AutoSchema):
                     "required": False,
                     "description": "The ETag of an answer that the caller has; 304 if it is the same.",
                     "schema": {"type": "string"},
+                }
+            )
+        if method == "GET" and self.view.reads_standby:
+            parameters.append(
+                {
+                    "name": HEADER,
+                    "in": "header",
+                    "required": False,
+                    "description": "The number of the change that the answer must include. It may then"
+                    " come from a standby; a text that is not a number is ignored.",
+                    "schema": {"type": "string", "examples": ["42"]},
                 }
             )
         if operation.repeatable:
@@ -224,6 +238,7 @@ class ContractSchema(AutoSchema):
         if not self.view.permission_classes:
             return set(operation.problems)
         statuses = {400, 401, 406, 429, 503, *operation.problems}
+        # A route of every scope refuses no key for its scope.
         if self.view.scopes[method] != frozenset(Scope):
             statuses.add(403)
         if _path_parameters(path):

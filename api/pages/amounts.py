@@ -252,6 +252,7 @@ class AmountForm(forms.Form):
     ) -> None:
         super().__init__(data, initial={"version": version}, label_suffix="")
         self._pool, self._resources, self._kind = pool, resources, kind
+        # A policy that sees one server has no servers for an amount to name.
         if not pool.policy_places:
             del self.fields["servers"]
         for position, resource in enumerate(resources):
@@ -321,6 +322,7 @@ class AmountForm(forms.Form):
     def _field_of(self, pointer: str) -> str | None:
         # Errors of the service name the entry in the list of the node first.
         parts = [part for part in pointer.split("/")[1:] if not part.isdecimal()]
+        # The form's own reading has no such list around the entry.
         parts = parts[1:] if parts[:1] == [self._kind.field] else parts
         for position, resource in enumerate(self._resources):
             if parts == ["amount", pointer_token(resource.name)]:

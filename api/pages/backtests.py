@@ -22,7 +22,7 @@ from api.v1.backtests import backtest_ask
 
 _BACKTESTS = by_id("my-backtests", descending=True)
 BACKTESTS_SHOWN = 50
-_SAID = {
+_STATUS_TEXTS = {
     BacktestStatus.QUEUED: "waits for a worker",
     BacktestStatus.RUNNING: "is being computed",
     BacktestStatus.SUCCEEDED: "is done",
@@ -118,7 +118,7 @@ class CancelBacktestView(_BacktestPage):
 def _row(backtest: Backtest) -> dict[str, object]:
     return {
         "backtest": backtest,
-        "said": _SAID[BacktestStatus(backtest.status)],
+        "status_text": _STATUS_TEXTS[BacktestStatus(backtest.status)],
         "percent": percent(backtest),
         "open": backtest.status in OPEN,
         "policies": ", ".join(label_of(each) for each in backtest.spec["policies"]),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from api.pages.parts import Part
 
+# Room beside the longest part, so that the mark of the entitlement is inside the picture.
 _ROOM = Decimal("1.04")
 
 

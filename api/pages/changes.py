@@ -27,7 +27,7 @@ from api.contract.fields import uuid_or_none
 from api.pages.views import PoolPage, see
 from api.pages.workload_differences import workload_differences
 from api.pages.workload_forms import WorkloadForm
-from api.v1.change_costs import CostReader
+from api.v1.costs import CostReader
 from api.v1.simulations import SimulationDocument
 
 SUBMIT, CHANGE, WITHDRAW = "submit", "change", "withdraw"
@@ -126,9 +126,10 @@ class ChangePage(CostReader, _ChangesPage):
     def post(self, request: HttpRequest, pool: str, change: str) -> HttpResponseBase:
         of_pool = self.pool
         simulation = self._simulation(of_pool)
+        # What was not shown cannot be confirmed, by an old page or by a form of one's own.
         if simulation.status == SimulationStatus.PENDING:
             return see("my-change", of_pool.slug, simulation.pk)
-        # Compared here too: a button in a browser is no check.
+        # Compared here too, as anybody can send the form without the button.
         if _unlimited(simulation) and request.POST.get("unlimited") != "yes":
             wrong = (
                 "Tick the box if it may run as many tasks as possible, or go back and set a number."
@@ -167,7 +168,9 @@ class ChangePage(CostReader, _ChangesPage):
             name=self._name(pool, simulation, str(verb)),
             waits=simulation.status == SimulationStatus.PENDING,
             error=simulation.error,
-            rows=None if result is None else _rows(result["workloads"]),
+            rows=None
+            if result is None
+            else _rows(result["workloads"], self._asked(pool, simulation, str(verb))),
             cost=None if result is None or result["cost"] is None else result["cost"]["words"],
             ahead=pool.generation - (simulation.generation or pool.generation),
             differences=self._differences(pool, simulation, str(verb)),
@@ -177,11 +180,21 @@ class ChangePage(CostReader, _ChangesPage):
 
     def _differences(self, pool: Pool, simulation: Simulation, verb: str) -> list[Difference]:
         """Return the terms that a change of a workload would replace."""
+        # The terms of a change that failed may be ones that no workload can have.
         if verb != CHANGE or simulation.error:
             return []
         item = simulation.changes["workloads"][verb][0]
         workload = workloads_for(pool=pool, tenant=self.tenant).filter(pk=item["id"]).first()
         return [] if workload is None else workload_differences(workload, item, resources_of(pool))
+
+    def _asked(self, pool: Pool, simulation: Simulation, verb: str) -> dict[str, int | None]:
+        """Return by name how many tasks the tenant's workloads ask for after the change."""
+        present = workloads_for(pool=pool, tenant=self.tenant)
+        asked = dict(present.exclude(state=WorkloadState.WITHDRAWN).values_list("name", "tasks"))
+        item = simulation.changes["workloads"][verb][0]
+        if verb != WITHDRAW and "tasks" in item:
+            asked[self._name(pool, simulation, verb)] = item["tasks"]
+        return asked
 
     def _name(self, pool: Pool, simulation: Simulation, verb: str) -> str:
         item = simulation.changes["workloads"][verb][0]
@@ -199,6 +212,7 @@ def _form(
     kinds = next(
         (
             count
+            # From the most down: a pool may run one kind of pieces and refuse two.
             for count in range(MAX_KINDS, 0, -1)
             if not gang_refusal(pool, two_kinds=count > 1, at_least=False, now=utc_now())
         ),
@@ -231,7 +245,9 @@ def _unlimited(simulation: Simulation) -> bool:
     return any(each.get("tasks", 0) is None for each in described)
 
 
-def _rows(workloads: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _rows(
+    workloads: Sequence[Mapping[str, Any]], asked: Mapping[str, int | None]
+) -> list[dict[str, Any]]:
     """Return the tenant's workloads before and after, those that differ first."""
     rows = []
     for each in workloads:
@@ -241,6 +257,7 @@ def _rows(workloads: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
                 "name": each["workload"],
                 "before": None if before is None else before["tasks"],
                 "after": None if after is None else after["tasks"],
+                "asked": asked.get(each["workload"]),
                 "reason": "" if after is None else reason_text(after["limited_by"], TENANT),
             }
         )

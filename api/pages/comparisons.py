@@ -16,7 +16,7 @@ from allocator_service.backtests.comparisons import (
 )
 from allocator_service.core.clock import utc_now
 from allocator_service.enforcement.selectors import decision_in_force
-from api.pages.parts import decision_said
+from api.pages.parts import tenant_decision
 from api.pages.views import PoolPage
 from api.v1.run_inputs import sees_whole
 
@@ -71,17 +71,19 @@ class ComparisonPage(PoolPage):
         run = decision_in_force(pool=of_pool, now=now)
         if run is None:
             return self.shown("comparison", pool=of_pool)
+        # Idempotent: a comparison of this decision that waits or exists is not computed again.
         comparison_request(pool=of_pool, run=run, now=now)
         found = tenant_comparison(pool=of_pool, tenant=self.tenant)
         columns = [] if found is None else found.columns
         workloads = list(columns[0].tasks) if columns else []
         compared = None if found is None else found.run
         whole_tasks = compared is not None and compared.policy["mode"] == "indivisible"
+        # The first column is the decision itself, which all others are compared with.
         rows = [_row(each, columns[0], workloads, whole_tasks=whole_tasks) for each in columns]
         return self.shown(
             "comparison",
             pool=of_pool,
-            decision=decision_said(pool=of_pool, run=run, tenant=self.tenant, now=now),
+            decision=tenant_decision(pool=of_pool, run=run, tenant=self.tenant, now=now),
             found=found,
             waits=found is not None and found.pending,
             workloads=workloads,

@@ -71,6 +71,7 @@ class PageErrorMiddleware:
         if (
             response.status_code < HTTPStatus.BAD_REQUEST
             or not request.path.startswith(TENANT_PAGES)
+            # A page of our own has its sentence already, such as that of a form.
             or isinstance(response, PageResponse)
         ):
             return response

@@ -79,6 +79,7 @@ def terms_above(*, pool: Pool, tenant: Tenant) -> list[Terms]:
     members = list(members_of(pool=pool, tenant=tenant))
     if not members or members[0].group_id is None:
         return [*members]
+    # Read at once: a statement per level would make a deep tree slow.
     groups = {terms.group_id: terms for terms in group_terms_of(pool=pool, tenant=tenant)}
     found: list[Terms] = [*members]
     above: int | None = members[0].group_id
@@ -98,6 +99,7 @@ def amounts_above(
     path: Iterable[Terms], *, pool: Pool, tree: PoolTree | None, now: datetime
 ) -> list[AmountRow]:
     """Return the amounts of a member and of the groups above it, in this order."""
+    # By kind as well: a group and a tenant may have one slug.
     nodes = {} if tree is None else {(node.kind, node.name): node for node in tree.path}
     path = list(path)
     known = {terms.group.slug for terms in path if isinstance(terms, GroupTerms)}
@@ -135,6 +137,8 @@ class GroupPage(PoolPage):
             found = None if run is None else pool_tree(pool=of_pool, run=run, tenant=self.tenant)
             path = [] if found is None else found.tree.path_to(GROUP, group)
             terms = self._terms(of_pool, group)
+            # A group may be in the decision alone, if it was retired since, or in the present tree
+            # alone.
             if not path and terms is None:
                 raise group_missing()
             content: dict[str, Any] = {}
@@ -167,6 +171,7 @@ class GroupPage(PoolPage):
 
     def _start(self) -> int:
         text = self.request.GET.get("from", "1")
+        # Short, because `int` refuses texts of thousands of digits with an error.
         return int(text) if text.isdecimal() and text.isascii() and len(text) < 8 else 1
 
     def _terms(self, pool: Pool, slug: str) -> GroupTerms | None:

@@ -72,6 +72,7 @@ def _chart(found: AllocationHistory, zone: str) -> Chart:
     for step in found.steps:
         for name, tasks in step.tasks.items():
             highest[name] = max(tasks, highest.get(name, 0.0))
+    # By name among equals: a line must keep its colour when the page loads itself again.
     drawn = sorted(highest, key=lambda name: (-highest[name], name))[:LINES_DRAWN]
     title = "Tasks of your workloads"
     if len(drawn) < len(highest):
@@ -107,8 +108,10 @@ def _means(steps: Sequence[Step], names: Sequence[str]) -> tuple[list[_Interval]
     width = (steps[-1].end - begin) / STEPS_DRAWN
     sums: list[dict[str, float]] = [dict.fromkeys(names, 0.0) for _ in range(STEPS_DRAWN)]
     for step in steps:
+        # The end of the last interval is not the beginning of one more.
         first = min((step.start - begin) // width, STEPS_DRAWN - 1)
         last = min((step.end - begin) // width, STEPS_DRAWN - 1)
+        # A step counts in each interval by the part of it that it covers.
         for index in range(first, last + 1):
             edge = begin + index * width
             within = (min(step.end, edge + width) - max(step.start, edge)) / width
@@ -133,6 +136,7 @@ class HistoryPage(PoolPage):
         if days not in PERIODS:
             raise Unreadable("The period is 1, 7 or 30 days.")
         now = utc_now()
+        # The state must be that of the picture, or the open page would miss a change between them.
         with one_snapshot():
             of_pool = self.pool
             found = history_of(pool=of_pool, tenant=self.tenant, days=int(days), now=now)

@@ -62,6 +62,7 @@ class StatePage(PoolPage):
             run = run_in_force(pool=of_pool, now=now)
             state = live_of(pool=of_pool, run=run, now=now).state
         tag = f'"{state}"'
+        # The page's own script asks, with this one tag: lists and weak tags need no reading.
         known = request.headers.get("If-None-Match") == tag
         response = HttpResponse(b"" if known else state, content_type="text/plain; charset=utf-8")
         response.status_code = 304 if known else 200

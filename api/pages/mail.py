@@ -77,7 +77,10 @@ class MailPage(TenantPage):
         if self._chosen().filter(address=address, confirmed_at__isnull=False).exists():
             return  # no mail to confirm it
         wait = limiter().address_wait_seconds(
-            address=f"mail:{self.tenant.pk}", rate=REQUESTS_PER_SECOND, burst=REQUESTS_AT_ONCE
+            # By tenant, not by visitor: each new address is sent a mail, and might be a stranger's.
+            address=f"mail:{self.tenant.pk}",
+            rate=REQUESTS_PER_SECOND,
+            burst=REQUESTS_AT_ONCE,
         )
         if wait > 0:
             raise TooManyRequests(
@@ -111,6 +114,7 @@ class EndMailView(TenantPage):
 
     def post(self, request: HttpRequest, subscription: UUID) -> HttpResponseBase:
         chosen = subscriptions_of(tenant=self.tenant, holder=self.caller.holder_id)
+        # A second click finds nothing to delete, and leads to the same page.
         chosen.filter(pk=subscription).delete()
         return see("my-mail")
 
@@ -144,6 +148,7 @@ class ConfirmMailPage(_LinkPage):
         return page(request, "mail_link", {"subscription": found, "done": "confirmed"})
 
 
+# A mail program posts without cookies (RFC 8058 §3.1). The token is the permission.
 @method_decorator(csrf_exempt, name="dispatch")
 class EndMailPage(_LinkPage):
     """End of a subscription by its owner, or by a mail program with one click (RFC 8058)."""

@@ -1,4 +1,4 @@
-"""What a pool's page says, put together from the API's own documents for the tenant's key."""
+"""The parts of a pool's page, made of the API's own documents for the tenant's key."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,14 +24,22 @@ from allocator_service.allocation.words import (
 from allocator_service.core.errors import Missing
 from allocator_service.core.quantities import Resource
 from allocator_service.enforcement.entitlements import Entitlements, pool_entitlements
-from allocator_service.enforcement.selectors import TenantUse, tenant_use
+from allocator_service.enforcement.state import TenantUse, tenant_use
+from allocator_service.pools.clusters import clusters_away
 from allocator_service.pools.models import Metering, Pool
 from allocator_service.pools.recompute import interval_around
 from allocator_service.pools.selectors import ServerKind, resources_of
 from allocator_service.tenants.models import Tenant
 from allocator_service.workloads.gangs import Gang, gang_text
 from allocator_service.workloads.models import Workload, WorkloadState
-from allocator_service.workloads.reason_texts import TENANT, Reader, reason_text, remedy_text
+from allocator_service.workloads.reason_texts import (
+    AWAY_HELPS,
+    TENANT,
+    Reader,
+    away_text,
+    reason_text,
+    remedy_text,
+)
 from api.pages.bars import Bar, bar_of
 from api.v1.entitlements import entitlements_document
 from api.v1.run_inputs import sees_whole
@@ -136,8 +144,8 @@ def entitlements_in_force(*, pool: Pool, now: datetime) -> Entitlements | None:
         return None
 
 
-def decision_said(*, pool: Pool, run: Run, tenant: Tenant, now: datetime) -> Decision:
-    """The decision in force as a tenant may know it."""
+def tenant_decision(*, pool: Pool, run: Run, tenant: Tenant, now: datetime) -> Decision:
+    """Return the decision in force as a tenant may know it."""
     behind = max(pool.generation - (run.generation or 0), 0)
     return Decision(
         run=run,
@@ -168,6 +176,7 @@ def share_of(*, found: Entitlements, tenant: Tenant, now: datetime) -> Share | N
     def part(position: int, resource: Resource) -> Part:
         names = ("entitled", "has", "lent", "borrowed", "unused")
         amounts = {name: Decimal(row[name][resource.name]) for name in names}
+        # Of one resource at a time: amounts of different units have no common scale.
         amounts = without_dust(amounts)
         clusters = [
             (each["cluster"], amount)
@@ -227,8 +236,9 @@ def workload_rows(
         rows = allocations_of(run=run, tenant=tenant).filter(workload__in=workloads)
         got = {row.workload_id: row for row in rows}
     zone = pool.timezone
+    away = clusters_away(pool)
     return [
-        _workload_row(each, got.get(each.pk), resources, reader)
+        _workload_row(each, got.get(each.pk), resources, reader, away, zone)
         if (spent := _spent(each, got.get(each.pk), run, resources, reader)) is None
         else _spent_row(each, got[each.pk], resources, spent_text(spent, zone, reader))
         for each in workloads
@@ -262,6 +272,8 @@ def _workload_row(
     got: Allocation | None,
     resources: Sequence[Resource],
     reader: Reader,
+    away: Mapping[str, datetime],
+    zone: str,
 ) -> WorkloadRow:
     demand = _demand(workload, resources)
     limited_by = workload.unsatisfiable if got is None else got.limited_by
@@ -271,6 +283,8 @@ def _workload_row(
         return WorkloadRow(workload, demand, None, NOT_DECIDED, "", wants_more=False)
     wants_more = got is not None and limited_by != "task_limit"
     reason, remedy = reason_text(limited_by, reader), remedy_text(limited_by, reader)
+    if gone := away_text(limited_by, workload.server_selector, away, zone):
+        reason, remedy = gone, AWAY_HELPS
     return WorkloadRow(workload, demand, got, reason, remedy, wants_more)
 
 
@@ -284,6 +298,7 @@ def _spent_row(
 def _demand(
     workload: Workload, resources: Sequence[Resource]
 ) -> Sequence[tuple[Resource, Decimal]]:
+    # A resource that the pool got after the workload has no entry in its demand.
     return [pair for pair in zip(resources, workload.demand, strict=False) if pair[1]]
 
 

@@ -21,7 +21,7 @@ from allocator_service.allocation.selectors import (
 )
 from allocator_service.allocation.what_if.explanations import exhausted_budgets
 from allocator_service.billing.balances import tenant_balances
-from allocator_service.billing.rating.projections import current_cost
+from allocator_service.billing.rating.projections import CurrentCost, current_costs
 from allocator_service.billing.statements.selectors import bill_so_far, statement_rows
 from allocator_service.core.clock import utc_now
 from allocator_service.core.snapshots import one_snapshot
@@ -42,10 +42,10 @@ from api.pages.groups import amounts_above, has_amounts, pool_tree, terms_above
 from api.pages.history import history_of
 from api.pages.live import live_of
 from api.pages.parts import (
-    decision_said,
     entitlements_in_force,
     servers_rows,
     share_of,
+    tenant_decision,
     workload_rows,
 )
 from api.pages.views import PoolPage, TenantPage, see
@@ -129,6 +129,8 @@ class PoolOverviewPage(PoolPage):
             if found is not None and (found.has_groups or shows):
                 tree = pool_tree(pool=of_pool, run=found.run, tenant=tenant)
             kept = _kept(run, tenant, now)
+            # The newest first: the page shows a few of them, and the open month has to be among
+            # these.
             months = statement_rows(pool=of_pool, now=now, tenant=tenant)[::-1]
             return self.shown(
                 "pool",
@@ -137,7 +139,7 @@ class PoolOverviewPage(PoolPage):
                 live=live_of(pool=of_pool, run=run, now=now),
                 policy=policy_title(of_pool.policy_name),
                 policy_description=policy_description(of_pool.policy_name),
-                decision=run and decision_said(pool=of_pool, run=run, tenant=tenant, now=now),
+                decision=run and tenant_decision(pool=of_pool, run=run, tenant=tenant, now=now),
                 share=share,
                 amounts=amounts_above(above, pool=of_pool, tree=tree, now=now),
                 tree=tree if found is not None and found.has_groups else None,
@@ -154,7 +156,7 @@ class PoolOverviewPage(PoolPage):
                 in_pieces=reports_tasks and _has_pieces(of_pool, tenant, listed),
                 exhausted=_exhausted(of_pool, run, tenant),
                 balances=tenant_balances(pool=of_pool, tenant=tenant, now=now),
-                cost=run and current_cost(pool=of_pool, tenant=tenant, run=run, now=now),
+                cost=run and _cost(of_pool, run, tenant, now),
                 bill=bill_so_far(pool=of_pool, tenant=tenant, now=now),
                 months=months[:MONTHS_SHOWN],
                 more_months=len(months) > MONTHS_SHOWN,
@@ -168,6 +170,11 @@ def _has_pieces(pool: Pool, tenant: Tenant, listed: Page) -> bool:
         return any(each.pieces for each in listed.rows)
     present = workloads_for(pool=pool, tenant=tenant).exclude(state=WorkloadState.WITHDRAWN)
     return present.exclude(pieces=[]).exists()
+
+
+def _cost(pool: Pool, run: Run, tenant: Tenant, now: datetime) -> CurrentCost | None:
+    """Return the cost of a tenant's allocation, None without prices or use."""
+    return current_costs(pool=pool, tenants=[tenant], run=run, now=now).get(tenant.slug)
 
 
 def _kept(run: Run | None, tenant: Tenant, now: datetime) -> list[str]:
@@ -186,4 +193,5 @@ def _exhausted(pool: Pool, run: Run | None, tenant: Tenant) -> list[str]:
     if run is None or not run.budgets:
         return []
     groups = list(groups_of(pool=pool, tenant=tenant).values_list("slug", flat=True))
+    # No tenant has the empty slug, so that only budgets of the groups are found.
     return [exhausted_sentence(each, pool.timezone) for each in exhausted_budgets(run, "", groups)]

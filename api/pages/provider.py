@@ -72,7 +72,7 @@ class ProvenPerson:
     next_page: str
 
 
-class _Session(OAuth2Session):  # type: ignore[misc] # authlib has no types
+class _Session(OAuth2Session):
     """A session that never waits for long and follows no redirect, so that secrets stay here."""
 
     def request(self, method: str, url: str, **options: Any) -> Response:
@@ -84,7 +84,7 @@ class _Session(OAuth2Session):  # type: ignore[misc] # authlib has no types
         return answer
 
 
-class _App(DjangoOAuth2App):  # type: ignore[misc] # authlib has no types
+class _App(DjangoOAuth2App):
     client_cls = _Session
 
 
@@ -184,6 +184,7 @@ def _app(provider: OidcProvider) -> Any:
     offered = metadata.get("id_token_signing_alg_values_supported") or ALGORITHMS
     methods = metadata.get("token_endpoint_auth_methods_supported") or [_BASIC]
     app.client_kwargs["token_endpoint_auth_method"] = (
+        # Basic is the protocol's default, also for a provider that offers neither of the two.
         _BASIC if _BASIC in methods or _POST not in methods else _POST
     )
     # All else stays out: authlib would take it for options of its own. Keys are asked for each time.
@@ -235,6 +236,7 @@ def _identity(claims: Mapping[str, Any], provider: OidcProvider) -> Identity:
     subject = claims["sub"]
     if not _is_name(subject):
         raise Unproven("the subject is no text of 1 to 255 characters")
+    # Which of the names are sent depends on provider and scopes. The subject is always there.
     names = (claims.get("name"), claims.get("preferred_username"), subject)
     return Identity(
         issuer=provider.issuer,
@@ -246,6 +248,7 @@ def _identity(claims: Mapping[str, Any], provider: OidcProvider) -> Identity:
 
 def _groups(claim: Any) -> Sequence[str]:
     """Return the groups in the claim, without values that cannot be names."""
+    # Providers write a single group as a text, too.
     listed = claim if isinstance(claim, list) else [] if claim is None else [claim]
     groups = list(dict.fromkeys(filter(_is_name, listed)))
     if len(groups) > MAX_GROUPS or not all(map(_is_name, listed)):

@@ -102,6 +102,7 @@ def sign_out(request: HttpRequest) -> None:
 def leave_pages(request: HttpRequest) -> None:
     """Forget who is signed in to the tenants' pages, and nothing else."""
     request.session.pop(_NAME, None)
+    # What is left is an operator's login to the admin, which survives under another id.
     if request.session.keys():
         request.session.cycle_key()
     else:

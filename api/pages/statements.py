@@ -51,7 +51,7 @@ class StatementPage(PoolPage):
         names = statement_names(of_pool, self.tenant)
         if request.GET.get("format") == "pdf":
             name = f"statement-{of_pool.slug}-{of}-{self.tenant.slug}.pdf"
-            return file_response(statement_pdf(document, names), name, "application/pdf")
+            return file_response(statement_pdf(document), name, "application/pdf")
         back = (reverse("my-statements", args=[of_pool.slug]), f"Statements of {of_pool.name}")
         return sheet_response(statement_page(document, names=names, links=[back, PDF_LINK]))
 

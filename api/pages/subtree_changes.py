@@ -69,6 +69,7 @@ class ChangeTermsView(SubtreePage):
             name, errors = next(iter(form.errors.items()))
             raise Unacceptable(f"{name}: {errors[0]}", code="field.type")
         asked = form.cleaned_data
+        # The same slug may name a group and a tenant.
         find = present_group if asked["kind"] == "group" else present_member
         changes = {"weight": asked["weight"], "tier": asked["tier"]}
         with transaction.atomic():
@@ -188,6 +189,7 @@ def terms_change(
     if isinstance(terms, GroupTerms):
         subtree.refuse_own(terms.group)
         settings = {
+            # The service replaces all of these settings, so those that stay are sent along.
             "name": terms.group.name,
             "parent": _parent(terms),
             "weight": terms.weight,

@@ -107,6 +107,7 @@ class SubtreeView(SubtreePage):
             if is_slug(slug)
             else []
         )
+        # A closed pool has no decision in force, but its statements stay readable.
         if pool.retired_at is not None:
             return self.shown("subtree", pool=pool, slug=slug, months=months[::-1][:MONTHS_SHOWN])
         # Terms, decision and loans of one state, or a group that moves meanwhile would be shown twice.
@@ -200,6 +201,8 @@ class SubtreeMemberPage(SubtreePage):
     def _explanation(self, run: Run, terms: MembershipTerms) -> dict[str, Any] | None:
         tenant = terms.membership.tenant
         try:
+            # Counterfactuals are solved anew: a page must not be a way around the limit of
+            # evaluations.
             with admitted_evaluation(self.caller):
                 found = run_explain(
                     run=run, tenant=tenant, within=self.subtree.group.slug, now=utc_now()
@@ -225,7 +228,7 @@ class SubtreeStatementPage(SubtreePage):
         names = group_statement_names(subtree.pool, document)
         if request.GET.get("format") == "pdf":
             name = f"statement-{subtree.pool.slug}-{of}-{group}.pdf"
-            return file_response(group_statement_pdf(document, names), name, "application/pdf")
+            return file_response(group_statement_pdf(document), name, "application/pdf")
         back = (reverse("my-subgroup", args=[group]), f"Group {names.groups.get(group, group)}")
         return sheet_response(group_statement_page(document, names=names, links=[back, PDF_LINK]))
 
@@ -261,6 +264,7 @@ def _path(subtree: Subtree, terms: GroupTerms) -> list[GroupTerms]:
     """Return the groups from the visitor's own one down to a group."""
     every: dict[int | None, GroupTerms] = {each.group_id: each for each in subtree.terms()}
     path = [terms]
+    # It ends, because the visitor's group is above every group that `present_group` finds.
     while path[-1].group_id != subtree.group.pk:
         path.append(every[path[-1].parent_id])
     return path[::-1]
@@ -296,6 +300,7 @@ def _children(
         node = nodes.get((kind, slug))
         rows = amount_rows(terms, node, resources=resources, now=now, known=known)
         page = "my-subgroup" if kind == GROUP else "my-member"
+        # Amounts that are over would fill the list of children. The node's own page has them.
         return amounts_by_kind([row for row in rows if row.state != OVER], page=page, slug=slug)
 
     groups = subtree.terms().filter(parent=of.group).order_by("group__slug")

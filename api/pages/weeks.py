@@ -15,6 +15,8 @@ from allocator_service.core.display import number_text, unit_text
 from allocator_service.core.quantities import Resource
 from allocator_service.ledger.reporting.periods import Period, report_period
 from allocator_service.ledger.reporting.sharing_degree import (
+    NO_DEMAND,
+    NOTHING_ALONE,
     REASONS,
     TenantDegree,
     sharing_degree_report,
@@ -24,6 +26,12 @@ from allocator_service.tenants.models import Tenant
 from api.pages.parts import Share
 
 DAYS = 7
+# The page states by itself that nothing was metered.
+_OWN_REASONS = {
+    **REASONS,
+    NO_DEMAND: "",
+    NOTHING_ALONE: "You used some, and alone could have used none.",
+}
 
 
 @dataclass(frozen=True)
@@ -73,6 +81,7 @@ def week_of(*, pool: Pool, tenant: Tenant, share: Share | None, now: datetime) -
     start = datetime.combine(first, time(), zone)
     period = report_period(pool=pool, start=start, end=None, step="P1D", now=now)
     report = sharing_degree_report(pool=pool, period=period, tenant=tenant)
+    # Of reported usage the service cannot know what is still to come.
     due = metering_due(pool, now=now) if pool.metering == Metering.ALLOCATION else None
     late_since = due.since if due is not None and now - due.since > LATE else None
     degree = next(iter(report.tenants), None)
@@ -80,13 +89,14 @@ def week_of(*, pool: Pool, tenant: Tenant, share: Share | None, now: datetime) -
         return Week(period, [], None, "", late_since)
     total = degree.total
     if total.least is None:
-        sentence = REASONS[str(total.reason)]
+        sentence = _OWN_REASONS[str(total.reason)]
     else:
         name = report.resources[total.ratios.index(total.least)].name
         sentence = sharing_text(total.least, name)
     charts = [
         _resource_week(r, resource, degree, period, share, pool.timezone)
         for r, resource in enumerate(report.resources)
+        # A picture of zeros would hide those of the resources that the tenant does use.
         if total.used[r] or total.alone[r]
     ]
     return Week(period, charts, total.least, sentence, late_since)
@@ -120,6 +130,7 @@ def _resource_week(
         else Reference(
             float(entitled),
             f"entitled now: {number_text(entitled)} {unit}",
+            # A large entitlement would flatten the lines to the bottom of the picture.
             is_included=False,
         ),
         zone=zone,

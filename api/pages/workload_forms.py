@@ -196,6 +196,7 @@ class WorkloadForm(forms.Form):
             if self._workload is None:
                 start_check(gang, self.workload["tasks"], "")
             if gang.pieces:
+                # Pieces have demands of their own, and that of the task is their sum.
                 gang_check(gang, "")
                 return cleaned
             demand = vector_from(self.workload["demand"], self._resources, pointer="/demand")
@@ -247,6 +248,7 @@ class WorkloadForm(forms.Form):
             if gang.pieces:
                 described |= {"per_server": gang.per_server, "together": gang.together}
             else:
+                # Left out, the pieces that the workload has would stay.
                 described["pieces"] = []
         return {
             **described,
@@ -263,6 +265,7 @@ class WorkloadForm(forms.Form):
             kinds.append({"count": count, "demand": demand})
         if second:
             kinds.append({"count": second, "demand": self._demand(cleaned, self._second)})
+        # The document requires a name, which the form of a change does not have.
         name = cleaned["name"] if self._workload is None else self._workload.name
         return {
             "name": name,
@@ -270,6 +273,7 @@ class WorkloadForm(forms.Form):
             "per_server": cleaned.get("per_server"),
             "together": cleaned.get("together", ""),
             "at_least": cleaned.get("at_least") or 1,
+            # Empty only with the box for no limit ticked: `clean` has refused it otherwise.
             "tasks": int(tasks) if tasks else None,
             "priority": cleaned.get("priority") or 0,
             "server_selector": cleaned.get("server_selector", {}),

@@ -13,15 +13,16 @@ from allocator_service.core.clock import utc_now
 from allocator_service.core.errors import Missing
 from allocator_service.core.snapshots import one_snapshot
 from allocator_service.enforcement.selectors import decision_in_force
+from allocator_service.pools.clusters import clusters_away
 from allocator_service.pools.models import Pool
 from allocator_service.pools.selectors import resources_of
 from allocator_service.tenants.models import Tenant
 from allocator_service.workloads.models import Workload, WorkloadState
-from allocator_service.workloads.reason_texts import TENANT, remedy_text
+from allocator_service.workloads.reason_texts import AWAY_HELPS, TENANT, away_text, remedy_text
 from allocator_service.workloads.selectors import workloads_for
 from api.contract.fields import uuid_or_none
 from api.contract.pagination import Page, by_id
-from api.pages.parts import decision_said, workload_rows
+from api.pages.parts import tenant_decision, workload_rows
 from api.pages.views import PoolPage
 from api.v1.evaluations import admitted_evaluation
 from api.v1.explanations import explanation_document
@@ -86,6 +87,7 @@ class WhyPage(PoolPage):
                     run=run,
                     tenant=self.tenant,
                     workload=None if chosen is None else chosen.pk,
+                    # Each one found costs up to several solutions, and the visitor waits for them.
                     most=HELPS_SHOWN,
                     now=now,
                 )
@@ -97,10 +99,10 @@ class WhyPage(PoolPage):
         return self.shown(
             "why",
             **content,
-            decision=decision_said(pool=of_pool, run=run, tenant=self.tenant, now=now),
+            decision=tenant_decision(pool=of_pool, run=run, tenant=self.tenant, now=now),
             explanation=document,
             unhelped=_unhelped(document) if document and chosen is None else [],
-            hint=explanation and chosen and _hint(explanation, chosen.name),
+            hint=explanation and chosen and _hint(explanation, chosen),
             helps_shown=HELPS_SHOWN,
         )
 
@@ -117,12 +119,16 @@ class WhyPage(PoolPage):
         return found
 
 
-def _hint(explanation: Explanation, workload: str) -> str:
+def _hint(explanation: Explanation, chosen: Workload) -> str:
     """Return what the list of workloads has for this reason, so that both pages agree."""
-    if workload in explanation.spent:
+    if chosen.name in explanation.spent:
         return SPENT_HELPS
-    limited_by = explanation.reasons.get(workload)
-    return "" if limited_by is None else remedy_text(limited_by, TENANT)
+    limited_by = explanation.reasons.get(chosen.name)
+    if limited_by is None:
+        return ""
+    if away_text(limited_by, chosen.server_selector, clusters_away(chosen.pool)):
+        return AWAY_HELPS
+    return remedy_text(limited_by, TENANT)
 
 
 def _unhelped(explanation: Mapping[str, Any]) -> list[str]:

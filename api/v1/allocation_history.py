@@ -38,13 +38,18 @@ class CauseDocument(documents.Document):
         max_length=40,
         allow_null=True,
         description="Of the member's own workloads, such as submit; begin or end of a limit of the"
-        " member, its workloads and the groups above it.",
+        " member, its workloads and the groups above it; leave or return of a cluster.",
     )
     workload = documents.TextField(
         max_length=253, allow_null=True, description="Name of the member's own workload."
     )
     group = documents.SlugField(
         allow_null=True, description="Group above the member, whose limit began or ended."
+    )
+    cluster = documents.TextField(
+        max_length=253,
+        allow_null=True,
+        description="Cluster whose servers left or returned, because its agents were silent or heard.",
     )
 
 
@@ -79,8 +84,8 @@ class AllocationHistoryView(PoolView):
 
         Consecutive decisions that gave it the same are one step. The causes name the member's own
         workloads, and limits of the member, its workloads and the groups above it that begin or end by
-        their dates; changes of others have their kind alone. A tenant key reads its own tenant; any
-        other name answers 404 `tenant.not_found`.
+        their dates, and clusters that left or returned; changes of others have their kind alone. A
+        tenant key reads its own tenant; any other name answers 404 `tenant.not_found`.
         """
         now = utc_now()
         if not is_slug(tenant):
@@ -110,6 +115,7 @@ def _step(step: Step) -> dict[str, Any]:
                 "action": each.action or None,
                 "workload": each.workload or None,
                 "group": each.group or None,
+                "cluster": each.cluster or None,
             }
             for each in step.causes
         ],

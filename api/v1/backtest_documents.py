@@ -337,6 +337,7 @@ def asked_of(fields: Mapping[str, Any]) -> dict[str, Any]:
         "history": fields["history"],
         "servers": [
             {
+                # As texts: a job is stored as JSON, whose numbers would round exact decimals.
                 "capacity": {name: str(each) for name, each in row["capacity"].items()},
                 "count": row["count"],
                 "labels": row["labels"],
@@ -368,4 +369,5 @@ def _window(window: Mapping[str, Any]) -> dict[str, Any]:
 
 def seconds_of(text: Any, pointer: str) -> float:
     """The seconds of a duration, a day 24 hours."""
+    # A simulation has no calendar that could make a day longer.
     return float(parse_duration(text, pointer=pointer).nominal_seconds)

@@ -84,7 +84,10 @@ def _pool(slug: str, tenant: Tenant | None) -> Pool:
         return pool_get(slug=slug, tenant=tenant)
     except Missing as error:
         raise Unacceptable(
-            f'There is no pool "{slug}".', code="pool.unknown", pointer="/pool"
+            # 422 at the field: the path names no pool that could be missing.
+            f'There is no pool "{slug}".',
+            code="pool.unknown",
+            pointer="/pool",
         ) from error
 
 
@@ -126,6 +129,7 @@ class BacktestsView(ContractView):
 
         So does the key that replaced it by rotation; others do not.
         """
+        # By key, not by tenant: a trace may hold what only its sender may read.
         page = ORDERING.page(backtests_of(self.holder), **self.query)
         return self.listing(page, BacktestDocument.write, list(BacktestDocument.fields))
 

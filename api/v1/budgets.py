@@ -9,7 +9,13 @@ from django.db.models import Q, QuerySet
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from allocator_service.billing.balances import Balance, budgets_for
+from allocator_service.billing.balances import (
+    Balance,
+    budgets_for,
+    hours_written,
+    period_of,
+    spent_by_cluster,
+)
 from allocator_service.billing.budgets import (
     HIGHEST_THRESHOLD,
     MAX_THRESHOLDS,
@@ -27,6 +33,7 @@ from allocator_service.billing.models.watching import CALENDAR_MONTH, default_th
 from allocator_service.core.clock import utc_now
 from allocator_service.core.errors import Unacceptable
 from allocator_service.core.quantities import decimal_text
+from allocator_service.core.snapshots import one_snapshot
 from allocator_service.pools.budgets import Then
 from allocator_service.pools.locking import pool_lock
 from allocator_service.pools.models import Group
@@ -38,6 +45,7 @@ from api.contract.operations import creates, lists, retires, shows, updates
 from api.contract.pagination import by_id, page_of_fixed
 from api.contract.parameters import PageParameters
 from api.resources import PoolResource
+from api.v1.clusters import MAX_CLUSTERS
 from api.v1.tenants import tenant_named
 from api.v1.warnings import budget_warnings, warnings_field, with_warnings
 from api.views import writes
@@ -166,6 +174,23 @@ class BalanceDocument(documents.Document):
         allow_null=True,
         description="Expected exhaustion at the average rate of the last day. null: not in this period.",
     )
+
+
+class ClusterSpentDocument(documents.Document):
+    cluster = documents.StringField(
+        allow_null=True, description="null: use whose cluster is not known."
+    )
+    spent = documents.DecimalField(description="Hours of the resource.")
+
+
+class BudgetClustersDocument(documents.Document):
+    from_ = documents.TimestampField(
+        allow_null=True, description="Start of the present period. null: outside of all periods."
+    )
+    to = documents.TimestampField(
+        allow_null=True, description="End of the present period, exclusive."
+    )
+    clusters = documents.ListField(ClusterSpentDocument, min_items=0, max_items=MAX_CLUSTERS)
 
 
 def balances_field() -> documents.ListField:
@@ -347,6 +372,35 @@ class BudgetView(BudgetResource):
         return self.answer_retire(budget)
 
 
+class BudgetClustersView(BudgetResource):
+    scopes: ClassVar = {"GET": EVERY_SCOPE_AND_GROUP}
+
+    @shows(BudgetClustersDocument, "Show what a budget has spent by cluster", headers=())
+    def get(self, request: Request, pool: str, budget: str) -> Response:
+        """Show what a budget has spent on each cluster in its present period.
+
+        Visible to the keys that see the budget. The clusters add up to `spent` of its balance. There are
+        none in a pool without clusters, before anything is used, and for a budget of money.
+        """
+        found = self.find(budget)
+        period = period_of(found, utc_now())
+        clusters = []
+        if period is not None:
+            # One state of the ledger, so that the clusters add up to what is spent.
+            with one_snapshot():
+                clusters = spent_by_cluster(budget=found, period=period)
+        return Response(
+            {
+                "from": None if period is None else period.start,
+                "to": None if period is None else period.end,
+                "clusters": [
+                    {"cluster": cluster, "spent": decimal_text(hours_written(spent))}
+                    for cluster, spent in clusters
+                ],
+            }
+        )
+
+
 class BudgetHistoryView(BudgetResource):
     scopes: ClassVar = {"GET": EVERY_SCOPE_AND_GROUP}
     parameters = PageParameters
@@ -372,6 +426,7 @@ def budget_settings(fields: Mapping[str, Any]) -> BudgetSettings:
 def budget_periods(fields: Mapping[str, Any]) -> Periods:
     """Return the periods in the fields of a request."""
     per, start, end = fields["per"], fields["from"], fields["to"]
+    # A merge patch and a request that name no periods mean the most common ones.
     if per is None and start is None and end is None:
         per = CALENDAR_MONTH
     return Periods(per or "", start, end)

@@ -59,6 +59,7 @@ class CreditNoteResource(PoolResource):
 
     def answer_note(self, note: CreditNote) -> Response:
         """Answer a new note, whose address is that of the list."""
+        # A note has no route of its own: the list has all of it.
         location = reverse("credit-notes", args=[self.pool.slug])
         return Response(self.write(note), HTTPStatus.CREATED, headers={"Location": location})
 

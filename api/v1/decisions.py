@@ -1,6 +1,5 @@
 """The decision in force in a pool, and its rows."""
 
-from collections.abc import Collection
 from datetime import datetime
 from typing import ClassVar
 
@@ -26,7 +25,7 @@ from api.v1.run_documents import (
 )
 from api.v1.run_inputs import reader_of
 from api.v1.runs import allocations_page, placements_page
-from api.v1.schedules import SlotInForceDocument, slot_document
+from api.v1.schedules import SlotInForceDocument, SlotReader, slot_document
 from api.versions import conditional, of_decision
 from api.views import PoolView
 
@@ -66,12 +65,14 @@ class DecisionView(PoolView):
         """
         now = utc_now()
         at: datetime = self.query["at"] or now
+        # Before the decision is read: a change in between must not look as if it were included.
         generation = self.pool.generation
         if self.query["at"] is None:
             run = decision_now(pool=self.pool, now=now)
         else:
             run = decision_at(pool=self.pool, at=at)
         slot = slot_in_force(run=run, at=at)
+        # The run in force would be answered for any future, but a change may end it tomorrow.
         if at > now and slot is None:
             raise Missing("Nothing is planned for then.", code="decision.none")
         document = {
@@ -79,15 +80,16 @@ class DecisionView(PoolView):
             "at": at,
             "generation": run.generation,
             "run": RunDocument.write(run, reader_of(self, self.pool)),
-            "slot": None if slot is None else slot_document(slot, self._names(run)),
+            "slot": None if slot is None else slot_document(slot, self._slot_reader(run)),
         }
         return Response(document, headers={"Pool-Generation": str(generation)})
 
-    def _names(self, run: Run) -> Collection[str] | None:
-        """The tenants whose tasks the caller sees in a slot, None for all."""
+    def _slot_reader(self, run: Run) -> SlotReader:
         if self.subtree is not None:
-            return {place.tenant for place in self.subtree.of_run(run).values()}
-        return None if self.tenant is None else {self.tenant.slug}
+            places = self.subtree.of_run(run)
+            return SlotReader(self.pool, {key: place.tenant for key, place in places.items()})
+        own = None if self.tenant is None else {self.tenant.pk: self.tenant.slug}
+        return SlotReader(self.pool, own)
 
 
 class DecisionRowsView(PoolView):
@@ -103,6 +105,7 @@ class DecisionRowsView(PoolView):
         if run_id is None:
             raise bad_cursor()
         run = run_get(run_id=run_id, tenant=None if self.subtree is not None else self.tenant)
+        # A cursor of another pool: its rows are not those of the path.
         if run.pool_id != self.pool.pk:
             raise bad_cursor()
         return run

@@ -88,6 +88,7 @@ class DeliveryResource(Resource):
 
     def answer_pending(self, delivery: Delivery) -> Response:
         """Answer a delivery that the sender will attempt."""
+        # Without `Location`: a delivery has no route of its own, and its id is in the list.
         return Response(self.write(delivery), HTTPStatus.ACCEPTED)
 
 

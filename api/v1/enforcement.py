@@ -11,8 +11,8 @@ from allocator_service.core.clock import utc_now
 from allocator_service.core.quantities import Resource, decimal_text
 from allocator_service.enforcement.models import Report
 from allocator_service.enforcement.rendering.targets import CLASS_LABEL, TARGETS
-from allocator_service.enforcement.selectors import enforcement_state
 from allocator_service.enforcement.services import ReportDraft, TenantReport, report_put
+from allocator_service.enforcement.state import enforcement_state
 from allocator_service.pools.clusters import cluster_known
 from allocator_service.pools.models import Pool
 from allocator_service.tenants.models import Scope, Tenant
@@ -421,6 +421,7 @@ class EnforcementView(PoolView):
         of_pool = self.pool
         fields = self.read(EnforcementReportRequest)
         cluster = self.cluster(fields["cluster"])
+        # An agent's report may be the first sign of its cluster, before any server has its label.
         if cluster and self.caller.scope != Scope.AGENT:
             cluster_known(pool=of_pool, name=cluster)
         draft = report_draft(fields, cluster=cluster)

@@ -9,6 +9,7 @@ from rest_framework.response import Response
 
 from allocator_service.billing.balances import Balance, budgets_for
 from allocator_service.billing.balances import balances as balances_of
+from allocator_service.billing.rating.projections import CurrentCost, current_costs
 from allocator_service.core.clock import utc_now
 from allocator_service.core.quantities import decimal_text
 from allocator_service.enforcement.entitlements import (
@@ -24,6 +25,7 @@ from allocator_service.enforcement.entitlements import (
 from allocator_service.pools.group_services import MAX_GROUPS
 from allocator_service.pools.selectors import group_missing
 from allocator_service.tenants.models import Scope, Tenant
+from allocator_service.tenants.selectors import tenants_with_retired
 from api.auth import EVERY_SCOPE_GROUP_AND_AGENT
 from api.contract import documents
 from api.contract.operations import shows
@@ -31,6 +33,7 @@ from api.contract.parameters import Parameters
 from api.pseudonyms import tenant_name
 from api.v1.budgets import balance_document, balances_field
 from api.v1.clusters import MAX_CLUSTERS
+from api.v1.costs import CurrentCostDocument, cost_document
 from api.v1.reports.documents import MAX_TENANTS, AmountsField, amounts_document
 from api.views import PoolView
 
@@ -38,6 +41,7 @@ GROUP_DEFINITION = (
     "The tree is that of the decision in force. A group's amounts are the sums of all tenants below it:"
     " what they lend each other counts as lent and as borrowed."
 )
+_NO_COSTS: Mapping[str, CurrentCost] = {}
 
 
 class LoanDocument(documents.Document):
@@ -75,6 +79,13 @@ class EntitlementDocument(documents.Document):
     borrowed_from = documents.ListField(LoanDocument, min_items=0, max_items=MAX_TENANTS)
     returns = documents.DocumentField(
         ReturnsDocument, allow_null=True, description="Null where nothing is lent."
+    )
+
+    cost = documents.DocumentField(
+        CurrentCostDocument,
+        allow_null=True,
+        description="Cost of the allocation at the prices in force, if it lasts. Null without a price"
+        " plan, and without use and commitments.",
     )
 
 
@@ -117,11 +128,15 @@ class EntitlementsDocument(documents.Document):
 
 
 def entitlements_document(
-    found: Entitlements, *, caller: Tenant | None, balances: Sequence[Balance] = ()
+    found: Entitlements,
+    *,
+    caller: Tenant | None,
+    balances: Sequence[Balance] = (),
+    costs: Mapping[str, CurrentCost] = _NO_COSTS,
 ) -> dict[str, Any]:
     """Return the entitlements that the caller may see, of a private pool a tenant's own.
 
-    `balances` are those of the nodes that the caller may see.
+    `balances` and `costs`, by slug, are those of the nodes that the caller may see.
     """
     own = None if caller is None or found.pool.transparent else caller.slug
 
@@ -135,7 +150,7 @@ def entitlements_document(
         "at": found.at,
         "definitions": DEFINITIONS,
         "tenants": [
-            _row(row, found, name, balances)
+            _row(row, found, name, balances, costs)
             for row in found.tenants
             if own is None or row.tenant == own
         ],
@@ -147,8 +162,9 @@ def group_entitlements_document(
     *,
     outsider: Callable[[str], str] | None = None,
     balances: Sequence[Balance] = (),
+    costs: Mapping[str, CurrentCost] = _NO_COSTS,
 ) -> dict[str, Any]:
-    """Return the entitlements of a group, with the balances of its nodes.
+    """Return the entitlements of a group, with the balances of its nodes and the costs of its members.
 
     `outsider` names tenants outside the group. Without it they have their slugs.
     """
@@ -166,7 +182,7 @@ def group_entitlements_document(
 
     return {
         **entitlements_document(members, caller=None),
-        "tenants": [_row(row, members, name, balances) for row in members.tenants],
+        "tenants": [_row(row, members, name, balances, costs) for row in members.tenants],
         "definitions": {**DEFINITIONS, "group": GROUP_DEFINITION},
         "group": sums(found.group),
         "groups": [sums(row) for row in found.groups],
@@ -187,6 +203,7 @@ def _row(
     found: Entitlements,
     name: Callable[[str], str],
     balances: Sequence[Balance],
+    costs: Mapping[str, CurrentCost],
 ) -> dict[str, Any]:
     def amounts(vector: Any) -> dict[str, str]:
         return {
@@ -202,7 +219,7 @@ def _row(
         )
         return [{"tenant": tenant, "resources": resources} for tenant, resources in named]
 
-    returns = row.returns
+    returns, cost = row.returns, costs.get(row.tenant)
     return {
         "tenant": name(row.tenant),
         "entitled": amounts(row.entitled),
@@ -218,6 +235,7 @@ def _row(
         "lent_to": loans(row.lent_to),
         "borrowed_from": loans(row.borrowed_from),
         "returns": None if returns is None else {"when": returns.when, "at": returns.at},
+        "cost": None if cost is None else cost_document(cost),
     }
 
 
@@ -234,12 +252,12 @@ class EntitlementsView(PoolView):
         """Show what each tenant is entitled to by its weight, what it has, who borrows from whom,
         and when what it lent returns.
 
-        `definitions` explains each figure, and `budgets` are the balances of a node's own budgets, which
-        agents' keys do not get. A tenant key sees its own row; in a transparent pool it sees
-        all of them. To a tenant key other tenants always appear under pseudonyms. `group` shows the sum
-        of a group of the decision and then its children, to all keys but tenants' (404
-        `group.not_found`); a group key gets its group, or one below it. Before the first decision the
-        answer is 404 `decision.none`.
+        `definitions` explains each figure, `budgets` are the balances of a node's own budgets, and
+        `cost` is what a tenant's allocation costs now; agents' keys get neither of the two. A tenant
+        key sees its own row; in a transparent pool it sees all of them. To a tenant key other tenants
+        always appear under pseudonyms. `group` shows the sum of a group of the decision and then its
+        children, to all keys but tenants' (404 `group.not_found`); a group key gets its group, or one
+        below it. Before the first decision the answer is 404 `decision.none`.
         """
         slug, of_pool = self.query["group"], self.pool
         if self.subtree is not None:
@@ -247,27 +265,46 @@ class EntitlementsView(PoolView):
             of_group = group_entitlements(
                 pool=of_pool, slug=slug or own.slug, now=utc_now(), within=own
             )
-            balances = balances_below(of_group)
+            outsider = self.subtree.outsider
             return Response(
-                group_entitlements_document(
-                    of_group, outsider=self.subtree.outsider, balances=balances
-                )
+                group_entitlements_document(of_group, outsider=outsider, **_money_below(of_group))
             )
         if slug is not None:
             # A tenant sees the groups above it, but not what all their members have together.
             if self.tenant is not None:
                 raise group_missing()
             of_group = group_entitlements(pool=of_pool, slug=slug, now=utc_now())
-            balances = () if self.caller.scope == Scope.AGENT else balances_below(of_group)
-            return Response(group_entitlements_document(of_group, balances=balances))
+            money = {} if self.caller.scope == Scope.AGENT else _money_below(of_group)
+            return Response(group_entitlements_document(of_group, **money))
         found = pool_entitlements(pool=self.pool, now=utc_now())
-        balances = () if self.caller.scope == Scope.AGENT else self._balances(found)
-        return Response(entitlements_document(found, caller=self.tenant, balances=balances))
+        # An agent applies limits. Its key, on a machine of the scheduler, shows no money.
+        money = {} if self.caller.scope == Scope.AGENT else self._money(found)
+        return Response(entitlements_document(found, caller=self.tenant, **money))
 
-    def _balances(self, found: Entitlements) -> Sequence[Balance]:
-        """Return the balances of the tenants that the caller may see."""
+    def _money(self, found: Entitlements) -> dict[str, Any]:
+        """Return the balances and costs of the tenants that the caller may see."""
         of_tenants = budgets_for(found.pool, self.tenant).exclude(tenant=None)
-        return balances_of(pool=found.pool, budgets=list(of_tenants), now=found.at, rates=True)
+        return {
+            "balances": balances_of(
+                pool=found.pool, budgets=list(of_tenants), now=found.at, rates=True
+            ),
+            "costs": _costs(found, self.tenant),
+        }
+
+
+def _costs(found: Entitlements, caller: Tenant | None) -> Mapping[str, CurrentCost]:
+    """Return the costs of tenants by slug, for a tenant its own."""
+    tenants = (
+        tenants_with_retired().filter(slug__in=[row.tenant for row in found.tenants])
+        if caller is None
+        else [caller]
+    )
+    return current_costs(pool=found.pool, tenants=tenants, run=found.run, now=found.at)
+
+
+def _money_below(found: GroupEntitlements) -> dict[str, Any]:
+    """Return the balances below a group, and the costs of its members."""
+    return {"balances": balances_below(found), "costs": _costs(found.members, None)}
 
 
 def balances_below(found: GroupEntitlements) -> Sequence[Balance]:

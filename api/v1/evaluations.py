@@ -159,6 +159,7 @@ def _refuse(body: bytes, problem_in: Callable[[bytes], _Problem]) -> None:
     # A short body cannot exceed the limits by enough to matter, and is read once.
     if len(body) <= settings.BODY_BYTES:
         return
+    # What this reader cannot read is reported by the strict one, with its place.
     with suppress(msgspec.DecodeError, RecursionError):
         problem = problem_in(body)
         refuse_many("tenants", len(problem.tenants))

@@ -7,13 +7,16 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from allocator_service.allocation.models import Run
-from allocator_service.allocation.what_if.explanations import Binding, Explanation, run_explain
+from allocator_service.allocation.what_if.counterfactuals import Binding
+from allocator_service.allocation.what_if.explanations import Explanation, run_explain
 from allocator_service.allocation.words import spent_text
 from allocator_service.core.clock import utc_now
 from allocator_service.core.quantities import Resource, vector_to_document
 from allocator_service.core.selecting import missing
-from allocator_service.enforcement.selectors import TenantUse, decision_in_force, tenant_use
+from allocator_service.enforcement.selectors import decision_in_force
+from allocator_service.enforcement.state import TenantUse, tenant_use
 from allocator_service.pools.budgets import opening_of
+from allocator_service.pools.clusters import CLUSTER_LABEL
 from allocator_service.pools.group_services import MAX_DEPTH
 from allocator_service.pools.models import Pool
 from allocator_service.pools.selectors import resources_of
@@ -299,6 +302,7 @@ def _binding(
     }
     if servers is None:
         return {**document, "servers": None}
+    # Labels of others' servers may name their owners. Operators name clusters.
     known = caller is None or (
         not servers.traits.shared and servers.traits.owner in (None, caller.pk)
     )
@@ -307,6 +311,10 @@ def _binding(
         "servers": {
             "count": servers.count,
             "capacity": vector_to_document(servers.traits.capacity, resources),
-            "labels": servers.traits.labels if known else {},
+            "labels": {
+                name: value
+                for name, value in servers.traits.labels.items()
+                if known or name == CLUSTER_LABEL
+            },
         },
     }

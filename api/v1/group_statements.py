@@ -97,7 +97,7 @@ class GroupStatementView(_GroupStatementsView):
         if chosen == OrjsonRenderer.format:
             return Response(document)
         if chosen == PDFRenderer.format:
-            return Response(group_statement_pdf(document, names))
+            return Response(group_statement_pdf(document))
         columns = list(TenantOfGroupDocument.fields)
         if chosen == ParquetRenderer.format:
             content = parquet_stream(

@@ -205,6 +205,7 @@ class ImportsView(PoolView):
         if choice.cluster and not choice.dry_run:
             # The agent is back. A decision with its servers is made before it reads one.
             cluster_return(pool=self.pool, name=choice.cluster, now=utc_now())
+            # The return counted a change, on an object of its own.
             self.pool.refresh_from_db(fields=["generation"])
         report = kind.write(pool=self.pool, file=file, choice=choice, now=utc_now())
         if report.refused and not choice.dry_run and not choice.skip_refused:
@@ -319,6 +320,8 @@ def _nothing_written(report: ImportReport) -> Unacceptable:
         f"{len(report.refused)} of {len(report.rows)} rows are refused and nothing was written:"
         " correct them, or send skip_refused.",
         code="import.refused",
+        # All refused rows are in `rows`. The errors are those of any problem, of which a few are
+        # enough.
         errors=errors[:MAX_ERRORS],
         extra={
             "counts": report.counts,

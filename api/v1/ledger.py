@@ -133,6 +133,7 @@ class EntriesView(FeedView):
 def _position(entry: UUID | None, caller: Tenant | None) -> int:
     """Return the place of an entry in the sealed order, 0 before the first."""
     position = 0 if entry is None else position_of(entry, caller=caller)
+    # An entry of another tenant, or one that is not sealed, has no place that the caller can know.
     if position is None:
         raise bad_cursor()
     return position
@@ -167,6 +168,8 @@ class ExportView(ContractView):
             kind=self.query["kind"],
         )
         response = stream_entries(export, renderer, entry_columns(caller=self.tenant))
+        # That of the feed, so that a first load goes on there without a gap. An empty export
+        # repeats it.
         cursor = after if export.last is None else make_cursor(FEED, str(export.last))
         if cursor is not None:
             response["X-Next-Cursor"] = cursor

@@ -109,6 +109,7 @@ class OwnServersField(documents.BooleanField):
         )
 
 
+# Not None, which is null: the setting of the node above.
 _ABSENT = object()
 _SETTINGS = {OwnServers.INHERIT.value: None, OwnServers.YES.value: True, OwnServers.NO.value: False}
 
@@ -129,6 +130,7 @@ def changed_amounts(
 ) -> dict[str, bool]:
     """Return which amounts, or the setting of own servers, a request's fields change."""
     changed = {
+        # A caller may send what it has read, in another order or notation: that is no change.
         kind: limits is not None and not is_same_list(limits, limits_from(getattr(present, kind)))
         for kind, limits in amounts_read(fields, kinds, resources).items()
     }

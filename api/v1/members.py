@@ -279,6 +279,7 @@ def roster_page(
 ) -> Page:
     """Return a page of the roster, or of its members of a group by the name that the caller knows."""
     after = "" if cursor is None else cursor_position(ROSTER, cursor)
+    # Clients can write cursors, and a number has no place among names.
     if not isinstance(after, str):
         raise bad_cursor()
 

@@ -47,6 +47,8 @@ class _MonthView(PoolView):
 
     def refuse_tenants(self) -> None:
         """Raise `Missing` for the key of a tenant."""
+        # Reading the pool first answers 404 `pool.not_found` to those who may not see the pool at
+        # all.
         if self.pool is not None and self.tenant is not None:
             raise statement_not_found()
 
@@ -86,6 +88,7 @@ class ManifestView(_MonthView):
         self.refuse_tenants()
         of = month_get(pool=self.pool, name=month, now=utc_now())
         manifest = manifest_of(closing_get(pool=self.pool, month=of))
+        # The stored bytes are what was hashed: the answer is read from them and not made anew.
         return Response(orjson.loads(bytes(manifest.document)))
 
 

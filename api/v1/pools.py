@@ -172,6 +172,7 @@ class PoolsView(PoolDeclaration):
         all, or the one that they are bound to. Retired pools are not listed.
         """
         seen = pools_for(self.tenant)
+        # The route is open to keys of one pool, and must show them no other.
         return self.answer_list(seen.filter(slug=self.caller.pool) if self.caller.pool else seen)
 
     @creates(PoolRequest, PoolDocument, "Open a pool")
@@ -264,6 +265,7 @@ def pool_tag(pool: Pool) -> str:
 def pool_settings(fields: Mapping[str, Any]) -> PoolSettings:
     """Return the settings in the fields of a request. Raises `Unacceptable` for the policy."""
     policy = fields["policy"]
+    # A request without a window has the same defaults as one with an empty window.
     window = fields["window"] or documents.read_document(WindowFields, {})
     anchor = window["anchor"] or DEFAULT_ANCHOR
     others = {name: fields[name] for name in fields if name not in ("slug", "policy", "window")}

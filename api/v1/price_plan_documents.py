@@ -69,6 +69,7 @@ class RateDocument(documents.Document):
         max_length=63,
         allow_null=True,
         source=_owner,
+        # An answer may have a pseudonym here, which is no slug.
         writable=documents.SlugField(
             required=False, allow_null=True, description="On this tenant's servers; else on all."
         ),
@@ -136,7 +137,10 @@ def _fixed_costs(plan: PricePlan, context: Any) -> list[dict[str, Any]]:
     costs = list(plan.fixed_costs.all())
     keys = {key for cost in costs for key, _ in cost.tenants}
     if context.reader is not None:
+        # Before slugs are read: a tenant sees which part of a cost is its own, and not who else
+        # shares it.
         keys &= {context.reader.pk}
+    # A plan of the past names tenants that are retired since.
     found = tenants_with_retired().filter(pk__in=keys)
     slugs = dict(found.values_list("pk", "slug")) if keys else {}
     return [
@@ -301,6 +305,7 @@ def _tenants(fields: Mapping[str, Any]) -> dict[str, Tenant]:
             for m, share in enumerate(cost["shares"])
         },
     }
+    # All places at once, by one statement, so that every unknown slug is named in one answer.
     slugs = {slug for slug in named.values() if slug is not None}
     found = {tenant.slug: tenant for tenant in tenants_for(None).filter(slug__in=slugs)}
     errors = [

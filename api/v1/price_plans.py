@@ -40,6 +40,8 @@ class PlanResource(Resource):
         return self.tenant
 
     def queryset(self) -> QuerySet[PricePlan]:
+        # Filtered in the query, so that the id of another pool's plan is as missing as one that
+        # never was.
         return plans_for(self.tenant)
 
     def stored(self, plan: PricePlan) -> PricePlan:

@@ -218,18 +218,21 @@ class RenderingView(PoolView):
         run = decision_now(pool=of_pool, now=now)
         members, departed = member_slugs(pool=of_pool), departed_slugs(pool=of_pool)
         former_groups = former_group_slugs(pool=of_pool)
+        # Part of the tag: at the boundary the same decision has other limits.
         boundary = next_boundary(pool=of_pool, run=run, now=now)
         cluster = self.cluster(self.query["cluster"])
-        if cluster and self.caller.scope == Scope.AGENT:
-            cluster_decided(pool=of_pool, name=cluster, generation=run.generation)
-        elif cluster:
+        # A new cluster's agent may ask before any server has its label.
+        if cluster and self.caller.scope != Scope.AGENT:
             cluster_known(pool=of_pool, name=cluster)
+        if cluster:
+            cluster_decided(pool=of_pool, name=cluster, generation=run.generation)
         # Other targets cannot express them, and would get another tag whenever a budget changes.
         stops = monthly_stops(of_pool, at=now) if chosen.minutes_note else MonthlyStops()
         if cluster:  # each would count the hours of a budget by itself
             stops = MonthlyStops(stops.resources)
         form = request.accepted_renderer
         parts = [run.pk, chosen.name, label, quota, form.format, boundary, *members, "", *departed]
+        # An empty text between lists, or a name that moves from one to the next would keep the tag.
         parts += ["", *former_groups] if former_groups else []
         parts += ["", "cluster", cluster] if cluster else []
         parts += ["", "reclaim", *astuple(reclaim_terms(of_pool))]

@@ -14,7 +14,7 @@ from allocator_service.tenants.models import Tenant
 from allocator_service.workloads.models import MAX_TASKS
 from api.contract import documents
 from api.contract.parameters import PageParameters
-from api.pseudonyms import pseudonym, reason_known, tenant_name
+from api.pseudonyms import pseudonym, reason_known, server_name, tenant_name
 from api.v1.limits import UnmetGuarantee
 from api.v1.pools import PolicyDocument
 from policies import Servers, choose
@@ -68,6 +68,7 @@ class SummaryDocument(documents.Document):
 
 def _of_whole(name: str) -> Callable[[Run, Any], Any]:
     """Return the source of what concerns the whole pool, null for a reader of less."""
+    # Null, not absent: clients read one form of a run, whatever their key.
     return lambda run, reader: getattr(run, name) if reader.whole else None
 
 
@@ -337,8 +338,7 @@ class RowWriter:
     def _server(self, servers: ServerRange, name: str) -> str:
         if self._knows(servers):
             return name
-        # With the owner: servers of two owners may have one name, and must not have one pseudonym.
-        return pseudonym("server", f"{servers.traits.owner}:{name}", pool=self._run.pool)
+        return server_name(name, owner=servers.traits.owner, pool=self._run.pool)
 
 
 def allocation_columns(resources: Sequence[Resource]) -> list[str]:

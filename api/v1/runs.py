@@ -58,6 +58,7 @@ def allocations_page(view: ContractView, run: Run, subtree: Subtree | None) -> R
     resources = resources_of(run.pool)
     if subtree is not None:
         writer = RowWriter(run, resources, None, subtree.groups_of_run(run))
+        # By the tree of the run: a tenant that came to the group later was of another one then.
         rows = AllocationRows(run, list(subtree.of_run(run)))
     else:
         known = groups_known(pool=run.pool, caller=view.tenant)

@@ -1,7 +1,7 @@
 """Schedules of time-sharing runs."""
 
-from collections.abc import Collection, Sequence
-from dataclasses import asdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from rest_framework.request import Request
@@ -13,13 +13,18 @@ from allocator_service.pools.models import Pool
 from allocator_service.tenants.models import Tenant
 from api.contract import documents
 from api.contract.operations import shows
+from api.pseudonyms import server_name
 from api.v1.run_documents import MAX_ROWS
 from api.v1.run_inputs import sees_whole
 from api.v1.runs import OneRunView
 
+_UNKNOWN = 0  # the key of no tenant
+
 
 class SlotServer(documents.Document):
-    server = documents.TextField(max_length=253)
+    server = documents.TextField(
+        max_length=253, description="Name of the server, a pseudonym for that of another tenant."
+    )
     tasks = documents.IntegerField(minimum=1, maximum=MAX_ROWS)
 
 
@@ -68,6 +73,34 @@ def slot_rows(
     return [row for row in rows if names is None or row["tenant"] in names]
 
 
+@dataclass(frozen=True)
+class SlotReader:
+    """A reader of slots, who sees the tasks of `tenants` and the names of their and the pool's servers.
+
+    `tenants` are slugs by key, None for all.
+    """
+
+    pool: Pool
+    tenants: Mapping[int, str] | None
+
+    def rows(self, schedule: Schedule, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Return the rows of a slot, on servers with the names that the reader may know."""
+        names = None if self.tenants is None else set(self.tenants.values())
+        return [
+            {**row, "servers": [self._server(schedule, item) for item in row["servers"]]}
+            if "servers" in row
+            else row
+            for row in slot_rows(rows, names)
+        ]
+
+    def _server(self, schedule: Schedule, item: Mapping[str, Any]) -> dict[str, Any]:
+        # Schedules of the release before have no owners: their servers could be of any tenant.
+        name, owner = schedule.servers.get(item["server"], (item["server"], _UNKNOWN))
+        if self.tenants is not None and owner is not None and owner not in self.tenants:
+            name = server_name(name, owner=owner, pool=self.pool)
+        return {**item, "server": name}
+
+
 def schedule_document(
     schedule: Schedule, plan: dict[str, Any], *, pool: Pool, caller: Tenant | None
 ) -> dict[str, Any]:
@@ -75,12 +108,13 @@ def schedule_document(
     numbers = ("objective", "bound", "lp_bound", "gap")
     # Bounds and gaps are of all tenants together, and could be solved for the others' demands.
     whole = sees_whole(pool, caller)
-    names = None if caller is None else {caller.slug}
+    reader = SlotReader(pool, None if caller is None else {caller.pk: caller.slug})
     return {
         **{name: plan[name] if whole else None for name in numbers},
         "order_proven": plan.get("order_proven", True),
         "slots": [
-            {**slot, "allocations": slot_rows(slot["allocations"], names)} for slot in plan["slots"]
+            {**slot, "allocations": reader.rows(schedule, slot["allocations"])}
+            for slot in plan["slots"]
         ],
         "period_seconds": schedule.period_seconds,
         "timetable": [
@@ -97,9 +131,14 @@ class SlotInForceDocument(documents.Document):
     allocations = documents.ListField(SlotRow, min_items=0, max_items=MAX_ROWS)
 
 
-def slot_document(slot: SlotInForce, names: Collection[str] | None) -> dict[str, Any]:
-    """Return the slot in force with the tasks of the tenants with these slugs, None for all."""
-    return {**asdict(slot), "allocations": slot_rows(slot.allocations, names)}
+def slot_document(slot: SlotInForce, reader: SlotReader) -> dict[str, Any]:
+    """Return the slot in force as its reader may see it."""
+    return {
+        "start": slot.start,
+        "end": slot.end,
+        "fraction": slot.fraction,
+        "allocations": reader.rows(slot.schedule, slot.allocations),
+    }
 
 
 class ScheduleView(OneRunView):

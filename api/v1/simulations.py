@@ -31,7 +31,7 @@ from api.contract.operations import accepts, lists, shows
 from api.contract.pagination import by_id
 from api.contract.parameters import PageParameters
 from api.resources import PoolResource
-from api.v1.change_costs import ChangeCostDocument, CostReader
+from api.v1.costs import ChangeCostDocument, CostReader
 from api.v1.members import tier_field
 from api.v1.pools import PolicyFields
 from api.v1.run_documents import MAX_ROWS
@@ -325,6 +325,8 @@ class SimulationsView(CostReader, PoolResource):
             headers={
                 "Location": reverse("simulation", args=[simulation.pk]),
                 "Retry-After": RETRY_SECONDS,
+                # The changes are applied to at least this state, which a caller may compare with
+                # `generation`.
                 "Pool-Generation": str(self.pool.generation),
             },
         )
@@ -337,6 +339,8 @@ class SimulationsView(CostReader, PoolResource):
             read["policy"]["options"] = plain_options(read["policy"]["options"])
         changes: dict[str, Any] = _named(read)
         for position, submitted in enumerate(changes.get("workloads", {}).get("submit", [])):
+            # Removed as null by `_named`: an operator has to name the tenant, a tenant's key means
+            # its own.
             if "tenant" not in submitted:
                 if self.tenant is None:
                     raise Unacceptable(

@@ -14,6 +14,7 @@ from allocator_service.tenants.models import Tenant
 from api.contract import documents
 from api.contract.parameters import PageParameters
 from api.pseudonyms import tenant_name
+from api.v1.clusters import MAX_CLUSTERS
 from api.v1.entry_documents import MAX_SEQUENCE
 
 MAX_LINES = 10**9
@@ -151,6 +152,17 @@ class MethodDocument(documents.Document):
     mode = documents.TextField(max_length=63)
 
 
+class ClusterHoursDocument(documents.Document):
+    cluster = documents.StringField(
+        allow_null=True, description="null: use whose cluster is not known."
+    )
+    hours = documents.MapField(
+        documents.DecimalField(),
+        names=documents.TextField(max_length=63),
+        description="Unit × hours by resource, to 12 digits.",
+    )
+
+
 class StatementDocument(documents.Document):
     pool = documents.SlugField()
     tenant = documents.SlugField()
@@ -176,6 +188,14 @@ class StatementDocument(documents.Document):
         description="How it was decided; entries name the run, and each run has its certificate.",
     )
     notes = documents.SchemaField(schema={"type": "array", "items": {"type": "string"}})
+    clusters = documents.ListField(
+        ClusterHoursDocument,
+        min_items=0,
+        max_items=MAX_CLUSTERS,
+        required=False,
+        description="In a pool with clusters: what the tenant used in the month on each. Absent from"
+        " statements that were closed before clusters were on statements.",
+    )
 
 
 class GroupMonthDocument(documents.Document):
@@ -227,6 +247,14 @@ class GroupStatementDocument(documents.Document):
         description="All tenants below it, at any level.",
     )
     definition = documents.TextField(max_length=1_000)
+    clusters = documents.ListField(
+        ClusterHoursDocument,
+        min_items=0,
+        max_items=MAX_CLUSTERS,
+        required=False,
+        description="In a pool with clusters: the sum of the `clusters` of the tenants' statements."
+        " Absent if these have none.",
+    )
 
 
 class AccountDocument(documents.Document):
@@ -286,6 +314,7 @@ def statement_shown(content: bytes, *, pool: Pool, caller: Tenant | None) -> dic
 
     A tenant sees others under pseudonyms, and no sequence: it counts what others used.
     """
+    # The stored bytes of a closed month are what was hashed. Only a copy of their value is changed.
     document: dict[str, Any] = orjson.loads(content)
     if caller is None:
         return document

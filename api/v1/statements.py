@@ -61,6 +61,7 @@ class StatementsView(PoolView):
         tenant = self.tenant if subtree is None else None
         rows = statement_rows(pool=self.pool, now=now, tenant=tenant, month=self.query["month"])
         if subtree is not None:
+            # By the tree at the end of each month, as sums of groups count.
             rows = rows_within(rows, group=subtree.group, now=now)
         matching = [
             row
@@ -68,6 +69,7 @@ class StatementsView(PoolView):
             if self.query["tenant"] in (None, row.tenant)
             and self.query["state"] in (None, row.state)
         ]
+        # Open statements are computed and in no table, so that the list is paged after it is made.
         page = page_of_sorted(
             f"statements/{self.pool.slug}",
             matching,
@@ -124,10 +126,10 @@ class StatementView(PoolView):
         An open statement is computed each time it is read; a closed one is the stored document and
         never changes. JSON is the whole statement, CSV, NDJSON and Parquet are its lines, HTML is a
         page to print, and PDF is a file to send, which states the SHA-256 of the JSON. The PDF of a
-        closed statement has the same bytes until the service is upgraded or the tenant or the pool is
-        renamed, and at most 2,000 lines (413 `statement.pdf_too_large`). A tenant key can read its own
-        only, without `sequence` and with other tenants under pseudonyms; any other is 404
-        `statement.not_found`.
+        closed statement has the same bytes until the service is upgraded, and at most 2,000 lines
+        (413 `statement.pdf_too_large`). The HTML page states the present names of the tenant and the
+        pool. A tenant key can read its own only, without `sequence` and with other tenants under
+        pseudonyms; any other is 404 `statement.not_found`.
         """
         now, of_pool = utc_now(), self.pool
         whose = self._tenant(tenant)
@@ -152,7 +154,7 @@ class StatementView(PoolView):
         if chosen == ParquetRenderer.format:
             return Response(lines_parquet(document["lines"]))
         if chosen == PDFRenderer.format:
-            return Response(statement_pdf(document, names))
+            return Response(statement_pdf(document))
         return self.rows_answer(document["lines"], LINE_COLUMNS)
 
     def _tenant(self, slug: str) -> Tenant:

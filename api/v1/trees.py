@@ -160,6 +160,7 @@ class TreeView(OneRunView):
         """
         found = self.run(run)
         tree = tree_for(found, caller=self.tenant)
+        # The tree of a run never changes, so that a position stays that of its node.
         page = page_of_fixed(f"tree:{found.pk}", tree.nodes, **self.query)
         names = [resource.name for resource in tree.resources]
         amounts = [f"{field}.{name}" for field in _BY_RESOURCE for name in names]
@@ -203,6 +204,7 @@ def tree_for(run: Run, *, caller: Tenant | None) -> Tree:
 
 def _veiled(node: TreeNode, group: Callable[[str], str]) -> TreeNode:
     """Return a node on a tenant's path in a pool that is not transparent."""
+    # The tenant's own node: its numbers are the tenant's to know.
     if node.kind == MEMBER:
         return _with_reasons(node, group)
     return replace(

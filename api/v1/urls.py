@@ -194,6 +194,11 @@ urlpatterns = [
     path(f"{POOL}/budgets/", budgets.BudgetsView.as_view(), name="budgets"),
     path(f"{POOL}/budgets/<str:budget>/", budgets.BudgetView.as_view(), name="budget"),
     path(
+        f"{POOL}/budgets/<str:budget>/clusters/",
+        budgets.BudgetClustersView.as_view(),
+        name="budget-clusters",
+    ),
+    path(
         f"{POOL}/budgets/<str:budget>/history/",
         budgets.BudgetHistoryView.as_view(),
         name="budget-history",

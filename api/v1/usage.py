@@ -92,7 +92,7 @@ class UsageView(PoolView):
         tenants = tenants_named(
             items, "tenant", caller=self.tenant, required=True, among=tenants_with_retired()
         )
-        workloads = self._workloads(items)
+        workloads = self._workloads(items, {tenant.pk for tenant in tenants if tenant})
         resources = resources_of(self.pool)
         events: list[UsageEvent] = []
         errors: list[FieldError] = []
@@ -109,10 +109,10 @@ class UsageView(PoolView):
             raise Unacceptable(errors[0].detail, code=errors[0].code, errors=errors[:MAX_ERRORS])
         return events
 
-    def _workloads(self, items: Items) -> dict[tuple[int, str], Workload]:
+    def _workloads(self, items: Items, tenants: set[int]) -> dict[tuple[int, str], Workload]:
         """The workloads that are named, withdrawn ones too where no present one has the name."""
         names = {fields["workload"] for fields in items.fields} - {None}
-        found = workloads_named(pool=self.pool, names=names)
+        found = workloads_named(pool=self.pool, tenants=tenants, names=names)
         by_name: dict[tuple[int, str], Workload] = {}
         for workload in found:
             key = (workload.tenant_id, workload.name)
@@ -145,6 +145,7 @@ class UsageView(PoolView):
                 )
         source = fields["source"]
         return UsageEvent(
+            # In a space of its own: a tenant must not take the identities of the operator's meters.
             source=source if self.tenant is None else f"tenant:{self.tenant.slug}/{source}",
             event_id=fields["id"],
             tenant=tenant,
@@ -162,6 +163,7 @@ def _vector(
     resources: Sequence[Resource],
     pointer: str,
 ) -> list[Decimal]:
+    # Both would be two amounts of one event, of which the ledger could keep one.
     if (fields["tasks"] is None) == (fields["resources"] is None):
         raise Unacceptable(
             "Send either tasks (of a workload) or resources.", code="usage.amount", pointer=pointer
@@ -174,5 +176,6 @@ def _vector(
             code="field.required",
             pointer=f"{pointer}/workload",
         )
+    # Demand and number of tasks fit together in it: the default of 28 digits would round.
     with localcontext(prec=60):
         return [demand * fields["tasks"] for demand in workload.demand]

@@ -215,6 +215,7 @@ class WorkloadsView(WorkloadResource):
         """
         if self.query["state"] is not None:
             return self.answer_list()
+        # They add up over the years, and what asks for the list seldom means them.
         return self.answer_list(self.queryset().exclude(state=WorkloadState.WITHDRAWN))
 
     @creates(WorkloadRequest, WorkloadDocument, "Submit workloads", pool=True, bulk=True)
@@ -294,6 +295,8 @@ class WorkloadView(WorkloadResource):
         history stays, and `GET` still shows it as `withdrawn`. Withdrawing a withdrawn workload
         changes nothing.
         """
+        # No selector of clusters means a workload of all of them, which any agent may have
+        # admitted.
         named = clusters_selected(self.find(workload).server_selector)
         # An agent withdraws what it admitted, and nothing of a scheduler beside it.
         if named is not None and self.cluster(None) not in ("", *named):

@@ -13,3 +13,11 @@ def measure(*, quick: bool = False) -> list[Row]:
     from benchmarks.billing import months  # it needs Django to be set up
 
     return months.measure(quick=quick)
+
+
+def measure_closing(*, quick: bool = False) -> list[Row]:
+    """Measure closing a month of 10^5 and 10^6 entries with clusters, beside the same without."""
+    django.setup()
+    from benchmarks.billing import clusters  # it needs Django to be set up
+
+    return clusters.measure_closing(quick=quick)

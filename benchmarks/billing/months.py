@@ -74,7 +74,7 @@ def measure(*, quick: bool) -> list[Row]:
     """Measure rating, closing and one tenant's month, beside other ways to read the same rows."""
     call_command("migrate", verbosity=0)
     entries = 10**6 if quick else 10**7
-    pool, tenants = _fill_pool(entries)
+    pool, tenants = fill_pool(entries)
     month = month_of(MARCH, pool.timezone)
     sizes = f"{entries} entries, {TENANTS} tenants"
     sum_seconds, total = best_of(lambda: _sum(pool), repeat=3)
@@ -115,7 +115,8 @@ def measure(*, quick: bool) -> list[Row]:
     return rows
 
 
-def _fill_pool(entries: int) -> tuple[Pool, list[Tenant]]:
+def fill_pool(entries: int) -> tuple[Pool, list[Tenant]]:
+    """Create a pool with prices and sealed entries of one month, all of them in its totals."""
     pool = open_pool(f"billed-{entries}-{new_id().hex[-8:]}", ("cpu", "memory"))
     tenants = some_tenants(TENANTS)
     for start in (MARCH, datetime(2027, 3, 20, tzinfo=UTC)):

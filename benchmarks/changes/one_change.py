@@ -24,7 +24,7 @@ from allocator_service.core.ids import new_id
 from allocator_service.core.quantities import Resource
 from allocator_service.pools.models import Pool
 from allocator_service.pools.policy import Window
-from allocator_service.pools.recompute import decision_wanted
+from allocator_service.pools.recompute import decision_request
 from allocator_service.pools.server_services import ServerDraft, servers_contribute
 from allocator_service.pools.services import PoolSettings, pool_create
 from allocator_service.tenants.models import Tenant
@@ -165,7 +165,7 @@ def _by_step(pool: Pool) -> str:
     for number, workload in enumerate(_some_workloads(pool)[:2]):
         # Past the service: the steps of the decision are measured, not the request.
         Workload.objects.filter(pk=workload).update(tasks=20 + number)
-        decision_wanted(pool, now=datetime.now(UTC))
+        decision_request(pool, now=datetime.now(UTC))
         # The first change fills the caches, and the second is measured.
         spent.clear()
         with _timed_steps(spent):

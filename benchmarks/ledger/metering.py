@@ -20,7 +20,7 @@ from allocator_service.allocation.long_term.metering import pool_meter_all
 from allocator_service.allocation.runs.recompute import recompute_pool
 from allocator_service.core.ids import new_id
 from allocator_service.pools.models import Pool
-from allocator_service.pools.recompute import decision_wanted
+from allocator_service.pools.recompute import decision_request
 from allocator_service.pools.server_services import ServerDraft, servers_contribute
 from allocator_service.workloads.models import Workload
 from allocator_service.workloads.services import WorkloadDraft, workloads_submit
@@ -87,7 +87,7 @@ def _measure_metering(pool: Pool, meter: Callable[[datetime], Any]) -> tuple[flo
         meter(now)
         seconds += processor_seconds() - begin
         Workload.objects.filter(pk=ids[minute % len(ids)]).update(tasks=5 + minute % 7)
-        decision_wanted(pool, now=now)
+        decision_request(pool, now=now)
         recompute_pool(
             pool_id=pool.pk, clock=partial(datetime.fromtimestamp, now.timestamp(), UTC), early=True
         )

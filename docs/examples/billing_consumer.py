@@ -40,7 +40,7 @@ class Service:
         self._url, self._headers = url, {"Authorization": f"Bearer {key}"}
 
     def open(self, path: str) -> Any:
-        """The answer to a GET; None for 404."""
+        """Return the answer to a GET, None for 404."""
         while True:
             try:
                 request = urllib.request.Request(self._url + path, headers=self._headers)
@@ -55,7 +55,7 @@ class Service:
                 time.sleep(1)
 
     def get(self, path: str) -> Any:
-        """A document; None for 404. An answer that breaks off is asked for again."""
+        """Return a document, None for 404. An answer that breaks off is requested again."""
         while True:
             answer = self.open(path)
             if answer is None:
@@ -75,7 +75,7 @@ class Service:
 
 
 def pull_ledger(db: sqlite3.Connection, service: Service, limit: int) -> int:
-    """Read the entries that are new, page by page; returns how many they were."""
+    """Read the new entries page by page and return their number."""
     count = 0
     while True:
         saved = db.execute("SELECT after FROM cursor").fetchone()

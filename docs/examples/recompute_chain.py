@@ -22,7 +22,7 @@ def digest(content: str) -> str:
 def recompute(
     entries: Iterable[str], blocks: Iterable[str], proofs: Iterable[Any]
 ) -> Iterator[str]:
-    """Say what is wrong; `entries` and `blocks` are lines, `proofs` documents."""
+    """Yield each mistake. `entries` and `blocks` are lines, `proofs` documents."""
     parts = ("input", "answer")
     proven = {
         each["run"]: {part: digest(text(each[part], sort=True)) for part in parts}
@@ -30,7 +30,7 @@ def recompute(
     }
     following = iter(entries)
     entry = next(following, None)
-    number, previous = 0, None
+    number, previous, lacking = 0, None, 0
     for block in map(json.loads, blocks):
         if block["number"] != number + 1:
             yield f"block {number + 1} is missing"
@@ -46,10 +46,13 @@ def recompute(
             entry, found = next(following, None), found + 1
         lines += [text(line) for line in (*block["decisions"], *block["digests"])]
         if found < block["entries"] and entry is None:
-            yield (
-                f"block {number} has {block['entries']} entries and the export only {found} of them:"
-                " they were removed, or the entries were exported before the blocks"
-            )
+            # The export ends here, so that every later block lacks all of its entries.
+            if not lacking:
+                yield (
+                    f"block {number} has {block['entries']} entries and the export only {found} of"
+                    " them: they were removed, or the entries were exported before the blocks"
+                )
+            lacking += 1
         elif block["format"] > 1 and digest("\n".join(lines)) != block["digest"]:
             yield f"block {number} has another digest"
         for decision in block["decisions"]:
@@ -57,11 +60,13 @@ def recompute(
                 if decision[part] != of_proof:
                     yield f"the {part} of run {decision['run']} is not what was sealed"
         previous = block["digest"]
+    if lacking > 1:
+        yield f"later blocks whose entries the export lacks, too: {lacking - 1}"
     yield from (f"run {run} is in no block" for run in proven)
 
 
 def count_newer(entries: Iterable[str], blocks: Iterable[str]) -> int:
-    """Count the entries after the last block: they were sealed while the files were fetched."""
+    """Count the entries after the last block, which were sealed while the files were fetched."""
     last = max((block["last_sequence"] or 0 for block in map(json.loads, blocks)), default=0)
     return sum(json.loads(entry)["sequence"] > last for entry in entries)
 

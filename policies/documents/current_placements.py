@@ -7,16 +7,17 @@ from typing import Any
 
 import numpy as np
 
+from policies.arrays import IntArray
 from policies.errors import Mistake
 from policies.fields import Mistakes
 from policies.model.current_placements import GONE, CurrentPlacements
 from policies.model.problem import Problem
 
 
-def current_placements_from_rows(
-    rows: Sequence[Mapping[str, Any]], problem: Problem, part: str = "running"
+def current_placements_from_columns(
+    columns: Mapping[str, Sequence[Any]], problem: Problem, part: str = "running"
 ) -> CurrentPlacements:
-    """Read placements, the fields of which are read (``RunningDocument``).
+    """Read placements, the fields of which are read as columns (``RunningDocument``).
 
     A server or a workload that the problem does not name has left the pool. Raises Mistakes
     (``running.server``) for servers that a row does not have.
@@ -24,30 +25,48 @@ def current_placements_from_rows(
     Args:
         part: ``running`` or ``kept``, the part of an evaluation that has the rows.
     """
-    row_of = {name: row for row, name in enumerate(problem.server_names)}
-    job_of = {
-        (problem.tenants[problem.workload_tenant[j]], name): j
-        for j, name in enumerate(problem.workload_names)
-    }
-    columns, found = [], []
-    for position, entry in enumerate(rows):
-        row = row_of.get(entry["server"], GONE)
-        last = entry["offset"] + entry["servers"]
-        if row != GONE and last > problem.server_count[row]:
-            detail = f'"{entry["server"]}" has {problem.server_count[row]} servers, not {last}.'
-            found.append(Mistake(f"/{part}/{position}/servers", "running.server", detail))
-        job = job_of.get((entry["tenant"], entry["workload"]))
-        kinds = () if job is None else problem.pieces.kinds(job)
-        if entry["kind"] < len(kinds):
-            columns.append(
-                (kinds[entry["kind"]], row, entry["offset"], entry["servers"], entry["tasks"])
-            )
-    if found:
-        raise Mistakes(found)
-    workload, row_, offset, servers, tasks = np.array(columns, dtype=np.int64).reshape(-1, 5).T
-    return CurrentPlacements(
-        workload=workload, row=row_, offset=offset, servers=servers, tasks=tasks.astype(np.float64)
+    offset, servers, tasks = (
+        np.array(columns[name], dtype=np.int64) for name in ("offset", "servers", "tasks")
     )
+    row = _rows_of(columns["server"], problem)
+    here = np.where(row == GONE, offset + servers, problem.server_count[row])
+    if found := [
+        Mistake(
+            f"/{part}/{position}/servers",
+            "running.server",
+            f'"{columns["server"][position]}" has {here[position]} servers, not'
+            f" {offset[position] + servers[position]}.",
+        )
+        for position in np.flatnonzero(offset + servers > here).tolist()
+    ]:
+        raise Mistakes(found)
+    pieces = _pieces_of(columns, problem)
+    known = pieces >= 0
+    return CurrentPlacements(
+        workload=pieces[known],
+        row=row[known],
+        offset=offset[known],
+        servers=servers[known],
+        tasks=tasks[known].astype(np.float64),
+    )
+
+
+def _rows_of(servers: Sequence[str], problem: Problem) -> IntArray:
+    rows = {name: row for row, name in enumerate(problem.server_names)}
+    return np.array([rows.get(name, GONE) for name in servers], dtype=np.int64)
+
+
+def _pieces_of(columns: Mapping[str, Sequence[Any]], problem: Problem) -> IntArray:
+    """Return the pieces of each entry, -1 for those that no workload of the problem has."""
+    pieces = {
+        (problem.tenants[tenant], name, kind): piece
+        for j, (tenant, name) in enumerate(
+            zip(problem.workload_tenant.tolist(), problem.workload_names, strict=True)
+        )
+        for kind, piece in enumerate(problem.pieces.kinds(j))
+    }
+    entries = zip(columns["tenant"], columns["workload"], columns["kind"], strict=True)
+    return np.array([pieces.get(entry, -1) for entry in entries], dtype=np.int64)
 
 
 def current_placements_to_document(

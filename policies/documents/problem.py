@@ -11,7 +11,7 @@ import numpy as np
 
 from policies.arrays import FloatArray
 from policies.documents.current_placements import (
-    current_placements_from_rows,
+    current_placements_from_columns,
     current_placements_to_document,
 )
 from policies.documents.gangs import gang_to_document, gangs_from_rows
@@ -127,8 +127,8 @@ def problem_from_document(document: Mapping[str, Any]) -> ParsedProblem:
             **_workloads(given["workloads"], len(resources)),
         )
         running = given["running"]
-        if given["kept"]:
-            kept = current_placements_from_rows(given["kept"], problem, "kept")
+        if given["kept"]["tasks"]:
+            kept = current_placements_from_columns(given["kept"], problem, "kept")
             problem = replace(problem, kept_placements=kept)
         return ParsedProblem(
             problem=problem,
@@ -137,7 +137,7 @@ def problem_from_document(document: Mapping[str, Any]) -> ParsedProblem:
             options=given["policy"]["options"],
             # Without repetitions, in the order of the request.
             include=tuple(dict.fromkeys(given["include"])),
-            running=None if running is None else current_placements_from_rows(running, problem),
+            running=None if running is None else current_placements_from_columns(running, problem),
             history=None
             if given["history"] is None
             else history_from_fields(given["history"], problem.t, problem.m),

@@ -20,6 +20,7 @@ from policies.fields import (
     AnyField,
     BooleanField,
     ChoiceField,
+    ColumnsField,
     Document,
     DocumentField,
     Field,
@@ -327,13 +328,13 @@ class EvaluationRequest(Part):
         allow_null=True,
         description="Of long-term policies: what an answer returned as `history`.",
     )
-    running = ListField(
+    running = ColumnsField(
         RunningDocument,
         min_items=0,
         required=False,
         description="Where whole tasks run now: they stay there where that gives the same counts.",
     )
-    kept = ListField(
+    kept = ColumnsField(
         RunningDocument,
         min_items=0,
         default=list,

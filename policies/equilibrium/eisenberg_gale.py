@@ -77,7 +77,7 @@ def equilibrium(market: Market, deadline: float | None) -> tuple[FloatArray, Flo
 
 # In order: beside arrays that are written, how a sum is vectorised depends on where these lie in memory.
 @compiled_in_order
-def _advance(demand, limited, owner, weight, buyers, x, prices, slack, reduced, at_limit, room):  # type: ignore[no-untyped-def]
+def _advance(demand, limited, owner, weight, buyers, x, prices, slack, reduced, at_limit, room):
     """Take some primal-dual steps towards the optimum.
 
     The last six arguments are updated in place. Buyers are eliminated one by one: their part of the
@@ -189,7 +189,7 @@ def _advance(demand, limited, owner, weight, buyers, x, prices, slack, reduced, 
 
 
 @compiled
-def _product(one, other):  # type: ignore[no-untyped-def]
+def _product(one, other):
     """Return the inner product of one (n,) and other (n,)."""
     total = 0.0
     for j in range(len(one)):
@@ -198,7 +198,7 @@ def _product(one, other):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _together(values, owner, sums, out):  # type: ignore[no-untyped-def]
+def _together(values, owner, sums, out):
     """Write out (n,) the sum of values (n,) over the workloads of the same buyer."""
     if len(sums) == len(values):
         out[:] = values

@@ -8,6 +8,7 @@ from policies.arrays import BoolArray
 from policies.explaining.gang_room import room_for_pieces, room_on_empty_servers
 from policies.explaining.numbers import amount, counted_tasks
 from policies.model.allocation import Allocation
+from policies.model.gangs import CLUSTER
 from policies.model.quantities import WholeServers
 from policies.model.server_classes import allowed_pieces
 
@@ -35,8 +36,10 @@ def gang_sentence(allocation: Allocation, workload: int) -> str:
         empty = room_on_empty_servers(allocation, workload, at_once)
         if empty.fit < needed:
             fits = f"only {empty.fit:,} of {needed:,} {what} fit"
-            if at_once > 1 and gang.together:
+            if at_once > 1 and gang.together not in ("", CLUSTER):
                 one_value = f"each task on servers with one value of {gang.together}"
+                if (problem.clusters != problem.clusters[0]).any():
+                    one_value += ", all in one cluster"
                 return f"even on empty servers, {fits}, {one_value}."
             there = f" with one value of {gang.together}" if gang.together else ""
             return f"even on empty servers{there}, {fits}."

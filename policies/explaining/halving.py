@@ -6,7 +6,7 @@ from policies.compiled import compiled
 
 
 @compiled
-def _exchange(load, working, count, direction):  # type: ignore[no-untyped-def]
+def _exchange(load, working, count, direction):
     """Write a direction in which loads can move against each other with the same sum.
 
     Return False if there is none. Gauss-Jordan elimination with full pivoting; a column left over
@@ -56,7 +56,7 @@ def _exchange(load, working, count, direction):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def halve(load, part, lean, order):  # type: ignore[no-untyped-def]
+def halve(load, part, lean, order):
     """Fractions of loads that go to the left half, all but ``m`` of them 0 or 1.
 
     They add up to ``part`` of all, in each resource: from all fractions at ``part``, loads are moved

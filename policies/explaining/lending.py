@@ -46,14 +46,107 @@ def tasks_by_owner(allocation: Allocation) -> tuple[IntArray, IntArray, FloatArr
     >>> owner.tolist(), tasks.tolist()
     ([-1], [4.0])
     """
+    piece, owner, _, tasks = _attributed(allocation)
+    return _added_up(piece, owner, tasks, allocation.problem.t)
+
+
+def tasks_by_owner_and_label(
+    allocation: Allocation, label: str
+) -> tuple[IntArray, IntArray, list[str | None], FloatArray]:
+    """Count tasks, or pieces, as :func:`tasks_by_owner` does, per value of a label of the servers.
+
+    Identical servers that the answer does not distinguish have the same load: what runs on those of
+    an owner is divided among the values in proportion to their numbers of servers.
+
+    Parameters
+    ----------
+    allocation : Allocation
+        An answer with placements.
+    label : str
+        Name of a label.
+
+    Returns
+    -------
+    piece, owner : (q,) int array
+        As in :func:`tasks_by_owner`.
+    value : (q) list
+        The value of the label, None for servers without it.
+    tasks : (q,) float array
+        Tasks, or pieces, of the workload, owner and value.
+
+    Examples
+    --------
+    >>> from policies import Problem, solve, tasks_by_owner_and_label
+    >>> problem = Problem.create(
+    ...     resources=["cpu"], capacity=[[4], [2]], tenants=["A"], demand=[[1]],
+    ...     server_labels=[{"cluster": "east"}, {"cluster": "west"}],
+    ... )
+    >>> answer = solve(problem, "drfh", mode="indivisible")
+    >>> _, _, value, tasks = tasks_by_owner_and_label(answer, "cluster")
+    >>> value, tasks.tolist()
+    (['east', 'west'], [4.0, 2.0])
+    """
+    problem, classes = allocation.problem, allocation.classes
+    piece, owner, server_class, tasks = _attributed(allocation)
+    labels = [each.get(label) for each in problem.server_labels]
+    values: list[str | None] = [None, *sorted({each for each in labels if each is not None})]
+    number = {value: position for position, value in enumerate(values)}
+    value_of_row = np.array([number[each] for each in labels], dtype=np.int64)
+    value = value_of_row[classes.first_row[server_class]]
+    if classes.offset is None:
+        at, value, part = _divided(allocation, value_of_row, server_class, owner)
+        piece, owner, tasks = piece[at], owner[at], tasks[at] * part
+    width = len(values)
+    keys, at, inverse = np.unique(
+        (piece * (problem.t + 1) + owner + 1) * width + value,
+        return_index=True,
+        return_inverse=True,
+    )
+    sums = grouped_sum(tasks, inverse, len(keys))
+    return piece[at], owner[at], [values[each] for each in value[at].tolist()], sums
+
+
+def _divided(
+    allocation: Allocation, value_of_row: IntArray, server_class: IntArray, owner: IntArray
+) -> tuple[IntArray, IntArray, FloatArray]:
+    """Divide pairs by the values of the servers that each owner has in the class.
+
+    Returns:
+        The number of the pair, the value and the part of the pair, for each value of each pair.
+    """
+    problem, classes = allocation.problem, allocation.classes
+    servers: dict[tuple[int, int], dict[int, float]] = {}
+    for each in np.unique(server_class).tolist():
+        for row in classes.rows_of(each).tolist():
+            counts = servers.setdefault((each, int(problem.contributed_by[row])), {})
+            value = int(value_of_row[row])
+            counts[value] = counts.get(value, 0.0) + float(problem.server_count[row])
+    parts = [
+        (pair, value, count / sum(counts.values()))
+        for pair, key in enumerate(zip(server_class.tolist(), owner.tolist(), strict=True))
+        for counts in (servers[key],)
+        for value, count in counts.items()
+    ]
+    columns = list(zip(*parts, strict=True)) or [(), (), ()]
+    return (
+        np.array(columns[0], dtype=np.int64),
+        np.array(columns[1], dtype=np.int64),
+        np.array(columns[2], dtype=np.float64),
+    )
+
+
+def _attributed(allocation: Allocation) -> tuple[IntArray, IntArray, IntArray, FloatArray]:
+    """Return pieces, owners, classes and tasks of the parts of placements, in any order."""
     problem, classes = allocation.problem, allocation.classes
     placed = allocation.placement_piece, allocation.placement_tasks
     demand = allocation.placement_demand
     if classes.offset is not None:
         row = classes.first_row[allocation.placement_class]
-        return _added_up(placed[0], problem.contributed_by[row], placed[1], problem.t)
+        owner = problem.contributed_by[row]
+        return placed[0], owner, allocation.placement_class, placed[1]
     of_piece = problem.pieces.workload
     parts: list[tuple[int, int, float]] = []
+    class_of_part: list[int] = []
     by_class = np.argsort(allocation.placement_class, kind="stable")
     bounds = np.searchsorted(allocation.placement_class[by_class], np.arange(classes.count + 1))
     for server_class in range(classes.count):
@@ -66,12 +159,13 @@ def tasks_by_owner(allocation: Allocation) -> tuple[IntArray, IntArray, FloatArr
         load = load / np.maximum(load.sum(axis=0), np.finfo(np.float64).tiny)
         home = _positions(owners, problem.workload_tenant[of_piece[piece]])
         _share_out(parts, (piece, tasks, load, home), owners, servers, 0)
+        class_of_part += [server_class] * (len(parts) - len(class_of_part))
     columns = list(zip(*parts, strict=True)) or [(), (), ()]
-    return _added_up(
+    return (
         np.array(columns[0], dtype=np.int64),
         np.array(columns[1], dtype=np.int64),
+        np.array(class_of_part, dtype=np.int64),
         np.array(columns[2], dtype=np.float64),
-        problem.t,
     )
 
 

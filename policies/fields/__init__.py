@@ -4,7 +4,7 @@ A declaration has the name, kind, bounds, default and description of a field. Fr
 reading of a JSON value, with a JSON pointer to each mistake, and the value's JSON Schema.
 """
 
-from policies.fields.documents import Document, DocumentField, ListField, read_items
+from policies.fields.documents import ColumnsField, Document, DocumentField, ListField, read_items
 from policies.fields.kinds import (
     AnyField,
     BooleanField,
@@ -48,6 +48,7 @@ __all__ = [
     "AnyField",
     "BooleanField",
     "ChoiceField",
+    "ColumnsField",
     "Document",
     "DocumentField",
     "Field",

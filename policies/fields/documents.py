@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from copy import copy
-from typing import Any, ClassVar
+from functools import partial
+from typing import Any, ClassVar, Self
 
 from policies.errors import MAX_MISTAKES, UNKNOWN, Mistake
 from policies.fields.kinds import Field, Mistakes, Schema, escaped, is_object, mistake
@@ -172,6 +174,24 @@ class Document:
         return values
 
     @classmethod
+    def read_columns(cls, documents: Sequence[Any]) -> dict[str, list[Any]]:
+        """Return the values of each field in many documents, by name.
+
+        Fields are of single values, and so are their defaults. Raises Mistakes as :func:`read_items`.
+        """
+        if set(map(type, documents)) <= {dict} and set().union(*documents) <= cls.fields.keys():
+            with suppress(Mistakes):
+                return {
+                    name: field.read_column(
+                        [document.get(name, field.default) for document in documents]
+                    )
+                    for name, field in cls.fields.items()
+                }
+        # One by one, which finds the documents that are wrong.
+        rows = read_items(cls, documents)
+        return {name: [row[name] for row in rows] for name in cls.fields}
+
+    @classmethod
     def schema(cls) -> Schema:
         """Return the JSON Schema of the document."""
         schema: Schema = {
@@ -260,13 +280,13 @@ class ListField(Field):
             return [self.items.exact(item, context) for item in value]
         return [item if is_object(item) else self.items.exact(item, context) for item in value]
 
-    def at_most(self, max_items: int) -> ListField:
+    def at_most(self, max_items: int) -> Self:
         """Return the same field for fewer items."""
         limited = copy(self)
         limited.max_items = max_items
         return limited
 
-    def read(self, value: Any) -> list[Any]:
+    def read(self, value: Any) -> Any:
         if not isinstance(value, list | tuple):
             raise self.wrong_type()
         least, most = self.min_items, self.max_items
@@ -279,12 +299,15 @@ class ListField(Field):
             )
         found: list[Mistake] = self._named_twice(value) if self.unique else []
         try:
-            items = read_items(self.items, value)
+            items = self._read_items(value)
         except Mistakes as wrong:
             found += wrong.found
         if found:
             raise Mistakes(found[:MAX_MISTAKES])
         return items
+
+    def _read_items(self, items: Sequence[Any]) -> Any:
+        return read_items(self.items, items)
 
     def _named_twice(self, items: Sequence[Any]) -> list[Mistake]:
         names = [item.get("name") if is_object(item) else item for item in items]
@@ -307,13 +330,26 @@ class ListField(Field):
         return schema if self.max_items is None else schema | {"maxItems": self.max_items}
 
 
+class ColumnsField(ListField):
+    """An array of documents, read as one list for each of their fields."""
+
+    items: type[Document]
+
+    def left_out(self) -> Any:
+        default = super().left_out()
+        return None if default is None else self._read_items(default)
+
+    def _read_items(self, items: Sequence[Any]) -> Any:
+        return self.items.read_columns(items)
+
+
 def read_items(
     kind: Field | type[Document], items: Sequence[Any], *, cells: bool = False
 ) -> list[Any]:
     """Read every item of an array, up to 20 mistakes. Raises Mistakes."""
     read_one: Any = kind.read
     if cells:
-        read_one = lambda item: kind.read(item, cells=True)  # type: ignore[call-arg]  # noqa: E731
+        read_one = partial(read_one, cells=True)
     read, found = [], []
     for index, item in enumerate(items):
         try:

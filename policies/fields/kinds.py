@@ -131,6 +131,14 @@ class Field:
         """Return the meaning of a JSON value. Raises Mistakes."""
         raise NotImplementedError
 
+    def read_column(self, values: Sequence[Any]) -> list[Any]:
+        """Return the meanings of many values. Raises Mistakes that do not name the value."""
+        # Each once. Numbers of two types can be equal, such as 1 and True, and mean different things.
+        if set(map(type, values)) in ({str}, {int}):
+            meanings = {value: self.read(value) for value in set(values)}
+            return [meanings[value] for value in values]
+        return list(map(self.read, values))
+
     def read_text(self, text: str) -> Any:
         """Return the meaning of the text of a cell or of a query parameter. Raises Mistakes."""
         return self.read(text)

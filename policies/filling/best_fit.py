@@ -16,7 +16,7 @@ NOWHERE = -1
 
 
 @compiled
-def misfit(task, reference, left, share_of_unit):  # type: ignore[no-untyped-def]
+def misfit(task, reference, left, share_of_unit):
     """Return ``H`` of a task with ratios ``task`` (m,) to its reference resource on one server."""
     scale = 1.0 / (left[reference] * share_of_unit[reference])
     total = 0.0
@@ -26,7 +26,7 @@ def misfit(task, reference, left, share_of_unit):  # type: ignore[no-untyped-def
 
 
 @compiled
-def tie_at(best, size):  # type: ignore[no-untyped-def]
+def tie_at(best, size):
     """Return the greatest ``H`` that counts as equal to ``best``.
 
     ``size`` is the sum of the task's ratios.
@@ -35,7 +35,7 @@ def tie_at(best, size):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def better(distance, server, best, chosen, its_distance, size):  # type: ignore[no-untyped-def]
+def better(distance, server, best, chosen, its_distance, size):
     """Take one more server into account.
 
     Args:
@@ -59,7 +59,7 @@ def better(distance, server, best, chosen, its_distance, size):  # type: ignore[
 
 
 @compiled
-def slope_of(left, share_of_unit):  # type: ignore[no-untyped-def]
+def slope_of(left, share_of_unit):
     """Return the ratio of the second resource left to the first, both as shares of the pool."""
     first, second = left[0] * share_of_unit[0], left[1] * share_of_unit[1]
     if first > 0.0:

@@ -52,7 +52,7 @@ def columns_of(servers: int, resources: int) -> Columns:
 
 
 @compiled
-def append(server, left, share_of_unit, columns):  # type: ignore[no-untyped-def]
+def append(server, left, share_of_unit, columns):
     """Add a server that has ``left`` (m,)."""
     columns.position[server] = columns.size[0]
     columns.server[columns.size[0]] = server
@@ -61,7 +61,7 @@ def append(server, left, share_of_unit, columns):  # type: ignore[no-untyped-def
 
 
 @compiled
-def rewrite(server, left, share_of_unit, columns):  # type: ignore[no-untyped-def]
+def rewrite(server, left, share_of_unit, columns):
     """Change what a server in the list has left."""
     position = columns.position[server]
     for r in range(len(left)):
@@ -70,7 +70,7 @@ def rewrite(server, left, share_of_unit, columns):  # type: ignore[no-untyped-de
 
 
 @compiled
-def drop(server, columns):  # type: ignore[no-untyped-def]
+def drop(server, columns):
     """Remove a server and move the last one to its position."""
     position, last = columns.position[server], columns.size[0] - 1
     columns.size[0] = last
@@ -84,7 +84,7 @@ def drop(server, columns):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def least_misfit(demand, task, reference, size, allowed, row_of, share_of_unit, columns):  # type: ignore[no-untyped-def]
+def least_misfit(demand, task, reference, size, allowed, row_of, share_of_unit, columns):
     """Return the server with the least ``H``, the first by position among equal ones.
 
     -1 if the task fits on none.
@@ -127,7 +127,7 @@ def least_misfit(demand, task, reference, size, allowed, row_of, share_of_unit, 
 
 
 @compiled
-def _measure(demand, task, reference, share_of_unit, columns, start, stop, reach):  # type: ignore[no-untyped-def]
+def _measure(demand, task, reference, share_of_unit, columns, start, stop, reach):
     """Write ``H`` of a chunk of servers and return the number of servers within reach.
 
     ``H`` is infinite for a server without room.

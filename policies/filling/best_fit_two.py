@@ -73,7 +73,7 @@ def slope_index(servers: int) -> SlopeIndex:
 
 
 @compiled
-def build(servers, slopes, left, index):  # type: ignore[no-untyped-def]
+def build(servers, slopes, left, index):
     """Rebuild the index from servers (A,) with ``slopes`` (A,).
 
     left is (S, 2).
@@ -101,7 +101,7 @@ def build(servers, slopes, left, index):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def place_of(slope, index):  # type: ignore[no-untyped-def]
+def place_of(slope, index):
     """Return the last bucket that begins at or below a slope."""
     low, high = 0, index.size[0]
     while high - low > 1:
@@ -114,7 +114,7 @@ def place_of(slope, index):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def insert(server, slope, left, index):  # type: ignore[no-untyped-def]
+def insert(server, slope, left, index):
     """Add a server.
 
     Return False if there is no bucket left to split.
@@ -136,7 +136,7 @@ def insert(server, slope, left, index):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _write(p, number, slot, slope, left, index):  # type: ignore[no-untyped-def]
+def _write(p, number, slot, slope, left, index):
     index.slope[number, slot] = slope
     for r in range(2):
         index.left[number, r, slot] = left[r]
@@ -144,7 +144,7 @@ def _write(p, number, slot, slope, left, index):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def remove(server, index):  # type: ignore[no-untyped-def]
+def remove(server, index):
     """Remove a server if it is in the index.
 
     The bounds of its bucket stay valid.
@@ -160,7 +160,7 @@ def remove(server, index):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _move(number, slot, to, to_slot, index):  # type: ignore[no-untyped-def]
+def _move(number, slot, to, to_slot, index):
     server = index.server[number, slot]
     index.server[to, to_slot] = server
     index.slope[to, to_slot] = index.slope[number, slot]
@@ -170,7 +170,7 @@ def _move(number, slot, to, to_slot, index):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def update(server, slope, left, index):  # type: ignore[no-untyped-def]
+def update(server, slope, left, index):
     """Update what a server in the index has left.
 
     Return False if there is no bucket left to split.
@@ -187,7 +187,7 @@ def update(server, slope, left, index):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _split(p, index):  # type: ignore[no-untyped-def]
+def _split(p, index):
     """Move the upper half of a full bucket into a new one behind it."""
     size = index.size[0]
     # Only places move up. Servers refer to numbers, which are for ever, and are not rewritten.
@@ -220,7 +220,7 @@ def _split(p, index):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _tighten(p, number, index):  # type: ignore[no-untyped-def]
+def _tighten(p, number, index):
     """Bring the bounds of a bucket down to what its servers have."""
     for r in range(2):
         most = 0.0
@@ -230,7 +230,7 @@ def _tighten(p, number, index):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _group_has_room(first, demand, index):  # type: ignore[no-untyped-def]
+def _group_has_room(first, demand, index):
     """Return whether some bucket of the group that begins at place ``first`` may have room."""
     first_most, second_most = index.most[0], index.most[1]
     with_room = 0
@@ -240,7 +240,7 @@ def _group_has_room(first, demand, index):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _distance(task, reference, slope):  # type: ignore[no-untyped-def]
+def _distance(task, reference, slope):
     """Return ``H`` of a task on a server with room, or of the edge of a bucket."""
     if reference == 0:
         return abs(slope - task[1])
@@ -248,7 +248,7 @@ def _distance(task, reference, slope):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def nearest(demand, task, reference, size, allowed, row_of, index):  # type: ignore[no-untyped-def]
+def nearest(demand, task, reference, size, allowed, row_of, index):
     """Return the server with the least ``H``, the first by position among equal ones.
 
     Args:

@@ -30,7 +30,7 @@ append, rewrite, drop = best_fit_scan.append, best_fit_scan.rewrite, best_fit_sc
 
 
 @compiled
-def launch_gang(  # type: ignore[no-untyped-def]
+def launch_gang(
     rule, job, logged, waiting, tasks, gangs, limits, servers, draws, log_job, log_server
 ):
     """Launch the next task of a workload, or as many as must start at once.
@@ -47,54 +47,91 @@ def launch_gang(  # type: ignore[no-untyped-def]
     at_once = gangs.at_least[job] if waiting.done[job] == 0 else 1
     if waiting.done[job] + at_once > waiting.limit[job]:
         return 0, 0, 1
+    may = np.ones(0, dtype=np.bool_)  # stands for every row: None would be a second type
+    pieces = at_once * gangs.per_task[job]
+    zone = gangs.zone[job]
+    if at_once == 1 or zone == NOWHERE or len(gangs.cluster) == 0:
+        fit, looked = _launch_tasks(
+            rule, job, at_once, may, logged, waiting, tasks, gangs, limits, servers, draws, log_job,
+            log_server,
+        )  # fmt: skip
+        return (at_once if fit == pieces else 0), fit, looked
+    # Clusters, in the order of the server that is best for the first piece: no scheduler starts tasks
+    # at once with those of another one.
+    kind = gangs.large[job]
+    untried = gangs.zones[zone] >= 0
+    looked_at, most = 0, 0
+    while True:
+        server, looked, _ = _choose(
+            rule, kind, untried, tasks.pointer[kind], tasks, limits, servers, draws
+        )
+        looked_at += looked
+        if server == NOWHERE:
+            return 0, most, looked_at
+        same = gangs.cluster == gangs.cluster[servers.row_of[server]]
+        untried &= ~same
+        fit, looked = _launch_tasks(
+            rule, job, at_once, same, logged, waiting, tasks, gangs, limits, servers, draws, log_job,
+            log_server,
+        )  # fmt: skip
+        looked_at += looked
+        most = max(most, fit)
+        if fit == pieces:
+            return at_once, fit, looked_at
+
+
+@compiled
+def _launch_tasks(
+    rule, job, at_once, may, logged, waiting, tasks, gangs, limits, servers, draws, log_job,
+    log_server,
+):  # fmt: skip
+    """Place so many tasks, or none.
+
+    Args:
+        may: (rows,) where they may run, or empty for every row.
+
+    Returns:
+        The most pieces that have room before one does not fit, and the number of servers looked at.
+    """
     at, looked_at = logged, 0
     for _ in range(at_once):
         fit, looked = _launch_task(
-            rule, job, at, waiting, tasks, gangs, limits, servers, draws, log_job, log_server
+            rule, job, may, at, waiting, tasks, gangs, limits, servers, draws, log_job, log_server
         )
         looked_at += looked
         if fit < gangs.per_task[job]:
             _undo(rule, logged, at, waiting, tasks, gangs, limits, servers, log_job, log_server)
-            return 0, at - logged + fit, looked_at
+            return at - logged + fit, looked_at
         at += fit
-    return at_once, at - logged, looked_at
+    return at - logged, looked_at
 
 
 @compiled
-def _launch_task(  # type: ignore[no-untyped-def]
-    rule, job, logged, waiting, tasks, gangs, limits, servers, draws, log_job, log_server
+def _launch_task(
+    rule, job, may, logged, waiting, tasks, gangs, limits, servers, draws, log_job, log_server
 ):
     """Place all pieces of one task, or none.
+
+    Args:
+        may: (rows,) where they may run, or empty for every row.
 
     Returns:
         The most pieces that have room before one does not fit, and the number of servers looked at.
     """
     zone = gangs.zone[job]
     if zone == NOWHERE:
-        # Empty stands for every row: None would be a second type, for which Numba compiles all
-        # again.
-        may = np.ones(0, dtype=np.bool_)
         return _place(
-            rule,
-            job,
-            may,
-            logged,
-            waiting,
-            tasks,
-            gangs,
-            limits,
-            servers,
-            draws,
-            log_job,
-            log_server,
-        )
+            rule, job, may, logged, waiting, tasks, gangs, limits, servers, draws, log_job, log_server
+        )  # fmt: skip
     # Values of the label, in the order of the server that is best for the first piece.
     kind = gangs.large[job]
     untried = gangs.zones[zone] >= 0
+    if len(may) > 0:
+        untried &= may
     start, looked_at, most = tasks.pointer[kind], 0, 0
     while True:
         server, looked, start = _choose(rule, kind, untried, start, tasks, limits, servers, draws)
-        if looked_at == 0:
+        if looked_at == 0 and len(may) == 0:
             # No value is left out yet, so that later tasks have no room before it either.
             tasks.pointer[kind] = start
         looked_at += looked
@@ -105,19 +142,8 @@ def _launch_task(  # type: ignore[no-untyped-def]
         same = gangs.zones[zone] == value
         untried &= ~same
         fit, looked = _place(
-            rule,
-            job,
-            same,
-            logged,
-            waiting,
-            tasks,
-            gangs,
-            limits,
-            servers,
-            draws,
-            log_job,
-            log_server,
-        )
+            rule, job, same, logged, waiting, tasks, gangs, limits, servers, draws, log_job, log_server
+        )  # fmt: skip
         looked_at += looked
         most = max(most, fit)
         if fit == gangs.per_task[job]:
@@ -125,7 +151,7 @@ def _launch_task(  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _place(  # type: ignore[no-untyped-def]
+def _place(
     rule, job, may, logged, waiting, tasks, gangs, limits, servers, draws, log_job, log_server
 ):
     """Place all pieces of one task by the rule for one piece, or none.
@@ -169,14 +195,14 @@ def _place(  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _undo(rule, begin, end, waiting, tasks, gangs, limits, servers, log_job, log_server):  # type: ignore[no-untyped-def]
+def _undo(rule, begin, end, waiting, tasks, gangs, limits, servers, log_job, log_server):
     """Give back what pieces use."""
     for entry in range(begin, end):
         _take(rule, log_job[entry], log_server[entry], -1.0, waiting, tasks, gangs, limits, servers)
 
 
 @compiled
-def _choose(rule, kind, may, start, tasks, limits, servers, draws):  # type: ignore[no-untyped-def]
+def _choose(rule, kind, may, start, tasks, limits, servers, draws):
     """Choose the server of a piece, as ``fill`` does for a task (which copies no masks of rows).
 
     Args:
@@ -225,7 +251,7 @@ def _choose(rule, kind, may, start, tasks, limits, servers, draws):  # type: ign
 
 
 @compiled
-def _take(rule, kind, server, number, waiting, tasks, gangs, limits, servers):  # type: ignore[no-untyped-def]
+def _take(rule, kind, server, number, waiting, tasks, gangs, limits, servers):
     """Take what pieces use from a server and from limits, or give it back if ``number`` is below 0."""
     left, row = servers.left, servers.row_of[server]
     for r in range(left.shape[1]):
@@ -242,7 +268,7 @@ def _take(rule, kind, server, number, waiting, tasks, gangs, limits, servers):  
 
 
 @compiled
-def _list(rule, server, waiting, tasks, gangs, servers):  # type: ignore[no-untyped-def]
+def _list(rule, server, waiting, tasks, gangs, servers):
     """Write a server into the index of best-fit, or take it out if it is too full for all that waits."""
     if rule < BEST_BY_SLOPE:
         return
@@ -273,7 +299,7 @@ def _list(rule, server, waiting, tasks, gangs, servers):  # type: ignore[no-unty
 
 
 @compiled
-def _hide(rule, server, servers):  # type: ignore[no-untyped-def]
+def _hide(rule, server, servers):
     """Let a server have room for nothing until the task is placed."""
     for r in range(servers.left.shape[1]):
         # This is its own inverse, and below 0 even where nothing is left.
@@ -285,7 +311,7 @@ def _hide(rule, server, servers):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _show(rule, begin, end, waiting, tasks, gangs, servers, log_server):  # type: ignore[no-untyped-def]
+def _show(rule, begin, end, waiting, tasks, gangs, servers, log_server):
     """End a task, after which hidden servers have their room again."""
     for entry in range(begin, end):
         server = log_server[entry]

@@ -115,7 +115,7 @@ def turns_in_stage(problem: Problem, queues: Queues, stage: int, gain: FloatArra
 
 
 @compiled
-def fill_in(turns, level, bottom_up):  # type: ignore[no-untyped-def]
+def fill_in(turns, level, bottom_up):
     """Write all levels, those of groups after those of their children."""
     for tenant in range(len(level)):
         turns.level[turns.node[tenant, LEAF]] = level[tenant]
@@ -131,7 +131,7 @@ def fill_in(turns, level, bottom_up):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _level_of_group(turns, v):  # type: ignore[no-untyped-def]
+def _level_of_group(turns, v):
     """Return the level of a group, inf without a tenant below it that waits."""
     current = turns.node[v, CURRENT]
     while turns.level[turns.block[current, BEGIN] + 1] == np.inf:
@@ -146,7 +146,7 @@ def _level_of_group(turns, v):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def next_in_groups(turns):  # type: ignore[no-untyped-def]
+def next_in_groups(turns):
     """Return the tenant that is next, of at least one that waits."""
     v = len(turns.node) - 1
     while turns.node[v, FIRST_BLOCK] < turns.node[v, STOP_BLOCK]:
@@ -163,7 +163,7 @@ def next_in_groups(turns):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def set_level(turns, tenant, level, gain):  # type: ignore[no-untyped-def]
+def set_level(turns, tenant, level, gain):
     """Change a tenant's level, inf if it has left, and those of the groups above it.
 
     Args:

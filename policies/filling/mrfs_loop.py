@@ -16,7 +16,7 @@ from policies.model.tolerance import DISCRETE_TOLERANCE
 
 
 @compiled
-def fill_evenly(  # type: ignore[no-untyped-def]
+def fill_evenly(
     tree, stop, current, limit, weight, count, passed, level, demand, allowed, row_of, row_start,
     opened, left, capacity, dominated, spread, aggregate, room, log_job, log_server,
 ):  # fmt: skip
@@ -80,7 +80,7 @@ def fill_evenly(  # type: ignore[no-untyped-def]
 
 
 @compiled
-def dominant_on(demand, capacity):  # type: ignore[no-untyped-def]
+def dominant_on(demand, capacity):
     """Return the first resource of which a request takes the largest share of a server.
 
     Parameters
@@ -122,7 +122,7 @@ def dominant_on(demand, capacity):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def evenest(  # type: ignore[no-untyped-def]
+def evenest(
     demand, allowed, row_start, opened, left, capacity, spread, aggregate, room
 ):  # fmt: skip
     """Return the server for a request, or -1 if none has room.
@@ -185,7 +185,7 @@ def evenest(  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _fits(demand, left):  # type: ignore[no-untyped-def]
+def _fits(demand, left):
     fits = True
     for r in range(len(demand)):
         fits = fits and demand[r] <= left[r]
@@ -193,7 +193,7 @@ def _fits(demand, left):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def spread_with(dominated, capacity, dominant):  # type: ignore[no-untyped-def]
+def spread_with(dominated, capacity, dominant):
     """Return max Ψ − min Ψ over the resources that the server has, with one more request."""
     most, least = 0.0, np.inf
     for r in range(len(capacity)):
@@ -205,7 +205,7 @@ def spread_with(dominated, capacity, dominant):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def room_left(left, capacity):  # type: ignore[no-untyped-def]
+def room_left(left, capacity):
     """Return the least share left of any resource that the server has."""
     least = 1.0
     for r in range(len(capacity)):

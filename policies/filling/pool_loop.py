@@ -75,7 +75,7 @@ def fill_pool(
 
 
 @compiled
-def _pick(tree, stop, current, share, limit, weight, count, passed, demand, left, level, most):  # type: ignore[no-untyped-def]
+def _pick(tree, stop, current, share, limit, weight, count, passed, demand, left, level, most):
     """Take at most ``most`` steps of Algorithm 1.
 
     A step launches a task or stops a workload.
@@ -133,7 +133,7 @@ def fill_pool_summed(
 
 
 @compiled
-def _pick_summed(  # type: ignore[no-untyped-def]
+def _pick_summed(
     tree, stop, current, weighted, limit, weight, count, used, demand, left, level, most
 ):
     """At most ``most`` steps of Algorithm 1 with shares of what a tenant uses altogether."""
@@ -193,7 +193,7 @@ def fill_pool_in_groups(
 
 
 @compiled
-def _pick_in_groups(  # type: ignore[no-untyped-def]
+def _pick_in_groups(
     turns, gain, waiting, stop, current, share, limit, weight, count, passed, demand, left, level,
     most,
 ):  # fmt: skip
@@ -226,7 +226,7 @@ def _pick_in_groups(  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _launched(goal, passed, share, limit):  # type: ignore[no-untyped-def]
+def _launched(goal, passed, share, limit):
     """Tasks that one workload has launched when its tenant's share has reached ``goal``."""
     if goal <= passed:
         return 0.0
@@ -236,7 +236,7 @@ def _launched(goal, passed, share, limit):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _fits(level, tree, stop, current, share, limit, weight, count, passed, demand, left, used):  # type: ignore[no-untyped-def]
+def _fits(level, tree, stop, current, share, limit, weight, count, passed, demand, left, used):
     """Return whether everything fits that is launched before every share has reached ``level``."""
     size = len(tree) // 2
     used[:] = 0.0
@@ -262,7 +262,7 @@ def _fits(level, tree, stop, current, share, limit, weight, count, passed, deman
 
 
 @compiled
-def _is_clear(level, tree, stop, current, share, limit, weight, passed):  # type: ignore[no-untyped-def]
+def _is_clear(level, tree, stop, current, share, limit, weight, passed):
     """Return whether no tenant's share, before or after any launch, comes close to ``level``."""
     size = len(tree) // 2
     for tenant in range(len(stop)):
@@ -284,7 +284,7 @@ def _is_clear(level, tree, stop, current, share, limit, weight, passed):  # type
 
 
 @compiled
-def _jump(tree, stop, current, share, limit, weight, count, passed, demand, left):  # type: ignore[no-untyped-def]
+def _jump(tree, stop, current, share, limit, weight, count, passed, demand, left):
     """Launch at once all that is launched below the highest level at which it fits.
 
     Returns how many tasks those are; 0 when the next picks have to be made one by one.
@@ -326,7 +326,7 @@ def _jump(tree, stop, current, share, limit, weight, count, passed, demand, left
 
 
 @compiled
-def _launch_up_to(level, tree, stop, current, share, limit, weight, count, passed, demand, left):  # type: ignore[no-untyped-def]
+def _launch_up_to(level, tree, stop, current, share, limit, weight, count, passed, demand, left):
     """Raise every tenant to the first share at or above ``level`` and return the tasks launched."""
     size = len(tree) // 2
     launched = 0.0

@@ -43,7 +43,7 @@ def _keys(values: IntArray) -> int:
 
 
 @compiled
-def _starts(key, keys):  # type: ignore[no-untyped-def]
+def _starts(key, keys):
     """Return the position (keys + 1,) at which each key's entries begin in sorted order."""
     start = np.zeros(keys + 1, dtype=np.int64)
     for value in key:
@@ -54,7 +54,7 @@ def _starts(key, keys):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _by_server(workload, server, workloads, servers):  # type: ignore[no-untyped-def]
+def _by_server(workload, server, workloads, servers):
     """Sort the log by workload, then by server, and add up what is alike.
 
     Returns:
@@ -90,7 +90,7 @@ def _by_server(workload, server, workloads, servers):  # type: ignore[no-untyped
 
 
 @compiled
-def _by_workload(first, sizes, start, workloads, tasks, keys):  # type: ignore[no-untyped-def]
+def _by_workload(first, sizes, start, workloads, tasks, keys):
     """Return the entries of the first server of each range as workload, range and tasks.
 
     They are sorted by workload.
@@ -114,7 +114,7 @@ def _by_workload(first, sizes, start, workloads, tasks, keys):  # type: ignore[n
 
 
 @compiled
-def _range_starts(row_of, start, jobs, tasks):  # type: ignore[no-untyped-def]
+def _range_starts(row_of, start, jobs, tasks):
     """Return whether each server (S,) differs from the one before it in row or in tasks."""
     differs = np.ones(len(row_of), dtype=np.bool_)
     for server in range(1, len(row_of)):

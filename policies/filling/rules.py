@@ -15,7 +15,7 @@ FIRST_FIT, AFFINITY, TWO_CHOICES, BEST_BY_SLOPE, BEST_BY_SCAN = range(5)
 
 
 @compiled
-def first_fit(demand, allowed, row_of, left, start):  # type: ignore[no-untyped-def]
+def first_fit(demand, allowed, row_of, left, start):
     """Return the first server from ``start`` on that has room, or -1."""
     m = len(demand)
     for server in range(start, len(left)):
@@ -28,7 +28,7 @@ def first_fit(demand, allowed, row_of, left, start):  # type: ignore[no-untyped-
 
 
 @compiled
-def better_of_two(demand, ratio, reference, size, allowed, row_of, left, share_of_unit, draws):  # type: ignore[no-untyped-def]
+def better_of_two(demand, ratio, reference, size, allowed, row_of, left, share_of_unit, draws):
     """Return the better fit of two servers drawn at random, or -1 if neither has room."""
     best, chosen = np.inf, NOWHERE
     for _ in range(2):
@@ -46,7 +46,7 @@ def better_of_two(demand, ratio, reference, size, allowed, row_of, left, share_o
 
 
 @compiled
-def draw(draws):  # type: ignore[no-untyped-def]
+def draw(draws):
     """Return the next number in [0, 1) of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014)."""
     draws[0] += np.uint64(0x9E3779B97F4A7C15)
     bits = draws[0]
@@ -57,7 +57,7 @@ def draw(draws):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def most_affine(demand, allowed, row_start, opened, left, share_of_unit):  # type: ignore[no-untyped-def]
+def most_affine(demand, allowed, row_start, opened, left, share_of_unit):
     """Return the server with the largest dot product of demand and unused capacity, or -1."""
     m = len(demand)
     best = -1.0

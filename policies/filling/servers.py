@@ -319,6 +319,9 @@ def gangs_of(
         if gang.together:
             zone[position] = numbers[id(problem.zones[gang.together])]
     zones = np.array([each[rows] for each in distinct.values()], dtype=np.int64)
+    cluster = problem.clusters[rows]
+    if not problem.gangs or (cluster == cluster[:1]).all():
+        cluster = cluster[:0]
     return Gangs(
         most=np.array([max(1, int((number * at_least).max(initial=1)))]),
         per_task=number,
@@ -329,6 +332,7 @@ def gangs_of(
         at_least=at_least,
         zone=zone,
         zones=zones.reshape(len(distinct), len(rows)),
+        cluster=cluster,
         on_server=np.zeros(int(servers.sum()) if problem.gangs else 0, dtype=np.int64),
     )
 

@@ -34,7 +34,7 @@ append, rewrite, drop = best_fit_scan.append, best_fit_scan.rewrite, best_fit_sc
 
 
 @compiled
-def fill(rule, waiting, tasks, gangs, limits, servers, draws, log_job, log_server, work):  # type: ignore[no-untyped-def]
+def fill(rule, waiting, tasks, gangs, limits, servers, draws, log_job, log_server, work):
     """Launch tasks until no task fits, the log is full, or ``work`` is used up.
 
     Args:

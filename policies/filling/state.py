@@ -104,6 +104,7 @@ class Gangs(NamedTuple):
         at_least: (q,) tasks that start at once if none runs.
         zone: (q,) row in ``zones`` of the label whose value is the same for all pieces, -1 for none.
         zones: (z, rows) number of the label's value, -1 for servers without the label.
+        cluster: (rows,) number of the cluster, empty if all servers are in one.
         on_server: (S,) pieces of the present task; 0 between two tasks.
     """
 
@@ -116,6 +117,7 @@ class Gangs(NamedTuple):
     at_least: IntArray
     zone: IntArray
     zones: IntArray
+    cluster: IntArray
     on_server: IntArray
 
 
@@ -139,7 +141,7 @@ class Servers(NamedTuple):
 
 
 @compiled
-def list_servers(rule, waiting, tasks, gangs, servers):  # type: ignore[no-untyped-def]
+def list_servers(rule, waiting, tasks, gangs, servers):
     """Rebuild the index of best-fit from touched servers and the first untouched server of each row.
 
     Servers that are too full for every waiting workload are left out.
@@ -161,7 +163,7 @@ def list_servers(rule, waiting, tasks, gangs, servers):  # type: ignore[no-untyp
 
 
 @compiled
-def list_present(rule, servers):  # type: ignore[no-untyped-def]
+def list_present(rule, servers):
     """Rebuild the index of best-fit from all servers that have room or are full."""
     left = servers.left
     listed, size = np.empty(len(left), dtype=np.int64), 0
@@ -175,7 +177,7 @@ def list_present(rule, servers):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _index_servers(rule, listed, servers):  # type: ignore[no-untyped-def]
+def _index_servers(rule, listed, servers):
     """Rebuild the index of a rule from some servers. Rules other than best-fit have none."""
     left, share_of_unit = servers.left, servers.share_of_unit
     if rule == BEST_BY_SLOPE:
@@ -191,7 +193,7 @@ def _index_servers(rule, listed, servers):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _least_waiting(tree, stop, current, demand, gangs, least):  # type: ignore[no-untyped-def]
+def _least_waiting(tree, stop, current, demand, gangs, least):
     """Write the least demands of the waiting workloads into ``least`` (m,)."""
     leaves = len(tree) // 2
     least[:] = np.inf

@@ -14,7 +14,7 @@ from policies.model.tolerance import DISCRETE_TOLERANCE
 
 
 @compiled
-def tree_of(shares):  # type: ignore[no-untyped-def]
+def tree_of(shares):
     """Return the tree (2 × size,) over shares (t,).
 
     The share of a tenant that has left is ``inf``.
@@ -28,7 +28,7 @@ def tree_of(shares):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def plant(tree, shares):  # type: ignore[no-untyped-def]
+def plant(tree, shares):
     """Write the tree over shares (t,) into ``tree`` (2 × size,), size a power of two, at least t."""
     size = len(tree) // 2
     tree[0] = np.inf
@@ -40,7 +40,7 @@ def plant(tree, shares):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def set_share(tree, tenant, share):  # type: ignore[no-untyped-def]
+def set_share(tree, tenant, share):
     """Change one tenant's share."""
     node = len(tree) // 2 + tenant
     tree[node] = share
@@ -54,7 +54,7 @@ def set_share(tree, tenant, share):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def next_tenant(tree):  # type: ignore[no-untyped-def]
+def next_tenant(tree):
     """Return the first tenant with the least share.
 
     Some share must be finite.

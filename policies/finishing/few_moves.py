@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, linear_sum_assignment, milp
@@ -29,6 +30,8 @@ NODES = 500
 SECONDS = 2.0
 # Servers of a row that are compared with each other.
 COMPARED = 200
+# Pairs of what runs and what ran that are compared at a time.
+MOST_PAIRS = 1_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -224,28 +227,56 @@ def _exchange(begin: int, end: int, fresh: TasksOnServers, placing: Placing) -> 
     now, before, kept = (
         _by_kind(each, begin, end) for each in (fresh, placing.running, placing.kept)
     )
-    stay = np.zeros((end - begin, end - begin))
-    for j in now.keys() & before.keys():
-        (here, tasks), (there, ran) = now[j], before[j]
-        stay[np.ix_(here, there)] += np.minimum.outer(tasks, ran)
+    stay = _in_common(now, before, end - begin)
     # What has to stay on a server is worth more than all else.
-    for j, (there, least) in kept.items():
-        has = np.zeros(end - begin)
-        if j in now:
-            has[now[j][0]] = now[j][1]
-        lacks = has[:, None] < least[None, :]
-        stay[:, there] -= np.where(lacks, 1.0 + placing.tasks.sum(), 0.0)
+    for j in np.unique(kept.kind).tolist():
+        has, mine, least = np.zeros(end - begin), now.of_kind(j), kept.of_kind(j)
+        has[now.server[mine]] = now.tasks[mine]
+        lacks = has[:, None] < kept.tasks[least]
+        stay[:, kept.server[least]] -= np.where(lacks, 1.0 + placing.tasks.sum(), 0.0)
     if not stay.any():
         return np.arange(end - begin)
     chosen: IntArray = linear_sum_assignment(stay, maximize=True)[1]
     return chosen
 
 
-def _by_kind(tasks: TasksOnServers, begin: int, end: int) -> dict[int, tuple[IntArray, FloatArray]]:
-    """Servers (p,), counted from ``begin``, and tasks (p,) on each, per kind."""
+def _in_common(now: _ByKind, before: _ByKind, servers: int) -> FloatArray:
+    """Return how many tasks (s, s) of what runs on a server now ran on another before."""
+    first, last = (np.searchsorted(before.kind, now.kind, side=side) for side in ("left", "right"))
+    pairs = np.cumsum(last - first)
+    common = np.zeros(servers * servers)
+    begin = 0
+    while begin < len(pairs):
+        # A kind that runs everywhere has as many pairs as there are of servers: some kinds at a time.
+        end = int(np.searchsorted(pairs, (pairs[begin - 1] if begin else 0) + MOST_PAIRS)) + 1
+        count = (last - first)[begin:end]
+        here = np.repeat(np.arange(begin, begin + len(count)), count)
+        within = np.arange(len(here)) - np.repeat(np.cumsum(count) - count, count)
+        there = first[here] + within
+        common += np.bincount(
+            now.server[here] * servers + before.server[there],
+            weights=np.minimum(now.tasks[here], before.tasks[there]),
+            minlength=servers * servers,
+        )
+        begin = end
+    return common.reshape(servers, servers)
+
+
+class _ByKind(NamedTuple):
+    """Tasks (p,) on some servers, numbered from 0, in the order of their kinds."""
+
+    kind: IntArray
+    server: IntArray
+    tasks: FloatArray
+
+    def of_kind(self, kind: int) -> slice:
+        """Return the entries of a kind."""
+        return slice(*np.searchsorted(self.kind, [kind, kind + 1]))
+
+
+def _by_kind(tasks: TasksOnServers, begin: int, end: int) -> _ByKind:
     some = slice(*np.searchsorted(tasks.server, [begin, end]))
-    kind, server, number = tasks.kind[some], tasks.server[some] - begin, tasks.tasks[some]
-    order = np.argsort(kind, kind="stable")
-    kinds, starts = np.unique(kind[order], return_index=True)
-    parts = np.split(order, starts[1:])
-    return {j: (server[part], number[part]) for j, part in zip(kinds.tolist(), parts, strict=False)}
+    order = np.argsort(tasks.kind[some], kind="stable")
+    return _ByKind(
+        tasks.kind[some][order], tasks.server[some][order] - begin, tasks.tasks[some][order]
+    )

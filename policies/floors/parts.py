@@ -83,12 +83,19 @@ def parts_of(
             found += [(at, j, float(placed[j]), True) for j in pools[at].workloads.tolist()]
         left -= placed
     given: dict[bytes, tuple[BoolArray, FloatArray]] = {}
-    size = [int(problem.server_count[pool.rows].sum()) for pool in pools]
+    # Few selectors have many pools.
+    rows_of = {id(pool.rows): pool.rows for pool in pools}
+    sizes = {key: int(problem.server_count[rows].sum()) for key, rows in rows_of.items()}
+    size = [sizes[id(pool.rows)] for pool in pools]
+    contains: dict[tuple[int, bytes], bool] = {}
     for at in sorted(range(shared), key=lambda at: (size[at], at)):
         rows, mine, floor = pools[at].rows, pools[at].workloads, floors[at]
         have = np.zeros(len(mine))
-        for others, tasks in given.values():
-            if not (others & ~rows).any():
+        for key, (others, tasks) in given.items():
+            pair = id(rows), key
+            if pair not in contains:
+                contains[pair] = not (others & ~rows).any()
+            if contains[pair]:
                 have += tasks[mine]
         if on_own is not None and len(on_own.task):
             have += on_own.per_workload(problem, rows)[mine]

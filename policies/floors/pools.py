@@ -228,9 +228,7 @@ class _Inside:
     def __init__(
         self, problem: Problem, item: CountedWorkloads[Guarantee], workloads: IntArray
     ) -> None:
-        self._problem, self._item = problem, item
-        self._workload = np.full(problem.n, -1, dtype=np.int64)
-        self._workload[workloads] = np.arange(len(workloads))
+        self._problem, self._item, self._workloads = problem, item, workloads
         root = item.limit.node if item.limit.scope == "group" else None
         below = np.zeros(len(problem.groups), dtype=np.bool_)
         for group in problem.groups_top_down.tolist() if root is not None else ():
@@ -242,10 +240,21 @@ class _Inside:
             group = problem.tenant_group
             mine = np.flatnonzero((group == root) | ((group >= 0) & below[group]))
         self.tenants = mine
-        self.position = np.full(problem.t, -1, dtype=np.int64)
-        self.position[mine] = np.arange(len(mine))
-        self._group = np.full(len(problem.groups) + 1, POOL, dtype=np.int64)
-        self._group[self.groups] = np.arange(len(self.groups))
+
+    # Found when they are first asked for, which most guarantees of one workload never do.
+    @cached_property
+    def position(self) -> IntArray:
+        """Number (t,) of each tenant, -1 outside."""
+        return _numbers(self._problem.t, self.tenants)
+
+    @cached_property
+    def _workload(self) -> IntArray:
+        return _numbers(self._problem.n, self._workloads)
+
+    @cached_property
+    def _group(self) -> IntArray:
+        """Number (g + 1,) of each group, that of the pool last."""
+        return _numbers(len(self._problem.groups) + 1, self.groups)
 
     def tree(self) -> dict[str, Any]:
         """Return tenants and groups, as arguments of ``Problem.create``."""
@@ -270,11 +279,21 @@ class _Inside:
         scope, node = other.limit.scope, other.limit.node
         if scope == "lend" or (scope == "tenant" and self._item.limit.scope == "tenant"):
             return ()
-        numbers = {"group": self._group, "tenant": self.position, "workload": self._workload}
-        number = int(numbers[scope][node])
+        if scope == "group":
+            numbers = self._group
+        else:
+            numbers = self.position if scope == "tenant" else self._workload
+        number = int(numbers[node])
         if number < 0 or not (other.limited & self._item.limited).any():
             return ()
         return [(scope, number, other.limit.amount[self._item.limited])]
+
+
+def _numbers(count: int, chosen: IntArray) -> IntArray:
+    """Return the number (count,) of each that is chosen, and -1 for the others."""
+    numbers = np.full(count, POOL, dtype=np.int64)
+    numbers[chosen] = np.arange(len(chosen))
+    return numbers
 
 
 def _own_pool(problem: Problem, tenant: int) -> FloorPool:

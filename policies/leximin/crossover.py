@@ -165,7 +165,7 @@ def _push(x: OutFloats2, demand: Floats2, per_share: Floats2, slack: Floats1) ->
 
 
 @compiled
-def _basis_change(inverse, demand, per_share, c, key, change):  # type: ignore[no-untyped-def]
+def _basis_change(inverse, demand, per_share, c, key, change):
     """Write how the basis changes per unit of share taken from class c back to the key."""
     m = len(demand)
     change[:] = 0.0
@@ -177,7 +177,7 @@ def _basis_change(inverse, demand, per_share, c, key, change):  # type: ignore[n
 
 
 @compiled
-def _changes_of_keys(who, change, key_change, j):  # type: ignore[no-untyped-def]
+def _changes_of_keys(who, change, key_change, j):
     """Write what happens to the key entries of all workloads in the basis, and of j."""
     for i in who:
         if i >= 0:
@@ -189,7 +189,7 @@ def _changes_of_keys(who, change, key_change, j):  # type: ignore[no-untyped-def
 
 
 @compiled
-def _longest_push(x, key, who, value, change, key_change, requested):  # type: ignore[no-untyped-def]
+def _longest_push(x, key, who, value, change, key_change, requested):
     """Return the longest push and what ends it, a basis position or a starved workload (or -1)."""
     longest, blocking, starved = requested, -1, -1
     for b in range(len(who)):
@@ -207,14 +207,14 @@ def _longest_push(x, key, who, value, change, key_change, requested):  # type: i
 
 
 @compiled
-def _pay(x, key, key_change, i, amount):  # type: ignore[no-untyped-def]
+def _pay(x, key, key_change, i, amount):
     """Move a key entry once."""
     x[i, key[i]] = max(x[i, key[i]] + amount * key_change[i], 0.0)
     key_change[i] = 0.0
 
 
 @compiled
-def _new_key(x, key, inverse, who, where, value, i):  # type: ignore[no-untyped-def]
+def _new_key(x, key, inverse, who, where, value, i):
     """Make the largest basic entry of workload i its key and return the freed basis position."""
     chosen = -1
     for b in range(len(who)):
@@ -232,7 +232,7 @@ def _new_key(x, key, inverse, who, where, value, i):  # type: ignore[no-untyped-
 
 
 @compiled
-def _replace(inverse, change, position):  # type: ignore[no-untyped-def]
+def _replace(inverse, change, position):
     """Update the basis inverse for a column, given in the old basis, that enters."""
     rows = len(change)
     for q in range(rows):

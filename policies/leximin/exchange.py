@@ -68,7 +68,7 @@ def _exchange_with_earlier(
 
 
 @compiled
-def _null_vector(demand, members, matrix, step):  # type: ignore[no-untyped-def]
+def _null_vector(demand, members, matrix, step):
     """Write into ``step`` (m + 1,) what the members shift, so that no resource's use changes.
 
     Gauss-Jordan elimination of their demands, one resource after the other with the largest pivot;
@@ -115,7 +115,7 @@ def _null_vector(demand, members, matrix, step):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _shift(here, there, members, step):  # type: ignore[no-untyped-def]
+def _shift(here, there, members, step):
     """Shift along the step, in the shorter direction, until a member leaves one of the classes."""
     forward, backward = np.inf, np.inf
     first, second = 0, 0
@@ -144,7 +144,7 @@ def _shift(here, there, members, step):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _still_both(here, there, members):  # type: ignore[no-untyped-def]
+def _still_both(here, there, members):
     """Move the members that still run on both classes to the front and return their number."""
     count = 0
     for q in range(len(members)):

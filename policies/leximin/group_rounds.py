@@ -15,9 +15,16 @@ from policies.arrays import BoolArray, FloatArray
 from policies.leximin.interior_point.method import NoConvergenceError
 from policies.leximin.level_program import LevelSolution
 from policies.leximin.rounds import ARRIVED, Attempt, Leximin, Maximise, Rounds
+from policies.model.allocation import PaidShares
 from policies.model.certificate import Round
-from policies.model.tolerance import DUST, SOLVER_TOLERANCE
-from policies.proofs.group_bounds import lifts, path_bound, path_scale, prove_on_path
+from policies.model.tolerance import DUST, OPEN_GAP, SOLVER_TOLERANCE
+from policies.proofs.group_bounds import (
+    lifts,
+    paid_on_path,
+    path_bound,
+    path_scale,
+    prove_on_path,
+)
 from policies.proofs.group_path import GroupPath
 from policies.proofs.level_bounds import normalised_prices
 from policies.proofs.normal_form import Groups
@@ -101,6 +108,9 @@ class GroupRounds(Rounds):
         if problem.progressive_filling:
             return upper, LevelSolution(path.shares(upper)[:, None], prices, tau=1.0, steps=0)
         if upper <= path.first + close:
+            # At the prices of what is full, shares may rise at no price.
+            upper = path_bound(problem, path, prices, reached=np.inf)
+        if upper <= path.first + close:
             return path.first, LevelSolution(x=self._placed(), prices=prices, tau=0.0, steps=0)
         lower, share = path.first, self.now
         for step in range(MOST_PROGRAMS):
@@ -110,10 +120,15 @@ class GroupRounds(Rounds):
             aim = path.shares(trial)
             solution = maximise(np.maximum(aim - share, 0.0), share)
             self.programs += 1
+            reached = lower + max(solution.tau, 0.0) * (trial - lower)
+            # Between two corners shares change in proportion, so that the program's point is on
+            # the path.
+            is_straight = not ((between > lower) & (between < trial)).any()
             bound = np.inf
             # Where the aim is reached nothing binds, and prices bound nothing.
             if solution.tau < 1:
-                bound = path_bound(problem, path, solution.prices)
+                feasible = reached if is_straight else lower
+                bound = path_bound(problem, path, solution.prices, reached=feasible)
             if solution.tau >= 1 - ARRIVED:
                 if not halves:
                     if bound > upper:
@@ -125,16 +140,13 @@ class GroupRounds(Rounds):
             progress = upper - bound
             if bound < upper:
                 upper, prices = bound, solution.prices
-            reached = lower + max(solution.tau, 0.0) * (trial - lower)
-            # Between two corners shares change in proportion, so that the program's point is on
-            # the path.
-            is_straight = not ((between > lower) & (between < trial)).any()
             if is_straight and reached >= upper - close:
                 return min(reached, upper), solution
             if upper <= lower + close:
                 return lower, solution
             if progress <= close and not halves and step >= NEWTON_STEPS:
-                if upper <= lower + SOLVER_TOLERANCE * path_scale(upper):
+                if upper <= lower + OPEN_GAP * path_scale(upper):
+                    # What is between them may be rounding alone, as proofs of an open round decide.
                     return lower, solution
                 raise NoConvergenceError("prices do not bound the end of a round")
         raise NoConvergenceError(f"no end of a round after {MOST_PROGRAMS} programs")
@@ -142,16 +154,21 @@ class GroupRounds(Rounds):
     def _bound_at_pool_prices(self) -> tuple[float, FloatArray]:
         """Return the least bound of a few simple prices, and these prices."""
         problem, path = self.problem, self.path
-        level, best = self._bound_by_one_resource(
-            path.last, lambda prices, level: path_bound(problem, path, prices, level)
-        )
+        tables = list(self._simple_prices())
+        parts, budgets = zip(*(paid_on_path(problem, path, each) for each in tables), strict=True)
+        firsts = np.cumsum([0, *(len(part.owner) for part in parts)])
         bounds = problem.share_limits
-        if not len(bounds.amount):
-            return level, best
-        reached, worst = path.first_exceeded(*bounds.paid(path.rising, path.start))
-        if worst >= 0 and reached < level:
-            prices = self._price_of_amount(worst)
-            bound = path_bound(problem, path, prices, level)
-            if bound < level:
-                level, best = bound, prices
-        return level, best
+        if len(bounds.amount):
+            of_limits, begins, left = bounds.paid(path.rising, path.start)
+            parts, firsts = (*parts, of_limits), np.r_[firsts[:-1], firsts[-1] + begins]
+            budgets = (*budgets, *left)
+        # All rows at once, because each step of the search works out shares.
+        paid = PaidShares(*map(np.concatenate, zip(*parts, strict=True)))
+        level, worst = path.first_exceeded(paid, firsts, np.array(budgets))
+        if worst < 0 or level >= path.last:
+            return path.last, np.zeros_like(problem.rooms)
+        if worst < len(tables):
+            return level, tables[worst]
+        # With what rounding may hide, as in all bounds by prices.
+        prices = self._price_of_amount(worst - len(tables))
+        return path_bound(problem, path, prices, path.last), prices

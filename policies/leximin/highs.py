@@ -27,6 +27,9 @@ KEPT_WITHIN = 1e-10
 # Tolerance of rows, and by how much a row may be exceeded before that is taken back.
 FEASIBLE, EXCEEDED = 1e-10, 1e-13
 MOST_TIGHTENED = 3
+# HiGHS searches a column for each coefficient that is changed: beyond so many a new column is faster.
+# Of fewer, changes keep what HiGHS knows of the basis, which it needs where numbers are far apart.
+MOST_CHANGED = 2_000
 DUAL_SIMPLEX, PRIMAL_SIMPLEX = 1, 4
 _STATUSES = (
     highspy.HighsBasisStatus.kLower,
@@ -63,6 +66,8 @@ class SimplexLevels:
         kept = [np.isfinite(limit.amount) & (not limit.is_cap) for limit in problem.limits]
         self._kept = np.argwhere(kept).reshape(-1, 2)
         self._model = self._build()
+        # (r,) bounded rows that kept shares exceed by rounding.
+        self._exceeded = np.zeros(len(self._bounded_rows[0]), dtype=np.bool_)
         self._rises = np.zeros(problem.t + len(self._limited))
 
     def raise_level(self, rise: FloatArray, keep: FloatArray) -> LevelSolution:
@@ -80,7 +85,11 @@ class SimplexLevels:
         scale = float(rise.max()) * t
         complete = is_complete(self._problem, rise, keep)
         status = SolverStatus.ITERATING
+        before = self._model.getBasis()
         for let_go in (0.0, 1e-12, KEPT_WITHIN):
+            if status is SolverStatus.INFEASIBLE and before.valid:
+                # The basis at which HiGHS gave up is far from the optimum of a program with room.
+                self._model.setBasis(before)
             fixed = self._set_rows(rise * t / scale, keep * t, complete, let_go)
             if np.isfinite(self._most):
                 self._model.changeColBounds(len(self._pairs), 0.0, self._most * scale)
@@ -94,7 +103,7 @@ class SimplexLevels:
                 # A basis of an earlier program may lead HiGHS where its numbers are no use any more.
                 self._model.clearSolver()
                 status = self._run()
-            if status is not SolverStatus.INFEASIBLE:
+            if status is SolverStatus.OPTIMAL:
                 break
         if status is not SolverStatus.OPTIMAL:
             raise NoConvergenceError(f"HiGHS ended with {self._model.getModelStatus()}")
@@ -128,11 +137,6 @@ class SimplexLevels:
                     raise NoConvergenceError(f"HiGHS ended with {model.getModelStatus()}")
             # Kept shares exceed these rows.
             self._exceeded[over] = statuses[0] is SolverStatus.INFEASIBLE
-
-    @cached_property
-    def _exceeded(self) -> BoolArray:
-        """Bounded rows that kept shares exceed by rounding."""
-        return np.zeros(len(self._bounded_rows[0]), dtype=np.bool_)
 
     @cached_property
     def _bounded_rows(self) -> tuple[IntArray, FloatArray]:
@@ -173,13 +177,31 @@ class SimplexLevels:
         )
         # A row is its shares less its rise times the level.
         first = problem.K * problem.m
-        for row in np.flatnonzero(rises != self._rises).tolist():
+        changed = np.flatnonzero(rises != self._rises)
+        if len(changed) > MOST_CHANGED:
+            self._replace_level(first, rises)
+            changed = changed[:0]
+        for row in changed.tolist():
             self._model.changeCoeff(first + row, len(self._pairs), -float(rises[row]))
         self._rises = rises
         rows = np.arange(first, first + len(rises), dtype=np.int32)
         self._model.changeRowsBounds(len(rows), rows, lower, upper)  # type: ignore[attr-defined]
         fixed: BoolArray = lower == upper
         return fixed
+
+    def _replace_level(self, first: int, rises: FloatArray) -> None:
+        """Set the coefficients of the level in the rows of shares, which begin at ``first``.
+
+        The new column has no upper bound.
+        """
+        model, column = self._model, len(self._pairs)
+        basis = model.getBasis()
+        rows = np.flatnonzero(rises)
+        model.deleteCols(1, np.array([column], dtype=np.int32))
+        index, infinity = (first + rows).astype(np.int32), highspy.kHighsInf
+        model.addCol(-1.0, 0.0, infinity, len(rows), index, -rises[rows])
+        if basis.valid:
+            model.setBasis(basis)
 
     def _run_near(self, basis: FirstBasis | None, fixed: BoolArray) -> SolverStatus:
         """Run the program from a basis near its optimum, which HiGHS completes.
@@ -200,8 +222,8 @@ class SimplexLevels:
         stated = highspy.HighsBasis()
         # Alien: HiGHS completes a basis of too many or too few entries, instead of refusing it.
         stated.valid = stated.alien = True
-        stated.col_status = [inside if each else lower for each in placed.tolist()]
-        stated.col_status = [*stated.col_status, inside if basis.rises else upper]
+        columns = [inside if each else lower for each in placed.tolist()]
+        stated.col_status = [*columns, inside if basis.rises else upper]
         stated.row_status = [
             inside if each else upper
             for each in [
@@ -274,15 +296,28 @@ class SimplexLevels:
     def _add_limits(self, model: highspy.Highs) -> None:
         """Add a row for each amount of a limit."""
         problem, pairs = self._problem, self._pairs
-        sizes = self._size_of_limits().tolist()
-        for (limit, resource), size in zip(self._kept.tolist(), sizes, strict=True):
+        sizes = self._size_of_limits()
+        column = np.full((problem.n, problem.K), -1)
+        column[pairs[:, 0], pairs[:, 1]] = np.arange(len(pairs))
+        columns = [np.zeros(0, dtype=np.int64)]
+        for limit in self._kept[:, 0].tolist():
             item = problem.limits[limit]
-            counted = np.zeros(problem.n, dtype=np.bool_)
-            counted[item.workloads] = True
-            columns = np.flatnonzero(counted[pairs[:, 0]] & item.classes[pairs[:, 1]])
-            values = problem.demand[pairs[columns, 0], resource] / (size * problem.t)
-            upper = float(item.amount[resource]) / size
-            model.addRow(-highspy.kHighsInf, upper, len(columns), columns.astype(np.int32), values)
+            of_limit = column[item.workloads][:, item.classes].ravel()
+            columns.append(of_limit[of_limit >= 0])
+        length = np.array([len(each) for each in columns[1:]], dtype=np.int64)
+        index = np.concatenate(columns)
+        row = np.repeat(np.arange(len(length)), length)
+        values = problem.demand[pairs[index, 0], self._kept[row, 1]] / (sizes[row] * problem.t)
+        amounts = np.array([problem.limits[q].amount[r] for q, r in self._kept.tolist()])
+        model.addRows(
+            len(length),
+            np.full(len(length), -highspy.kHighsInf),
+            amounts / sizes,
+            len(index),
+            (np.cumsum(length) - length).astype(np.int32),
+            index.astype(np.int32),
+            values,
+        )
 
     def _build(self) -> highspy.Highs:
         problem = self._problem

@@ -13,8 +13,16 @@ import time
 import numpy as np
 
 from policies.arrays import BoolArray, FloatArray, IntArray
-from policies.compiled import Bools2, Floats2, OutFloats1, OutFloats2, compiled_in_order
+from policies.compiled import (
+    Bools2,
+    Floats1,
+    Floats2,
+    OutFloats1,
+    OutFloats2,
+    compiled_in_order,
+)
 from policies.errors import SolveTimeoutError
+from policies.model.tolerance import DUST
 from policies.proofs.normal_form import LeximinProblem, alike_workloads
 
 # Shares below this part of a workload's own are rounding; nothing is moved for them.
@@ -72,6 +80,9 @@ def preferred_workloads(
         return x
     x = np.ascontiguousarray(x).copy()
     slack = np.maximum(problem.capacity_share - x.T @ problem.demand, 0.0)
+    # Without a floor, what rounding leaves of a resource goes from tenant to tenant for ever: one turns
+    # what is left of a resource into what is left of another, and the next one turns it back.
+    floor = DUST * problem.capacity_share
     limits = _Limits(problem, x)
     demand, allowed = np.ascontiguousarray(problem.demand), np.ascontiguousarray(problem.allowed)
     chosen = np.diff(problem.first) > 1
@@ -82,7 +93,7 @@ def preferred_workloads(
         for i in several:
             first, last = int(problem.first[i]), int(problem.first[i + 1])
             rows, use, where = limits.of_tenant(i)
-            left = limits.left[rows]
+            left, least = limits.left[rows], DUST * limits.amount[rows]
             for j in range(first, last - 1):
                 if deadline is not None and time.monotonic() > deadline:
                     raise SolveTimeoutError(
@@ -92,11 +103,13 @@ def preferred_workloads(
                     _take_over(
                         x,
                         slack,
+                        floor,
                         demand,
                         allowed,
                         use,
                         where,
                         left,
+                        least,
                         float(problem.limit[j]),
                         first,
                         j,
@@ -113,7 +126,7 @@ class _Limits:
     A row is one resource of one limit.
 
     Attributes:
-        left: (r,) share of the pool.
+        left, amount: (r,) shares of the pool.
     """
 
     def __init__(self, problem: LeximinProblem, x: FloatArray) -> None:
@@ -124,17 +137,19 @@ class _Limits:
         self._mine: list[list[int]] = [[] for _ in range(problem.t)]
         self._workloads: list[IntArray] = []
         left: list[float] = []
+        amounts: list[float] = []
         for limit in problem.limits:
             counted = x[limit.workloads][:, limit.classes].sum(axis=1)
             for resource in np.flatnonzero(np.isfinite(limit.amount)).tolist():
                 used = float(counted @ problem.demand[limit.workloads, resource])
                 for tenant in np.unique(problem.owner[limit.workloads]).tolist():
                     self._mine[tenant].append(len(left))
-                left.append(max(float(limit.amount[resource]) - used, 0.0))
+                amounts.append(float(limit.amount[resource]))
+                left.append(max(amounts[-1] - used, 0.0))
                 self._resource.append(resource)
                 self._where.append(limit.classes)
                 self._workloads.append(limit.workloads)
-        self.left = np.array(left)
+        self.left, self.amount = np.array(left), np.array(amounts)
 
     def of_tenant(self, tenant: int) -> tuple[IntArray, FloatArray, BoolArray]:
         """Return the numbers (q,) of a tenant's rows, use per share (q, w) and classes (q, K)."""
@@ -154,11 +169,13 @@ class _Limits:
 def _take_over(
     x: OutFloats2,
     slack: OutFloats2,
+    floor: Floats2,
     demand: Floats2,
     allowed: Bools2,
     use: Floats2,
     where: Bools2,
     left: OutFloats1,
+    least: Floats1,
     limit: float,
     first: int,
     j: int,
@@ -167,8 +184,9 @@ def _take_over(
     """Move share to j from its tenant's workloads after it, from the last one on.
 
     x (n, K), slack (K, m) and what limits leave, left (q,), are changed in place. What leaves a class
-    goes to the same class first, then wherever there is room; j takes ``limit`` at most. Returns
-    whether anything moved.
+    goes to the same class first, then wherever there is room; j takes ``limit`` at most. There is no
+    room in slack or left that is no more than ``floor`` (K, m) and ``least`` (q,). Returns whether
+    anything moved.
     """
     classes = slack.shape[0]
     has = _sum(x[j])
@@ -185,12 +203,14 @@ def _take_over(
                 target = source if turn == 0 else turn - 1
                 if not allowed[j, target] or (turn > 0 and target == source):
                     continue
-                room = _room(slack[target], demand[j], demand[other], target == source)
+                room = _room(
+                    slack[target], floor[target], demand[j], demand[other], target == source
+                )
                 for row in range(len(left)):
                     needed = use[row, j - first] * where[row, target]
                     more = needed - use[row, other - first] * where[row, source]
                     if more > ALIKE * needed:
-                        room = min(room, left[row] / more)
+                        room = min(room, _above(left[row], least[row]) / more)
                 moved = min(x[other, source], limit - has, room)
                 if moved > worth:
                     x[other, source] -= moved
@@ -208,7 +228,7 @@ def _take_over(
 
 
 @compiled_in_order
-def _sum(values):  # type: ignore[no-untyped-def]
+def _sum(values):
     total = 0.0
     for value in values:
         total += value
@@ -216,7 +236,7 @@ def _sum(values):  # type: ignore[no-untyped-def]
 
 
 @compiled_in_order
-def _room(slack, needs, frees, same):  # type: ignore[no-untyped-def]
+def _room(slack, floor, needs, frees, same):
     """Return how much share of a workload fits into a class.
 
     With ``same``, another workload runs there and makes room.
@@ -225,11 +245,16 @@ def _room(slack, needs, frees, same):  # type: ignore[no-untyped-def]
     for r in range(len(slack)):
         needed = needs[r] - frees[r] if same else needs[r]
         if needed > ALIKE * needs[r]:
-            room = min(room, slack[r] / needed)
+            room = min(room, _above(slack[r], floor[r]) / needed)
     return room
 
 
 @compiled_in_order
-def _use(slack, demand, share):  # type: ignore[no-untyped-def]
+def _above(amount, floor):
+    return amount if amount > floor else 0.0
+
+
+@compiled_in_order
+def _use(slack, demand, share):
     for r in range(len(slack)):
         slack[r] = max(slack[r] - share * demand[r], 0.0)

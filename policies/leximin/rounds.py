@@ -9,7 +9,7 @@ since the prices of any trial level bound the true one.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -317,13 +317,18 @@ class Rounds:
         """
         problem = self.problem
         best = np.zeros_like(problem.rooms)
-        for priced in (*np.eye(problem.m), np.ones(problem.m)):
-            prices = np.zeros_like(best)
-            prices[: problem.K] = priced
+        for prices in self._simple_prices():
             bound = bound_of(prices, level)
             if bound < level:
                 level, best = bound, prices
         return level, best
+
+    def _simple_prices(self) -> Iterator[FloatArray]:
+        """Yield prices of each resource, and of all, equal on every class."""
+        for priced in (*np.eye(self.problem.m), np.ones(self.problem.m)):
+            prices = np.zeros_like(self.problem.rooms)
+            prices[: self.problem.K] = priced
+            yield prices
 
     def _price_of_amount(self, number: int) -> FloatArray:
         """Return prices of one of the amounts that bound shares alone."""

@@ -39,7 +39,7 @@ class Past(NamedTuple):
 
 
 @compiled
-def fill_by_history(  # type: ignore[no-untyped-def]
+def fill_by_history(
     rule, once, turns, degree, main, past, waiting, tasks, gangs, limits, servers, draws,
     log_job, log_server, work,
 ):  # fmt: skip
@@ -125,7 +125,7 @@ def fill_by_history(  # type: ignore[no-untyped-def]
 
 
 @compiled
-def enter(rule, tenants, turns, degree, main, waiting, past):  # type: ignore[no-untyped-def]
+def enter(rule, tenants, turns, degree, main, waiting, past):
     """Put ``tenants`` (t,) that have workloads left into the trees."""
     nothing = np.zeros(past.gain.shape[1])
     for tenant in range(len(waiting.stop)):
@@ -137,7 +137,7 @@ def enter(rule, tenants, turns, degree, main, waiting, past):  # type: ignore[no
 
 
 @compiled
-def _measure(rule, tenant, job, turns, received, degree, main, weight, count, past):  # type: ignore[no-untyped-def]
+def _measure(rule, tenant, job, turns, received, degree, main, weight, count, past):
     """Write a tenant's measures, this step's tasks included, of which it has just ``received`` (m,)."""
     least, aggregate, dominant = np.inf, 0.0, 0.0
     for r in range(past.gain.shape[1]):
@@ -158,7 +158,7 @@ def _measure(rule, tenant, job, turns, received, degree, main, weight, count, pa
 
 
 @compiled
-def _next_by_pairs(degree, main):  # type: ignore[no-untyped-def]
+def _next_by_pairs(degree, main):
     """Return the tenant that is next, of at least one that waits, as ``measures.next_by_history``."""
     if degree[1, LEAST] < 1.0 - DISCRETE_TOLERANCE:
         return first_of_least(degree)
@@ -166,7 +166,7 @@ def _next_by_pairs(degree, main):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _pool_has_room(job, demand, allowed, left):  # type: ignore[no-untyped-def]
+def _pool_has_room(job, demand, allowed, left):
     """Return whether one task fits on the only server."""
     for r in range(demand.shape[1]):
         if demand[job, r] > left[0, r]:
@@ -175,7 +175,7 @@ def _pool_has_room(job, demand, allowed, left):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _leave(rule, turns, degree, main, tenant, received, past):  # type: ignore[no-untyped-def]
+def _leave(rule, turns, degree, main, tenant, received, past):
     """Take a tenant that has just ``received`` (m,) resource × time out of the trees."""
     set_pair(degree, tenant, np.inf, np.inf)
     set_pair(main, tenant, np.inf, np.inf)
@@ -184,7 +184,7 @@ def _leave(rule, turns, degree, main, tenant, received, past):  # type: ignore[n
 
 
 @compiled
-def _beyond(tenant, job, count, past):  # type: ignore[no-untyped-def]
+def _beyond(tenant, job, count, past):
     """Return whether the tenant has borrowed all that it may."""
     for r in range(past.gain.shape[1]):
         used = past.before[tenant, r] + (past.passed[tenant, r] + count[job] * past.gain[job, r])

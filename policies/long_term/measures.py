@@ -42,7 +42,7 @@ LT_DRF, LT_AF, H_MRF = 0, 1, 2
 
 
 @compiled
-def keys_of(rule, degree, aggregate, dominant, weight):  # type: ignore[no-untyped-def]
+def keys_of(rule, degree, aggregate, dominant, weight):
     """Return sharing degree, measure and tie-breaker of a tenant.
 
     Args:
@@ -63,7 +63,7 @@ def keys_of(rule, degree, aggregate, dominant, weight):  # type: ignore[no-untyp
 
 
 @compiled
-def next_by_history(degree, main, second):  # type: ignore[no-untyped-def]
+def next_by_history(degree, main, second):
     """Return the tenant that is next, of at least one that waits.
 
     Args:
@@ -76,7 +76,7 @@ def next_by_history(degree, main, second):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _first_of_least(tree, second, first_leaf):  # type: ignore[no-untyped-def]
+def _first_of_least(tree, second, first_leaf):
     """Among those with the least of ``tree``, the first by position with the least ``second``.
 
     ``second`` is read from ``first_leaf`` on.
@@ -110,7 +110,7 @@ def _first_of_least(tree, second, first_leaf):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _within(tree, first, threshold):  # type: ignore[no-untyped-def]
+def _within(tree, first, threshold):
     """Return the first leaf from ``first`` on that is at most the threshold, else NOWHERE."""
     leaves = len(tree) // 2
     if first >= leaves:
@@ -174,7 +174,7 @@ def history_turns(tree: GroupTree | None, used: FloatArray, alone: FloatArray) -
 
 
 @compiled
-def next_in_history(turns):  # type: ignore[no-untyped-def]
+def next_in_history(turns):
     """Return the tenant that is next in a pool with groups, of at least one that waits."""
     v = len(turns.node) - 1
     while turns.node[v, FIRST_BLOCK] < turns.node[v, STOP_BLOCK]:
@@ -191,7 +191,7 @@ def next_in_history(turns):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def set_measures(turns, tenant, rule, degree, main, second, gain, share_of_total):  # type: ignore[no-untyped-def]
+def set_measures(turns, tenant, rule, degree, main, second, gain, share_of_total):
     """Change a tenant's measures, inf if it has left, and those of the groups above it.
 
     Args:
@@ -222,7 +222,7 @@ def set_measures(turns, tenant, rule, degree, main, second, gain, share_of_total
 
 
 @compiled
-def _measures_of_group(turns, v, rule, share_of_total):  # type: ignore[no-untyped-def]
+def _measures_of_group(turns, v, rule, share_of_total):
     """Return the measures of a group, inf without a tenant below it that waits."""
     current = turns.node[v, CURRENT]
     while turns.main[turns.block[current, BEGIN] + 1] == np.inf:

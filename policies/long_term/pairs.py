@@ -17,7 +17,7 @@ LEAST, SECOND, GREATEST = 0, 1, 2
 
 
 @compiled
-def pairs_of(count):  # type: ignore[no-untyped-def]
+def pairs_of(count):
     """Return the tree (2 × size, 3) over so many leaves, none of which takes part."""
     size = 1
     while size < count:
@@ -26,7 +26,7 @@ def pairs_of(count):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def set_pair(tree, leaf, first, second):  # type: ignore[no-untyped-def]
+def set_pair(tree, leaf, first, second):
     """Change the measures of one leaf, ``inf`` if it takes no part."""
     node = len(tree) // 2 + leaf
     tree[node, LEAST], tree[node, SECOND], tree[node, GREATEST] = first, second, first
@@ -49,7 +49,7 @@ def set_pair(tree, leaf, first, second):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _below(tree, top, threshold):  # type: ignore[no-untyped-def]
+def _below(tree, top, threshold):
     """Return the least second and the greatest first measure of leaves that are at most a threshold.
 
     ``top`` is the node below which they are, of which the least is at most the threshold.
@@ -71,7 +71,7 @@ def _below(tree, top, threshold):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def first_of_least(tree):  # type: ignore[no-untyped-def]
+def first_of_least(tree):
     """Among leaves with the least first measure, return the first by position with the least second.
 
     Some leaf must take part.

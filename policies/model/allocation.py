@@ -49,8 +49,11 @@ class SharePath(Protocol):
     def shares(self, position: float) -> FloatArray:
         """Return the shares of tenants at a position."""
 
-    def furthest(self, paid: PaidShares, budget: float) -> float:
-        """Return the greatest position whose shares cost at most the budget."""
+    def furthest(self, paid: PaidShares, budget: float, near: float | None = None) -> float:
+        """Return the greatest position whose shares cost at most the budget.
+
+        It is expected to be about as far as ``near``.
+        """
 
 
 @dataclass(frozen=True, eq=False)
@@ -330,6 +333,9 @@ class Allocation:
         which, row = _members(self.classes.class_of_row, self.placement_class)
         servers = self.classes.servers[self.placement_class]
         tasks = (self.placement_tasks / servers)[which] * self.problem.server_count[row]
+        if self.whole:
+            # What is not whole is the rounding of the division.
+            tasks = np.round(tasks)
         return self.placement_piece[which], row, tasks
 
     def placements_by_range(self) -> tuple[IntArray, IntArray, IntArray, IntArray, FloatArray]:

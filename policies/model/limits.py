@@ -61,6 +61,8 @@ def counted_workloads(
     of_tenant = _positions_by_owner(problem.owner, problem.t)
     of_group = _workloads_below_groups(problem, of_tenant)
     matching: dict[tuple[int, tuple[tuple[str, tuple[str, ...]], ...]], BoolArray] = {}
+    demanding: dict[bytes, BoolArray] = {}
+    positive: BoolArray = problem.demand > 0
     found = []
     for each in amounts:
         lender = each.node if each.scope == "lend" else -1
@@ -77,7 +79,10 @@ def counted_workloads(
             below = np.flatnonzero(problem.owner != each.node).astype(np.int64)
         else:
             below = (of_group if each.scope == "group" else of_tenant)[each.node]
-        demands = (problem.demand[below][:, limited] > 0).any(axis=1)
+        resources = limited.tobytes()
+        if resources not in demanding:
+            demanding[resources] = np.asarray(positive[:, limited].any(axis=1), dtype=np.bool_)
+        demands = demanding[resources][below]
         found.append(CountedWorkloads(each, below[demands], matching[key], limited))
     return tuple(found)
 
@@ -98,7 +103,7 @@ def _workloads_below_groups(problem: ProblemFields, of_tenant: list[IntArray]) -
             parts[group].append(of_tenant[tenant])
             group = int(problem.group_parent[group])
     nothing = np.zeros(0, dtype=np.int64)
-    return [np.sort(np.concatenate([nothing, *mine])) for mine in parts]
+    return [np.sort(np.concatenate(mine)) if mine else nothing for mine in parts]
 
 
 def _matching_rows(problem: ProblemFields, amount: Limit | Guarantee) -> BoolArray:

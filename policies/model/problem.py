@@ -19,7 +19,7 @@ from policies.arrays import BoolArray, FloatArray, IntArray, read_only
 from policies.errors import ProblemError
 from policies.model.columns import column_of, names_of, selector_of, table_of
 from policies.model.current_placements import CurrentPlacements
-from policies.model.gangs import Gang, Pieces, zones_of
+from policies.model.gangs import CLUSTER, Gang, Pieces, zones_of
 from policies.model.group_tree import POOL, GroupTree, depths, group_sums
 from policies.model.limits import CountedWorkloads, counted_workloads, in_order, limit_shares
 from policies.model.policy import Choice
@@ -196,6 +196,20 @@ class Problem(ProblemFields):
     def zones(self) -> dict[str, IntArray]:
         """Rows (k,) with one value of a label that keeps pieces together, by label (``zones_of``)."""
         return zones_of(self.gangs, self.server_labels)
+
+    @cached_property
+    def clusters(self) -> IntArray:
+        """Number (k,) of the cluster of each row, one for all without a cluster."""
+        numbers: dict[str, int] = {}
+        return read_only(
+            np.array(
+                [
+                    numbers.setdefault(labels.get(CLUSTER, ""), len(numbers))
+                    for labels in self.server_labels
+                ],
+                dtype=np.int64,
+            )
+        )
 
     @cached_property
     def of_sums(self) -> Problem:

@@ -101,9 +101,11 @@ def server_classes(problem: Problem) -> ServerClasses:
     offering = np.flatnonzero((problem.row_capacity > 0).any(axis=1))
     key = np.zeros(len(offering), dtype=np.int64)
     columns = [problem.capacity[offering, r] for r in range(problem.m)]
-    if problem.has_selectors:
-        columns += list(problem.selector_matches[:, offering])
-    columns += [rows[offering] for rows in _rows_of_amounts(problem)]
+    matching = [*problem.selector_matches] if problem.has_selectors else []
+    matching += _rows_of_amounts(problem)
+    if matching:
+        # As bytes, of which there are few: one column each.
+        columns += list(np.packbits(np.array(matching)[:, offering], axis=0))
     # Renumbered with each column, or the products of codes would overflow.
     for column in columns:
         values, code = np.unique(column, return_inverse=True)
@@ -123,7 +125,9 @@ def server_classes(problem: Problem) -> ServerClasses:
 def _rows_of_amounts(problem: Problem) -> list[BoolArray]:
     """Return the servers (k,) of each distinct selector of a limit or guarantee."""
     rows = [each.rows for each in problem.limited] + [each.rows for each in problem.guaranteed]
-    return list({each.tobytes(): each for each in rows}.values())
+    # Amounts with one selector have one array.
+    arrays = {id(each): each for each in rows}
+    return list({each.tobytes(): each for each in arrays.values()}.values())
 
 
 def each_row_alone(problem: Problem) -> ServerClasses:

@@ -206,14 +206,19 @@ def _check_amounts_of_nodes(problem: ProblemFields) -> None:
         "lend": problem.t,
     }
     amounts: list[Limit | Guarantee] = [*problem.limits, *problem.guarantees]
+    valid = _are_amounts(amounts, problem.m)
     for i, each in enumerate(amounts):
         kind = "limit" if i < len(problem.limits) else "guarantee"
-        pointer = f"/{each.scope}s/{each.node}/{kind}"
         if each.scope == "lend":
-            kind, pointer = "lend", f"/tenants/{each.node}/lend"
-        what = f"{kind} of {each.scope} {each.node}"
+            kind = "lend"
         takes = nodes if kind != "guarantee" else ("group", "tenant")
-        if each.scope not in takes or not 0 <= each.node < nodes[each.scope]:
+        exists = each.scope in takes and 0 <= each.node < nodes[each.scope]
+        if exists and valid:
+            continue
+        owner = "tenant" if kind == "lend" else each.scope
+        pointer = f"/{owner}s/{each.node}/{kind}"
+        what = f"{kind} of {each.scope} {each.node}"
+        if not exists:
             raise ProblemError(
                 f"{kind}.node",
                 f"{what}: it must be for a {', a '.join(takes)} of the problem",
@@ -237,6 +242,17 @@ def _check_amounts_of_nodes(problem: ProblemFields) -> None:
                 f"{LARGEST_QUANTITY:.0e}",
                 pointer,
             )
+
+
+def _are_amounts(amounts: Sequence[Limit | Guarantee], resources: int) -> bool:
+    """Return whether all amounts are valid, tested at once because most problems have no other."""
+    if any(each.amount.shape != (resources,) for each in amounts):
+        return False
+    table = np.array([each.amount for each in amounts]).reshape(-1, resources)
+    named = np.isfinite(table)
+    # Infinity stands for a resource that is not named.
+    numbers = (table >= 0) & ((table <= LARGEST_QUANTITY) | ~named)
+    return bool(named.any(axis=1).all() and numbers.all())
 
 
 def _on_cycle(problem: ProblemFields, group: int) -> int:

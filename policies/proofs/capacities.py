@@ -130,17 +130,12 @@ class Capacities:
         """
         problem, m = self.problem, self.problem.m
         bounded = np.isfinite(self.limits)
-        amounts, each, cell = [], [], []
-        for number in range(len(problem.limits)):
-            mine, workloads = self.counted(allocation, number)
-            amounts.append(np.repeat(tasks[mine], m))
-            each.append(self.demand[workloads].ravel())
-            cell.append(np.tile(number * m + np.arange(m), len(mine)))
-        none: list[FloatArray] = [np.zeros(0)]
+        mine, kinds, first = self._all_counted(allocation)
+        number = np.repeat(np.arange(len(problem.limits)), np.diff(first))
         over = exceeds(
-            np.concatenate(none + amounts),
-            np.concatenate(none + each),
-            np.concatenate([np.zeros(0, dtype=np.int64), *cell]),
+            np.repeat(tasks[mine], m),
+            self.demand[kinds].ravel(),
+            (number[:, None] * m + np.arange(m)).ravel(),
             np.where(bounded, self.limits, 0.0).ravel(),
         )
         return over.reshape(self.limits.shape) & bounded
@@ -150,11 +145,44 @@ class Capacities:
 
         Where the pool is one server, positions are those of the workloads.
         """
-        item = self.problem.limited[limit]
+        mine, kinds, first = self._all_counted(allocation)
+        these = slice(first[limit], first[limit + 1])
+        return mine[these], kinds[these]
+
+    def _all_counted(self, allocation: Allocation) -> tuple[IntArray, IntArray, IntArray]:
+        """Return positions and kinds (c,) of all limits, and where those of each begin (l + 1,)."""
+        key = id(allocation)
+        if key not in self._known_counted:
+            # The allocation as well, so that no other one has its id.
+            self._known_counted[key] = allocation, self._find_counted(allocation)
+        return self._known_counted[key][1]
+
+    @cached_property
+    def _known_counted(
+        self,
+    ) -> dict[int, tuple[Allocation, tuple[IntArray, IntArray, IntArray]]]:
+        return {}
+
+    def _find_counted(self, allocation: Allocation) -> tuple[IntArray, IntArray, IntArray]:
+        limited = self.problem.limited
+        size = np.array([len(item.workloads) for item in limited], dtype=np.int64)
+        workload = np.concatenate(
+            [np.zeros(0, dtype=np.int64), *(item.workloads for item in limited)]
+        )
+        number = np.repeat(np.arange(len(limited)), size)
         if allocation.choice.sees_one_pool:
-            return item.workloads, item.workloads
-        below = np.zeros(self.problem.n, dtype=np.bool_)
-        below[item.workloads] = True
-        here = item.rows[self.classes.first_row][allocation.placement_class]
-        mine = np.flatnonzero(below[allocation.placement_workload] & here)
-        return mine, allocation.placement_piece[mine]
+            return workload, workload, np.searchsorted(number, np.arange(len(limited) + 1))
+        placed = allocation.placement_workload
+        order = np.argsort(placed, kind="stable")
+        edges = np.searchsorted(placed[order], np.arange(self.problem.n + 1))
+        begin, length = edges[workload], np.diff(edges)[workload]
+        offset = np.arange(int(length.sum())) - np.repeat(np.cumsum(length) - length, length)
+        mine, number = order[np.repeat(begin, length) + offset], np.repeat(number, length)
+        rows = np.array([item.rows[self.classes.first_row] for item in limited], dtype=np.bool_)
+        here = rows.reshape(len(limited), -1)[number, allocation.placement_class[mine]]
+        mine, number = mine[here], number[here]
+        # Each limit's in the order of placements.
+        order = np.lexsort((mine, number))
+        mine = mine[order]
+        first = np.searchsorted(number[order], np.arange(len(limited) + 1))
+        return mine, allocation.placement_piece[mine], first

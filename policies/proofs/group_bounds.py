@@ -11,7 +11,13 @@ from __future__ import annotations
 import numpy as np
 
 from policies.arrays import BoolArray, FloatArray, grouped_sum
-from policies.model.tolerance import SMALLEST_LEVEL_SCALE, SOLVER_NOISE, SOLVER_TOLERANCE
+from policies.model.allocation import PaidShares
+from policies.model.tolerance import (
+    BUDGET_NOISE,
+    SMALLEST_LEVEL_SCALE,
+    SOLVER_NOISE,
+    SOLVER_TOLERANCE,
+)
 from policies.proofs.cost_curve import CostCurve
 from policies.proofs.group_path import GroupPath
 from policies.proofs.level_bounds import RoundProof, budget_left, lift_left
@@ -35,11 +41,28 @@ def lifts(share: FloatArray, part: FloatArray, position: float) -> FloatArray:
 
 
 def path_bound(
-    problem: LeximinProblem, path: GroupPath, prices: FloatArray, below: float = np.inf
+    problem: LeximinProblem,
+    path: GroupPath,
+    prices: FloatArray,
+    below: float = np.inf,
+    reached: float = -np.inf,
 ) -> float:
-    """Return the greatest position that prices (K + l, m) leave open, at most ``below``."""
+    """Return the greatest position that prices (K + l, m) leave open, at most ``below``.
+
+    Args:
+        reached: a feasible position; infinity asks how far shares rise at no price.
+    """
     curve = _curve(problem, prices)
-    return _bound(problem, path, prices, curve, below)
+    return _bound(problem, path, prices, curve, below, reached)
+
+
+def paid_on_path(
+    problem: LeximinProblem, path: GroupPath, prices: FloatArray
+) -> tuple[PaidShares, float]:
+    """Return what shares of rising tenants cost at prices (K + l, m), and what they may cost."""
+    curve = _curve(problem, prices)
+    share = np.where(path.rising, 0.0, path.start)
+    return curve.paid(path.rising), budget_left(problem, prices, curve, share)
 
 
 def prove_on_path(
@@ -52,7 +75,7 @@ def prove_on_path(
         position: that the round reached; part: (t,) of the pool that tenants are entitled to.
     """
     curve = _curve(problem, prices)
-    bound = _bound(problem, path, prices, curve)
+    bound = _bound(problem, path, prices, curve, reached=position)
     reached = path.shares(position)
     rising = path.rising
     budget = budget_left(problem, prices, curve, np.where(rising, 0.0, path.start))
@@ -77,6 +100,7 @@ def _bound(
     prices: FloatArray,
     curve: CostCurve,
     below: float = np.inf,
+    reached: float = -np.inf,
 ) -> float:
     rising = path.rising
     budget = budget_left(problem, prices, curve, np.where(rising, 0.0, path.start))
@@ -85,4 +109,11 @@ def _bound(
         share = np.where(rising, path.shares(below), 0.0)
         if float(curve.cost_of(share).sum()) <= budget:
             return below
-    return path.furthest(curve.paid(rising), budget)
+    paid = curve.paid(rising)
+    bound = path.furthest(paid, budget)
+    if bound < reached:
+        # Where shares rise at no price, the rounding of what others have decides how far they come.
+        further = path.furthest(paid, budget + BUDGET_NOISE * problem.worth(prices))
+        if further >= reached or np.isinf(reached):
+            bound = min(reached, further)
+    return bound

@@ -103,7 +103,12 @@ class GroupPath:
         )  # fmt: skip
         return np.where(self.moving, np.minimum(share, self.cap), self.start)
 
-    def furthest(self, paid: PaidShares, budget: float) -> float:
+    def furthest(
+        self,
+        paid: PaidShares,
+        budget: float,
+        near: float | None = None,  # noqa: ARG002 - the search is fast from anywhere
+    ) -> float:
         """Return the greatest position whose shares cost at most ``budget``."""
         return self.first_exceeded(paid, np.array([0, len(paid.owner)]), np.array([budget]))[0]
 

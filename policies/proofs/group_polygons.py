@@ -15,12 +15,14 @@ EQUAL_LEVELS = 1e-11
 SHRUNK = 1e-3
 # Positions closer than this, as a part of a straight part, are equal.
 SMALLEST_PART = 1e-15
+# As far beyond the last part that is paid for, what ends it is seen through rounding.
+BEYOND = 1e-12
 # Shares that cost nothing beyond this position never do.
 ENDLESS = 1e30
 
 
 @compiled_in_order
-def polygons_of(  # type: ignore[no-untyped-def]
+def polygons_of(
     bottom_up, first_child, children, tier, weight, start, cap, moving, direction, held, position
 ):
     """Work out the polygons of all nodes, each after those of its children.
@@ -109,21 +111,21 @@ def polygons_of(  # type: ignore[no-untyped-def]
 
 
 @compiled_in_order
-def _longer(values, size):  # type: ignore[no-untyped-def]
+def _longer(values, size):
     grown = np.empty(size)
     grown[: len(values)] = values
     return grown
 
 
 @compiled_in_order
-def _longer_whole(values, size):  # type: ignore[no-untyped-def]
+def _longer_whole(values, size):
     grown = np.empty(size, dtype=np.int64)
     grown[: len(values)] = values
     return grown
 
 
 @compiled_in_order
-def _order_corners(siblings, first, count, level, common, order, order_child, swept):  # type: ignore[no-untyped-def]
+def _order_corners(siblings, first, count, level, common, order, order_child, swept):
     """Put the corners of siblings of one tier in the order of their levels, then of the siblings.
 
     Corners of equal level get one common level, so that a side between two of them is a jump.
@@ -152,7 +154,7 @@ def _order_corners(siblings, first, count, level, common, order, order_child, sw
 
 
 @compiled_in_order
-def _sweep(  # type: ignore[no-untyped-def]
+def _sweep(
     v, order_stop, stop, corners, siblings, tier, weight, held, position, built, of_child, slope,
     slopes, since,
 ):  # fmt: skip
@@ -275,7 +277,7 @@ def _sweep(  # type: ignore[no-untyped-def]
 
 
 @compiled_in_order
-def _write(corners, now, reached, weight, level, at, vector):  # type: ignore[no-untyped-def]
+def _write(corners, now, reached, weight, level, at, vector):
     """Write one corner."""
     level[corners] = now.max() / weight
     at[corners] = reached
@@ -284,7 +286,7 @@ def _write(corners, now, reached, weight, level, at, vector):  # type: ignore[no
 
 
 @compiled_in_order
-def _next_change(now, rates):  # type: ignore[no-untyped-def]
+def _next_change(now, rates):
     """Return the resource that decides the level and the length after which another one does."""
     top = 0
     for r in range(1, len(now)):
@@ -299,7 +301,7 @@ def _next_change(now, rates):  # type: ignore[no-untyped-def]
 
 
 @compiled_in_order
-def _write_side(corners, before, after, begin, end, weight, level, at, vector):  # type: ignore[no-untyped-def]
+def _write_side(corners, before, after, begin, end, weight, level, at, vector):
     """Write a side of the polygon, with a corner wherever another resource decides the level."""
     if end <= begin:
         return corners
@@ -317,7 +319,7 @@ def _write_side(corners, before, after, begin, end, weight, level, at, vector): 
 
 
 @compiled_in_order
-def _write_ray(  # type: ignore[no-untyped-def]
+def _write_ray(
     v, corners, before, begin, rates, weight, level, at, vector, endless, ray, ray_level
 ):
     """Write the corners of a ray, and how the node grows beyond the last one."""
@@ -337,7 +339,7 @@ def _write_ray(  # type: ignore[no-untyped-def]
 
 
 @compiled_in_order
-def _make_equal(now, rates, top):  # type: ignore[no-untyped-def]
+def _make_equal(now, rates, top):
     """Undo the rounding of resources that overtake ``top``, or they would meet it again."""
     most = now.max()
     for r in range(len(now)):
@@ -346,9 +348,7 @@ def _make_equal(now, rates, top):  # type: ignore[no-untyped-def]
 
 
 @compiled_in_order
-def shares_at(  # type: ignore[no-untyped-def]
-    bottom_up, first_child, children, tier, weight, start, held, position, target, built
-):
+def shares_at(bottom_up, first_child, children, tier, weight, start, held, position, target, built):
     """Return the shares (t,) of tenants where the pool is at a position, from the pool down."""
     count, order_first = built[1], built[9]
     v_count, m = len(weight), held.shape[1]
@@ -379,14 +379,14 @@ def shares_at(  # type: ignore[no-untyped-def]
 
 
 @compiled_in_order
-def furthest_paid(  # type: ignore[no-untyped-def]
+def furthest_paid(
     bottom_up, first_child, children, tier, weight, start, cap, moving, held, position, built,
     corners, rest, row_first, tenant, price, begin, end, budget,
 ):  # fmt: skip
     """Find the last position at which no row of costs exceeds its budget.
 
-    Costs of a row are convex in shares: the prices of parts of shares, from ``begin`` to ``end``, that
-    the entries ``row_first[q]`` to ``row_first[q + 1]`` name. They are nowhere falling along the path.
+    Costs of a row are the prices of parts of shares, from ``begin`` to ``end``, that the entries
+    ``row_first[q]`` to ``row_first[q + 1]`` name. They are nowhere falling along the path.
 
     Args:
         corners: (c,) positions between which shares change at constant rates, where the last may be
@@ -440,7 +440,7 @@ def furthest_paid(  # type: ignore[no-untyped-def]
 
 
 @compiled_in_order
-def _shares_on_path(tree, built, target):  # type: ignore[no-untyped-def]
+def _shares_on_path(tree, built, target):
     bottom_up, first_child, children, tier, weight, start, cap, moving, held, position = tree
     share = shares_at(
         bottom_up, first_child, children, tier, weight, start, held, position, target, built
@@ -451,24 +451,32 @@ def _shares_on_path(tree, built, target):  # type: ignore[no-untyped-def]
 
 
 @compiled_in_order
-def _last_paid(before, after, rows):  # type: ignore[no-untyped-def]
+def _last_paid(before, after, rows):
     """Find the last part of the way between two shares that all rows pay for.
 
-    Costs are convex there: the crossing of a chord is paid for, and that of a tangent is not passed.
+    Costs grow along it. Where they are convex, the crossing of a tangent is not passed; where the
+    last part of a tenant's share that a row counts has ended, they are not.
 
     Returns:
         The part, and a row that ends it.
     """
     left, right = 0.0, 1.0
-    at_left, row, length = _excess(before, after, 0.0, rows)
-    at_right, _, _ = _excess(before, after, 1.0, rows)
+    at_left, _, length = _excess(before, after, 0.0, rows)
+    at_right, row, _ = _excess(before, after, 1.0, rows)
     while right - left > SMALLEST_PART and at_left <= 0.0 < at_right:
-        if left + length < right:
-            right = max(left + length, left)
-            at_right, _, _ = _excess(before, after, right, rows)
-            if at_right <= 0.0:  # but for rounding the tangent is the cost
-                left = right
-                break
+        crossing = max(left + length, left)
+        if crossing < right:
+            value, by, ahead = _excess(before, after, crossing, rows)
+            if value > 0.0:
+                right, at_right, row = crossing, value, by
+            elif crossing > left:
+                left, at_left, length = crossing, value, ahead
+                # The tangent is the cost but for rounding, unless what it was of has ended before.
+                beyond = min(left + BEYOND, right)
+                value, by, _ = _excess(before, after, beyond, rows)
+                if value > 0.0:
+                    row = by
+                    break
         # A chord alone may creep up from one side; halving makes sure that the interval shrinks.
         for middle in (
             left - at_left * (right - left) / (at_right - at_left), left + (right - left) / 2
@@ -476,14 +484,14 @@ def _last_paid(before, after, rows):  # type: ignore[no-untyped-def]
             if left < middle < right:
                 value, by, ahead = _excess(before, after, middle, rows)
                 if value <= 0.0:
-                    left, at_left, length, row = middle, value, ahead, by
+                    left, at_left, length = middle, value, ahead
                 else:
-                    right, at_right = middle, value
+                    right, at_right, row = middle, value, by
     return left, row
 
 
 @compiled_in_order
-def _excess(before, after, part, rows):  # type: ignore[no-untyped-def]
+def _excess(before, after, part, rows):
     """Add up the costs of shares on the straight way between two, each row less its budget.
 
     Returns:

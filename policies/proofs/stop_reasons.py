@@ -61,7 +61,7 @@ def stopped_by(
 
 
 @compiled
-def _blocking(demand, left, share_of_unit, allowed, kind):  # type: ignore[no-untyped-def]
+def _blocking(demand, left, share_of_unit, allowed, kind):
     """Return the index (n,) of the resource that stops each workload.
 
     -1 if it fits somewhere.
@@ -109,7 +109,7 @@ def _blocking(demand, left, share_of_unit, allowed, kind):  # type: ignore[no-un
 
 
 @compiled_in_order  # the verifier adds up in the same order: equal sums have the same rounding
-def _extremes(left, share_of_unit, kind, kinds):  # type: ignore[no-untyped-def]
+def _extremes(left, share_of_unit, kind, kinds):
     """Return three arrays by kind of server.
 
     They are the most left of each resource (kinds, m), the emptiest server (largest sum of shares
@@ -129,7 +129,7 @@ def _extremes(left, share_of_unit, kind, kinds):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _fits_any(demand, left, servers, allowed, kind):  # type: ignore[no-untyped-def]
+def _fits_any(demand, left, servers, allowed, kind):
     """Return whether one task fits on one of the servers."""
     for server in servers:
         fits = allowed[kind[server]]

@@ -197,7 +197,7 @@ def _together(
 
 
 @compiled
-def _tasks_in_bundles(  # type: ignore[no-untyped-def]
+def _tasks_in_bundles(
     demand, allowed, tenant, owner, server_class, amount, times, scale, per_owner, whole
 ):
     """Return the tasks (n, o) of each workload that fit into the bundles of each owner."""

@@ -17,7 +17,7 @@ BY_SHARE = 3
 
 
 @compiled
-def write_shares(from_place, to_place, who, first, active, actives, running, share, weight, main):  # type: ignore[no-untyped-def]
+def write_shares(from_place, to_place, who, first, active, actives, running, share, weight, main):
     """Write what running tasks are in shares, over the weight, of some tenants in ``who``."""
     for c in range(from_place, to_place):
         i, total = who[c], 0.0
@@ -27,7 +27,7 @@ def write_shares(from_place, to_place, who, first, active, actives, running, sha
 
 
 @compiled
-def write_accumulated(  # type: ignore[no-untyped-def]
+def write_accumulated(
     from_place, to_place, who, order, kind, length, boundary, begin, now, step, weight,
     share_of_total, total, rate, since, gone, gone_rate, gone_since, degree, main, second, used_by,
     alone_by,
@@ -63,7 +63,7 @@ def write_accumulated(  # type: ignore[no-untyped-def]
 
 
 @compiled
-def plant_keys(order, who, count, degree, main, second, degree_tree, main_tree, line):  # type: ignore[no-untyped-def]
+def plant_keys(order, who, count, degree, main, second, degree_tree, main_tree, line):
     """Plant the trees of ``count`` tenants and return their size.
 
     Args:
@@ -86,7 +86,7 @@ def plant_keys(order, who, count, degree, main, second, degree_tree, main_tree, 
 
 
 @compiled
-def next_in_line(order, size, degree_tree, main_tree, line):  # type: ignore[no-untyped-def]
+def next_in_line(order, size, degree_tree, main_tree, line):
     """Position of the one that goes next."""
     if order == BY_SHARE:
         return next_tenant(main_tree[: 2 * size])
@@ -94,7 +94,7 @@ def next_in_line(order, size, degree_tree, main_tree, line):  # type: ignore[no-
 
 
 @compiled
-def set_keys(order, size, c, degree, main, second, degree_tree, main_tree, line):  # type: ignore[no-untyped-def]
+def set_keys(order, size, c, degree, main, second, degree_tree, main_tree, line):
     """Update the keys of one tenant in line.
 
     An infinite key takes it out.

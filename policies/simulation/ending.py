@@ -6,7 +6,7 @@ from policies.compiled import compiled
 
 
 @compiled
-def begin_running(ends, tasks, size, end, task):  # type: ignore[no-untyped-def]
+def begin_running(ends, tasks, size, end, task):
     """Put a task that ends at ``end`` among the ``size`` running ones."""
     place = size
     while place > 0:
@@ -19,7 +19,7 @@ def begin_running(ends, tasks, size, end, task):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def finish_first(ends, tasks, size):  # type: ignore[no-untyped-def]
+def finish_first(ends, tasks, size):
     """Remove the task that ends first from the ``size`` running ones and return it."""
     first, end, task = tasks[0], ends[size - 1], tasks[size - 1]
     size -= 1

@@ -51,7 +51,7 @@ from policies.simulation.tally import (
 
 
 @compiled
-def run_events(  # type: ignore[no-untyped-def]
+def run_events(
     plan, wake, until, arrivals, tenants, trees, tasks, gangs, limits, servers, even, tally, heap, freed,
     placed, remembered, log, draws, floors, counters,
 ):  # fmt: skip

@@ -97,7 +97,7 @@ class FloorPools(NamedTuple):
 
 
 @compiled
-def set_pending(job, tasks, pools):  # type: ignore[no-untyped-def]
+def set_pending(job, tasks, pools):
     """Write how many tasks of a workload wait or run, and mark the pools whose floors can change."""
     before = pools.pending[job]
     pools.pending[job] = tasks
@@ -108,7 +108,7 @@ def set_pending(job, tasks, pools):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _pool_of_entry(pools, entry):  # type: ignore[no-untyped-def]
+def _pool_of_entry(pools, entry):
     low, high = 0, len(pools.dirty)
     while high - low > 1:
         middle = (low + high) // 2
@@ -120,7 +120,7 @@ def _pool_of_entry(pools, entry):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def divide(pool, pools):  # type: ignore[no-untyped-def]
+def divide(pool, pools):
     """Divide a pool among its workloads. Returns whether any floor has changed."""
     begin, end = pools.begin[pool, ENTRY], pools.begin[pool + 1, ENTRY]
     if pools.alone[pool]:
@@ -149,7 +149,7 @@ def divide(pool, pools):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _all_fit(pool, pools):  # type: ignore[no-untyped-def]
+def _all_fit(pool, pools):
     """Write all tasks of all workloads if they fit together. Returns whether they do."""
     columns = pools.begin[pool + 1, ROOM] - pools.begin[pool, ROOM]
     left = pools.left[:columns]
@@ -169,7 +169,7 @@ def _all_fit(pool, pools):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _raise_parts(pool, demand, left, pools):  # type: ignore[no-untyped-def]
+def _raise_parts(pool, demand, left, pools):
     """Launch tasks of the floors of pools inside, always for the least fraction."""
     begin, first = pools.begin[pool, ENTRY], pools.begin[pool, PART]
     parts = pools.begin[pool + 1, PART] - first
@@ -200,7 +200,7 @@ def _raise_parts(pool, demand, left, pools):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _take(demand, left):  # type: ignore[no-untyped-def]
+def _take(demand, left):
     """Take what one task needs. Returns whether it fits."""
     for column in range(len(left)):
         if demand[column] > left[column]:
@@ -211,7 +211,7 @@ def _take(demand, left):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _fill(pool, stage, demand, left, pools):  # type: ignore[no-untyped-def]
+def _fill(pool, stage, demand, left, pools):
     """Launch the tasks of one stage's tenants until none fits."""
     begin, n = pools.begin[pool, ENTRY], len(demand)
     tenant0 = pools.begin[pool, TENANT]
@@ -264,7 +264,7 @@ def _fill(pool, stage, demand, left, pools):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _turns(pool, stage, n, pools):  # type: ignore[no-untyped-def]
+def _turns(pool, stage, n, pools):
     """Return the turns of a pool's tree, and what one task of each entry adds to its vector."""
     here, after = pools.begin[pool], pools.begin[pool + 1]
     gain = pools.gain[here[GAIN] : after[GAIN]]
@@ -282,7 +282,7 @@ def _turns(pool, stage, n, pools):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _plant_groups(pool, turns, gain, tenants, pools):  # type: ignore[no-untyped-def]
+def _plant_groups(pool, turns, gain, tenants, pools):
     """Write the levels of tenants in line, and what is used below each node."""
     begin, tenant0 = pools.begin[pool, ENTRY], pools.begin[pool, TENANT]
     bottom_up = pools.bottom[pools.begin[pool, BOTTOM] : pools.begin[pool + 1, BOTTOM]]

@@ -122,7 +122,7 @@ class Floors(NamedTuple):
 
 
 @compiled
-def note_change(job, row, tasks, floors):  # type: ignore[no-untyped-def]
+def note_change(job, row, tasks, floors):
     """Note that a workload has more or fewer tasks, of which some run on a row.
 
     Args:
@@ -141,7 +141,7 @@ def note_change(job, row, tasks, floors):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def start_floors(  # type: ignore[no-untyped-def]
+def start_floors(
     now, boundary, one_pool, plan, arrivals, tenants, tasks, gangs, limits, servers, even, tally,
     heap, active_tasks, freed, freed_count, remembered, draws, floors, dirty, touched, touches,
 ):  # fmt: skip
@@ -196,13 +196,13 @@ def start_floors(  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _waits(job, tenants, tally):  # type: ignore[no-untyped-def]
+def _waits(job, tenants, tally):
     """Return whether a task of a workload waits, and may run at once with the others."""
     return tally.launched[job] < tally.arrived[job] and tally.running[job] < tenants.limit[job]
 
 
 @compiled
-def _choose_parts(one_pool, tenants, tasks, servers, tally, freed, freed_count, floors):  # type: ignore[no-untyped-def]
+def _choose_parts(one_pool, tenants, tasks, servers, tally, freed, freed_count, floors):
     """Write the parts with a task that may fit into ``chosen``. Returns their number.
 
     Parts whose tasks fit nowhere can only fit on servers that were freed since. Parts that lack no task
@@ -237,7 +237,7 @@ def _choose_parts(one_pool, tenants, tasks, servers, tally, freed, freed_count, 
 
 
 @compiled
-def _server_of_part(  # type: ignore[no-untyped-def]
+def _server_of_part(
     s, one_pool, rule, limits, tasks, servers, even, freed, freed_count, draws, floors
 ):
     """Return the server for the next task of a part, or NOWHERE without room.
@@ -266,7 +266,7 @@ def _server_of_part(  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _start_on_own(  # type: ignore[no-untyped-def]
+def _start_on_own(
     s, now, boundary, one_pool, plan, arrivals, tenants, tasks, gangs, limits, servers, tally, heap,
     active_tasks, freed, freed_count, remembered, floors, dirty, touched, touches,
 ):  # fmt: skip
@@ -303,7 +303,7 @@ def _start_on_own(  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _start(  # type: ignore[no-untyped-def]
+def _start(
     s, server, now, boundary, one_pool, plan, arrivals, tenants, tasks, gangs, limits, servers, tally,
     heap, active_tasks, remembered, floors, dirty, touched, touches,
 ):  # fmt: skip
@@ -351,7 +351,7 @@ def _start(  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _update(tenants, tally, limits, floors):  # type: ignore[no-untyped-def]
+def _update(tenants, tally, limits, floors):
     """Compute floors again that an event has changed, and the running tasks that count for them."""
     pools, own, some = floors.pools, floors.own, False
     first_changed = floors.numbers[CHANGED_JOBS]
@@ -387,7 +387,7 @@ def _update(tenants, tally, limits, floors):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _size_parts(g, floors):  # type: ignore[no-untyped-def]
+def _size_parts(g, floors):
     """Write the tasks of a workload's parts, each less what parts on some of its servers have."""
     begin, end, job = floors.part_begin[g], floors.part_begin[g + 1], floors.job[g]
     left, own = floors.pools.pending[job], floors.own
@@ -417,7 +417,7 @@ def _size_parts(g, floors):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _count_running(g, tally, floors):  # type: ignore[no-untyped-def]
+def _count_running(g, tally, floors):
     """Count running tasks for parts, kind by kind of servers, for the fewest servers first."""
     begin, end, job = floors.part_begin[g], floors.part_begin[g + 1], floors.job[g]
     for s in floors.part[begin:end]:
@@ -441,7 +441,7 @@ def _count_running(g, tally, floors):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _update_own(tenants, limits, floors):  # type: ignore[no-untyped-def]
+def _update_own(tenants, limits, floors):
     """Compute the floors of own servers again whose tenants' tasks have changed."""
     own, changed = floors.own, False
     for i in range(len(own.tenant)):
@@ -459,7 +459,7 @@ def _update_own(tenants, limits, floors):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _run_alone(i, tenants, limits, floors):  # type: ignore[no-untyped-def]
+def _run_alone(i, tenants, limits, floors):
     """Write the tasks of a tenant alone on its own servers, as ``static`` has them."""
     own, rows = floors.own, floors.own.row_begin[i + 1] - floors.own.row_begin[i]
     begin, end = own.server_begin[i], own.server_begin[i + 1]
@@ -487,7 +487,7 @@ def _run_alone(i, tenants, limits, floors):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _keep_within_limits(i, tenants, limits, floors):  # type: ignore[no-untyped-def]
+def _keep_within_limits(i, tenants, limits, floors):
     """Write the tasks of a tenant on own servers that exceed no limit, and note its workloads."""
     own, rows = floors.own, floors.own.row_begin[i + 1] - floors.own.row_begin[i]
     cell = own.cell_begin[i]

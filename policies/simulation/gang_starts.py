@@ -13,7 +13,9 @@ from policies.simulation.placing import fits
 
 
 @compiled
-def start_gang(rule, job, is_blocked, freed, freed_count, tasks, gangs, limits, servers, draws, placed):  # type: ignore[no-untyped-def]  # fmt: skip
+def start_gang(
+    rule, job, is_blocked, freed, freed_count, tasks, gangs, limits, servers, draws, placed
+):
     """Place the next task of a workload, or as many as must start at once.
 
     Args:
@@ -47,7 +49,7 @@ def start_gang(rule, job, is_blocked, freed, freed_count, tasks, gangs, limits, 
 
 
 @compiled
-def _may_fit(job, is_blocked, freed, freed_count, tasks, gangs, servers, placed):  # type: ignore[no-untyped-def]
+def _may_fit(job, is_blocked, freed, freed_count, tasks, gangs, servers, placed):
     """Return whether the sums of pieces have room, and one piece on a freed server if it is blocked."""
     large, small = gangs.large[job], gangs.small[job]
     at_once = gangs.at_least[job] if placed.progress.done[job] == 0.0 else 1

@@ -79,7 +79,7 @@ def trees_of(problem: Problem, *, adds_up: bool) -> Trees:
 
 
 @compiled
-def plant_groups(  # type: ignore[no-untyped-def]
+def plant_groups(
     order, stage, trees, who, count, degree, main, second, rate, share_of_total, used, alone,
     level, nothing, first, active, actives, running, share, gain, above,
 ):  # fmt: skip
@@ -134,7 +134,7 @@ def plant_groups(  # type: ignore[no-untyped-def]
 
 
 @compiled
-def next_in_tree(order, stage, trees):  # type: ignore[no-untyped-def]
+def next_in_tree(order, stage, trees):
     """Return the tenant that goes next, of at least one in line."""
     if order == BY_SHARE:
         return next_in_groups(trees.shares[stage])
@@ -142,9 +142,7 @@ def next_in_tree(order, stage, trees):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def set_keys_in_tree(  # type: ignore[no-untyped-def]
-    order, stage, trees, tenant, degree, main, second, gain, share_of_total
-):
+def set_keys_in_tree(order, stage, trees, tenant, degree, main, second, gain, share_of_total):
     """Change the keys of a tenant in line, inf to take it out.
 
     Args:
@@ -160,7 +158,7 @@ def set_keys_in_tree(  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _sum_up(node, bottom_up, leaves, values):  # type: ignore[no-untyped-def]
+def _sum_up(node, bottom_up, leaves, values):
     """Write the sums of the leaves' values to all nodes above them."""
     for v in range(leaves, len(node)):
         for r in range(values.shape[1]):
@@ -175,6 +173,6 @@ def _sum_up(node, bottom_up, leaves, values):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _rewind(node):  # type: ignore[no-untyped-def]
+def _rewind(node):
     for v in range(len(node)):
         node[v, CURRENT] = node[v, FIRST_BLOCK]

@@ -121,7 +121,7 @@ def limits_of(
 
 
 @compiled
-def close_limits(job, limits, allowed):  # type: ignore[no-untyped-def]
+def close_limits(job, limits, allowed):
     """Remove the rows on which one more task of a workload exceeds a limit from ``allowed``."""
     for at in range(limits.first[job], limits.first[job + 1]):
         amount = limits.row[at]
@@ -134,7 +134,7 @@ def close_limits(job, limits, allowed):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def take_of_limits(job, row, limits):  # type: ignore[no-untyped-def]
+def take_of_limits(job, row, limits):
     """Count a task of a workload that begins on a server of a row."""
     for at in range(limits.first[job], limits.first[job + 1]):
         if limits.where[limits.row[at], row]:
@@ -142,7 +142,7 @@ def take_of_limits(job, row, limits):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def close_limits_of_kind(kind, limits):  # type: ignore[no-untyped-def]
+def close_limits_of_kind(kind, limits):
     """Close the amounts that count a kind of pieces, so that more room in one lets its gang try again.
 
     The gang did not fit. Whether an amount or the servers stopped it is not known.
@@ -154,7 +154,7 @@ def close_limits_of_kind(kind, limits):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def return_to_limits(kind, row, limits, per_task, allowed, pointer, blocked):  # type: ignore[no-untyped-def]
+def return_to_limits(kind, row, limits, per_task, allowed, pointer, blocked):
     """Count a piece of a workload no longer. Returns how many workloads ``reopened`` names.
 
     They may start on servers on which they would have exceeded a limit, so all servers are looked at
@@ -187,7 +187,7 @@ def return_to_limits(kind, row, limits, per_task, allowed, pointer, blocked):  #
 
 
 @compiled
-def _reopen(job, limits, allowed):  # type: ignore[no-untyped-def]
+def _reopen(job, limits, allowed):
     for row in range(allowed.shape[1]):
         allowed[job, row] = limits.allowed[job, row]
     for at in range(limits.first[job], limits.first[job + 1]):

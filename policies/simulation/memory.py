@@ -17,7 +17,7 @@ ROUNDING = 1e-12
 
 
 @compiled
-def progress(kind, half_life, boundary, since, now):  # type: ignore[no-untyped-def]
+def progress(kind, half_life, boundary, since, now):
     """Return the factor of a total as of ``since``, and the seconds of a rate since then.
 
     Args:
@@ -36,9 +36,7 @@ def progress(kind, half_life, boundary, since, now):  # type: ignore[no-untyped-
 
 
 @compiled
-def settle(  # type: ignore[no-untyped-def]
-    tenant, now, kind, half_life, boundary, total, rate, since
-):
+def settle(tenant, now, kind, half_life, boundary, total, rate, since):
     """Bring a tenant's totals up to ``now``, before its rates change."""
     kept, seconds = progress(kind, half_life, boundary, since[tenant], now)
     for c in range(total.shape[1]):
@@ -47,9 +45,7 @@ def settle(  # type: ignore[no-untyped-def]
 
 
 @compiled
-def forget(  # type: ignore[no-untyped-def]
-    until, cursor, rows, log_time, log_tenant, log_rate, total, rate, since
-):
+def forget(until, cursor, rows, log_time, log_tenant, log_rate, total, rate, since):
     """Repeat the log's changes through ``until`` and return the cursor after them.
 
     ``until`` is the start of a sliding window.

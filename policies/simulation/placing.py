@@ -35,7 +35,7 @@ update, rewrite = best_fit_index.update, best_fit_scan.rewrite
 
 
 @compiled
-def find_server(rule, job, blocked, freed, freed_count, tasks, servers, even, draws):  # type: ignore[no-untyped-def]
+def find_server(rule, job, blocked, freed, freed_count, tasks, servers, even, draws):
     """Return the server for the next task of a workload, or -1 if it fits on none.
 
     Args:
@@ -87,7 +87,7 @@ def find_server(rule, job, blocked, freed, freed_count, tasks, servers, even, dr
 
 
 @compiled
-def fits(demand, left):  # type: ignore[no-untyped-def]
+def fits(demand, left):
     """Return whether there is room for one task."""
     room = True
     for r in range(len(demand)):
@@ -96,7 +96,7 @@ def fits(demand, left):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def relist(rule, server, pointer, servers):  # type: ignore[no-untyped-def]
+def relist(rule, server, pointer, servers):
     """Bring up to date what a rule looks at when a server has another amount left."""
     if rule in (FIRST_FIT, TWO_CHOICES):
         for job in range(len(pointer)):
@@ -112,7 +112,7 @@ def relist(rule, server, pointer, servers):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def host(server, row, demand, requests, left, even):  # type: ignore[no-untyped-def]
+def host(server, row, demand, requests, left, even):
     """Count a request that a server hosts (1), or no longer does (-1).
 
     ``left`` is up to date.

@@ -125,7 +125,8 @@ class Run:
         )
         # The memory begins with the first event, so that no time before it counts as elapsed.
         moments = [changes.time.min(initial=math.inf), *(moment for moment, _ in terms)]
-        begin = min(trace.submit.min(initial=math.inf), *moments)
+        # A float, also of whole seconds: for another type all kernels would be compiled again.
+        begin = float(min(trace.submit.min(initial=math.inf), *moments))
         self.remembered = Remembered(
             np.zeros((t, 2 * m)), np.zeros((t, 2 * m)), np.full(t, begin), np.zeros((t, 2 * m)),
             np.zeros((t, 2 * m)), np.full(t, begin), np.zeros((t, 2 * m)),

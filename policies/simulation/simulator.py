@@ -41,7 +41,7 @@ def simulate(
     until: float = math.inf,
     changes: ServerChanges | None = None,
     terms: Terms = (),
-    tell: Callable[[float], None] | None = None,
+    on_progress: Callable[[float], None] | None = None,
 ) -> Simulation:
     """Run a trace through servers.
 
@@ -68,8 +68,8 @@ def simulate(
         terms: pairs of seconds and problems, ascending. From then on weights, groups, tiers, limits,
             guarantees and own servers are those of the problem, which has the same servers, tenants and
             workloads.
-        tell: called now and then with the part of the tasks, from 0 to 1, that have ended; what it
-            raises ends the simulation.
+        on_progress: called now and then with the part of the tasks, from 0 to 1, that have ended;
+            an exception that it raises ends the simulation.
 
     Returns:
         The times and servers of each task and the use of every tenant. The same input gives the same
@@ -109,11 +109,14 @@ def simulate(
             raise PolicyNotApplicableError(
                 "policy.no_changes", f"policy {policy!r} takes no servers or terms that change"
             )
-        together = _apart(problem, trace, own_clusters(problem, choice), chosen, step, until, tell)
+        clusters = own_clusters(problem, choice)
+        together = _apart(problem, trace, clusters, chosen, step, until, on_progress)
     else:
         # Limits and guarantees change with the terms, and the cluster's whole numbers must not.
         cluster = Cluster.of(without_floors(without_limits(problem)), choice)
-        together = Run(problem, trace, cluster, changed, chosen, step, terms).until(until, tell)
+        together = Run(problem, trace, cluster, changed, chosen, step, terms).until(
+            until, on_progress
+        )
     return _outcome(problem, trace, choice.policy.name, chosen, until, changed, together)
 
 

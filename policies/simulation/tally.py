@@ -10,7 +10,7 @@ from policies.model.tolerance import DISCRETE_TOLERANCE
 
 
 @compiled
-def enlist(job, i, first, active, actives, listed):  # type: ignore[no-untyped-def]
+def enlist(job, i, first, active, actives, listed):
     """Add a workload with a waiting or running task to its tenant's active ones."""
     # Kept in order of workloads, which is that of priorities: hand-outs walk the list as it is.
     at = first[i] + actives[i]
@@ -23,7 +23,7 @@ def enlist(job, i, first, active, actives, listed):  # type: ignore[no-untyped-d
 
 
 @compiled
-def strike(job, i, first, active, actives, listed):  # type: ignore[no-untyped-def]
+def strike(job, i, first, active, actives, listed):
     """Remove a workload without waiting or running tasks from its tenant's active ones."""
     at, last = first[i], first[i] + actives[i] - 1
     while active[at] != job:
@@ -36,7 +36,7 @@ def strike(job, i, first, active, actives, listed):  # type: ignore[no-untyped-d
 
 
 @compiled
-def may_start(job, arrived, launched, running, limit, per_task, at_least):  # type: ignore[no-untyped-def]
+def may_start(job, arrived, launched, running, limit, per_task, at_least):
     """Return whether tasks wait that may run at once with the others, enough of them to start."""
     waiting = arrived[job] - launched[job]
     if per_task[job] > 0 and running[job] == 0.0:
@@ -45,7 +45,7 @@ def may_start(job, arrived, launched, running, limit, per_task, at_least):  # ty
 
 
 @compiled
-def least_waiting(  # type: ignore[no-untyped-def]
+def least_waiting(
     i,
     first,
     active,
@@ -87,7 +87,7 @@ def least_waiting(  # type: ignore[no-untyped-def]
 
 
 @compiled
-def use_now(i, in_use, natural, rate):  # type: ignore[no-untyped-def]
+def use_now(i, in_use, natural, rate):
     """Write what a tenant's running tasks use.
 
     It is derived from whole numbers, which do not drift, in natural units.
@@ -97,7 +97,7 @@ def use_now(i, in_use, natural, rate):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def use_alone(  # type: ignore[no-untyped-def]
+def use_alone(
     i, first, active, actives, arrived, launched, running, limit, gain, partition, room, rate
 ):
     """Write what a tenant would use in its own partition, as in ``policies.model.entitlement``."""
@@ -120,7 +120,7 @@ def use_alone(  # type: ignore[no-untyped-def]
 
 
 @compiled
-def gather(  # type: ignore[no-untyped-def]
+def gather(
     one_pool, stage, once, now, timeout, second_stage, idle_since, fresh, least, left, freed,
     freed_count, may_fit, room, who,
 ):  # fmt: skip
@@ -143,7 +143,7 @@ def gather(  # type: ignore[no-untyped-def]
 
 
 @compiled
-def keep(one_pool, count, key, fresh, least, left, freed, freed_count, who):  # type: ignore[no-untyped-def]
+def keep(one_pool, count, key, fresh, least, left, freed, freed_count, who):
     """Of ``count`` tenants keep those that may still have a task that fits, and have a finite key."""
     kept = 0
     for c in range(count):
@@ -162,7 +162,7 @@ def keep(one_pool, count, key, fresh, least, left, freed, freed_count, who):  # 
 
 
 @compiled
-def _look(one_pool, fresh, least, left, freed, freed_count, may_fit, room):  # type: ignore[no-untyped-def]
+def _look(one_pool, fresh, least, left, freed, freed_count, may_fit, room):
     tenants = len(fresh)
     if one_pool:
         freed_count = len(left)

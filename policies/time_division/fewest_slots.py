@@ -96,7 +96,7 @@ def _list_saturated(
 
 
 @compiled
-def _saturated(demand, capacity, limit, found, nodes):  # type: ignore[no-untyped-def]
+def _saturated(demand, capacity, limit, found, nodes):
     """Write all saturated sets of tasks into ``found`` and return their number.
 
     No task can be added to a saturated set. The result is -1 if there are too many.

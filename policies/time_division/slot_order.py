@@ -47,7 +47,7 @@ def tasks_moved(on_server: Sequence[IntArray]) -> IntArray:
 
 
 @compiled
-def _moved(first, place, count):  # type: ignore[no-untyped-def]
+def _moved(first, place, count):
     """Return the tasks (s, s) moved, by merging the slots' places.
 
     Those of slot k begin at ``first[k]``.
@@ -106,7 +106,7 @@ def _short_tour(moved: IntArray) -> list[int]:
 
 
 @compiled
-def _improved(moved):  # type: ignore[no-untyped-def]
+def _improved(moved):
     """Return a tour (s,) of nearest next slots, with pairs of arcs exchanged until none moves less."""
     size = len(moved)
     tour = np.zeros(size, dtype=np.int64)

@@ -23,6 +23,8 @@ FITS_NOWHERE = 2.0**53
 _LARGEST_DENOMINATOR = 1000
 _MOST_DIGITS = 340
 _SHORT_DIGITS = 15
+# The largest power of 10 that float64 holds.
+_EXACT_POWER = 22
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,7 +105,9 @@ def whole_multiples(values: FloatArray, largest: float) -> FloatArray | None:
 
 def _decimals(values: FloatArray, most: float) -> FloatArray | None:
     finest = math.floor(math.log10(LARGEST_WHOLE) - math.log10(most))
-    found = _short_decimals(values) or _long_decimals(values.tolist(), finest)
+    found = _short_decimals(values)
+    if found is None and _may_end(values, finest):
+        found = _long_decimals(values.tolist(), finest)
     if found is None:
         return None
     digits, whole = found
@@ -132,6 +136,25 @@ def _short_decimals(values: FloatArray) -> tuple[int, list[int]] | None:
                 digits -= 1
             return digits, numbers.tolist()
     return None
+
+
+def _may_end(values: FloatArray, finest: int) -> bool:
+    """Return False if a value certainly has more than ``finest`` digits after the point.
+
+    A decimal that has no more is the quotient of a whole number and a power of 10. While float64 holds
+    both, the quotient of their floats is the value, and the whole number is that nearest to a product
+    or one beside it. Where it does not, the answer is True.
+    """
+    if not 0 <= finest <= _EXACT_POWER:
+        return True
+    scale = 10.0**finest
+    nearest = np.rint(values * scale)
+    if nearest[-1] >= LARGEST_WHOLE:
+        return True
+    ends = np.zeros(len(values), dtype=np.bool_)
+    for beside in (0.0, -1.0, 1.0):
+        ends |= (nearest + beside) / scale == values
+    return bool(ends.all())
 
 
 def _long_decimals(values: list[float], finest: int) -> tuple[int, list[int]] | None:

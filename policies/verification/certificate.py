@@ -6,6 +6,7 @@ They cover its rounds, the bounds that its prices prove, and the consequences of
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -27,31 +28,42 @@ from policies.verification.rounds import LevelRounds, rounds_of
 from policies.verification.stated import LEVEL, TASK_LIMIT, Places, Stated, by_resource
 
 
+@dataclass(frozen=True, eq=False)
+class Known:
+    """Results about a leximin's certificate, by arithmetic of the verifier alone.
+
+    Attributes:
+        rounds: as walked by the verifier; prices: what they prove exactly.
+        exact: problem and answer in fractions, if they were needed.
+    """
+
+    rounds: LevelRounds
+    prices: Proven
+    exact: Fractions | None
+
+
 def check_certificate(
     stated: Stated,
     places: Places,
     allocation: Allocation,
     certificate: Certificate,
-    known: Fractions | None = None,
+    known: Known | None = None,
 ) -> Iterator[Check]:
-    """Check that the certificate fits the problem, and that the answer is what its prices prove.
-
-    Args:
-        known: problem and answer in fractions, if they are so already.
-    """
+    """Check that the certificate fits the problem, and that the answer is what its prices prove."""
     problem = stated.problem
-    form = form_of(stated, places)
+    form = known.rounds.form if known else form_of(stated, places)
     readable = _certificate_fits(problem.t, form, certificate)
     yield readable
     if not readable.holds:
         return
-    rounds = rounds_of(stated, form, certificate)
+    rounds = known.rounds if known else rounds_of(stated, form, certificate)
     if allocation.policy.proof is Proof.NASH_PRODUCT:
         products = products_proven(stated, places, form, allocation, certificate)
         yield from check_equilibrium(problem, allocation, form, certificate, products)
     else:
-        prices = proven(stated, places, form, allocation, rounds)
-        stuck = stuck_when_open(stated, places, form, allocation, rounds, prices, known)
+        prices = known.prices if known else proven(stated, places, form, allocation, rounds)
+        exact = known.exact if known else None
+        stuck = stuck_when_open(stated, places, form, allocation, rounds, prices, exact)
         names = [problem.tenants[i] for i in form.tenants.tolist()]
         yield from _check_leximin(allocation, rounds, Proven(prices.levels, stuck), names)
     yield check_preference(stated, form, allocation)
@@ -278,12 +290,16 @@ def _reasons(
         # digits.
         stops = (own <= cheapest[form.owner[mine]] * (1 + 1e-6)) & (own > 0)
         parts = [demand * item.prices[where]]
-        for number, (counted, of_limit, _) in enumerate(form.limits, start=len(form.capacity)):
-            most = (demand * item.prices[number]).max(axis=1, initial=0.0)
+        # Limits without a price stop nothing.
+        priced = np.flatnonzero((item.prices[len(form.capacity) :] > 0).any(axis=1)).tolist()
+        for number in priced:
+            counted, of_limit, _ = form.limits[number]
+            most = (demand * item.prices[len(form.capacity) + number]).max(axis=1, initial=0.0)
             parts.append(np.where(counted[mine] & of_limit[where], most, 0.0)[:, None])
         dearest = np.concatenate(parts, axis=1).argmax(axis=1)
+        of_round = names[: problem.m] + [names[problem.m + number] for number in priced]
         for q, at in zip(mine[stops].tolist(), dearest[stops].tolist(), strict=True):
-            blocking[q] = names[at]
+            blocking[q] = of_round[at]
     for j, q, open_ in zip(
         form.workloads.tolist(), form.kind.tolist(), unfinished.tolist(), strict=True
     ):

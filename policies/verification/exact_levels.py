@@ -16,16 +16,18 @@ would prove anything where prices are far apart.
 Costs are those of the problem's quantities (``amounts``), at the prices, levels and weights that
 are stated. In floating point each term is off by a few units in the last place of the amount it is
 a part of, and sums are rounded once (``math.fsum``). A result beyond that error is certain. Only
-the others are tested again in fractions.
+the others are tested again, in longer floats (``long_levels``), then with terms that are rounded down
+to whole multiples of a tiny part, and where that leaves a doubt, in fractions.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, cmp_to_key
+from itertools import pairwise
 from operator import mul
 
 import numpy as np
@@ -36,6 +38,7 @@ from policies.model.policy import ShareDefinition
 from policies.model.tolerance import LEVEL_TOLERANCE
 from policies.verification.exact import UNIT
 from policies.verification.form import Form, alone_in_limits
+from policies.verification.long_levels import LongLevels
 from policies.verification.prices import Costs
 from policies.verification.rounds import ExactShares, LevelRounds
 from policies.verification.stated import Places, Stated
@@ -43,8 +46,10 @@ from policies.verification.stated import Places, Stated
 # Roundings behind one term: quantities to shares, shares to normalised demands, the level raised and
 # weighted, products; each resource and each of a tenant's workloads adds one more.
 ROUNDINGS = 48
+# Into so many parts the unit of costs is divided before they are rounded down.
+PARTS = 1 << 160
 # Instead of a group.
-EVERYBODY, NOBODY = -1, -2
+ALL_TENANTS, NO_TENANT = -1, -2
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,14 +83,20 @@ def proven(
     levels = np.ones(len(certificate.rounds), dtype=np.bool_)
     tenants = form.kept.copy()
     share = form.tenant_sums(form.shares_of(allocation.tasks))
+    finer: LongLevels | None = None
     exact: Fractions | None = None
     for number in range(len(certificate.rounds)):
         rising = rounds.rising(number)
         question = _Question.of(rounds, share, number)
         full = form.cap <= rounds.reached(number) * (1 + LEVEL_TOLERANCE)
         mine = np.unique(form.group[(frozen_in == number) & ~full])
-        groups = np.r_[EVERYBODY, mine]
+        groups = np.r_[ALL_TENANTS, mine]
         yes, no = question.answers(groups)
+        open_ = np.flatnonzero(~yes & ~no)
+        if len(open_) and LongLevels.can_ask(stated):
+            if finer is None:
+                finer = LongLevels(stated, places, rounds, allocation)
+            yes[open_], no[open_] = finer.answers(number, rising, groups[open_], ALL_TENANTS)
         for position in np.flatnonzero(~yes & ~no).tolist():
             if exact is None:
                 exact = Fractions.of(stated, places, rounds, allocation)
@@ -165,7 +176,7 @@ class _Question:
     def answers(self, groups: IntArray) -> tuple[BoolArray, BoolArray]:
         """Return the groups that certainly cannot be lifted (g,) and those that certainly can (g,).
 
-        ``EVERYBODY`` stands for all rising tenants.
+        ``ALL_TENANTS`` stands for all rising tenants.
         """
         base = math.fsum([*self.cost.tolist(), -self.worth])
         surplus = base + self._sums(self.lift, groups, float(self.together.sum()))
@@ -179,7 +190,7 @@ class _Question:
 
     def _sums(self, values: FloatArray, groups: IntArray, everybody: float) -> FloatArray:
         by_group = grouped_sum(values, self.group, len(self.group))
-        sums: FloatArray = np.where(groups == EVERYBODY, everybody, by_group[groups])
+        sums: FloatArray = np.where(groups == ALL_TENANTS, everybody, by_group[groups])
         return sums
 
 
@@ -217,10 +228,7 @@ class Fractions:
     ) -> Fractions:
         form = rounds.form
         problem, amounts = stated.problem, stated.as_they_are
-        demand, capacity = (
-            [[Fraction(amount) for amount in row] for row in table.tolist()]
-            for table in (amounts.exact_demand, amounts.exact_capacity)
-        )
+        capacity = [[Fraction(a) for a in row] for row in amounts.exact_capacity.tolist()]
         of_place = [[Fraction(0)] * problem.m for _ in range(places.count)]
         servers: dict[tuple[Fraction, ...], int] = {}
         total = [Fraction(0)] * problem.m
@@ -244,35 +252,38 @@ class Fractions:
         whole, limit, x = [], [], []
         share = [Fraction(0)] * form.t
         owners = form.owner[form.kind].tolist()
-        for j, owner in zip(form.workloads.tolist(), owners, strict=True):
-            amounts_of_task, of_amount = _whole(demand[j])
+        demands = amounts.exact_demand[form.workloads].tolist()
+        for j, owner, demand in zip(form.workloads.tolist(), owners, demands, strict=True):
+            amounts_of_task, of_amount = _whole_floats(demand)
             taken = list(map(mul, amounts_of_task, per_amount))
             of_taken = of_amount * of_pool
             counted: list[int] | list[Fraction] = taken
             if stated.factors is not None:
                 weights = stated.factors[problem.workload_tenant[j]].tolist()
                 counted = [part / Fraction(w) for part, w in zip(taken, weights, strict=True)]
+            # A whole number and what it is to be divided by: the parts are shared by most workloads.
             if stated.choice.share is ShareDefinition.ALONE:
-                per_task = 1 / _alone(demand[j], servers)
-            elif stated.choice.share is ShareDefinition.SUM:
-                per_task = Fraction(sum(counted)) / of_taken
+                alone = _alone([Fraction(amount) for amount in demand], servers)
+                parts, of_parts = of_taken * alone.denominator, alone.numerator
             else:
-                per_task = Fraction(max(counted)) / of_taken
-            whole.append(
-                ([part * per_task.denominator for part in taken], of_taken * per_task.numerator)
-            )
+                by_sum = stated.choice.share is ShareDefinition.SUM
+                most_counted = Fraction(sum(counted) if by_sum else max(counted))
+                parts, of_parts = most_counted.numerator, most_counted.denominator
+            whole.append(([part * of_parts for part in taken], parts))
             tasks = float(problem.tasks[j])
-            x.append(Fraction(float(allocation.tasks[j])) * per_task)
-            share[owner] += x[-1]
+            number_of_tasks, of_tasks = float(allocation.tasks[j]).as_integer_ratio()
+            x.append(Fraction(number_of_tasks * parts, of_tasks * of_parts * of_taken))
+            # Sums of fractions are slow, and most tenants have one workload.
+            share[owner] = share[owner] + x[-1] if share[owner] else x[-1]
             most = [] if math.isinf(tasks) else [Fraction(tasks)]
             for number in caps.get(j, []):
                 bounds = amounts.exact_limits[number].tolist()
                 most += [
-                    Fraction(bound) / part
-                    for bound, part in zip(bounds, demand[j], strict=True)
+                    Fraction(bound) / Fraction(part)
+                    for bound, part in zip(bounds, demand, strict=True)
                     if 0 < bound < math.inf and part
                 ]
-            limit.append(min(most) * per_task if most else None)
+            limit.append(min(most) * Fraction(parts, of_parts * of_taken) if most else None)
         # An amount that cannot bind is as good as all that the pool has.
         of_limits = [
             [
@@ -290,9 +301,9 @@ class Fractions:
             x=x,
             share=share,
             owner=owners,
-            allowed=[np.flatnonzero(row).tolist() for row in form.allowed[form.kind]],
+            allowed=_true_columns(form.allowed[form.kind]),
             capacity=[shares(row) for row in of_place + of_limits],
-            limits=[np.flatnonzero(row).tolist() for row in counted_by.T[form.kind]],
+            limits=_true_columns(counted_by.T[form.kind]),
             whole=whole,
         )
 
@@ -307,12 +318,20 @@ class Fractions:
 
     def cannot_be_lifted(self, number: int, rising: BoolArray, group: int) -> bool:
         """Return whether rising tenants (a group, or all) need no more or cannot have it."""
-        cost, wanting = self._cost(number, rising, group)
-        return not wanting or cost > self._worth(number)
+        if not self.wants_more(number, rising, group):
+            return True
+        worth = self.worth(number)
+        least, terms = self._rounded_cost(number, rising, group)
+        if least > worth * PARTS:
+            return True
+        # Rounding down takes less than one part of each term.
+        if least + terms <= worth * PARTS:
+            return False
+        return self.cost(number, rising, group) > worth
 
     def unsold(self, number: int, rising: BoolArray) -> Fraction:
         """Return the servers' worth beyond the cost of the tenants' shares, with no tenant lifted."""
-        return self._worth(number) - self._cost(number, rising, NOBODY)[0]
+        return self.worth(number) - self.cost(number, rising, NO_TENANT)
 
     def _prices(self, number: int) -> tuple[list[list[int]], int]:
         """Return a round's prices as whole numbers, and their common denominator."""
@@ -320,12 +339,16 @@ class Fractions:
         of = max((p.as_integer_ratio()[1] for row in rows for p in row), default=1)
         return [[n * (of // d) for n, d in map(float.as_integer_ratio, row)] for row in rows], of
 
-    def _worth(self, number: int) -> Fraction:
+    def worth(self, number: int) -> Fraction:
         prices, denominator = self._prices(number)
-        return sum(map(product, self.capacity, prices), Fraction(0)) / denominator
+        priced = [product(*row) for row in zip(self.capacity, prices, strict=True) if any(row[1])]
+        return sum(priced, Fraction(0)) / denominator
 
-    def _least_prices(self, number: int) -> list[Fraction]:
-        """Return what one unit of share of each workload (n') costs where it is cheapest."""
+    def _least_prices(self, number: int) -> list[tuple[int, int]]:
+        """Return what one unit of share of each workload (n') costs where it is cheapest.
+
+        It is a whole number and what this is to be divided by.
+        """
         # Whole numbers, as there are many places and fractions are slow.
         prices, of_prices = self._prices(number)
         form, places = self.rounds.form, len(self.rounds.form.capacity)
@@ -339,7 +362,7 @@ class Fractions:
                     paid = sum(map(mul, row, prices[places + limit]))
                     counts = form.limits[limit][1]
                     cost = {place: c + paid if counts[place] else c for place, c in cost.items()}
-            found.append(Fraction(min(cost.values()), of_row * of_prices))
+            found.append((min(cost.values()), of_row * of_prices))
         return found
 
     @cached_property
@@ -349,47 +372,68 @@ class Fractions:
     def _costs(self, number: int) -> _RoundCosts:
         """Return what the shares of a round cost, worked out once for all questions about it."""
         if number not in self._known:
-            segments: list[list[tuple[Fraction, Fraction | None]]] = [
-                [] for _ in range(self.rounds.form.t)
-            ]
+            segments: list[list[_Segment]] = [[] for _ in range(self.rounds.form.t)]
             for price, limit, owner in zip(
                 self._least_prices(number), self.limit, self.owner, strict=True
             ):
-                segments[owner].append((price, limit))
+                segments[owner].append((*price, limit))
             for mine in segments:
-                mine.sort(key=lambda segment: segment[0])
+                mine.sort(key=cmp_to_key(_by_price))
             self._known[number] = _RoundCosts(segments, self.rounds.exactly(number))
         return self._known[number]
 
-    @cached_property
-    def _unlifted(self) -> dict[int, Fraction]:
-        """Cost of all shares of each round with no tenant lifted."""
-        return {}
+    def wants_more(self, number: int, rising: BoolArray, group: int) -> bool:
+        """Return whether a lifted tenant has tasks left."""
+        if group == ALL_TENANTS and self.rounds.in_groups:
+            return self.rounds.want_more(number, 0.0)
+        costs = self._costs(number)
+        for i in self._lifted(rising, group):
+            limits = [limit for _, _, limit in costs.segments[i] if limit is not None]
+            if len(limits) < len(costs.segments[i]) or sum(limits) > self._most(number, i, group):
+                return True
+        return False
 
-    def _cost(self, number: int, rising: BoolArray, group: int) -> tuple[Fraction, bool]:
-        """Return the least cost of all shares, and whether a lifted tenant has tasks left."""
-        form, frozen_in = self.rounds.form, self.rounds.frozen_in
-        costs, wanting = self._costs(number), False
-        if group == EVERYBODY and self.rounds.in_groups:
-            wanting = self.rounds.want_more(number, 0.0)
-        # The same for all groups of a round, which differ in the tenants that are lifted.
-        if number not in self._unlifted:
-            everybody = np.flatnonzero(rising | (frozen_in < number)).tolist()
-            self._unlifted[number] = sum(
-                (costs.of_unlifted(i, self.share[i], rising=bool(rising[i])) for i in everybody),
-                Fraction(0),
-            )
-        cost = self._unlifted[number]
-        lifted = rising & ((group == EVERYBODY) | (form.group == group))
-        for i in np.flatnonzero(lifted).tolist():
-            cost -= costs.of_unlifted(i, self.share[i], rising=True)
-            _, raised, alone = costs.shares(i)
-            most = raised if group == EVERYBODY else alone
-            if not (group == EVERYBODY and self.rounds.in_groups):
-                tasks = [limit for _, limit in costs.segments[i] if limit is not None]
-                wanting |= len(tasks) < len(costs.segments[i]) or sum(tasks) > most
-            cost += costs.of_share(i, most)
-        return cost, wanting
+    def _lifted(self, rising: BoolArray, group: int) -> list[int]:
+        """Return the tenants that are lifted."""
+        lifted = rising & ((group == ALL_TENANTS) | (self.rounds.form.group == group))
+        return np.flatnonzero(lifted).tolist()
+
+    def _most(self, number: int, tenant: int, group: int) -> Fraction:
+        """Return the share of a lifted tenant."""
+        _, raised, alone = self._costs(number).shares(tenant)
+        return raised if group == ALL_TENANTS else alone
+
+    def _all_shares(
+        self, number: int, rising: BoolArray, group: int
+    ) -> Iterator[tuple[int, Fraction]]:
+        """Yield the tenants that rise or have risen, with their shares, some of them lifted."""
+        costs, lifted = self._costs(number), set(self._lifted(rising, group))
+        for i in np.flatnonzero(rising | (self.rounds.frozen_in < number)).tolist():
+            share = costs.reached(i, self.share[i]) if rising[i] else self.share[i]
+            yield i, self._most(number, i, group) if i in lifted else share
+
+    def cost(self, number: int, rising: BoolArray, group: int) -> Fraction:
+        """Return the least cost of all shares."""
+        costs = self._costs(number)
+        found = (costs.of_share(*each) for each in self._all_shares(number, rising, group))
+        return sum(found, Fraction(0))
+
+    def _rounded_cost(self, number: int, rising: BoolArray, group: int) -> tuple[int, int]:
+        """Return the least cost of all shares in parts, each term rounded down, and their number."""
+        costs, total, terms = self._costs(number), 0, 0
+        lifted = set(self._lifted(rising, group))
+        for i in np.flatnonzero(rising | (self.rounds.frozen_in < number)).tolist():
+            if i in lifted:
+                total += costs.in_parts(i, self._most(number, i, group))
+            else:
+                # The same for all groups of a round, which differ in the tenants that are lifted.
+                total += costs.unlifted_in_parts(i, self.share[i], rising=bool(rising[i]))
+            terms += len(costs.segments[i])
+        return total, terms
+
+
+# Price of one unit of share, a whole number and what it is to be divided by, and the most of it.
+_Segment = tuple[int, int, Fraction | None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -397,32 +441,68 @@ class _RoundCosts:
     """Costs of the tenants' shares at the prices of a round.
 
     Attributes:
-        segments: (t') price of one unit of share and the most of it, of each workload, the cheapest
-            first; shares: how far each tenant comes.
+        segments: (t') of each workload, the cheapest first; shares: how far each tenant comes.
     """
 
-    segments: list[list[tuple[Fraction, Fraction | None]]]
+    segments: list[list[_Segment]]
     shares: ExactShares
 
     @cached_property
-    def _unlifted(self) -> dict[int, Fraction]:
+    def _unlifted(self) -> dict[int, int]:
         return {}
 
-    def of_unlifted(self, tenant: int, share: Fraction, *, rising: bool) -> Fraction:
-        """Return the cost of a tenant's share, or of the part that a rising one reached."""
+    def reached(self, tenant: int, share: Fraction) -> Fraction:
+        """Return the part of a rising tenant's share that the round reached."""
+        return min(self.shares(tenant)[0], share)
+
+    def unlifted_in_parts(self, tenant: int, share: Fraction, *, rising: bool) -> int:
+        """Return the cost of a tenant's share, or of the part that a rising one reached, in parts."""
         if tenant not in self._unlifted:
-            left = min(self.shares(tenant)[0], share) if rising else share
-            self._unlifted[tenant] = self.of_share(tenant, left)
+            left = self.reached(tenant, share) if rising else share
+            self._unlifted[tenant] = self.in_parts(tenant, left)
         return self._unlifted[tenant]
 
     def of_share(self, tenant: int, share: Fraction) -> Fraction:
         """Return the least cost of a share."""
         cost, left = Fraction(0), share
-        for price, limit in self.segments[tenant]:
+        for price, of, limit in self.segments[tenant]:
             part = left if limit is None else min(left, limit)
-            cost += part * price
+            cost += part * Fraction(price, of)
             left -= part
         return cost
+
+    def in_parts(self, tenant: int, share: Fraction) -> int:
+        """Return the least cost of a share in parts, that of each workload rounded down."""
+        cost, left = 0, share
+        for price, of, limit in self.segments[tenant]:
+            part = left if limit is None else min(left, limit)
+            # Floor division of whole numbers of any length: nothing else is rounded.
+            cost += part.numerator * price * PARTS // (part.denominator * of)
+            if limit is None:
+                break
+            left -= part
+        return cost
+
+
+def _by_price(one: _Segment, other: _Segment) -> int:
+    """Return a number below, equal to or above 0 as the price of one is that of the other."""
+    return one[0] * other[1] - other[0] * one[1]
+
+
+def _true_columns(table: BoolArray) -> list[list[int]]:
+    """Return the columns of each row that are true."""
+    row, column = np.nonzero(table)
+    edges = np.searchsorted(row, np.arange(len(table) + 1)).tolist()
+    columns = column.tolist()
+    return [columns[begin:end] for begin, end in pairwise(edges)]
+
+
+def _whole_floats(values: list[float]) -> tuple[list[int], int]:
+    """Return numbers as whole numbers, and their common denominator."""
+    ratios = [value.as_integer_ratio() for value in values]
+    # All are powers of 2, of which the largest is a multiple of the others.
+    of = max(denominator for _, denominator in ratios)
+    return [numerator * (of // denominator) for numerator, denominator in ratios], of
 
 
 def _whole(values: list[Fraction]) -> tuple[list[int], int]:

@@ -171,7 +171,7 @@ def form_of(stated: Stated, places: Places) -> Form:
     np.multiply(problem.tasks, per_task, out=limit, where=np.isfinite(problem.tasks))
     runnable = np.flatnonzero(reasons == "")
     for j, number in alone_in_limits(stated, places, reasons == ""):
-        most = stated.limits[number].shares(stated.totals)
+        most = stated.limit_shares[number]
         needs = direction[j] > 0
         cap = float((most[needs] / direction[j, needs]).min())
         if cap > 0:
@@ -197,7 +197,7 @@ def form_of(stated: Stated, places: Places) -> Form:
         capacity=places.capacity,
         per_task=per_task,
         limits=tuple(
-            (limit.counted[chosen], limit.rows[places.row], limit.shares(stated.totals))
-            for limit in stated.limits
+            (limit.counted[chosen], limit.rows[places.row], share)
+            for limit, share in zip(stated.limits, stated.limit_shares, strict=True)
         ),
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import combinations
 
 import numpy as np
@@ -41,26 +42,59 @@ class GangRule:
 
     def launch(self, job: int, at_once: int) -> list[tuple[int, int]]:
         """Take servers for all pieces of tasks, or none. Return kind and server of each piece."""
+        label = self.stated.problem.gangs[job].together
+        if at_once == 1 or not label or (self._cluster == self._cluster[:1]).all():
+            return self._launch_tasks(job, at_once, None)
+        open_ = self.stated.pieces.values[label][self.rows] >= 0
+        first, _ = self._larger_first(job)[0]
+        while True:
+            server = self._first_server(first, open_)
+            if server == NOWHERE:
+                return []
+            same = self._cluster == self._cluster[self.servers.row_of[server]]
+            launched = self._launch_tasks(job, at_once, same)
+            if launched:
+                return launched
+            open_ &= ~same
+
+    @cached_property
+    def _cluster(self) -> IntArray:
+        """Number (rows,) of each row's cluster."""
+        labels = self.stated.problem.server_labels
+        names = [labels[row].get("cluster", "") for row in self.rows.tolist()]
+        return np.unique(names, return_inverse=True)[1]
+
+    def _first_server(self, kind: int, open_: BoolArray) -> int:
+        """Return the server of the rule for one piece on some rows."""
+        self.servers.may = open_
+        server = self.rule(kind)
+        self.servers.may = None
+        return server
+
+    def _launch_tasks(
+        self, job: int, at_once: int, within: BoolArray | None
+    ) -> list[tuple[int, int]]:
+        """Take servers, of some rows or all, for so many tasks, or none."""
         launched = list[tuple[int, int]]()
         for _ in range(at_once):
-            placed = self._launch_task(job)
+            placed = self._launch_task(job, within)
             if not placed:
                 self._give_back(launched)
                 return []
             launched += placed
         return launched
 
-    def _launch_task(self, job: int) -> list[tuple[int, int]]:
+    def _launch_task(self, job: int, within: BoolArray | None) -> list[tuple[int, int]]:
         gang = self.stated.problem.gangs[job]
         kinds = self._larger_first(job)
         if not gang.together:
-            return self._placed(kinds, gang, None)
+            return self._placed(kinds, gang, within)
         value = self.stated.pieces.values[gang.together][self.rows]
         open_ = value >= 0
+        if within is not None:
+            open_ &= within
         while True:  # a rule that draws at random draws once more when no value is left
-            self.servers.may = open_
-            server = self.rule(kinds[0][0])
-            self.servers.may = None
+            server = self._first_server(kinds[0][0], open_)
             if server == NOWHERE:
                 return []
             same = value == value[self.servers.row_of[server]]

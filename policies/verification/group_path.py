@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -114,6 +115,8 @@ class GroupPath:
         groups: the tree; stage: whose weights count.
         direction: (t, m) shares of the pool per unit of share.
         start: (t,) shares at the beginning; cap: (t,) of all tasks; rising: (t,) those not frozen.
+        before: path of the same stage that ended where this one begins, of which groups go on as long as
+            the same tenants rise in them.
     """
 
     def __init__(
@@ -124,6 +127,7 @@ class GroupPath:
         start: FloatArray,
         cap: FloatArray,
         rising: BoolArray,
+        before: GroupPath | None = None,
     ) -> None:
         self.groups, self.start, self.cap = groups, start, cap
         self.moving = rising & (cap > start)
@@ -136,8 +140,14 @@ class GroupPath:
         self._polygons: dict[int, _Polygon] = {}
         self._sweeps: dict[int, _Sweep] = {}
         self._lone = self._follow_lone_tenants()
+        going_on = np.zeros(len(self._moves), dtype=np.bool_)
+        if before is not None:
+            changed = (self.moving != before.moving)[:, None].astype(np.float64)
+            going_on = groups.sums(changed)[:, 0] == 0
         for node in groups.top_down[::-1]:
-            if self._moves[node] and self._lone[node] < 0:
+            if not self._moves[node] or self._lone[node] >= 0:
+                continue
+            if before is None or not going_on[node] or not self._goes_on(node, before):
                 self._sweep(node)
         self.first = float(start.sum())
         self._rest = self.first - float(self._position[groups.pool])
@@ -145,7 +155,7 @@ class GroupPath:
         if not np.isinf(cap[self.moving]).any():
             self.last = self.first + float((cap - start)[self.moving].sum())
 
-    @property
+    @cached_property
     def corners(self) -> FloatArray:
         """Positions between which all shares change at constant rates."""
         if self.groups.pool not in self._sweeps:
@@ -171,8 +181,11 @@ class GroupPath:
             waiting += zip(nodes[groups].tolist(), reached[groups].tolist(), strict=True)
         return np.where(self.moving, np.clip(share, self.start, self.cap), self.start)
 
-    def furthest(self, paid: PaidShares, budget: float) -> float:
-        """Return the greatest position at which shares cost at most the budget."""
+    def furthest(self, paid: PaidShares, budget: float, near: float | None = None) -> float:
+        """Return the greatest position at which shares cost at most the budget.
+
+        The search is short if that is about as far as ``near``.
+        """
 
         def cost(share: FloatArray) -> float:
             reached = np.minimum(share[paid.owner], paid.end)
@@ -184,6 +197,12 @@ class GroupPath:
         if worth[0] > 0:
             return self.first
         low, high = 0, len(corners)
+        if near is not None:
+            after = int(np.searchsorted(corners, near, side="right"))
+            for corner in (after, after - 1):
+                if low < corner < high:
+                    worth[corner] = cost(self.shares(float(corners[corner]))) - budget
+                    low, high = (corner, high) if worth[corner] <= 0 else (low, corner)
         while high - low > 1:
             # Where a straight line between both ends crosses, and every other time in the middle.
             middle = (low + high) // 2
@@ -195,7 +214,7 @@ class GroupPath:
             low, high = (middle, high) if worth[middle] <= 0 else (low, middle)
         begin = max(float(corners[low]), self.first)
         if high < len(corners):
-            return self._pays_until(cost, budget, begin, float(corners[high]))
+            return self._pays_until(paid, cost, budget, begin, float(corners[high]))
         if np.isfinite(self.last):
             return self.last
         step = max(begin, 1.0)
@@ -203,10 +222,15 @@ class GroupPath:
             step *= 4
             if step > 1e30:
                 return np.inf
-        return self._pays_until(cost, budget, begin, begin + step)
+        return self._pays_until(paid, cost, budget, begin, begin + step)
 
     def _pays_until(
-        self, cost: Callable[[FloatArray], float], budget: float, begin: float, end: float
+        self,
+        paid: PaidShares,
+        cost: Callable[[FloatArray], float],
+        budget: float,
+        begin: float,
+        end: float,
     ) -> float:
         """Return the position on a straight part at which the cost crosses the budget."""
         first, second = self.shares(begin), self.shares(end)
@@ -215,13 +239,38 @@ class GroupPath:
             return cost(first + part * (second - first)) - budget
 
         left, right = 0.0, 1.0
-        for _ in range(HALVINGS):
+        one, other = first[paid.owner], second[paid.owner]
+        bends = [(one < bend) & (bend < other) for bend in (paid.start, paid.end)]
+        # Where no part begins or ends, the cost is a straight line.
+        halvings = HALVINGS if np.logical_or(*bends).any() else 0
+        for _ in range(halvings):
             middle = (left + right) / 2
             left, right = (middle, right) if excess(middle) <= 0 else (left, middle)
         low, high = excess(left), excess(right)
         if high > low:
             left -= low * (right - left) / (high - low)
         return begin + left * (end - begin)
+
+    def _goes_on(self, node: int, before: GroupPath) -> bool:
+        """Take over what is left of a group's path, and return False if it is at its end."""
+        path, sweep = before._polygons.get(node), before._sweeps.get(node)
+        # Groups in which one tenant moved had no sweep.
+        if path is None or sweep is None:
+            return False
+        position, held = float(self._position[node]), self._held[node]
+        left = slice(int(np.searchsorted(path.at, position, side="right")), None)
+        if not len(path.at[left]) and path.ray is None:
+            return False
+        level = np.r_[held.max() / self._weight[node], path.level[left]]
+        self._polygons[node] = _Polygon(
+            np.r_[position, path.at[left]],
+            np.concatenate([held[None, :], path.held[left]]),
+            np.maximum.accumulate(level),
+            path.ray,
+            path.ray_level,
+        )
+        self._sweeps[node] = sweep
+        return True
 
     def _sweep(self, node: int) -> None:
         """Work out a node's sweep and polygon from its children's."""

@@ -35,12 +35,13 @@ class StatedLimit:
     amount: FloatArray
     reason: str
 
-    def shares(self, totals: FloatArray) -> FloatArray:
-        """Return the amounts (m,) as shares of the pool, 0 for shares that are too small."""
-        part = np.full(len(totals), np.inf)
-        named = (self.amount < np.inf) & (totals > 0)
-        part[named] = self.amount[named] / totals[named]
-        return np.where(part < SMALLEST_SHARE, 0.0, part)
+
+def shares_of(limits: list[StatedLimit], totals: FloatArray) -> FloatArray:
+    """Return the amounts (l, m) of limits as shares of the pool, 0 for shares that are too small."""
+    amounts = np.array([limit.amount for limit in limits]).reshape(-1, len(totals))
+    part = np.full(amounts.shape, np.inf)
+    np.divide(amounts, totals, out=part, where=(amounts < np.inf) & (totals > 0))
+    return np.where(part < SMALLEST_SHARE, 0.0, part)
 
 
 def stated_limits(problem: Problem) -> list[StatedLimit]:
@@ -48,10 +49,10 @@ def stated_limits(problem: Problem) -> list[StatedLimit]:
     if not problem.limits:
         return []
     owner = owners(problem)
-    below_group = _BelowGroups(problem, owner)
+    below_group, demands, matching = _BelowGroups(problem, owner), _Demands(problem), _Rows(problem)
     found = []
     for limit in problem.limits:
-        rows = rows_matching(problem, limit.where)
+        rows = matching(limit.where)
         if limit.scope == "workload":
             below = (np.arange(problem.n) == limit.node) | (problem.part_of == limit.node)
             reason = "limit:workload"
@@ -60,12 +61,12 @@ def stated_limits(problem: Problem) -> list[StatedLimit]:
             reason = "limit:tenant"
         elif limit.scope == "lend":
             below = owner != limit.node
-            rows &= problem.contributed_by == limit.node
+            rows = rows & (problem.contributed_by == limit.node)
             reason = "limit:lend"
         else:
             below = below_group(limit.node)
             reason = f"limit:group:{problem.groups[limit.node]}"
-        found.append(StatedLimit(below & demands(problem, limit), rows, limit.amount, reason))
+        found.append(StatedLimit(below & demands(limit), rows, limit.amount, reason))
     return found
 
 
@@ -74,12 +75,12 @@ def stated_guarantees(problem: Problem) -> list[StatedLimit]:
     if not problem.guarantees:
         return []
     owner = owners(problem)
-    below_group = _BelowGroups(problem, owner)
+    below_group, demands, matching = _BelowGroups(problem, owner), _Demands(problem), _Rows(problem)
     found = []
     for each in problem.guarantees:
         below = below_group(each.node) if each.scope == "group" else owner == each.node
-        below = below & demands(problem, each)
-        found.append(StatedLimit(below, rows_matching(problem, each.where), each.amount, ""))
+        below = below & demands(each)
+        found.append(StatedLimit(below, matching(each.where), each.amount, ""))
     return found
 
 
@@ -90,11 +91,34 @@ def owners(problem: Problem) -> IntArray:
     return tenants
 
 
-def demands(problem: Problem, amount: Limit | Guarantee) -> BoolArray:
-    """Return the workloads (n,) that demand a resource that an amount names."""
-    named = amount.amount < np.inf
-    some: BoolArray = (problem.demand[:, named] > 0).sum(axis=1) > 0
-    return some
+class _Demands:
+    """Workloads (n,) that demand one of some resources, found once for each set of resources."""
+
+    def __init__(self, problem: Problem) -> None:
+        self._demand = problem.demand > 0
+        self._known: dict[bytes, BoolArray] = {}
+
+    def __call__(self, amount: Limit | Guarantee) -> BoolArray:
+        """Return those that demand a resource that an amount names."""
+        named = amount.amount < np.inf
+        key = named.tobytes()
+        if key not in self._known:
+            self._known[key] = self._demand[:, named].sum(axis=1) > 0
+        return self._known[key]
+
+
+class _Rows:
+    """Rows of servers (k,) that selectors match, found once for each selector."""
+
+    def __init__(self, problem: Problem) -> None:
+        self._problem = problem
+        self._known: dict[tuple[tuple[str, tuple[str, ...]], ...], BoolArray] = {}
+
+    def __call__(self, where: Selector) -> BoolArray:
+        key = tuple((label, tuple(values)) for label, values in where.items())
+        if key not in self._known:
+            self._known[key] = rows_matching(self._problem, where)
+        return self._known[key]
 
 
 def rows_matching(problem: Problem, where: Selector) -> BoolArray:

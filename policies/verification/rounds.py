@@ -8,7 +8,7 @@ before ended.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 
@@ -20,6 +20,7 @@ from policies.model.certificate import Certificate
 from policies.model.policy import ShareDefinition
 from policies.model.tolerance import (
     AGREEMENT,
+    BUDGET_NOISE,
     LEVEL_TOLERANCE,
     POSITION_ROUNDING,
     SMALLEST_LEVEL_SCALE,
@@ -56,6 +57,10 @@ class LevelRounds:
     def in_groups(self) -> bool:
         """True if levels are positions on a path."""
         return False
+
+    def restated(self, certificate: Certificate) -> LevelRounds:
+        """Return the rounds of a certificate that differs in what it states as proven alone."""
+        return replace(self, certificate=certificate)
 
     @cached_property
     def frozen_in(self) -> IntArray:
@@ -169,6 +174,9 @@ class PathRounds(LevelRounds):
     def in_groups(self) -> bool:
         return True
 
+    def restated(self, certificate: Certificate) -> PathRounds:
+        return replace(self, certificate=certificate, walked=tuple(self._paths))
+
     @cached_property
     def _paths(self) -> Sequence[SharePath]:
         return self.walked or [_OfTenants(path, self.form.tenants) for path in self._walk()]
@@ -181,11 +189,14 @@ class PathRounds(LevelRounds):
         cap[form.tenants] = form.cap
         # Kept parts have their shares before the first round.
         now[form.tenants] = np.where(form.kept, form.cap, 0.0)
-        paths = []
+        paths: list[GroupPath] = []
         for number, item in enumerate(self.certificate.rounds):
             rising = np.zeros(t, dtype=np.bool_)
             rising[form.tenants] = self.rising(number)
-            paths.append(GroupPath(self.groups, item.stage, direction, now, cap, rising))
+            before = None
+            if paths and item.stage == self.certificate.rounds[number - 1].stage:
+                before = paths[-1]
+            paths.append(GroupPath(self.groups, item.stage, direction, now, cap, rising, before))
             now = paths[-1].shares(item.level)
         return paths
 
@@ -236,7 +247,14 @@ class PathRounds(LevelRounds):
         spent, _ = costs.of_shares(np.where(self.frozen_in < number, share, 0.0))
         # What rounding of the prices hides is added, so that the bound stays one.
         budget = max(all_ - float(spent.sum()), 0.0) + budget_rounding(form, prices)
-        return self._paths[number].furthest(costs.paid(self.rising(number)), budget)
+        path, paid = self._paths[number], costs.paid(self.rising(number))
+        level = self.certificate.rounds[number].level
+        bound = path.furthest(paid, budget, level)
+        if bound < level:
+            # Where shares rise at no price, the rounding of what others have decides how far they come.
+            further = path.furthest(paid, budget + BUDGET_NOISE * all_, level)
+            bound = level if further >= level else bound
+        return bound
 
     def exactly(self, number: int) -> ExactShares:
         # The path is walked once for all tenants: a walk takes time in proportion to their number.
@@ -268,8 +286,8 @@ class _OfTenants:
     def shares(self, position: float) -> FloatArray:
         return self.path.shares(position)[self.tenants]
 
-    def furthest(self, paid: PaidShares, budget: float) -> float:
-        return self.path.furthest(paid._replace(owner=self.tenants[paid.owner]), budget)
+    def furthest(self, paid: PaidShares, budget: float, near: float | None = None) -> float:
+        return self.path.furthest(paid._replace(owner=self.tenants[paid.owner]), budget, near)
 
 
 def rounds_of(

@@ -17,12 +17,12 @@ from policies.model.tolerance import (
     WHOLE_PERIOD,
 )
 from policies.verification.checks import Check, check
+from policies.verification.handed_out import least_unsatisfied
 from policies.verification.preference import check_preference_in_slots
 from policies.verification.slot_order import check_order
 from policies.verification.slots import Slots
 from policies.verification.stated import TASK_LIMIT, Places, Stated, by_resource
 from policies.verification.stops import NOTHING
-from policies.verification.whole_tasks import least_unsatisfied
 
 
 def check_schedule(

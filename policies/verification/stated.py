@@ -18,7 +18,13 @@ from policies.model.policy import Choice, Servers, ShareDefinition
 from policies.model.problem import Problem
 from policies.verification.amounts import Amounts, read_amounts
 from policies.verification.groups import Groups, contributed_by_groups
-from policies.verification.limits import StatedLimit, owners, stated_guarantees, stated_limits
+from policies.verification.limits import (
+    StatedLimit,
+    owners,
+    shares_of,
+    stated_guarantees,
+    stated_limits,
+)
 from policies.verification.pieces import Pieces
 
 SMALLEST_DEMAND, LARGEST_DEMAND = 1e-9, 1e9
@@ -374,11 +380,14 @@ class Stated:
     @cached_property
     def limits_that_can_bind(self) -> FloatArray:
         """Amounts (l, m) of limits that are less than what the pool has, inf of the others."""
-        amounts = np.full((len(self.limits), self.problem.m), np.inf)
-        for row, limit in zip(amounts, self.limits, strict=True):
-            least = np.where(limit.shares(self.totals) > 0, limit.amount, 0.0)
-            row[least < self.totals] = least[least < self.totals]
-        return amounts
+        given = np.array([limit.amount for limit in self.limits]).reshape(-1, self.problem.m)
+        least = np.where(self.limit_shares > 0, given, 0.0)
+        return np.where(least < self.totals, least, np.inf)
+
+    @cached_property
+    def limit_shares(self) -> FloatArray:
+        """Amounts (l, m) of limits as shares of the pool."""
+        return shares_of(self.limits, self.totals)
 
     @cached_property
     def as_they_are(self) -> Amounts:

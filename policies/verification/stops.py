@@ -15,6 +15,8 @@ import numpy as np
 from policies.arrays import BoolArray, FloatArray, IntArray
 
 NOTHING = -1
+_CELLS = 1 << 20
+_MOST_LARGEST = 1_000  # more are not looked for: each takes a pass over the servers of its kind
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,29 +41,51 @@ class Room:
         Args:
             demand: (n, m) whole numbers.
         """
-        n, m = demand.shape
-        kinds = self.allowed.shape[1]
-        most = np.full((kinds, m), -1.0)
-        np.maximum.at(most, self.kind, self.left)
-        enough = np.zeros((n, m), dtype=np.bool_)
-        everywhere = np.ones((n, kinds), dtype=np.bool_)
-        for r in range(m):
-            here = self.allowed & (most[:, r] >= demand[:, r, None])
+        largest = self._largest()
+        blocking = np.full(len(demand), NOTHING, dtype=np.int64)
+        # As many at once as keeps the tables of workloads and servers in the processor's cache.
+        at_once = max(1, _CELLS // max(1, len(largest.kind), self.allowed.shape[1]))
+        for begin in range(0, len(demand), at_once):
+            part = slice(begin, begin + at_once)
+            some = Room(largest.left, largest.kind, self.allowed[part], self.unit)
+            blocking[part] = some._blocking(demand[part])
+        return blocking
+
+    def _largest(self) -> Room:
+        """Return the servers that no other one of their kind exceeds in every resource, by position.
+
+        Where one workload fits, it fits on one of these, and the emptiest of a kind is one of them.
+        """
+        total = self._totals()
+        chosen: list[int] = []
+        for kind in np.unique(self.kind).tolist():
+            rest = np.flatnonzero(self.kind == kind)
+            while len(rest) and len(chosen) < _MOST_LARGEST:
+                first = rest[total[rest].argmax()]
+                chosen.append(int(first))
+                rest = rest[(self.left[rest] > self.left[first]).any(axis=1)]
+            chosen += rest.tolist()
+        positions = np.sort(np.array(chosen, dtype=np.int64))
+        return Room(self.left[positions], self.kind[positions], self.allowed, self.unit)
+
+    def _totals(self) -> FloatArray:
+        total = np.zeros(len(self.left))
+        for r in range(len(self.unit)):
+            total += self.left[:, r] * self.unit[r]
+        return total
+
+    def _blocking(self, demand: FloatArray) -> IntArray:
+        allowed = self.allowed[:, self.kind]
+        fits, enough = allowed.copy(), np.empty(demand.shape, dtype=np.bool_)
+        for r, column in enumerate(self.left.T):
+            here = allowed & (column >= demand[:, r, None])
             enough[:, r] = here.any(axis=1)
-            everywhere &= here
-        blocking = np.full(n, NOTHING, dtype=np.int64)
+            fits &= here
+        blocking = np.full(len(demand), NOTHING, dtype=np.int64)
         short = ~enough.all(axis=1)
         blocking[short] = (~enough[short]).argmax(axis=1)
-        columns = np.ascontiguousarray(self.left.T)
-        total = np.zeros(len(self.left))
-        for r in range(m):
-            total += columns[r] * self.unit[r]
-        for j in np.flatnonzero(~short).tolist():
-            fits = everywhere[j][self.kind]
-            for column, needed in zip(columns, demand[j].tolist(), strict=True):
-                if needed:
-                    fits &= column >= needed
-            if not fits.any():
-                emptiest = np.where(self.allowed[j][self.kind], total, -1.0).argmax()
-                blocking[j] = int((demand[j] > self.left[emptiest]).argmax())
+        apart = np.flatnonzero(~short & ~fits.any(axis=1))
+        if len(apart):
+            emptiest = np.where(allowed[apart], self._totals(), -1.0).argmax(axis=1)
+            blocking[apart] = (demand[apart] > self.left[emptiest]).argmax(axis=1)
         return blocking

@@ -9,14 +9,14 @@ import numpy as np
 
 from policies.arrays import BoolArray, grouped_sum
 from policies.errors import SolveFailedError
-from policies.model.allocation import Allocation
+from policies.model.allocation import Allocation, SharePath
 from policies.model.certificate import Certificate
 from policies.model.current_placements import CurrentPlacements
 from policies.model.history import History
 from policies.model.policy import Proof
 from policies.model.problem import Problem
 from policies.model.tolerance import AGREEMENT
-from policies.verification.certificate import check_certificate, left_open
+from policies.verification.certificate import Known, check_certificate, left_open
 from policies.verification.checks import Check, exactly
 from policies.verification.checks import check as _check
 from policies.verification.division import check_division
@@ -24,7 +24,8 @@ from policies.verification.exact_levels import Fractions, proven
 from policies.verification.exact_market import products_proven
 from policies.verification.fits import Fits
 from policies.verification.floors import check_floors
-from policies.verification.form import form_of
+from policies.verification.form import Form, form_of
+from policies.verification.handed_out import check_handed_out
 from policies.verification.history import check_history
 from policies.verification.open_rounds import stuck_when_open
 from policies.verification.options import check_options
@@ -32,7 +33,7 @@ from policies.verification.rounds import rounds_of
 from policies.verification.schedule import check_schedule
 from policies.verification.shapes import check_shapes
 from policies.verification.stated import TASK_LIMIT, Places, Stated
-from policies.verification.whole_tasks import Whole, check_handed_out, check_whole_tasks
+from policies.verification.whole_tasks import Whole, check_whole_tasks
 
 # Two walks of a tree's path agree to the last digits where weights are closer than this.
 WEIGHTS_FAR_APART = 1e4
@@ -127,23 +128,24 @@ def _all_checks(
     with np.errstate(all="ignore"):
         checks = [*_check_promised(problem, allocation), check_options(problem, allocation.choice)]
         problem = problem.placed_by(allocation.choice)
+        stated = Stated(problem, allocation.choice)
         # In this order, because a check reads only what the checks before it accepted.
         if checks[-1].holds:
-            checks += check_feasible(problem, allocation, history)
+            checks += check_feasible(problem, allocation, history, stated)
         if all(item.holds for item in checks):
-            checks += _check_promises(problem, allocation, history, running, kept)
+            checks += _check_promises(stated, allocation, history, running, kept)
     return tuple(checks)
 
 
 def _check_promises(
-    problem: Problem,
+    stated: Stated,
     allocation: Allocation,
     history: History | None,
     running: CurrentPlacements | None,
     kept: CurrentPlacements | None,
 ) -> Iterator[Check]:
     """Check what the policy promises of a feasible answer."""
-    stated = Stated(problem, allocation.choice)
+    problem = stated.problem
     places = _places_of(stated, allocation)
     certificate, schedule = allocation.certificate, allocation.schedule
     if problem.has_floors:
@@ -200,14 +202,21 @@ def _places_of(stated: Stated, allocation: Allocation) -> Places:
 
 
 def check_feasible(
-    problem: Problem, allocation: Allocation, history: History | None = None
+    problem: Problem,
+    allocation: Allocation,
+    history: History | None = None,
+    stated: Stated | None = None,
 ) -> Iterator[Check]:
     """Check what must hold under every policy.
 
     The checks cover shapes, limits, eligibility, capacity, sums and history. Consequences of the
     tasks are checked once the tasks are feasible.
+
+    Args:
+        stated: the problem under the answer's choice, if it was read already.
     """
-    stated = Stated(problem, allocation.choice)
+    if stated is None:
+        stated = Stated(problem, allocation.choice)
     places = _places_of(stated, allocation)
     shapes = check_shapes(problem, allocation, places, len(stated.pieces.owner))
     yield shapes
@@ -282,10 +291,15 @@ def _check_tasks(stated: Stated, places: Places, allocation: Allocation) -> Iter
     )
 
 
-def with_proofs(problem: Problem, allocation: Allocation) -> Allocation:
+def with_proofs(
+    problem: Problem, allocation: Allocation, stated: Stated | None = None
+) -> Allocation:
     """Return a feasible answer whose rounds state whether their prices prove them exactly.
 
     This applies to divisible leximins and equilibria. Other answers are returned unchanged.
+
+    Args:
+        stated: the problem under the answer's choice, if it was read already.
 
     Raises:
         SolveFailedError: a level is further from what its prices prove than rounding explains.
@@ -293,13 +307,38 @@ def with_proofs(problem: Problem, allocation: Allocation) -> Allocation:
     certificate = allocation.certificate
     if certificate is None or allocation.schedule is not None:
         return allocation
-    stated = Stated(problem, allocation.choice)
+    if stated is None:
+        stated = Stated(problem, allocation.choice)
     places = stated.places()
     form = form_of(stated, places)
     if allocation.policy.proof is Proof.NASH_PRODUCT:
         products = products_proven(stated, places, form, allocation, certificate)
         return _restated(allocation, certificate, products)
-    rounds = rounds_of(stated, form, certificate, allocation.paths)
+    trusted = () if _walks_may_differ(stated) else allocation.paths
+    answer = _proven_rounds(stated, places, form, allocation, trusted)
+    assert answer.certificate is not None  # noqa: S101 - for mypy: as that of the allocation
+    if trusted and not all(item.proven for item in answer.certificate.rounds):
+        # Beside open rounds, too, prices may prove on the solver's walk what they do not on another.
+        answer = _proven_rounds(stated, places, form, allocation, ())
+    return answer
+
+
+def _proven_rounds(
+    stated: Stated,
+    places: Places,
+    form: Form,
+    allocation: Allocation,
+    trusted: tuple[SharePath, ...],
+) -> Allocation:
+    """Return the answer of a leximin whose rounds state whether they are proven.
+
+    Args:
+        trusted: the solver's paths; none where the verifier walks itself, and checks the whole answer.
+    """
+    certificate = allocation.certificate
+    assert certificate is not None  # noqa: S101 - for mypy: the caller has one
+    policy = f"policy {allocation.policy.name!r}"
+    rounds = rounds_of(stated, form, certificate, trusted)
     prices = proven(stated, places, form, allocation, rounds)
     frozen_in = certificate.frozen_in[form.tenants]
     loose = frozen_in[~prices.tenants]
@@ -310,55 +349,41 @@ def with_proofs(problem: Problem, allocation: Allocation) -> Allocation:
             if not left_open(rounds, number, bound):
                 raise SolveFailedError(
                     "solve.failed",
-                    f"policy {allocation.policy.name!r}: level {item.level} is not proven, "
-                    f"its bound is {bound}",
+                    f"{policy}: level {item.level} is not proven, its bound is {bound}",
                 )
     levels = prices.levels & ~np.isin(np.arange(len(certificate.rounds)), loose)
     answer = _restated(allocation, certificate, levels)
+    assert answer.certificate is not None  # noqa: S101 - for mypy: as above
+    rounds = rounds.restated(answer.certificate)
     exact: Fractions | None = None
-    if answer.certificate is not None and not levels.all():
-        rounds = rounds_of(stated, form, answer.certificate, allocation.paths)
+    if not levels.all():
         exact = Fractions.of(stated, places, rounds, answer)
         stuck = stuck_when_open(stated, places, form, answer, rounds, prices, exact)
         if not stuck.all():
-            name = problem.tenants[int(form.tenants[int(stuck.argmin())])]
+            name = stated.problem.tenants[int(form.tenants[int(stuck.argmin())])]
             raise SolveFailedError(
-                "solve.failed",
-                f"policy {allocation.policy.name!r}: tenant {name!r} is not proven to be stuck",
+                "solve.failed", f"{policy}: tenant {name!r} is not proven to be stuck"
             )
-    if answer.certificate is None or not _needs_another_walk(stated, levels):
-        return answer
-    if _first_failure(stated, places, answer, exact) is None:
-        return answer
-    # Prices that prove a level or a tenant on the solver's walk may not on the verifier's.
-    walked = proven(stated, places, form, answer, rounds_of(stated, form, answer.certificate))
-    levels &= walked.levels & ~np.isin(np.arange(len(levels)), frozen_in[~walked.tenants])
-    answer = _restated(allocation, certificate, levels)
-    if (found := _first_failure(stated, places, answer, exact)) is not None:
-        raise SolveFailedError(
-            "solve.failed", f"policy {allocation.policy.name!r}: {found.name}: {found.detail}"
-        )
+    if rounds.in_groups and not trusted:
+        known = Known(rounds, prices, exact)
+        checks = check_certificate(stated, places, answer, answer.certificate, known)
+        if (found := next((each for each in checks if not each.holds), None)) is not None:
+            raise SolveFailedError("solve.failed", f"{policy}: {found.name}: {found.detail}")
     return answer
 
 
-def _first_failure(
-    stated: Stated, places: Places, answer: Allocation, exact: Fractions | None
-) -> Check | None:
-    assert answer.certificate is not None  # noqa: S101 - for mypy: the caller has one
-    checks = check_certificate(stated, places, answer, answer.certificate, exact)
-    return next((each for each in checks if not each.holds), None)
+def _walks_may_differ(stated: Stated) -> bool:
+    """Return True if rounding may lead the solver's walk of a tree elsewhere than the verifier's.
 
-
-def _needs_another_walk(stated: Stated, proven: BoolArray) -> bool:
-    """Return True if rounding may have led the solver's walk of a tree elsewhere than the verifier's.
-
-    That is so beside open rounds, and with weights far apart. Elsewhere the second walk is left to
-    ``verify``, as it takes as long as the rest of a round.
+    That is so with limits or guaranteed parts, and with weights far apart. Elsewhere the second walk is
+    left to ``verify``, as it takes as long as the rest of a round.
     """
     if stated.groups is None:
         return False
+    if stated.problem.limits or stated.problem.floors:
+        return True
     weights = stated.groups.weights(0)[:-1]
-    return not proven.all() or bool(weights.max() > WEIGHTS_FAR_APART * weights.min())
+    return bool(weights.max() > WEIGHTS_FAR_APART * weights.min())
 
 
 def _restated(allocation: Allocation, certificate: Certificate, proven: BoolArray) -> Allocation:

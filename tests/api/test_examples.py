@@ -371,6 +371,7 @@ def usage_and_money(story: Story) -> None:
     })  # fmt: skip
     story.call("pools_budgets_list", budgets)
     story.call("pools_budgets_show", budget["Location"])
+    story.call("pools_budgets_clusters_show", f"{budget['Location']}clusters/")
     story.call("pools_budgets_update", budget["Location"], {"amount": "600"}, If_Match='"v1"')
     story.call("pools_budgets_history_list", f"{budget['Location']}history/")
     story.call("pools_budgets_retire", budget["Location"], If_Match='"v2"')

@@ -1,6 +1,12 @@
-"""The balance of a budget in `alloc share`."""
+"""Balances of budgets and the cost of an allocation in `alloc share`."""
+
+import json
 
 from allocator_client.cli.deciding import _balance_text
+from tests.client.answers import TENANTS
+from tests.client.test_guarantees import shares_of
+from tests.client.test_limiting import UNIT
+from tests.client.test_transport import JSON, page
 
 BALANCE = {
     "budget": "01a1",
@@ -33,3 +39,30 @@ def test_what_follows_from_an_exhausted_budget():
     last = _balance_text("ada", {**spent, "then": "last"})
     assert last.endswith("until then ada is served after everybody else.")
     assert _balance_text("ada", {**spent, "then": None}).endswith("4,408 spent.")
+
+
+COST = {
+    "currency": "EUR",
+    "per_hour": "0.30",
+    "over_30_days": "216.00",
+    "words": "The allocation of physics costs 0.30 EUR per hour at today's prices.",
+}
+
+
+def shares(**costs):
+    (status, headers, body), report = shares_of("physics", "speech")
+    rows = [{**row, "cost": costs.get(row["tenant"])} for row in body["tenants"]]
+    return (status, headers, {**body, "tenants": rows}), report, page([], None, last=True)
+
+
+def test_the_share_states_what_the_allocation_costs(alloc, told):
+    told(TENANTS, *shares(physics=COST), (200, JSON, UNIT))
+    assert alloc("share", "lab").stdout.splitlines()[-1] == COST["words"]
+    told(TENANTS, *shares(), (200, JSON, UNIT))
+    assert "costs" not in alloc("share", "lab").stdout
+
+
+def test_the_share_as_json_has_the_figures_of_the_cost(alloc, told):
+    told(TENANTS, *shares(physics=COST))
+    (row,) = json.loads(alloc("share", "lab", "--json").stdout)["entitlements"]["tenants"]
+    assert row["cost"] == COST

@@ -268,7 +268,7 @@ def test_a_share_is_ones_own_unless_all_are_asked_for(alloc, told):
 
 def test_a_history_has_the_causes_of_its_steps(alloc, told):
     def step(hour, tasks, *causes):
-        names = ("kind", "action", "workload")
+        names = ("kind", "action", "workload", "cluster")
         return {
             "start": f"2027-01-04T{hour:02}:00:00+01:00", "end": "2027-01-05T00:00:00+01:00",
             "tasks": [{"workload": name, "tasks": count} for name, count in tasks.items()],
@@ -277,8 +277,13 @@ def test_a_history_has_the_causes_of_its_steps(alloc, told):
 
     steps = [
         step(9, {}),
-        step(10, {"a": 2.5, "b": 1}, ("workload", "submit", "a"), ("workload", None, None)),
-        step(11, {"a": 1200}, ("server", None, None)),
+        step(
+            10,
+            {"a": 2.5, "b": 1},
+            ("workload", "submit", "a", None),
+            ("workload", None, None, None),
+        ),
+        step(11, {"a": 1200}, ("server", None, None, None), ("cluster", "leave", None, "east")),
     ]
     found = {"pool": "lab", "tenant": "physics", "complete": False, "steps": steps}
     service = told(TENANTS, (200, JSON, found))
@@ -286,7 +291,7 @@ def test_a_history_has_the_causes_of_its_steps(alloc, told):
         "FROM                          TASKS       CHANGED BEFORE",
         "4 January 2027, 08:00:00 UTC  nothing",
         "4 January 2027, 09:00:00 UTC  a 2.5, b 1  submit a, workloads of another member",
-        "4 January 2027, 10:00:00 UTC  a 1,200     servers",
+        "4 January 2027, 10:00:00 UTC  a 1,200     servers, leave of the cluster east",
         "",
         "The period has more decisions than are read: these are the newest.",
     ]

@@ -5,9 +5,9 @@ import json
 import pytest
 
 from tests.client.answers import TENANTS, decision
-from tests.client.test_command_line import node
 from tests.client.test_limiting import UNIT
 from tests.client.test_transport import JSON, page
+from tests.client.test_trees import node
 
 GPUS = {"where": {"gpu": ["h100"]}, "amount": {"gpu": 8}, "has": {"gpu": 6}}
 SHARES = {"generation": 9, "at": "2027-01-04T09:00:00+01:00", "run": "r-1"}

@@ -6,8 +6,8 @@ import pytest
 
 from tests.client.answers import POOL, TENANTS, decision
 from tests.client.test_changing import LISTED, WORKLOAD
-from tests.client.test_command_line import node
 from tests.client.test_transport import JSON, page
+from tests.client.test_trees import node
 
 GPUS = {"where": {"gpu": ["h100", "a100"]}, "amount": {"gpu": 8}, "from": None, "to": None}
 CORES = {

@@ -28,7 +28,7 @@ from allocator_service.ledger.models import Entry
 from allocator_service.ledger.reporting.periods import Period
 from allocator_service.pools.services import pool_create
 from tests.integration.billing.conftest import at, draft_plan, month, publish, rate
-from tests.integration.conftest import settings, tenant  # noqa: F401 - a fixture
+from tests.integration.conftest import settings
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -119,7 +119,7 @@ def await_more_entries(writers):
         time.sleep(0.01)
 
 
-def test_a_storm_over_closing_months(lab, tenant):  # noqa: F811
+def test_a_storm_over_closing_months(lab, tenant):
     owners = [tenant(f"t{number}") for number in range(WRITERS)]
     usage_record(  # makes the partitions
         pool=lab,
@@ -211,7 +211,7 @@ def _every_month_is_billed_as_it_is_rated(pool, postings):
         }
 
 
-def test_many_close_one_month_at_once(lab, tenant):  # noqa: F811
+def test_many_close_one_month_at_once(lab, tenant):
     """One of them closes it, the others answer with the same; nothing is posted twice."""
     event = UsageEvent("meter", "1", tenant("a"), None, [Decimal(1)], at(2, 1), at(3, 1))
     usage_record(pool=lab, events=[event], now=LATER, members_only=False)
@@ -232,7 +232,7 @@ def test_many_close_one_month_at_once(lab, tenant):  # noqa: F811
     )
 
 
-def test_many_rerate_by_one_plan_at_once(lab, tenant):  # noqa: F811
+def test_many_rerate_by_one_plan_at_once(lab, tenant):
     event = UsageEvent("meter", "1", tenant("a"), None, [Decimal(1)], at(2, 1), at(3, 1))
     usage_record(pool=lab, events=[event], now=LATER, members_only=False)
     entries_seal_all(now=LATER)

@@ -37,9 +37,7 @@ from allocator_service.pools.recompute import DECISION_JOBS
 from tests.concurrency.test_races import at_once
 from tests.examples import examples
 from tests.integration.backtests.test_jobs import prepared, requested
-from tests.integration.conftest import NOON, fig2, now, pool, tenant
-
-__all__ = ["fig2", "now", "pool", "tenant"]
+from tests.integration.conftest import NOON
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

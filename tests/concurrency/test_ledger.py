@@ -21,7 +21,7 @@ from allocator_service.ledger.intake.usage import UsageEvent, usage_record
 from allocator_service.ledger.models import Entry, Identity, Seal
 from allocator_service.ledger.selectors import entries_after
 from allocator_service.pools.services import pool_create
-from tests.integration.conftest import NOON, settings, tenant  # noqa: F401 - a fixture
+from tests.integration.conftest import NOON, settings
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -51,7 +51,7 @@ def write(pool, owner, number):
         connection.close()
 
 
-def test_a_consumer_by_cursor_sees_every_entry_once(batch, tenant):  # noqa: F811
+def test_a_consumer_by_cursor_sees_every_entry_once(batch, tenant):
     owner = tenant("u1")
     usage_record(
         pool=batch, events=events(owner, "first"), now=NOON, members_only=False
@@ -79,7 +79,7 @@ def test_a_consumer_by_cursor_sees_every_entry_once(batch, tenant):  # noqa: F81
     assert [check.name for check in ledger_verify(now=NOON) if not check.holds] == []
 
 
-def test_the_same_events_from_many_at_once_are_posted_once(batch, tenant):  # noqa: F811
+def test_the_same_events_from_many_at_once_are_posted_once(batch, tenant):
     owner = tenant("u1")
     usage_record(pool=batch, events=events(owner, "first"), now=NOON, members_only=False)
     together = Barrier(8)
@@ -124,7 +124,7 @@ def open_transaction(pool, owner, name):
             posting.result()
 
 
-def test_sealing_does_not_wait_for_an_open_transaction(batch, tenant):  # noqa: F811
+def test_sealing_does_not_wait_for_an_open_transaction(batch, tenant):
     """What one idle transaction holds back is its own entries, and they come later."""
     owner = tenant("u1")
     usage_record(pool=batch, events=events(owner, "first"), now=NOON, members_only=False)
@@ -153,7 +153,7 @@ def while_another_is_at_it(work, post):
         return threads.submit(second).result()
 
 
-def test_a_sealer_does_nothing_while_another_one_is_at_it(batch, tenant):  # noqa: F811
+def test_a_sealer_does_nothing_while_another_one_is_at_it(batch, tenant):
     owner = tenant("u1")
     usage_record(pool=batch, events=events(owner, "first"), now=NOON, members_only=False)
 
@@ -165,7 +165,7 @@ def test_a_sealer_does_nothing_while_another_one_is_at_it(batch, tenant):  # noq
     assert [check for check in ledger_verify(now=NOON) if not check.holds] == []
 
 
-def test_entries_are_not_added_up_while_another_one_is_at_it(batch, tenant):  # noqa: F811
+def test_entries_are_not_added_up_while_another_one_is_at_it(batch, tenant):
     owner = tenant("u1")
     for name in ("first", "second"):
         totals_advance()
@@ -176,7 +176,7 @@ def test_entries_are_not_added_up_while_another_one_is_at_it(batch, tenant):  # 
     assert [check for check in ledger_verify(now=NOON) if not check.holds] == []
 
 
-def test_corrections_of_one_entry_come_one_after_the_other(batch, tenant):  # noqa: F811
+def test_corrections_of_one_entry_come_one_after_the_other(batch, tenant):
     owner = tenant("u1")
     usage_record(pool=batch, events=events(owner, "first"), now=NOON, members_only=False)
     entry = Entry.objects.get()
@@ -199,7 +199,7 @@ def test_corrections_of_one_entry_come_one_after_the_other(batch, tenant):  # no
     assert sum(Entry.objects.values_list("quantity", flat=True)) == 3
 
 
-def test_a_consumer_that_pages_by_id_misses_what_commits_late(batch, tenant):  # noqa: F811
+def test_a_consumer_that_pages_by_id_misses_what_commits_late(batch, tenant):
     """The control of the test above: the same entries, and the order that a consumer would guess."""
     owner = tenant("u1")
     usage_record(
@@ -228,7 +228,7 @@ def drop_month(name):
         cursor.execute(f"DROP TABLE IF EXISTS ledger_entry_{name}")
 
 
-def test_the_first_reports_of_a_month_are_all_taken_though_they_come_at_once(batch, tenant):  # noqa: F811
+def test_the_first_reports_of_a_month_are_all_taken_though_they_come_at_once(batch, tenant):
     owner = tenant("u1")
     barrier = Barrier(8)
     starts = [datetime(2019, month, 10, tzinfo=UTC) for month in (3, 4)]

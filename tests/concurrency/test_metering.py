@@ -15,17 +15,10 @@ from allocator_service.allocation.runs.recompute import recompute_pool
 from allocator_service.ledger.audit.verification import ledger_verify
 from allocator_service.ledger.intake.sealing import entries_seal_all
 from allocator_service.ledger.models import Entry, OpenUse
-from allocator_service.pools.recompute import decision_wanted
+from allocator_service.pools.recompute import decision_request
 from allocator_service.workloads.services import WorkloadDraft, workloads_submit
 from tests.faults.checker import ledger_wrongs
-from tests.integration.conftest import (  # noqa: F401 - fixtures
-    NOON,
-    another_session,
-    fig2,
-    pool,
-    tenant,
-    vector,
-)
+from tests.integration.conftest import NOON, another_session, vector
 from tests.references.ledger import metered_entries
 from tests.references.metering import meter_by_interval
 
@@ -61,14 +54,14 @@ def meter(pool_id, number):
         connection.close()
 
 
-def test_sessions_that_are_killed_lose_nothing_and_write_nothing_twice(fig2, tenant):  # noqa: F811
+def test_sessions_that_are_killed_lose_nothing_and_write_nothing_twice(fig2, tenant):
     """Two workers meter one pool, whose use changes every quarter of an hour, and are killed."""
     chance = random.Random(7)
     for minute in range(0, MINUTES, 15):
         at = NOON + minute * MINUTE
         draft = WorkloadDraft(tenant("u2"), f"w{minute}", vector(1, "0.1"), tasks=1)
         workloads_submit(pool=fig2, drafts=[draft], now=at)
-        decision_wanted(fig2, now=at)
+        decision_request(fig2, now=at)
         assert recompute_pool(pool_id=fig2.pk, clock=lambda at=at: at) is not None
     killed = 0
     with ThreadPoolExecutor(METERS) as threads, another_session(autocommit=True) as killer:

@@ -37,10 +37,9 @@ from allocator_service.tenants.people import (
 )
 from allocator_service.workloads.models import Workload
 from allocator_service.workloads.services import WorkloadDraft, workloads_submit
-from tests.integration.conftest import NOON, fig2, now, pool, settings, tenant, vector
+from tests.integration.conftest import NOON, settings, vector
 
 CLUSTERS = ("east", "west")
-__all__ = ["fig2", "now", "pool", "tenant"]
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

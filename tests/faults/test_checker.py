@@ -13,7 +13,7 @@ from allocator_service.allocation.policies import policy_choose
 from allocator_service.allocation.runs.publication import TICK
 from allocator_service.allocation.runs.recompute import recompute_pool
 from allocator_service.pools.policy import Window
-from allocator_service.pools.recompute import decision_wanted
+from allocator_service.pools.recompute import decision_request
 from allocator_service.pools.server_services import ServerDraft, servers_contribute
 from allocator_service.pools.services import pool_create
 from allocator_service.workloads.services import WorkloadDraft, workloads_submit
@@ -61,7 +61,7 @@ def decided(tenant):
     workloads_submit(pool=pool, drafts=drafts, now=START)
     for number in sorted({*range(STEPS)} - {MISSED}):
         at = START + number * STEP
-        decision_wanted(pool, now=at)
+        decision_request(pool, now=at)
         assert recompute_pool(pool_id=pool.pk, clock=lambda at=at: at, early=True) is not None
     pool_meter_all(pool_id=pool.pk, now=END)
     return pool

@@ -18,7 +18,9 @@ from allocator_service.allocation.models import Run
 from allocator_service.core.roles import AUDITORS, NOR_THIS, NOT_THEIRS, OPERATORS
 from allocator_service.pools.models import Pool
 from allocator_service.tenants.models import Tenant
-from tests.integration.test_admin_pages import OURS, pages  # noqa: F401 a fixture
+from tests.integration.test_admin_pages import OURS, pages
+
+__all__ = ["pages"]  # fixtures of other modules
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -28,7 +30,7 @@ WRITES = re.compile(
 
 
 @pytest.fixture
-def people(pages, client):  # noqa: F811
+def people(pages, client):
     """Signs the browser in as somebody of a role, after a migration."""
     call_command("migrate", verbosity=0)
     users = get_user_model().objects

@@ -176,3 +176,8 @@ def test_tenants_whose_jobs_wait_are_named_with_the_schedulers_reason(index, fig
     factories.enforcement_report(run, now=later, reported_at=later)
     enforcement_watch(pool=fig2, now=later)
     assert expected not in notices(index())
+
+
+def test_a_page_of_the_admin_names_its_icon(index):
+    """Without it a browser asks for /favicon.ico, which does not exist."""
+    assert '<link rel="icon" href="data:,">' in index().content.decode()

@@ -5,7 +5,9 @@ from django.contrib import admin
 from django.urls import reverse
 
 from allocator_service.pools.models import Server
-from tests.integration.test_admin_pages import OURS, pages  # noqa: F401 a fixture
+from tests.integration.test_admin_pages import OURS, pages
+
+__all__ = ["pages"]  # fixtures of other modules
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -20,7 +22,7 @@ def list_of(model):
     return reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_changelist")
 
 
-def test_no_query_of_a_list_and_no_key_is_an_error_of_ours(pages):  # noqa: F811
+def test_no_query_of_a_list_and_no_key_is_an_error_of_ours(pages):
     pages.raise_request_exception = False
     for model in OURS:
         for query in QUERIES:
@@ -32,7 +34,7 @@ def test_no_query_of_a_list_and_no_key_is_an_error_of_ours(pages):  # noqa: F811
             assert answer.status_code in (302, 400, 403, 404), (model, key)
 
 
-def test_rows_that_cannot_be_are_not_acted_on(pages):  # noqa: F811
+def test_rows_that_cannot_be_are_not_acted_on(pages):
     pages.raise_request_exception = False
     for model in OURS:
         actions = [*admin.site._registry[model].actions, "delete_selected"]

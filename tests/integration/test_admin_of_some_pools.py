@@ -32,7 +32,9 @@ from allocator_service.webhooks.models import Webhook
 from tests import factories
 from tests.integration.conftest import NOON
 from tests.integration.test_admin_access import routes, writes
-from tests.integration.test_admin_pages import OURS, pages  # noqa: F401 a fixture
+from tests.integration.test_admin_pages import OURS, pages
+
+__all__ = ["pages"]  # fixtures of other modules
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -51,7 +53,7 @@ OF_LAB = re.compile(
 
 
 @pytest.fixture
-def some(pages, client, fig2):  # noqa: F811
+def some(pages, client, fig2):
     """Two pools: lab, with all there is, and quiet; signs in an operator who is limited to one."""
     call_command("migrate", verbosity=0)
     quiet, own = factories.pool("quiet"), factories.tenant("zoo")

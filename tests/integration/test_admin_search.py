@@ -14,8 +14,10 @@ from allocator_service.billing.models import Statement
 from allocator_service.pools.models import Pool, Server
 from allocator_service.tenants.services import TenantDraft, tenants_create
 from tests.integration.conftest import NOON
-from tests.integration.test_admin_of_some_pools import OF_LAB, some  # noqa: F401 a fixture
-from tests.integration.test_admin_pages import pages  # noqa: F401 a fixture
+from tests.integration.test_admin_of_some_pools import OF_LAB, some
+from tests.integration.test_admin_pages import pages
+
+__all__ = ["pages", "some"]  # fixtures of other modules
 
 pytestmark = pytest.mark.django_db(transaction=True)
 SEARCH = "/admin/search/"
@@ -26,7 +28,7 @@ def sections(page):
     return {title: [each.name for each in found] for title, found, _ in page.context["sections"]}
 
 
-def test_each_kind_of_object_is_found_with_a_link_to_its_page(pages, fig2):  # noqa: F811
+def test_each_kind_of_object_is_found_with_a_link_to_its_page(pages, fig2):
     found = sections(pages.get(SEARCH, {"q": "lab"}))
     assert list(found) == [
         "Pools",
@@ -52,7 +54,7 @@ def test_each_kind_of_object_is_found_with_a_link_to_its_page(pages, fig2):  # n
         assert pages.get(link).status_code == 200
 
 
-def test_what_is_not_found_is_stated_and_markup_is_text(pages):  # noqa: F811
+def test_what_is_not_found_is_stated_and_markup_is_text(pages):
     page = pages.get(SEARCH, {"q": "<b>no"})
     assert sections(page) == {}
     assert "Nothing that you may see has “&lt;b&gt;no” in its name." in page.content.decode()
@@ -62,7 +64,7 @@ def test_what_is_not_found_is_stated_and_markup_is_text(pages):  # noqa: F811
     assert pages.get(SEARCH, {"q": "x" * 5000}).status_code == 200
 
 
-def test_ten_of_a_kind_are_shown_with_a_link_to_all_in_as_many_statements(pages):  # noqa: F811
+def test_ten_of_a_kind_are_shown_with_a_link_to_all_in_as_many_statements(pages):
     pages.get(SEARCH, {"q": "lab"})
     with CaptureQueriesContext(connection) as of_few:
         pages.get(SEARCH, {"q": "t0"})
@@ -74,7 +76,7 @@ def test_ten_of_a_kind_are_shown_with_a_link_to_all_in_as_many_statements(pages)
     assert len(of_many) == len(of_few) <= 20
 
 
-def test_a_search_finds_nothing_of_models_without_permission(pages, client):  # noqa: F811
+def test_a_search_finds_nothing_of_models_without_permission(pages, client):
     user = get_user_model().objects.create_user("half", is_staff=True)
     user.user_permissions.add(Permission.objects.get(codename="view_server"))
     client.force_login(user)
@@ -83,7 +85,7 @@ def test_a_search_finds_nothing_of_models_without_permission(pages, client):  # 
     assert client.get(SEARCH, {"q": "lab"}).status_code == 302
 
 
-def test_a_search_finds_nothing_of_pools_that_an_operator_does_not_see(some):  # noqa: F811
+def test_a_search_finds_nothing_of_pools_that_an_operator_does_not_see(some):
     browser = some.sign_in(some.quiet)
     for text in ("lab", "u1", "high", "analysis", "ml", "mine", "quiet"):
         page = browser.get(SEARCH, {"q": text})

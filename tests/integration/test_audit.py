@@ -4,11 +4,12 @@ import pytest
 from django.contrib.auth import get_user_model
 from django.urls import reverse
 
-from allocator_service.core.audit import acting_as
+from allocator_service.core.audit import Change, acting_as, audit_record_all
 from allocator_service.core.models import AuditEntry
 from allocator_service.pools.models import Membership, Server
 from allocator_service.pools.server_services import server_drain
 from allocator_service.tenants.services import tenant_update
+from tests.integration.conftest import NOON
 
 pytestmark = pytest.mark.django_db
 
@@ -95,3 +96,13 @@ def test_keys_are_told_without_their_digest(tenant, now):
     ((_, _, _, after, _),) = entries(action="api_key.create")
     assert issued.text not in str(after)
     assert "digest" not in after
+
+
+def test_names_that_have_to_be_read_are_read_before_the_rows_are_copied(fig2):
+    """A read in the middle of a COPY, which holds the connection, waited for ever."""
+    some = list(Membership.objects.filter(pool=fig2))
+    audit_record_all(
+        action="member.admit", changes=[Change(each, None, {}) for each in some], now=NOON
+    )
+    names = AuditEntry.objects.filter(action="member.admit").values_list("object_name", flat=True)
+    assert {str(each) for each in some} <= set(names)

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -163,3 +164,45 @@ def decision_of(
             return found
         time.sleep(0.02)
     raise AssertionError(f"no decision for generation {generation} of {pool}: {answer}")
+
+
+@pytest.fixture(scope="package")
+def orchard(service: LiveService, operator: Client) -> str:
+    """The key of a tenant of three pools: a transparent one with prices, one with turns, one empty."""
+    resources = [{"name": "cpu", "unit": "core"}, {"name": "memory", "unit": "GiB"}]
+    for slug in ("apple", "pear"):
+        operator.post("/api/v1/tenants/", {"slug": slug, "name": slug.title()})
+    pools: dict[str, dict[str, Any]] = {
+        "orchard": {"policy": {"name": "drfh"}, "transparent": True, "decision_interval": "PT5S"},
+        "turns-of-two": {"policy": {"name": "tda"}},
+        "meadow": {"policy": {"name": "drf"}},
+    }
+    for slug, options in pools.items():
+        fields = {
+            "slug": slug,
+            "name": f"The {slug}",
+            "weights": "explicit",
+            "resources": resources,
+        }
+        assert operator.post("/api/v1/pools/", {**fields, **options}).status == 201
+    operator.request("PUT", "/api/v1/pools/meadow/members/apple/", {})
+    for slug, size in (("orchard", 12), ("turns-of-two", 15)):
+        server = {"name": "s", "capacity": {"cpu": size, "memory": size}, "contributed_by": "apple"}
+        path = f"/api/v1/pools/{slug}/"
+        operator.post(f"{path}servers/", server)
+        operator.post(f"{path}workloads/", [
+            {"tenant": "apple", "name": "<b>bold</b>", "demand": {"cpu": 5, "memory": 2}},
+            {"tenant": "apple", "name": "gpu", "demand": {"cpu": 1}, "tasks": 1},
+            {"tenant": "pear", "name": "b", "demand": {"cpu": 3, "memory": 3.5}},
+        ])  # fmt: skip
+    rate = {"resource": "cpu", "own": "0.01", "shared": "0.04", "outside": "0.12"}
+    start = f"{datetime.now(UTC):%Y-%m}-01T00:00:00Z"
+    plan = {"pool": "orchard", "name": "now", "from": start, "rates": [rate]}
+    made = operator.post("/api/v1/price-plans/", plan)
+    assert operator.post(f"/api/v1/price-plans/{made.body['id']}/publish/", {}).status == 200
+    for slug in ("orchard", "turns-of-two"):
+        generation = operator.get(f"/api/v1/pools/{slug}/").body["generation"]
+        decision_of(operator, slug, generation)
+    return service.manage(
+        "apikey", "create", "--scope", "tenant", "--tenant", "apple", "--name", "apple-laptop"
+    )

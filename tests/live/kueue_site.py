@@ -148,7 +148,8 @@ class KueueAgent:
             f"[kubernetes]\napi = {site.server.url}\ntoken_file = {token}\nquotas = effective\n"
         )
         key = service.manage(
-            *("apikey", "create", "--scope", "agent", "--pool", pool, "--cluster", cluster),
+            *("apikey", "create", "--scope", "agent", "--pool", pool),
+            *(("--cluster", cluster) if cluster else ()),
             *("--name", f"kueue-agent-of-{pool}"),
         )
         self._environment = {

@@ -11,10 +11,12 @@ import time
 
 import pytest
 import redis
+from playwright.sync_api import expect
 
 from allocator_service.backtests.models import Cell
 from tests.backtests import SACCT
 from tests.guides import run_guide
+from tests.live.accessibility import findings
 
 ALL = "/api/v1/backtests/"
 SERVERS = [{"capacity": {"cpu": 8, "memory": 32}, "count": 40}]
@@ -124,3 +126,23 @@ def test_the_session_of_the_guide_ends_with_a_page_to_send_on(sweeping, tmp_path
     rows = list(csv.DictReader((tmp_path / "quarter.csv").open()))
     assert {row["policy"] for row in rows} == {"static", "drf", "drfh", "h-mrf", "slots"}
     assert {row["tenant"] for row in rows} >= {"physics", "chemistry"}
+
+
+def test_the_admin_s_page_takes_in_the_result_by_itself(sweeping, operator, admin_page):
+    """It is the same document before and after, and asks no more once it has the result."""
+    kill(sweeping)
+    made = operator.post(ALL, asked(40, 1)).body["id"]
+    admin_page.goto(f"/admin/backtests/backtest/{made}/change/")
+    expect(admin_page.get_by_text("Look again")).to_be_visible()
+    admin_page.evaluate("window.kept = true")
+    assert findings(admin_page) == []
+    sweeping.start("backtests")
+    expect(admin_page.locator("#backtest")).to_contain_text("Who gains", timeout=120_000)
+    assert admin_page.evaluate("window.kept") is True
+    expect(admin_page.locator("#live")).to_contain_text("Updated at")
+    expect(admin_page.get_by_text("Look again")).to_have_count(0)
+    assert findings(admin_page) == []
+    requested: list[str] = []
+    admin_page.on("request", lambda request: requested.append(request.url))
+    admin_page.wait_for_timeout(5_000)  # longer than a page that waits lets pass between two looks
+    assert requested == []

@@ -21,7 +21,7 @@ from tests.live.service import LiveService
 
 MINUTE = timedelta(minutes=1)
 # Policies that forget decide so long after a change: made so much earlier, at the boundary too.
-QUIET = timedelta(milliseconds=250)
+QUIET = timedelta(milliseconds=100)
 MEMORYLESS = ("drf", "asset")
 
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.live.accessibility import NARROW, WIDE, findings
 from tests.live.conftest import decision_of, opened
-from tests.live.test_tenant_pages import NARROW, WIDE, findings
 
 GROUPS = [
     {"slug": "science", "name": "Science", "weight": 3},

@@ -7,9 +7,9 @@ from playwright.sync_api import Page, expect
 
 from launcher.client import Client
 from launcher.processes import wait_until_ready
+from tests.live.accessibility import findings
 from tests.live.conftest import opened
 from tests.live.service import LiveService
-from tests.live.test_tenant_pages import findings
 from tests.pages.provider import Provider, providing
 
 

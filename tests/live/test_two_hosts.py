@@ -2,13 +2,14 @@
 
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ NEAR, FAR = "10.213.77.1", "10.213.77.2"
 WORKLOADS = 3_000
 QUOTA = Path("/sys/fs/cgroup/cpu")
 POOLS, SECONDS = 24, 20
+FROZEN_SECONDS, AWAKE_SECONDS = 60, 20
 
 
 def ip(*arguments: str) -> None:
@@ -234,6 +236,88 @@ def test_a_host_that_vanishes_in_the_middle_of_a_decision(hosts, meadow):
     assert published.count(decision["generation"]) == 1
     assert published.count(last["generation"]) == 1
     assert len(published) == len(set(published))
+
+
+@long
+def test_a_host_that_is_frozen_in_the_middle_of_a_decision(hosts, meadow):
+    """Another host decides meanwhile; what the frozen one computed is refused when it goes on."""
+    far = hosts.far_worker()
+    try:
+        if "worker" in hosts.service.processes:
+            stop(hosts.service.processes.pop("worker"))
+        changed(meadow, 21)
+        decided(meadow)
+        changed(meadow, 22)
+        wait_until_far_works(hosts)
+        frozen = freeze(hosts, far)
+        hosts.service.start("worker")
+        began = time.monotonic()
+        decision = decided(meadow)
+        print(f"decided {time.monotonic() - began:.1f} s after the host froze")
+        time.sleep(max(0, FROZEN_SECONDS - (time.monotonic() - began)))
+        before = runs_of(meadow)
+        thaw(hosts, frozen)
+        time.sleep(AWAKE_SECONDS)  # until what it was computing is complete
+        assert runs_of(meadow) == before
+        changed(meadow, 23)
+        decided(meadow)
+        stop(hosts.service.processes.pop("worker"))
+        changed(meadow, 24)
+        decided(meadow)  # by the host that was frozen
+    finally:
+        thaw(hosts, [far.pid, *_descendants(far.pid)])
+        stop(far)
+    published = [run["generation"] for run in runs_of(meadow) if run["status"] == "succeeded"]
+    assert published.count(decision["generation"]) == 1
+    assert len(published) == len(set(published))
+
+
+@long
+def test_a_worker_that_is_stopped_while_its_host_goes_on(hosts, meadow):
+    """Its host keeps its lock for it, so that it publishes its decision itself, once."""
+    far = hosts.far_worker()
+    try:
+        if "worker" in hosts.service.processes:
+            stop(hosts.service.processes.pop("worker"))
+        changed(meadow, 31)
+        decided(meadow)
+        changed(meadow, 32)
+        wait_until_far_works(hosts)
+        stopped = [far.pid, *_descendants(far.pid)]
+        for pid in stopped:
+            os.kill(pid, signal.SIGSTOP)
+        hosts.service.start("worker")
+        before = [run["status"] for run in runs_of(meadow)]
+        time.sleep(FROZEN_SECONDS)
+        assert [run["status"] for run in runs_of(meadow)] == before
+        thaw(hosts, stopped)
+        decision = decided(meadow)
+    finally:
+        thaw(hosts, [far.pid, *_descendants(far.pid)])
+        stop(far)
+    published = [run["generation"] for run in runs_of(meadow) if run["status"] == "succeeded"]
+    assert published.count(decision["generation"]) == 1
+    assert len(published) == len(set(published))
+
+
+def freeze(hosts: Hosts, worker: Process) -> list[int]:
+    """Freeze the processes and the link of the second host, as of a machine that is paused."""
+    pids = [worker.pid, *_descendants(worker.pid)]
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    hosts.cable("down")
+    return pids
+
+
+def thaw(hosts: Hosts, pids: list[int]) -> None:
+    hosts.cable("up")
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
+
+
+def runs_of(operator: Client) -> list[dict[str, Any]]:
+    return operator.pages("/api/v1/pools/meadow/runs/")
 
 
 @contextmanager

@@ -12,12 +12,15 @@ from allocator_service.core.clock import utc_now
 from allocator_service.core.models import AuditEntry
 from allocator_service.ledger.intake.entries import entries_append
 from allocator_service.ledger.intake.sealing import entries_seal_all
+from allocator_service.ledger.models import UsageSource
 from allocator_service.pools.budgets import Then
 from allocator_service.pools.models import Pool
 from tests import factories
 from tests.pages.people import person_of_group
-from tests.pages.test_amounts import by_key_and_as_person, tree  # noqa: F401 # the fixture
+from tests.pages.test_amounts import by_key_and_as_person, tree
 from tests.pages.test_pages import words
+
+__all__ = ["tree"]  # fixtures of other modules
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("people_sign_in")]
 
@@ -29,12 +32,12 @@ NEW = {**EMPTY, "resource": "cpu", "amount": "100", "period": "P1M"}
 
 
 @pytest.fixture
-def clock(tree):  # noqa: F811
+def clock(tree):
     with time_machine.travel(NOW, tick=False) as traveller:
         yield traveller
 
 
-def used(tree, hours):  # noqa: F811
+def used(tree, hours):
     """CPU-hours of ada in the last hour, spent of the budgets of ml."""
     now = utc_now()
     row = {
@@ -47,18 +50,18 @@ def used(tree, hours):  # noqa: F811
     entries_seal_all(now=now)
 
 
-def budget(tree, node, amount, **more):  # noqa: F811
+def budget(tree, node, amount, **more):
     settings = BudgetSettings(Decimal(amount), [100], **more)
     draft = BudgetDraft(node, "cpu", settings)
     return budget_create(pool=tree.lab, draft=draft, now=utc_now())
 
 
-def generation(tree):  # noqa: F811
+def generation(tree):
     return Pool.objects.get(pk=tree.lab.pk).generation
 
 
 @by_key_and_as_person
-def test_a_manager_creates_changes_and_withdraws_budgets_below_its_group(tree, clock, signed_in_by):  # noqa: F811
+def test_a_manager_creates_changes_and_withdraws_budgets_below_its_group(tree, clock, signed_in_by):
     visitor = signed_in_by(tree.science)
     assert 'href="/my/groups/ml/budgets/"' in visitor.text("/my/groups/ml/")
     assert "It has none." in words(visitor.text(GROUP))
@@ -90,7 +93,7 @@ def test_a_manager_creates_changes_and_withdraws_budgets_below_its_group(tree, c
 
 
 @by_key_and_as_person
-def test_each_budget_shows_what_is_spent_and_left_and_until_when(tree, clock, signed_in_by):  # noqa: F811
+def test_each_budget_shows_what_is_spent_and_left_and_until_when(tree, clock, signed_in_by):
     budget(tree, tree.ada, "40", then=Then.LAST, carry=Decimal("0.25"))
     used(tree, 10)
     clock.shift(timedelta(hours=12))
@@ -104,7 +107,7 @@ def test_each_budget_shows_what_is_spent_and_left_and_until_when(tree, clock, si
     assert "everything below it is served after everybody else, until the period ends" in text
 
 
-def test_a_budget_without_a_present_period_is_listed(tree, clock):  # noqa: F811
+def test_a_budget_without_a_present_period_is_listed(tree, clock):
     later = Periods("", utc_now() + timedelta(days=20), utc_now() + timedelta(days=30))
     draft = BudgetDraft(tree.ml, "cpu", BudgetSettings(Decimal(7), [100]), later)
     budget_create(pool=tree.lab, draft=draft, now=utc_now())
@@ -114,7 +117,7 @@ def test_a_budget_without_a_present_period_is_listed(tree, clock):  # noqa: F811
 
 
 @by_key_and_as_person
-def test_a_budget_below_what_is_spent_is_confirmed_first(tree, clock, signed_in_by):  # noqa: F811
+def test_a_budget_below_what_is_spent_is_confirmed_first(tree, clock, signed_in_by):
     """A budget that would have its effect at once, new and changed."""
     visitor = signed_in_by(tree.science)
     budget(tree, tree.ml, "100")
@@ -146,7 +149,7 @@ def test_a_budget_below_what_is_spent_is_confirmed_first(tree, clock, signed_in_
 
 
 @by_key_and_as_person
-def test_no_manager_changes_budgets_of_its_own_group_or_beside_it(tree, clock, signed_in_by):  # noqa: F811
+def test_no_manager_changes_budgets_of_its_own_group_or_beside_it(tree, clock, signed_in_by):
     own, below = budget(tree, tree.science, "5"), budget(tree, tree.ml, "6")
     beside = budget(tree, tree.bob, "7")
     visitor = signed_in_by(tree.science)
@@ -201,7 +204,7 @@ def test_no_manager_changes_budgets_of_its_own_group_or_beside_it(tree, clock, s
         ({"amount": "9", "then": ""}, "The node has a budget of this kind and period in the pool."),
     ],
 )
-def test_what_is_wrong_is_named_and_nothing_is_changed(tree, clock, fields, sentence):  # noqa: F811
+def test_what_is_wrong_is_named_and_nothing_is_changed(tree, clock, fields, sentence):
     budget(tree, tree.ml, "1000")
     visitor = person_of_group(tree.science)
     period = {} if "amount" in fields and "then" in fields else {"period": "P7D"}
@@ -226,7 +229,7 @@ def test_a_policy_that_keeps_no_limits_has_no_budget_that_stops(world):
     assert visitor.post(path, path, **{**NEW, "then": "last"}).status_code == 302
 
 
-def test_dates_are_those_of_the_pools_clock(tree, clock):  # noqa: F811
+def test_dates_are_those_of_the_pools_clock(tree, clock):
     tree.lab.timezone = "Europe/Berlin"
     tree.lab.save()
     dates = {"period": "", "start": "2027-01-01T00:00", "end": "2027-04-01T00:00"}
@@ -239,7 +242,7 @@ def test_dates_are_those_of_the_pools_clock(tree, clock):  # noqa: F811
 
 
 @by_key_and_as_person
-def test_a_spent_budget_of_the_group_above_is_not_named(tree, clock, signed_in_by):  # noqa: F811
+def test_a_spent_budget_of_the_group_above_is_not_named(tree, clock, signed_in_by):
     budget(tree, tree.outer, "1", then=Then.STOP)
     used(tree, 2)
     factories.decision(tree.lab)
@@ -249,3 +252,14 @@ def test_a_spent_budget_of_the_group_above_is_not_named(tree, clock, signed_in_b
         assert hidden not in member
     own = words(signed_in_by(tree.outer).text("/my/members/ada/"))
     assert "The budget of the group outertext, cpu hours, is spent until" in own
+
+
+def test_a_budget_has_what_is_spent_on_each_cluster(tree, clock):
+    visitor = person_of_group(tree.science)
+    budget(tree, tree.ada, 100)
+    used(tree, 30)
+    assert "Spent by cluster" not in words(visitor.text(MEMBER))
+    factories.server(tree.lab, "e", 4, 4, None, labels={"cluster": "east"})
+    assert "Spent by cluster not known 30.00 hours" in words(visitor.text(MEMBER))
+    UsageSource.objects.create(pool=tree.lab, source="test", cluster="east")
+    assert "Spent by cluster east 30.00 hours" in words(visitor.text(MEMBER))

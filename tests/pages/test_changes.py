@@ -49,7 +49,10 @@ def mine(world):
 def runs(page):
     """What would run after the change, by workload."""
     found = re.findall(r"<li>\s*<h2 class=.name.>(.*?)</h2>(.*?)</li>", page, re.S)
-    return {name: re.findall('<data value="([^"]+)"', text)[-1] for name, text in found}
+    return {
+        name: re.findall('<data value="([^"]+)"', text.partition(" of ")[0])[-1]
+        for name, text in found
+    }
 
 
 def test_a_workload_is_submitted_once_it_is_confirmed_and_gets_what_was_shown(decided, ada):
@@ -57,6 +60,7 @@ def test_a_workload_is_submitted_once_it_is_confirmed_and_gets_what_was_shown(de
     generation = decided.lab.generation
     page = tried(ada.post(FORM, FORM, **WORK))
     assert "Nothing is changed yet." in words(ada.text(page))
+    assert f"Is new, would run 4 of {WORK['tasks']} tasks" in words(ada.text(page))
     assert not page_waits(ada.text(page))
     shown = runs(ada.text(page))
     decided.lab.refresh_from_db()
@@ -207,7 +211,7 @@ def test_a_pool_s_page_states_what_an_hour_costs_before_what_is_billed(decided, 
     decided.lab.save(update_fields=["metering"])
     text = words(ada.text(LAB))
     assert "Your allocation costs 0.10 EUR per hour" in text
-    assert "Your reported usage is billed: this is the cost if you use all that is allo" in text
+    assert "Reported usage is billed: this is the cost if all that is allocated is used" in text
     assert "The price plan has no price for cpu." in text
 
 
@@ -222,8 +226,8 @@ def test_a_preview_is_honest_about_tiers_and_reported_usage(decided, ada):
         "0.20 to 0.30 EUR per hour, as before, 149.00 EUR over 30 days from the start of a month"
         in text
     )
-    assert "The price of an hour depends on the hours that you use in the month." in text
-    assert "Your reported usage is billed: this is the cost if you use all" in text
+    assert "The price of an hour depends on the hours that are used in the month." in text
+    assert "Reported usage is billed: this is the cost if all that is allocated is used" in text
 
 
 GANG = {

@@ -13,7 +13,11 @@ from allocator_service.core.clock import utc_now
 from allocator_service.pools.models import MembershipTerms
 from allocator_service.pools.server_services import server_drain
 from allocator_service.workloads.models import Workload
-from allocator_service.workloads.services import workload_withdraw
+from allocator_service.workloads.services import (
+    WorkloadDraft,
+    workload_withdraw,
+    workloads_submit,
+)
 from tests import factories
 from tests.pages.browser import browser_of
 from tests.pages.test_pages import LAB, words
@@ -128,14 +132,80 @@ def test_the_api_has_the_same_steps(changed):
     causes = [step["causes"] for step in found["steps"]]
     assert causes == [
         [],
-        [{"kind": "workload", "action": None, "workload": None, "group": None}],
-        [{"kind": "workload", "action": "submit", "workload": "more", "group": None}],
-        [{"kind": "server", "action": None, "workload": None, "group": None}],
+        [{"kind": "workload", "action": None, "workload": None, "group": None, "cluster": None}],
+        [
+            {
+                "kind": "workload",
+                "action": "submit",
+                "workload": "more",
+                "group": None,
+                "cluster": None,
+            }
+        ],
+        [{"kind": "server", "action": None, "workload": None, "group": None, "cluster": None}],
     ]
     assert {"workload": "more", "tasks": 2.0} in found["steps"][2]["tasks"]
     assert changed.as_bob.get(path).status_code == 404
     for days in ("0", "31", "x"):
         assert changed.as_ada.get(f"{path}?days={days}").status_code == 400
+
+
+def test_a_request_for_several_members_is_each_ones_own_submission(world):
+    """Two workloads of ada and three of bob at once, between requests of one member each."""
+    lab = world.lab
+    began = utc_now() - timedelta(hours=1)
+    with time_machine.travel(began):
+        factories.decision(lab)
+    minute = timedelta(minutes=1)
+    demand = {world.ada: factories.vector(0.2, 1), world.bob: factories.vector(1, 0.2)}
+    with time_machine.travel(began + minute):
+        factories.workload(lab, "earlier", 0.1, 0.1, world.eve, tasks=1)
+        drafts = [
+            WorkloadDraft(of, name, demand[of], tasks=1, priority=1)
+            for of, name in (
+                (world.ada, "a1"),
+                (world.bob, "b1"),
+                (world.ada, "a2"),
+                (world.bob, "b2"),
+                (world.bob, "b3"),
+            )
+        ]
+        workloads_submit(pool=lab, drafts=drafts, now=utc_now())
+        factories.decision(lab)
+    with time_machine.travel(began + 2 * minute):
+        factories.workload(lab, "a3", 0.2, 1, world.ada, tasks=1, priority=1)
+        workload_withdraw(workload=lab.workloads.get(name="b3"), now=utc_now())
+        factories.decision(lab)
+    now = utc_now()
+
+    def causes(tenant):
+        found = allocation_history(pool=lab, tenant=tenant, since=now - timedelta(days=1), now=now)
+        return [
+            [cause for cause in step.causes if cause.kind == "workload"] for step in found.steps
+        ]
+
+    another = Cause("workload")
+    assert causes(world.ada)[1:] == [
+        [another, Cause("workload", "submit", "a1", 1)],
+        [another, Cause("workload", "submit", "a3")],
+    ]
+    assert causes(world.bob)[1:] == [
+        [another, Cause("workload", "submit", "b1", 2)],
+        [another, Cause("workload", "withdraw", "b3")],
+    ]
+    page = words(browser_of(world.as_ada).text(f"{LAB}history/"))
+    assert "another member changed its workloads, you submitted a1 and 1 more." in page
+    path = "/api/v1/pools/lab/members/bob/allocation-history/"
+    for reader in (world.as_bob, factories.client()):
+        named = [cause for step in reader.get(path).json()["steps"] for cause in step["causes"]]
+        own = {
+            "kind": "workload",
+            "action": "submit",
+            "workload": "b1",
+            "group": None,
+            "cluster": None,
+        }
+        assert own in named
 
 
 def test_a_limit_that_begins_or_ends_by_its_dates_is_a_cause(world):
@@ -184,7 +254,13 @@ def test_a_limit_that_begins_or_ends_by_its_dates_is_a_cause(world):
     assert "theirs" not in text
     document = world.as_ada.get("/api/v1/pools/lab/members/ada/allocation-history/").json()
     named = [cause for step in document["steps"] for cause in step["causes"]]
-    assert {"kind": "limit", "action": "begin", "workload": None, "group": "ours"} in named
+    assert {
+        "kind": "limit",
+        "action": "begin",
+        "workload": None,
+        "group": "ours",
+        "cluster": None,
+    } in named
 
 
 def test_pictures_have_the_clocks_of_the_pool_as_the_rest_of_the_page_has(world):

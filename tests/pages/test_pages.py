@@ -32,6 +32,7 @@ from allocator_service.workloads.reason_texts import (
 )
 from allocator_service.workloads.services import WorkloadDraft, workloads_submit
 from api.limiter import limiter
+from api.pages import views
 from api.pages import workloads as workloads_pages
 from api.pages.parts import without_dust
 from policies import REASONS
@@ -518,3 +519,24 @@ def test_a_page_in_the_tenants_name_needs_no_other_page(world):
     form = browser.get(asked["Location"])
     [wanted] = re.findall('name="next" value="([^"]*)"', form.content.decode())
     assert wanted == f"{LAB}workloads/?cursor=abc"
+
+
+def test_every_class_of_a_page_has_a_rule():
+    """A class without a rule leaves a table as browsers draw it, too wide for a phone."""
+    pages = Path(views.__file__).parents[1]
+    rules = (pages / "static/pages/pages.css").read_text()
+    used = {
+        name
+        for template in (pages / "templates/pages").glob("*.html")
+        for classes in re.findall('class="([^"]*)"', template.read_text())
+        for name in re.sub("{[%{].*?[%}]}", " ", classes).split()
+    }
+    found = {name for name in used if not re.search(rf"\.{re.escape(name)}(?![\w-])", rules)}
+    assert found <= {"fields", "helps", "over-time"}  # tests find elements by them
+
+
+def test_a_week_without_use_is_stated_once(world):
+    factories.decision(world.lab)
+    text = words(browser_of(world.as_ada).text(LAB))
+    assert "Nothing of yours was metered in these days." in text
+    assert "used nothing" not in text

@@ -259,7 +259,7 @@ def test_a_groups_statement_leads_back_and_to_its_file(tree, operator):
         assert f'href="{link}"' in page
     paper = visitor.get(f"{path}?format=pdf")
     text = pdf_text(paper.content)
-    for name in ("Group Science", "Pool Lab", "counts as a whole for its group at"):
+    for name in ("Group science", "Pool lab", "counts as a whole for its group at"):
         assert name in text
     for shown in (page, text):
         assert "tree_at" not in shown  # a field, which JSON has

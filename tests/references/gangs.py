@@ -124,6 +124,28 @@ def launch(pool, j, at_once, servers=None, totals=None):
     """
     kinds = kinds_of(pool.problem, j, pool.totals if totals is None else totals)
     servers = list(range(len(pool.left))) if servers is None else servers
+    gang = pool.problem.gangs.get(j)
+    cluster = [pool.problem.server_labels[row].get("cluster", "") for row in pool.row_of]
+    if at_once == 1 or not gang.together or len(set(cluster)) == 1:
+        return launch_tasks(pool, j, kinds, at_once, servers)
+    untried = [
+        s
+        for s in servers
+        if zone_of(pool.problem.server_labels[pool.row_of[s]], gang.together) is not None
+    ]
+    while True:
+        first = pool.best(j, kinds[0][1], untried)
+        if first is None:
+            return None
+        same = [s for s in servers if cluster[s] == cluster[first]]
+        launched = launch_tasks(pool, j, kinds, at_once, same)
+        if launched is not None:
+            return launched
+        untried = [s for s in untried if s not in same]
+
+
+def launch_tasks(pool, j, kinds, at_once, servers):
+    """Return kind and server of each piece of tasks on some servers, or None."""
     launched = []
     for _ in range(at_once):
         placed = launch_task(pool, j, kinds, servers, len(launched))
@@ -141,7 +163,7 @@ def launch_task(pool, j, kinds, servers, before):
     if gang is None or not gang.together:
         return place(pool, j, kinds, gang, servers, before)
     value = [zone_of(pool.problem.server_labels[row], gang.together) for row in pool.row_of]
-    untried = {each for each in value if each is not None}
+    untried = {value[server] for server in servers} - {None}
     while True:
         first = pool.best(j, kinds[0][1], [s for s in servers if value[s] in untried])
         if first is None:

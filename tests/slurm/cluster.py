@@ -6,13 +6,14 @@ on 127.0.0.1.
 
 import os
 import pwd
+import re
 import shutil
 import signal
 import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -89,6 +90,8 @@ class Cluster:
             capture_output=True,
             text=True,
         )
+        if "DBD_" in done.stderr and not check:
+            return ""  # a slurmdbd that ends answers by half, in rows without limits
         if check and done.returncode:
             raise AssertionError(f"{' '.join(command)}: {done.stdout}{done.stderr}")
         return str(done.stdout)
@@ -115,6 +118,19 @@ class Cluster:
             counts[line] = counts.get(line, 0) + 1
         return counts
 
+    def ended(self, jobs: Iterable[int]) -> set[tuple[str, str, str, str]]:
+        """Account, identity, start and end of the runs that have ended, as sacct knows them."""
+        told = self.run(
+            *("sacct", "-aXDPn", "-S", "now-1hour", "-o", "Account,JobIDRaw,Start,End"),
+            *("-j", ",".join(map(str, jobs))),
+        )
+        rows = [line.split("|") for line in told.splitlines()]
+        return {
+            (account, f"{job}@{start}Z", f"{start}Z", f"{end}Z")
+            for account, job, start, end in rows
+            if start[0].isdigit() and end[0].isdigit() and start < end
+        }
+
     def settled(self, *, seconds: float = 15) -> None:
         """Wait until the scheduler starts nothing more: two equal looks a good second apart."""
         before, deadline = None, time.monotonic() + seconds
@@ -137,8 +153,21 @@ class Cluster:
         rows = (line.split("|") for line in told.splitlines())
         return {account: tres for account, user, tres in rows if not user and account != "root"}
 
+    def limits_in_force(self) -> dict[str, str]:
+        """CPUs and memory that slurmctld itself lets every account hold."""
+        told = self.run("scontrol", "show", "assoc_mgr", "flags=assoc")
+        found = {}
+        for record in re.split(r"^ClusterName=", told, flags=re.MULTILINE)[1:]:
+            account = re.search(r"Account=(\S*) UserName= ", record)
+            (tres,) = re.findall(r"^ +GrpTRES=(.*)$", record, re.MULTILINE)
+            if account and account[1] != "root":
+                found[account[1]] = ",".join(re.findall(r"(?:cpu|mem)=\d+(?=\()", tres))
+        return found
+
     def clear(self) -> None:
-        """No jobs, no reservations and no accounts but root; slurmctld again if it was killed."""
+        """No jobs, no reservations and no accounts but root; daemons that were killed run again."""
+        if self.processes["slurmdbd"].poll() is not None:
+            self.start_accounting()
         if self.processes["slurmctld"].poll() is not None:
             self.start_controller()
         self._cancel()
@@ -158,7 +187,13 @@ class Cluster:
             for user in set(told.splitlines()) - {self.user}:
                 self.run("sacctmgr", "-i", "delete", "user", f"name={user}")
         if names := list(self.limits()):
-            self.run("sacctmgr", "-i", "delete", "account", *names)
+            delete = ("sacctmgr", "-i", "delete", "account", *names)
+            deadline = time.monotonic() + _PATIENCE_SECONDS
+            # The ends of thousands of jobs take a while to reach slurmdbd.
+            while not (gone := self._answers(*delete)) and time.monotonic() < deadline:
+                time.sleep(0.5)
+            if not gone:
+                self.run(*delete)
 
     # Its life
 
@@ -173,10 +208,7 @@ class Cluster:
         self._configure_gpus()
         self._start_munge()
         self._start_database()
-        self._start(
-            "slurmdbd", [self.prefix / "usr/sbin/slurmdbd", "-D"], MYSQL_UNIX_PORT=self._database
-        )
-        self._wait("slurmdbd", lambda: self._answers("sacctmgr", "-n", "list", "cluster"))
+        self.start_accounting()
         self.run("sacctmgr", "-i", "add", "cluster", CLUSTER)
         self.start_controller()
         for node in self.nodes:
@@ -190,6 +222,12 @@ class Cluster:
             )
         self._wait(self.nodes[0].name, self.idle)
 
+    def start_accounting(self) -> None:
+        self._start(
+            "slurmdbd", [self.prefix / "usr/sbin/slurmdbd", "-D"], MYSQL_UNIX_PORT=self._database
+        )
+        self._wait("slurmdbd", lambda: self._answers("sacctmgr", "-n", "list", "cluster"))
+
     def start_controller(self) -> None:
         self._start("slurmctld", [self.prefix / "usr/sbin/slurmctld", "-D"])
         self._wait("slurmctld", lambda: "is UP" in self.run("scontrol", "ping", check=False))
@@ -198,6 +236,11 @@ class Cluster:
         """What a machine that loses its power does to slurmctld."""
         self.processes["slurmctld"].send_signal(signal.SIGKILL)
         self.processes["slurmctld"].wait()
+
+    def answers(self) -> bool:
+        """Return true if both daemons answer."""
+        commands = (("scontrol", "ping"), ("sacctmgr", "-n", "list", "cluster"))
+        return all(self._answers(*command) for command in commands)
 
     def idle(self) -> bool:
         told = self.run("sinfo", "-h", "-N", "-o", "%N %T", check=False).splitlines()

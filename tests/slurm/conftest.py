@@ -101,7 +101,8 @@ class Agent:
         """Give it the key that the guides give it: of an agent, for its pool or cluster alone."""
         self._environment["ALLOCATOR_KEY"] = self._service.manage(
             *("apikey", "create", "--scope", "agent", "--pool", self.pool),
-            *("--cluster", cluster, "--name", f"agent-of-{cluster}-{self.pool}"),
+            *(("--cluster", cluster) if cluster else ()),
+            *("--name", f"agent-of-{cluster}-{self.pool}"),
         )
 
     def configure(self, *, url: str, service: str = "", slurm: str = "", **agent: str) -> None:

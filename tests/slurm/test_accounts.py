@@ -1,5 +1,7 @@
 """Accounts below accounts, and limits that were written under another configuration."""
 
+import pytest
+
 from tests.slurm.conftest import UNCHANGED, decided_by_partition, eventually, pool_for
 
 SMALL = ("--partition=small",)
@@ -74,6 +76,65 @@ def test_jobs_queued_before_classes_come_under_their_limits(operator, service, a
     assert UNCHANGED in agent.run("--dry-run")
     quiet.settled(seconds=12)
     assert sum(ran(quiet).values()) == sum(decided.values())
+
+
+# An scontrol that does something before jobs get another account, and then runs the real one.
+BEFORE = """\
+#!/bin/sh
+case "$*" in *Account=*) {before} ;; esac
+exec {folder}/scontrol "$@"
+"""
+# Makes room for the jobs and waits until they run.
+STARTS = """\
+{folder}/scancel --account=biology --state=RUNNING
+until [ "$({folder}/squeue -h --account=physics --states=R | wc -l)" -ge 2 ]; do sleep 0.1; done"""
+CANCELS = """{folder}/scancel --account=physics --state=PENDING"""
+
+
+def interrupted(cluster, folder, before):
+    """Make a folder of Slurm's commands, of which scontrol is one that does something before."""
+    real = cluster.prefix / "usr/bin"
+    folder.mkdir()
+    for command in real.glob("s*"):
+        (folder / command.name).symlink_to(command)
+    (folder / "scontrol").unlink()
+    script = BEFORE.format(before=before.format(folder=real), folder=real)
+    (folder / "scontrol").write_text(script)
+    (folder / "scontrol").chmod(0o755)
+    return folder
+
+
+@pytest.fixture
+def crowded(operator, agent, quiet):
+    """Two jobs of physics that wait for room, under the limits of their account."""
+    pool_for(operator, agent)
+    quiet.add_accounts("physics", "biology")
+    quiet.submit("biology", *SMALL, count=12)
+    eventually(lambda: quiet.jobs("RUNNING") == {"biology": 12})
+    quiet.submit("physics", *SMALL, count=2)
+    agent.run("--once")
+    assert quiet.limits()["physics"].startswith("cpu=2")
+    return quiet
+
+
+@pytest.mark.parametrize(("before", "left"), [(STARTS, 2), (CANCELS, 0)], ids=["start", "end"])
+def test_jobs_gone_in_a_round_are_fine(crowded, service, agent, tmp_path, before, left):
+    folder = interrupted(crowded, tmp_path / "bin", before)
+    agent.configure(url=service.url, slurm=f"classes = yes\nbin = {folder}")
+    shown = agent.run("--once")
+    assert "jobs that started or ended during the round keep what they have:" in shown
+    assert crowded.jobs("RUNNING").get("physics", 0) == left
+    agent.run("--once")
+    assert UNCHANGED in agent.run("--dry-run")
+
+
+def test_jobs_that_stay_are_a_problem(crowded, service, agent, tmp_path):
+    folder = interrupted(crowded, tmp_path / "bin", "echo not this one >&2; exit 1")
+    agent.configure(url=service.url, slurm=f"classes = yes\nbin = {folder}")
+    assert "scontrol update failed with: not this one" in agent.run("--once", expect=1)
+    agent.configure(url=service.url, slurm="classes = yes")
+    agent.run("--once")
+    assert UNCHANGED in agent.run("--dry-run")
 
 
 def ran(cluster):

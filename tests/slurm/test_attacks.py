@@ -8,6 +8,7 @@ import pytest
 from launcher.processes import stop
 from tests.slurm.conftest import UNCHANGED, decided_tasks, eventually, pool_for
 from tests.slurm.sampling import Sampler
+from tests.slurm.test_loop import posted
 from tests.slurm.test_rounds import CAPACITY
 
 SMALL = "--partition=small"
@@ -116,3 +117,37 @@ def test_a_scheduler_that_lies_changes_nothing(operator, service, agent, quiet, 
     agent.configure(url=service.url)
     agent.run("--once")
     assert quiet.limits() == before[0]
+
+
+# Python imports it before everything else.
+CLOCK = """\
+import time
+real = time.time
+time.time = lambda: real() + {offset}
+"""
+
+
+@pytest.mark.parametrize("offset", [-2, 2], ids=["behind", "ahead"])
+def test_a_clock_that_differs(operator, agent, quiet, tmp_path, offset):
+    """By as much as the check lets pass: limits, slots and usage are those of Slurm's clock."""
+    (tmp_path / "clock").mkdir()
+    (tmp_path / "clock" / "sitecustomize.py").write_text(CLOCK.format(offset=offset))
+    agent._environment["PYTHONPATH"] += f":{tmp_path / 'clock'}"
+    pool = pool_for(operator, agent, policy={"name": "tda"})
+    quiet.add_accounts("physics", "biology")
+    agent.run("--once")
+    jobs = quiet.submit("physics", SMALL, "--time=5", seconds=8, count=4)
+    jobs += quiet.submit("biology", SMALL, "--time=5", seconds=8, count=4)
+    agent.run("--once")
+    eventually(lambda: quiet.jobs("RUNNING") == {"physics": 4, "biology": 4})
+    agent.run("--once")
+    assert agent.run("--dry-run").splitlines()[-1] == UNCHANGED
+    state = operator.get(f"{pool}/enforcement/").body
+    assert [(row["used"]["cpu"], row["drift"]) for row in state["tenants"]] == [
+        ("4", {}),
+        ("4", {}),
+    ]
+    eventually(lambda: not quiet.run("squeue", "--noheader"), seconds=60)
+    ran = eventually(lambda: len(ran := quiet.ended(jobs)) == len(jobs) and ran)
+    agent.run("--once")
+    eventually(lambda: set(posted(operator, agent.pool, jobs)) == ran)

@@ -95,7 +95,8 @@ def test_a_gang_starts_within_two_rounds_and_the_longest_job(operator, agent, qu
 def test_guaranteed_gangs_take_the_whole_cluster(operator, agent, quiet):
     """Mpi shares the cluster with the stream, until all of its CPUs are guaranteed to it."""
     pool = crowded(operator, agent, quiet)
-    gangs = quiet.submit("mpi", "--nodes=2", "--ntasks-per-node=4", seconds=90, count=2)
+    # Longer than the wait: on a slow machine the first would end before the second starts.
+    gangs = quiet.submit("mpi", "--nodes=2", "--ntasks-per-node=4", seconds=240, count=2)
     agent.run("--once")
     assert decided_tasks(operator, pool) == {"mpi": 1, "stream": 8}
     member = f"{pool}/members/mpi/"
@@ -108,7 +109,7 @@ def test_guaranteed_gangs_take_the_whole_cluster(operator, agent, quiet):
         agent.run("--once")
         return [state(quiet, job)[0] for job in gangs] == ["R", "R"]
 
-    eventually(both_run, seconds=90)
+    eventually(both_run, seconds=180)
     assert decided_tasks(operator, pool) == {"mpi": 2}
     assert quiet.jobs("RUNNING") == {"mpi": 2}
 

@@ -1,10 +1,15 @@
 """Whatever is killed: limits stay, the agent says who is away, and the next round mends the rest."""
 
+import os
 import random
 import signal
 import time
+from functools import partial
 from itertools import pairwise
 
+import pytest
+
+from allocator_agent.slurm.reading import read_limits
 from launcher.processes import stop
 from tests.examples import thorough
 from tests.slurm.conftest import NOTHING, UNCHANGED, decided_tasks, eventually, pool_for
@@ -80,6 +85,56 @@ def test_slurm_killed_keeps_its_limits_and_the_agent_goes_on(operator, agent, qu
         assert all(line != after for line, after in pairwise(said))
     finally:
         assert stop(running) == 0  # SIGTERM ends it between two rounds
+
+
+@pytest.mark.parametrize("fault", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "frozen"])
+@pytest.mark.parametrize("name", ["slurmctld", "slurmdbd", "web"])
+def test_fails(operator, service, agent, quiet, tmp_path, name, fault):
+    """Slurm or the service fails in the middle of a round: 10 times with `--thorough`, 2 without."""
+    pool = pool_for(operator, agent)
+    agent.configure(url=service.url, service="timeout = 3")
+    quiet.add_accounts(*ACCOUNTS)
+    agent.run("--once")
+    began = time.monotonic()
+    agent.run("--once")
+    round_seconds = time.monotonic() - began
+    demand, draw, codes = Demand(quiet, 11), random.Random(11), []
+    restart = {
+        "slurmctld": quiet.start_controller,
+        "slurmdbd": quiet.start_accounting,
+        "web": partial(service.start, "web"),
+    }[name]
+    processes = service.processes if name == "web" else quiet.processes
+    with Sampler(quiet) as sampler:
+        for _ in range(10 if thorough() else 2):
+            demand.change()
+            round_ = agent.start("--once", log=tmp_path / "agent.log")
+            time.sleep(draw.uniform(0.2, 1) * round_seconds)
+            os.killpg(processes[name].pid, fault)
+            try:
+                time.sleep(4)
+            finally:
+                if fault == signal.SIGSTOP:
+                    os.killpg(processes[name].pid, signal.SIGCONT)
+                else:
+                    processes[name].wait()
+                    restart()
+            codes.append(round_.wait(timeout=120))
+            eventually(service.ready, seconds=60)
+            eventually(quiet.answers, seconds=60)
+            agent.run("--once")
+            assert enforced(operator, pool) == rendered(operator, pool)
+            assert quiet.limits_in_force() == in_mebibytes(quiet.limits())
+            assert agent.run("--dry-run").splitlines()[-1] == UNCHANGED
+    print(f"\n{name}: rounds ended with {codes}")
+    assert set(codes) <= {0, 3 if name == "web" else 4}
+    assert all(sampler.most[resource] <= most for resource, most in CAPACITY.items()), sampler.most
+
+
+def in_mebibytes(limits):
+    """Limits as slurmctld prints them."""
+    rows = {account: read_limits(tres) for account, tres in limits.items()}
+    return {name: ",".join(f"{n}={most}" for n, most in row.items()) for name, row in rows.items()}
 
 
 def enforced(operator, pool):

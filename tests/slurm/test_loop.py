@@ -38,7 +38,7 @@ def test_the_whole_loop_from_queued_jobs_to_a_statement(operator, agent, quiet):
     assert [row["drift"] for row in state["tenants"]] == [{}, {}]
 
     eventually(lambda: not quiet.run("squeue", "--noheader"), seconds=60)
-    ran = eventually(lambda: len(accounted(quiet, jobs)) == len(jobs) and accounted(quiet, jobs))
+    ran = eventually(lambda: len(ran := quiet.ended(jobs)) == len(jobs) and ran)
     agent.run("--once")
     agent.run("--once")  # windows overlap: what was posted is not posted again
     eventually(lambda: set(posted(operator, agent.pool, jobs)) == ran)
@@ -133,20 +133,6 @@ def test_a_node_that_drains_is_no_capacity_and_comes_back(operator, agent, quiet
         quiet.run("scontrol", "update", "NodeName=cpu-2", "State=RESUME")
     agent.run("--once")
     assert decided_tasks(operator, pool) == {"physics": 12}
-
-
-def accounted(cluster, jobs):
-    """The runs of jobs that have ended, as sacct tells them: tenant, identity, start, end."""
-    told = cluster.run(
-        *("sacct", "-aXDPn", "-S", "now-1hour", "-o", "Account,JobIDRaw,Start,End"),
-        *("-j", ",".join(map(str, jobs))),
-    )
-    rows = [line.split("|") for line in told.splitlines()]
-    return {
-        (account, f"{job}@{start}Z", f"{start}Z", f"{end}Z")
-        for account, job, start, end in rows
-        if start[0].isdigit() and end[0].isdigit() and start < end
-    }
 
 
 def posted(operator, pool, jobs):

@@ -11,6 +11,7 @@ from allocator_agent.slurm.reading import read_reservations
 from tests.slurm.cluster import Cluster, running_cluster
 from tests.slurm.conftest import NODES, NOTHING, UNCHANGED, decided_tasks, eventually, pool_for
 from tests.slurm.test_groups import groups, member
+from tests.slurm.test_reservations import coming
 
 USERS = "users = yes"
 ANYWHERE = ("--partition=big,small",)
@@ -209,18 +210,75 @@ def test_slots_are_of_users_alone(operator, service, agent, quiet):
         submit(quiet, "physics", "bob", name, "--hold", count=1)
 
 
+def test_slots_of_users_are_kept_and_used_while_demand_changes(operator, service, agent, quiet):
+    """As those of accounts in tests/slurm/test_reservations.py."""
+    pool = pool_for(operator, agent, policy={"name": "tda"})
+    agent.configure(url=service.url, slurm=USERS, register_tenants="no")
+    quiet.run("sacctmgr", "-i", "add", "account", "physics")
+    add(quiet, "physics", "ada", "bob")
+    # A pool that divides time has no groups, in which users become members by themselves.
+    for slug in ("physics--ada", "physics--bob"):
+        answer = operator.request("POST", "/api/v1/tenants/", {"slug": slug, "name": slug})
+        assert answer.status in (201, 409)  # all pools of the tests have one service
+        assert operator.request("PUT", f"{pool}/members/{slug}/", {}).status < 400
+    agent.run("--once")  # jobs that come before the first limit start outside of slots
+    for user in ("ada", "bob"):
+        quiet.submit("physics", f"--uid={user}", "--partition=small", "--time=5", count=4)
+    agent.run("--once")
+    eventually(lambda: running(quiet) == {("physics", "ada"): 4, ("physics", "bob"): 4})
+    first = slots(quiet)
+    assert {row[0] for row in first.values()} == {"physics|ada", "physics|bob"}
+
+    # One user asks for more, also elsewhere; the other one's reservation is kept.
+    quiet.submit("physics", "--uid=ada", "--partition=small", "--time=5", count=4)
+    quiet.submit("physics", "--uid=ada", "--partition=big", "--time=5", count=4)
+    agent.run("--once")
+    eventually(lambda: running(quiet) == {("physics", "ada"): 12, ("physics", "bob"): 4})
+    second = slots(quiet)
+    coming_ones = coming(quiet)
+    in_force = {row for name, row in second.items() if name not in coming_ones}
+    assert in_force == {
+        ("physics|bob", "small", 4), ("physics|ada", "small", 8), ("physics|ada", "big", 4),
+    }  # fmt: skip
+    kept = {name for name, row in first.items() if row[0] == "physics|bob"}
+    assert {name: second.get(name) for name in kept} == {name: first[name] for name in kept}
+    # Jobs run in the slots of their user. Those of a slot that grew go on outside of the new one.
+    told = quiet.run("squeue", "--noheader", "--states=RUNNING", "--format=%a\t%u\t%v")
+    rows = {tuple(line.split("\t")) for line in told.splitlines()}
+    assert {(place, user) for place, user, name in rows if name == "(null)"} == {("physics", "ada")}
+    inside = {(f"{account}|{user}", name) for account, user, name in rows if name != "(null)"}
+    assert {place for place, _ in inside} == {"physics|ada", "physics|bob"}
+    assert all(second[name][0] == place for place, name in inside)
+
+    agent.run("--once")
+    assert agent.run("--dry-run").splitlines()[-1] == UNCHANGED
+    assert slots(quiet) == second
+    state = operator.get(f"{pool}/enforcement/").body
+    assert [row["drift"] for row in state["tenants"]] == [{}, {}]
+
+
+def slots(cluster):
+    """Return the place, partition and cores of each reservation."""
+    rows = read_reservations(cluster.run("scontrol", "show", "reservation"))
+    return {row.name: (row.account, row.partition, row.cores) for row in rows}
+
+
 def test_usage_of_a_user_who_has_left_is_counted(operator, laboratories, agent, quiet):
     agent.run("--once")
     (job,) = quiet.submit("physics", "--uid=bob", "--partition=small", seconds=1, count=1)
     agent.run("--once")
     eventually(lambda: running(quiet))
-    eventually(lambda: not quiet.run("squeue", "--noheader"))
+    eventually(lambda: quiet.ended([job]))
     quiet.run("sacctmgr", "-i", "delete", "user", "bob", "account=physics")
-    agent.run("--once")
-    entries = operator.pages(f"/api/v1/ledger-entries/?pool={agent.pool}&kind=usage")
-    # Slurm still knows the jobs of earlier tests.
-    mine = {row["tenant"] for row in entries if row["event_id"].startswith(f"{job}@")}
-    assert mine == {"physics--bob"}
+
+    def counted_for():
+        # A round posts the usage of jobs that sacct knows whole, or the next one does.
+        agent.run("--once")
+        entries = operator.pages(f"/api/v1/ledger-entries/?pool={agent.pool}&kind=usage")
+        # Slurm still knows the jobs of earlier tests.
+        return {row["tenant"] for row in entries if row["event_id"].startswith(f"{job}@")}
+
+    assert eventually(counted_for, seconds=60) == {"physics--bob"}
     state = operator.get(f"{laboratories}/enforcement/").body["tenants"]
     absent = {row["tenant"] for row in state if row["absent_since"]}
     assert absent == {"physics--bob"}

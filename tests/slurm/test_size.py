@@ -1,13 +1,14 @@
-"""A thousand accounts: how long the first load takes, a round that changes 50, one that changes none."""
+"""A thousand accounts, and ten thousand jobs that wait: how long rounds take."""
 
 import os
 import re
 
 from tests.examples import long
-from tests.slurm.conftest import pool_for
+from tests.slurm.conftest import UNCHANGED, decided_tasks, eventually, pool_for
 
 ACCOUNTS = 1000
 CHANGED = 50
+WAITING = 10_000
 
 pytestmark = long
 
@@ -40,6 +41,33 @@ def test_a_thousand_accounts(operator, service, agent, quiet):
     # 2 s where nothing else is at work; the load is printed with the times.
     assert sum(seconds for step, seconds in none.items() if step != "changes") <= 10
     assert writes(quiet) == before
+
+
+def test_ten_thousand_jobs_that_wait(operator, service, agent, quiet):
+    """All of them are demand, and come under limits by partition when these are turned on."""
+    pool = pool_for(operator, agent)
+    agent.configure(url=service.url, service="timeout = 60")
+    accounts = ("biology", "physics")
+    quiet.add_accounts(*accounts)
+    agent.run("--once")
+    for account in accounts:
+        quiet.submit(account, "--partition=small", f"--array=1-{WAITING // len(accounts)}")
+    report(f"{WAITING} wait", steps(agent.run("--once")))
+    asked = {row["tenant"]: row["tasks"] for row in operator.pages(f"{pool}/workloads/")}
+    assert asked == dict.fromkeys(accounts, WAITING // len(accounts))
+    half = dict.fromkeys(accounts, 6)
+    assert decided_tasks(operator, pool) == half
+    eventually(lambda: quiet.jobs("RUNNING") == half, seconds=60)
+    report("they still wait", steps(agent.run("--once", "--verbose")))
+    assert UNCHANGED in agent.run("--dry-run")
+
+    agent.configure(url=service.url, service="timeout = 60", slurm="classes = yes")
+    report("by partition", steps(agent.run("--once")))
+    report("and after it", steps(agent.run("--once", "--verbose")))
+    assert UNCHANGED in agent.run("--dry-run")
+    quiet.run("scancel", "--state=RUNNING", *(f"--account={name}" for name in accounts[:1]))
+    agent.run("--once")
+    eventually(lambda: quiet.jobs("RUNNING") == half, seconds=60)
 
 
 def steps(told):

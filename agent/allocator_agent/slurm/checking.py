@@ -14,7 +14,7 @@ from allocator_agent.configuration import Configuration
 from allocator_agent.findings import Section
 from allocator_agent.model import Observation
 from allocator_agent.service import Known
-from allocator_agent.slurm import reading
+from allocator_agent.slurm import closed, reading
 from allocator_agent.slurm.commands import Commands
 from allocator_agent.slurm.scheduler import OVERLAP, Slurm
 
@@ -92,6 +92,8 @@ class SlurmCheck:
                     f"licences are not resources of the pool ({', '.join(licences)}): jobs that ask for"
                     " them are counted without them"
                 )
+        if known is not None:
+            self._check_closed(section, known, observed)
         for problem in observed.problems:
             if problem == OVERLAP:
                 remedy = "give each node one partition, or set [slurm] classes = no"
@@ -99,6 +101,34 @@ class SlurmCheck:
             else:
                 section.note(problem)
         return observed
+
+    def _check_closed(self, section: Section, known: Known, observed: Observation) -> None:
+        """Check that new accounts can be closed, and state what a round changes for it."""
+        options, registers = self._configuration.slurm, self._configuration.registers_tenants
+        tree = self._slurm.tree(observed, known.groups)
+        # As if each member, and each that becomes one, had a limit already.
+        members = [
+            tenant
+            for tenant, place in tree.accounts.items()
+            if tenant in known.members or (registers and place not in observed.exempt)
+        ]
+        objects = [{"kind": "account", "tenant": tenant} for tenant in members]
+        changes, problems = closed.plan_closed(
+            objects, tree, closed=options.closed, opened=options.open
+        )
+        count = f"a round sets MaxJobs of {len(changes)} accounts and users"
+        if options.closed:
+            problem = closed.problem_of_root(tree.associations)
+            section.require(
+                not problem,
+                f"new accounts start no job before a round has limited them: {count}",
+                problem,
+                "sacctmgr modify account root set MaxJobs=-1, and set it on the accounts that need it",
+            )
+            for text in problems if not problem else ():
+                section.note(text, "see [slurm] open")
+        elif changes:
+            section.ok(f"[slurm] closed is off: {count}, which the agent had closed")
 
     def _check_qualities(self, section: Section, resources: Sequence[str]) -> None:
         """Check that no QOS has limits that replace those of accounts."""

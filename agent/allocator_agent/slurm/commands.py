@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from collections.abc import Iterable
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
@@ -12,6 +13,9 @@ from allocator_agent.errors import SchedulerAway
 
 _SECONDS = 120.0
 _SIDE_BY_SIDE = 16
+# sacctmgr and sacct ask slurmdbd for the names of TRES by themselves. If it ends in between, they print
+# rows without limits or amounts, and exit with 0.
+_HALF_ANSWERED = re.compile(r"error: DBD_\w+ failure")
 
 
 class Commands:
@@ -27,7 +31,10 @@ class Commands:
         self._environment |= {"TZ": "UTC", "LC_ALL": "C.UTF-8", "SLURM_TIME_FORMAT": "standard"}
 
     def run(self, program: str, *arguments: str, input: str | None = None) -> str:  # noqa: A002
-        """Return the output of a command. Raises `SchedulerAway` with its message if it fails."""
+        """Return the output of a command.
+
+        Raises `SchedulerAway` with its message if it fails, or if slurmdbd ended while it was asked.
+        """
         command = [str(Path(self._folder, program)) if self._folder else program, *arguments]
         try:
             done = subprocess.run(
@@ -47,7 +54,7 @@ class Commands:
             raise SchedulerAway(f"{command[0]} cannot be run: {error}") from error
         except subprocess.TimeoutExpired:
             raise SchedulerAway(f"{program} took more than {self._seconds:g} s") from None
-        if done.returncode:
+        if done.returncode or _HALF_ANSWERED.search(done.stderr):
             output = (done.stderr.strip() or done.stdout.strip() or "no message").splitlines()
             verb = next((word for word in arguments if not word.startswith("-")), "")
             raise SchedulerAway(f"{program} {verb}".strip() + f" failed with: {output[-1]}")

@@ -12,6 +12,7 @@ from allocator_agent.configuration import place_text
 from allocator_agent.model import Job, Rendering, Waiting
 from allocator_agent.quantities import MEBIBYTE, Amounts
 from allocator_agent.reclaim import Jobs, Memory, ReclaimPlan, by_account, plan_reclaim, to_stop
+from allocator_agent.slurm.closed import JobsChange
 from allocator_agent.slurm.holds import HoldPlan
 from allocator_agent.slurm.people import (
     WRITABLE,
@@ -122,10 +123,11 @@ class SlurmPlan:
     reassigned: dict[str, list[str]] = field(default_factory=dict)
     minutes: list[MinutesChange] = field(default_factory=list)
     holds: HoldPlan = field(default_factory=HoldPlan)
+    closed: list[JobsChange] = field(default_factory=list)
 
     def __len__(self) -> int:
         changes = (
-            *(self.limits, self.removals, self.reassigned, self.minutes),
+            *(self.limits, self.removals, self.reassigned, self.minutes, self.closed),
             *(self.reservations, self.moves, self.reclaim, self.holds.released, self.holds.entered),
         )
         return sum(len(each) for each in changes)
@@ -145,6 +147,7 @@ class SlurmPlan:
             *(change.shown() for change in self.limits),
             *(removal.shown() for removal in self.removals),
             *(change.shown() for change in self.minutes),
+            *(change.shown(_name_of(change.key)) for change in self.closed),
             *(change.shown() for change in self.reservations),
             *(release.shown() for release in self.holds.released),
             *(hold.shown(is_new=hold.name in made) for hold in self.holds.entered),

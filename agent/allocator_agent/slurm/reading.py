@@ -51,7 +51,7 @@ _STEPPED = re.compile(
 )
 _FEW = 10  # names in a note
 _UNKNOWN = ("", "Unknown", "None", "N/A")
-ASSOCIATION_SEPARATORS = 6  # between the columns of an association
+ASSOCIATION_SEPARATORS = 7  # between the columns of an association
 _BETWEEN_NODES = re.compile(r",(?![^\[]*\])")  # a comma outside of brackets
 _NODE_PART = re.compile(r"([^\[\]]+)|\[([^\]]*)\]")
 _MOST_NODES = 65_533  # of a cluster of Slurm
@@ -72,6 +72,7 @@ class Association:
     fairshare: str
     id: str = ""
     minutes: dict[str, int] = field(default_factory=dict)  # TRES -> GrpTRESMins
+    max_jobs: int | None = None  # its own, not that of an account above it
 
 
 @dataclass(frozen=True)
@@ -433,9 +434,12 @@ def read_associations(text: str) -> Iterator[Association]:
     for line in text.splitlines():
         if line.count("|") != ASSOCIATION_SEPARATORS:
             continue
-        account, user, partition, tres, fairshare, number, minutes = line.split("|")
-        limits = read_limits(tres)
-        yield Association(account, user, partition, limits, fairshare, number, read_limits(minutes))
+        account, user, partition, tres, fairshare, number, minutes, jobs = line.split("|")
+        yield Association(
+            *(account, user, partition, read_limits(tres), fairshare, number),
+            read_limits(minutes),
+            int(jobs) if jobs.isdigit() else None,
+        )
 
 
 def unreadable_rows(text: str, separators: int = ASSOCIATION_SEPARATORS) -> int:

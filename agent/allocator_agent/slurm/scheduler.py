@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
+from itertools import groupby
 from typing import Any
 
 from allocator_agent.configuration import Configuration
@@ -16,9 +18,10 @@ from allocator_agent.model import Job, Observation, Rendering, Usage
 from allocator_agent.quantities import Amounts
 from allocator_agent.reclaim import Memory, ReclaimPlan, Victim
 from allocator_agent.slurm import reading
+from allocator_agent.slurm.closed import ROOT, JobsChange, Tree, few, is_below, plan_closed
 from allocator_agent.slurm.commands import Commands
 from allocator_agent.slurm.holds import HeldCluster, Hold, HoldPlan, plan_holds
-from allocator_agent.slurm.people import account_of, is_writable, key_of, place_of
+from allocator_agent.slurm.people import Key, account_of, is_writable, key_of, place_of
 from allocator_agent.slurm.planning import (
     LimitChange,
     LimitRemoval,
@@ -43,7 +46,8 @@ from allocator_agent.slurm.reservations import (
 )
 from allocator_agent.slurm.trees import plan_groups
 
-_ASSOCIATION = "account,user,partition,grptres,fairshare,id,grptresmins"
+logger = logging.getLogger("allocator_agent")
+_ASSOCIATION = "account,user,partition,grptres,fairshare,id,grptresmins,maxjobs"
 OVERLAP = "partitions overlap: limits of a partition hold for the jobs that were sent to it only"
 _PER_COMMAND = 500  # names or job numbers, so that a command line stays short
 Words = tuple[str, ...]
@@ -138,7 +142,8 @@ class Slurm:
         accounts = {item.account for item in self._associations if not item.user} - {"root"}
         if not self._options.users:
             members = frozenset(accounts - parents)
-            return Observation(nodes, jobs, members, problems, parents, notes)
+            exempt = self._exempt(accounts)
+            return Observation(nodes, jobs, members, problems, parents, notes, exempt)
         # Every account is above its users, so that none is a member itself.
         jobs = [replace(job, account=place_of(job.account, job.user)) for job in jobs]
         users = self._users()
@@ -155,7 +160,14 @@ class Slurm:
                 "users who are in partitions of an account only, and not in the account, have no limit:"
                 f" {', '.join(inside)}; sacctmgr add user USER account=ACCOUNT"
             )
-        return Observation(nodes, jobs, users, problems, frozenset(accounts), notes)
+        exempt = self._exempt({*accounts, *users})
+        return Observation(nodes, jobs, users, problems, frozenset(accounts), notes, exempt)
+
+    def _exempt(self, places: Iterable[str]) -> frozenset[str]:
+        """Return the places in accounts that stay as they are, or below them."""
+        if not self._options.closed:
+            return frozenset()
+        return frozenset(each for each in places if is_below(each, self._options.open, self._tree))
 
     def _users(self) -> frozenset[str]:
         """Return the places of the users of all accounts but root."""
@@ -259,6 +271,14 @@ class Slurm:
             self._held(observed, present, seconds),
         )
         problems = _joined(_joined(problems, holds.problems), self._problems_of_usage())
+        made = [change.key for change in limits if change.new]
+        closed, found_closed = plan_closed(
+            rendering.objects,
+            self.tree(observed, groups, made),
+            closed=self._options.closed,
+            opened=self._options.open,
+        )
+        problems = _joined(problems, {"": found_closed} if found_closed else {})
         return SlurmPlan(
             limits + parents.limits,
             slots.changes,
@@ -278,6 +298,23 @@ class Slurm:
             reassigned,
             plan_minutes(rendering.objects, self._associations, {**accounts, **above}),
             holds,
+            closed,
+        )
+
+    def tree(
+        self, observed: Observation, groups: Collection[str], made: Iterable[Key] = ()
+    ) -> Tree:
+        """Return what was last observed, and what of it is of the pool with these groups."""
+        above = self._by_tenant(observed.parents)
+        return Tree(
+            self._associations,
+            self._tree,
+            observed.accounts,
+            self._by_tenant(observed.accounts),
+            {above[slug] for slug in groups if slug in above},
+            made,
+            users=self._options.users,
+            joining=observed.joining,
         )
 
     def _held(self, observed: Observation, present: Sequence[Reservation], now: int) -> HeldCluster:
@@ -311,24 +348,21 @@ class Slurm:
         self._write([(change, change.lowered) for change in plan.limits if change.lowers])
         # The associations of partitions exist now, and no limit has risen yet.
         for account, waiting in plan.reassigned.items():
-            for batch in _batches(waiting):
-                problems += self._tried(
-                    *("scontrol", "update", f"JobId={','.join(batch)}"),
-                    f"Account={account_of(account)}",
-                )
+            problems += self._update(waiting, f"Account={account_of(account)}")
         self._remove(plan.removals)
         self._write_minutes(plan.minutes)
         for release in plan.holds.released:
             # Slurm deletes no reservation that a job names.
-            problems += self._put_into("", release.jobs)
+            problems += self._put_out(release.jobs)
             problems += self._tried("scontrol", "delete", f"ReservationName={release.name}")
         for change in plan.reservations:
-            problems += self._put_into("", change.jobs)
+            problems += self._put_out(change.jobs)
             problems += self._tried("scontrol", *_command(change))
         problems += self._make_holds(plan.holds)
         for name, waiting in plan.moves:  # before limits rise, or they would not wait for it
-            problems += self._put_into(name, waiting)
+            problems += self._update(waiting, f"ReservationName={name}")
         self._write([(change, change.after) for change in plan.limits if change.raises])
+        self._write_closed(plan.closed)
         signal = self._options.notice_signal
         for batch in _batches(_leaders(plan.reclaim.warned)) if signal else []:
             problems += self._tried("scancel", "--full", f"--signal={signal}", *batch)
@@ -437,6 +471,16 @@ class Slurm:
             for change in changes
         )
 
+    def _write_closed(self, changes: Sequence[JobsChange]) -> None:
+        """Set MaxJobs of associations, step by step. Raises `SchedulerAway` if any is refused."""
+        where = f"cluster={self.source}"
+        for (after, _), step in groupby(changes, key=lambda each: (each.after, each.key == ROOT)):
+            words = (f"MaxJobs={-1 if after is None else after}",)
+            self._commands.run_all(
+                ("sacctmgr", "--immediate", "modify", *whose, where, "set", *settings)
+                for whose, settings in _set_together((change.key, words) for change in step)
+            )
+
     def _make_holds(self, plan: HoldPlan) -> list[str]:
         """Make reservations and put jobs into them, except into those that Slurm refuses."""
         problems: list[str] = []
@@ -447,18 +491,42 @@ class Slurm:
                 refused.add(hold.name)
         for hold in plan.entered:
             if hold.name not in refused:
-                jobs = f"JobId={','.join(hold.jobs)}"
-                problems += self._tried("scontrol", "update", jobs, f"ReservationName={hold.name}")
+                problems += self._update(hold.jobs, f"ReservationName={hold.name}")
         return problems
 
-    def _put_into(self, reservation: str, jobs: Sequence[str]) -> list[str]:
-        """Put jobs into a reservation, or out of any if the name is empty."""
+    def _put_out(self, jobs: Sequence[str]) -> list[str]:
+        """Take jobs that wait or run out of their reservation."""
+        return self._update(jobs, "ReservationName=", states=reading.JOB_STATES)
+
+    def _update(self, jobs: Sequence[str], setting: str, *, states: str = "PENDING") -> list[str]:
+        """Change a setting of jobs in these states and return what Slurm refused.
+
+        Slurm refuses jobs that have started or ended since they were observed. They are logged, and the
+        next round plans for them as they are then.
+        """
         problems: list[str] = []
         for batch in _batches(jobs):
-            problems += self._tried(
-                "scontrol", "update", f"JobId={','.join(batch)}", f"ReservationName={reservation}"
-            )
+            left = batch
+            while left and (refused := self._tried("scontrol", "update", _of_jobs(left), setting)):
+                present = self._in_states(states)
+                others, left = left, [job for job in left if job in present]
+                if left == others:
+                    problems += refused
+                    break
+            if passed := [job for job in batch if job not in left]:
+                logger.warning(
+                    "jobs that started or ended during the round keep what they have: %s",
+                    few(passed),
+                )
         return problems
+
+    def _in_states(self, states: str) -> set[str]:
+        """Return the numbers of the jobs in these states. Raises `SchedulerAway`."""
+        output = self._commands.run(
+            *("squeue", "--noheader", "--array", "--all", "--local", f"--states={states}"),
+            "--Format=jobarrayid:48",
+        )
+        return set(output.split())
 
     def _tried(self, program: str, *arguments: str) -> list[str]:
         try:
@@ -494,21 +562,28 @@ def _where(place: str) -> Words:
 
 
 def modifications(rows: Rows) -> list[tuple[Words, Words]]:
-    """Return the associations that `sacctmgr modify` changes, each with its settings.
+    """Return the associations that `sacctmgr modify` changes, each with its settings."""
+    return _set_together(
+        (change.key, _settings(change, limits))
+        for change, limits in rows
+        if not (change.new and change.key[1])
+    )
+
+
+def _set_together(rows: Iterable[tuple[Key, Words]]) -> list[tuple[Words, Words]]:
+    """Return the associations with equal settings by the words that name them.
 
     Accounts that get the same are set together, and so are the users of one account.
     """
     alike: dict[Words, list[str]] = {}
     people: dict[tuple[str, Words], list[str]] = {}
     found: list[tuple[Words, Words]] = []
-    for change, limits in rows:
-        account, user, partition = change.key
-        words = _settings(change, limits)
+    for (account, user, partition), words in rows:
         if not user:
             alike.setdefault(words, []).append(account)
-        elif not partition and not change.new:
+        elif not partition:
             people.setdefault((account, words), []).append(user)
-        elif not change.new:
+        else:
             whose = (f"user={user}", f"account={account}", f"partition={partition}")
             found.append((("user", "where", *whose), words))
     return (
@@ -603,6 +678,11 @@ def _hold_command(hold: Hold) -> list[str]:
 def _is_in_foreign_reservation(job: Job) -> bool:
     """Return true for a job in a reservation of the site, whose cores are not in the decision."""
     return bool(job.reservation) and not job.reservation.startswith("allocator-")
+
+
+def _of_jobs(jobs: Sequence[str]) -> str:
+    """Return the word by which scontrol finds jobs."""
+    return f"JobId={','.join(jobs)}"
 
 
 def _leaders(victims: Sequence[Victim]) -> list[str]:

@@ -12,7 +12,7 @@ from allocator_service.allocation.models import Heartbeat, Run, RunStatus
 from allocator_service.allocation.policies import policy_title
 from allocator_service.allocation.selectors import SILENCE
 from allocator_service.allocation.services import METERING
-from allocator_service.core.board import Cell, Notice, Section, Table, Urgency, tells
+from allocator_service.core.board import Cell, Notice, Section, Table, Urgency, board_section
 from allocator_service.core.display import counted, percent_text
 from allocator_service.core.jobs import BACKTESTS
 from allocator_service.core.templatetags.shown import age
@@ -62,7 +62,7 @@ class _PoolState:
         return reverse("admin:pools_pool_overview", args=[self.pool.pk])
 
 
-@tells(permission="pools.view_pool", place=1)
+@board_section(permission="pools.view_pool", place=1)
 def pools_section(now: datetime, pools: VisiblePools) -> Section:
     """Return the section of the pools, those that need an operator first."""
     states = sorted(_states(pools), key=lambda state: (state.urgency(now), state.pool.slug))
@@ -81,7 +81,7 @@ def pools_section(now: datetime, pools: VisiblePools) -> Section:
     return Section(notices, [Table("Pools", _POOL_COLUMNS, rows, more)])
 
 
-@tells(permission="allocation.view_run", place=2)
+@board_section(permission="allocation.view_run", place=2)
 def processes_section(now: datetime, _: VisiblePools) -> Section:
     """Return the section of the background processes, with the lag of metering and of the ledger."""
     beats = dict(Heartbeat.objects.values_list("process", "seen_at"))

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from decimal import Decimal
 from typing import Any
 from urllib.parse import urlencode
@@ -16,9 +17,10 @@ from allocator_service.allocation.models import Allocation
 from allocator_service.core.history import entries_done
 from allocator_service.core.models import AuditEntry
 from allocator_service.core.quantities import Resource
+from allocator_service.pools.clusters import clusters_away
 from allocator_service.pools.selectors import members_of, resources_of
 from allocator_service.workloads.models import Workload, WorkloadState
-from allocator_service.workloads.reason_texts import OPERATOR, reason_text
+from allocator_service.workloads.reason_texts import OPERATOR, away_text, reason_text
 
 WORKLOADS_A_PAGE = 25
 CHANGES_A_PAGE = 25
@@ -32,17 +34,23 @@ class DemandRow:
     workload: Workload
     demand: Sequence[tuple[Resource, Decimal]]
     got: Allocation | None
+    away: Mapping[str, datetime]
 
     @property
     def reason(self) -> str:
         """The reason it runs no more tasks."""
         if self.workload.state == WorkloadState.PAUSED:
             return "It is paused."
-        if self.workload.unsatisfiable:
-            return f"It cannot run: {reason_text(self.workload.unsatisfiable, OPERATOR)}"
+        unsatisfiable = self.workload.unsatisfiable
+        if unsatisfiable:
+            return f"It cannot run: {self._text(unsatisfiable)}"
         if self.got is None:
             return "It is not in the decision in force."
-        return reason_text(self.got.limited_by, OPERATOR) if self.got.limited_by else ""
+        return self._text(self.got.limited_by) if self.got.limited_by else ""
+
+    def _text(self, reason: str) -> str:
+        gone = away_text(reason, self.workload.server_selector, self.away)
+        return gone or reason_text(reason, OPERATOR)
 
 
 @pool_tab("demand", "Demand", permission="workloads.view_workload", place=4)
@@ -63,6 +71,7 @@ def demand_tab(asked: TabRequest) -> Mapping[str, Any]:
     if run is not None:
         rows = Allocation.objects.filter(run=run, workload__in=found)
         got = {row.workload_id: row for row in rows}
+    away = clusters_away(pool)
     return {
         "run": run,
         "search": asked.search,
@@ -75,6 +84,7 @@ def demand_tab(asked: TabRequest) -> Mapping[str, Any]:
                 each,
                 [pair for pair in zip(resources, each.demand, strict=False) if pair[1]],
                 got.get(each.pk),
+                away,
             )
             for each in found
         ],

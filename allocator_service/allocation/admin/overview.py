@@ -1,7 +1,9 @@
 """Tabs of a pool that show its decision in force and the runs before it."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -27,10 +29,11 @@ from allocator_service.core.charts import BarRow, Chart, bar_chart, history_char
 from allocator_service.core.display import counted, unit_text
 from allocator_service.core.errors import Missing
 from allocator_service.core.quantities import Resource
+from allocator_service.pools.clusters import CLUSTER_LABEL, cluster_named, clusters_away, servers_in
 from allocator_service.pools.models import Pool, ServerState
 from allocator_service.pools.selectors import members_of, resources_of
 from allocator_service.workloads.models import WorkloadState
-from allocator_service.workloads.reason_texts import OPERATOR, reason_text
+from allocator_service.workloads.reason_texts import OPERATOR, away_text, reason_text
 
 CLASSES_SHOWN = 25
 RUNS_DRAWN = 300
@@ -52,31 +55,40 @@ def run_in_force(asked: TabRequest) -> Run | None:
 def now_tab(asked: TabRequest) -> Mapping[str, Any]:
     """Return the decision in force, the obstacles to a newer one, and the resources in use."""
     pool, run = asked.pool, run_in_force(asked)
-    unsatisfiable = (
-        pool.workloads.filter(state=WorkloadState.ACTIVE)
-        .exclude(unsatisfiable="")
-        .values_list("unsatisfiable")
-        .annotate(count=Count("pk"))
-        .order_by("unsatisfiable")
-    )
     return {
         "run": run,
         "policy": None if run is None else policy_title(run.policy["name"]),
         "behind": 0 if run is None else max(pool.generation - (run.generation or 0), 0),
         "failure": failed_since(pool=pool, run=run),
-        "unsatisfiable": [
-            (reason_text(reason, OPERATOR), count) for reason, count in unsatisfiable
-        ],
+        "unsatisfiable": _unsatisfiable(pool),
         "open_gap": _open_gap(run),
         "capacities": _capacities(pool, run, resources_of(pool)),
         "counts": _counts(pool),
+        "away": away_rows(pool),
         "charts": [] if run is None else timetable_charts(run, asked.now),
     }
 
 
+def _unsatisfiable(pool: Pool) -> list[tuple[str, int]]:
+    """Return the number of workloads that cannot run by the text of the reason."""
+    away = clusters_away(pool)
+    found = (
+        pool.workloads.filter(state=WorkloadState.ACTIVE)
+        .exclude(unsatisfiable="")
+        .values_list("unsatisfiable", f"server_selector__{CLUSTER_LABEL}")
+        .annotate(count=Count("pk"))
+        .order_by("unsatisfiable", f"server_selector__{CLUSTER_LABEL}")
+    )
+    counts = Counter[str]()
+    for reason, named, count in found:
+        gone = away_text(reason, {CLUSTER_LABEL: named}, away)
+        counts[gone or reason_text(reason, OPERATOR)] += count
+    return list(counts.items())
+
+
 @dataclass(frozen=True)
 class Used:
-    """Capacity of a resource on active servers, and the allocated fraction of the decision's."""
+    """Capacity of a resource for decisions, and the allocated fraction of the decision's."""
 
     resource: Resource
     capacity: float
@@ -87,6 +99,8 @@ def _capacities(pool: Pool, run: Run | None, resources: Sequence[Resource]) -> l
     fractions = ((run.summary if run is not None else None) or {}).get("utilization", {})
     amounts = np.zeros(len(resources))
     active = pool.servers.filter(state=ServerState.ACTIVE)
+    if away := clusters_away(pool):
+        active = active.exclude(pk__in=servers_in(pool, away).values("pk"))
     for capacity, count in active.values_list("capacity").annotate(count=Count("pk")).order_by():
         # Older servers lack the resources that the pool got later.
         amounts[: len(capacity)] += count * np.array(capacity, float)
@@ -94,6 +108,25 @@ def _capacities(pool: Pool, run: Run | None, resources: Sequence[Resource]) -> l
         Used(resource, float(amount), fractions.get(resource.name))
         for resource, amount in zip(resources, amounts, strict=True)
     ]
+
+
+@dataclass(frozen=True)
+class AwayRow:
+    """A cluster that left, with the number of its servers."""
+
+    cluster: str
+    left_at: datetime
+    servers: int
+
+
+def away_rows(pool: Pool) -> list[AwayRow]:
+    """Return the clusters whose servers give no capacity because their agents are silent."""
+    away = clusters_away(pool)
+    if not away:
+        return []
+    named = servers_in(pool, away).annotate(cluster=cluster_named(pool))
+    servers = named.values_list("cluster").annotate(count=Count("pk"))
+    return [AwayRow(name, away[name], count) for name, count in servers.order_by("cluster")]
 
 
 def _counts(pool: Pool) -> Mapping[str, int]:
@@ -190,6 +223,7 @@ def servers_tab(asked: TabRequest) -> Mapping[str, Any]:
         "resources": resources,
         "rows": rows,
         "classes": classes,
+        "away": away_rows(pool),
         "states": [(state, ServerState(state).label, count) for state, count in states],
         "charts": _server_charts(rows, resources),
     }

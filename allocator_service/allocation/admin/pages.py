@@ -18,15 +18,12 @@ from allocator_service.allocation.admin.tabs import Tab, TabRequest, all_tabs, t
 from allocator_service.allocation.policies import options_text, policy_title
 from allocator_service.allocation.services import run_request
 from allocator_service.allocation.what_if.impact import changes_impact, servers_impact
-from allocator_service.core.admin import (
-    ServiceAdmin,
-    ServiceForm,
-    form_differences,
-)
+from allocator_service.core.admin import ServiceAdmin
 from allocator_service.core.clock import utc_now
 from allocator_service.core.errors import DomainError
 from allocator_service.core.history import Difference
 from allocator_service.core.list_filters import NamedChoices, PresentFilter
+from allocator_service.core.service_forms import ServiceForm, form_differences
 from allocator_service.imports.admin import FileImportAdmin, ServerFileForm, TreeFileForm
 from allocator_service.pools.admin import MembershipAdmin, ServerAdmin
 from allocator_service.pools.group_admin import GroupAdmin

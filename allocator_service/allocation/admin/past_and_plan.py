@@ -1,6 +1,7 @@
 """A pool's window, sharing degrees and timetable in the admin."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -11,10 +12,13 @@ from allocator_service.allocation.models import Run, RunStatus
 from allocator_service.core.charts import Chart, GanttBar, GanttRow, gantt_chart
 from allocator_service.core.duration_fields import seconds_text
 from allocator_service.core.quantities import Resource
+from allocator_service.core.snapshots import one_snapshot
+from allocator_service.ledger.amounts.clusters import cluster_order, used_in_window
 from allocator_service.ledger.reporting.periods import Period
 from allocator_service.ledger.reporting.pictures import sharing_degree_chart
 from allocator_service.ledger.reporting.sharing_degree import sharing_degree_history
 from allocator_service.ledger.windows import window_state
+from allocator_service.pools.clusters import has_had_clusters
 from allocator_service.pools.models import Pool, WindowKind
 from allocator_service.pools.windows import Past
 from allocator_service.tenants.models import Tenant
@@ -22,23 +26,32 @@ from allocator_service.tenants.models import Tenant
 INTERVALS = 28
 TENANTS_SHOWN = 25
 ROWS_SHOWN = 40
+_HOUR_SECONDS = 3600
 
 
 @dataclass(frozen=True)
 class Remembered:
-    """A tenant's resource hours in the window, by resource, with its sharing degree."""
+    """A tenant's resource hours in the window, by resource, with its sharing degree.
+
+    `clusters` divide what it used by resource, and are empty in a pool without clusters.
+    """
 
     tenant: str
     used: Sequence[float]
     alone: Sequence[float]
     sharing_degree: float | None
+    clusters: Sequence[Mapping[str | None, float]]
 
     @property
     def parts(self) -> list[list[tuple[str, float]]]:
         """Named hours by resource, in the order of the pool's resources."""
         return [
-            [("used", used), ("alone", alone)]
-            for used, alone in zip(self.used, self.alone, strict=True)
+            [
+                ("used", used),
+                *((f"in {'an unknown cluster' if c is None else c}", h) for c, h in of.items()),
+                ("alone", alone),
+            ]
+            for used, alone, of in zip(self.used, self.alone, self.clusters, strict=True)
         ]
 
 
@@ -64,23 +77,40 @@ def window_table(
     """
     if pool.window_kind == WindowKind.NONE:
         return None
-    state = window_state(pool, now)
-    keys = {tenant for tenant, _ in [*state.used, *state.alone]}
-    tenants = Tenant.objects.filter(pk__in=keys)
-    if search:
-        tenants = tenants.filter(Q(slug__icontains=search) | Q(name__icontains=search))
-    found = [
-        (state.sharing_degrees.get(tenant), slug, tenant)
-        for tenant, slug in tenants.values_list("pk", "slug")
-    ]
-    found.sort(key=lambda row: (row[0] is None, row[0] or 0.0, row[1]))
+    has_clusters = has_had_clusters(pool)
+    # One snapshot, so that clusters add up to what was used.
+    with one_snapshot() if has_clusters else nullcontext():
+        state = window_state(pool, now)
+        keys = {tenant for tenant, _ in [*state.used, *state.alone]}
+        tenants = Tenant.objects.filter(pk__in=keys)
+        if search:
+            tenants = tenants.filter(Q(slug__icontains=search) | Q(name__icontains=search))
+        found = [
+            (state.sharing_degrees.get(tenant), slug, tenant)
+            for tenant, slug in tenants.values_list("pk", "slug")
+        ]
+        found.sort(key=lambda row: (row[0] is None, row[0] or 0.0, row[1]))
+        shown = found[:TENANTS_SHOWN]
+        clusters: dict[tuple[int, str], dict[str | None, float]] = {}
+        if has_clusters and shown:
+            among = [tenant for _, _, tenant in shown]
+            uses = used_in_window(pool=pool, past=state.past, among=among)
+            for use in sorted(uses, key=lambda use: cluster_order(use.cluster)):
+                of = clusters.setdefault((use.tenant, use.resource), {})
+                of[use.cluster] = float(use.amount) / _HOUR_SECONDS
 
     def hours(amounts: Mapping[tuple[int, str], Decimal], tenant: int) -> list[float]:
-        return [float(amounts.get((tenant, each.name), 0)) / 3600 for each in resources]
+        return [float(amounts.get((tenant, each.name), 0)) / _HOUR_SECONDS for each in resources]
 
     rows = [
-        Remembered(slug, hours(state.used, tenant), hours(state.alone, tenant), degree)
-        for degree, slug, tenant in found[:TENANTS_SHOWN]
+        Remembered(
+            slug,
+            hours(state.used, tenant),
+            hours(state.alone, tenant),
+            degree,
+            [clusters.get((tenant, each.name), {}) for each in resources],
+        )
+        for degree, slug, tenant in shown
     ]
     return WindowTable(state.past, resources, rows, len(found))
 

@@ -15,13 +15,13 @@ from allocator_service.allocation.policies import (
     policy_documents,
     policy_title,
 )
-from allocator_service.core.admin import ServiceForm, refuse_unread
 from allocator_service.core.clock import utc_now
 from allocator_service.core.conditional_fields import Conditions, offer_with, show_with
 from allocator_service.core.duration_fields import DurationField
 from allocator_service.core.durations import MOST_RECLAIM_DAYS
 from allocator_service.core.errors import Refusals
 from allocator_service.core.quantities import Resource
+from allocator_service.core.service_forms import ServiceForm, refuse_unread
 from allocator_service.pools.models import Pool, WindowKind
 from allocator_service.pools.policy import DEFAULT_ANCHOR, PolicyChoice, Window
 from allocator_service.pools.selectors import resources_of

@@ -23,12 +23,14 @@ from allocator_service.allocation.models import Allocation, Run, RunStatus
 from allocator_service.allocation.placement_list import PlacementList
 from allocator_service.allocation.policies import options_text, policy_title
 from allocator_service.allocation.selectors import demands_of, input_of
-from allocator_service.allocation.what_if.explanations import Binding, run_explain
-from allocator_service.core.admin import ReadOnlyAdmin, quantities_shown
+from allocator_service.allocation.what_if.counterfactuals import Binding
+from allocator_service.allocation.what_if.explanations import run_explain
+from allocator_service.core.admin import ReadOnlyAdmin
 from allocator_service.core.clock import utc_now
 from allocator_service.core.display import number_text, percent_text
 from allocator_service.core.errors import DomainError
 from allocator_service.core.quantities import Resource
+from allocator_service.core.quantity_fields import quantities_shown
 from allocator_service.core.shown_fields import between
 from allocator_service.core.templatetags.shown import second, significant
 from allocator_service.pools.selectors import resources_of

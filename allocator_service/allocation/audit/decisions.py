@@ -1,7 +1,6 @@
 """Verify a stored decision again, from stored data alone."""
 
 import hashlib
-import json
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -17,6 +16,7 @@ from allocator_service.allocation.placements import DecidedPlacements, owners_of
 from allocator_service.allocation.reasons import reason_renamed
 from allocator_service.allocation.selectors import certificate_of, finite_or_none, input_of
 from allocator_service.allocation.stored_placements import stored_placements
+from allocator_service.core.documents import canonical_bytes
 from allocator_service.core.errors import Conflict, Missing, TooLarge
 from allocator_service.ledger.selectors import chained_digests, decisions_chained_before
 from policies import (
@@ -162,10 +162,7 @@ def decision_proof(document: Mapping[str, Any], decision: Allocation) -> dict[st
         ]
     parts = {"input": document, "answer": answer}
     digests = {
-        name: hashlib.sha256(
-            json.dumps(part, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
-        ).hexdigest()
-        for name, part in parts.items()
+        name: hashlib.sha256(canonical_bytes(part)).hexdigest() for name, part in parts.items()
     }
     return {**parts, "digests": digests}
 

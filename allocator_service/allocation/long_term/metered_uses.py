@@ -1,10 +1,9 @@
 """The use of each tenant under a decision, as its entries state it."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import ROUND_HALF_EVEN, Decimal
-from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -13,28 +12,34 @@ import structlog
 
 import policies
 from allocator_service.allocation.audit.decisions import stored_decision
+from allocator_service.allocation.decided import single_servers
 from allocator_service.allocation.models import Allocation, Run
 from allocator_service.allocation.selectors import SlotInForce, slot_in_force
 from allocator_service.core.errors import Gone
 from allocator_service.core.quantities import FRACTIONAL_DIGITS, Resource
 from allocator_service.ledger.intake.open_uses import MeteredUse
 from allocator_service.ledger.models import Kind
+from allocator_service.pools.clusters import CLUSTER_LABEL
 from allocator_service.tenants.models import Tenant
 from policies import Allocation as Decision
 from policies import tasks_alone, unserved_reasons
 
 _QUANTUM = Decimal(1).scaleb(-FRACTIONAL_DIGITS)
 
+Place = tuple[int, int, str | None]
+"""A workload, and the owner and the cluster of the servers."""
+
 log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True)
 class _Use:
-    """Amounts of one tenant, workload and owner of the servers."""
+    """Amounts of one tenant, workload, and owner and cluster of the servers."""
 
     tenant: int
     workload: Any
     owner: int | None
+    cluster: str | None
     amounts: Sequence[float]
     kind: Kind
 
@@ -64,24 +69,27 @@ def decided_by(run: Run) -> Decided:
     return Decided(run, decision, rows, dict(Tenant.objects.values_list("slug", "pk")))
 
 
-def uses_at(*, run: Run, tenant: Tenant, at: datetime) -> Mapping[tuple[int | None, str], Decimal]:
-    """Return the quantities that a tenant uses at an instant, by owner of the servers and resource.
+def uses_at(
+    *, run: Run, tenants: Collection[int], at: datetime
+) -> Mapping[int, Mapping[tuple[int | None, str], Decimal]]:
+    """Return by tenant the quantities in use at an instant, by owner of the servers and resource.
 
-    They are those of the entries that metering writes of this instant under the decision.
+    They are those of the entries that metering writes of this instant under the decision. Tenants
+    without use are left out.
     """
     decided, slot = decided_by(run), slot_in_force(run=run, at=at)
-    found: dict[tuple[int | None, str], Decimal] = {}
+    found: dict[int, dict[tuple[int | None, str], Decimal]] = {}
     if decided.decision is None:
         return found
     resources = decided.decision.problem.resources
     for use in _shared(decided.decision, decided.rows, decided.keys, slot):
-        if use.tenant != tenant.pk:
+        if use.tenant not in tenants:
             continue
         for resource, amount in zip(resources, use.amounts, strict=True):
             quantity = amount_stored(amount)
             if quantity > 0:
-                key = use.owner, resource
-                found[key] = found.get(key, Decimal(0)) + quantity
+                of_tenant, key = found.setdefault(use.tenant, {}), (use.owner, resource)
+                of_tenant[key] = of_tenant.get(key, Decimal(0)) + quantity
     return found
 
 
@@ -104,6 +112,7 @@ def metered_uses(
                     resource.unit,
                     use.kind.value,
                     quantity,
+                    use.cluster,
                 )
                 found.setdefault(use.tenant, []).append(row)
     return found
@@ -123,51 +132,94 @@ def _shared(
     keys: dict[str, int],
     slot: SlotInForce | None,
 ) -> Iterator[_Use]:
-    """Yield the use per workload and owner, that of the slot where time is divided."""
+    """Yield the use per workload, owner and cluster, that of the slot where time is divided."""
     problem = decision.problem
     if slot is None:
         placed = amounts_by_owner(decision)
     else:
         placed = {}
+        clusters = _cluster_of_server(decision)
         position = {
             (problem.tenants[problem.workload_tenant[j]], problem.workload_names[j]): j
             for j in range(problem.n)
         }
         for row in slot.allocations:
             j = position[row["tenant"], row["workload"]]
-            placed[j, -1] = float(row["tasks"]) * problem.demand[j]
-    for (j, owner), amounts in sorted(placed.items(), key=itemgetter(0)):
+            for cluster, tasks in _tasks_by_cluster(row, clusters).items():
+                placed[j, -1, cluster] = tasks * problem.demand[j]
+    for (j, owner, cluster), amounts in sorted(placed.items(), key=_in_order):
         workload, tenant = rows[j]
         yield _Use(
             tenant,
             workload,
             None if owner < 0 else keys[problem.tenants[owner]],
+            cluster,
             amounts.tolist(),
             Kind.USAGE,
         )
 
 
-def amounts_by_owner(decision: Decision) -> dict[tuple[int, int], npt.NDArray[np.float64]]:
-    """Return the amounts that a decision gives by workload and owner of the servers.
+def _in_order(item: tuple[Place, Any]) -> tuple[int, int, str]:
+    """Return the sort key of the amounts of a place."""
+    j, owner, cluster = item[0]
+    return j, owner, cluster or ""
 
-    The owner of the pool's own servers is -1. Without placements, all amounts are the pool's. Where
-    time is divided, they are those of a period.
+
+def _cluster_of_server(decision: Decision) -> dict[str, str]:
+    """Return the cluster of each single server by its name, none in a pool without clusters."""
+    problem = decision.problem
+    return {
+        name: labels[CLUSTER_LABEL]
+        for row, labels in enumerate(problem.server_labels)
+        if CLUSTER_LABEL in labels
+        for name in single_servers(problem.server_names[row], int(problem.server_count[row]))
+    }
+
+
+def _tasks_by_cluster(
+    row: Mapping[str, Any], clusters: Mapping[str, str]
+) -> dict[str | None, float]:
+    """Return the tasks of a workload in a slot by the cluster of their servers."""
+    if not clusters or "servers" not in row:
+        return {None: float(row["tasks"])}
+    tasks: dict[str | None, float] = {}
+    for item in row["servers"]:
+        cluster = clusters.get(item["server"])
+        tasks[cluster] = tasks.get(cluster, 0.0) + float(item["tasks"])
+    return tasks
+
+
+def amounts_by_owner(decision: Decision) -> dict[Place, npt.NDArray[np.float64]]:
+    """Return the amounts that a decision gives by workload, and owner and cluster of the servers.
+
+    The owner of the pool's own servers is -1. Without placements, all amounts are the pool's, and of no
+    cluster. Where time is divided, they are those of a period.
     """
     problem = decision.problem
     if not len(decision.placement_tasks):
         return {
-            (j, -1): tasks * problem.demand[j]
+            (j, -1, None): tasks * problem.demand[j]
             for j, tasks in enumerate(decision.tasks.tolist())
             if tasks
         }
-    placed: dict[tuple[int, int], npt.NDArray[np.float64]] = {}
-    columns = (column.tolist() for column in policies.tasks_by_owner(decision))
+    placed: dict[Place, npt.NDArray[np.float64]] = {}
     pieces = problem.pieces
-    for piece, owner, tasks in zip(*columns, strict=True):
-        key = int(pieces.workload[piece]), owner
+    for piece, owner, cluster, tasks in _pieces_placed(decision):
+        key = int(pieces.workload[piece]), owner, cluster
         amounts = tasks * pieces.demand[piece]
         placed[key] = placed[key] + amounts if key in placed else amounts
     return placed
+
+
+def _pieces_placed(decision: Decision) -> Iterator[tuple[int, int, str | None, float]]:
+    """Yield pieces with the owner and the cluster of their servers, and how many there are."""
+    if any(CLUSTER_LABEL in labels for labels in decision.problem.server_labels):
+        piece, owner, cluster, tasks = policies.tasks_by_owner_and_label(decision, CLUSTER_LABEL)
+        yield from zip(piece.tolist(), owner.tolist(), cluster, tasks.tolist(), strict=True)
+        return
+    piece, owner, tasks = policies.tasks_by_owner(decision)
+    for each in zip(piece.tolist(), owner.tolist(), tasks.tolist(), strict=True):
+        yield each[0], each[1], None, each[2]
 
 
 def amount_stored(amount: float) -> Decimal:
@@ -189,4 +241,4 @@ def _alone(decision: Decision, keys: dict[str, int]) -> Iterator[_Use]:
     np.add.at(amounts, problem.workload_tenant, tasks[:, None] * problem.demand)
     for tenant, row in enumerate(amounts.tolist()):
         if any(row):
-            yield _Use(keys[problem.tenants[tenant]], None, None, row, Kind.ALONE)
+            yield _Use(keys[problem.tenants[tenant]], None, None, None, row, Kind.ALONE)

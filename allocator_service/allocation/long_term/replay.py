@@ -17,7 +17,7 @@ from allocator_service.ledger.amounts.totals import totals_advance
 from allocator_service.ledger.intake.sealing import entries_seal_all
 from allocator_service.ledger.windows import window_state
 from allocator_service.pools.models import Pool, RecomputeJob
-from allocator_service.pools.recompute import decision_wanted
+from allocator_service.pools.recompute import decision_request
 from allocator_service.tenants.models import Tenant
 
 
@@ -66,7 +66,7 @@ def pool_replay(
 
 def _decide(pool: Pool, at: datetime) -> ReplayedDecision:
     _settle_ledger(pool, at)
-    decision_wanted(pool, now=at)
+    decision_request(pool, now=at)
     run = recompute_pool(pool_id=pool.pk, clock=lambda: at, early=True) or _in_force_while_waiting(
         pool, at
     )

@@ -18,7 +18,7 @@ from allocator_service.pools.budgets import (
     pools_with_budgets,
 )
 from allocator_service.pools.models import Metering, Pool
-from allocator_service.pools.recompute import decision_wanted, interval_around
+from allocator_service.pools.recompute import decision_request, interval_around
 from policies import Allocation
 
 _TICK = timedelta(microseconds=1)
@@ -153,7 +153,7 @@ def budgets_watch(*, now: datetime) -> None:
         last = Run.objects.filter(pool=pool, snapshot__isnull=False).first()
         known = set() if last is None else {_key(each) for each in last.budgets}
         if {_key(each) for each in exhausted_stored(budget_states(pool, at=now))} != known:
-            decision_wanted(pool, now=now)
+            decision_request(pool, now=now)
 
 
 def exhausted_stored(states: Iterable[BudgetState]) -> list[dict[str, Any]]:

@@ -147,7 +147,7 @@ def placement_dates_store(
     if not any(minimum) or run.effective_from is None or not allocation.choice.keeps_tasks:
         return None
     now = run.effective_from.timestamp()
-    # Older tasks are free to lose their servers: their dates decide nothing any more.
+    # Older tasks may lose their servers at once, so that their dates are not needed.
     young = [each for each in dated if each.since + minimum[each.workload] > now]
     known = _placements(allocation.problem, young)
     dates = date_placements(allocation, running, known, now)

@@ -1,7 +1,7 @@
 """Publication of a decision in an open transaction."""
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -10,6 +10,7 @@ import orjson
 from django.db import connection
 from django.db.models import Q
 
+from allocator_service.allocation.decided import single_servers
 from allocator_service.allocation.long_term.metering import metering_hold
 from allocator_service.allocation.long_term.steps import step_starved, step_store
 from allocator_service.allocation.models import (
@@ -208,10 +209,10 @@ def _record_starvation(
 
 def _keep_schedule(run: Run, state: PoolState, allocation: Decision, plan: Plan) -> None:
     table = timetable(allocation, allocation.choice.option("period_seconds"))
-    content = orjson.dumps(schedule_to_document(allocation.problem, plan))
+    document = schedule_to_document(allocation.problem, plan)
     Schedule.objects.create(
         run=run,
-        document=zlib.compress(content, 1),
+        document=zlib.compress(orjson.dumps(document), 1),
         period_seconds=table.intervals[-1].end,
         intervals=[[item.start, item.end, item.slot] for item in table.intervals],
         gap_on_the_clock=finite_or_none(table.gap),
@@ -219,7 +220,29 @@ def _keep_schedule(run: Run, state: PoolState, allocation: Decision, plan: Plan)
         made_up=None
         if plan.repaid is None
         else dict(zip(allocation.problem.tenants, plan.repaid.tolist(), strict=True)),
+        servers=_packed_servers(state, allocation.problem.server_names, document),
     )
+
+
+def _packed_servers(
+    state: PoolState, names: Sequence[str], document: Mapping[str, Any]
+) -> dict[str, tuple[str, int | None]]:
+    """Return name and owner of the servers of a schedule, by their names in its document.
+
+    `names` are those of the rows of the input.
+    """
+    used = {
+        item["server"]
+        for slot in document["slots"]
+        for row in slot["allocations"]
+        for item in row.get("servers", ())
+    }
+    found: dict[str, tuple[str, int | None]] = {}
+    for name, group in zip(names, state.groups, strict=True) if used else ():
+        owner = state.tenant_pks[group.contributed_by] if group.contributed_by else None
+        numbered = zip(single_servers(name, group.count), group.names, strict=True)
+        found |= {single: (real, owner) for single, real in numbered if single in used}
+    return found
 
 
 def _copy_allocations(run: Run, state: PoolState, allocation: Decision) -> None:

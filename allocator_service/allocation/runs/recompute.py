@@ -43,7 +43,7 @@ from allocator_service.pools.recompute import (
     DECISION_JOBS,
     decision_complete,
     decision_due,
-    decision_wanted,
+    decision_request,
     interval_around,
 )
 from policies import (
@@ -364,9 +364,9 @@ def _complete(job: RecomputeJob, now: datetime, step: datetime) -> None:
     pool = Pool.objects.get(pk=job.pk)
     if pool.policy_long_term:
         decision_complete(job, next_at=interval_around(pool, step)[1])
-        decision_wanted(pool, now=step)
+        decision_request(pool, now=step)
     else:
         decision_complete(job)
     waiting = Run.objects.filter(pool_id=job.pk, status=RunStatus.PENDING).select_related("pool")
     for run in waiting:
-        decision_wanted(run.pool, now=now)
+        decision_request(run.pool, now=now)

@@ -199,7 +199,7 @@ def _uses(allocation: Allocation, tenant: str) -> list[dict[str, Any]]:
     """Return what a tenant would use by owner of the servers and resource, as entries state it."""
     problem = allocation.problem
     sums: dict[tuple[str | None, str], Decimal] = {}
-    for (j, owner), amounts in amounts_by_owner(allocation).items():
+    for (j, owner, _), amounts in amounts_by_owner(allocation).items():
         if problem.tenants[problem.workload_tenant[j]] != tenant:
             continue
         name = None if owner < 0 else problem.tenants[owner]

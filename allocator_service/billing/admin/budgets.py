@@ -18,12 +18,13 @@ from allocator_service.billing.budgets import (
 )
 from allocator_service.billing.models import Budget, UnitGrant
 from allocator_service.billing.service_units import units_grant
-from allocator_service.core.admin import ServiceAdmin, ServiceForm
+from allocator_service.core.admin import ServiceAdmin
 from allocator_service.core.clock import utc_now
 from allocator_service.core.display import exact_text, money_text
 from allocator_service.core.duration_fields import DurationField
 from allocator_service.core.errors import Unacceptable
 from allocator_service.core.list_filters import NamedChoices
+from allocator_service.core.service_forms import ServiceForm
 from allocator_service.pools.budgets import Then, effect_text
 
 

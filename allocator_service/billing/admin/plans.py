@@ -35,11 +35,12 @@ from allocator_service.billing.plans.services import (
 )
 from allocator_service.billing.plans.tiers import Tier, tiers_from
 from allocator_service.billing.reratings import rerating_apply
-from allocator_service.core.admin import ReadOnlyAdmin, ServiceAdmin, ServiceForm
+from allocator_service.core.admin import ReadOnlyAdmin, ServiceAdmin
 from allocator_service.core.clock import utc_now
 from allocator_service.core.display import money_text
 from allocator_service.core.errors import DomainError
 from allocator_service.core.quantities import decimal_text
+from allocator_service.core.service_forms import ServiceForm
 from allocator_service.tenants.models import Tenant
 
 OWN_FIELDS = ("name", "start", "end", "fee", "increment", "exhausted")

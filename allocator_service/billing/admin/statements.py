@@ -29,14 +29,15 @@ from allocator_service.billing.statements.pages import line_rows, statement_page
 from allocator_service.billing.statements.paper.sheets import statement_pdf
 from allocator_service.billing.statements.selectors import month_content, statement_content
 from allocator_service.billing.tie_out import billing_report
-from allocator_service.core.admin import ReadOnlyAdmin, ServiceAdmin, ServiceForm
-from allocator_service.core.board import Notice, Section, Urgency, tells
+from allocator_service.core.admin import ReadOnlyAdmin, ServiceAdmin
+from allocator_service.core.board import Notice, Section, Urgency, board_section
 from allocator_service.core.clock import utc_now
 from allocator_service.core.display import counted, instant_text, money_text, month_text
 from allocator_service.core.documents import csv_bytes, csv_stream
 from allocator_service.core.errors import DomainError
 from allocator_service.core.list_filters import MonthFilter
 from allocator_service.core.ordering import natural_order
+from allocator_service.core.service_forms import ServiceForm
 from allocator_service.core.shown_fields import breakable
 from allocator_service.core.templatetags.shown import second
 from allocator_service.core.visible import VisiblePools, visible_pools
@@ -50,7 +51,7 @@ DOWNLOADS = {"pdf": "PDF, to send", "json": "JSON, as it is stored", "csv": "CSV
 _FOCUS = sorted(COLUMNS, reverse=True)
 
 
-@tells(permission="billing.view_closing", place=4)
+@board_section(permission="billing.view_closing", place=4)
 def months_section(now: datetime, pools: VisiblePools) -> Section:
     """Return the section of the months that are over and can be closed."""
     over = months_over(now=now).items()
@@ -303,8 +304,7 @@ class StatementAdmin(ReadOnlyAdmin):
         content, media_type = bytes(statement.document), "application/json"
         if kind == "pdf":
             try:
-                names = statement_names(statement.closing.pool, statement.tenant)
-                content, media_type = statement_pdf(document_of(content), names), "application/pdf"
+                content, media_type = statement_pdf(document_of(content)), "application/pdf"
             except DomainError as error:
                 self.message_user(request, error.detail, messages.ERROR)
                 return redirect("admin:billing_statement_change", statement.pk)

@@ -343,6 +343,7 @@ def _common(document: Mapping[str, Any], line: Mapping[str, Any]) -> dict[str, A
     committed = _rated_kind(line) in _COMMITTED and line["role"] != CREDIT
     commitment = _commitment(line) if committed else None
     return {
+        # The columns of all versions, of which `focus_rows` keeps those of one.
         **dict.fromkeys((*_OF_EVERY_VERSION, *_OF_VERSION[LATEST])),
         "AllocatedMethodId": f"{method['policy']}/{method['mode']}",
         "AllocatedResourceId": f"{pool}/{tenant}",

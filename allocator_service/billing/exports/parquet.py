@@ -27,6 +27,7 @@ def parquet_stream(
     wide: bool = False,
 ) -> Iterator[bytes]:
     """Yield the bytes of a Parquet file of the rows, which is written to the disk first."""
+    # A Parquet file ends with its index, and a whole export does not fit into memory.
     with TemporaryDirectory() as folder:
         path = Path(folder) / "rows.parquet"
         parquet_write(

@@ -32,6 +32,7 @@ class Tiers:
 
     def price_at(self, position: Decimal | Fraction) -> Decimal:
         """Return the price of the next use after a position."""
+        # The end of a tier belongs to it: the next use is at the price of the next one.
         return self.tiers[bisect_right(self._ends, Fraction(position))].price
 
     def parts(

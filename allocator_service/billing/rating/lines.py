@@ -95,6 +95,7 @@ class Priced:
         """Yield the lines for the statement of `month`."""
         for (tenant, owner, resource, _), found in self._sums.items():
             parts = {price: counted for price, counted in found.parts.items() if counted}
+            # Corrections can take away all that a line has, which would be a line of nothing.
             if not found.amount and not parts:
                 continue
             priced = sum(
@@ -115,6 +116,7 @@ class Priced:
                 start=max(found.plan.start, self._month.start),
                 end=min(found.plan.end or self._month.end, self._month.end),
                 amount=found.amount,
+                # A line at several prices has none of its own. Its parts have them.
                 price=next(iter(parts or found.parts)) if len(parts or found.parts) == 1 else None,
                 parts=parts_stored(parts, found.amount),
                 currency=self._pool.currency,
@@ -147,6 +149,7 @@ def balanced(
     """Return the amounts of a charge for the four accounts, rounded so that their sum is 0."""
     legs = {"tenant_amount": charge, "effective": charge}
     if owner is None or owner == tenant:
+        # On its own servers and on the pool's a tenant pays the pool alone.
         return {**legs, "pool_amount": -charge}
     kept = rounded(Fraction(charge) * Fraction(fee), digits)
     # The owner's part is what the rounded fee leaves, so that the four amounts add up to 0.

@@ -99,6 +99,7 @@ def _commitments(
 
 def _uses(pool: Pool, prices: Timeline, through: int | None, tenant: int | None) -> Iterable[Use]:
     if prices.exact and through is None:
+        # Totals are sums already, but know neither increments nor an earlier end of the ledger.
         return used_by_now(pool=pool, edges=prices.edges, tenant=tenant)
     return used_between(
         pool=pool, edges=prices.edges, increments=prices.increments, through=through, tenant=tenant

@@ -88,13 +88,13 @@ class _Projection:
         """Return sentences on the parts that costs include and leave out."""
         found = []
         if any(_depends(cost) for cost in costs):
-            found.append("The price of an hour depends on the hours that you use in the month.")
+            found.append("The price of an hour depends on the hours that are used in the month.")
         if self.has_commitments:
-            found.append("Your commitments are included, used or not.")
+            found.append("Commitments are included, used or not.")
         found.append("Credits, upfront prices and fixed costs are not included.")
         if self.is_reported:
             found.append(
-                "Your reported usage is billed: this is the cost if you use all that is allocated."
+                "Reported usage is billed: this is the cost if all that is allocated is used."
             )
         unpriced = dict.fromkeys(resource for cost in costs for resource in cost.unpriced)
         if unpriced:
@@ -111,7 +111,16 @@ def _depends(cost: Cost) -> bool:
 class CurrentCost(_Projection):
     """Cost of a tenant's present use, if it lasts."""
 
+    tenant: str
     cost: Cost
+
+    @property
+    def words(self) -> str:
+        """Sentences on the cost and on the parts that it leaves out."""
+        return (
+            f"The allocation of {self.tenant} costs {self.hour_text} per hour at today's prices:"
+            f" {self.days_text}. {self.notes}"
+        )
 
     @property
     def hour_text(self) -> str:
@@ -170,9 +179,8 @@ class PricesNow:
 
     def current_cost(self, uses: Mapping[tuple[int | None, str], Decimal]) -> CurrentCost:
         """Return the cost of quantities in use, by owner of the servers and resource."""
-        return CurrentCost(
-            *self._terms, self.cost(UseNow(*key, quantity) for key, quantity in uses.items())
-        )
+        cost = self.cost(UseNow(*key, quantity) for key, quantity in uses.items())
+        return CurrentCost(*self._terms, self.tenant.slug, cost)
 
     @property
     def _is_reported(self) -> bool:
@@ -317,14 +325,22 @@ def pool_prices(*, pool: Pool, now: datetime) -> PoolPrices | None:
     return PoolPrices(pool, prices, commitments_of(pool, now, soon), members)
 
 
-def current_cost(*, pool: Pool, tenant: Tenant, run: Run, now: datetime) -> CurrentCost | None:
-    """Return the cost of a tenant's use under the decision in force.
+def current_costs(
+    *, pool: Pool, tenants: Iterable[Tenant], run: Run, now: datetime
+) -> dict[str, CurrentCost]:
+    """Return the costs of tenants' use under the decision in force, by slug.
 
-    It is None without prices for the tenant, and for a tenant without use and commitments.
+    Tenants without prices are left out, and those without use and commitments.
     """
     of_pool = pool_prices(pool=pool, now=now)
-    prices = None if of_pool is None else of_pool.of(tenant)
-    if prices is None:
-        return None
-    uses = uses_at(run=run, tenant=tenant, at=now)
-    return prices.current_cost(uses) if uses or prices.commitments else None
+    if of_pool is None:
+        return {}
+    priced = [prices for each in tenants if (prices := of_pool.of(each)) is not None]
+    if not priced:
+        return {}
+    uses = uses_at(run=run, tenants={each.tenant.pk for each in priced}, at=now)
+    return {
+        each.tenant.slug: each.current_cost(uses.get(each.tenant.pk, {}))
+        for each in priced
+        if each.tenant.pk in uses or each.commitments
+    }

@@ -1,6 +1,6 @@
 """The closing of a month, with one sequence for all of the pool's statements."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -14,6 +14,7 @@ from allocator_service.billing.months import Month
 from allocator_service.billing.rating.late import late_entries_begin
 from allocator_service.billing.rating.lines import in_order, minor_digits
 from allocator_service.billing.rating.savings import savings
+from allocator_service.billing.statements.clusters import ClusterHours, month_clusters
 from allocator_service.billing.statements.documents import (
     canonical,
     month_document,
@@ -131,6 +132,8 @@ def month_close(*, pool: Pool, month: Month, now: datetime) -> Closing:
         # Never below the last closing's: entries up to it are billed, and would be billed again.
         sequence = max(previous, last or 0)
         draft = month_draft(pool=pool, month=month)
+    # It reads every entry of the month. No entry of it can become numbered at or below `sequence` now.
+    clusters = month_clusters(pool, month, through=sequence)
     _post(draft.rated.lines)
     tenants = tenants_of(pool, month, draft.lines)
     lines = in_order(draft.lines, tenants, [each.name for each in resources_of(pool)])
@@ -156,7 +159,7 @@ def month_close(*, pool: Pool, month: Month, now: datetime) -> Closing:
     )
     closing.is_new = True
     late_entries_begin(pool=pool, through=sequence)
-    statements = _statements(closing, draft, lines, tenants)
+    statements = _statements(closing, draft, lines, tenants, clusters)
     audit_record(
         action="month.close", instance=closing, now=now, pool=pool.slug, extra={"lines": len(lines)}
     )
@@ -194,7 +197,11 @@ def _post(lines: Sequence[Posting]) -> None:
 
 
 def _statements(
-    closing: Closing, draft: Draft, lines: Sequence[Posting], tenants: dict[int, str]
+    closing: Closing,
+    draft: Draft,
+    lines: Sequence[Posting],
+    tenants: dict[int, str],
+    clusters: Mapping[int, ClusterHours] | None,
 ) -> dict[str, Any]:
     """Store each tenant's statement and return the documents by slug."""
     by_tenant: dict[int, list[Posting]] = {key: [] for key in tenants}
@@ -221,6 +228,7 @@ def _statements(
             lines=by_tenant[key],
             slugs=tenants,
             saved=saved,
+            clusters=None if clusters is None else clusters.get(key, {}),
             closed_at=closing.closed_at,
             sequence=closing.sequence,
         )

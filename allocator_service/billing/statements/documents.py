@@ -14,8 +14,10 @@ from allocator_service.billing.rating.amounts import seconds
 from allocator_service.billing.rating.lines import minor_digits
 from allocator_service.billing.rating.savings import DEFINITION, Savings
 from allocator_service.billing.rating.savings import REASONS as SAVINGS_REASONS
+from allocator_service.billing.statements.clusters import ClusterHours
 from allocator_service.core.money import exactly, rounded
 from allocator_service.core.quantities import EXACT_DIGITS, decimal_text
+from allocator_service.ledger.amounts.clusters import cluster_order
 from allocator_service.pools.models import Metering, Pool
 
 OPEN, CLOSED = "open", "closed"
@@ -86,12 +88,14 @@ def statement_document(
     lines: Sequence[Posting],
     slugs: Mapping[int, str],
     saved: Savings,
+    clusters: ClusterHours | None,
     closed_at: datetime | None,
     sequence: int | None,
 ) -> dict[str, Any]:
     """Return the statement of a tenant for a month.
 
-    `tenant` is its key and slug, and `lines` must be in order.
+    `tenant` is its key and slug, and `lines` must be in order. `clusters` are None in a pool without
+    clusters, whose statements have no such field.
     """
     key, slug = tenant
     rows, totals = statement_lines(pool, key, lines, slugs)
@@ -111,7 +115,19 @@ def statement_document(
         "savings": savings_document(saved, minor_digits(pool)),
         "method": {"policy": pool.policy_name, "mode": pool.policy_mode},
         "notes": [REPORTED] if pool.metering == Metering.REPORTED else [],
+        **({} if clusters is None else {"clusters": clusters_document(clusters)}),
     }
+
+
+def clusters_document(clusters: ClusterHours) -> list[dict[str, Any]]:
+    """Return the hours used on each cluster by resource, the unknown cluster last."""
+    return [
+        {
+            "cluster": cluster,
+            "hours": {name: hours_text(amount) for name, amount in sorted(amounts.items())},
+        }
+        for cluster, amounts in sorted(clusters.items(), key=lambda row: cluster_order(row[0]))
+    ]
 
 
 @exactly

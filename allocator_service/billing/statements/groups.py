@@ -3,7 +3,7 @@
 Nothing of a group is stored: a closed month's statements and the tree at its end never change.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
@@ -13,9 +13,11 @@ from allocator_service.billing.models import Closing, Posting, Statement
 from allocator_service.billing.months import Month, month_named, months_between
 from allocator_service.billing.rating.lines import minor_digits
 from allocator_service.billing.statements.closing import closing_of, tenants_of
+from allocator_service.billing.statements.clusters import month_clusters
 from allocator_service.billing.statements.documents import (
     CLOSED,
     OPEN,
+    clusters_document,
     document_of,
     instant_text,
     money_text,
@@ -24,7 +26,9 @@ from allocator_service.billing.statements.documents import (
 from allocator_service.billing.statements.drafting import first_month, month_draft, open_month
 from allocator_service.billing.statements.selectors import StatementRow
 from allocator_service.core.money import exactly
+from allocator_service.core.quantities import decimal_text
 from allocator_service.core.snapshots import one_snapshot
+from allocator_service.ledger.amounts.clusters import cluster_order
 from allocator_service.pools.models import Group, Pool
 from allocator_service.pools.selectors import group_missing
 from allocator_service.pools.tree_history import Place, group_named, groups_before, places_before
@@ -35,6 +39,14 @@ TREE = (
     " end of the month, or now where the month is open. A membership that had ended counts where it was"
     " last. What tenants of the group charge each other is in charges and in credits."
 )
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A tenant's part of a group's statement. `clusters` are None where its statement has none."""
+
+    totals: Mapping[str, str]
+    clusters: Sequence[Mapping[str, Any]] | None
 
 
 @dataclass(frozen=True)
@@ -64,7 +76,9 @@ def group_statement(
     with one_snapshot():
         places = places_before(group=group, before=tree_at)
         closing = closing_of(pool, month)
-        totals = _stored(closing, places) if closing else _drafted(pool, month, places)
+        parts = _stored(closing, places) if closing else _drafted(pool, month, places)
+    totals = {key: part.totals for key, part in parts.items()}
+    clusters = [part.clusters for part in parts.values() if part.clusters is not None]
     digits = minor_digits(pool)
     by_group: dict[str, list[Mapping[str, str]]] = {}
     for key, of_tenant in totals.items():
@@ -92,6 +106,8 @@ def group_statement(
             for key, of_tenant in sorted(totals.items(), key=lambda item: places[item[0]].tenant)
         ],
         "definition": TREE,
+        # As on the statements of tenants: absent without clusters, and from earlier closed months.
+        **({"clusters": _cluster_sums(clusters)} if clusters else {}),
     }
 
 
@@ -159,22 +175,50 @@ def _is_within(group: Group, outer: Group | None, before: datetime) -> bool:
     return outer is None or group.pk in groups_before(group=outer, before=before)
 
 
-def _stored(closing: Closing, places: Mapping[int, Place]) -> dict[int, dict[str, str]]:
+def _stored(closing: Closing, places: Mapping[int, Place]) -> dict[int, _Part]:
     stored = Statement.objects.filter(closing=closing, tenant__in=list(places))
-    return {
-        tenant: document_of(bytes(document))["totals"]
-        for tenant, document in stored.values_list("tenant", "document").iterator()
-    }
+    parts = {}
+    for tenant, content in stored.values_list("tenant", "document").iterator():
+        document = document_of(bytes(content))
+        parts[tenant] = _Part(document["totals"], document.get("clusters"))
+    return parts
 
 
-def _drafted(pool: Pool, month: Month, places: Mapping[int, Place]) -> dict[int, dict[str, str]]:
+def _drafted(pool: Pool, month: Month, places: Mapping[int, Place]) -> dict[int, _Part]:
     draft = month_draft(pool=pool, month=month)
     tenants = tenants_of(pool, month, draft.lines)
     lines: dict[int, list[Posting]] = {key: [] for key in places.keys() & tenants.keys()}
     for line in draft.lines:
         for key in {line.tenant_id, line.owner_id or line.tenant_id} & lines.keys():
             lines[key].append(line)
-    return {key: statement_lines(pool, key, own, tenants)[1] for key, own in lines.items()}
+    used = month_clusters(pool, month, list(lines))
+    return {
+        key: _Part(
+            statement_lines(pool, key, own, tenants)[1],
+            None if used is None else clusters_document(used.get(key, {})),
+        )
+        for key, own in lines.items()
+    }
+
+
+def _cluster_sums(statements: Iterable[Sequence[Mapping[str, Any]]]) -> list[dict[str, Any]]:
+    """Return the sums of the hours that statements of tenants state for each cluster."""
+    hours: dict[str | None, dict[str, list[Decimal]]] = {}
+    for clusters in statements:
+        for row in clusters:
+            of_cluster = hours.setdefault(row["cluster"], {})
+            for name, amount in row["hours"].items():
+                of_cluster.setdefault(name, []).append(Decimal(amount))
+    return [
+        {
+            "cluster": cluster,
+            "hours": {
+                name: decimal_text(_added(amounts))
+                for name, amounts in sorted(hours[cluster].items())
+            },
+        }
+        for cluster in sorted(hours, key=cluster_order)
+    ]
 
 
 def _sum(rows: Iterable[Mapping[str, str]], digits: int) -> dict[str, str]:

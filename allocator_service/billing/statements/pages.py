@@ -27,7 +27,7 @@ SECTIONS = (
     ("Charges", "Sum of charges", "charge", "charges"),
     ("Credits for servers that others used", "Sum of credits", "credit", "credits"),
 )
-EMPTY = "Nothing was used in this month."
+EMPTY = "There are no charges or credits in this month."
 
 
 @dataclass(frozen=True)

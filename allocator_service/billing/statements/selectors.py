@@ -16,6 +16,7 @@ from allocator_service.billing.statements.closing import (
     closing_of,
     tenants_of,
 )
+from allocator_service.billing.statements.clusters import month_clusters
 from allocator_service.billing.statements.documents import (
     CLOSED,
     OPEN,
@@ -157,6 +158,7 @@ def statement_content(*, pool: Pool, month: Month, tenant: Tenant) -> bytes:
         lines=lines,
         digits=minor_digits(pool),
     )
+    clusters = month_clusters(pool, month, [tenant.pk])
     return canonical(
         statement_document(
             pool=pool,
@@ -165,6 +167,7 @@ def statement_content(*, pool: Pool, month: Month, tenant: Tenant) -> bytes:
             lines=lines,
             slugs=tenants,
             saved=saved,
+            clusters=None if clusters is None else clusters.get(tenant.pk, {}),
             closed_at=None,
             sequence=None,
         )

@@ -8,7 +8,7 @@ from django.conf import settings
 from allocator_service.core.worker.pulse import Sign
 
 
-class SigningScheduler(PersistentScheduler):  # type: ignore[misc] # untyped
+class SigningScheduler(PersistentScheduler):
     """A scheduler that turns at least every five seconds, after waiting for the broker at its start."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

@@ -13,7 +13,7 @@ from celery.worker.request import Request
 from kombu.asynchronous import get_event_loop
 
 
-class SettledRequest(Request):  # type: ignore[misc] # untyped
+class ReconnectingRequest(Request):
     """A delivery as the worker's main process sees it."""
 
     _connection_errors: tuple[type[BaseException], ...]
@@ -50,7 +50,7 @@ def _fail(error: BaseException) -> None:
     raise error
 
 
-class SettledTask(Task):  # type: ignore[misc] # untyped
+class ReconnectingTask(Task):
     """The base of every task."""
 
-    Request: Any = f"{SettledRequest.__module__}:{SettledRequest.__qualname__}"
+    Request: Any = f"{ReconnectingRequest.__module__}:{ReconnectingRequest.__qualname__}"

@@ -11,11 +11,13 @@ SELECT ('ffffffff-ffff-7fff-8000-' || lpad(to_hex(use.position), 12, '0'))::uuid
        o.pool_id, o.tenant_id, use.owner_id AS server_owner_id, use.workload_id, use.resource,
        use.unit, use.quantity, o.start, meter.metered_until AS "end",
        use.quantity * extract(epoch FROM meter.metered_until - o.start) AS amount,
-       use.kind, NULL::uuid AS corrects, ''::text AS reason, 'decisions'::varchar AS source,
+       use.kind, NULL::uuid AS corrects, ''::text AS reason,
+       ('decisions' || COALESCE('/' || use.cluster, ''))::varchar AS source,
        NULL::varchar AS event_id, o.run_id, meter.metered_until AS recorded_at
 FROM ledger_open_use o JOIN pool_meter meter ON meter.pool_id = o.pool_id
-CROSS JOIN LATERAL unnest(o.workloads, o.owners, o.resources, o.units, o.kinds, o.quantities)
-    WITH ORDINALITY AS use (workload_id, owner_id, resource, unit, kind, quantity, position)
+CROSS JOIN LATERAL
+    unnest(o.workloads, o.owners, o.resources, o.units, o.kinds, o.quantities, o.clusters)
+    WITH ORDINALITY AS use (workload_id, owner_id, resource, unit, kind, quantity, cluster, position)
 WHERE o.pool_id = %(pool)s
 """
 

@@ -4,18 +4,22 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
 from functools import cached_property
+from itertools import repeat
 from typing import Any, NamedTuple
 from uuid import UUID
 
 from allocator_service.core.copying import copy_rows
 from allocator_service.ledger.intake.entries import entries_append
-from allocator_service.ledger.models import OpenUse
+from allocator_service.ledger.models import SOURCE_LENGTH, OpenUse
 
 SOURCE = "decisions"
 
 
 class MeteredUse(NamedTuple):
-    """All that an entry states of what a decision gives, except when."""
+    """All that an entry states of what a decision gives, except when.
+
+    `cluster` is that of the servers, None where the decision has none.
+    """
 
     workload: UUID | None
     owner: int | None
@@ -23,6 +27,13 @@ class MeteredUse(NamedTuple):
     unit: str
     kind: str
     quantity: Decimal
+    cluster: str | None = None
+
+    @property
+    def source(self) -> str:
+        """The source of the entry, which names the cluster if it is short enough."""
+        named = SOURCE if self.cluster is None else f"{SOURCE}/{self.cluster}"
+        return named if len(named) <= SOURCE_LENGTH else SOURCE
 
 
 class _Open(NamedTuple):
@@ -46,11 +57,12 @@ class OpenUses:
     def _stored(self) -> dict[int, _Open]:
         rows: Iterable[tuple[Any, ...]] = OpenUse.objects.filter(pool=self._pool).values_list(
             "tenant_id", "run_id", "start", "workloads", "owners", "resources", "units", "kinds",
-            "quantities",
+            "quantities", "clusters",
         )  # fmt: skip
         return {
-            tenant: _Open(run, start, tuple(map(MeteredUse, *columns)))
-            for tenant, run, start, *columns in rows
+            # Rows of pools without clusters, and of the release before, have no array of clusters.
+            tenant: _Open(run, start, tuple(map(MeteredUse, *columns, clusters or repeat(None))))
+            for tenant, run, start, *columns, clusters in rows
         }
 
     @cached_property
@@ -107,10 +119,11 @@ class OpenUses:
         copy_rows(
             OpenUse,
             ["pool_id", "tenant_id", "run_id", "start", "workloads", "owners", "resources", "units",
-             "kinds", "quantities"],
+             "kinds", "quantities", "clusters"],
             (
-                (self._pool, tenant, row.run, row.start, *map(list, zip(*row.uses, strict=True)))
+                (self._pool, tenant, row.run, row.start, *columns, clusters if any(clusters) else None)
                 for tenant, row in new
+                for *columns, clusters in [[*map(list, zip(*row.uses, strict=True))]]
             ),
         )  # fmt: skip
         return len(rows)
@@ -131,7 +144,7 @@ class OpenUses:
             "kind": use.kind,
             "corrects": None,
             "reason": "",
-            "source": SOURCE,
+            "source": use.source,
             "event_id": None,
             "run_id": closed.run,
             "recorded_at": now,

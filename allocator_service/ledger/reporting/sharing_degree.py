@@ -4,12 +4,16 @@ Source: Tang et al., TPDS 2018, §3 (policies §4): β[r] = used[r] / alone[r], 
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
+from typing import TypeVar
 
 from allocator_service.core.quantities import Resource
+from allocator_service.core.snapshots import one_snapshot
+from allocator_service.ledger.amounts.clusters import ClusterUse, cluster_order, used_by_cluster
 from allocator_service.ledger.amounts.intervals import Amounts, Use
 from allocator_service.ledger.amounts.rate_changes import amounts_between
 from allocator_service.ledger.models import Kind, PendingDecision, SealedDecision
@@ -18,10 +22,13 @@ from allocator_service.ledger.reporting.groups import DividedPeriod, column_sums
 from allocator_service.ledger.reporting.limits import refuse_too_long
 from allocator_service.ledger.reporting.periods import Period
 from allocator_service.ledger.reporting.tenants import tenants_reported
+from allocator_service.pools.clusters import has_had_clusters
 from allocator_service.pools.models import Group, Metering, Pool
 from allocator_service.pools.selectors import resources_of
 from allocator_service.pools.tree_history import Child
 from allocator_service.tenants.models import Tenant
+
+K = TypeVar("K")
 
 BASELINE = "entitled"
 DEFINITIONS = {
@@ -77,11 +84,16 @@ class Degree:
 
 @dataclass(frozen=True)
 class TenantDegree:
-    """A tenant's sharing degree over the period, and in each of its intervals."""
+    """A tenant's sharing degree over the period, and in each of its intervals.
+
+    `clusters` divide what it used over the period, if that was requested and the pool has clusters.
+    The cluster None is not known.
+    """
 
     tenant: str
     total: Degree
     series: Sequence[Degree]
+    clusters: Mapping[str | None, Sequence[Decimal]] | None = None
 
 
 @dataclass(frozen=True)
@@ -111,20 +123,57 @@ class SharingDegreeReport:
 
 
 def sharing_degree_report(
-    *, pool: Pool, period: Period, tenant: Tenant | None = None
+    *, pool: Pool, period: Period, tenant: Tenant | None = None, by_cluster: bool = False
 ) -> SharingDegreeReport:
     """Return the sharing degrees of a pool, or of one tenant.
 
+    With `by_cluster`, the use of each tenant is divided among the clusters of a pool that has any.
     Raises `Unacceptable` if the report would be too long.
     """
 
     def read(edges: Sequence[datetime]) -> Amounts[Use]:
         return amounts_between(pool=pool, edges=edges, tenant=tenant)
 
-    amounts = amounts_within(
-        pool=pool, period=period, tenant=tenant, values=len(resources_of(pool))
-    )
-    return _report(pool, period, amounts, read, tenant)
+    # One snapshot, so that clusters add up to what was used.
+    with one_snapshot() if by_cluster else nullcontext():
+        amounts = amounts_within(
+            pool=pool, period=period, tenant=tenant, values=len(resources_of(pool))
+        )
+        clusters: _ClusterRows[int] | None = None
+        if by_cluster and has_had_clusters(pool):
+            among = None if tenant is None else [tenant.pk]
+            edges = [period.start, period.end]
+            uses = used_by_cluster(pool=pool, edges=edges, among=among)
+            clusters = _cluster_rows((use.tenant, use) for use in uses)
+        return _report(pool, period, amounts, read, tenant, clusters=clusters)
+
+
+_ClusterRows = Mapping[K, Mapping[tuple[str | None, str], Decimal]]
+"""Amounts by cluster and resource of each tenant or child."""
+
+
+def _cluster_rows(parts: Iterable[tuple[K, ClusterUse]]) -> _ClusterRows[K]:
+    rows: dict[K, dict[tuple[str | None, str], Decimal]] = {}
+    sums = exact_sums(((key, use.cluster, use.resource), use.amount) for key, use in parts)
+    for (key, cluster, resource), amount in sums.items():
+        rows.setdefault(key, {})[cluster, resource] = amount
+    return rows
+
+
+def _clusters(
+    amounts: Mapping[tuple[str | None, str], Decimal], resources: Sequence[Resource]
+) -> dict[str | None, Sequence[Decimal]]:
+    """Return the vectors of each cluster, the unknown one last."""
+    return {
+        cluster: [amounts.get((cluster, each.name), Decimal(0)) for each in resources]
+        for cluster in sorted({cluster for cluster, _ in amounts}, key=cluster_order)
+    }
+
+
+def _refuse_too_many_clusters(report: SharingDegreeReport, rows: _ClusterRows[K]) -> None:
+    vectors = sum(len({cluster for cluster, _ in amounts}) for amounts in rows.values())
+    intervals = len(report.period.intervals) * (len(report.tenants) + len(report.groups))
+    refuse_too_long((vectors + intervals) * len(report.resources))
 
 
 def sharing_degree_history(
@@ -139,12 +188,13 @@ def sharing_degree_history(
 
 
 def group_sharing_degree(
-    *, group: Group, period: Period, within: Group | None = None
+    *, group: Group, period: Period, within: Group | None = None, by_cluster: bool = False
 ) -> SharingDegreeReport:
     """Return the sharing degree of a group and of its children.
 
-    Only time counts in which the group was `within` another one, if given. Raises `Unacceptable` if the
-    report would be too long.
+    Only time counts in which the group was `within` another one, if given. With `by_cluster`, their use
+    is divided among the clusters of a pool that has any. Raises `Unacceptable` if the report would be
+    too long.
     """
     pool = group.pool
     resources = resources_of(pool)
@@ -152,7 +202,15 @@ def group_sharing_degree(
     divided = DividedPeriod(group, period, also=[alone_from] if alone_from else (), within=within)
     children = divided.children
     refuse_too_long(len(children) * len(divided.edges) * len(resources))
-    amounts = amounts_between(pool=pool, edges=divided.edges, among=divided.tenants)
+    has_clusters = by_cluster and has_had_clusters(pool)
+    # One snapshot, so that clusters add up to what was used.
+    with one_snapshot() if has_clusters else nullcontext():
+        amounts = amounts_between(pool=pool, edges=divided.edges, among=divided.tenants)
+        uses = (
+            used_by_cluster(pool=pool, edges=divided.edges, among=divided.tenants)
+            if has_clusters
+            else []
+        )
     sums = _sums_of_children(amounts, divided)
     # `alone_from` is one of the edges unless it is outside the period.
     since = 0 if alone_from is None else bisect_left(divided.edges, alone_from)
@@ -174,23 +232,39 @@ def group_sharing_degree(
 
     intervals = range(len(period.intervals))
     series = {child: [degree(child, interval) for interval in intervals] for child in children}
+    of_children = _cluster_rows(
+        (child, use)
+        for use in uses
+        if (child := divided.child_of(use.tenant, use.interval)) is not None
+    )
+    of_group = exact_sums(part for amounts in of_children.values() for part in amounts.items())
+
+    def row(
+        slug: str, degrees: Sequence[Degree], used: Mapping[tuple[str | None, str], Decimal]
+    ) -> TenantDegree:
+        total = _total(degrees, len(resources), metered=metered)
+        return TenantDegree(
+            slug, total, degrees, _clusters(used, resources) if has_clusters else None
+        )
+
     rows = [
-        (child, TenantDegree(child.slug, _total(each, len(resources), metered=metered), each))
-        for child, each in series.items()
+        (child, row(child.slug, each, of_children.get(child, {}))) for child, each in series.items()
     ]
     whole = [
         _total([each[interval] for each in series.values()], len(resources), metered=metered)
         for interval in intervals
     ]
-    return SharingDegreeReport(
+    report = SharingDegreeReport(
         pool,
         alone_from,
         period,
         resources,
-        [row for child, row in rows if not child.is_group],
-        TenantDegree(group.slug, _total(whole, len(resources), metered=metered), whole),
-        [row for child, row in rows if child.is_group],
+        [each for child, each in rows if not child.is_group],
+        row(group.slug, whole, of_group),
+        [each for child, each in rows if child.is_group],
     )
+    _refuse_too_many_clusters(report, of_children)
+    return report
 
 
 def _sums_of_children(
@@ -211,6 +285,7 @@ def _report(
     read: Callable[[Sequence[datetime]], Amounts[Use]],
     tenant: Tenant | None,
     among: Collection[int] | None = None,
+    clusters: _ClusterRows[int] | None = None,
 ) -> SharingDegreeReport:
     resources = resources_of(pool)
     alone_from = _alone_from(pool)
@@ -243,8 +318,11 @@ def _report(
     for key, slug in slugs.items():
         series = [degree(key, interval) for interval in range(len(period.intervals))]
         total = _total(series, len(resources), metered=metered)
-        tenants.append(TenantDegree(slug, total, series))
-    return SharingDegreeReport(pool, alone_from, period, resources, tenants)
+        used = None if clusters is None else _clusters(clusters.get(key, {}), resources)
+        tenants.append(TenantDegree(slug, total, series, used))
+    report = SharingDegreeReport(pool, alone_from, period, resources, tenants)
+    _refuse_too_many_clusters(report, clusters or {})
+    return report
 
 
 _Sums = Mapping[tuple[int, int, str, str], Decimal]

@@ -1,10 +1,19 @@
 """Utilisation, the use divided by the contributed capacity."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from decimal import Decimal, localcontext
+from typing import Any
 
 from allocator_service.core.quantities import EXACT_DIGITS, Resource
+from allocator_service.core.snapshots import one_snapshot
+from allocator_service.ledger.amounts.clusters import (
+    DEFINITION,
+    ClusterUse,
+    cluster_order,
+    used_by_cluster,
+)
 from allocator_service.ledger.amounts.intervals import Amounts
 from allocator_service.ledger.amounts.rate_changes import amounts_between, used_in_all
 from allocator_service.ledger.models import Kind
@@ -12,6 +21,7 @@ from allocator_service.ledger.reporting.amounts import exact_sums, ratio
 from allocator_service.ledger.reporting.groups import DividedPeriod, column_sums
 from allocator_service.ledger.reporting.limits import refuse_too_long
 from allocator_service.ledger.reporting.periods import Period
+from allocator_service.pools.clusters import has_had_clusters
 from allocator_service.pools.contributed import capacity_within
 from allocator_service.pools.models import Group, Pool
 from allocator_service.pools.selectors import resources_of
@@ -22,12 +32,17 @@ DEFINITIONS = {
     "capacity": "Resource × seconds of the servers in the pool within the period, from the start of"
     " each contribution to its end, with the capacity they had then; draining servers count.",
     "used": "Resource × seconds of the entries of kind usage within the period, with their"
-    " corrections: an entry that lies in it in part counts with that part of its seconds.",
+    " corrections: an entry that lies in it in part counts with that part of its seconds. Entries follow"
+    " the use, those of metering after about a minute: a period that ends now lacks its last entries.",
     "idle": "capacity − used. Below 0 where more was reported than there was.",
     "utilization": "used / capacity.",
     "rounding": "Amounts are exact: nothing is rounded. Ratios are the nearest double.",
 }
+OF_CLUSTERS = f"{DEFINITION} Capacity is of the cluster that the servers are in now."
 NO_CAPACITY = "no_capacity"
+
+_Amounts = Mapping[tuple[str, int], Decimal]
+"""Amounts by the name of a resource and the number of an interval."""
 
 
 @dataclass(frozen=True)
@@ -58,10 +73,23 @@ class ChildUse:
 
 
 @dataclass(frozen=True)
+class ClusterUtilization:
+    """The utilisation of a cluster, by interval in `uses` and over the period in `totals`.
+
+    None is use whose cluster is not known.
+    """
+
+    cluster: str | None
+    uses: Sequence[Sequence[Use]]
+    totals: Sequence[Use]
+
+
+@dataclass(frozen=True)
 class UtilizationReport:
     """The utilisation of every resource, by interval in `uses` and over the period in `totals`.
 
-    In the report of a group, `used` is the group's, and `children` divide it.
+    In the report of a group, `used` is the group's, and `children` divide it. `clusters` divide both
+    capacity and use, and are none in a pool without clusters.
     """
 
     pool: Pool
@@ -71,6 +99,7 @@ class UtilizationReport:
     totals: Sequence[Use]
     group: str = ""
     children: Sequence[ChildUse] = ()
+    clusters: Sequence[ClusterUtilization] = ()
 
 
 def utilization_report(
@@ -82,13 +111,20 @@ def utilization_report(
     """
     resources = resources_of(pool)
     refuse_too_long(len(period.intervals) * len(resources))
-    amounts = (
-        used_in_all(pool=pool, edges=period.edges)
-        if includes is None
-        else _used_by(pool, period, includes)
-    )
-    used = {(resource, interval): amount for resource, interval, amount in amounts.all_intervals()}
-    return _report(pool, period, used)
+    with one_snapshot():
+        tenants, amounts = (
+            (None, used_in_all(pool=pool, edges=period.edges))
+            if includes is None
+            else _used_by(pool, period, includes)
+        )
+        used = {
+            (resource, interval): amount for resource, interval, amount in amounts.all_intervals()
+        }
+        uses = _cluster_uses(pool, period.edges, tenants)
+        by_cluster = exact_sums(
+            ((use.cluster, use.resource, use.interval), use.amount) for use in uses
+        )
+        return _report(pool, period, used, by_cluster)
 
 
 def group_utilization(
@@ -103,52 +139,96 @@ def group_utilization(
     names = [each.name for each in resources_of(pool)]
     divided = DividedPeriod(group, period, within=within)
     refuse_too_long((len(divided.children) + 1) * len(divided.edges) * len(names))
-    amounts = amounts_between(
-        pool=pool, edges=divided.edges, among=divided.tenants, kinds=[Kind.USAGE]
-    )
-    sums = exact_sums(
-        ((child, use.resource, divided.interval_of(part)), amount)
-        for use, part, amount in amounts.all_intervals()
-        if (child := divided.child_of(use.tenant, part)) is not None
-    )
-    children = []
-    for child in divided.children:
-        series = [
-            [sums.get((child, name, interval), Decimal(0)) for name in names]
-            for interval in range(len(period.intervals))
-        ]
-        children.append(ChildUse(child, column_sums(series, len(names)), series))
-    used = exact_sums(((name, interval), amount) for (_, name, interval), amount in sums.items())
-    return replace(_report(pool, period, used), group=group.slug, children=children)
+    with one_snapshot():
+        amounts = amounts_between(
+            pool=pool, edges=divided.edges, among=divided.tenants, kinds=[Kind.USAGE]
+        )
+        sums = exact_sums(
+            ((child, use.resource, divided.interval_of(part)), amount)
+            for use, part, amount in amounts.all_intervals()
+            if (child := divided.child_of(use.tenant, part)) is not None
+        )
+        by_cluster = exact_sums(
+            ((use.cluster, use.resource, divided.interval_of(use.interval)), use.amount)
+            for use in _cluster_uses(pool, divided.edges, divided.tenants)
+            if divided.child_of(use.tenant, use.interval) is not None
+        )
+        children = []
+        for child in divided.children:
+            series = [
+                [sums.get((child, name, interval), Decimal(0)) for name in names]
+                for interval in range(len(period.intervals))
+            ]
+            children.append(ChildUse(child, column_sums(series, len(names)), series))
+        used = exact_sums(
+            ((name, interval), amount) for (_, name, interval), amount in sums.items()
+        )
+        return _report(pool, period, used, by_cluster, group=group.slug, children=children)
 
 
 def _report(
-    pool: Pool, period: Period, used: Mapping[tuple[str, int], Decimal]
+    pool: Pool,
+    period: Period,
+    used: _Amounts,
+    by_cluster: Mapping[tuple[str | None, str, int], Decimal],
+    **of_group: Any,
 ) -> UtilizationReport:
-    resources = resources_of(pool)
-    capacity = exact_sums(
-        ((resources[each.resource].name, each.interval), each.amount)
+    names = [each.name for each in resources_of(pool)]
+    capacities = exact_sums(
+        ((each.cluster or pool.slug, names[each.resource], each.interval), each.amount)
         for each in capacity_within(pool=pool, edges=period.edges)
     )
-    uses = [
-        [
-            Use(
-                capacity.get((resource.name, interval), Decimal(0)),
-                used.get((resource.name, interval), Decimal(0)),
-            )
-            for interval in range(len(period.intervals))
+    capacity = exact_sums(((name, at), amount) for (_, name, at), amount in capacities.items())
+
+    def uses(of_capacity: _Amounts, of_use: _Amounts) -> list[list[Use]]:
+        nothing = Decimal(0)
+        return [
+            [
+                Use(of_capacity.get((name, at), nothing), of_use.get((name, at), nothing))
+                for at in range(len(period.intervals))
+            ]
+            for name in names
         ]
-        for resource in resources
-    ]
-    return UtilizationReport(pool, period, resources, uses, [_total(row) for row in uses])
+
+    whole = uses(capacity, used)
+    clusters = []
+    if has_had_clusters(pool):
+        found = {cluster for cluster, _, _ in (*capacities, *by_cluster)}
+        refuse_too_long((len(found) + 1) * len(period.intervals) * len(names))
+        for cluster in sorted(found, key=cluster_order):
+            rows = uses(_of(cluster, capacities), _of(cluster, by_cluster))
+            clusters.append(ClusterUtilization(cluster, rows, [_total(row) for row in rows]))
+    totals = [_total(row) for row in whole]
+    resources = resources_of(pool)
+    return UtilizationReport(pool, period, resources, whole, totals, clusters=clusters, **of_group)
 
 
-def _used_by(pool: Pool, period: Period, includes: Callable[[str], bool]) -> Amounts[str]:
-    """Return the use of each resource by the tenants whose slug is included."""
+def _of(cluster: str | None, amounts: Mapping[tuple[Any, str, int], Decimal]) -> _Amounts:
+    """Return the amounts of a cluster by resource and interval."""
+    return {
+        (resource, interval): amount
+        for (of, resource, interval), amount in amounts.items()
+        if of == cluster
+    }
+
+
+def _cluster_uses(
+    pool: Pool, edges: Sequence[datetime], among: Collection[int] | None
+) -> list[ClusterUse]:
+    """Return the use by cluster, none in a pool without clusters."""
+    if not has_had_clusters(pool):
+        return []
+    return used_by_cluster(pool=pool, edges=edges, among=among)
+
+
+def _used_by(
+    pool: Pool, period: Period, includes: Callable[[str], bool]
+) -> tuple[set[int], Amounts[str]]:
+    """Return the tenants with use whose slug is included, and their use of each resource."""
     amounts = amounts_between(pool=pool, edges=period.edges, kinds=[Kind.USAGE])
     tenants = Tenant.objects.filter(pk__in={use.tenant for use in amounts.changes})
     kept = {pk for pk, slug in tenants.values_list("pk", "slug") if includes(slug)}
-    return amounts.of(lambda use: use.tenant in kept).by(lambda use: use.resource)
+    return kept, amounts.of(lambda use: use.tenant in kept).by(lambda use: use.resource)
 
 
 def _total(row: Sequence[Use]) -> Use:

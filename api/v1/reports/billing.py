@@ -217,6 +217,7 @@ class BillingView(ReportView):
                 group=group, period=of_period, now=utc_now(), within=self.within
             )
             return self.answer_report(of_group, GROUP_BILLING)
+        # Not `limit()`: money is not shown to other tenants in a transparent pool either.
         limit = self.tenant
         if limit is None and self.query["tenant"] is not None:
             limit = tenants_for(None).filter(slug=self.query["tenant"]).first()

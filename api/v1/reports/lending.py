@@ -182,6 +182,7 @@ def group_lending_fields(report: GroupLendingReport) -> dict[str, Any]:
     of: dict[bool, list[dict[str, Any]]] = {True: [], False: []}
     for child in report.children:
         name = "group" if child.is_group else "tenant"
+        # Two lists in the document, because a group and a tenant may have one slug.
         of[child.is_group].append({name: child.slug, **_traffic(report.of(child), resources)})
     return {
         "total": amounts_document(report.total, resources),

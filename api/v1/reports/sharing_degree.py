@@ -1,12 +1,15 @@
 """The sharing degree as a document, as rows and as a picture."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar
 
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from allocator_service.core.quantities import Resource, decimal_text
+from allocator_service.ledger.amounts.clusters import DEFINITION as CLUSTERS_DEFINITION
 from allocator_service.ledger.reporting.amounts import exact_sum
 from allocator_service.ledger.reporting.groups import TREE
 from allocator_service.ledger.reporting.periods import MAX_INTERVALS
@@ -25,6 +28,7 @@ from allocator_service.pools.group_services import MAX_GROUPS
 from api.auth import EVERY_SCOPE_AND_GROUP
 from api.contract import documents
 from api.contract.operations import reports
+from api.v1.clusters import MAX_CLUSTERS
 from api.v1.reports.documents import (
     MAX_TENANTS,
     AmountsField,
@@ -71,16 +75,31 @@ class SharedPieceDocument(SharedFields):
     end = documents.TimestampField()
 
 
-class SharedDocument(SharedFields):
+class UsedOnClusterDocument(documents.Document):
+    cluster = documents.StringField(
+        allow_null=True, description="null: use whose cluster is not known."
+    )
+    used = AmountsField()
+
+
+class SharedOverPeriodFields(SharedFields):
+    benefit = documents.BooleanField(allow_null=True, description="Whether min is 1 or more.")
+    series = documents.ListField(SharedPieceDocument, max_items=MAX_INTERVALS)
+    clusters = documents.ListField(
+        UsedOnClusterDocument,
+        min_items=0,
+        max_items=MAX_CLUSTERS,
+        required=False,
+        description="In a pool with clusters: the use of each in the period, which add up to `used`.",
+    )
+
+
+class SharedDocument(SharedOverPeriodFields):
     tenant = documents.TextField(max_length=63)
-    benefit = documents.BooleanField(allow_null=True, description="Whether min is 1 or more.")
-    series = documents.ListField(SharedPieceDocument, max_items=MAX_INTERVALS)
 
 
-class SharedByGroupDocument(SharedFields):
+class SharedByGroupDocument(SharedOverPeriodFields):
     group = documents.SlugField()
-    benefit = documents.BooleanField(allow_null=True, description="Whether min is 1 or more.")
-    series = documents.ListField(SharedPieceDocument, max_items=MAX_INTERVALS)
 
 
 class SharingDegreeDocument(ReportDocument):
@@ -109,6 +128,7 @@ class SharingDegreeDocument(ReportDocument):
 
 def sharing_degree_fields(report: SharingDegreeReport) -> dict[str, Any]:
     """Return the fields of the document after the common head."""
+    # With the groups, whose members are not among the tenants of a group's report.
     rows = [*report.groups, *report.tenants]
     total = [exact_sum(each.total.used[r] for each in rows) for r in range(len(report.resources))]
     document = {
@@ -125,6 +145,10 @@ def sharing_degree_fields(report: SharingDegreeReport) -> dict[str, Any]:
 
 def _row(each: TenantDegree, report: SharingDegreeReport, of: str) -> dict[str, Any]:
     least = each.total.least
+    clusters = [
+        {"cluster": cluster, "used": amounts_document(used, report.resources)}
+        for cluster, used in (each.clusters or {}).items()
+    ]
     return {
         of: each.tenant,
         **_degree(each.total, report.resources),
@@ -133,6 +157,7 @@ def _row(each: TenantDegree, report: SharingDegreeReport, of: str) -> dict[str, 
             {"start": start, "end": end, **_degree(degree, report.resources)}
             for (start, end), degree in zip(report.period.intervals, each.series, strict=True)
         ],
+        **({} if each.clusters is None else {"clusters": clusters}),
     }
 
 
@@ -206,6 +231,16 @@ GROUP_SHARING_DEGREE = Report(
 )
 
 
+def _presented(report: SharingDegreeReport, presentation: Report) -> Report:
+    """Return the presentation with the definition of clusters, if the report has any."""
+    rows = [*report.tenants, *report.groups]
+    if all(each.clusters is None for each in rows):
+        return presentation
+    return replace(
+        presentation, definitions={**presentation.definitions, "clusters": CLUSTERS_DEFINITION}
+    )
+
+
 class SharingDegreeView(ReportView):
     scopes: ClassVar = {"GET": EVERY_SCOPE_AND_GROUP}
     report = SHARING_DEGREE
@@ -216,15 +251,24 @@ class SharingDegreeView(ReportView):
         """Report what each tenant used, beside what it would have used alone in its part of the pool.
 
         The sharing degree is `used` / `alone` per resource; `min` is the least of them, and below 1 the
-        tenant lost by sharing. A ratio that does not exist is null with a reason. A tenant key sees
-        itself, and in a transparent pool the others under pseudonyms. `group` reports the sum of a
-        group and then its children, by the tree as it was at each instant, to operator, billing and
-        group keys. An empty period, or one of more than 1,000 intervals, is 400 `report.period`; more
-        than 200,000 values are 422 `report.too_long`.
+        tenant lost by sharing. A ratio that does not exist is null with a reason. In a pool with
+        clusters, JSON has the use of each in `clusters`. A tenant key sees itself, and in a transparent
+        pool the others under pseudonyms. `group` reports the sum of a group and then its children, by
+        the tree as it was at each instant, to operator, billing and group keys. An empty period, or one
+        of more than 1,000 intervals, is 400 `report.period`; more than 200,000 values are 422
+        `report.too_long`.
         """
         period = self.period()
         group = self.group_named(period)
         if group is not None:
-            of_group = group_sharing_degree(group=group, period=period, within=self.within)
-            return self.answer_report(of_group, GROUP_SHARING_DEGREE)
-        return self.answer_report(self.visible_part(sharing_degree_report))
+            of_group = group_sharing_degree(
+                # Only JSON has clusters, and to divide by them reads the use once more.
+                group=group,
+                period=period,
+                within=self.within,
+                by_cluster=self.answers_document,
+            )
+            return self.answer_report(of_group, _presented(of_group, GROUP_SHARING_DEGREE))
+        compute = partial(sharing_degree_report, by_cluster=self.answers_document)
+        report = self.visible_part(compute)
+        return self.answer_report(report, _presented(report, SHARING_DEGREE))

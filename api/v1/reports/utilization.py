@@ -1,6 +1,7 @@
 """Utilisation as a document and as rows."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from rest_framework.request import Request
@@ -13,6 +14,7 @@ from allocator_service.ledger.reporting.pictures import utilization_chart
 from allocator_service.ledger.reporting.utilization import (
     DEFINITIONS,
     NO_CAPACITY,
+    OF_CLUSTERS,
     Use,
     UtilizationReport,
     group_utilization,
@@ -22,6 +24,7 @@ from allocator_service.pools.group_services import MAX_GROUPS
 from api.auth import EVERY_SCOPE_AND_GROUP
 from api.contract import documents
 from api.contract.operations import reports
+from api.v1.clusters import MAX_CLUSTERS
 from api.v1.reports.documents import (
     MAX_TENANTS,
     AmountsField,
@@ -69,9 +72,24 @@ class TenantUseDocument(documents.Document):
     series = documents.ListField(UsedIntervalDocument, max_items=MAX_INTERVALS)
 
 
+class ClusterUseDocument(documents.Document):
+    cluster = documents.StringField(
+        allow_null=True, description="null: use whose cluster is not known."
+    )
+    total = documents.DocumentField(UseDocument)
+    series = documents.ListField(UsePieceDocument, max_items=MAX_INTERVALS)
+
+
 class UtilizationDocument(ReportDocument):
     total = documents.DocumentField(UseDocument)
     series = documents.ListField(UsePieceDocument, max_items=MAX_INTERVALS)
+    clusters = documents.ListField(
+        ClusterUseDocument,
+        min_items=0,
+        max_items=MAX_CLUSTERS,
+        required=False,
+        description="In a pool with clusters: the same for each of them, which add up to the whole.",
+    )
     group = documents.SlugField(
         required=False, description="With `group` in the query: the group whose use is `used`."
     )
@@ -93,10 +111,21 @@ class UtilizationDocument(ReportDocument):
 
 def utilization_fields(report: UtilizationReport) -> dict[str, Any]:
     """Return the fields of the document after the common head."""
+    clusters = [
+        {"cluster": each.cluster, **_whole(each.totals, each.uses, report)}
+        for each in report.clusters
+    ]
+    whole = _whole(report.totals, report.uses, report)
+    return {**whole, "clusters": clusters} if clusters else whole
+
+
+def _whole(
+    totals: Sequence[Use], uses: Sequence[Sequence[Use]], report: UtilizationReport
+) -> dict[str, Any]:
     return {
-        "total": _uses(report.totals, report),
+        "total": _uses(totals, report),
         "series": [
-            {"start": start, "end": end, **_uses([uses[interval] for uses in report.uses], report)}
+            {"start": start, "end": end, **_uses([row[interval] for row in uses], report)}
             for interval, (start, end) in enumerate(report.period.intervals)
         ],
     }
@@ -164,6 +193,13 @@ GROUP_UTILIZATION = Report(
 )
 
 
+def _presented(report: UtilizationReport, presentation: Report) -> Report:
+    """Return the presentation with the definition of clusters, if the report has any."""
+    if not report.clusters:
+        return presentation
+    return replace(presentation, definitions={**presentation.definitions, "clusters": OF_CLUSTERS})
+
+
 class UtilizationView(WholeReportView):
     scopes: ClassVar = {"GET": EVERY_SCOPE_AND_GROUP}
     report = UTILIZATION
@@ -173,22 +209,23 @@ class UtilizationView(WholeReportView):
     def get(self, request: Request, pool: str) -> Response:
         """Report how much of the contributed capacity was used, and how much was idle.
 
-        Draining servers count as capacity. With `tenant`, `used` is that tenant's, and `capacity` stays
-        the whole pool's. With `group`, `used` is that group's by the tree as it was at each instant,
-        and its children are listed; operator, billing and group keys only. A tenant key can read it in a
-        transparent pool only; elsewhere it gets 404 `report.not_found`. An empty period, or one of more
-        than 1,000 intervals, is 400 `report.period`; more than 200,000 values are 422
-        `report.too_long`.
+        Draining servers count as capacity. In a pool with clusters, JSON has `clusters`, which divide
+        both. With `tenant`, `used` is that tenant's, and `capacity` stays the whole pool's. With
+        `group`, `used` is that group's by the tree as it was at each instant, and its children are
+        listed; operator, billing and group keys only. A tenant key can read it in a transparent pool
+        only; elsewhere it gets 404 `report.not_found`. An empty period, or one of more than 1,000
+        intervals, is 400 `report.period`; more than 200,000 values are 422 `report.too_long`.
         """
         period = self.period()
         group = self.group_named(period)
         if group is not None:
             used = group_utilization(group=group, period=period, within=self.within)
-            return self.answer_report(used, GROUP_UTILIZATION)
+            return self.answer_report(used, _presented(used, GROUP_UTILIZATION))
         asked = self.query["tenant"] is not None
         report = utilization_report(
             pool=self.pool,
             period=period,
+            # None lets sums over all tenants be read in the database instead of one by one.
             includes=(lambda slug: self.is_asked_for(self.name_of(slug))) if asked else None,
         )
-        return self.answer_report(report)
+        return self.answer_report(report, _presented(report, UTILIZATION))

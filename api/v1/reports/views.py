@@ -70,6 +70,7 @@ class ReportView(PoolView):
         if not sees_whole(self.pool, self.tenant):
             return self.tenant
         if self.tenant is None and self.query["tenant"] is not None:
+            # None for a retired tenant, whose rows `is_asked_for` selects from the whole report.
             return tenants_for(None).filter(slug=self.query["tenant"]).first()
         return None
 
@@ -98,6 +99,7 @@ class ReportView(PoolView):
                 extra={"parameter": "group"},
             )
         if subtree is not None:
+            # A group's key that names no group means its own.
             asked = slug or subtree.group.slug
             return subtree.group_at(asked, utc_now())
         if self.tenant is not None:
@@ -108,6 +110,15 @@ class ReportView(PoolView):
     def within(self) -> Group | None:
         """The group that limits the report, or None."""
         return None if self.subtree is None else self.subtree.group
+
+    @property
+    def answers_document(self) -> bool:
+        """True for JSON, which has more than rows and pictures."""
+        return self.request.accepted_renderer.format not in (
+            SVGRenderer.format,
+            CSVRenderer.format,
+            NDJSONRenderer.format,
+        )
 
     def answer_report(self, report: Any, presentation: Report | None = None) -> Response:
         """Answer the report in the negotiated format."""

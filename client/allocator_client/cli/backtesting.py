@@ -17,10 +17,11 @@ from allocator_client._generated.documents.what_if import (
     BacktestResultsColumn,
     BacktestResultsDocument,
 )
-from allocator_client.cli.demanding import PAIRS, wait_for
+from allocator_client.cli.arguments import PAIRS
 from allocator_client.cli.failures import Failure, WaitTimeout
 from allocator_client.cli.output import echo, note, print_file, print_json, table
 from allocator_client.cli.session import Instant, Session, in_zone, pool_names, with_session
+from allocator_client.cli.waiting import wait_for
 from allocator_client.cli.words import SECONDS_PER_HOUR, number, percent
 
 _GZIP = b"\x1f\x8b"

@@ -16,18 +16,19 @@ from allocator_client._generated.documents.servers_and_workloads import (
     WorkloadDocument,
 )
 from allocator_client._generated.documents.what_if import SimulationRequest
-from allocator_client.cli.demanding import (
-    changed_fields,
-    find_workload,
-    preview_and_confirm,
-    unlimited_question,
-    wait_option,
-    workload_change,
-    yes_option,
-)
+from allocator_client.cli.arguments import changed_fields, yes_option
 from allocator_client.cli.failures import Failure
 from allocator_client.cli.output import echo, print_json, print_pieces, print_rows, table
-from allocator_client.cli.session import Session, pool_argument, tenant_option, units, with_session
+from allocator_client.cli.session import (
+    Session,
+    find_workload,
+    pool_argument,
+    tenant_option,
+    units,
+    with_session,
+)
+from allocator_client.cli.simulating import preview_and_confirm, unlimited_question, workload_change
+from allocator_client.cli.waiting import wait_option
 from allocator_client.cli.words import NONE, counted, instant, number, quantities, reason_text
 from allocator_client.errors import Problem
 
@@ -38,7 +39,7 @@ _OTHERS = {
     "member": "members or weights",
     "group": "groups",
     "pool": "settings of the pool",
-    "cluster": "a cluster left or returned",
+    "cluster": "a cluster left or returned",  # of services that do not name it
     "limit": "a limit of another member or group",
 }
 
@@ -245,6 +246,8 @@ def _cause(cause: AllocationHistoryStepCause) -> str:
     if cause["kind"] == "limit" and cause["action"] is not None:
         whose = cause["workload"] or (f"group {cause['group']}" if cause["group"] else "yours")
         return f"{cause['action']} of a limit of {whose}"
+    if cluster := cause.get("cluster"):
+        return f"{cause['action']} of the cluster {cluster}"
     if cause["workload"] is None:
         return _OTHERS[cause["kind"]]
     return f"{cause['action']} {cause['workload']}"

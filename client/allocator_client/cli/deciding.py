@@ -95,7 +95,8 @@ def share(session: Session, pool: str | None, everyone: bool, tenant: str | None
     ENTITLED is the part of the pool by weight. GUARANTEED is the part of the demand that workloads can
     always have, shown if there is any. ALLOCATED is that of the decision in force. USED·HOURS is the
     usage of the last 7 days, in the resource's unit × hours. The sharing DEGREE is the usage divided by
-    the usage that was possible alone in one's own part of the pool. Above 1, sharing was worth it.
+    the usage that was possible alone in one's own part of the pool. Above 1, sharing was worth it. Below
+    the table is what the allocation costs per hour and over 30 days, if the pool has prices.
     """
     if everyone and tenant:
         raise click.UsageError("--all and --tenant exclude each other.")
@@ -140,6 +141,8 @@ def share(session: Session, pool: str | None, everyone: bool, tenant: str | None
     for row in shares["tenants"]:
         for balance in row.get("budgets", ()):
             echo(_balance_text(row["tenant"], balance))
+        if cost := row.get("cost"):  # an older service has none
+            echo(cost["words"])
         for part in row.get("clusters", ()):
             has = quantities(part["has"], unit)
             echo(f"{row['tenant']} has in the cluster {part['cluster']}: {has}.")
@@ -307,6 +310,8 @@ def _print_binding(explanation: ExplanationDocument, unit: dict[str, str]) -> No
         if kind := each["servers"]:
             count = kind["count"]
             of = f"{counted(count, 'server')} of {quantities(kind['capacity'], unit)}"
+            if cluster := kind["labels"].get("cluster"):
+                of += f" in {cluster}"
         one = f"1 {each['unit']}" if each["unit"] else "one"
         echo(
             f"  {each['resource']} on {of}: {one} more adds {number(each['price'])} "

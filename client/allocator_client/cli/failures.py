@@ -62,7 +62,7 @@ def failure(error: Problem | Unreachable) -> Failure:
     text = "\n".join(lines)
     if error.status == 401:
         return NotSetUp(text)
-    # Scripts repeat after 3 and give up after 1: a rate limit is no refusal of what was asked.
+    # Scripts repeat after 3 and give up after 1: a rate limit does not refuse the request itself.
     return (ServiceAway if error.status == 429 or error.status >= 500 else Failure)(text)
 
 

@@ -8,12 +8,13 @@ from typing import Any, cast
 import click
 
 from allocator_client.answers import Answer
-from allocator_client.cli.demanding import PAIRS, find_workload, selector_of
+from allocator_client.cli.arguments import PAIRS, selector_of
 from allocator_client.cli.failures import Failure
 from allocator_client.cli.output import echo, print_json, table
 from allocator_client.cli.session import (
     Instant,
     Session,
+    find_workload,
     in_zone,
     pool_argument,
     tenant_option,

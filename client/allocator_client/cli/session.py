@@ -13,6 +13,7 @@ import click
 
 from allocator_client._generated.documents.decisions import AllocationDocument
 from allocator_client._generated.documents.pools_and_members import PoolDocument
+from allocator_client._generated.documents.servers_and_workloads import WorkloadDocument
 from allocator_client.cli import profiles
 from allocator_client.cli.failures import Failure, NotSetUp
 from allocator_client.client import Client
@@ -68,6 +69,14 @@ class Session:
 def units(pool: PoolDocument) -> dict[str, str]:
     """Return the unit of each resource of a pool."""
     return {resource["name"]: resource.get("unit", "") for resource in pool["resources"]}
+
+
+def find_workload(session: Session, slug: str, tenant: str | None, name: str) -> WorkloadDocument:
+    """Return the workload of a name. Raises `Failure`."""
+    found = list(session.client.pools_workloads_list(slug, name=name, tenant=tenant))
+    if not found:
+        raise Failure(f"There is no workload {name} of {tenant} in {slug}.")
+    return found[0]
 
 
 class Instant(click.ParamType[datetime]):

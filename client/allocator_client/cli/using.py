@@ -202,5 +202,16 @@ def _show_statement(found: StatementDocument) -> None:
         echo(f"Saved by sharing: {money(savings['saved'], found['currency'])}.")
     elif savings["why"]:
         echo(f"What sharing saved is not known: {savings['why']}")
+    # A pool without clusters, and an older service, state none.
+    if found.get("clusters"):
+        echo()
+        table(
+            ("CLUSTER", "RESOURCE", ">HOURS"),
+            (
+                (of_cluster["cluster"] or "not known", name, number(hours))
+                for of_cluster in found["clusters"]
+                for name, hours in of_cluster["hours"].items()
+            ),
+        )
     for text in found["notes"]:
         echo(text)

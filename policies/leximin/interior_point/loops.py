@@ -223,7 +223,7 @@ def move(
 
 
 @compiled
-def _use(demand, values, c, used):  # type: ignore[no-untyped-def]
+def _use(demand, values, c, used):
     """Write what one class's values (K, n) use of its rows."""
     for r in range(demand.shape[0]):
         total = 0.0

@@ -252,7 +252,7 @@ def _take_applied(
 
 
 @compiled
-def _add_to_classes(demand, theta, values, out):  # type: ignore[no-untyped-def]
+def _add_to_classes(demand, theta, values, out):
     """Add to out (m K,) the sums over workloads of theta d values.
 
     values is (n,).

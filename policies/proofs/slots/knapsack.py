@@ -178,7 +178,7 @@ class Knapsack:
 
 
 @compiled
-def _programme(value, taken, amounts, offset, demand, item, size, again, prices, tasks):  # type: ignore[no-untyped-def]
+def _programme(value, taken, amounts, offset, demand, item, size, again, prices, tasks):
     """Fill the table piece by piece, then read the tasks of the full server off it."""
     rows, columns = value.shape
     others = amounts.shape[1]
@@ -228,7 +228,7 @@ def _programme(value, taken, amounts, offset, demand, item, size, again, prices,
 
 
 @compiled
-def _search(prices, demand, capacity, most, multipliers, nodes, known):  # type: ignore[no-untyped-def]
+def _search(prices, demand, capacity, most, multipliers, nodes, known):
     """Search depth first over the workloads, most tasks first.
 
     A branch is cut where its bound is no better. Returns the tasks (none if none is worth more than

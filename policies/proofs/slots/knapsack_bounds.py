@@ -19,7 +19,7 @@ ZERO = 1e-12
 
 
 @compiled
-def relaxed(prices, demand, capacity, most, y, count):  # type: ignore[no-untyped-def]
+def relaxed(prices, demand, capacity, most, y, count):
     """Fill ``y`` (m,) with prices of resources and ``count`` (n,) with divisible tasks.
 
     ``demand`` (n, m) and ``capacity`` (m,) in shares of the capacity, ``most`` (n,) tasks.

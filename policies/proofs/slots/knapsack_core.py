@@ -117,7 +117,7 @@ def _room(left: IntArray, demand: IntArray) -> IntArray:
 
 
 @compiled
-def _release(tasks, left, demand, order, basic, dear, cells):  # type: ignore[no-untyped-def]
+def _release(tasks, left, demand, order, basic, dear, cells):
     """Take tasks back, first those that the relaxation divides, while the table has room."""
     position = 0
     while position < len(order):
@@ -141,7 +141,7 @@ def _release(tasks, left, demand, order, basic, dear, cells):  # type: ignore[no
 
 
 @compiled
-def _fill(value, load, taken, across, other, left, item, size, again, prices, tasks):  # type: ignore[no-untyped-def]
+def _fill(value, load, taken, across, other, left, item, size, again, prices, tasks):
     """Fill the table piece by piece, then add the tasks of the fullest cell to ``tasks``."""
     rows, columns = value.shape
     others = len(left)

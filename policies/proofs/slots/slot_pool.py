@@ -327,7 +327,7 @@ class SlotPool:
 
 
 @compiled
-def _saturate(on_server, capacity, demand, limit, allowed, kind):  # type: ignore[no-untyped-def]
+def _saturate(on_server, capacity, demand, limit, allowed, kind):
     """Add tasks to ``on_server`` until no workload that wants more has room for one."""
     servers, workloads = on_server.shape
     m = demand.shape[1]
@@ -352,7 +352,7 @@ def _saturate(on_server, capacity, demand, limit, allowed, kind):  # type: ignor
 
 
 @compiled
-def _take_turns(on_server, capacity, demand, limit, allowed, kind, order):  # type: ignore[no-untyped-def]
+def _take_turns(on_server, capacity, demand, limit, allowed, kind, order):
     """Add one task of each workload in the given order, as long as there is room for any."""
     m = demand.shape[1]
     left, requested = capacity.copy(), limit.copy()

@@ -1,5 +1,6 @@
 """One pool with several clusters, whose agents have a part of the decision each."""
 
+import random
 import re
 from datetime import timedelta
 from decimal import Decimal
@@ -20,6 +21,7 @@ from allocator_service.ledger.models import Entry, UsageSource
 from allocator_service.pools.models import Cluster, Server
 from tests import factories
 from tests.pages.browser import browser_of
+from tests.pages.test_pages import LAB, words
 from tests.placements import placed
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -96,6 +98,25 @@ def test_each_cluster_gets_its_part_of_the_decision_and_together_they_are_all_of
     }  # fmt: skip
     for tenant, cpu in whole.items():
         assert sum(part[tenant] for part in parts.values()) == cpu
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_work_that_may_run_anywhere_has_what_one_cluster_would_give(pool, operator, seed):
+    chance = random.Random(seed)
+    for number in range(6):
+        tenant, demand = chance.choice(("ada", "bob")), {"cpu": chance.choice((1, 2, 3))}
+        submit(operator, tenant, f"more-{number}", demand=demand, tasks=chance.randint(1, 4))
+    factories.decision(pool)
+    several = limits(operator)
+    for server in operator.get(f"{PATH}/servers/").json()["results"]:
+        path = f"{PATH}/servers/{server['id']}/"
+        tag = operator.get(path)["ETag"]
+        assert operator.patch(path, {"labels": {}}, If_Match=tag).status_code == 200
+    factories.decision(pool)
+    one = limits(operator)
+    assert sum(several.values()) == pytest.approx(sum(one.values()))
+    for tenant, cpus in several.items():
+        assert abs(cpus - one[tenant]) <= 3  # a task
 
 
 def test_a_part_is_for_the_classes_of_its_own_servers(pool, operator):
@@ -286,6 +307,26 @@ def test_an_agent_reads_and_reports_its_own_cluster(pool, operator):
     assert (refused.status_code, refused.json()["code"]) == (409, "enforcement.cluster")
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "code"),
+    [
+        ("east", "west", "enforcement.cluster"),
+        ("east", "lab", "enforcement.cluster"),
+        (None, "east", "enforcement.older"),
+    ],
+)
+def test_the_report_of_another_cluster_is_no_repetition(pool, operator, first, second, code):
+    run = factories.decision(pool)
+    client = agent(first) if first else operator
+    changes = {"reported_at": utc_now().isoformat()}
+    for _ in range(2):
+        stored = report(client, run, "c1", {"ada": 1}, **changes)
+        assert (stored.status_code, stored.json()["cluster"]) == (200, first)
+    refused = report(agent(second), run, "c1", {"ada": 1}, **changes)
+    assert (refused.status_code, refused.json()["code"]) == (409, code)
+    assert (Agent.objects.get().cluster or None) == first
+
+
 def test_other_keys_are_not_bound_to_a_cluster():
     with pytest.raises(Unacceptable, match="scope agent"):
         factories.client("operator", cluster="east")
@@ -363,12 +404,136 @@ def test_a_cluster_leaves_after_its_grace_and_comes_back(pool, operator):
     assert sum(limits(operator).values()) == 24
     path = f"{PATH}/members/ada/allocation-history/"
     steps = operator.get(path).json()["steps"]
-    causes = [cause["kind"] for step in steps for cause in step["causes"]]
-    assert causes.count("cluster") == 2
+    causes = [cause for step in steps for cause in step["causes"] if cause["kind"] == "cluster"]
+    of_west = {"kind": "cluster", "workload": None, "group": None, "cluster": "west"}
+    assert causes == [of_west | {"action": "leave"}, of_west | {"action": "return"}]
+    page = words(browser_of(factories.client("tenant", pool.tenants["ada"])).text(f"{LAB}history/"))
+    assert "Before it the cluster west left." in page
+    assert "the cluster west returned" in page
     kinds = Event.objects.filter(kind__startswith="cluster.").order_by("pk")
     assert [(event.kind, event.payload["cluster"]) for event in kinds] == [
         ("cluster.left", "west"), ("cluster.returned", "west"),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("target", ["slurm", "kueue"])
+def test_no_caller_gets_limits_of_a_cluster_that_left(pool, operator, target):
+    """Applied, they would end the jobs there: they are all 0."""
+    run = factories.decision(pool)
+    assert report(agent("west"), run, "slurm-west", {"ada": 1}).status_code == 200
+    silent_for(pool, 901, "west")
+    pool.refresh_from_db()
+    factories.decision(pool)
+    callers = (operator, factories.client("billing"), factories.client(pool="lab"), agent("west"))
+    path = f"{PATH}/decision/renderings/{target}/?cluster=west"
+    text = "text/plain" if target == "slurm" else "application/yaml"
+
+    def is_refused():
+        """Return whether each caller is refused, as JSON and as text."""
+        answers = [client.get(path, Accept=form) for client in callers for form in ("*/*", text)]
+        return all(
+            each.status_code == 409 and each.json()["code"] == "rendering.cluster"
+            for each in answers
+        )
+
+    assert is_refused()
+    assert sum(limits(operator).values()) == 20
+    assert sum(limits(operator, cluster="east").values()) == 12
+    nodes = {"content": "name,capacity.cpu\nw,4\n"}
+    assert agent("west").post(f"{PATH}/imports/nodes/", nodes).status_code == 200
+    assert is_refused()  # no decision counts its servers yet
+    pool.refresh_from_db()
+    factories.decision(pool)
+    assert operator.get(path).status_code == 200
+
+
+def page_text(page):
+    """Return what a page states, without its markup."""
+    return " ".join(re.sub("<[^>]+>", " ", page.content.decode()).split())
+
+
+def admin_tab(pool, name):
+    """Return what a tab of a pool states to an operator."""
+    return admin_page(f"pools_pool_{name}", pool.pk)
+
+
+def admin_page(name, *arguments):
+    """Return what a page of the admin states to an operator."""
+    browser = DjangoClient()
+    user, _ = get_user_model().objects.get_or_create(username="op", is_staff=True)
+    user.is_superuser = True
+    user.save()
+    browser.force_login(user)
+    return page_text(browser.get(reverse(f"admin:{name}", args=arguments)))
+
+
+@pytest.mark.parametrize(("gone", "left", "count"), [("west", 20, "1 is"), ("lab", 16, "2 are")])
+def test_the_admin_counts_no_capacity_of_a_cluster_that_left(operator, gone, left, count):
+    pool = opened(operator, "divisible")
+    run = factories.decision(pool)
+    assert report(agent(gone), run, f"slurm-{gone}", {"ada": 1}).status_code == 200
+    text = admin_tab(pool, "overview")
+    assert "cpu For decisions 24 " in text
+    assert "6 servers, and" in text
+    assert "because its agents are silent" not in text
+    silent_for(pool, 901, gone)
+    pool.refresh_from_db()
+    factories.decision(pool)
+    text = admin_tab(pool, "overview")
+    assert f"cpu For decisions {left} " in text
+    assert f"6 servers, of which {count} in the cluster {gone}, which left, and" in text
+    for name in ("overview", "tab_servers"):
+        notice = rf"The cluster {gone} left at .* UTC because its agents are silent"
+        assert re.search(notice, admin_tab(pool, name))
+    stated = operator.get(f"{PATH}/clusters/").json()["clusters"]
+    assert sum(Decimal(each["capacity"]["cpu"]) for each in stated) == left
+
+
+def test_pages_explain_work_of_a_cluster_that_left_by_its_silence(pool, operator):
+    submit(operator, "ada", "there", server_selector={"cluster": "west"})
+    submit(operator, "ada", "there-too", server_selector={"cluster": ["west"]})
+    submit(operator, "ada", "either", server_selector={"cluster": ["west", "lab"]})
+    nowhere = submit(operator, "ada", "nowhere", server_selector={"rack": "none"})
+    run = factories.decision(pool)
+    assert report(agent("west"), run, "slurm-west", {"ada": 1}).status_code == 200
+    silent_for(pool, 901, "west")
+    pool.refresh_from_db()
+    factories.decision(pool)
+    left = (
+        r"The cluster that it selects is away because its agents are silent: west left at"
+        r" \d+ \w+ \d+, \d\d:\d\d UTC\."
+    )
+    other = "No active server has the labels it selects"
+    text = admin_tab(pool, "overview")
+    assert re.search(f"2 workloads cannot run at present: {left}", text)
+    assert f"1 workload cannot run at present: {other}" in text
+    text = admin_tab(pool, "tab_demand")
+    assert (len(re.findall(left, text)), text.count(other)) == (2, 1)
+    text = admin_page("workloads_workload_changelist")
+    assert (len(re.findall(left, text)), text.count(other)) == (2, 1)
+    browser = browser_of(factories.client("tenant", pool.tenants["ada"]))
+    text = page_text(browser.get("/my/pools/lab/workloads/"))
+    assert len(re.findall(f"{left} Wait until an agent of the cluster reports", text)) == 2
+    assert text.count(other) == text.count("contribute such a server") == 1
+    chosen = operator.get(f"{PATH}/workloads/?tenant=ada").json()["results"]
+    ids = {each["name"]: each["id"] for each in chosen}
+    for name, hint in (("there", "Wait until an agent"), ("nowhere", "Widen its server selector")):
+        text = page_text(browser.get(f"/my/pools/lab/why/?workload={ids[name]}"))
+        assert f"What may help beyond that: {hint}" in text
+    assert nowhere["conditions"][0]["reason"] == "no_eligible_server"
+
+
+def test_a_tenants_page_names_the_cluster_whose_agent_is_silent(pool, operator):
+    run = factories.decision(pool)
+    for name in ("east", "west"):
+        told = limits(operator, cluster=name)
+        assert report(agent(name), run, f"slurm-{name}", told, used=1).status_code == 200
+    browser = browser_of(factories.client("tenant", pool.tenants["ada"]))
+    assert "silent" not in page_text(browser.get("/my/pools/lab/"))
+    silent_for(pool, 100, "west")
+    text = page_text(browser.get("/my/pools/lab/"))
+    assert re.findall(r"The agent of the cluster (\w+) has been silent since \d", text) == ["west"]
+    assert text.count("silent") == 1
 
 
 def test_an_agent_that_is_gone_is_retired_and_its_cluster_leaves(pool, operator):
@@ -579,3 +744,22 @@ def test_a_tenant_sees_its_part_by_cluster_on_its_page(pool, operator):
     cores = dict(re.findall(r"(east|lab|west) <data value=\"([0-9.]+)", line))
     assert sum(map(Decimal, cores.values())) == 12
     assert len(cores) == line.count(";") + 1 > 1
+
+
+def test_equal_servers_of_two_clusters_are_told_apart_by_what_holds_a_tenant_back(world):
+    """Servers of nobody and of bob, whose owner ada may not know."""
+    lab = factories.pool("two", mode="divisible")
+    for name, owner in (("east", None), ("west", world.bob)):
+        factories.server(lab, name, 16, 64, owner, labels={"cluster": name, "rack": f"r-{name}"})
+        one = {"server_selector": {"cluster": name}}
+        factories.workload(lab, f"in-{name}", 1, 1, world.ada, **one)
+        factories.workload(lab, f"in-{name}", 1, 1, world.bob, **one)
+    run = factories.decision(lab)
+    page = words(browser_of(world.as_ada).text("/my/pools/two/why/"))
+    held = re.findall(
+        r"1 × 16 cores, 64 GiB memory in (\w+)", page.replace("\N{NO-BREAK SPACE}", " ")
+    )
+    assert sorted(held) == ["east", "west"]
+    found = world.as_ada.get(f"/api/v1/runs/{run.pk}/explanation/ada/").json()
+    assert {each["servers"]["labels"]["cluster"] for each in found["binding"]} == {"east", "west"}
+    assert "r-west" not in str(found)

@@ -1,29 +1,20 @@
 """What agents report, and decided, enforced and used per tenant, over REST."""
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 import pytest
-from django.db import OperationalError
 
 from allocator_service.core.clock import utc_now
-from allocator_service.core.models import Event
-from allocator_service.core.selecting import missing
-from allocator_service.enforcement import absence, tasks
-from allocator_service.enforcement.absence import absent_members_end
-from allocator_service.enforcement.models import Agent, Blockage, Drift, Report
+from allocator_service.enforcement.models import Agent, Report
 from allocator_service.enforcement.services import agent_retire, reports_prune
 from allocator_service.enforcement.watching import enforcement_watch, pools_enforced
-from allocator_service.pools.locking import pool_lock
-from allocator_service.pools.models import Server
 from allocator_service.pools.services import pool_retire
 from allocator_service.tenants.services import tenant_retire
-from allocator_service.workloads.models import Workload
 from tests import factories
+from tests.api.v1.enforcement_reports import PATH, drifts, report
 from tests.pages.browser import browser_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-PATH = "/api/v1/pools/lab/enforcement/"
 
 
 @pytest.fixture
@@ -33,37 +24,6 @@ def decided(world):
 
 
 UNKNOWN = "01a1fa35-2b84-7418-8537-e4019453fdf6"
-
-
-def report(run, *, ada=(2, 10), bob=(10, 2), used=1, **changes):
-    rows = {"ada": ada, "bob": bob}
-    return {
-        "agent": "slurm-lab",
-        "target": "slurm",
-        "run": None if run is None else str(run.pk),
-        "generation": None if run is None else run.generation,
-        "interval": "PT15S",
-        "reported_at": utc_now().isoformat(),
-        "tenants": [
-            {
-                "tenant": tenant,
-                "applied": {"cpu": cpu, "memory": str(memory)},
-                "used": {"cpu": used},
-            }
-            for tenant, (cpu, memory) in rows.items()
-        ],
-        **changes,
-    }
-
-
-def kinds():
-    rows = Event.objects.filter(kind__startswith="enforcement.").order_by("pk")
-    return list(rows.values_list("kind", "tenant"))
-
-
-def drifts():
-    """The events about tenants: time passes in these tests without another report."""
-    return [(kind, tenant) for kind, tenant in kinds() if tenant is not None]
 
 
 def test_before_any_agent_nothing_is_enforced(world, operator):
@@ -242,143 +202,6 @@ def test_a_retired_pool_takes_no_report(world, decided, operator):
     assert operator.get(PATH).status_code == 404
 
 
-def test_a_drift_that_lasts_is_told_once_and_once_that_it_settled(world, decided, operator):
-    operator.put(PATH, report(decided, ada=(1, 10)))
-    start = utc_now()
-    pool = world.lab
-    for seconds in (0, 20, 44):
-        enforcement_watch(pool=pool, now=start + timedelta(seconds=seconds))
-    assert drifts() == []
-    for seconds in (46, 60, 600):
-        enforcement_watch(pool=pool, now=start + timedelta(seconds=seconds))
-    assert drifts() == [("enforcement.drift", "ada")]
-    event = Event.objects.get(kind="enforcement.drift")
-    assert event.payload["enforced"] == {"cpu": "1", "memory": "10"}
-    assert event.payload["generation"] == decided.generation
-    operator.put(PATH, report(decided))
-    for seconds in (601, 602):
-        enforcement_watch(pool=pool, now=start + timedelta(seconds=seconds))
-    assert drifts() == [("enforcement.drift", "ada"), ("enforcement.settled", "ada")]
-    assert not Drift.objects.exists()
-
-
-def test_a_drift_that_passes_is_not_told(world, decided, operator):
-    operator.put(PATH, report(decided, ada=(1, 10)))
-    start = utc_now()
-    enforcement_watch(pool=world.lab, now=start)
-    operator.put(PATH, report(decided))
-    for seconds in (5, 60, 120):
-        enforcement_watch(pool=world.lab, now=start + timedelta(seconds=seconds))
-    assert drifts() == []
-
-
-def test_a_decision_that_a_silent_agent_does_not_apply_becomes_a_drift(world, decided, operator):
-    operator.put(PATH, report(decided))
-    start = utc_now()
-    enforcement_watch(pool=world.lab, now=start)
-    factories.workload(world.lab, "more", 1, 1, world.bob)
-    factories.server(world.lab, "third", 40, 40, None)
-    new = factories.decision(world.lab)
-    assert operator.get(PATH).json()["agents"][0]["behind"] == new.generation - decided.generation
-    for seconds in (10, 60):
-        enforcement_watch(pool=world.lab, now=start + timedelta(seconds=seconds))
-    assert {kind for kind, _ in drifts()} == {"enforcement.drift"}
-
-
-def test_two_watchers_tell_once(world, decided, operator):
-    operator.put(PATH, report(decided, ada=(1, 10)))
-    start = utc_now()
-    for _ in range(2):
-        enforcement_watch(pool=world.lab, now=start)
-    for _ in range(2):
-        enforcement_watch(pool=world.lab, now=start + timedelta(seconds=60))
-    assert drifts() == [("enforcement.drift", "ada")]
-
-
-def waiting(run, **changes):
-    """A report in which ada uses 1 of 2 CPUs while a job of 1 CPU waits."""
-    body = report(run)
-    body["tenants"][0] |= {
-        "pending_tasks": 3, "pending_reason": "AssocGrpCpuLimit", "pending_demand": {"cpu": 1},
-        **changes,
-    }  # fmt: skip
-    return body
-
-
-def watched(operator, pool, bodies, *, every=15):
-    """PUT reports at an interval of the service's clock, looking at the pool after each."""
-    start = utc_now()
-    for number, body in enumerate(bodies):
-        at = start + timedelta(seconds=every * number)
-        dated = body | {"reported_at": (utc_now() + timedelta(microseconds=number)).isoformat()}
-        answer = operator.put(PATH, dated)
-        assert answer.status_code == 200, answer.content
-        Agent.objects.update(received_at=at)
-        enforcement_watch(pool=pool, now=at)
-    return start + timedelta(seconds=every * (len(bodies) - 1))
-
-
-def test_jobs_that_wait_under_an_unused_decision_are_an_event_once_and_once_when_they_start(
-    world, decided, operator
-):
-    at = watched(operator, world.lab, [waiting(decided)] * 4)
-    assert kinds() == []  # three intervals, not more
-    for seconds in (1, 2, 20):
-        enforcement_watch(pool=world.lab, now=at + timedelta(seconds=seconds))
-    assert kinds() == [("enforcement.blocked", "ada")]
-    event = Event.objects.get(kind="enforcement.blocked")
-    assert (event.payload["pending_tasks"], event.payload["reason"]) == (3, "AssocGrpCpuLimit")
-    assert (event.payload["used"], event.payload["generation"]) == (
-        {"cpu": "1", "memory": "0"}, decided.generation,
-    )  # fmt: skip
-    row = operator.get(PATH).json()["tenants"][0]
-    assert (row["pending_reason"], row["blocked_since"] is None) == ("AssocGrpCpuLimit", False)
-    mine = f"/api/v1/runs/{decided.pk}/explanation/ada/"
-    assert world.as_ada.get(mine).json()["blocked"] == {
-        "since": row["blocked_since"], "pending_tasks": 3, "reason": "AssocGrpCpuLimit",
-    }  # fmt: skip
-    assert operator.get(mine.replace("/ada/", "/bob/")).json()["blocked"] is None
-    assert "allocation_enforcement_blocked 1.0" in operator.get("/metrics").content.decode()
-    watched(operator, world.lab, [report(decided)])
-    assert kinds() == [("enforcement.blocked", "ada"), ("enforcement.unblocked", "ada")]
-    assert operator.get(PATH).json()["tenants"][0]["blocked_since"] is None
-    assert world.as_ada.get(mine).json()["blocked"] is None
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"pending_tasks": 0},
-        {"pending_demand": {"cpu": 2}},  # it fits beside nothing
-        {"pending_demand": None},  # an agent that does not say
-        {"used": {"cpu": 2, "memory": 3}},
-    ],
-)
-def test_jobs_beyond_the_decision_wait_without_an_event(world, decided, operator, changes):
-    at = watched(operator, world.lab, [waiting(decided, **changes)] * 8)
-    enforcement_watch(pool=world.lab, now=at + timedelta(seconds=10))
-    assert kinds() == []
-
-
-def test_a_tenant_whose_jobs_start_is_not_blocked(world, decided, operator):
-    part = [waiting(decided, used={"cpu": number / 10}) for number in range(1, 9)]
-    at = watched(operator, world.lab, part)
-    enforcement_watch(pool=world.lab, now=at + timedelta(seconds=10))
-    assert kinds() == []
-
-
-def test_a_silent_agent_is_an_event_once_and_once_when_it_returns(world, decided, operator):
-    at = watched(operator, world.lab, [waiting(decided)])
-    for seconds in (10, 45, 46, 60, 600):
-        enforcement_watch(pool=world.lab, now=at + timedelta(seconds=seconds))
-        count = int(seconds > 45)
-        assert kinds() == [("enforcement.silent", None)] * count  # and nothing is called blocked
-    event = Event.objects.get(kind="enforcement.silent")
-    assert (event.pool, event.payload["agent"]) == ("lab", "slurm-lab")
-    watched(operator, world.lab, [report(decided)] * 2)
-    assert kinds() == [("enforcement.silent", None), ("enforcement.returned", None)]
-
-
 def test_reports_are_kept_for_a_week_and_the_newest_for_ever(decided, operator):
     for minutes, problem in ((6, "first"), (0, "second")):
         at = (utc_now() - timedelta(minutes=minutes)).isoformat()
@@ -465,136 +288,6 @@ def test_a_hold_that_says_nothing_is_refused(decided, operator, change, pointer)
     answer = operator.put(PATH, body)
     assert answer.status_code == 422
     assert answer.json()["errors"][0]["pointer"].startswith(f"/tenants/0/holds/0/{pointer}")
-
-
-def absent_report(run, at, *, who=("ada",), agent="slurm-lab", interval="PT24H"):
-    body = report(run, agent=agent, interval=interval, reported_at=at.isoformat())
-    for row in body["tenants"]:
-        if row["tenant"] in who:
-            row["absent"] = True
-    return body
-
-
-def members(operator):
-    return {row["tenant"] for row in operator.get("/api/v1/pools/lab/members/").json()["results"]}
-
-
-def admitted(world, *tenants, agent="slurm-lab"):
-    """End the demand and servers of tenants that an agent admitted."""
-    Server.objects.filter(contributed_by__in=tenants).update(state="retired")
-    Workload.objects.filter(tenant__in=tenants).update(state="withdrawn")
-    for tenant in tenants:
-        factories.workload(world.lab, f"{agent}/admission", 1, 0, tenant, tasks=0)
-    Workload.objects.filter(tenant__in=tenants).update(state="withdrawn")
-
-
-def absent_since(operator):
-    since = operator.get(PATH).json()["tenants"][0]["absent_since"]
-    return since and datetime.fromisoformat(since)
-
-
-def test_members_that_left_the_scheduler_end_after_thirty_days(decided, world, operator):
-    """The absence begins with the first report of it, by this clock, and ends with one of the tenant."""
-    admitted(world, world.ada)
-    now = utc_now()
-    # The clock of the agent is behind.
-    operator.put(PATH, absent_report(decided, now - timedelta(days=31)))
-    assert absent_since(operator) >= now
-    operator.put(PATH, absent_report(decided, now - timedelta(days=20), who=()))
-    assert absent_since(operator) is None
-    operator.put(PATH, absent_report(decided, now - timedelta(days=10)))
-    since = absent_since(operator)
-    operator.put(PATH, absent_report(decided, now - timedelta(days=1)))
-    assert absent_since(operator) == since
-    end = since + timedelta(days=30)
-    Agent.objects.update(received_at=end)
-    assert absent_members_end(pool=world.lab, now=end - timedelta(hours=1)) == []
-    assert absent_members_end(pool=world.lab, now=end) == ["ada"]
-    assert members(operator) == {"bob"}
-    assert absent_members_end(pool=world.lab, now=end) == []
-    # The tenant returns as a member once it is in the scheduler again.
-    rows = "tenant,name,tasks,demand.cpu\nada,slurm-lab/admission,0,1\n"
-    operator.post("/api/v1/pools/lab/imports/workloads/", {"content": rows})
-    assert members(operator) == {"ada", "bob"}
-
-
-@pytest.mark.parametrize(
-    ("interval", "days", "is_new"),
-    [("PT24H", 4, True), ("PT24H", 2, False), ("PT15S", 3, True), ("PT15S", 1, False)],
-)
-def test_an_absence_begins_anew_after_a_long_silence(decided, operator, interval, days, is_new):
-    """An agent's tenants may have been present meanwhile."""
-    now = utc_now()
-    operator.put(PATH, absent_report(decided, now, interval=interval))
-    first = absent_since(operator)
-    Agent.objects.update(received_at=now - timedelta(days=days))
-    operator.put(PATH, absent_report(decided, now + timedelta(seconds=1), interval=interval))
-    assert (absent_since(operator) > first) == is_new
-
-
-@pytest.mark.parametrize("why", ["not admitted", "workloads", "silent", "present elsewhere"])
-def test_members_stay_that_an_agent_may_not_end(decided, world, operator, why):
-    now = utc_now()
-    if why != "not admitted":
-        admitted(world, world.ada)
-    if why == "workloads":
-        factories.workload(world.lab, "own", 1, 0, world.ada)
-    if why == "present elsewhere":
-        operator.put(PATH, absent_report(decided, now, who=(), agent="other"))
-    operator.put(PATH, absent_report(decided, now))
-    later = utc_now() + timedelta(days=31)
-    if why != "silent":
-        Agent.objects.update(received_at=later)
-    assert absent_members_end(pool=world.lab, now=later) == []
-    assert members(operator) == {"ada", "bob"}
-
-
-@pytest.mark.parametrize("error", [missing("member.not_found"), OperationalError("lock timeout")])
-def test_a_pool_whose_members_cannot_end_stops_no_other(
-    world, decided, operator, monkeypatch, error
-):
-    """Members end under the lock of their pool, so that no report comes between."""
-    admitted(world, world.ada)
-    operator.put(PATH, absent_report(decided, utc_now()))
-    later = utc_now() + timedelta(days=31)
-    Agent.objects.update(received_at=later)
-    monkeypatch.setattr(tasks, "utc_now", lambda: later)
-    monkeypatch.setattr(tasks, "pools_enforced", lambda: [refused, world.lab])
-    refused, locked = factories.pool("refused"), []
-
-    def end(*, pool, now):
-        if pool == refused:
-            raise error
-        return absent_members_end(pool=pool, now=now)
-
-    monkeypatch.setattr(tasks, "absent_members_end", end)
-    monkeypatch.setattr(
-        absence, "pool_lock", lambda pool: (locked.append(pool), pool_lock(pool))[1]
-    )
-    tasks.retention()
-    assert (members(operator), locked) == ({"bob"}, [world.lab])
-
-
-def test_drifts_and_blockages_end_with_the_last_agent(world, decided, operator):
-    """Metrics and the board would count them for ever."""
-    operator.put(PATH, report(decided, ada=(0, 0)))
-    operator.put(PATH, report(decided, ada=(0, 0), agent="other"))
-    enforcement_watch(pool=world.lab, now=utc_now())
-    later = utc_now() + timedelta(minutes=2)
-    enforcement_watch(pool=world.lab, now=later)
-    Blockage.objects.create(
-        pool=world.lab, tenant=world.bob, since=later, told_at=later, payload={"used": {}}
-    )
-    first, last = Agent.objects.order_by("pk")
-    agent_retire(agent=first, now=later)
-    assert (Drift.objects.count(), Blockage.objects.count()) == (1, 1)
-    agent_retire(agent=last, now=later)
-    assert (Drift.objects.count(), Blockage.objects.count()) == (0, 0)
-    assert drifts() == [
-        ("enforcement.drift", "ada"),
-        ("enforcement.settled", "ada"),
-        ("enforcement.unblocked", "bob"),
-    ]
 
 
 def test_an_agent_that_reports_through_the_release_before_is_present(world, decided, operator):

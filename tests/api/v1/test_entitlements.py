@@ -1,8 +1,11 @@
 """Who has mine, over REST: amounts are exact, other tenants are pseudonyms."""
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from tests import factories
+from tests.api.v1.billing.conftest import plan, published
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -36,6 +39,7 @@ def test_an_operator_sees_who_lends_to_whom(lending, operator):
         "lent_to": [{"tenant": "bob", "resources": {"cpu": "3", "memory": "0"}}],
         "borrowed_from": [],
         "returns": {"when": "at_once", "at": None},
+        "cost": None,
     }
     assert bob["borrowed_from"] == [{"tenant": "ada", "resources": {"cpu": "3", "memory": "0"}}]
     assert bob["returns"] is None
@@ -83,3 +87,58 @@ def test_a_group_is_the_sum_of_its_children_in_the_decisions_tree(lending, opera
             assert float(document["group"][name][resource]) == total
     assert document["group"]["entitled"] == {"cpu": "12", "memory": "12"}
     assert factories.client("tenant", ada).get(f"{PATH}?group=science").status_code == 404
+
+
+def test_the_cost_of_an_allocation_is_for_those_who_see_its_statement(lending, operator):
+    lab = lending.pool
+    factories.group(lab, "science")
+    ada = lab.memberships.get(tenant__slug="ada").tenant
+    factories.member(lab, ada, "science")
+    factories.decision(lab)
+    assert [row["cost"] for row in operator.get(PATH).json()["tenants"]] == [None, None]
+    priced()
+    ada_costs, bob_costs = (row["cost"] for row in operator.get(PATH).json()["tenants"])
+    # 2 cores of the pool, all the time
+    assert ada_costs == {
+        "currency": "EUR",
+        "per_hour": "0.20",
+        "per_hour_at_most": "0.20",
+        "over_30_days": "144.00",
+        "over_30_days_at_most": "144.00",
+        "unpriced": [],
+        "words": "The allocation of ada costs 0.20 EUR per hour at today's prices: 144.00 EUR over 30"
+        " days. Credits, upfront prices and fixed costs are not included.",
+    }
+    assert (bob_costs["per_hour"], bob_costs["over_30_days"]) == ("0.90", "648.00")
+    billing = factories.client("billing")
+    group = operator.get(f"{PATH}?group=science").json()["tenants"]
+    assert [row["cost"] for row in group] == [ada_costs]
+    assert [row["cost"] for row in billing.get(PATH).json()["tenants"]] == [ada_costs, bob_costs]
+    lab.transparent = True
+    lab.save()
+    rows = factories.client("tenant", ada).get(PATH).json()["tenants"]
+    assert [row["cost"] for row in rows] == [ada_costs, None]
+    rows = factories.client("agent", pool="lab").get(PATH).json()["tenants"]
+    assert [row["cost"] for row in rows] == [None, None]
+    assert rows[0]["has"] == {"cpu": "2", "memory": "0"}
+
+
+def priced():
+    """Publish a price plan of all pools, by which an hour of a core costs 0.10."""
+    rates = [{"resource": name, "own": "0.10", "pool": "0.10"} for name in ("cpu", "memory")]
+    published(factories.client("operator"), plan("2020-01-01T00:00:00Z", rates=rates))
+
+
+def test_costs_of_all_tenants_take_the_statements_of_one(lending, operator):
+    priced()
+    with CaptureQueriesContext(connection) as few:
+        operator.get(PATH)
+    lab = lending.pool
+    for number in range(5):
+        factories.workload(lab, f"more-{number}", 1, 0, factories.tenant(f"t{number}"), tasks=1)
+    factories.decision(lab)
+    with CaptureQueriesContext(connection) as many:
+        rows = operator.get(PATH).json()["tenants"]
+    assert all(row["cost"] for row in rows)
+    assert len(rows) == 7
+    assert len(many) <= len(few) + 1, [query["sql"][:90] for query in many]

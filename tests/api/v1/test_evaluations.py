@@ -273,8 +273,7 @@ def test_of_many_at_once_a_caller_has_as_many_places_as_the_settings_say(setting
 
 
 def test_without_a_place_it_is_429(operator, monkeypatch):
-    full = lambda *_, **__: nullcontext(False)  # noqa: E731
-    monkeypatch.setattr("api.limiter.Limiter.evaluation", full)
+    monkeypatch.setattr("api.limiter.Limiter.evaluation", lambda *_, **__: nullcontext(False))
     response = operator.post(EVALUATIONS, FIG2)
     assert code(response) == (429, "evaluation.too_many")
     assert response["Retry-After"] == "1"

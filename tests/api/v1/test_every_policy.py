@@ -4,9 +4,9 @@ import pytest
 
 from allocator_service.allocation.audit.decisions import run_verify
 from allocator_service.core.clock import utc_now
-from allocator_service.pools.recompute import decision_wanted
+from allocator_service.pools.recompute import decision_request
 from policies import policies_available
-from policies.verification import whole_tasks
+from policies.verification import handed_out
 from tests.factories import client, decision, pool, server, tenant, workload
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -40,7 +40,7 @@ def test_more_tasks_than_are_handed_out_again_are_too_large_to_verify(name, monk
     server(lab, "rack", 12, 12, ada)
     workload(lab, "analysis", 1, 1, ada, tasks=7)
     run = decision(lab)
-    monkeypatch.setattr(whole_tasks, "MOST_REPLAYED", 6)
+    monkeypatch.setattr(handed_out, "MOST_REPLAYED", 6)
     answer = client().post(f"/api/v1/runs/{run.pk}/verify/")
     assert (answer.status_code, answer.json()["code"]) == (413, "problem.too_large")
     assert "7 tasks" in answer.json()["detail"]
@@ -55,7 +55,7 @@ def test_a_tenant_of_an_open_pool_reads_the_input_without_a_name_of_the_others(n
     workload(lab, "analysis", 1, 1, ada, tasks=3)
     workload(lab, "hidden-project", 1, 2, bob, tasks=2)
     decision(lab)
-    decision_wanted(lab, now=utc_now())
+    decision_request(lab, now=utc_now())
     run = decision(lab)
     answer = client("tenant", ada).get(f"/api/v1/runs/{run.pk}/input/")
     assert answer.status_code == 200

@@ -2,7 +2,7 @@
 
 import pytest
 
-from allocator_service.allocation.what_if import explanations
+from allocator_service.allocation.what_if import counterfactuals
 from tests import factories
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -18,7 +18,7 @@ def decided(world):
 def test_labels_of_a_server_that_would_help_are_words():
     document = {"resources": [{"name": "cpu", "unit": "core"}], "servers": []}
     labels = {"zone": "a", "disk": ["ssd", "nvme"]}
-    words, _, _ = explanations._with_server(document, "ada", {"cpu": 1.0}, labels)
+    words, _, _ = counterfactuals._with_server(document, "ada", {"cpu": 1.0}, labels)
     assert "labelled zone=a, disk=ssd, contributed by ada" in words
 
 

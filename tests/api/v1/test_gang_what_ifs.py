@@ -113,8 +113,7 @@ def test_a_what_if_keeps_pieces_in_one_cluster(pool, operator):
     [
         ({"demand": {"gpu": 4}}, 8),
         ({"at_least": 1}, 4),
-        ({"at_least": 3}, 4),
-        ({"at_least": 5}, 0),
+        ({"at_least": 3}, 0),
         ({"pieces": [{"count": 2, "demand": {"gpu": 4}}], "at_least": 1}, 4),
     ],
 )

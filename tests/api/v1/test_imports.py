@@ -1,9 +1,12 @@
 """Imports over HTTP: told, refused whole, written once."""
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
+from allocator_service.core.models import AuditEntry
 from allocator_service.ledger.models import Entry
-from allocator_service.pools.models import Server
+from allocator_service.pools.models import Contribution, Server, ServerState
 from tests import factories
 
 NODES = "/api/v1/pools/lab/imports/nodes/"
@@ -72,6 +75,51 @@ def test_kubernetes_objects_come_as_json(world, operator):
     ).json()
     assert (answer["rows"][0]["item"], answer["rows"][0]["owner"]) == (0, "ada")
     assert answer["ignored"] == ["pods"]
+
+
+def kubernetes(*, number, cluster, cpu=4, drained=False):
+    """The body of an import of so many nodes."""
+    nodes = [
+        {
+            "metadata": {"name": f"n{each}", "labels": {"cluster": cluster}},
+            "spec": {"unschedulable": drained},
+            "status": {"allocatable": {"cpu": str(cpu)}},
+        }
+        for each in range(number)
+    ]
+    return {"format": "kubernetes", "content": {"items": nodes}, "contributed_by": "ada"}
+
+
+def statements(operator, body):
+    with CaptureQueriesContext(connection) as captured:
+        answer = operator.post(NODES, body)
+    assert answer.status_code == 200, answer.content
+    return len(captured)
+
+
+def test_nodes_that_change_become_one_change_of_the_pool(world, operator):
+    operator.post(NODES, kubernetes(number=20, cluster="east"))
+    before = generation(operator)
+    operator.post(NODES, kubernetes(number=20, cluster="west", cpu=8, drained=True))
+    assert generation(operator) == before + 1
+    servers = Server.objects.filter(labels__cluster="west", state=ServerState.DRAINING)
+    assert {(each.capacity[0], each.version) for each in servers} == {(8, 3)}
+    for action, fields in (("server.update", {"capacity", "labels"}), ("server.drain", {"state"})):
+        entries = AuditEntry.objects.filter(action=action)
+        assert {each.object_id for each in entries} == {str(each.pk) for each in servers}
+        assert {frozenset(each.after) for each in entries} == {frozenset(fields)}
+        assert {frozenset(each.before) for each in entries} == {frozenset(fields)}
+    now = Contribution.objects.filter(server__in=servers, end=None)
+    assert [each.capacity[0] for each in now] == [8] * 20
+
+
+def test_a_new_label_takes_as_many_statements_for_many_nodes_as_for_few(world, operator):
+    found = []
+    for number in (10, 40):
+        operator.post(NODES, kubernetes(number=number, cluster="east"))
+        found.append(statements(operator, kubernetes(number=number, cluster="west", drained=True)))
+        statements(operator, kubernetes(number=number, cluster="east", drained=False))
+    assert found[0] == found[1]
 
 
 def test_workloads_are_imported_too(world, operator):

@@ -135,6 +135,7 @@ FOREIGN = {
     "/api/v1/pools/lab/reports/billing/?group={group}": ("GET",),
     "/api/v1/pools/lab/workloads/{workload}/": ("GET",),
     "/api/v1/pools/lab/budgets/{budget}/": ("GET", "PATCH", "DELETE"),
+    "/api/v1/pools/lab/budgets/{budget}/clusters/": ("GET",),
     "/api/v1/pools/lab/budgets/{budget}/history/": ("GET",),
     "/api/v1/runs/{run}/": ("GET",),
     "/api/v1/runs/{run}/allocations/": ("GET",),

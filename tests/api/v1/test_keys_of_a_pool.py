@@ -145,7 +145,7 @@ def test_which_keys_may_be_bound(world):
     def make(scope, tenant=None, pool=""):
         return api_key_create(
             scope=scope,
-            name=f"{scope} {pool}",
+            name=f"{scope} {pool}".strip(),
             tenant=tenant,
             pool=pool,
             expires_at=expires,

@@ -9,7 +9,7 @@ from allocator_service.core.models import Event
 from allocator_service.mail.lines import line_of
 from allocator_service.workloads.models import Workload
 from tests import factories
-from tests.api.v1.test_enforcement import PATH, report
+from tests.api.v1.enforcement_reports import PATH, report
 from tests.pages.browser import browser_of
 
 pytestmark = pytest.mark.django_db(transaction=True)

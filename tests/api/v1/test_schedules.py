@@ -99,3 +99,56 @@ def test_other_policies_plan_no_slots(world):
     answer = client().get(f"/api/v1/runs/{run.pk}/schedule/")
     assert (answer.status_code, answer.json()["code"]) == (404, "schedule.none")
     assert client().get("/api/v1/pools/lab/decision/").json()["slot"] is None
+
+
+@pytest.fixture
+def packed():
+    """Identical servers of two names and one twice as large, and servers of one name by two tenants."""
+    lab = pool(policy="tda", options={"period_seconds": 600, "pack": True})
+    ada, bob = tenant("ada"), tenant("bob")
+    for name, cpu, memory, owner in (
+        ("node-7", 8, 8, None),
+        ("big", 16, 16, None),
+        ("node-9", 8, 8, None),
+        ("box", 2, 2, ada),
+        ("box", 2, 2, bob),
+    ):
+        server(lab, name, cpu, memory, owner)
+    workload(lab, "wide", 2, 2, ada, tasks=18)
+    workload(lab, "tall", 2, 2, bob, tasks=1)
+    return decision(lab)
+
+
+def _servers(caller, run):
+    """Servers by tenant, which the schedule and the slot in force must name alike."""
+    slots = caller.get(f"/api/v1/runs/{run.pk}/schedule/").json()["slots"]
+    slot = caller.get("/api/v1/pools/lab/decision/").json()["slot"]
+    assert slot["allocations"] in [each["allocations"] for each in slots]
+    named = {}
+    for each in slots:
+        for row in each["allocations"]:
+            assert sum(item["tasks"] for item in row["servers"]) == row["tasks"]
+            names = [item["server"] for item in row["servers"]]
+            named.setdefault(row["tenant"], set()).update(names)
+    return named
+
+
+def test_packed_slots_name_the_servers_of_the_pool(packed):
+    named = _servers(client(), packed)
+    assert set().union(*named.values()) == {"node-7", "node-9", "big", "box"}
+    verification = run_verify(packed)
+    assert verification["valid"] is True, verification
+
+
+@pytest.mark.usefixtures("falsifiable")
+def test_a_tenant_reads_no_names_of_servers_of_others_in_its_slots(packed):
+    ada = client("tenant", Tenant.objects.get(slug="ada"))
+    (names,) = _servers(ada, packed).values()
+    others = names - {"node-7", "node-9", "big", "box"}
+    assert len(names) == 5
+    assert [name.startswith("server-") for name in others] == [True]
+    # Schedules of the release before do not know whose servers they name.
+    Schedule.objects.filter(run=packed).update(servers={})
+    assert "node-7-0002" in _servers(client(), packed)["ada"]
+    (names,) = _servers(ada, packed).values()
+    assert all(name.startswith("server-") for name in names)

@@ -120,6 +120,7 @@ MATRIX = {
         "PATCH": ONE | {GROUP},
         "DELETE": ONE | {GROUP},
     },
+    "/api/v1/pools/<str:pool>/budgets/<str:budget>/clusters/": {"GET": ALL | {GROUP}},
     "/api/v1/pools/<str:pool>/budgets/<str:budget>/history/": {"GET": ALL | {GROUP}},
     "/api/v1/pools/<str:pool>/service-units/": {"GET": ALL, "POST": ONE},
     "/api/v1/webhooks/": {"GET": ALL, "POST": ALL},

@@ -121,7 +121,7 @@ def test_an_operator_reads_the_costs_of_each_tenant(world, operator):
         with CaptureQueriesContext(connection) as captured:
             rows = operator.get(LAB).json()["results"]
         queries.append(len(captured))
-    assert "Your commitments are included" in own["ada"]["words"]
+    assert "Commitments are included" in own["ada"]["words"]
     assert "commitments" not in own["bob"]["words"]
     assert [row["result"]["cost"] for row in rows] == [own["bob"], own["ada"]]
     assert queries[0] == queries[1]

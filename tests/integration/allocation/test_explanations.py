@@ -160,6 +160,7 @@ def test_a_large_task_whose_tenant_has_smaller_work_needs_both_changes(db, tenan
         drafts=[
             WorkloadDraft(ada, "own", vector(1, 1), tasks=1_000),
             WorkloadDraft(ada, "large", vector(20, 20), tasks=1),
+            WorkloadDraft(ada, "small", vector(1, 1), tasks=1),
             WorkloadDraft(bob, "other", vector(1, 1), tasks=1_000),
         ],
         now=NOON,
@@ -167,5 +168,5 @@ def test_a_large_task_whose_tenant_has_smaller_work_needs_both_changes(db, tenan
     explanation = explained(pool, ada)
     (found,) = [each for each in explanation.counterfactuals if each.workload == "large"]
     assert "8 more servers" in found.words
-    assert found.words.endswith("contributed by ada, and large instead of own")
+    assert found.words.endswith("contributed by ada, and large instead of own and small")
     assert confirmed(pool, found) == (0, found.tasks_after) == (0, 1)

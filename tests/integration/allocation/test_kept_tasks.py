@@ -19,7 +19,7 @@ from allocator_service.allocation.what_if.impact import servers_impact
 from allocator_service.pools.limits import Limit
 from allocator_service.pools.member_services import member_put
 from allocator_service.pools.models import RecomputeJob, Server
-from allocator_service.pools.recompute import decision_wanted
+from allocator_service.pools.recompute import decision_request
 from allocator_service.pools.selectors import resources_of
 from allocator_service.pools.server_services import ServerDraft, server_drain, servers_contribute
 from allocator_service.pools.services import pool_update
@@ -62,7 +62,7 @@ def submit(pool, owner, tasks, at=NOON, **more):
 
 
 def decide(pool, at):
-    decision_wanted(pool, now=at)
+    decision_request(pool, now=at)
     run = recompute_pool(pool_id=pool.pk, clock=lambda: at, early=True)
     assert run.status == "succeeded", run.error
     failed = [check for check in run_verify(run)["checks"] if not check["holds"]]

@@ -24,7 +24,7 @@ from allocator_service.ledger.models import Entry
 from allocator_service.ledger.windows import window_state
 from allocator_service.pools.models import RecomputeJob
 from allocator_service.pools.policy import Window
-from allocator_service.pools.recompute import DECISION_JOBS, decision_wanted
+from allocator_service.pools.recompute import DECISION_JOBS, decision_request
 from allocator_service.pools.server_services import ServerDraft, servers_contribute
 from allocator_service.pools.services import pool_create, pool_update
 from allocator_service.tenants.models import Tenant
@@ -75,7 +75,7 @@ class Simulated:
                 state=workload.state,
             )
             workload_update(workload=workload, settings=changed, version=None, now=now)
-        decision_wanted(self.pool, now=now)
+        decision_request(self.pool, now=now)
         self.run = recompute_pool(pool_id=self.pool.pk, clock=lambda: now, early=True)
         verification = run_verify(self.run)
         assert verification["valid"] is True, verification
@@ -351,7 +351,7 @@ def test_a_pool_whose_clock_is_set_back_decides_changes_for_the_step_that_was_de
         pool.step(number, (1, 1))
     before = input_of(pool.run)["history"]
     back = START + MINUTE + timedelta(seconds=30)
-    decision_wanted(pool.pool, now=back)
+    decision_request(pool.pool, now=back)
     decided = []
     for second in range(0, 300, 10):
         now = back + timedelta(seconds=second)
@@ -411,7 +411,7 @@ def test_gangs_take_turns_with_what_they_used(tenant, policy):
     answers = []
     for number in range(3):
         at = START + number * MINUTE
-        decision_wanted(pool, now=at)
+        decision_request(pool, now=at)
         run = recompute_pool(pool_id=pool.pk, clock=lambda at=at: at, early=True)
         assert run_verify(run)["valid"] is True
         answers.append({row.workload.name: row.tasks for row in run.allocations.all()})

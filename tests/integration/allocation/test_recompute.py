@@ -28,7 +28,7 @@ from allocator_service.core.models import Event
 from allocator_service.ledger.audit.verification import LedgerCheck
 from allocator_service.ledger.models import Entry, Meter
 from allocator_service.pools.models import RecomputeJob
-from allocator_service.pools.recompute import decision_wanted
+from allocator_service.pools.recompute import decision_request
 from allocator_service.pools.server_services import (
     ServerDraft,
     server_drain,
@@ -422,7 +422,7 @@ def test_tenants_are_told_when_their_tasks_change_and_only_then(fig2, tenant):
         ("u2", str(run.pk)),
     ]
     assert told[0].payload["workloads"][0]["after"] == pytest.approx(10)
-    decision_wanted(fig2, now=NOON)
+    decision_request(fig2, now=NOON)
     recompute_pool(pool_id=fig2.pk, clock=lambda: NOON)
     assert told.count() == 2
     withdrawn = Workload.objects.get(name="analysis")

@@ -24,7 +24,7 @@ from allocator_service.core.durations import parse_duration
 from allocator_service.core.jobs import jobs_due
 from allocator_service.ledger.models import Entry
 from allocator_service.pools.models import RecomputeJob
-from allocator_service.pools.recompute import DECISION_JOBS, decision_wanted
+from allocator_service.pools.recompute import DECISION_JOBS, decision_request
 from allocator_service.pools.selectors import resources_of
 from allocator_service.pools.server_services import ServerDraft, servers_contribute
 from allocator_service.pools.services import pool_create, pool_update
@@ -63,7 +63,7 @@ def decide(pool, at):
 def waited_for(turns):
     """A pool with a change that waits for the end of the first slot; its decision, and that end."""
     pool, run = turns()
-    decision_wanted(pool, now=CHANGE)
+    decision_request(pool, now=CHANGE)
     assert decide(pool, CHANGE + SECOND / 4) is None
     return pool, run, NOON + 10 * SECOND
 
@@ -73,7 +73,7 @@ def test_a_change_is_computed_ahead_and_in_force_when_the_slot_that_runs_ends(tu
     begin = end - lead(run)
     assert end - 4 * SECOND < begin < end - SECOND
     assert RecomputeJob.objects.get(pool=pool).run_after == begin
-    decision_wanted(pool, now=CHANGE + SECOND)  # another change waits for the same slot
+    decision_request(pool, now=CHANGE + SECOND)  # another change waits for the same slot
     assert decide(pool, CHANGE + 2 * SECOND) is None
     assert jobs_due(DECISION_JOBS, now=begin - SECOND / 100, again=False) == []
     assert jobs_due(DECISION_JOBS, now=begin, again=False) == [pool.pk]
@@ -106,7 +106,7 @@ def test_what_comes_too_late_for_a_border_begins_at_the_next_one(turns):
 def test_a_change_while_the_next_decision_is_planned_waits_for_its_first_slot(turns):
     pool, _, end = waited_for(turns)
     planned = decide(pool, end - SECOND)
-    decision_wanted(pool, now=end - SECOND / 2)
+    decision_request(pool, now=end - SECOND / 2)
     assert decide(pool, end - SECOND / 4) is None
     first = end + timedelta(seconds=planned.schedule.intervals[0][1])
     assert RecomputeJob.objects.get(pool=pool).run_after == first - lead(planned)
@@ -114,7 +114,7 @@ def test_a_change_while_the_next_decision_is_planned_waits_for_its_first_slot(tu
 
 def test_at_once_cuts_the_slot_short(turns):
     pool, _ = turns(replan="at-once")
-    decision_wanted(pool, now=CHANGE)
+    decision_request(pool, now=CHANGE)
     assert decide(pool, CHANGE + SECOND / 4).effective_from == CHANGE + SECOND / 4
 
 
@@ -129,11 +129,11 @@ def test_a_pool_whose_clock_was_set_back_shows_its_decision_and_goes_on_deciding
     back = NOON - timedelta(hours=1)
     assert decision_now(pool=pool, now=back) == run
     for number in range(3):
-        decision_wanted(pool, now=back + number * SECOND)
+        decision_request(pool, now=back + number * SECOND)
         latest = decide(pool, back + number * SECOND + SECOND / 2)
         assert decision_now(pool=pool, now=back + number * SECOND + SECOND / 2) == latest
     assert latest.effective_from == NOON + 3 * timedelta(microseconds=1)
-    decision_wanted(pool, now=NOON + SECOND)  # the clock has caught up
+    decision_request(pool, now=NOON + SECOND)  # the clock has caught up
     assert decide(pool, NOON + SECOND).effective_from == NOON + SECOND
 
 
@@ -146,7 +146,7 @@ def test_another_policy_does_not_wait_for_turns_that_end(turns):
 
 def cut_short(pool, at):
     """A new period begins at an instant; its decision."""
-    decision_wanted(pool, now=at)
+    decision_request(pool, now=at)
     return decide(pool, at)
 
 

@@ -10,7 +10,7 @@ from allocator_service.allocation.selectors import input_of
 from allocator_service.allocation.stored_placements import stored_placements
 from allocator_service.allocation.what_if.impact import servers_impact
 from allocator_service.pools.models import Server
-from allocator_service.pools.recompute import decision_wanted
+from allocator_service.pools.recompute import decision_request
 from allocator_service.pools.server_services import (
     ServerDraft,
     server_drain,
@@ -67,7 +67,7 @@ def submit(pool, owner, name, demand, tasks):
 
 
 def decide(pool):
-    decision_wanted(pool, now=NOON)
+    decision_request(pool, now=NOON)
     return recompute_pool(pool_id=pool.pk, clock=lambda: NOON)
 
 

@@ -15,6 +15,7 @@ from allocator_service.pools.operators import pool_limit_set
 from allocator_service.pools.services import pool_create
 from tests.backtests import CSV, work
 from tests.integration.conftest import NOON, settings
+from tests.pages.browser import page_waits
 
 pytestmark = pytest.mark.django_db
 START = reverse("admin:backtests_backtest_start")
@@ -40,10 +41,13 @@ def test_a_trace_is_started_watched_and_read(olga):
     assert page.status_code == 200
     backtest = Backtest.objects.get()
     assert (backtest.started_by, backtest.key, backtest.status) == ("olga", None, "queued")
-    assert "Look again" in page.content.decode()
+    assert page_waits(page.content.decode())
+    assert "default-src 'self';" in page["Content-Security-Policy"]
+    assert "script-src" not in page["Content-Security-Policy"]
     work()
     text = olga.get(reverse("admin:backtests_backtest_change", args=[backtest.pk])).content.decode()
-    assert "Look again" not in text
+    assert not page_waits(text)
+    assert 'id="backtest-state"' in text
     assert text.count('class="chart wide"') == 7
     assert text.count("<details>") == 7
     assert "Who gains, who loses?" in text

@@ -169,10 +169,10 @@ def meanwhile(monkeypatch, action):
     simulate = jobs.simulating.simulate
     monkeypatch.setattr(jobs, "PROGRESS_SECONDS", -1.0)
 
-    def simulated(*arguments, tell, **more):
-        tell(0.25)
+    def simulated(*arguments, on_progress, **more):
+        on_progress(0.25)
         action()
-        return simulate(*arguments, tell=tell, **more)
+        return simulate(*arguments, on_progress=on_progress, **more)
 
     monkeypatch.setattr(jobs.simulating, "simulate", simulated)
 

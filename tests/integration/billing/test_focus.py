@@ -204,5 +204,6 @@ def _write(rows, version, seed):
     """Write the rows for a validator, if the environment names a folder for them."""
     folder = os.environ.get("ALLOCATOR_FOCUS_FOLDER")
     if folder is not None:
-        content = focus_content(lambda: rows, version=version, file_format="parquet")
-        Path(folder, f"focus-{version}-{seed}.parquet").write_bytes(b"".join(content))
+        for file_format in ("csv", "parquet"):
+            content = focus_content(lambda: rows, version=version, file_format=file_format)
+            Path(folder, f"focus-{version}-{seed}.{file_format}").write_bytes(b"".join(content))

@@ -14,7 +14,7 @@ from allocator_service.billing.models import LineKind
 from allocator_service.billing.plans.services import CommitmentDraft, FixedCostDraft, SpotDraft
 from allocator_service.billing.plans.tiers import Tier
 from allocator_service.billing.rating.months import month_rated
-from allocator_service.billing.rating.projections import UseNow, current_cost, pool_prices
+from allocator_service.billing.rating.projections import UseNow, current_costs, pool_prices
 from allocator_service.core.money import rounded
 from allocator_service.ledger.models import Entry
 from allocator_service.pools.member_services import members_admit
@@ -175,7 +175,9 @@ def test_the_present_cost_is_that_of_an_hour_in_the_ledger(lab, tenant, policy, 
     workloads_submit(pool=lab, drafts=[WorkloadDraft(a, "work", demand)], now=at(1))
     run = recompute_pool(pool_id=lab.pk, clock=lambda: at(2), early=True)
     assert run is not None
-    found = current_cost(pool=lab, tenant=a, run=run, now=at(2, hour=1))
+    found = current_costs(pool=lab, tenants=[a, b], run=run, now=at(2, hour=1))
+    assert list(found) == ["a"]
+    found = found["a"]
     assert found.cost.least == found.cost.greatest == Fraction(hour)
     assert found.hour_text == f"{Decimal(hour):.2f} EUR"
     assert found.days_text == f"{Decimal(hour) * 720:.2f} EUR over 30 days"
@@ -187,7 +189,8 @@ def test_the_present_cost_is_that_of_an_hour_in_the_ledger(lab, tenant, policy, 
         Fraction(each.amount) / 3600 * Fraction(price[each.server_owner_id]) for each in entries
     )
     assert paid == found.cost.least
-    assert current_cost(pool=lab, tenant=b, run=run, now=at(2, hour=1)) is None
+    stranger = [tenant("stranger")]
+    assert current_costs(pool=lab, tenants=stranger, run=run, now=at(2, hour=1)) == {}
 
 
 def test_reported_usage_costs_what_its_statement_charges(lab, tenant):

@@ -16,7 +16,7 @@ from allocator_service.allocation.runs.recompute import recompute_pool
 from allocator_service.core.clock import utc_now
 from allocator_service.ledger.intake.sealing import entries_seal
 from allocator_service.ledger.models import Block, PendingDecision, SealedDecision
-from allocator_service.pools.recompute import decision_wanted
+from allocator_service.pools.recompute import decision_request
 from launcher.folders import PROJECT
 from tests import factories
 from tests.api.v1.test_ledger_export import ODD, add, body
@@ -29,7 +29,7 @@ recompute, count_newer = script["recompute"], script["count_newer"]
 
 
 def decide(pool):
-    decision_wanted(pool, now=utc_now())
+    decision_request(pool, now=utc_now())
     run = recompute_pool(pool_id=pool.pk, clock=utc_now, early=True)
     assert run is not None
     assert run.status == "succeeded"
@@ -106,6 +106,15 @@ def test_an_auditor_finds_whatever_was_changed(chained, billing):
     ]
     assert faults(entries, map(json.dumps, later)) == ["block 3 has another digest"]
     assert faults(entries, blocks, [{**forged, "run": "another"}]) == ["run another is in no block"]
+
+
+def test_an_export_that_ends_early_is_one_fault_however_many_blocks_follow(chained, billing):
+    _, blocks, _ = exported(billing)
+    assert faults([], blocks) == [
+        f"block 1 has {len(ODD)} entries and the export only 0 of them:"
+        " they were removed, or the entries were exported before the blocks",
+        "later blocks whose entries the export lacks, too: 1",
+    ]
 
 
 def test_entries_sealed_while_the_files_are_fetched_are_newer_and_no_fault(chained, billing):

@@ -28,7 +28,7 @@ from allocator_service.ledger.audit.verification import ledger_verify
 from allocator_service.ledger.intake.sealing import entries_seal
 from allocator_service.ledger.models import Entry, Kind, Meter, OpenUse
 from allocator_service.pools.models import Pool, RecomputeJob
-from allocator_service.pools.recompute import decision_wanted
+from allocator_service.pools.recompute import decision_request
 from allocator_service.pools.server_services import ServerDraft, servers_contribute
 from allocator_service.pools.services import pool_create, pool_update
 from allocator_service.workloads.services import WorkloadDraft, workloads_submit
@@ -43,7 +43,7 @@ MINUTE = timedelta(minutes=1)
 
 
 def decide(pool, at):
-    decision_wanted(pool, now=at)
+    decision_request(pool, now=at)
     return recompute_pool(pool_id=pool.pk, clock=lambda: at)
 
 

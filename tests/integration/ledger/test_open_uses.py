@@ -44,7 +44,7 @@ from allocator_service.ledger.reporting.utilization import utilization_report
 from allocator_service.ledger.windows import window_state
 from allocator_service.pools.models import Pool
 from allocator_service.pools.policy import Window
-from allocator_service.pools.recompute import decision_wanted
+from allocator_service.pools.recompute import decision_request
 from allocator_service.pools.server_services import ServerDraft, servers_contribute
 from allocator_service.pools.services import pool_create
 from allocator_service.workloads.models import Workload
@@ -154,7 +154,7 @@ class Twins:
         self.meter(now)
         runs = []
         for pool in self.pools:
-            decision_wanted(pool, now=now)
+            decision_request(pool, now=now)
             runs.append(recompute_pool(pool_id=pool.pk, clock=lambda: now, early=True))
         if runs == [None, None]:
             return

@@ -27,8 +27,10 @@ from allocator_service.workloads.models import Workload
 from tests import factories
 from tests.integration.mail.conftest import PUBLIC_URL
 from tests.pages.browser import Browser, browser_of
-from tests.pages.conftest import people_sign_in  # noqa: F401 - a fixture
+from tests.pages.conftest import people_sign_in
 from tests.pages.people import person_of
+
+__all__ = ["people_sign_in"]  # fixtures of other modules
 
 pytestmark = pytest.mark.django_db(transaction=True)
 ADDRESS = "ada@example.org"
@@ -83,7 +85,11 @@ def test_from_the_choice_to_news_and_their_end(world, inbox, settings):
     assert "You have not chosen any mail yet." in page.content.decode()
     answer = browser.post("/my/mail/", "/my/mail/", address=ADDRESS, kinds=ALL)
     assert (answer.status_code, answer["Location"]) == (302, "/my/mail/")
-    assert "Waits for the link" in browser.text("/my/mail/")
+    listed = browser.text("/my/mail/")
+    assert "Waits for the link" in listed
+    # On a phone each cell is a line with its name.
+    assert '<table class="stacked">' in listed
+    assert listed.count('class="cell-label"') == 3
     send(settings, utc_now())
     [request] = inbox.texts(ADDRESS)
     confirm = link_in(request, "/mail/confirm/")

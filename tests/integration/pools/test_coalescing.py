@@ -6,7 +6,7 @@ import pytest
 
 from allocator_service.core.jobs import jobs_due
 from allocator_service.pools.models import RecomputeJob
-from allocator_service.pools.recompute import DECISION_JOBS, decision_complete, decision_wanted
+from allocator_service.pools.recompute import DECISION_JOBS, decision_complete, decision_request
 from tests.integration.conftest import NOON
 
 pytestmark = pytest.mark.django_db
@@ -16,16 +16,16 @@ def due(seconds, *, again=False):
     return jobs_due(DECISION_JOBS, now=NOON + timedelta(seconds=seconds), again=again)
 
 
-def test_a_run_starts_a_quarter_of_a_second_after_the_last_change(pool):
-    assert due(0.2) == []
-    decision_wanted(pool, now=NOON + timedelta(seconds=0.2))
-    assert due(0.44) == []
-    assert due(0.45) == [pool.pk]
+def test_a_run_starts_a_tenth_of_a_second_after_the_last_change(pool):
+    assert due(0.09) == []
+    decision_request(pool, now=NOON + timedelta(seconds=0.09))
+    assert due(0.18) == []
+    assert due(0.19) == [pool.pk]
 
 
 def test_a_run_starts_two_seconds_after_the_first_change_at_the_latest(pool):
     for tenth in range(1, 21):
-        decision_wanted(pool, now=NOON + timedelta(seconds=tenth / 10))
+        decision_request(pool, now=NOON + timedelta(seconds=tenth / 10))
     assert due(1.99) == []
     assert due(2.0) == [pool.pk]
 
@@ -44,7 +44,7 @@ def test_a_settled_job_is_not_due_and_a_new_change_makes_it_so(pool):
     job.claimed = job.wanted
     decision_complete(job)
     assert due(60, again=True) == []
-    decision_wanted(pool, now=NOON + timedelta(seconds=60))
+    decision_request(pool, now=NOON + timedelta(seconds=60))
     assert due(61) == [pool.pk]
 
 

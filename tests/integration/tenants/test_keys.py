@@ -75,8 +75,24 @@ def test_an_agents_key_is_bound_to_its_pool_and_so_is_its_successor(pool):
         ("create", "--scope", "operator", "--name", "x", "--tenant", "physics"),
         ("create", "--scope", "tenant", "--name", "x", "--tenant", "nobody"),
         ("create", "--scope", "operator", "--name", "x", "--expires", "soon"),
+        ("create", "--scope", "operator", "--name", "x", "--expires", ""),
+        ("create", "--scope", "operator", "--name", "x", "--pool", ""),
+        ("create", "--scope", "billing", "--name", "x", "--tenant", ""),
+        ("create", "--scope", "operator", "--name", "x", "--pool", "\udcff"),
+        ("create", "--scope", "group", "--name", "x", "--pool", "lab", "--group", ""),
+        ("create", "--scope", "operator", "--name", ""),
+        ("create", "--scope", "operator", "--name", "x" * 101),
+        ("create", "--scope", "operator", "--name", "o\nps"),
+        ("create", "--scope", "operator", "--name", "o\u202eps"),
+        ("create", "--scope", "operator", "--name", "\udcff"),
+        *(
+            ("create", "--scope", "agent", "--name", "x", "--pool", "lab", "--cluster", cluster)
+            for cluster in ("", " east", "a" * 254, "e\nf", "e\u202ef", "e|f", "\udcff")
+        ),
         ("revoke", "nothing"),
         ("rotate", "nothing"),
+        ("revoke", "\udcff"),
+        ("rotate", "\udcff"),
     ],
 )
 def test_bad_arguments_end_with_2_and_make_no_key(tenant, pool, arguments):
@@ -84,6 +100,7 @@ def test_bad_arguments_end_with_2_and_make_no_key(tenant, pool, arguments):
     with pytest.raises(CommandError) as refused:
         command(*arguments)
     assert refused.value.returncode == 2
+    assert str(refused.value).isprintable()  # one line
     assert not ApiKey.objects.exists()
 
 

@@ -22,5 +22,20 @@ def test_after_a_refusal_no_further_command_begins(tmp_path):
     assert len(list(tmp_path.iterdir())) in (15, 16)  # those that had begun, to their end
 
 
+HALF = """\
+echo 'physics||||1|3||'
+echo 'sacctmgr: error: Sending message type DBD_GET_TRES: 11: Resource temporarily unavailable' >&2
+echo 'sacctmgr: error: DBD_GET_TRES failure: Connection refused' >&2
+"""
+
+
+def test_rows_without_limits_of_an_accounting_that_ends_are_no_answer():
+    """Of Slurm 22.05, whose slurmdbd was killed between the two requests of sacctmgr."""
+    with pytest.raises(SchedulerAway, match="DBD_GET_TRES failure: Connection refused"):
+        Commands().run("sh", "-c", HALF)
+    warns = "echo rows; echo 'sacctmgr: error: Ignoring obsolete FastSchedule=1' >&2"
+    assert Commands().run("sh", "-c", warns) == "rows\n"
+
+
 def test_nothing_to_do_starts_nothing():
     Commands("/nowhere").run_all([])

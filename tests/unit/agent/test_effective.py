@@ -3,6 +3,7 @@
 import copy
 import json
 import threading
+import time
 from dataclasses import replace
 
 import pytest
@@ -10,6 +11,8 @@ import pytest
 from allocator_agent.cli import scheduler_of
 from allocator_agent.configuration import Configuration, read_configuration
 from allocator_agent.errors import AgentError, Misconfigured, SchedulerAway
+from allocator_agent.kubernetes.api import Api
+from allocator_agent.kubernetes.orchestrating import EffectiveKueue
 from tests.unit.agent.kubernetes_server import KubernetesServer
 from tests.unit.agent.kueue_crds import kueue_schemas
 from tests.unit.agent.shown import shown_plan
@@ -320,6 +323,34 @@ def test_an_api_server_that_ends_between_lowering_and_raising_leaves_less(server
     until(lambda: _answers(agent))
     assert done(agent, *objects) == []
     assert quotas_of(server, "b") == {("big", "cpu"): "3"}
+
+
+def test_a_write_that_a_frozen_api_server_carries_out_late_undoes_nothing(server, agent, tmp_path):
+    """The next round decided anew meanwhile. The late write has the version before it."""
+    server.put(QUEUES, owned(queue("a", big="4"), POOL, big="4"))
+    server.put(QUEUES, owned(queue("b", big="0"), POOL, big="0"))
+    settings = configuration(server, tmp_path)
+    impatient = EffectiveKueue(settings, Api(settings.kubernetes, timeout=0.5))
+    thawed, tried = threading.Event(), threading.Event()
+
+    def freeze():
+        thawed.wait(30)
+        tried.set()
+
+    plan = impatient.plan(
+        decision(rendered("a", big="1"), rendered("b", big="3")), impatient.observe(), NOW
+    )
+    server.before_put = [freeze]
+    with pytest.raises(SchedulerAway, match="does not answer"):
+        impatient.apply(plan)
+    assert quotas_of(server, "b") == {("big", "cpu"): "0"}  # nothing is raised for it
+    assert done(agent, rendered("a", big="2"), rendered("b", big="2")) == []
+    writes = len(server.writes)
+    thawed.set()
+    assert tried.wait(30)
+    time.sleep(0.3)
+    assert len(server.writes) == writes
+    assert [quotas_of(server, name) for name in "ab"] == [{("big", "cpu"): "2"}] * 2
 
 
 def _apply_for_ever(agent, plan):

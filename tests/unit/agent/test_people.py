@@ -142,6 +142,6 @@ def test_minutes_are_those_of_the_user():
 
 
 def test_rows_whose_names_have_the_separator_are_left_out():
-    text = "a||||1|1|\na|x|y|||1|2|\na|bob|||1|3|\n"
+    text = "a||||1|1||\na|x|y|||1|2||\na|bob|||1|3||\n"
     assert [each.user for each in read_associations(text)] == ["", "bob"]
     assert unreadable_rows(text) == 1

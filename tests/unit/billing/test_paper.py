@@ -102,7 +102,7 @@ def test_the_words_and_numbers_are_those_of_the_page():
     ):  # fmt: skip
         assert words in text, words
     assert compact(REPLACED) not in compact(text)
-    assert "Nothing was used in this month." in pdf_text(statement_pdf(document(0)))
+    assert "There are no charges or credits in this month." in pdf_text(statement_pdf(document(0)))
 
 
 def test_a_line_over_several_prices_states_it():
@@ -255,6 +255,18 @@ def test_a_group_has_its_groups_and_tenants():
     for row in rows:
         assert f"{row['tenant']}optics1,234.50-10.001,224.50" in text
     assert "Sum1,234.50-10.001,224.50Billed1,224.50EUR" in text
+    assert "Usebycluster" not in text
+
+
+def test_a_group_has_the_use_of_each_cluster():
+    clusters = [{"cluster": "east", "hours": {"cpu": "1080", "gpu": "2"}},
+                {"cluster": None, "hours": {"cpu": "3"}}]  # fmt: skip
+    of = document() | {
+        "group": "physics", "tree_at": TO, "groups": [], "tenants": [], "definition": "The sum.",
+        "clusters": clusters,
+    }  # fmt: skip
+    text = compact(pdf_text(group_statement_pdf(of)))
+    assert "Usebyclustereast1,080cpuunit-hours;2gpuunit-hoursNotknown3cpuunit-hours" in text
 
 
 def test_a_hundred_thousand_lines_are_refused_at_once():

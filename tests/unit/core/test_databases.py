@@ -4,16 +4,24 @@ from dataclasses import replace
 
 import pytest
 from django.conf import settings
+from psycopg._conninfo_attempts import conninfo_attempts
 
-from allocator_service.settings.databases import database
+from allocator_service.settings.databases import database, databases
 
 SERVER = "postgresql://allocator:s@db.example.org:5433/allocator"
 POOLER = "postgresql://allocator:s@pooler.example.org:6432/pooled"
 
 
-def chosen(process, url=SERVER, web=""):
+STANDBY = "postgresql://allocator:s@standby.example.org:5434/allocator"
+
+
+def chosen(process, url=SERVER, web="", read=""):
     return replace(
-        settings.ENVIRONMENT, process=process, database_url=url, web_database_url=web or url
+        settings.ENVIRONMENT,
+        process=process,
+        database_url=url,
+        web_database_url=web or url,
+        read_database_url=read,
     )
 
 
@@ -43,3 +51,37 @@ def test_nothing_that_outlasts_a_transaction_is_asked_of_a_pooler():
     assert web["DISABLE_SERVER_SIDE_CURSORS"]
     assert web["OPTIONS"]["prepare_threshold"] is None
     assert "options" not in web["OPTIONS"]
+
+
+@pytest.mark.parametrize(
+    ("hosts", "expected"),
+    [
+        ("10.0.0.1:5433,10.0.0.2:5434", [("10.0.0.1", "5433"), ("10.0.0.2", "5434")]),
+        ("10.0.0.1,10.0.0.2:5434", [("10.0.0.1", None), ("10.0.0.2", "5434")]),
+        ("10.0.0.1:5433,10.0.0.2", [("10.0.0.1", "5433"), ("10.0.0.2", None)]),
+        ("10.0.0.1,10.0.0.2", [("10.0.0.1", None), ("10.0.0.2", None)]),
+        ("[::1]:5433,[::2]:5434", [("::1", "5433"), ("::2", "5434")]),
+        ("%2Frun%2Fa,%2Frun%2Fb:5434", [("/run/a", None), ("/run/b", "5434")]),
+    ],
+)
+@pytest.mark.parametrize("process", ["web", "worker", "relay", "beat", "sender", "manage"])
+def test_every_process_tries_each_host_of_an_address_at_its_own_port(process, hosts, expected):
+    url = f"postgresql://allocator:s%40@{hosts}/allocator?target_session_attrs=read-write"
+    found = database(chosen(process, url))
+    parameters = {"host": found["HOST"], **({"port": found["PORT"]} if found["PORT"] else {})}
+    attempts = [(each["host"], each.get("port") or None) for each in conninfo_attempts(parameters)]
+    assert attempts == expected
+    assert found["OPTIONS"]["target_session_attrs"] == "read-write"
+    assert found["PASSWORD"] == "s@"
+
+
+@pytest.mark.parametrize(("process", "aliases"), [("web", {"standby"}), ("worker", set())])
+def test_only_web_processes_read_from_a_standby(process, aliases):
+    found = databases(chosen(process, web=POOLER, read=STANDBY))
+    assert found.keys() == {"default"} | aliases
+    for alias in aliases:
+        assert (found[alias]["HOST"], found[alias]["PORT"]) == ("standby.example.org", 5434)
+        # It is the server itself, with the time limits and prepared statements of one.
+        assert "statement_timeout=5000" in found[alias]["OPTIONS"]["options"]
+        assert found[alias]["OPTIONS"]["pool"]["timeout"] == 1
+    assert databases(chosen(process, web=POOLER)).keys() == {"default"}

@@ -88,12 +88,14 @@ def deployments(things: list[Thing]) -> dict[str, Thing]:
 
 
 def pod_of(thing: Thing) -> Thing:
-    return thing["spec"]["template"]["spec"]  # type: ignore[no-any-return]
+    spec: Thing = thing["spec"]["template"]["spec"]
+    return spec
 
 
 def container_of(thing: Thing) -> Thing:
+    container: Thing
     (container,) = pod_of(thing)["containers"]
-    return container  # type: ignore[no-any-return]
+    return container
 
 
 def secrets_of(thing: Thing) -> list[str]:

@@ -21,11 +21,21 @@ def warm(*names):
 """
 
 
+SIMULATIONS = """
+import time
+def warm_simulations():
+    from policies import warm
+    warm("simulations")
+    time.sleep(60)
+"""
+
+
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     (tmp_path / ".venv").mkdir()
     (tmp_path / "policies").mkdir()
     (tmp_path / "policies" / "__init__.py").write_text(POLICIES)
+    (tmp_path / "policies" / "warming.py").write_text(SIMULATIONS)
     return tmp_path
 
 
@@ -60,10 +70,21 @@ def test_they_are_compiled_once_for_each_change_of_the_policies(project):
     assert asked(project) == ["drfh", ""] * 2
 
 
-def test_who_needs_all_compiles_all_at_once(project):
+def test_who_needs_all_compiles_simulations_beside_and_waits_for_all(project):
+    (project / "policies" / "__init__.py").write_text(
+        POLICIES
+        + """
+    deadline = time.monotonic() + 30
+    while not names and "simulations" not in (here / "asked").read_text():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+"""
+    )
+    kernels(project).compile_all()
+    assert sorted(asked(project)) == ["", "simulations"]
     kernels(project).compile_all()
     started(project)
-    assert asked(project) == [""]
+    assert sorted(asked(project)) == ["", "simulations"]
 
 
 def test_the_rest_runs_at_the_lowest_priority_and_is_begun_again_when_it_was_ended(project):

@@ -94,3 +94,11 @@ def test_a_packed_schedule_in_which_nothing_runs_is_read_as_packed():
     assert again.schedule is not None
     assert again.schedule.placements is not None
     assert verify(problem, again).valid
+
+
+def test_whole_tasks_are_whole_after_their_number_on_each_server_is_read():
+    """50 tasks on 22 servers are 2.2727… on each, which 22 times is more than 50 by rounding."""
+    problem = problem_of([[3, 3]], [[1, 1]], server_count=[22], tasks=[50], contributed_by=[0])
+    again = read(written(solve(problem, "static")), problem, "static", None)
+    assert again.placement_tasks.tolist() != [50]
+    assert verify(problem, again).valid

@@ -5,7 +5,8 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from policies import (
     History,
@@ -17,6 +18,8 @@ from policies import (
     solve,
 )
 from policies.documents.problem import ParsedProblem
+from policies.documents.request import RunningDocument
+from policies.fields import Mistakes, read_items
 from tests.examples import examples
 from tests.unit.policies.problems import problem_of, problems
 
@@ -229,3 +232,41 @@ def test_without_servers_nothing_runs_and_the_answer_says_why():
     (row,) = _one_workload(servers=[])
     assert row["tasks"] == 0
     assert row["limited_by"] == "resource_absent"
+
+
+ENTRY = {"tenant": "A", "workload": "web", "server": "s", "tasks": 2}
+PLAIN: st.SearchStrategy[object] = st.sampled_from(
+    [0, 1, 3, 1.0, 2.5, True, None, -1, 2**53, 2**70, "", "s", [], {}]
+)
+ENTRIES = st.lists(
+    st.dictionaries(st.sampled_from([*RunningDocument.fields, "other"]), PLAIN).map(
+        lambda changed: {**ENTRY, **changed}
+    )
+    | st.dictionaries(st.sampled_from([*ENTRY]), PLAIN)
+    | st.just(5),
+    max_size=4,
+)
+
+
+@given(ENTRIES)
+@example([])
+@example([ENTRY, {**ENTRY, "offset": 3}, {**ENTRY, "tasks": 1.0}])
+@example([ENTRY, {**ENTRY, "tasks": True}])
+def test_entries_are_read_by_column_as_they_are_one_by_one(entries):
+    """The same meanings and the same mistakes."""
+
+    def read(function):
+        try:
+            return function()
+        except Mistakes as wrong:
+            return wrong.found
+
+    rows = read(lambda: read_items(RunningDocument, entries))
+    columns = read(lambda: RunningDocument.read_columns(entries))
+    if isinstance(columns, dict):
+        rows = {name: [row[name] for row in rows] for name in RunningDocument.fields}
+        # 1 and True are equal.
+        assert [list(map(type, each)) for each in columns.values()] == [
+            list(map(type, each)) for each in rows.values()
+        ]
+    assert columns == rows

@@ -23,7 +23,7 @@ from policies import (
     verify,
 )
 from policies.leximin import drf
-from policies.verification.exact_levels import EVERYBODY, Fractions, proven
+from policies.verification.exact_levels import ALL_TENANTS, Fractions, proven
 from policies.verification.form import form_of
 from policies.verification.group_path import GroupPath
 from policies.verification.rounds import rounds_of
@@ -110,7 +110,7 @@ def test_what_the_filter_is_certain_of_is_so_in_fractions(policy, data):
     frozen_in = certificate.frozen_in[form.tenants]
     for number, item in enumerate(rounds):
         rising = (form.stage == item.stage) & (frozen_in >= number)
-        assert found.levels[number] == exact.cannot_be_lifted(number, rising, EVERYBODY)
+        assert found.levels[number] == exact.cannot_be_lifted(number, rising, ALL_TENANTS)
         for i in np.flatnonzero(frozen_in == number).tolist():
             group = int(form.group[i])
             full = form.cap[i] <= item.level * form.weight[i] * (1 + 1e-9)
@@ -236,7 +236,7 @@ def test_a_round_in_groups_is_walked_as_often_for_many_tenants_as_for_few(tenant
         GroupPath, "shares", lambda path, position: walks.append(1) or walk(path, position)
     )
     rising = rounds.rising(0)
-    for group in (EVERYBODY, *np.unique(form.group).tolist()):
+    for group in (ALL_TENANTS, *np.unique(form.group).tolist()):
         exact.cannot_be_lifted(0, rising, group)
     assert exact.unsold(0, rising) >= 0
     # Between rounds, and of the first: at its level and raised.
@@ -255,7 +255,7 @@ def test_costs_of_one_group_lifted_are_those_of_all_tenants_in_fractions():
     for number in range(len(answer.certificate.rounds)):
         rising = rounds.rising(number)
         assert rising.any()
-        for group in (EVERYBODY, *np.unique(form.group).tolist()):
+        for group in (ALL_TENANTS, *np.unique(form.group).tolist()):
             fresh = Fractions.of(stated, places, rounds, answer)
             expected = fresh.cannot_be_lifted(number, rising, group)
             assert shared.cannot_be_lifted(number, rising, group) == expected

@@ -148,6 +148,29 @@ def test_each_task_of_an_elastic_job_may_run_in_another_rack(placement):
     assert (answer.tasks.tolist(), answer.limited_by) == ([0], ("gang",))
 
 
+def test_tasks_that_start_together_are_in_one_cluster():
+    """The two racks of east have room for 2 tasks, and that of west for one."""
+    racks = {
+        "resources": ["gpu"], "capacity": [[8]] * 3, "server_count": [2] * 3, "tenants": ["mpi"],
+        "server_labels": [
+            {"rack": "a", "cluster": "east"}, {"rack": "a", "cluster": "west"},
+            {"rack": "b", "cluster": "east"},
+        ],
+        "demand": [[0]],
+    }  # fmt: skip
+    for at_least, tasks in ((2, 3), (3, 0)):
+        job = {0: gang((2, [8]), together="rack", at_least=at_least)}
+        problem = Problem.create(**racks, gangs=job)
+        answer = whole(problem)
+        assert answer.tasks.tolist() == [tasks]
+        assert verify(problem, answer).valid
+    in_two = Problem.create(
+        **{**racks, "server_labels": [{"rack": each["rack"]} for each in racks["server_labels"]]},
+        gangs=job,
+    )
+    assert not verify(problem, replace(whole(in_two), problem=problem)).valid
+
+
 def test_a_head_and_its_workers():
     """The head needs CPUs only, and runs on a server without GPUs."""
     problem = Problem.create(
@@ -199,7 +222,9 @@ def gang_problems(draw, base):
             together=draw(st.sampled_from(["", "", "zone", "rack"])),
             at_least=draw(st.sampled_from([1, 1, 2, 3])),
         )
-    racks = st.sampled_from([{}, {"rack": "x"}, {"rack": "y"}])
+    racks = st.sampled_from(
+        [{}, {"rack": "x"}, {"rack": "y"}, {"rack": "x", "cluster": "w"}, {"cluster": "w"}]
+    )
     demand = problem.demand.copy()
     for j, each in gangs.items():
         demand[j] = each.total

@@ -233,7 +233,9 @@ def test_a_path_ends_where_the_first_row_of_costs_exceeds_its_budget(seed):
         return np.array([cost[a:b].sum() for a, b in pairwise(first)]) - budget
 
     found, row = path.first_exceeded(paid, first, budget)
-    if row < 0:
+    if not path.moving.any():
+        assert (found, row) == (path.first, -1)
+    elif row < 0:
         assert found in (INF, path.last)
         assert (excess(min(found, 1e3)) <= 1e-9).all()
     elif (excess(path.first) > 0).any():

@@ -90,6 +90,17 @@ def test_two_owners():
     assert solve(without, "drfh").tenant_share == pytest.approx([12 / 25, 12 / 25], abs=1e-12)
 
 
+def test_own_servers_have_whole_tasks_that_their_number_does_not_divide():
+    """50 tasks on 22 servers are 2.2727… on each, which 22 times is more than 50 by rounding."""
+    problem = Problem.create(
+        resources=["cpu"], capacity=[[3]], server_count=[22], tenants=["u1"], demand=[[1]],
+        tasks=[50], contributed_by=[0], own_servers=[True],
+    )  # fmt: skip
+    answer = solve(problem, "drfh", mode="indivisible")
+    assert answer.tasks.tolist() == [50]
+    assert verify(problem, answer).valid
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_own_servers_of_one_kind_serve_each_workload(mode):
     h100, a10 = {"gpu": ("h100",)}, {"gpu": ("a10",)}

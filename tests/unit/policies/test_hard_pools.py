@@ -1,6 +1,7 @@
 """Divisible pools of groups with limits and guarantees in which rounding led a solver astray."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,8 +9,11 @@ import pytest
 
 from policies import Guarantee, Limit, Problem, problem_from_document, solve, verify
 from policies.model.limits import in_order
+from tests.unit.policies.drawn_pools import Draw
 
 STUCK = Path(__file__).with_name("stuck_tenant.json")
+# In a round of this one, shares rise at no price from where it begins.
+FLAT = Path(__file__).with_name("flat_bound.json")
 KINDS, RESOURCES, LIMITS, GUARANTEES = 6, 3, 16, 23
 
 
@@ -65,8 +69,29 @@ def test_a_program_without_an_end_begins_again(seed):
     assert found.valid, [item for item in found.checks if not item.holds]
 
 
-def test_a_tenant_that_the_verifiers_walk_does_not_prove_is_in_an_open_round():
-    parsed = problem_from_document(json.loads(STUCK.read_text()))
+def test_a_tenant_that_only_the_solvers_walk_proves_is_in_an_open_round():
+    """Every round is proven on the solver's walk, but not on the verifier's."""
+    problem = pool(398)
+    answer = solve(problem, "drfh", mode="divisible")
+    assert not all(each.proven for each in answer.certificate.rounds)
+    found = verify(problem, answer)
+    assert found.valid, [item for item in found.checks if not item.holds]
+
+
+@pytest.mark.parametrize("path", [STUCK, FLAT], ids=["stuck", "flat"])
+def test_a_pool_that_rounding_led_astray_is_decided(path):
+    parsed = problem_from_document(json.loads(path.read_text()))
     answer = solve(parsed.problem, "drfh", mode="divisible")
     found = verify(parsed.problem, answer)
+    assert found.valid, [item for item in found.checks if not item.holds]
+
+
+@pytest.mark.parametrize("seed", [171, 225, 599, 666])
+def test_a_round_that_prices_bound_to_rounding_stays_open(seed):
+    """With weights 10^6 apart, rounding leaves more of a level open than the solver takes for proven."""
+    problem = Draw(seed).problem
+    weight = 10.0 ** np.random.default_rng(seed).uniform(-3, 3, problem.t)
+    problem = replace(problem, weight=weight)
+    answer = solve(problem, "drfh", mode="divisible")
+    found = verify(problem, answer)
     assert found.valid, [item for item in found.checks if not item.holds]

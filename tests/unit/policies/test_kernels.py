@@ -188,6 +188,9 @@ def test_no_simulation_compiles_anything(warmed, policy):
         asked = problem(3, 2, resources, kind)
         simulate(asked, trace, policy, window=window)
         simulate(asked, trace, policy, window=window, step=2, until=3)
+        if policy not in ("static", "dedicated"):  # these take no other terms
+            # Whole seconds, of which the first is that of a change.
+            simulate(asked, trace, policy, window=window, step=2, terms=[(-1, asked), (2, asked)])
     assert versions() == warmed
 
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policies import Problem, solve
-from policies.explaining.lending import tasks_by_owner
+from policies.explaining.lending import tasks_by_owner, tasks_by_owner_and_label
 from tests.examples import examples
 from tests.unit.policies.problems import demands, problem_of
 
@@ -15,18 +15,20 @@ from tests.unit.policies.problems import demands, problem_of
 def shared_classes(draw):
     """Up to three classes of identical servers, each in the hands of many owners."""
     m, t = draw(st.integers(1, 3)), draw(st.integers(1, 7))
-    capacity, owner, count = [], [], []
+    capacity, owner, count, labels = [], [], [], []
     for kind in range(draw(st.integers(1, 3))):
         for _ in range(draw(st.integers(1, 7))):
             capacity.append([1.0 + (kind + r) % 3 for r in range(m)])
             owner.append(draw(st.integers(-1, t - 1)))
             count.append(draw(st.integers(1, 4)))
+            labels.append(draw(st.sampled_from([{}, {"cluster": "east"}, {"cluster": "west"}])))
     n = draw(st.integers(1, 8))
     one = st.lists(demands, min_size=m, max_size=m).filter(any)
     return Problem.create(
         resources=("cpu", "memory", "gpu")[:m],
         capacity=capacity,
         server_count=count,
+        server_labels=labels,
         contributed_by=owner,
         tenants=[f"u{i}" for i in range(t)],
         demand=draw(st.lists(one, min_size=n, max_size=n)),
@@ -93,3 +95,34 @@ def test_what_one_has_too_much_of_the_other_borrows():
 def test_nothing_placed_is_nothing_told():
     problem = problem_of([[1, 1]], [[2, 2]], tasks=[0])
     assert [len(column) for column in tasks_by_owner(solve(problem, "drfh"))] == [0, 0, 0]
+
+
+@examples(200)
+@given(problem=shared_classes(), mode=st.sampled_from(["divisible", "indivisible"]))
+def test_values_of_a_label_divide_what_runs_on_the_servers_of_an_owner(problem, mode):
+    allocation = solve(problem, "drfh", mode=mode)
+    piece, owner, value, tasks = tasks_by_owner_and_label(allocation, "cluster")
+    divided = {}
+    for j, o, x in zip(piece.tolist(), owner.tolist(), tasks.tolist(), strict=True):
+        divided[j, o] = divided.get((j, o), 0) + x
+    whole = zip(*(column.tolist() for column in tasks_by_owner(allocation)), strict=True)
+    assert divided == pytest.approx({(j, o): x for j, o, x in whole})
+    assert (tasks > 0).all()
+    # No servers of an owner and a value carry more than they have.
+    room, load = {}, {}
+    for row, labels in enumerate(problem.server_labels):
+        at = int(problem.contributed_by[row]), labels.get("cluster")
+        room[at] = room.get(at, 0) + problem.row_capacity[row]
+    for j, *at, x in zip(piece, owner.tolist(), value, tasks, strict=True):
+        load[tuple(at)] = load.get(tuple(at), 0) + x * problem.demand[j]
+    assert all((load[at] <= room[at] * (1 + 1e-9) + 1e-9).all() for at in load)
+
+
+def test_identical_servers_that_are_not_distinguished_are_divided_by_their_number():
+    labels = [{"cluster": "east"}, {"cluster": "west"}, {}]
+    problem = problem_of([[4]] * 3, [[1]], server_count=[1, 2, 1], server_labels=labels)
+    piece, owner, value, tasks = tasks_by_owner_and_label(solve(problem, "drfh"), "cluster")
+    assert (piece.tolist(), owner.tolist(), value) == ([0] * 3, [-1] * 3, [None, "east", "west"])
+    assert tasks == pytest.approx([4, 4, 8])
+    nothing = solve(problem_of([[1, 1]], [[2, 2]], tasks=[0]), "drfh")
+    assert [len(column) for column in tasks_by_owner_and_label(nothing, "cluster")] == [0] * 4

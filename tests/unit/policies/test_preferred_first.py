@@ -118,3 +118,18 @@ def test_what_counts_as_used_up_is_room_for_no_preferred_workload():
     answer = solve(problem, "ceei")
     assert answer.tasks == pytest.approx([1, 0, 1e7])
     assert refusals(problem, answer) == []
+
+
+def test_what_rounding_leaves_does_not_go_round_for_ever():
+    """Of 120 tenants each would turn 1e-13 of a resource that is left into that of the other."""
+    random, tenants = np.random.default_rng(0), 120
+    problem = Problem.create(
+        resources=["cpu", "memory"],
+        capacity=[[8.27, 17.25]],
+        server_count=[4],
+        tenants=[f"t{number}" for number in range(tenants)],
+        demand=random.lognormal(0, 1, (2 * tenants, 2)).round(3) + 0.001,
+        workload_tenant=np.repeat(np.arange(tenants), 2),
+    )
+    answer = solve(problem, "asset", mode="divisible", time_limit=300)
+    assert refusals(problem, answer) == []

@@ -13,9 +13,9 @@ from policies.simulation import POLICIES, ServerChanges, Trace, simulate
 from tests.examples import examples
 from tests.references.simulated_gangs import SimulatedGangs
 from tests.references.simulation import LONG_TERM, ONE_POOL
+from tests.unit.policies.drawn_traces import changes_of, other_terms, plain, traces, windows
 from tests.unit.policies.problems import problems
 from tests.unit.policies.test_gangs import gang, gang_problems
-from tests.unit.policies.test_simulation import changes_of, other_terms, plain, traces, windows
 from tests.unit.policies.trees import problems_in_groups, with_limits
 
 MPI, SOLO = 0, 1
@@ -145,7 +145,7 @@ def test_starts_that_fail_do_not_delay_a_cancelled_run():
     singles = ((SOLO, 1, 2 + at, 0.5) for at in range(count))
     trace = trace_of((2, racks, 0, 999), (MPI, 1, 1, 1), *singles)
     parts = []
-    watched = simulate(problem, trace, "drfh", tell=parts.append)
+    watched = simulate(problem, trace, "drfh", on_progress=parts.append)
     plainly = simulate(problem, trace, "drfh")
     assert watched.start.tolist() == plainly.start.tolist()
     assert watched.start.tolist() == [*[0] * racks, 999, *range(2, count + 2)]

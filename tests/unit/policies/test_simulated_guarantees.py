@@ -13,7 +13,7 @@ from policies import Guarantee, Limit, PolicyNotApplicableError, Problem, Window
 from policies.simulation import POLICIES, ServerChanges, Trace, simulate
 from tests.examples import examples
 from tests.references.simulation import ONE_POOL, Simulated
-from tests.unit.policies.test_simulation import changes_of, plain
+from tests.unit.policies.drawn_traces import changes_of, plain
 from tests.unit.policies.trees import problems_with_guarantees
 
 INF = np.inf

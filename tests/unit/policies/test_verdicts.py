@@ -8,7 +8,7 @@ import pytest
 from policies import ParsedProblem, allocation_to_document, solve, verify, verify_answer
 from policies.__main__ import main
 from policies.model.policy import Choice
-from policies.verification import whole_tasks
+from policies.verification import handed_out
 from tests.unit.policies.problems import problem_of
 
 OPTIONS = [
@@ -60,7 +60,7 @@ def test_more_tasks_than_are_handed_out_again_are_a_failed_check(policy, monkeyp
     problem = small_problem()
     answer = solve(problem, policy, mode="indivisible")
     assert verify(problem, answer).valid
-    monkeypatch.setattr(whole_tasks, "MOST_REPLAYED", 1)
+    monkeypatch.setattr(handed_out, "MOST_REPLAYED", 1)
     verdict = verify(problem, answer)
     failing = [check for check in verdict.checks if not check.holds]
     assert [check.name for check in failing] == ["size"]

@@ -6,7 +6,6 @@ from datetime import datetime
 from math import ceil
 from typing import Any
 
-from allocator_service.billing.statements.names import SLUGS_ALONE, Names, named
 from allocator_service.billing.statements.pages import (
     EMPTY,
     Section,
@@ -27,19 +26,19 @@ DIGIT_WIDTH, MARK_WIDTH, PADDING = 1.7, 1.1, 2.3
 REPLACED = f"{REPLACEMENT} stands for a character without a font. The other formats have it."
 
 
-def statement_pdf(document: Mapping[str, Any], names: Names = SLUGS_ALONE) -> bytes:
+def statement_pdf(document: Mapping[str, Any]) -> bytes:
     """Return the PDF file of a statement's document, which is as the reader may see it.
 
     Raises `TooLarge` for more lines than a file may have, and as `typeset`.
     """
     refuse_long(len(document["lines"]))
-    return _file(document, _statement_sheet(named(document, names)))
+    return _file(document, _statement_sheet(document))
 
 
-def group_statement_pdf(document: Mapping[str, Any], names: Names = SLUGS_ALONE) -> bytes:
+def group_statement_pdf(document: Mapping[str, Any]) -> bytes:
     """Return the PDF file of a group's statement. Raises as `statement_pdf`."""
     refuse_long(len(document["groups"]) + len(document["tenants"]))
-    return _file(document, _group_sheet(named(document, names)))
+    return _file(document, _group_sheet(document))
 
 
 def _file(document: Mapping[str, Any], sheet: Mapping[str, Any]) -> bytes:
@@ -90,6 +89,7 @@ def _statement_sheet(document: Mapping[str, Any]) -> dict[str, Any]:
                 ],
                 "notes": [],
             },
+            *_clusters(document.get("clusters") or ()),
             _savings(document["savings"], currency),
         ],
         "notes": document["notes"],
@@ -203,6 +203,20 @@ def _price_text(row: Mapping[str, Any]) -> str:
     return "several" if row["hours"] else ""
 
 
+def _clusters(clusters: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the block of use by cluster, none without use or clusters."""
+    facts = [
+        (
+            "Not known" if row["cluster"] is None else row["cluster"],
+            "; ".join(
+                f"{money_text(hours)} {name} unit-hours" for name, hours in row["hours"].items()
+            ),
+        )
+        for row in clusters
+    ]
+    return [{"title": "Use by cluster", "facts": facts, "notes": []}] if facts else []
+
+
 def _savings(savings: Mapping[str, Any], currency: str) -> dict[str, Any]:
     facts: Rows = []
     if savings["saved"] is None:
@@ -240,7 +254,7 @@ def _group_sheet(document: Mapping[str, Any]) -> dict[str, Any]:
         "tables": tables,
         "empty": [],
         "total": ("Billed", money_text(totals["billed"], currency)),
-        "blocks": [],
+        "blocks": _clusters(document.get("clusters") or ()),
         "notes": [group_note(document)],
     }
 

@@ -43,9 +43,7 @@ class Command(BaseCommand):
             default=Access.MANAGE.value,
             help="of scope group: change weights below the group, or only read",
         )
-        create.add_argument(
-            "--cluster", metavar="NAME", default="", help="the pool's cluster: scope agent"
-        )
+        create.add_argument("--cluster", metavar="NAME", help="the pool's cluster: scope agent")
         create.add_argument("--expires", default="P1Y", metavar="P90D")
         actions.add_parser("list", help="list the keys")
         revoke = actions.add_parser("revoke", help="revoke the keys of a name or a prefix")
@@ -62,8 +60,14 @@ class Command(BaseCommand):
             getattr(self, f"_{options['action']}")(options, now)
         except DomainError as error:
             _refuse(error.detail)
+        except UnicodeEncodeError:  # Python keeps other bytes of an argument as surrogates
+            _refuse("Expected arguments in UTF-8.")
 
     def _create(self, options: dict[str, Any], now: datetime) -> None:
+        for name in ("tenant", "pool", "group", "cluster"):
+            # A shell variable that is not set would issue a key that is bound to less.
+            if options[name] == "":
+                _refuse(f"--{name}: expected a name, got an empty text.")
         tenant = tenant_get(slug=options["tenant"]) if options["tenant"] else None
         pool = pool_get(slug=options["pool"], tenant=None) if options["pool"] else None
         issued = api_key_create(
@@ -73,7 +77,7 @@ class Command(BaseCommand):
             pool=pool.slug if pool else "",
             group=_group(pool, options["group"]),
             access=options["access"],
-            cluster=options["cluster"],
+            cluster=options["cluster"] or "",
             expires_at=_expiry(options, now),
             now=now,
         )

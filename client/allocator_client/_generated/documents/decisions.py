@@ -150,6 +150,7 @@ class RunDocument(TypedDict):
 
 
 class DecisionSlotAllocationServer(TypedDict):
+    # Name of the server, a pseudonym for that of another tenant.
     server: str
     tasks: int
 

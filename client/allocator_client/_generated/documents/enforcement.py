@@ -328,6 +328,24 @@ class EntitlementsTenantReturns(TypedDict):
     at: str | None
 
 
+class EntitlementsTenantCost(TypedDict):
+    # Cost of the allocation at the prices in force, if it lasts. Null without a price plan, and
+    # without use and commitments.
+    # Cost of an hour, the least under tiers.
+    per_hour: str
+    # Cost of an hour, the greatest.
+    per_hour_at_most: str
+    # Cost of 30 days from the start of a month.
+    over_30_days: str
+    # Greatest cost of 30 days, which is equal to `over_30_days`.
+    over_30_days_at_most: str
+    # Resources that the price plan has no price for.
+    unpriced: list[str]
+    currency: str
+    # The cost in sentences.
+    words: str
+
+
 class EntitlementsTenant(TypedDict):
     tenant: str
     entitled: dict[str, str]
@@ -343,6 +361,9 @@ class EntitlementsTenant(TypedDict):
     borrowed_from: list[EntitlementsTenantLentTo]
     # Null where nothing is lent.
     returns: EntitlementsTenantReturns | None
+    # Cost of the allocation at the prices in force, if it lasts. Null without a price plan, and
+    # without use and commitments.
+    cost: EntitlementsTenantCost | None
 
 
 class EntitlementsDocument(TypedDict):

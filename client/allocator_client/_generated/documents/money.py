@@ -160,6 +160,25 @@ BudgetRequestPatch = TypedDict(
 )
 
 
+class BudgetClustersCluster(TypedDict):
+    # null: use whose cluster is not known.
+    cluster: str | None
+    # Hours of the resource.
+    spent: str
+
+
+BudgetClustersDocument = TypedDict(
+    "BudgetClustersDocument",
+    {
+        # Start of the present period. null: outside of all periods.
+        "from": str | None,
+        # End of the present period, exclusive.
+        "to": str | None,
+        "clusters": list[BudgetClustersCluster],
+    },
+)
+
+
 class CreditNoteDocument(TypedDict):
     id: str
     pool: str
@@ -225,6 +244,13 @@ class GroupStatementTenant(TypedDict):
     group: str
 
 
+class GroupStatementCluster(TypedDict):
+    # null: use whose cluster is not known.
+    cluster: str | None
+    # Unit × hours by resource, to 12 digits.
+    hours: dict[str, str]
+
+
 GroupStatementDocument = TypedDict(
     "GroupStatementDocument",
     {
@@ -246,6 +272,9 @@ GroupStatementDocument = TypedDict(
         # All tenants below it, at any level.
         "tenants": list[GroupStatementTenant],
         "definition": str,
+        # In a pool with clusters: the sum of the `clusters` of the tenants' statements. Absent if
+        # these have none.
+        "clusters": NotRequired[list[GroupStatementCluster]],
     },
 )
 
@@ -488,6 +517,9 @@ StatementDocument = TypedDict(
         # How it was decided; entries name the run, and each run has its certificate.
         "method": StatementMethod,
         "notes": list[str],
+        # In a pool with clusters: what the tenant used in the month on each. Absent from statements
+        # that were closed before clusters were on statements.
+        "clusters": NotRequired[list[GroupStatementCluster]],
     },
 )
 

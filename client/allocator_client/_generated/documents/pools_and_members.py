@@ -488,12 +488,14 @@ class AllocationHistoryStepTask(TypedDict):
 class AllocationHistoryStepCause(TypedDict):
     kind: Literal["workload", "server", "member", "group", "pool", "cluster", "limit"]
     # Of the member's own workloads, such as submit; begin or end of a limit of the member, its
-    # workloads and the groups above it.
+    # workloads and the groups above it; leave or return of a cluster.
     action: str | None
     # Name of the member's own workload.
     workload: str | None
     # Group above the member, whose limit began or ended.
     group: str | None
+    # Cluster whose servers left or returned, because its agents were silent or heard.
+    cluster: str | None
 
 
 class AllocationHistoryStep(TypedDict):

@@ -223,6 +223,12 @@ class SharingDegreeGroupSeries(TypedDict):
     end: str
 
 
+class SharingDegreeGroupCluster(TypedDict):
+    # null: use whose cluster is not known.
+    cluster: str | None
+    used: dict[str, str]
+
+
 class SharingDegreeGroup(TypedDict):
     # With `group` in the query: the sum of its children.
     used: dict[str, str]
@@ -232,10 +238,12 @@ class SharingDegreeGroup(TypedDict):
     reasons: dict[str, Any]
     # Why there is no min.
     reason: Literal["no_demand", "nothing_alone", "no_reference"] | None
-    group: str
     # Whether min is 1 or more.
     benefit: bool | None
     series: list[SharingDegreeGroupSeries]
+    # In a pool with clusters: the use of each in the period, which add up to `used`.
+    clusters: NotRequired[list[SharingDegreeGroupCluster]]
+    group: str
 
 
 class SharingDegreeTenant(TypedDict):
@@ -246,10 +254,12 @@ class SharingDegreeTenant(TypedDict):
     reasons: dict[str, Any]
     # Why there is no min.
     reason: Literal["no_demand", "nothing_alone", "no_reference"] | None
-    tenant: str
     # Whether min is 1 or more.
     benefit: bool | None
     series: list[SharingDegreeGroupSeries]
+    # In a pool with clusters: the use of each in the period, which add up to `used`.
+    clusters: NotRequired[list[SharingDegreeGroupCluster]]
+    tenant: str
 
 
 SharingDegreeDocument = TypedDict(
@@ -299,6 +309,13 @@ class UtilizationSeries(TypedDict):
     end: str
 
 
+class UtilizationCluster(TypedDict):
+    # null: use whose cluster is not known.
+    cluster: str | None
+    total: UtilizationTotal
+    series: list[UtilizationSeries]
+
+
 class UtilizationGroup(TypedDict):
     group: str
     used: dict[str, str]
@@ -325,6 +342,8 @@ UtilizationDocument = TypedDict(
         "resources": list[BillingResource],
         "total": UtilizationTotal,
         "series": list[UtilizationSeries],
+        # In a pool with clusters: the same for each of them, which add up to the whole.
+        "clusters": NotRequired[list[UtilizationCluster]],
         # With `group` in the query: the group whose use is `used`.
         "group": NotRequired[str],
         # With `group` in the query: the groups directly below it.

@@ -124,12 +124,12 @@ class Enforcement(Transport):
         """Show what each tenant is entitled to by its weight, what it has, who borrows from whom,
         and when what it lent returns.
 
-        `definitions` explains each figure, and `budgets` are the balances of a node's own budgets, which
-        agents' keys do not get. A tenant key sees its own row; in a transparent pool it sees
-        all of them. To a tenant key other tenants always appear under pseudonyms. `group` shows the sum
-        of a group of the decision and then its children, to all keys but tenants' (404
-        `group.not_found`); a group key gets its group, or one below it. Before the first decision the
-        answer is 404 `decision.none`.
+        `definitions` explains each figure, `budgets` are the balances of a node's own budgets, and
+        `cost` is what a tenant's allocation costs now; agents' keys get neither of the two. A tenant
+        key sees its own row; in a transparent pool it sees all of them. To a tenant key other tenants
+        always appear under pseudonyms. `group` shows the sum of a group of the decision and then its
+        children, to all keys but tenants' (404 `group.not_found`); a group key gets its group, or one
+        below it. Before the first decision the answer is 404 `decision.none`.
 
         Parameters
         ----------

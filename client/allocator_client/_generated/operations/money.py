@@ -7,6 +7,7 @@ from typing import Literal
 
 from allocator_client._generated.documents.money import (
     BankDocument,
+    BudgetClustersDocument,
     BudgetDocument,
     BudgetRequest,
     BudgetRequestPatch,
@@ -123,6 +124,14 @@ class Money(Transport):
             f"/api/v1/pools/{path_part(pool)}/budgets/{path_part(budget)}/",
             if_match=if_match,
         )
+
+    def pools_budgets_clusters_show(self, pool: str, budget: str) -> Answer[BudgetClustersDocument]:
+        """Show what a budget has spent on each cluster in its present period.
+
+        Visible to the keys that see the budget. The clusters add up to `spent` of its balance. There are
+        none in a pool without clusters, before anything is used, and for a budget of money.
+        """
+        return self._read(f"/api/v1/pools/{path_part(pool)}/budgets/{path_part(budget)}/clusters/")
 
     def pools_credit_notes_list(
         self, pool: str, *, limit: int = 1000, cursor: str | None = None
@@ -406,10 +415,10 @@ class Money(Transport):
         An open statement is computed each time it is read; a closed one is the stored document and
         never changes. JSON is the whole statement, CSV, NDJSON and Parquet are its lines, HTML is a
         page to print, and PDF is a file to send, which states the SHA-256 of the JSON. The PDF of a
-        closed statement has the same bytes until the service is upgraded or the tenant or the pool is
-        renamed, and at most 2,000 lines (413 `statement.pdf_too_large`). A tenant key can read its own
-        only, without `sequence` and with other tenants under pseudonyms; any other is 404
-        `statement.not_found`.
+        closed statement has the same bytes until the service is upgraded, and at most 2,000 lines
+        (413 `statement.pdf_too_large`). The HTML page states the present names of the tenant and the
+        pool. A tenant key can read its own only, without `sequence` and with other tenants under
+        pseudonyms; any other is 404 `statement.not_found`.
 
         Parameters
         ----------

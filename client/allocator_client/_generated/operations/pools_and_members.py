@@ -305,8 +305,8 @@ class PoolsAndMembers(Transport):
 
         Consecutive decisions that gave it the same are one step. The causes name the member's own
         workloads, and limits of the member, its workloads and the groups above it that begin or end by
-        their dates; changes of others have their kind alone. A tenant key reads its own tenant; any
-        other name answers 404 `tenant.not_found`.
+        their dates, and clusters that left or returned; changes of others have their kind alone. A
+        tenant key reads its own tenant; any other name answers 404 `tenant.not_found`.
 
         Parameters
         ----------

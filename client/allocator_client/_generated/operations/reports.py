@@ -208,11 +208,12 @@ class Reports(Transport):
         """Report what each tenant used, beside what it would have used alone in its part of the pool.
 
         The sharing degree is `used` / `alone` per resource; `min` is the least of them, and below 1 the
-        tenant lost by sharing. A ratio that does not exist is null with a reason. A tenant key sees
-        itself, and in a transparent pool the others under pseudonyms. `group` reports the sum of a
-        group and then its children, by the tree as it was at each instant, to operator, billing and
-        group keys. An empty period, or one of more than 1,000 intervals, is 400 `report.period`; more
-        than 200,000 values are 422 `report.too_long`.
+        tenant lost by sharing. A ratio that does not exist is null with a reason. In a pool with
+        clusters, JSON has the use of each in `clusters`. A tenant key sees itself, and in a transparent
+        pool the others under pseudonyms. `group` reports the sum of a group and then its children, by
+        the tree as it was at each instant, to operator, billing and group keys. An empty period, or one
+        of more than 1,000 intervals, is 400 `report.period`; more than 200,000 values are 422
+        `report.too_long`.
 
         Parameters
         ----------
@@ -270,12 +271,12 @@ class Reports(Transport):
     ) -> Answer[UtilizationDocument]:
         """Report how much of the contributed capacity was used, and how much was idle.
 
-        Draining servers count as capacity. With `tenant`, `used` is that tenant's, and `capacity` stays
-        the whole pool's. With `group`, `used` is that group's by the tree as it was at each instant,
-        and its children are listed; operator, billing and group keys only. A tenant key can read it in a
-        transparent pool only; elsewhere it gets 404 `report.not_found`. An empty period, or one of more
-        than 1,000 intervals, is 400 `report.period`; more than 200,000 values are 422
-        `report.too_long`.
+        Draining servers count as capacity. In a pool with clusters, JSON has `clusters`, which divide
+        both. With `tenant`, `used` is that tenant's, and `capacity` stays the whole pool's. With
+        `group`, `used` is that group's by the tree as it was at each instant, and its children are
+        listed; operator, billing and group keys only. A tenant key can read it in a transparent pool
+        only; elsewhere it gets 404 `report.not_found`. An empty period, or one of more than 1,000
+        intervals, is 400 `report.period`; more than 200,000 values are 422 `report.too_long`.
 
         Parameters
         ----------

@@ -1,11 +1,12 @@
-// Keeps a tenant's page up to date: while it is visible it asks whether its state has changed, and takes in the new page.
+// Keeps the part of a page with `data-live` or `data-waits` up to date. It has an id, under which the new page has it, too.
+// While a page is visible it asks whether its state has changed, and takes in the new page.
 // A page that waits for a result is taken in again until it has the result.
 // Without this script the page is as it was when it was loaded.
 "use strict";
 (() => {
   const AT_MOST = 300_000;
-  const main = document.querySelector("main:is([data-live], [data-waits])");
-  const every = () => "waits" in main.dataset ? 2_000 : 10_000;
+  const part = document.querySelector("[data-live], [data-waits]");
+  const every = () => "waits" in part.dataset ? 2_000 : 10_000;
   let wait = 0, timer = 0, stopped = false;
 
   const report = (text) => {
@@ -36,24 +37,24 @@
     const answer = await get(location.href);
     if (!answer) return;
     const page = new DOMParser().parseFromString(await answer.text(), "text/html");
-    const fresh = page.querySelector("main");
+    const fresh = page.getElementById(part.id);
     if (!fresh) return void location.reload();
     // Its nodes, not itself: idiomorph 0.8.0 would match the two elements by their id, and put one into the other.
     const nodes = [...fresh.childNodes];
     try {
-      Idiomorph.morph(main, nodes, { morphStyle: "innerHTML", ignoreActiveValue: true, callbacks });
+      Idiomorph.morph(part, nodes, { morphStyle: "innerHTML", ignoreActiveValue: true, callbacks });
     } catch { return void location.reload(); }
-    for (const name of Object.keys(main.dataset)) delete main.dataset[name];
-    Object.assign(main.dataset, fresh.dataset);
-    stopped = !("live" in main.dataset || "waits" in main.dataset);
-    if ("waits" in main.dataset) return;  // a reader hears of the result, not of each look
-    report(`Updated at ${new Date().toLocaleTimeString([], { timeZoneName: "short" })}.`);
+    for (const name of Object.keys(part.dataset)) delete part.dataset[name];
+    Object.assign(part.dataset, fresh.dataset);
+    stopped = !("live" in part.dataset || "waits" in part.dataset);
+    if ("waits" in part.dataset) return;  // a reader hears of the result, not of each look
+    report(`Updated at ${new Date().toLocaleTimeString("en-GB", { timeZoneName: "short" })}.`);
     document.dispatchEvent(new Event("page:updated"));
   };
 
   const ask = async () => {
     try {
-      if ("waits" in main.dataset || await get(main.dataset.live, { "If-None-Match": `"${main.dataset.state}"` })) await take();
+      if ("waits" in part.dataset || await get(part.dataset.live, { "If-None-Match": `"${part.dataset.state}"` })) await take();
     } catch {  // the network, or a service that restarts
       wait = Math.min(wait * 2, AT_MOST);
       report("The service cannot be reached. What you see is the last that was loaded.");
@@ -65,7 +66,7 @@
     if (!stopped && !document.hidden) timer = setTimeout(() => ask().finally(plan), wait);
   };
 
-  if (!main) return;
+  if (!part) return;
   wait = every();
   document.addEventListener("visibilitychange", () => {
     clearTimeout(timer);

@@ -1,4 +1,4 @@
-"""Costs of a change in the result of a tenant's simulation."""
+"""Costs of present allocations, and of changes in the results of tenants' simulations."""
 
 from typing import Any
 from uuid import UUID
@@ -8,6 +8,7 @@ from allocator_service.billing.rating.projections import (
     PROJECTED_DAYS,
     ChangeCost,
     Cost,
+    CurrentCost,
     PoolPrices,
     pool_prices,
 )
@@ -36,6 +37,11 @@ class ChangeCostDocument(documents.Document):
     words = documents.TextField(max_length=2_000, description="The costs in sentences.")
 
 
+class CurrentCostDocument(CostDocument):
+    currency = documents.CurrencyField()
+    words = documents.TextField(max_length=2_000, description="The cost in sentences.")
+
+
 class CostReader:
     """Prices of the pools whose simulations a view shows, each read once for all tenants."""
 
@@ -52,10 +58,19 @@ class CostReader:
             known[simulation.pool_id] = pool_prices(pool=simulation.pool, now=utc_now())
         of_pool: PoolPrices | None = known[simulation.pool_id]
         prices = None if of_pool is None else of_pool.of(tenant)
-        return None if prices is None else _document(prices.change_cost(uses))
+        return None if prices is None else _change_document(prices.change_cost(uses))
 
 
-def _document(found: ChangeCost) -> dict[str, Any]:
+def cost_document(found: CurrentCost) -> dict[str, Any]:
+    """Return the cost of a present allocation."""
+    return {
+        "currency": found.currency,
+        **_side(found, found.cost),
+        "words": found.words,
+    }
+
+
+def _change_document(found: ChangeCost) -> dict[str, Any]:
     return {
         "currency": found.currency,
         "before": _side(found, found.before),
@@ -64,7 +79,7 @@ def _document(found: ChangeCost) -> dict[str, Any]:
     }
 
 
-def _side(found: ChangeCost, cost: Cost) -> dict[str, Any]:
+def _side(found: ChangeCost | CurrentCost, cost: Cost) -> dict[str, Any]:
     return {
         "per_hour": f"{found.hour(cost.least):f}",
         "per_hour_at_most": f"{found.hour(cost.greatest):f}",
