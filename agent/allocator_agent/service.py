@@ -245,10 +245,12 @@ class Service:
                 self._sleep(pause * random.uniform(0.5, 1))  # noqa: S311 - so that agents spread
             else:
                 problem = answer.body if isinstance(answer.body, dict) else {}
-                again = answer.status in _AGAIN or problem.get("code") == _IN_FLIGHT
+                in_flight = problem.get("code") == _IN_FLIGHT
+                again = in_flight or answer.status in _AGAIN
                 if answer.status < 400:
                     return answer
-                if answer.status >= 500 and (last or not again):
+                # A twin of a web process that died holds the key until the database notices.
+                if (answer.status >= 500 or in_flight) and (last or not again):
                     raise ServiceAway(f"{method} {path} was answered with {answer.status}")
                 if last or not again:
                     raise _refusal(answer.status, problem)

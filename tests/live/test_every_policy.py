@@ -76,7 +76,7 @@ def test_what_is_served_is_what_an_evaluation_of_the_same_input_answers(
         if answer["schedule"] is not None:
             schedule = operator.get(f"{run}/schedule/").body
             shown = {name: schedule[name] for name in answer["schedule"]}
-            compared += same(slug, shown, answer["schedule"])
+            compared += same(slug, on_named_servers(shown), on_named_servers(answer["schedule"]))
     assert len(generations) == len(CHOICES) + len(OPTIONS)
     print(f"{compared} values of {len(generations)} decisions compared")
 
@@ -87,18 +87,33 @@ def part(row):
 
 
 def on_servers(rows):
-    """Tasks by workload and server; a range has its tasks on every server from first to last.
-
-    An input calls a row of servers `node-0001` after its first one, and an evaluation numbers those.
-    """
+    """Tasks by workload and server; a range has its tasks on every server from first to last."""
     tasks = {}
     for row in rows:
         servers = row.get("servers", {"first": row.get("server"), "last": row.get("server")})
-        names = [servers[end].replace("node-0001-", "node-") for end in ("first", "last")]
+        names = [name_of(servers[end]) for end in ("first", "last")]
         key = (row["tenant"], row["workload"]["name"], *names)
         assert key not in tasks
         tasks[key] = (row["tasks"], row["resources"])
     return sorted(tasks.items())
+
+
+def on_named_servers(item):
+    """The same document, with the servers of slots by the names of the pool."""
+    if isinstance(item, dict):
+        return {
+            key: name_of(value) if key == "server" and value else on_named_servers(value)
+            for key, value in item.items()
+        }
+    return list(map(on_named_servers, item)) if isinstance(item, list) else item
+
+
+def name_of(server):
+    """The pool's name of a server.
+
+    An input calls a row of servers `node-0001` after its first one, and an evaluation numbers those.
+    """
+    return server.replace("node-0001-", "node-")
 
 
 def same(slug, served, evaluated):

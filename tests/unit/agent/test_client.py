@@ -54,7 +54,13 @@ def test_a_refusal_is_said_in_the_services_words_and_not_tried_again(scripted):
 
 @pytest.mark.parametrize(
     "answers",
-    [[None] * 4, [(502, {}, b"<html>")] * 4, [(500, {}, {})], [(200, {}, b"{cut")] * 4],
+    [
+        [None] * 4,
+        [(502, {}, b"<html>")] * 4,
+        [(500, {}, {})],
+        [(200, {}, b"{cut")] * 4,
+        [(409, {}, {"code": "idempotency.in_flight", "detail": "wait"})] * 4,
+    ],
 )
 def test_a_service_that_is_away_is_said_and_the_key_is_not(scripted, answers):
     told = scripted(*answers)
