@@ -15,7 +15,16 @@ from typing import Any
 
 from allocator_agent.configuration import OF_USER, Configuration, place_text
 from allocator_agent.errors import Misconfigured, Refused
-from allocator_agent.model import TYPES, Job, Node, Observation, Usage, started_together
+from allocator_agent.model import (
+    LICENCE,
+    LICENCE_SERVER,
+    TYPES,
+    Job,
+    Node,
+    Observation,
+    Usage,
+    started_together,
+)
 from allocator_agent.quantities import MEBIBYTE, Amounts, Units, decimal_text
 from allocator_agent.service import Known, Service
 
@@ -25,7 +34,7 @@ _LONGEST_NAME = 240
 _ROWS = 5000
 _WITHDRAWN = 20  # in a round
 _ADMISSION = "admission"
-_MOST_KINDS = 2  # of the pieces of a task
+MOST_KINDS = 2  # of the pieces of a task
 _OTHER_CLUSTER = "cluster.other"
 _NO_GANGS = "workload.pieces"
 _FEW = 10  # names in a problem
@@ -62,7 +71,8 @@ class Feed:
         """Send servers and workloads as they are now. Others of the agent are drained or withdrawn."""
         self._places = observed.accounts
         self._accounts = self._admitted(observed)
-        self._nodes(observed.nodes)
+        label = self._configuration.class_label
+        self._nodes([*observed.nodes, *licence_servers(observed, label)])
         jobs = [job for job in observed.jobs if job.account in self._accounts]
         self._workloads(jobs)
 
@@ -262,6 +272,22 @@ class Feed:
 _ONE_OF = {"nodes": "server", "workloads": "workload", "usage": "usage"}
 
 
+def licence_servers(observed: Observation, class_label: str) -> list[Node]:
+    """Return the server of a cluster's licences, none without any.
+
+    It has each label that jobs select servers by, with a value that only jobs with licences select.
+    """
+    capacity = {name: amount for name, amount in observed.licences.items() if amount}
+    labels = {
+        label
+        for node in observed.nodes
+        for label in node.labels
+        if label == class_label or label.startswith(TYPES)
+    }
+    found = Node(LICENCE_SERVER, capacity, dict.fromkeys(sorted(labels), LICENCE_SERVER), False)
+    return [found] if capacity else []
+
+
 def node_document(node: Node, agent: str) -> dict[str, Any]:
     """Return a node in the form of Kubernetes, with sizes in bytes, cordoned or not.
 
@@ -322,18 +348,22 @@ def jobs_by_workload(
     """Return one workload for each tenant, place and shape, with its jobs and the tasks that each adds.
 
     With `gangs` what starts together is one task of several pieces, if these are of two kinds at most.
+    Licences are one piece of a job. Where the policy places nothing, a job with licences is one task.
     """
     found: _Workloads = {}
     for parts in started_together(jobs):
-        kinds = _kinds(parts, units)
-        is_gang = gangs and len(kinds) <= _MOST_KINDS and sum(kinds.values()) > 1
+        kinds = kinds_of(parts, units)
+        is_gang = gangs and len(kinds) <= MOST_KINDS and sum(kinds.values()) > 1
         if is_gang and len({(job.where, job.selects) for job in parts}) == 1:
             workload = _workload(parts[0], kinds, configuration, units, places=places)
             tasks = [1] + [0] * (len(parts) - 1)
             found.setdefault(workload, []).extend(zip(parts, tasks))
             continue
         for job in parts:
-            if one := _counted(job.demand, units):
+            if job.licences and not places and (all_of_it := _counted(job.total, units)):
+                workload = _workload(job, {all_of_it: 1}, configuration, units, places=places)
+                found.setdefault(workload, []).append((job, 1))
+            elif one := _counted(job.demand, units):
                 workload = _workload(job, {one: 1}, configuration, units, places=places)
                 found.setdefault(workload, []).append((job, job.tasks))
     return found
@@ -347,13 +377,18 @@ def rows_of(workloads: _Workloads, class_label: str) -> list[dict[str, str]]:
     ]
 
 
-def _kinds(parts: Sequence[Job], units: Units) -> dict[_Demand, int]:
-    """Return the number of pieces that start together, by their demand."""
+def kinds_of(parts: Sequence[Job], units: Units) -> dict[_Demand, int]:
+    """Return the number of pieces that start together, by their demand.
+
+    The licences of a job are one piece.
+    """
     kinds: Counter[_Demand] = Counter()
     for job in parts:
         counted = _counted(job.demand, units)
         if counted and not job.splits:
             kinds[counted] += job.tasks
+        if licences := _counted(job.licences, units):
+            kinds[licences] += 1
     return dict(sorted(kinds.items()))
 
 
@@ -378,7 +413,16 @@ def _workload(
     # A type that the pool counts as a resource needs no label.
     selects = tuple(each for each in selects if not _counts_types(each[0], job, units))
     pieces = [(count, dict(demand)) for demand, count in kinds.items()]
-    together = job.together if places and sum(kinds.values()) > 1 else ""
+    licences = any(name.startswith(LICENCE) for demand in kinds for name, _ in demand)
+    # The server of the licences is on no switch.
+    together = job.together if places and sum(kinds.values()) > 1 and not licences else ""
+    # The name is of the nodes alone.
+    name = workload_name(
+        configuration.name, where, pieces, units, selects=selects, together=together
+    )
+    if licences:
+        where = tuple(sorted({*where, LICENCE_SERVER})) if where else ()
+        selects = tuple((label, (*values, LICENCE_SERVER)) for label, values in selects)
     return _Workload(
         configuration.tenant_of(job.account),
         where,
@@ -389,7 +433,7 @@ def _workload(
         ),
         job.per_server,
         together,
-        workload_name(configuration.name, where, pieces, units, selects=selects, together=together),
+        name,
     )
 
 

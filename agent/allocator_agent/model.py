@@ -11,6 +11,9 @@ from allocator_agent.quantities import Amounts
 
 TYPES = "gres."  # begins the labels of servers that name the types of a generic resource
 SWITCH = "switch"  # the label of servers that names the switch which they are connected to
+LICENCE = "license_"  # begins the names of a pool's resources that are licences
+# Name of the server that has a cluster's licences, and its value of each label that jobs select by.
+LICENCE_SERVER = "slurm-licenses"
 
 
 @dataclass(frozen=True)
@@ -57,11 +60,14 @@ class Job:
     together: str = ""  # a label of servers, of which all of its nodes must have one value
     minimum_run: int | None = None  # seconds that it runs at least; None: as the terms state
     flavors: Mapping[str, str] = field(default_factory=dict)  # Kueue's of each resource it holds
-    licences: str = ""  # that it asks for
+    licences: Amounts = field(default_factory=dict)  # of the whole job, on no node
 
     @property
     def total(self) -> Amounts:
-        return {name: amount * self.tasks for name, amount in self.demand.items()}
+        return {
+            **{name: amount * self.tasks for name, amount in self.demand.items()},
+            **self.licences,
+        }
 
 
 def started_together(jobs: Iterable[Job]) -> list[list[Job]]:
@@ -97,7 +103,7 @@ class Observation:
     `parents` are the accounts that have accounts below them. They are not in `accounts`: a limit on a
     parent holds for all of its children, so it can never be a tenant's own. `exempt` are accounts, and
     users of accounts, that the configuration names as not of the pool. `joining` become members in this
-    round.
+    round. `licences` are those that the cluster can give to jobs.
     """
 
     nodes: list[Node]
@@ -108,6 +114,7 @@ class Observation:
     notes: list[str] = field(default_factory=list)  # facts for dry runs and the log, no problems
     exempt: frozenset[str] = frozenset()
     joining: frozenset[str] = frozenset()
+    licences: Amounts = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from typing import Any, Protocol
 from allocator_agent.changes import ObjectChange, plan_lines
 from allocator_agent.configuration import Configuration
 from allocator_agent.feeding import Feed
+from allocator_agent.licences import with_counted_licences
 from allocator_agent.model import Job, Observation, Rendering, Usage, Waiting
 from allocator_agent.quantities import Amounts, Units, added
 from allocator_agent.reclaim import Memory, ReclaimPlan, utc_text
@@ -141,10 +142,11 @@ class Rounds:
         outcome = Outcome()
         with outcome.step("observe"):
             observed, known = self._look()
+            units = Units(known.pool["resources"])
+            observed = self._with_licences(observed, known, units)
         outcome.problems += observed.problems
         outcome.notes += observed.notes
         with outcome.step("feed"):
-            units = Units(known.pool["resources"])
             feed = Feed(self._configuration, self._service, units, known, dry_run=dry_run)
             if known.pool["metering"] == "reported":
                 self._send_all(feed, observed)
@@ -175,10 +177,14 @@ class Rounds:
                 self._scheduler.memory.keep(plan.reclaim, int(self._clock()))
             with outcome.step("report"):
                 if len(plan):
-                    observed = self._scheduler.observe()
+                    observed = self._with_licences(self._scheduler.observe(), known, units)
                 self._report(rendering, observed, plan, units, outcome.problems)
         outcome.problems += _problem_lines(plan.problems)
         return outcome
+
+    def _with_licences(self, observed: Observation, known: Known, units: Units) -> Observation:
+        gangs = known.gangs and self._configuration.gangs
+        return with_counted_licences(observed, units, places=known.places, gangs=gangs)
 
     def _remember(self, rendering: Rendering) -> None:
         """Read the notices that this agent gave before it was started again."""

@@ -35,7 +35,7 @@ from allocator_service.imports.slurm import (
     job_nodes,
 )
 from allocator_service.imports.slurm_content import node_names, slurm_content
-from allocator_service.imports.tres import tres_quantities
+from allocator_service.imports.tres import LICENCE, tres_quantities
 from allocator_service.workloads.gangs import MAX_KINDS, MAX_PIECES, Gang, Piece
 
 COMMAND = "squeue --json"
@@ -250,7 +250,8 @@ class _Reader:
         models: Counter[str] = Counter()
         for name, amount in stated.items():
             kind, _, model = name.partition(":")
-            if kind in _UNCOUNTED:
+            # Licences are on no node, so that no server of an import has them.
+            if kind in _UNCOUNTED or kind.startswith(LICENCE):
                 continue
             resource = kind.rpartition("/")[2].lower()
             if not model:

@@ -5,6 +5,8 @@ import re
 from allocator_service.core.errors import Unacceptable
 
 LONGEST_TRES = 100_000
+LICENCE = "license_"  # begins the pool's names of licences
+_LICENCES = "license/"  # begins Slurm's
 _AMOUNT = re.compile(r"([0-9]{1,20}(?:\.[0-9]{1,12})?)([KMGTPE]?)[nc]?", re.ASCII)
 
 
@@ -28,5 +30,12 @@ def tres_quantities(text: str, pointer: str) -> dict[str, str]:
                 pointer=pointer,
             )
         number, suffix = match.groups()
-        amounts["memory" if name == "mem" else name] = f"{number}{suffix}{'i' if suffix else ''}"
+        amounts[_resource_of(name)] = f"{number}{suffix}{'i' if suffix else ''}"
     return amounts
+
+
+def _resource_of(tres: str) -> str:
+    """Return the pool's name of memory and of licences, otherwise the name that Slurm has."""
+    if tres.startswith(_LICENCES):
+        return f"{LICENCE}{tres[len(_LICENCES) :].lower()}"
+    return "memory" if tres == "mem" else tres

@@ -336,6 +336,12 @@ class Cluster:
         client = (str(base / "bin/mariadb"), "--no-defaults", "--user=root", "--execute=SELECT 1")
         self._wait("mariadbd", lambda: self._answers(*client, f"--socket={self._database}"))
 
+    def _counted(self) -> list[str]:
+        """Return the TRES that accounting counts beside those that it always does."""
+        licences = [item.partition(":")[0] for item in self.licences.split(",") if item]
+        types = [f"gres/gpu:{kind}" for kind in self._types()]
+        return ["gres/gpu", *types, *(f"license/{name}" for name in licences)]
+
     def _add_people(self) -> None:
         """Write the users that Slurm finds, this machine's included."""
         rows = [f"{name}:x:{number}:{_GROUP}::/:/bin/sh" for name, number in self.people.items()]
@@ -401,7 +407,7 @@ AccountingStorageHost=127.0.0.1
 AccountingStoragePort={self.ports["dbd"]}
 AccountingStoragePass={self._socket}
 AccountingStorageEnforce=limits,qos,safe
-AccountingStorageTRES={",".join(["gres/gpu", *(f"gres/gpu:{kind}" for kind in self._types())])}
+AccountingStorageTRES={",".join(self._counted())}
 GresTypes=gpu
 MinJobAge=2
 MessageTimeout=3

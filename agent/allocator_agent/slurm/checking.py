@@ -12,7 +12,8 @@ from datetime import datetime, timezone
 from allocator_agent.checking import compare_seconds
 from allocator_agent.configuration import Configuration
 from allocator_agent.findings import Section
-from allocator_agent.model import Observation
+from allocator_agent.licences import can_count_licences, licence_names, not_counted_problem
+from allocator_agent.model import LICENCE, Observation
 from allocator_agent.service import Known
 from allocator_agent.slurm import closed, reading
 from allocator_agent.slurm.commands import Commands
@@ -85,13 +86,8 @@ class SlurmCheck:
             "there is no node",
             "add nodes to slurm.conf",
         )
-        with section.attempt("see the log of slurmctld"):
-            shown = self._commands.run("scontrol", "--oneliner", "show", "licenses")
-            if licences := reading.read_licences(shown):
-                section.note(
-                    f"licences are not resources of the pool ({', '.join(licences)}): jobs that ask for"
-                    " them are counted without them"
-                )
+        if known is not None:
+            self._check_licences(section, known, observed)
         if known is not None:
             self._check_closed(section, known, observed)
         for problem in observed.problems:
@@ -101,6 +97,27 @@ class SlurmCheck:
             else:
                 section.note(problem)
         return observed
+
+    def _check_licences(self, section: Section, known: Known, observed: Observation) -> None:
+        """Compare the licences of the cluster with those that are resources of the pool."""
+        of_pool = {item["name"] for item in known.pool["resources"]}
+        counted = sorted(name for name in of_pool if name.startswith(LICENCE))
+        gangs = known.gangs and self._configuration.gangs
+        if counted and not can_count_licences(places=known.places, gangs=gangs):
+            section.missing(not_counted_problem(counted), "see Licences in the guide for Slurm")
+        elif counted:
+            lacking = [name for name in counted if name not in observed.licences]
+            section.require(
+                not lacking,
+                f"the cluster has {licence_names(counted)} as licences",
+                f"the cluster has no licence {licence_names(lacking)}",
+                "add it to Licenses in slurm.conf, in any case of letters",
+            )
+        if others := sorted(observed.licences.keys() - of_pool):
+            section.note(
+                f"licences that are not resources of the pool: {licence_names(others)}; jobs that ask"
+                " for them are counted without them"
+            )
 
     def _check_closed(self, section: Section, known: Known, observed: Observation) -> None:
         """Check that new accounts can be closed, and state what a round changes for it."""

@@ -15,13 +15,14 @@ from typing import Any
 
 from allocator_agent.changes import ADD, CHANGE, REMOVE, ObjectChange, Value
 from allocator_agent.configuration import place_text
-from allocator_agent.model import SWITCH, Job, Node, started_together
-from allocator_agent.slurm.reading import Reservation, units_of
+from allocator_agent.model import LICENCE_SERVER, SWITCH, Job, Node, started_together
+from allocator_agent.slurm.reading import Reservation, is_licence, units_of
 
 # Slurm's reasons of jobs that wait for nodes, not for a limit, a date or a person.
 WAITS_FOR_NODES = ("Resources", "Priority", "ReqNodeNotAvail", "Nodes required for job")
 # A job that waits for so long without a reason is passed over, not new.
 LOOKED_AT_SECONDS = 10
+_FEWEST_NODES = 2  # Slurm finds a single node by itself
 Kind = tuple[int, tuple[tuple[str, int], ...]]  # the number of pieces, and the limits of one
 
 
@@ -150,10 +151,13 @@ class _Planning:
     def _hold(self, plan: HoldPlan, item: Mapping[str, Any], account: str) -> None:
         """Hold for as many of a workload's waiting jobs as are decided and do not run."""
         kinds = [_kind(each["count"], each["limits"]) for each in item["pieces"]]
+        if sum(count for count, limits in kinds if not _is_licences(limits)) < _FEWEST_NODES:
+            return
+        classes = tuple(name for name in item["classes"] if name != LICENCE_SERVER)
         alike = [
             parts
             for parts in self._of_account.get(account, [])
-            if tuple(item["classes"]) == parts[0].where
+            if classes == parts[0].where
             and (item["together"] == SWITCH) == (parts[0].together == SWITCH)
             and _asks_for_types(parts[0], item)
             and sorted(_kinds_of(parts, item)) == sorted(kinds)
@@ -266,7 +270,8 @@ class _Pieces:
         self._decided = {each["name"]: list(each["pieces"]) for each in item["servers"]}
         self._left = {name: list(pieces) for name, pieces in self._decided.items()}
         self._shared = {each["name"]: each["shared"] for each in item["servers"]}
-        self._counts = [count for count, _ in kinds]
+        # Licences are on no node.
+        self._counts = [0 if _is_licences(limits) else count for count, limits in kinds]
         self._cpus = [dict(limits).get("cpu", 0) for _, limits in kinds]
 
     def take(self, node: str) -> None:
@@ -328,7 +333,14 @@ def _kinds_of(parts: Sequence[Job], item: Mapping[str, Any]) -> list[Kind]:
     counts: Counter[tuple[tuple[str, int], ...]] = Counter()
     for job in parts:
         counts[tuple(sorted((name, units_of(job.demand, name)) for name in names))] += job.tasks
+        if job.licences:
+            counts[tuple(sorted((name, units_of(job.licences, name)) for name in names))] += 1
     return [(count, limits) for limits, count in counts.items()]
+
+
+def _is_licences(limits: Sequence[tuple[str, int]]) -> bool:
+    """Return true for a piece that is licences alone."""
+    return not any(most for name, most in limits if not is_licence(name))
 
 
 def _asks_for_types(job: Job, item: Mapping[str, Any]) -> bool:

@@ -22,7 +22,7 @@ from allocator_agent.slurm.people import (
     key_of,
     place_of,
 )
-from allocator_agent.slurm.reading import Association, resource_of, units_of
+from allocator_agent.slurm.reading import Association, is_licence, resource_of, units_of
 from allocator_agent.slurm.reservations import ReservationChange
 
 _END_MEMBERSHIP = "it is not limited; end its membership of the pool"
@@ -282,7 +282,9 @@ def plan_removals(
         reason = below if is_parent else "limits by partition are off"
         if not limits or (not row.partition and (row.user or not is_parent)):
             continue
-        if row.partition and (limits.keys() != own[tenant] or (name, row.partition) in managed):
+        # Limits of partitions have no licences, which are on no node.
+        of_nodes = {name for name in own[tenant] if not is_licence(name)}
+        if row.partition and (limits.keys() != of_nodes or (name, row.partition) in managed):
             continue
         if row.partition and classes and not is_parent:
             reason = f"nothing is decided for {row.partition}"

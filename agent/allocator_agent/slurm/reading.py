@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from fractions import Fraction
 
-from allocator_agent.model import SWITCH, TYPES, Job, Node, Usage
+from allocator_agent.model import LICENCE, SWITCH, TYPES, Job, Node, Usage
 from allocator_agent.quantities import MEBIBYTE, Amounts
 from allocator_agent.slurm.people import place_of
 
@@ -20,9 +20,8 @@ OUT_OF_WORK = {
 # What keeps a job from running whatever its account may use: it is no demand until that has passed.
 NOT_YET = (
     "JobHeldUser", "JobHeldAdmin", "JobHoldMaxRequeue", "launch_failed_requeued_held",
-    "Dependency", "DependencyNeverSatisfied", "JobArrayTaskLimit", "BadConstraints", "Licenses",
-    "InvalidAccount", "InvalidQOS", "PartitionDown", "PartitionInactive", "PartitionNodeLimit",
-    "PartitionTimeLimit",
+    "Dependency", "DependencyNeverSatisfied", "JobArrayTaskLimit", "BadConstraints", "InvalidAccount",
+    "InvalidQOS", "PartitionDown", "PartitionInactive", "PartitionNodeLimit", "PartitionTimeLimit",
 )  # fmt: skip
 # A job that begins this soon is demand already; one that is requeued waits two minutes.
 SOON_SECONDS = 600
@@ -45,11 +44,11 @@ _GRES = re.compile(
 _NUMBER = re.compile(r"([0-9]+(?:\.[0-9]+)?)([KMGTPE]?)[nc]?")
 _GPU_OF_TYPE = "gpu_"  # begins a pool's resource that is GPUs of one type
 _CORES = re.compile(r"^\s+NodeName=(\S+) CoreIDs=(\S+)", re.MULTILINE)
-_LICENCE = re.compile(r"(?:^|[,;|])([^,;|:@]+)")
+_LICENCES = "license/"  # begins the TRES of licences
+_LICENCE = re.compile(r"([^:=|]+)(?:[:=]([0-9]{1,9}))?")
 _STEPPED = re.compile(
     r"^(\d{1,10})_\[(\d{1,10})-(\d{1,10}):(\d{1,10})(?:%\d+)?\]\s*$", re.MULTILINE
 )
-_FEW = 10  # names in a note
 _UNKNOWN = ("", "Unknown", "None", "N/A")
 ASSOCIATION_SEPARATORS = 7  # between the columns of an association
 _BETWEEN_NODES = re.compile(r",(?![^\[]*\])")  # a comma outside of brackets
@@ -238,7 +237,11 @@ def read_jobs(
             )
         ):
             continue
-        demand = read_tres(fields["tres-alloc"])
+        demand = {
+            name: amount
+            for name, amount in read_tres(fields["tres-alloc"]).items()
+            if not name.startswith(LICENCE)  # known also where accounting does not count them
+        }
         nodes = max(1, int(re.split(r"[-K]", fields["numnodes"])[0] or 1))
         among = [partitions[item] for item in fields["partition"].split(",") if item in partitions]
         names = {name for partition in among for name in partition.classes}
@@ -276,26 +279,41 @@ def read_jobs(
             eligible=_seconds(fields["eligibletime"]),
             selects=_selects(fields, types),
             together=SWITCH if is_together else "",
-            licences="" if fields["licenses"] == "(null)" else fields["licenses"],
+            licences=_licences(fields["licenses"]),
         )
 
 
-def licence_note(jobs: Sequence[Job]) -> str:
-    """Return how jobs with licences are counted, empty without any."""
-    asking = [job for job in jobs if job.licences]
-    if not asking:
-        return ""
-    names = sorted({name for job in asking for name in _LICENCE.findall(job.licences)})
-    return (
-        f"{len(asking)} jobs ask for licences ({', '.join(names[:_FEW])}"
-        f"{', ...' if len(names) > _FEW else ''}), which the decision does not know: they are counted"
-        " without them"
-    )
+def read_licences(text: str) -> Amounts:
+    """Return the licences that `scontrol --oneliner show licenses` prints, by the pool's resource.
+
+    Reserved ones, and those that are in use outside of Slurm, are left out.
+    """
+    found: Amounts = {}
+    for line in map(pairs, text.splitlines()):
+        if "LicenseName" in line:
+            taken = int(line.get("Reserved", 0)) + int(line.get("LastDeficit", 0))
+            found[_licence(line["LicenseName"])] = Fraction(max(0, int(line["Total"]) - taken))
+    return found
 
 
-def read_licences(text: str) -> list[str]:
-    """Return the names of the licences that `scontrol show licenses` prints."""
-    return sorted(re.findall(r"^LicenseName=(\S+)", text, re.MULTILINE))
+def _licences(text: str) -> Amounts:
+    """Return the licences of a job, such as `matlab:2,ansys`, by the pool's resource.
+
+    A text that states no single amount of each, such as the alternatives of `a:1|b:1`, is one licence by
+    that name, which no pool counts.
+    """
+    found: Amounts = {}
+    for item in re.split("[,;]", text) if text not in (*_UNKNOWN, "(null)") else ():
+        match = _LICENCE.fullmatch(item)
+        if match is None or len(text) >= dict(JOB_FIELDS)["licenses"]:
+            return {_licence(text): Fraction(1)}
+        name = _licence(match[1])
+        found[name] = found.get(name, Fraction(0)) + int(match[2] or 1)
+    return found
+
+
+def _licence(name: str) -> str:
+    return f"{LICENCE}{name.lower()}"
 
 
 def with_lost_tasks(queue: str, arrays: str) -> str:
@@ -506,6 +524,8 @@ def read_tres(text: str) -> Amounts:
 
 def resource_of(tres: str) -> str:
     """Return the pool's resource that corresponds to a TRES."""
+    if tres.startswith(_LICENCES):
+        return _licence(tres[len(_LICENCES) :])
     return "memory" if tres == "mem" else tres.rpartition("/")[2].lower().replace(":", "_")
 
 
@@ -513,7 +533,14 @@ def tres_of(resource: str) -> str:
     """Return the TRES by which a pool's resource is limited."""
     if resource.startswith(_GPU_OF_TYPE):
         return f"gres/gpu:{resource[len(_GPU_OF_TYPE) :]}"
+    if resource.startswith(LICENCE):
+        return f"{_LICENCES}{resource[len(LICENCE) :]}"
     return {"cpu": "cpu", "memory": "mem"}.get(resource, f"gres/{resource}")
+
+
+def is_licence(tres: str) -> bool:
+    """Return true for a TRES that is on no node."""
+    return tres.startswith(_LICENCES)
 
 
 def units_of(amounts: Amounts, tres: str) -> int:

@@ -49,6 +49,7 @@ from allocator_agent.slurm.trees import plan_groups
 logger = logging.getLogger("allocator_agent")
 _ASSOCIATION = "account,user,partition,grptres,fairshare,id,grptresmins,maxjobs"
 OVERLAP = "partitions overlap: limits of a partition hold for the jobs that were sent to it only"
+LICENCES = ("scontrol", "--oneliner", "show", "licenses")
 _PER_COMMAND = 500  # names or job numbers, so that a command line stays short
 Words = tuple[str, ...]
 Rows = Sequence[tuple[LimitChange, Limits]]
@@ -101,6 +102,7 @@ class Slurm:
             tree = others.submit(self._read_tree)
             reservations = others.submit(self._reservations)
             topology = others.submit(self._read_switches)
+            shown = others.submit(self._commands.run, *LICENCES)
             output = self._commands.run("scontrol", "--oneliner", "show", "node")
             queued = reading.with_lost_tasks(queue.result(), arrays.result())
             self._associations = rows.result()
@@ -133,7 +135,7 @@ class Slurm:
                 now=int(time.time()),
             )
         )
-        notes = [note] if (note := reading.licence_note(jobs)) else []
+        licences = reading.read_licences(shown.result())
         if self._unreadable:
             problems.append(
                 f'{self._unreadable} users or accounts have "|" in their names and are left out'
@@ -143,7 +145,9 @@ class Slurm:
         if not self._options.users:
             members = frozenset(accounts - parents)
             exempt = self._exempt(accounts)
-            return Observation(nodes, jobs, members, problems, parents, notes, exempt)
+            return Observation(
+                nodes, jobs, members, problems, parents, exempt=exempt, licences=licences
+            )
         # Every account is above its users, so that none is a member itself.
         jobs = [replace(job, account=place_of(job.account, job.user)) for job in jobs]
         users = self._users()
@@ -161,7 +165,9 @@ class Slurm:
                 f" {', '.join(inside)}; sacctmgr add user USER account=ACCOUNT"
             )
         exempt = self._exempt({*accounts, *users})
-        return Observation(nodes, jobs, users, problems, frozenset(accounts), notes, exempt)
+        return Observation(
+            nodes, jobs, users, problems, frozenset(accounts), exempt=exempt, licences=licences
+        )
 
     def _exempt(self, places: Iterable[str]) -> frozenset[str]:
         """Return the places in accounts that stay as they are, or below them."""

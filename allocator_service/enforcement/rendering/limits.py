@@ -167,6 +167,19 @@ class DecisionLimits:
             if unit.name is not None
         }
 
+    def named_on_servers(self, limits: Limits) -> dict[str, int]:
+        """Return the limits of resources that jobs use where they run, by the target's names."""
+        on_servers = {unit.name for unit in self.units if unit.on_servers}
+        return {name: limit for name, limit in self.named(limits).items() if name in on_servers}
+
+    def has_jobs(self, name: ServerClassName) -> bool:
+        """Return true if jobs run on the servers of a class, and not for servers of licences alone."""
+        offered = self.decided.capacity.get(name, [])
+        used = [
+            unit.on_servers for unit, amount in zip(self.units, offered, strict=False) if amount
+        ]
+        return any(used) or not used
+
 
 def decision_limits(
     decided: Decided,

@@ -55,11 +55,12 @@ def slurm_objects(limits: DecisionLimits) -> list[dict[str, Any]]:
             "account": account_name(tenant.slug),
             "partition": name,
             # 0 is written out: without a limit of the partition, the account's total would hold there.
-            "limits": limits.named(tenant.by_class.get(name, nothing)),
+            "limits": limits.named_on_servers(tenant.by_class.get(name, nothing)),
             "comment": comment,
         }
         for tenant in limits.tenants
         for name in limits.classes
+        if limits.has_jobs(name)
     ]
     return objects + _gangs(limits, comment)
 

@@ -5,7 +5,7 @@ thousandths, memory in bytes, devices whole); KAI's Queue (CPU in thousandths, m
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 
 from allocator_service.core.errors import Conflict
@@ -20,7 +20,8 @@ class TargetUnit:
     """The unit of a resource in a target, where `per` of its units are one of the pool's.
 
     `name` is the target's name of the resource, None where it has none and enforces nothing. `coarse` is
-    true if a unit is so large that a fraction of it matters. `note` is for operators.
+    true if a unit is so large that a fraction of it matters. `note` is for operators. Jobs use the
+    resource where they run, unless `on_servers` is false.
     """
 
     resource: Resource
@@ -29,10 +30,11 @@ class TargetUnit:
     per: Decimal
     coarse: bool = False
     note: str = ""
+    on_servers: bool = True
 
 
 def slurm_units(resources: Sequence[Resource]) -> list[TargetUnit]:
-    """Return TRES in whole CPUs, MiB of memory and whole generic resources."""
+    """Return TRES in whole CPUs, MiB of memory, whole generic resources and licences."""
     return [_SLURM.get(each.name, _generic_resource)(each) for each in resources]
 
 
@@ -83,6 +85,10 @@ def _generic_resource(resource: Resource) -> TargetUnit:
     if resource.name.startswith(_GPU_OF_TYPE):
         kind = resource.name.removeprefix(_GPU_OF_TYPE)
         return _device(f"gres/gpu:{kind}", f"1 GPU of type {kind}")(resource)
+    if resource.name.startswith(_LICENCE):
+        licence = resource.name.removeprefix(_LICENCE)
+        unit = _device(f"license/{licence}", f"1 licence of {licence}")(resource)
+        return replace(unit, on_servers=False)
     name = f"gres/{resource.name}"
     text = f"1 {resource.unit or name}"
     return TargetUnit(resource, name, text, Decimal(1), True, _counted(resource))
@@ -109,6 +115,8 @@ def _unit_refused(resource: Resource, known: str) -> Conflict:
 
 # A type of GPU is a resource of its own: gpu_a100 is gres/gpu:a100.
 _GPU_OF_TYPE = "gpu_"
+# So is a licence: license_matlab is license/matlab.
+_LICENCE = "license_"
 _Units = Mapping[str, Callable[[Resource], TargetUnit]]
 _SLURM: _Units = {
     "cpu": _cpu("cpu", 1, "1 CPU"),

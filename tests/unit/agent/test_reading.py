@@ -429,16 +429,40 @@ def test_tasks_of_arrays_that_squeue_does_not_print_are_added(printed, arrays, l
     assert told == queue + "".join(map(array_line, lost))
 
 
-def test_jobs_that_ask_for_licences_are_counted_without_them():
-    told = [line(jobarrayid="1", licenses="matlab:2,ansys@db:1"), line(jobarrayid="2")]
-    found = jobs(*told)
-    assert [job.licences for job in found] == ["matlab:2,ansys@db:1", ""]
-    assert found[0].demand == found[1].demand
-    assert reading.licence_note(found) == (
-        "1 jobs ask for licences (ansys, matlab), which the decision does not know: they are counted"
-        " without them"
+@pytest.mark.parametrize(
+    ("licences", "expected"),
+    [
+        ("(null)", {}),
+        ("matlab:2", {"license_matlab": 2}),
+        ("MatLab=2,ansys", {"license_matlab": 2, "license_ansys": 1}),
+        ("matlab,matlab:2;ansys:3", {"license_matlab": 3, "license_ansys": 3}),
+        ("ansys@db:1", {"license_ansys@db": 1}),
+        ("a:1|b:1", {"license_a:1|b:1": 1}),
+        ("a:x", {"license_a:x": 1}),
+        (",", {"license_,": 1}),
+    ],
+)
+def test_licences_are_of_the_whole_job_and_of_no_node(licences, expected):
+    tres = "cpu=4,mem=6G,node=2,license/matlab=2"
+    (found,) = jobs(line(licenses=licences, numnodes="2", **{"tres-alloc": tres}))
+    assert found.licences == expected
+    assert found.demand == {"cpu": 2, "memory": 3 * 2**30}
+    assert found.total == {"cpu": 4, "memory": 6 * 2**30, **expected}
+
+
+def test_licences_that_squeue_cuts_are_not_guessed():
+    name = "m" * 247
+    (found,) = jobs(line(licenses=f"{name}:1,ansys:2"))
+    assert found.licences == {f"license_{name}:1,ansys:": 1}
+
+
+def test_licences_that_jobs_can_get():
+    shown = (
+        "LicenseName=b Total=5 Used=1 Free=2 Reserved=2 Remote=no\n"
+        "LicenseName=A@db Total=4 Used=1 Free=3 Reserved=0 Remote=yes LastConsumed=2 LastDeficit=1\n"
+        "LicenseName=c Total=1 Used=0 Free=0 Reserved=3 Remote=no\n"
     )
-    assert reading.licence_note(found[1:]) == ""
-    shown = "LicenseName=b Total=2 Used=0\nLicenseName=a Total=4 Used=1 Free=3\n"
-    assert reading.read_licences(shown) == ["a", "b"]
-    assert reading.read_licences("No licenses configured in Slurm.\n") == []
+    assert reading.read_licences(shown) == {"license_b": 3, "license_a@db": 3, "license_c": 0}
+    assert reading.read_licences("No licenses configured in Slurm.\n") == {}
+    for resource, tres in (("license_matlab", "license/matlab"), ("license", "gres/license")):
+        assert (reading.tres_of(resource), reading.resource_of(tres)) == (tres, resource)

@@ -374,6 +374,36 @@ def test_a_type_of_gpu_is_a_tres_of_its_own_for_slurm():
     assert limits.keys() == {"gres/gpu", "gres/gpu:a100"}
 
 
+def test_a_licence_is_a_tres_of_accounts_and_of_no_partition_for_slurm():
+    asked = pool_document(resources=[{"name": "cpu"}, {"name": "license_matlab"}])
+    for server in asked["servers"]:
+        server["capacity"] = {"cpu": 8}
+    labels = {"partition": "slurm-licenses"}
+    asked["servers"].append({**asked["servers"][0], "name": "l", "labels": labels})
+    asked["servers"][-1]["capacity"] = {"license_matlab": 3}
+    pieces = [{"count": 1, "demand": {"cpu": 2}}, {"count": 1, "demand": {"license_matlab": 2}}]
+    both = {"cpu": 2, "license_matlab": 2}
+    asked["workloads"] = [
+        {"tenant": "ada", "name": "a", "tasks": 2, "demand": both, "pieces": pieces},
+        {"tenant": "bob", "name": "b", "tasks": 4, "demand": {"cpu": 3}},
+    ]
+    asked["policy"] = {"name": "drfh", "mode": "indivisible"}
+    rendering = render(asked, "slurm")
+    limits = {each["tenant"]: each["limits"] for each in of_kind(rendering, "account")}
+    assert limits == {
+        "ada": {"cpu": 2, "license/matlab": 2},
+        "bob": {"cpu": 12, "license/matlab": 0},
+    }
+    classes = of_kind(rendering, "class")
+    assert {each["partition"] for each in classes} == {"big", "small"}
+    # A limit of 0 licences in a partition would stop the jobs of the account's own licences there.
+    assert all(each["limits"].keys() == {"cpu"} for each in classes)
+
+
+def of_kind(rendering, kind):
+    return [each for each in rendering.objects if each["kind"] == kind]
+
+
 def test_what_a_target_has_no_name_for_is_left_out_and_said():
     asked = pool_document(resources=[{"name": "cpu", "unit": ""}, {"name": "seats", "unit": ""}])
     for server in asked["servers"]:

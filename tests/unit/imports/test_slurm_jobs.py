@@ -5,6 +5,7 @@ from decimal import Decimal
 
 import pytest
 
+from allocator_agent.licences import WAITS_FOR_LICENCES
 from allocator_agent.slurm import reading as agent
 from allocator_service.core.errors import TooLarge, Unacceptable
 from allocator_service.core.quantities import Resource
@@ -148,6 +149,11 @@ class TestPlaces:
         found = row(job(tres_req_str="cpu=1,gres/gpu:a100=1,gres/gpu:v100=2,license/x=1"))
         assert found.demand == [1, 0, 3]
 
+    def test_licences_are_on_no_node_and_left_out(self):
+        resources = (Resource("cpu"), Resource("license_x"))
+        found = row(job(tres_req_str="cpu=1,license/x=1"), resources=resources)
+        assert found.demand == [1, 0]
+
     def test_a_stated_total_counts_in_place_of_the_models(self):
         assert row(job(tres_req_str="cpu=1,gres/gpu=4,gres/gpu:a100=1")).demand == [1, 0, 4]
 
@@ -205,7 +211,7 @@ class TestSkipped:
         assert row(job(state_reason=reason, job_state="RUNNING")).tasks == 1
 
     def test_reasons_and_states_are_those_of_the_agent(self):
-        assert set(agent.NOT_YET) == slurm_jobs.NOT_YET
+        assert {*agent.NOT_YET, WAITS_FOR_LICENCES} == slurm_jobs.NOT_YET
         assert set(agent.JOB_STATES.split(",")) == slurm_jobs.PRESENT_STATES
         assert agent.SOON_SECONDS == slurm_jobs.SOON_SECONDS
 
