@@ -11,9 +11,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from allocator_agent.feeding import MOST_KINDS, kinds_of
 from allocator_agent.model import LICENCE, Job, Observation, started_together
 from allocator_agent.quantities import Units
+from allocator_agent.workload_rows import MOST_KINDS, kinds_of
 
 WAITS_FOR_LICENCES = "Licenses"
 _FEW = 10  # names in a note

@@ -3,7 +3,7 @@
 import threading
 from collections import defaultdict
 
-from allocator_agent.slurm.reading import read_limits
+from allocator_agent.slurm.tres import read_limits
 from tests.slurm.cluster import Cluster
 
 

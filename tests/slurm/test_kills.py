@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import pytest
 
-from allocator_agent.slurm.reading import read_limits
+from allocator_agent.slurm.tres import read_limits
 from launcher.processes import stop
 from tests.examples import thorough
 from tests.slurm.conftest import NOTHING, UNCHANGED, decided_tasks, eventually, pool_for

@@ -18,6 +18,7 @@ from allocator_agent.service import Known
 from allocator_agent.slurm import closed, reading
 from allocator_agent.slurm.commands import Commands
 from allocator_agent.slurm.scheduler import OVERLAP, Slurm
+from allocator_agent.slurm.tres import read_limits, tres_of
 
 OLDEST = (21, 8)
 _ENFORCED = ("associations", "limits")
@@ -152,12 +153,12 @@ class SlurmCheck:
         shown = self._commands.run(
             *("sacctmgr", "--noheader", "--parsable2", "show", "qos", "format=name,grptres")
         )
-        counted = {reading.tres_of(name) for name in resources}
+        counted = {tres_of(name) for name in resources}
         clear = True
         for line in shown.splitlines():
             name, _, limits = line.partition("|")
             # Slurm looks for each resource's limit in the QOS first, and at accounts without one only.
-            own = [tres for tres in reading.read_limits(limits) if tres in counted]
+            own = [tres for tres in read_limits(limits) if tres in counted]
             if own:
                 clear = False
                 section.missing(
@@ -221,12 +222,12 @@ def check_settings(section: Section, settings: Mapping[str, str], resources: Seq
         if word not in enforced and not lacking:
             section.note(f"AccountingStorageEnforce lacks {word}: {consequence}", _ENFORCE)
     tracked = set(settings.get("AccountingStorageTRES", "").split(","))
-    absent = [name for name in resources if reading.tres_of(name) not in tracked]
+    absent = [name for name in resources if tres_of(name) not in tracked]
     section.require(
         not absent,
         f"accounting counts {', '.join(resources)}" if resources else "accounting counts resources",
         f"accounting does not count {', '.join(absent)}, so Slurm has no limit for it",
-        f"add {','.join(map(reading.tres_of, absent))} to AccountingStorageTRES in slurm.conf,"
+        f"add {','.join(map(tres_of, absent))} to AccountingStorageTRES in slurm.conf,"
         " and restart slurmctld",
     )
 

@@ -16,7 +16,8 @@ from typing import Any
 from allocator_agent.changes import ADD, CHANGE, REMOVE, ObjectChange, Value
 from allocator_agent.configuration import place_text
 from allocator_agent.model import LICENCE_SERVER, SWITCH, Job, Node, started_together
-from allocator_agent.slurm.reading import Reservation, is_licence, units_of
+from allocator_agent.slurm.reading import Reservation
+from allocator_agent.slurm.tres import is_licence, units_of
 
 # Slurm's reasons of jobs that wait for nodes, not for a limit, a date or a person.
 WAITS_FOR_NODES = ("Resources", "Priority", "ReqNodeNotAvail", "Nodes required for job")

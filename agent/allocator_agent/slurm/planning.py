@@ -7,13 +7,20 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
-from allocator_agent.changes import ADD, CHANGE, ObjectChange, Value
+from allocator_agent.changes import CHANGE, ObjectChange, Value
 from allocator_agent.configuration import place_text
 from allocator_agent.model import Job, Rendering, Waiting
 from allocator_agent.quantities import MEBIBYTE, Amounts
 from allocator_agent.reclaim import Jobs, Memory, ReclaimPlan, by_account, plan_reclaim, to_stop
 from allocator_agent.slurm.closed import JobsChange
 from allocator_agent.slurm.holds import HoldPlan
+from allocator_agent.slurm.limit_changes import (
+    LimitChange,
+    LimitRemoval,
+    Limits,
+    MinutesChange,
+    name_of,
+)
 from allocator_agent.slurm.people import (
     WRITABLE,
     Key,
@@ -22,91 +29,12 @@ from allocator_agent.slurm.people import (
     key_of,
     place_of,
 )
-from allocator_agent.slurm.reading import Association, is_licence, resource_of, units_of
+from allocator_agent.slurm.reading import Association
 from allocator_agent.slurm.reservations import ReservationChange
+from allocator_agent.slurm.tres import is_licence, resource_of, units_of
 
 _END_MEMBERSHIP = "it is not limited; end its membership of the pool"
 _REASSIGNED = "moved to the limits of its partition"
-Limits = dict[str, int]
-
-
-@dataclass(frozen=True)
-class LimitChange:
-    """An association whose limits or fair share differ from the decision.
-
-    None is unlimited.
-    """
-
-    key: Key
-    before: dict[str, int | None]
-    after: Limits
-    fairshare: tuple[str, str]  # before and after
-    new: bool = False
-
-    @property
-    def lowered(self) -> Limits:
-        """The intermediate limits, at most the present and at most the new ones."""
-        return {name: _least(self.before[name], most) for name, most in self.after.items()}
-
-    @property
-    def lowers(self) -> bool:
-        return any(self.before[name] != most for name, most in self.lowered.items())
-
-    @property
-    def raises(self) -> bool:
-        """True if anything is left to write after the limits that fall."""
-        return self.lowered != self.after or (self.shares and not self.lowers)
-
-    @property
-    def shares(self) -> bool:
-        """True if the fair share changes. It is not a limit, so the first command includes it."""
-        return self.fairshare[0] != self.fairshare[1]
-
-    def shown(self) -> ObjectChange:
-        """Return the change as a plan shows it."""
-        values = [
-            Value(name, _shown(self.before[name]), _shown(most))
-            for name, most in self.after.items()
-            if self.before[name] != most
-        ]
-        if self.shares:
-            values.append(Value("fairshare", *self.fairshare))
-        return ObjectChange(ADD if self.new else CHANGE, _name_of(self.key), tuple(values))
-
-
-@dataclass(frozen=True)
-class LimitRemoval:
-    """Limits of an association that the agent no longer manages, and the reason."""
-
-    key: Key
-    before: Limits
-    reason: str
-
-    def shown(self) -> ObjectChange:
-        """Return the removal as a plan shows it."""
-        values = [Value(name, str(most), _shown(None)) for name, most in self.before.items()]
-        return ObjectChange(CHANGE, _name_of(self.key), tuple(values), (self.reason,))
-
-
-@dataclass(frozen=True)
-class MinutesChange:
-    """GrpTRESMins of an account or user that differ from the budgets of its node.
-
-    -1 is unlimited.
-    """
-
-    place: str
-    before: dict[str, int]
-    after: dict[str, int]
-
-    def shown(self) -> ObjectChange:
-        """Return the change as a plan shows it."""
-        values = [
-            Value(f"{name} minutes", _minutes_text(self.before[name]), _minutes_text(most))
-            for name, most in self.after.items()
-            if self.before[name] != most
-        ]
-        return ObjectChange(CHANGE, _name_of(key_of(self.place)), tuple(values))
 
 
 @dataclass(frozen=True)
@@ -147,7 +75,7 @@ class SlurmPlan:
             *(change.shown() for change in self.limits),
             *(removal.shown() for removal in self.removals),
             *(change.shown() for change in self.minutes),
-            *(change.shown(_name_of(change.key)) for change in self.closed),
+            *(change.shown(name_of(change.key)) for change in self.closed),
             *(change.shown() for change in self.reservations),
             *(release.shown() for release in self.holds.released),
             *(hold.shown(is_new=hold.name in made) for hold in self.holds.entered),
@@ -450,12 +378,6 @@ def _change(
     )
 
 
-def _name_of(key: Key) -> str:
-    account, user, partition = key
-    in_partition = f" in partition {partition}" if partition else ""
-    return f"user {user} of account {account}{in_partition}" if user else f"account {account}"
-
-
 def _is_outside(job: Job, present: Mapping[Key, Association]) -> bool:
     """Return whether the limits of the job's user in its partition do not hold for it."""
     row = present.get((account_of(job.account), job.user, job.partition))
@@ -472,15 +394,3 @@ def _without(limits: Limits, jobs: Sequence[Job]) -> Limits:
 
 def _number(job: str) -> tuple[int, ...]:
     return tuple(int(part) for part in job.split("_") if part.isdigit())
-
-
-def _least(before: int | None, after: int) -> int:
-    return after if before is None else min(before, after)
-
-
-def _minutes_text(value: int) -> str:
-    return "unlimited" if value < 0 else str(value)
-
-
-def _shown(value: int | None) -> str:
-    return "unlimited" if value is None else str(value)

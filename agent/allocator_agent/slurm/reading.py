@@ -1,4 +1,4 @@
-"""Readers of the output of Slurm's commands."""
+"""Readers of nodes, reservations, accounts and usage that Slurm's commands print."""
 
 from __future__ import annotations
 
@@ -8,53 +8,33 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from fractions import Fraction
 
-from allocator_agent.model import LICENCE, SWITCH, TYPES, Job, Node, Usage
+from allocator_agent.model import SWITCH, TYPES, Node, Usage
 from allocator_agent.quantities import MEBIBYTE, Amounts
 from allocator_agent.slurm.people import place_of
+from allocator_agent.slurm.tres import (
+    GPU_OF_TYPE,
+    UNKNOWN,
+    licence_resource,
+    read_limits,
+    read_tres,
+)
 
 # A node that does not answer for a moment (`IDLE*`) still has its jobs: Slurm calls it DOWN in time.
 # Nodes that are powered down are started when they are needed.
 OUT_OF_WORK = {
     "DOWN", "DRAIN", "DRAINED", "DRAINING", "ERROR", "FAIL", "FAILING", "FUTURE", "INVAL", "MAINT",
 }  # fmt: skip
-# What keeps a job from running whatever its account may use: it is no demand until that has passed.
-NOT_YET = (
-    "JobHeldUser", "JobHeldAdmin", "JobHoldMaxRequeue", "launch_failed_requeued_held",
-    "Dependency", "DependencyNeverSatisfied", "JobArrayTaskLimit", "BadConstraints", "InvalidAccount",
-    "InvalidQOS", "PartitionDown", "PartitionInactive", "PartitionNodeLimit", "PartitionTimeLimit",
-)  # fmt: skip
-# A job that begins this soon is demand already; one that is requeued waits two minutes.
-SOON_SECONDS = 600
-# Each with room enough: squeue cuts what is longer.
-JOB_FIELDS = (
-    ("jobarrayid", 48), ("account", 96), ("username", 96), ("partition", 256), ("statecompact", 8),
-    ("reason", 64), ("numnodes", 12), ("tres-alloc", 256), ("starttime", 24), ("eligibletime", 24),
-    ("requeue", 8), ("reservation", 128), ("associd", 16), ("hetjobid", 16), ("oversubscribe", 12),
-    ("nodelist", 1024), ("tres-per-job", 128), ("tres-per-node", 128), ("tres-per-socket", 128),
-    ("tres-per-task", 128), ("reqswitch", 12), ("licenses", 256),
-)  # fmt: skip
-JOB_FORMAT = ",".join(f"{name}:{width}" for name, width in JOB_FIELDS)
-JOB_STATES = "PENDING,RUNNING,SUSPENDED,STOPPED,CONFIGURING"
 USAGE_FIELDS = ("JobIDRaw", "Account", "Start", "End", "AllocTRES")
 _PAIR = re.compile(r"(?:^|\s)([A-Za-z]\w*)=(\S*)")
 # The model is looked at ahead: tried at each of its ends, a long one would take quadratic time.
-_GRES = re.compile(
+GRES = re.compile(
     r"([A-Za-z][\w-]*)(?::((?=[0-9]*[A-Za-z_.-])[\w.-]+))?(?::([0-9]{1,12}))?", re.ASCII
 )
-_NUMBER = re.compile(r"([0-9]+(?:\.[0-9]+)?)([KMGTPE]?)[nc]?")
-_GPU_OF_TYPE = "gpu_"  # begins a pool's resource that is GPUs of one type
 _CORES = re.compile(r"^\s+NodeName=(\S+) CoreIDs=(\S+)", re.MULTILINE)
-_LICENCES = "license/"  # begins the TRES of licences
-_LICENCE = re.compile(r"([^:=|]+)(?:[:=]([0-9]{1,9}))?")
-_STEPPED = re.compile(
-    r"^(\d{1,10})_\[(\d{1,10})-(\d{1,10}):(\d{1,10})(?:%\d+)?\]\s*$", re.MULTILINE
-)
-_UNKNOWN = ("", "Unknown", "None", "N/A")
 ASSOCIATION_SEPARATORS = 7  # between the columns of an association
 _BETWEEN_NODES = re.compile(r",(?![^\[]*\])")  # a comma outside of brackets
 _NODE_PART = re.compile(r"([^\[\]]+)|\[([^\]]*)\]")
 _MOST_NODES = 65_533  # of a cluster of Slurm
-
 _SWITCH = re.compile(r"^SwitchName=(\S+) Level=0 .*?\bNodes=(\S+)", re.MULTILINE)
 
 Types = Mapping[str, Mapping[str, frozenset[str]]]  # label of servers -> its value -> types
@@ -114,7 +94,7 @@ def read_settings(text: str) -> dict[str, str]:
 def read_time_of_settings(text: str) -> int:
     """Return the time at which slurmctld printed its settings, 0 for none."""
     found = re.search(r"^Configuration data as of (\S+)", text, re.MULTILINE)
-    return _seconds(found[1]) if found else 0
+    return seconds_of(found[1]) if found else 0
 
 
 def read_switches(text: str) -> dict[str, str]:
@@ -149,7 +129,7 @@ def read_nodes(text: str, *, owner_feature: str, switches: Mapping[str, str]) ->
         memory = int(fields["RealMemory"]) - int(fields.get("MemSpecLimit", 0))
         capacity: Amounts = {"cpu": Fraction(cpus), "memory": Fraction(memory * MEBIBYTE)}
         for kind, model, count in _gres(fields.get("Gres", "")):
-            of_type = [f"{_GPU_OF_TYPE}{model.lower()}"] if model and kind == "gpu" else []
+            of_type = [f"{GPU_OF_TYPE}{model.lower()}"] if model and kind == "gpu" else []
             names = [kind, *of_type]
             for name in names:
                 capacity[name] = capacity.get(name, Fraction(0)) + count
@@ -213,76 +193,6 @@ def partition_of_all(partitions: Mapping[str, Partition]) -> str:
     return min((name for name, each in partitions.items() if each.nodes == nodes), default="")
 
 
-def read_jobs(
-    text: str,
-    *,
-    partitions: Mapping[str, Partition],
-    types: Types,
-    switches: Mapping[str, str],
-    now: int,
-) -> Iterator[Job]:
-    """Yield the jobs of `squeue --array --Format=JOB_FORMAT` that wait for resources or hold some.
-
-    A job that may run on all classes of servers selects none. The nodes of a job are its tasks.
-    `switches` are those of the nodes.
-    """
-    every = {name for partition in partitions.values() for name in partition.classes}
-    for fields in _queued(text):
-        running = fields["statecompact"] != "PD"
-        if not running and (
-            fields["reason"] in NOT_YET
-            or (
-                fields["reason"] == "BeginTime"
-                and _seconds(fields["eligibletime"]) > now + SOON_SECONDS
-            )
-        ):
-            continue
-        demand = {
-            name: amount
-            for name, amount in read_tres(fields["tres-alloc"]).items()
-            if not name.startswith(LICENCE)  # known also where accounting does not count them
-        }
-        nodes = max(1, int(re.split(r"[-K]", fields["numnodes"])[0] or 1))
-        among = [partitions[item] for item in fields["partition"].split(",") if item in partitions]
-        names = {name for partition in among for name in partition.classes}
-        if not running and fields["oversubscribe"] == "NO" and among and "cpu" in demand:
-            # Slurm states what is asked for, and gives all CPUs of the nodes.
-            least = min(partition.least_cpus for partition in among)
-            demand["cpu"] = max(demand["cpu"], Fraction(nodes * least))
-        whole = "" if fields["hetjobid"] in _UNKNOWN else fields["hetjobid"]
-        nodes_now = node_names(fields["nodelist"]) if running and not _is_cut(fields) else ()
-        # Each part of a heterogeneous job may be on a switch of its own. Slurm starts a job on
-        # several switches after `max_switch_wait`.
-        is_together = (
-            bool(switches)
-            and fields["reqswitch"] == "1"
-            and not whole
-            and len({switches.get(node) for node in nodes_now}) <= 1
-        )
-        yield Job(
-            fields["jobarrayid"],
-            fields["account"],
-            {name: amount / nodes for name, amount in demand.items()},
-            running,
-            tasks=nodes,
-            user=fields["username"],
-            partition=fields["partition"],
-            where=() if names == every else tuple(sorted(names)),
-            started=_seconds(fields["starttime"]) if running else 0,
-            can_requeue=fields["requeue"] not in ("0", "NO", "no"),
-            reservation=_reservation_of(fields),
-            association=fields["associd"],
-            reason="" if running or fields["reason"] in _UNKNOWN else fields["reason"],
-            whole=whole,
-            nodes=nodes_now,
-            per_server=1,
-            eligible=_seconds(fields["eligibletime"]),
-            selects=_selects(fields, types),
-            together=SWITCH if is_together else "",
-            licences=_licences(fields["licenses"]),
-        )
-
-
 def read_licences(text: str) -> Amounts:
     """Return the licences that `scontrol --oneliner show licenses` prints, by the pool's resource.
 
@@ -292,104 +202,10 @@ def read_licences(text: str) -> Amounts:
     for line in map(pairs, text.splitlines()):
         if "LicenseName" in line:
             taken = int(line.get("Reserved", 0)) + int(line.get("LastDeficit", 0))
-            found[_licence(line["LicenseName"])] = Fraction(max(0, int(line["Total"]) - taken))
+            found[licence_resource(line["LicenseName"])] = Fraction(
+                max(0, int(line["Total"]) - taken)
+            )
     return found
-
-
-def _licences(text: str) -> Amounts:
-    """Return the licences of a job, such as `matlab:2,ansys`, by the pool's resource.
-
-    A text that states no single amount of each, such as the alternatives of `a:1|b:1`, is one licence by
-    that name, which no pool counts.
-    """
-    found: Amounts = {}
-    for item in re.split("[,;]", text) if text not in (*_UNKNOWN, "(null)") else ():
-        match = _LICENCE.fullmatch(item)
-        if match is None or len(text) >= dict(JOB_FIELDS)["licenses"]:
-            return {_licence(text): Fraction(1)}
-        name = _licence(match[1])
-        found[name] = found.get(name, Fraction(0)) + int(match[2] or 1)
-    return found
-
-
-def _licence(name: str) -> str:
-    return f"{LICENCE}{name.lower()}"
-
-
-def with_lost_tasks(queue: str, arrays: str) -> str:
-    """Return the lines of `squeue --array` with the tasks that it does not print.
-
-    Where the tasks of an array that wait have one step, as in `6_[22-199:3]`, Slurm 22.05 leaves out the
-    last one. `arrays` are the lines of squeue without `--array`.
-    """
-    width = dict(JOB_FIELDS)["jobarrayid"]
-    lines = {line[:width].strip(): line for line in queue.splitlines()}
-    found = []
-    for job, first, last, step in _STEPPED.findall(arrays):
-        numbers = range(int(first), int(last) + 1, int(step) or 1)
-        lost, sibling = f"{job}_{numbers[-1]}" if numbers else "", lines.get(f"{job}_{first}")
-        if lost and lost not in lines and sibling is not None:
-            found.append(f"{lost:<{width}}{sibling[width:]}\n")
-    return queue + ("" if queue.endswith("\n") or not queue else "\n") + "".join(found)
-
-
-def _selects(fields: Mapping[str, str], types: Types) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Return the labels of nodes that have the types which a job asks for.
-
-    What Slurm gave a job that asks for any type selects nothing: it could also run elsewhere.
-    """
-    asked: dict[str, set[str]] = {}
-    for name in ("tres-per-job", "tres-per-node", "tres-per-socket", "tres-per-task"):
-        for item in fields[name].split(","):
-            match = _GRES.fullmatch(re.sub(r"^gres[:/]", "", item))
-            if match is not None and match[2]:
-                asked.setdefault(f"{TYPES}{match[1]}", set()).add(match[2])
-    return tuple(
-        (label, values)
-        for label, models in sorted(asked.items())
-        if (values := tuple(sorted(v for v, of in types.get(label, {}).items() if models <= of)))
-    )
-
-
-def read_reserved(text: str) -> dict[str, list[str]]:
-    """Read which jobs name each reservation, of the same lines, those that may not start included."""
-    found: dict[str, list[str]] = {}
-    for fields in _queued(text):
-        if name := _reservation_of(fields):
-            found.setdefault(name, []).append(fields["jobarrayid"])
-    return found
-
-
-def is_restricted(text: str, *, together: str) -> bool:
-    """Return true if the job that `scontrol --oneliner show job` prints may run on some nodes only.
-
-    That its nodes are `together` is no restriction, because the decision knows it.
-    """
-    job = pairs(text)
-    fields = ["ReqNodeList", "ExcNodeList", "Features"]
-    names = [job.get(name, "") for name in (fields if together else [*fields, "Switches"])]
-    return any(name not in ("", "(null)") for name in names) or job.get("Contiguous", "0") != "0"
-
-
-def _queued(text: str) -> Iterator[dict[str, str]]:
-    for line in text.splitlines():
-        fields, at = {}, 0
-        for name, width in JOB_FIELDS:
-            fields[name] = line[at : at + width].strip()
-            at += width
-        if not fields["account"]:
-            raise ValueError(f"squeue prints {line[:40]!r}, which is not a job")
-        yield fields
-
-
-def _is_cut(fields: Mapping[str, str]) -> bool:
-    """Return true if squeue had no room for all nodes of a job."""
-    return len(fields["nodelist"]) >= dict(JOB_FIELDS)["nodelist"]
-
-
-def _reservation_of(fields: Mapping[str, str]) -> str:
-    name = fields["reservation"]
-    return "" if name in _UNKNOWN or name == "(null)" else name
 
 
 def node_names(text: str) -> tuple[str, ...]:
@@ -431,7 +247,7 @@ def read_usage(text: str, *, users: bool = False) -> Iterator[Usage]:
         if line.count("|") != usage_separators(users=users):
             continue
         number, account, start, end, tres, *of_users = line.split("|")
-        if start in _UNKNOWN or end in _UNKNOWN or start == end or "." in number:
+        if start in UNKNOWN or end in UNKNOWN or start == end or "." in number:
             continue
         amounts = read_tres(tres)
         if amounts:
@@ -478,8 +294,8 @@ def read_reservations(text: str) -> Iterator[Reservation]:
         if "ReservationName" in fields:
             yield Reservation(
                 fields["ReservationName"],
-                _seconds(fields["StartTime"]),
-                _seconds(fields["EndTime"]),
+                seconds_of(fields["StartTime"]),
+                seconds_of(fields["EndTime"]),
                 _holder(fields),
                 fields.get("PartitionName", "").replace("(null)", ""),
                 int(fields.get("CoreCnt", 0)),
@@ -495,74 +311,9 @@ def _holder(fields: Mapping[str, str]) -> str:
     return place_of(account, user) if account and user else account
 
 
-def read_limits(text: str) -> dict[str, int]:
-    """Return `cpu=8,mem=8G,gres/gpu=1` as whole numbers, with memory in MiB."""
-    limits = {}
-    for item in filter(None, text.split(",")):
-        name, _, amount = item.partition("=")
-        value = _amount(name, amount)
-        limits[name.lower()] = int(value / MEBIBYTE) if name == "mem" else int(value)
-    return limits
-
-
-def read_tres(text: str) -> Amounts:
-    """Return `cpu=4,mem=16G,node=1,gres/gpu:a100=1` as the amounts of a pool's resources."""
-    amounts: Amounts = {}
-    models: Amounts = {}
-    for item in filter(None, text.split(",")):
-        name, _, amount = item.partition("=")
-        if name in ("node", "billing", "energy", "vmem", "pages") or amount in _UNKNOWN:
-            continue
-        value = _amount(name, amount)
-        resource = resource_of(name.partition(":")[0])
-        if ":" in name:
-            models[resource] = models.get(resource, Fraction(0)) + value
-        if ":" not in name or resource == "gpu":
-            amounts[resource_of(name)] = value
-    return {**models, **amounts}
-
-
-def resource_of(tres: str) -> str:
-    """Return the pool's resource that corresponds to a TRES."""
-    if tres.startswith(_LICENCES):
-        return _licence(tres[len(_LICENCES) :])
-    return "memory" if tres == "mem" else tres.rpartition("/")[2].lower().replace(":", "_")
-
-
-def tres_of(resource: str) -> str:
-    """Return the TRES by which a pool's resource is limited."""
-    if resource.startswith(_GPU_OF_TYPE):
-        return f"gres/gpu:{resource[len(_GPU_OF_TYPE) :]}"
-    if resource.startswith(LICENCE):
-        return f"{_LICENCES}{resource[len(LICENCE) :]}"
-    return {"cpu": "cpu", "memory": "mem"}.get(resource, f"gres/{resource}")
-
-
-def is_licence(tres: str) -> bool:
-    """Return true for a TRES that is on no node."""
-    return tres.startswith(_LICENCES)
-
-
-def units_of(amounts: Amounts, tres: str) -> int:
-    """Return an amount in whole units of a TRES, rounded up."""
-    amount = amounts.get(resource_of(tres), Fraction(0)) / (MEBIBYTE if tres == "mem" else 1)
-    return -(-amount.numerator // amount.denominator)
-
-
-def _amount(name: str, text: str) -> Fraction:
-    match = _NUMBER.fullmatch(text)
-    if match is None:
-        raise ValueError(f"{name}={text[:40]} is not an amount such as 4 or 16G")
-    power = " KMGTPE".index(match[2] or " ")
-    factor: int = 1000**power
-    if name == "mem":
-        factor = 1024**power if match[2] else MEBIBYTE
-    return Fraction(match[1]) * factor
-
-
-def _seconds(text: str) -> int:
+def seconds_of(text: str) -> int:
     """Return a time that Slurm printed in UTC in seconds since 1970, or 0 if it printed none."""
-    if text in _UNKNOWN:
+    if text in UNKNOWN:
         return 0
     return int(datetime.fromisoformat(text).replace(tzinfo=timezone.utc).timestamp())
 
@@ -592,6 +343,6 @@ def _models(text: str) -> dict[str, set[str]]:
 
 def _gres(text: str) -> Iterator[tuple[str, str, int]]:
     for item in _words(re.sub(r"\([^()]*\)", "", text)):
-        match = _GRES.fullmatch(item)
+        match = GRES.fullmatch(item)
         if match is not None:
             yield match[1], match[2] or "", int(match[3] or 1)

@@ -15,9 +15,9 @@ from allocator_agent.slurm.reading import (
     Reservation,
     label_text,
     partition_of_all,
-    units_of,
     utc_text,
 )
+from allocator_agent.slurm.tres import units_of
 
 # Label of servers that a reservation of others holds, whole or in part.
 RESERVED = "reservation"

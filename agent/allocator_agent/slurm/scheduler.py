@@ -2,31 +2,34 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
-from itertools import groupby
 from typing import Any
 
 from allocator_agent.configuration import Configuration
 from allocator_agent.errors import SchedulerAway
 from allocator_agent.model import Job, Observation, Rendering, Usage
 from allocator_agent.quantities import Amounts
-from allocator_agent.reclaim import Memory, ReclaimPlan, Victim
+from allocator_agent.reclaim import Memory, ReclaimPlan
 from allocator_agent.slurm import reading
-from allocator_agent.slurm.closed import ROOT, JobsChange, Tree, few, is_below, plan_closed
+from allocator_agent.slurm.closed import Tree, is_below, plan_closed
 from allocator_agent.slurm.commands import Commands
-from allocator_agent.slurm.holds import HeldCluster, Hold, HoldPlan, plan_holds
+from allocator_agent.slurm.holds import HeldCluster, plan_holds
+from allocator_agent.slurm.jobs import (
+    JOB_FORMAT,
+    JOB_STATES,
+    is_restricted,
+    read_jobs,
+    read_reserved,
+    with_lost_tasks,
+)
+from allocator_agent.slurm.limit_changes import LimitRemoval
 from allocator_agent.slurm.people import Key, account_of, is_writable, key_of, place_of
 from allocator_agent.slurm.planning import (
-    LimitChange,
-    LimitRemoval,
-    Limits,
-    MinutesChange,
     SlurmPlan,
     amounts_of,
     plan_ends,
@@ -38,21 +41,18 @@ from allocator_agent.slurm.planning import (
 )
 from allocator_agent.slurm.reading import Association, Partition, Reservation
 from allocator_agent.slurm.reservations import (
-    ReservationChange,
+    SlotPlan,
     in_partitions,
     plan_moves,
     plan_reservations,
     without_reserved,
 )
-from allocator_agent.slurm.trees import plan_groups
+from allocator_agent.slurm.trees import GroupPlan, plan_groups
+from allocator_agent.slurm.writing import Writer
 
-logger = logging.getLogger("allocator_agent")
 _ASSOCIATION = "account,user,partition,grptres,fairshare,id,grptresmins,maxjobs"
 OVERLAP = "partitions overlap: limits of a partition hold for the jobs that were sent to it only"
-LICENCES = ("scontrol", "--oneliner", "show", "licenses")
-_PER_COMMAND = 500  # names or job numbers, so that a command line stays short
-Words = tuple[str, ...]
-Rows = Sequence[tuple[LimitChange, Limits]]
+_LICENCES = ("scontrol", "--oneliner", "show", "licenses")
 
 
 class Slurm:
@@ -102,9 +102,9 @@ class Slurm:
             tree = others.submit(self._read_tree)
             reservations = others.submit(self._reservations)
             topology = others.submit(self._read_switches)
-            shown = others.submit(self._commands.run, *LICENCES)
+            shown = others.submit(self._commands.run, *_LICENCES)
             output = self._commands.run("scontrol", "--oneliner", "show", "node")
-            queued = reading.with_lost_tasks(queue.result(), arrays.result())
+            queued = with_lost_tasks(queue.result(), arrays.result())
             self._associations = rows.result()
             self._tree = tree.result()
         problems = []
@@ -119,7 +119,7 @@ class Slurm:
         owner_feature = self._options.owner_feature
         nodes = list(reading.read_nodes(output, owner_feature=owner_feature, switches=switches))
         self._partitions = partitions = reading.read_partitions(output)
-        self._threads, self._reserved = reading.read_threads(output), reading.read_reserved(queued)
+        self._threads, self._reserved = reading.read_threads(output), read_reserved(queued)
         own = (self._prefix, self._hold_prefix)
         nodes = without_reserved(nodes, reservations.result(), self._threads, own)
         overlap = any(each.classes != (name,) for name, each in partitions.items())
@@ -127,7 +127,7 @@ class Slurm:
             problems.append(OVERLAP)
         types = reading.read_types(output)
         jobs = list(
-            reading.read_jobs(
+            read_jobs(
                 queued,
                 partitions=partitions,
                 types=types,
@@ -217,23 +217,11 @@ class Slurm:
         accounts = self._by_tenant(observed.accounts)
         seconds = int(now.timestamp())
         classes = self._options.classes
+        groups = {item["group"] for item in rendering.objects if item["kind"] == "group"}
+        above = self._by_tenant(observed.parents)
         limits, problems = plan_limits(
             rendering.objects, self._associations, observed.jobs, accounts, classes=classes
         )
-        above = self._by_tenant(observed.parents)
-        groups = {item["group"] for item in rendering.objects if item["kind"] == "group"}
-        removals, found = plan_removals(
-            rendering.objects,
-            self._associations,
-            accounts,
-            {slug: account for slug, account in above.items() if slug not in groups},
-            classes=classes,
-        )
-        problems = _joined(problems, found)
-        if not self._options.users:
-            removals += plan_user_removals(
-                rendering.objects, self._associations, self._by_tenant(self._users())
-            )
         parents = plan_groups(
             rendering.objects,
             self._associations,
@@ -242,9 +230,9 @@ class Slurm:
             {**accounts, **above},
             self._tree,
         )
-        problems = _joined(problems, parents.problems)
-        known = {removal.key for removal in removals}
-        removals += [removal for removal in parents.removals if removal.key not in known]
+        outside = {slug: account for slug, account in above.items() if slug not in groups}
+        removals, found = self._plan_removals(rendering, accounts, outside, parents)
+        problems = _joined(_joined(problems, found), parents.problems)
         reassigned: dict[str, list[str]] = {}
         if classes:
             reassigned, found = plan_reassignments(
@@ -254,22 +242,7 @@ class Slurm:
         present = self._reservations()
         # Without the others, which `plan_limits` reports.
         holders = {tenant: place for tenant, place in accounts.items() if is_writable(place)}
-        required = in_partitions(
-            [
-                _reservation(item, holders[item["tenant"]])
-                for item in rendering.objects
-                if item["kind"] == "reservation" and item["tenant"] in holders
-            ],
-            *(present, observed.jobs, self._partitions, self._prefix),
-            now=seconds,
-            threads=self._threads,
-        )
-        slots = plan_reservations(
-            *(required, present, self._prefix),
-            now=seconds,
-            reserved=self._reserved,
-            running={job.id for job in observed.jobs if job.running},
-        )
+        slots = self._plan_slots(rendering, observed, present, holders, seconds)
         holds = plan_holds(
             rendering.objects if self._options.hold else [],
             observed.jobs,
@@ -307,6 +280,55 @@ class Slurm:
             closed,
         )
 
+    def _plan_removals(
+        self,
+        rendering: Rendering,
+        accounts: Mapping[str, str],
+        outside: Mapping[str, str],
+        parents: GroupPlan,
+    ) -> tuple[list[LimitRemoval], dict[str, list[str]]]:
+        """Plan to take off the limits that the agent no longer manages, each once.
+
+        `outside` are the accounts with others below them that are no groups, by tenant.
+        """
+        removals, problems = plan_removals(
+            *(rendering.objects, self._associations, accounts, outside),
+            classes=self._options.classes,
+        )
+        if not self._options.users:
+            removals += plan_user_removals(
+                rendering.objects, self._associations, self._by_tenant(self._users())
+            )
+        known = {removal.key for removal in removals}
+        removals += [removal for removal in parents.removals if removal.key not in known]
+        return removals, problems
+
+    def _plan_slots(
+        self,
+        rendering: Rendering,
+        observed: Observation,
+        present: Sequence[Reservation],
+        holders: Mapping[str, str],
+        now: int,
+    ) -> SlotPlan:
+        """Plan the reservations of the slots of accounts, in the partitions of their jobs."""
+        required = in_partitions(
+            [
+                _reservation(item, holders[item["tenant"]])
+                for item in rendering.objects
+                if item["kind"] == "reservation" and item["tenant"] in holders
+            ],
+            *(present, observed.jobs, self._partitions, self._prefix),
+            now=now,
+            threads=self._threads,
+        )
+        return plan_reservations(
+            *(required, present, self._prefix),
+            now=now,
+            reserved=self._reserved,
+            running={job.id for job in observed.jobs if job.running},
+        )
+
     def tree(
         self, observed: Observation, groups: Collection[str], made: Iterable[Key] = ()
     ) -> Tree:
@@ -341,54 +363,11 @@ class Slurm:
             shown = self._commands.run("scontrol", "--oneliner", "show", "job", job.id)
         except SchedulerAway:
             return True
-        return reading.is_restricted(shown, together=job.together)
+        return is_restricted(shown, together=job.together)
 
     def apply(self, plan: SlurmPlan) -> list[str]:
-        """Carry out a plan and return what Slurm refused. The rest is done all the same.
-
-        Limits are written in two batches, all that fall before any that rises: at no moment do they sum
-        to more than the larger of the present and the new ones. A batch that fails raises
-        `SchedulerAway`.
-        """
-        problems: list[str] = []
-        self._write([(change, change.lowered) for change in plan.limits if change.lowers])
-        # The associations of partitions exist now, and no limit has risen yet.
-        for account, waiting in plan.reassigned.items():
-            problems += self._update(waiting, f"Account={account_of(account)}")
-        self._remove(plan.removals)
-        self._write_minutes(plan.minutes)
-        for release in plan.holds.released:
-            # Slurm deletes no reservation that a job names.
-            problems += self._put_out(release.jobs)
-            problems += self._tried("scontrol", "delete", f"ReservationName={release.name}")
-        for change in plan.reservations:
-            problems += self._put_out(change.jobs)
-            problems += self._tried("scontrol", *_command(change))
-        problems += self._make_holds(plan.holds)
-        for name, waiting in plan.moves:  # before limits rise, or they would not wait for it
-            problems += self._update(waiting, f"ReservationName={name}")
-        self._write([(change, change.after) for change in plan.limits if change.raises])
-        self._write_closed(plan.closed)
-        signal = self._options.notice_signal
-        for batch in _batches(_leaders(plan.reclaim.warned)) if signal else []:
-            problems += self._tried("scancel", "--full", f"--signal={signal}", *batch)
-        problems += self._requeue(plan.reclaim)
-        return problems
-
-    def _requeue(self, plan: ReclaimPlan) -> list[str]:
-        """Requeue jobs and note those that Slurm refuses.
-
-        A job that has ended since it was observed must not run again.
-        """
-        problems: list[str] = []
-        for batch in _batches(_leaders(plan.ended)):
-            if not self._tried("scontrol", "requeue", "Incomplete", ",".join(batch)):
-                continue
-            for job in batch:
-                found = self._tried("scontrol", "requeue", "Incomplete", job)
-                problems += found
-                plan.refused.update([job] if found else [])
-        return problems
+        """Carry out a plan and return what Slurm refused. Raises `SchedulerAway`."""
+        return Writer(self._commands, self.source, self._options.notice_signal).write(plan)
 
     def applied(
         self,
@@ -407,7 +386,7 @@ class Slurm:
     def _queue(self) -> str:
         return self._commands.run(
             *("squeue", "--noheader", "--array", "--all", "--local", "--sort=-p,i"),
-            *(f"--states={reading.JOB_STATES}", f"--Format={reading.JOB_FORMAT}"),
+            *(f"--states={JOB_STATES}", f"--Format={JOB_FORMAT}"),
         )
 
     def _arrays(self) -> str:
@@ -441,106 +420,6 @@ class Slurm:
         output = self._commands.run("scontrol", "show", "reservation")
         return list(reading.read_reservations(output))
 
-    def _write(self, rows: Rows) -> None:
-        """Set the limits of associations, in any order. Raises `SchedulerAway` if any is refused."""
-        where = f"cluster={self.source}"
-        self._commands.run_all(
-            ("sacctmgr", "--immediate", "modify", *whose, where, "set", *words)
-            for whose, words in modifications(rows)
-        )
-        if added := [row for row in rows if row[0].new]:
-            text = load_file(self.source, added)
-            self._commands.run("sacctmgr", "--immediate", "load", "file=/dev/stdin", input=text)
-
-    def _remove(self, removals: Sequence[LimitRemoval]) -> None:
-        """Take limits off associations. Raises `SchedulerAway` if any is refused."""
-        self._commands.run_all(
-            (
-                *("sacctmgr", "--immediate", "modify", "user" if user else "account", "where"),
-                # Without a partition, Slurm would take all of the user's in the account.
-                *([f"user={user}", f"partition={partition}"] if user else []),
-                *(f"account={account}", f"cluster={self.source}"),
-                *("set", "GrpTRES=" + ",".join(f"{name}=-1" for name in removal.before)),
-            )
-            for removal in removals
-            for account, user, partition in [removal.key]
-        )
-
-    def _write_minutes(self, changes: Sequence[MinutesChange]) -> None:
-        """Set GrpTRESMins of accounts. Raises `SchedulerAway` if any is refused."""
-        self._commands.run_all(
-            (
-                *("sacctmgr", "--immediate", "modify", *_where(change.place)),
-                f"cluster={self.source}",
-                *("set", "GrpTRESMins=" + ",".join(f"{n}={m}" for n, m in change.after.items())),
-            )
-            for change in changes
-        )
-
-    def _write_closed(self, changes: Sequence[JobsChange]) -> None:
-        """Set MaxJobs of associations, step by step. Raises `SchedulerAway` if any is refused."""
-        where = f"cluster={self.source}"
-        for (after, _), step in groupby(changes, key=lambda each: (each.after, each.key == ROOT)):
-            words = (f"MaxJobs={-1 if after is None else after}",)
-            self._commands.run_all(
-                ("sacctmgr", "--immediate", "modify", *whose, where, "set", *settings)
-                for whose, settings in _set_together((change.key, words) for change in step)
-            )
-
-    def _make_holds(self, plan: HoldPlan) -> list[str]:
-        """Make reservations and put jobs into them, except into those that Slurm refuses."""
-        problems: list[str] = []
-        refused = set()
-        for hold in plan.made:
-            if found := self._tried("scontrol", *_hold_command(hold)):
-                problems += found
-                refused.add(hold.name)
-        for hold in plan.entered:
-            if hold.name not in refused:
-                problems += self._update(hold.jobs, f"ReservationName={hold.name}")
-        return problems
-
-    def _put_out(self, jobs: Sequence[str]) -> list[str]:
-        """Take jobs that wait or run out of their reservation."""
-        return self._update(jobs, "ReservationName=", states=reading.JOB_STATES)
-
-    def _update(self, jobs: Sequence[str], setting: str, *, states: str = "PENDING") -> list[str]:
-        """Change a setting of jobs in these states and return what Slurm refused.
-
-        Slurm refuses jobs that have started or ended since they were observed. They are logged, and the
-        next round plans for them as they are then.
-        """
-        problems: list[str] = []
-        for batch in _batches(jobs):
-            left = batch
-            while left and (refused := self._tried("scontrol", "update", _of_jobs(left), setting)):
-                present = self._in_states(states)
-                others, left = left, [job for job in left if job in present]
-                if left == others:
-                    problems += refused
-                    break
-            if passed := [job for job in batch if job not in left]:
-                logger.warning(
-                    "jobs that started or ended during the round keep what they have: %s",
-                    few(passed),
-                )
-        return problems
-
-    def _in_states(self, states: str) -> set[str]:
-        """Return the numbers of the jobs in these states. Raises `SchedulerAway`."""
-        output = self._commands.run(
-            *("squeue", "--noheader", "--array", "--all", "--local", f"--states={states}"),
-            "--Format=jobarrayid:48",
-        )
-        return set(output.split())
-
-    def _tried(self, program: str, *arguments: str) -> list[str]:
-        try:
-            self._commands.run(program, *arguments)
-        except SchedulerAway as refusal:
-            return [str(refusal)]
-        return []
-
 
 def _joined(
     problems: Mapping[str, list[str]], more: Mapping[str, list[str]]
@@ -560,80 +439,6 @@ def _understood() -> Iterator[None]:
         raise SchedulerAway(f"what Slurm prints cannot be read: {error!r}") from error
 
 
-def _where(place: str) -> Words:
-    """Return the words by which sacctmgr finds an account, or a user outside of partitions."""
-    account, user, _ = key_of(place)
-    whose = (f"user={user}", "partition=") if user else ()
-    return "user" if user else "account", "where", *whose, f"account={account}"
-
-
-def modifications(rows: Rows) -> list[tuple[Words, Words]]:
-    """Return the associations that `sacctmgr modify` changes, each with its settings."""
-    return _set_together(
-        (change.key, _settings(change, limits))
-        for change, limits in rows
-        if not (change.new and change.key[1])
-    )
-
-
-def _set_together(rows: Iterable[tuple[Key, Words]]) -> list[tuple[Words, Words]]:
-    """Return the associations with equal settings by the words that name them.
-
-    Accounts that get the same are set together, and so are the users of one account.
-    """
-    alike: dict[Words, list[str]] = {}
-    people: dict[tuple[str, Words], list[str]] = {}
-    found: list[tuple[Words, Words]] = []
-    for (account, user, partition), words in rows:
-        if not user:
-            alike.setdefault(words, []).append(account)
-        elif not partition:
-            people.setdefault((account, words), []).append(user)
-        else:
-            whose = (f"user={user}", f"account={account}", f"partition={partition}")
-            found.append((("user", "where", *whose), words))
-    return (
-        [
-            (("account", "where", f"account={','.join(names)}"), words)
-            for words, accounts in alike.items()
-            for names in _batches(accounts)
-        ]
-        + [
-            (
-                ("user", "where", f"user={','.join(names)}", f"account={account}", "partition="),
-                words,
-            )
-            for (account, words), users in people.items()
-            for names in _batches(users)
-        ]
-        + found
-    )
-
-
-def _settings(change: LimitChange, limits: Limits) -> Words:
-    """Return GrpTRES as sacctmgr takes it, and the fair share where it changes."""
-    tres = ",".join(f"{name}={most}" for name, most in limits.items())
-    # Without limits only the fair share changes: an empty GrpTRES is refused.
-    return (
-        *([f"GrpTRES={tres}"] if tres else []),
-        *([f"Fairshare={change.fairshare[1]}"] if change.shares else []),
-    )
-
-
-def load_file(cluster: str, rows: Rows) -> str:
-    """Return the batch for `sacctmgr load`, with new associations of users below their accounts."""
-    lines = [f"Cluster - '{cluster}'"]
-    below = ""
-    for change, limits in rows:
-        account, user, partition = change.key
-        if account != below:
-            lines.append(f"Parent - '{account}'")
-            below = account
-        what = f"User - '{user}':Partition='{partition}'"
-        lines.append(":".join([what, *_settings(change, limits)]))
-    return "\n".join(lines) + "\n"
-
-
 def _reservation(item: Mapping[str, Any], account: str) -> Reservation:
     start, end = (
         int(datetime.fromisoformat(item[name].replace("Z", "+00:00")).timestamp())
@@ -642,59 +447,6 @@ def _reservation(item: Mapping[str, Any], account: str) -> Reservation:
     return Reservation(item["name"], start, end, account, item["partition"] or "", item["cores"])
 
 
-def _command(change: ReservationChange) -> list[str]:
-    if change.after is None:
-        return ["delete", f"ReservationName={change.name}"]
-    after = change.after
-    name = f"ReservationName={change.name}"
-    start = f"StartTime={reading.utc_text(after.start)}"
-    end = f"EndTime={reading.utc_text(after.end)}"
-    if change.before is not None:
-        # Slurm refuses a start for a reservation that has begun, and cores for any.
-        return ["update", name, *([start] if change.before.start != after.start else []), end]
-    return [
-        *("create", "reservation", name, start, end),
-        *_for(after.account),
-        f"CoreCnt={after.cores}",
-        *([f"PartitionName={after.partition}"] if after.partition else []),
-        "Flags=IGNORE_JOBS",
-    ]
-
-
-def _for(place: str) -> Words:
-    """Return the words that give a reservation to an account, or to a user of it alone."""
-    account, user, _ = key_of(place)
-    return (f"Accounts={account}", *([f"Users={user}"] if user else []))
-
-
-def _hold_command(hold: Hold) -> list[str]:
-    """Return the command for a reservation without an end.
-
-    Slurm itself deletes it once its job has ended.
-    """
-    return [
-        *("create", "reservation", f"ReservationName={hold.name}"),
-        *("StartTime=now", "Duration=UNLIMITED", *_for(hold.account)),
-        *(f"PartitionName={hold.partition}", f"Nodes={','.join(hold.cores)}"),
-        f"CoreCnt={','.join(map(str, hold.cores.values()))}",
-        "Flags=IGNORE_JOBS,PURGE_COMP=00:05:00",
-    ]
-
-
 def _is_in_foreign_reservation(job: Job) -> bool:
     """Return true for a job in a reservation of the site, whose cores are not in the decision."""
     return bool(job.reservation) and not job.reservation.startswith("allocator-")
-
-
-def _of_jobs(jobs: Sequence[str]) -> str:
-    """Return the word by which scontrol finds jobs."""
-    return f"JobId={','.join(jobs)}"
-
-
-def _leaders(victims: Sequence[Victim]) -> list[str]:
-    """Return the jobs to name, one for all parts of a heterogeneous job."""
-    return [victim.key for victim in victims]
-
-
-def _batches(items: Sequence[str]) -> list[list[str]]:
-    return [list(items[at : at + _PER_COMMAND]) for at in range(0, len(items), _PER_COMMAND)]

@@ -8,14 +8,15 @@ from typing import Any
 
 from allocator_agent.configuration import place_text
 from allocator_agent.model import Job
+from allocator_agent.slurm.limit_changes import LimitChange, LimitRemoval
 from allocator_agent.slurm.people import (
     WRITABLE,
     Key,
     account_of,
     place_of,
 )
-from allocator_agent.slurm.planning import LimitChange, LimitRemoval
-from allocator_agent.slurm.reading import Association, units_of
+from allocator_agent.slurm.reading import Association
+from allocator_agent.slurm.tres import units_of
 
 Bounds = dict[str, "int | None"]  # None: without a limit
 

@@ -1,7 +1,8 @@
 """Plans: one entry for each object, sorted, and the counts below."""
 
 from allocator_agent.changes import ObjectChange, Value, by_object, counts_text, plan_lines
-from allocator_agent.slurm.planning import LimitChange, LimitRemoval, MinutesChange, SlurmPlan
+from allocator_agent.slurm.limit_changes import LimitChange, LimitRemoval, MinutesChange
+from allocator_agent.slurm.planning import SlurmPlan
 from allocator_agent.slurm.reading import Reservation
 from allocator_agent.slurm.reservations import ReservationChange
 

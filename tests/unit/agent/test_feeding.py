@@ -3,16 +3,16 @@
 from fractions import Fraction
 
 from allocator_agent.configuration import Configuration
-from allocator_agent.feeding import (
+from allocator_agent.feeding import node_document
+from allocator_agent.model import Job, Node
+from allocator_agent.quantities import Units
+from allocator_agent.workload_rows import (
     csv_text,
     emptied,
     jobs_by_workload,
-    node_document,
     rows_of,
     workload_name,
 )
-from allocator_agent.model import Job, Node
-from allocator_agent.quantities import Units
 
 MIB = 2**20
 UNITS = Units([{"name": "cpu", "unit": "CPU"}, {"name": "memory", "unit": "GiB"}])

@@ -3,9 +3,9 @@
 import pytest
 
 from allocator_agent.configuration import Configuration
-from allocator_agent.feeding import jobs_by_workload, rows_of
 from allocator_agent.kubernetes.reading import read_workloads
 from allocator_agent.quantities import Units
+from allocator_agent.workload_rows import jobs_by_workload, rows_of
 from tests.kueue_cases import CASES, pod_set, workload
 
 UNITS = Units([{"name": "cpu", "unit": "CPU"}])

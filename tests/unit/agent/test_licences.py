@@ -5,13 +5,14 @@ from fractions import Fraction
 import pytest
 
 from allocator_agent.configuration import Configuration
-from allocator_agent.feeding import jobs_by_workload, licence_servers, rows_of
+from allocator_agent.feeding import licence_servers
 from allocator_agent.licences import with_counted_licences
 from allocator_agent.model import Job, Node, Observation
 from allocator_agent.quantities import Units
 from allocator_agent.slurm.holds import HeldCluster, plan_holds
 from allocator_agent.slurm.planning import plan_removals
 from allocator_agent.slurm.reading import Association
+from allocator_agent.workload_rows import jobs_by_workload, rows_of
 
 CONFIGURATION = Configuration(url="", pool="lab", key="", name="lab", scheduler="slurm")
 UNITS = Units([{"name": "cpu"}, {"name": "license_matlab"}])

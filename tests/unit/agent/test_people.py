@@ -14,7 +14,8 @@ from allocator_agent.slurm.reading import (
     read_associations,
     unreadable_rows,
 )
-from allocator_agent.slurm.scheduler import Slurm, modifications
+from allocator_agent.slurm.scheduler import Slurm
+from allocator_agent.slurm.writing import modifications
 from tests.unit.agent.shown import shown
 from tests.unit.agent.test_holds import NODES, gang
 from tests.unit.agent.test_holds import job as gang_job

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from allocator_agent.model import Job, Node
+from allocator_agent.slurm.limit_changes import LimitChange
 from allocator_agent.slurm.planning import (
-    LimitChange,
     SlurmPlan,
     handed_out,
     plan_limits,
@@ -24,7 +24,7 @@ from allocator_agent.slurm.reservations import (
     plan_reservations,
     without_reserved,
 )
-from allocator_agent.slurm.scheduler import load_file, modifications
+from allocator_agent.slurm.writing import load_file, modifications
 from tests.examples import examples
 from tests.unit.agent.shown import shown, shown_plan
 

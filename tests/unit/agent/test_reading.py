@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from allocator_agent.configuration import Configuration, SlurmOptions
 from allocator_agent.quantities import Units, decimal_text, quantity
-from allocator_agent.slurm import reading
+from allocator_agent.slurm import jobs as squeue
+from allocator_agent.slurm import reading, tres
 from allocator_agent.slurm.reading import Partition
 from allocator_agent.slurm.scheduler import Slurm
 from tests.examples import examples
@@ -99,7 +100,7 @@ def line(**told):
         "nodelist": "", "tres-per-job": "N/A", "tres-per-node": "N/A", "tres-per-socket": "N/A",
         "tres-per-task": "N/A", "reqswitch": "0", "licenses": "(null)",
     } | {name.replace("_", "-"): value for name, value in told.items()}  # fmt: skip
-    return "".join(f"{fields[name]:<{width}}" for name, width in reading.JOB_FIELDS)
+    return "".join(f"{fields[name]:<{width}}" for name, width in squeue.JOB_FIELDS)
 
 
 SWITCHES = {"n1": "s1", "n2": "s1", "n3": "s2"}
@@ -113,7 +114,7 @@ def jobs(*lines, now=0, switches=()):
     }
     types = reading.read_types(TYPED)
     text = "\n".join(lines)
-    found = reading.read_jobs(
+    found = squeue.read_jobs(
         text, partitions=partitions, types=types, switches=dict(switches), now=now
     )
     return list(found)
@@ -161,7 +162,7 @@ def test_the_nodes_of_a_running_job():
     runs, waits = jobs(line(statecompact="R", nodelist="n[1-2],gpu1"), line(nodelist="n1"))
     assert (runs.nodes, waits.nodes) == (("n1", "n2", "gpu1"), ())
     # squeue cuts what has no room in its column: which nodes are missing is not known.
-    width = dict(reading.JOB_FIELDS)["nodelist"]
+    width = dict(squeue.JOB_FIELDS)["nodelist"]
     (cut,) = jobs(line(statecompact="R", nodelist="n" * width))
     assert cut.nodes == ()
 
@@ -192,11 +193,11 @@ def test_a_job_that_may_run_on_some_nodes_only(change, restricted):
     free = {"req": "(null)", "exc": "(null)", "features": "(null)", "contiguous": "0"}
     shown = SHOWN.format(**(free | change))
     for together in ("", "switch"):
-        assert reading.is_restricted(shown, together=together) is restricted
+        assert squeue.is_restricted(shown, together=together) is restricted
     # A switch is a restriction unless the decision knows it.
     shown += " Switches=1@00:05:00"
-    assert reading.is_restricted(shown, together="") is True
-    assert reading.is_restricted(shown, together="switch") is restricted
+    assert squeue.is_restricted(shown, together="") is True
+    assert squeue.is_restricted(shown, together="switch") is restricted
 
 
 TREE = """\
@@ -242,7 +243,7 @@ def test_jobs_that_name_a_reservation_also_those_that_may_not_start():
         line(reservation="hold"), line(jobarrayid="8", reservation="hold", reason="JobHeldUser"),
         line(jobarrayid="9"),
     ]  # fmt: skip
-    assert reading.read_reserved("\n".join(told)) == {"hold": ["7", "8"]}
+    assert squeue.read_reserved("\n".join(told)) == {"hold": ["7", "8"]}
 
 
 def test_a_job_that_may_run_anywhere_selects_nothing():
@@ -252,7 +253,7 @@ def test_a_job_that_may_run_anywhere_selects_nothing():
     ]
 
 
-@pytest.mark.parametrize("reason", reading.NOT_YET)
+@pytest.mark.parametrize("reason", squeue.NOT_YET)
 def test_what_waits_for_something_else_is_no_demand(reason):
     assert jobs(line(reason=reason)) == []
 
@@ -266,10 +267,10 @@ def test_a_job_that_begins_soon_is_demand():
 
 def test_limits_are_read_as_they_are_shown():
     told = "cpu=8,mem=1.50G,gres/gpu=2"
-    assert reading.read_limits(told) == {"cpu": 8, "mem": 1536, "gres/gpu": 2}
-    assert reading.read_limits("") == {}
+    assert tres.read_limits(told) == {"cpu": 8, "mem": 1536, "gres/gpu": 2}
+    assert tres.read_limits("") == {}
     with pytest.raises(ValueError, match="is not an amount"):
-        reading.read_limits("cpu=many")
+        tres.read_limits("cpu=many")
 
 
 def test_usage_of_jobs_that_ran():
@@ -315,11 +316,11 @@ def test_names_with_the_separator_stop_no_usage():
 
 def test_types_of_a_generic_resource_count_once_and_by_themselves():
     typed = {"gpu": 3, "gpu_a100": 1, "gpu_h100": 2}
-    assert reading.read_tres("gres/gpu=3,gres/gpu:a100=1,gres/gpu:H100=2") == typed
-    assert reading.read_tres("gres/gpu:a100=1,gres/gpu:h100=2") == typed
-    assert reading.tres_of("gpu_a100") == "gres/gpu:a100"
-    assert reading.resource_of("gres/gpu:a100") == "gpu_a100"
-    assert reading.read_limits("gres/gpu:A100=2") == {"gres/gpu:a100": 2}
+    assert tres.read_tres("gres/gpu=3,gres/gpu:a100=1,gres/gpu:H100=2") == typed
+    assert tres.read_tres("gres/gpu:a100=1,gres/gpu:h100=2") == typed
+    assert tres.tres_of("gpu_a100") == "gres/gpu:a100"
+    assert tres.resource_of("gres/gpu:a100") == "gpu_a100"
+    assert tres.read_limits("gres/gpu:A100=2") == {"gres/gpu:a100": 2}
 
 
 @pytest.mark.parametrize(
@@ -425,7 +426,7 @@ def array_line(task):
 )
 def test_tasks_of_arrays_that_squeue_does_not_print_are_added(printed, arrays, lost):
     queue = "".join(array_line(f"6_{number}") for number in printed)
-    told = reading.with_lost_tasks(queue, arrays)
+    told = squeue.with_lost_tasks(queue, arrays)
     assert told == queue + "".join(map(array_line, lost))
 
 
@@ -443,8 +444,8 @@ def test_tasks_of_arrays_that_squeue_does_not_print_are_added(printed, arrays, l
     ],
 )
 def test_licences_are_of_the_whole_job_and_of_no_node(licences, expected):
-    tres = "cpu=4,mem=6G,node=2,license/matlab=2"
-    (found,) = jobs(line(licenses=licences, numnodes="2", **{"tres-alloc": tres}))
+    allocated = "cpu=4,mem=6G,node=2,license/matlab=2"
+    (found,) = jobs(line(licenses=licences, numnodes="2", **{"tres-alloc": allocated}))
     assert found.licences == expected
     assert found.demand == {"cpu": 2, "memory": 3 * 2**30}
     assert found.total == {"cpu": 4, "memory": 6 * 2**30, **expected}
@@ -464,5 +465,5 @@ def test_licences_that_jobs_can_get():
     )
     assert reading.read_licences(shown) == {"license_b": 3, "license_a@db": 3, "license_c": 0}
     assert reading.read_licences("No licenses configured in Slurm.\n") == {}
-    for resource, tres in (("license_matlab", "license/matlab"), ("license", "gres/license")):
-        assert (reading.tres_of(resource), reading.resource_of(tres)) == (tres, resource)
+    for resource, name in (("license_matlab", "license/matlab"), ("license", "gres/license")):
+        assert (tres.tres_of(resource), tres.resource_of(name)) == (name, resource)

@@ -6,7 +6,7 @@ from decimal import Decimal
 import pytest
 
 from allocator_agent.licences import WAITS_FOR_LICENCES
-from allocator_agent.slurm import reading as agent
+from allocator_agent.slurm import jobs as agent
 from allocator_service.core.errors import TooLarge, Unacceptable
 from allocator_service.core.quantities import Resource
 from allocator_service.imports import slurm_content, slurm_jobs
