@@ -10,7 +10,7 @@ from typing import Any
 from allocator_agent.configuration import OF_USER, Configuration, place_text
 from allocator_agent.errors import Misconfigured, Refused
 from allocator_agent.model import (
-    LICENCE_SERVER,
+    LICENCE_CLASS,
     TYPES,
     Job,
     Node,
@@ -58,8 +58,7 @@ class Feed:
         """Send servers and workloads as they are now. Others of the agent are drained or withdrawn."""
         self._places = observed.accounts
         self._accounts = self._admitted(observed)
-        label = self._configuration.class_label
-        self._nodes([*observed.nodes, *licence_servers(observed, label)])
+        self._nodes([*observed.nodes, *licence_servers(observed, self._configuration)])
         jobs = [job for job in observed.jobs if job.account in self._accounts]
         self._workloads(jobs)
 
@@ -259,19 +258,21 @@ class Feed:
 _ONE_OF = {"nodes": "server", "workloads": "workload", "usage": "usage"}
 
 
-def licence_servers(observed: Observation, class_label: str) -> list[Node]:
+def licence_servers(observed: Observation, configuration: Configuration) -> list[Node]:
     """Return the server of a cluster's licences, none without any.
 
-    It has each label that jobs select servers by, with a value that only jobs with licences select.
+    It has each label that jobs select servers by, with a value that only jobs with licences select. It
+    is named after the agent, because other clusters of the pool have one, too.
     """
     capacity = {name: amount for name, amount in observed.licences.items() if amount}
     labels = {
         label
         for node in observed.nodes
         for label in node.labels
-        if label == class_label or label.startswith(TYPES)
+        if label == configuration.class_label or label.startswith(TYPES)
     }
-    found = Node(LICENCE_SERVER, capacity, dict.fromkeys(sorted(labels), LICENCE_SERVER), False)
+    name = f"{configuration.name}-licenses"
+    found = Node(name, capacity, dict.fromkeys(sorted(labels), LICENCE_CLASS), False)
     return [found] if capacity else []
 
 

@@ -12,8 +12,8 @@ from allocator_agent.quantities import Amounts
 TYPES = "gres."  # begins the labels of servers that name the types of a generic resource
 SWITCH = "switch"  # the label of servers that names the switch which they are connected to
 LICENCE = "license_"  # begins the names of a pool's resources that are licences
-# Name of the server that has a cluster's licences, and its value of each label that jobs select by.
-LICENCE_SERVER = "slurm-licenses"
+# Value of each label that jobs select servers by, of the server that has a cluster's licences.
+LICENCE_CLASS = "slurm-licenses"
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from fractions import Fraction
 from typing import Any
 
 from allocator_agent.configuration import Configuration
-from allocator_agent.model import LICENCE, LICENCE_SERVER, TYPES, Job, started_together
+from allocator_agent.model import LICENCE, LICENCE_CLASS, TYPES, Job, started_together
 from allocator_agent.quantities import MEBIBYTE, Amounts, Units, decimal_text
 
 _LONGEST_NAME = 240
@@ -138,8 +138,8 @@ def _workload(
         configuration.name, where, pieces, units, selects=selects, together=together
     )
     if licences:
-        where = tuple(sorted({*where, LICENCE_SERVER})) if where else ()
-        selects = tuple((label, (*values, LICENCE_SERVER)) for label, values in selects)
+        where = tuple(sorted({*where, LICENCE_CLASS})) if where else ()
+        selects = tuple((label, (*values, LICENCE_CLASS)) for label, values in selects)
     return _Workload(
         configuration.tenant_of(job.account),
         where,

@@ -15,7 +15,7 @@ from typing import Any
 
 from allocator_agent.changes import ADD, CHANGE, REMOVE, ObjectChange, Value
 from allocator_agent.configuration import place_text
-from allocator_agent.model import LICENCE_SERVER, SWITCH, Job, Node, started_together
+from allocator_agent.model import LICENCE_CLASS, SWITCH, Job, Node, started_together
 from allocator_agent.slurm.reading import Reservation
 from allocator_agent.slurm.tres import is_licence, units_of
 
@@ -154,7 +154,7 @@ class _Planning:
         kinds = [_kind(each["count"], each["limits"]) for each in item["pieces"]]
         if sum(count for count, limits in kinds if not _is_licences(limits)) < _FEWEST_NODES:
             return
-        classes = tuple(name for name in item["classes"] if name != LICENCE_SERVER)
+        classes = tuple(name for name in item["classes"] if name != LICENCE_CLASS)
         alike = [
             parts
             for parts in self._of_account.get(account, [])

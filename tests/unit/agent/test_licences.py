@@ -105,10 +105,11 @@ def test_a_job_with_licences_is_one_task_where_the_policy_sees_one_pool():
 
 
 def test_the_server_of_the_licences_has_a_value_of_each_label_that_jobs_select_by():
-    (server,) = licence_servers(observed(licences=MATLAB), "partition")
-    assert (server.name, server.capacity) == ("slurm-licenses", MATLAB)
+    (server,) = licence_servers(observed(licences=MATLAB), CONFIGURATION)
+    assert (server.name, server.capacity) == ("lab-licenses", MATLAB)
     assert server.labels == {"partition": "slurm-licenses", "gres.gpu": "slurm-licenses"}
-    assert licence_servers(observed(licences={"license_matlab": Fraction(0)}), "partition") == []
+    none = observed(licences={"license_matlab": Fraction(0)})
+    assert licence_servers(none, CONFIGURATION) == []
 
 
 def held(*jobs, pieces, classes=()):
@@ -117,9 +118,7 @@ def held(*jobs, pieces, classes=()):
     servers = [
         {"name": node.name, "pieces": [int(c) for c in counts], "shared": True} for node in nodes
     ]
-    servers.append(
-        {"name": "slurm-licenses", "pieces": [int(not c) for c in counts], "shared": True}
-    )
+    servers.append({"name": "lab-licenses", "pieces": [int(not c) for c in counts], "shared": True})
     item = {
         "kind": "gang", "tenant": "a", "workload": "lab/any/x", "tasks": 1, "pieces": pieces,
         "per_server": None, "together": None, "classes": list(classes), "servers": servers,
