@@ -1,10 +1,11 @@
-"""Best-fitting server by a vectorised scan, for three and more resources.
+"""Best-fitting server by a scan of chunks, for three and more resources.
 
-The slope of two resources determines little of ``H`` when there are more, so every server on which
-something may still fit is measured. The amounts left are stored resource by resource, so that a few
-vector instructions measure a chunk of servers. Only chunks with a server at least as good as the
-best one so far are examined one by one. Of a row of identical servers only the first untouched one
-is in the list.
+The slope of two resources determines little of ``H`` when there are more. The amounts left are stored
+resource by resource, so that a few vector instructions measure a chunk of servers. ``H`` is the distance
+of two vectors of ratios, and no less than the difference of a signed sum of either: the bounds of such
+sums over a chunk say which chunks can have a server as good as the best one so far. Only these are
+measured. Servers with like ratios are put into the same chunk, anew from time to time because ratios
+change as servers fill up. Of a row of identical servers only the first untouched one is in the list.
 """
 
 from __future__ import annotations
@@ -17,43 +18,75 @@ from policies.arrays import FloatArray, IntArray
 from policies.compiled import compiled
 from policies.filling.best_fit import NOWHERE, better, tie_at
 
-CHUNK = 256
+CHUNK = 64
+# A scan of so few chunks costs less than a look at their bounds.
+FEW_CHUNKS = 4
+# Chunks of least bounds that are measured first, so that a good server excludes most of the others.
+FIRST_CHUNKS = 2
+# More than the rounding of sums of 100 ratios and of their differences.
+ROUNDED = 1e-13
 
 
 class Columns(NamedTuple):
     """Columns of servers in any order, of which the positions beyond ``size`` are free.
 
+    A position without a server has no room for anything.
+
     Attributes:
-        size: (1,) servers in the list.
-        server: (A,) which; left: (m, A) whole; inverse: (m, A) one over the share left.
+        size: (1,) positions in use; changes: (1,) number of changes since the servers were put in order.
+        server: (A,) which, or -1; left: (m, A) whole; inverse: (m, A) one over the share left.
         position: (S,) where each server is; -1: not in the list.
-        distance: (CHUNK,) scratch.
+        low, high: (m, m, chunks) bounds of the signed sums of the servers of each chunk, by the resource
+            that ratios refer to (``_signed_sums``).
+        bound: (chunks,), sums: (m,) and distance: (CHUNK,) scratch.
     """
 
     size: IntArray
+    changes: IntArray
     server: IntArray
     left: FloatArray
     inverse: FloatArray
     position: IntArray
+    low: FloatArray
+    high: FloatArray
+    bound: FloatArray
+    sums: FloatArray
     distance: FloatArray
 
 
 def columns_of(servers: int, resources: int) -> Columns:
     """Return an empty list with room for ``servers``."""
     whole: Any = np.int64
+    chunks = -(-servers // CHUNK)
     return Columns(
         size=np.zeros(1, dtype=whole),
+        changes=np.zeros(1, dtype=whole),
         server=np.zeros(servers, dtype=whole),
         left=np.zeros((resources, servers)),
         inverse=np.zeros((resources, servers)),
         position=np.full(servers, NOWHERE),
+        low=np.full((resources, resources, chunks), np.inf),
+        high=np.full((resources, resources, chunks), -np.inf),
+        bound=np.zeros(chunks),
+        sums=np.zeros(resources),
         distance=np.zeros(CHUNK),
     )
 
 
 @compiled
+def clear(columns):
+    """Empty the list."""
+    columns.position[:] = NOWHERE
+    columns.size[0] = columns.changes[0] = 0
+    columns.low[:] = np.inf
+    columns.high[:] = -np.inf
+
+
+@compiled
 def append(server, left, share_of_unit, columns):
     """Add a server that has ``left`` (m,)."""
+    if columns.size[0] == len(columns.server):
+        _put_in_order(share_of_unit, columns)
     columns.position[server] = columns.size[0]
     columns.server[columns.size[0]] = server
     columns.size[0] += 1
@@ -64,23 +97,129 @@ def append(server, left, share_of_unit, columns):
 def rewrite(server, left, share_of_unit, columns):
     """Change what a server in the list has left."""
     position = columns.position[server]
+    columns.changes[0] += 1
     for r in range(len(left)):
         columns.left[r, position] = left[r]
         columns.inverse[r, position] = 1.0 / max(left[r] * share_of_unit[r], 1e-300)
+    _widen(position, share_of_unit, columns)
+
+
+@compiled
+def _widen(position, share_of_unit, columns):
+    """Let the bounds of a chunk hold for one of its servers."""
+    chunk, sums = position // CHUNK, columns.sums
+    for reference in range(len(columns.left)):
+        inverse = columns.inverse[reference, position]
+        for r in range(len(columns.left)):
+            sums[r] = columns.left[r, position] * share_of_unit[r] * inverse
+        _signed_sums(sums, reference)
+        for r in range(len(columns.left)):
+            columns.low[reference, r, chunk] = min(columns.low[reference, r, chunk], sums[r])
+            columns.high[reference, r, chunk] = max(columns.high[reference, r, chunk], sums[r])
+
+
+@compiled
+def _signed_sums(ratios, reference):
+    """Replace ratios (m,) by their sum without the reference, and by that with the sign of each turned.
+
+    The first is in the place of the reference, whose ratio is 1 everywhere.
+    """
+    total = 0.0
+    for r in range(len(ratios)):
+        if r != reference:
+            total += ratios[r]
+    for r in range(len(ratios)):
+        ratios[r] = total - 2.0 * ratios[r]
+    ratios[reference] = total
 
 
 @compiled
 def drop(server, columns):
-    """Remove a server and move the last one to its position."""
-    position, last = columns.position[server], columns.size[0] - 1
-    columns.size[0] = last
-    moved = columns.server[last]
-    columns.server[position] = moved
-    for r in range(len(columns.left)):
-        columns.left[r, position] = columns.left[r, last]
-        columns.inverse[r, position] = columns.inverse[r, last]
-    columns.position[moved] = position
+    """Remove a server. Its position stays empty until the servers are put in order."""
+    position = columns.position[server]
+    columns.changes[0] += 1
+    columns.server[position] = NOWHERE
     columns.position[server] = NOWHERE
+    columns.left[:, position] = -1.0
+
+
+@compiled
+def _put_in_order(share_of_unit, columns):
+    """Put servers with like ratios into the same chunks, and close the positions without a server."""
+    m = len(columns.left)
+    order = np.flatnonzero(columns.server[: columns.size[0]] != NOWHERE)
+    size = len(order)
+    sums = np.empty((m, size))
+    for entry in range(size):
+        for r in range(m):
+            ratio = columns.left[r, order[entry]] * share_of_unit[r]
+            columns.sums[r] = ratio * columns.inverse[0, order[entry]]
+        _signed_sums(columns.sums, 0)
+        sums[:, entry] = columns.sums
+    entries = _halved(sums)
+    order = order[entries]
+    columns.server[:size] = columns.server[order]
+    for r in range(m):
+        columns.left[r, :size] = columns.left[r][order]
+        columns.inverse[r, :size] = columns.inverse[r][order]
+    columns.low[:] = np.inf
+    columns.high[:] = -np.inf
+    columns.size[0], columns.changes[0] = size, 0
+    for position in range(size):
+        columns.position[columns.server[position]] = position
+        _widen(position, share_of_unit, columns)
+
+
+@compiled
+def _halved(sums):
+    """Return the columns of ``sums`` (m, A) in an order in which those of a chunk are near each other.
+
+    Columns are halved by the sum in which they are farthest apart until a chunk has room for the half.
+    """
+    entries = np.arange(sums.shape[1])
+    begins, ends = [0], [len(entries)]
+    while begins:
+        begin, end = begins.pop(), ends.pop()
+        if end - begin <= CHUNK:
+            continue
+        widest, width = 0, -1.0
+        for r in range(len(sums)):
+            least, most = np.inf, -np.inf
+            for at in range(begin, end):
+                least, most = min(least, sums[r, entries[at]]), max(most, sums[r, entries[at]])
+            if most - least > width:
+                widest, width = r, most - least
+        # A multiple of the size of chunks, so that no chunk has servers of both halves.
+        middle = begin + (end - begin + CHUNK) // (2 * CHUNK) * CHUNK
+        middle = max(middle, begin + CHUNK)
+        _select(sums[widest], entries, begin, end, middle)
+        begins += [begin, middle]
+        ends += [middle, end]
+    return entries
+
+
+@compiled
+def _select(key, entries, begin, end, middle):
+    """Move the entries with the least keys of ``begin`` to ``end`` before ``middle`` (quickselect)."""
+    first, last = begin, end - 1
+    while first < last:
+        pivot = key[entries[(first + last) // 2]]
+        up, down = first, last
+        while up <= down:
+            while key[entries[up]] < pivot:
+                up += 1
+            while key[entries[down]] > pivot:
+                down -= 1
+            if up <= down:
+                entries[up], entries[down] = entries[down], entries[up]
+                up += 1
+                down -= 1
+        if middle <= down:
+            last = down
+        elif middle >= up:
+            first = up
+        else:
+            return
 
 
 @compiled
@@ -96,21 +235,34 @@ def least_misfit(demand, task, reference, size, allowed, row_of, share_of_unit, 
         share_of_unit: (m,) one unit as a share of the pool.
         columns: the list.
     """
-    servers = columns.size[0]
-    distance = columns.distance
+    if columns.changes[0] > columns.size[0] // 2 + FEW_CHUNKS * CHUNK:
+        _put_in_order(share_of_unit, columns)
+    chunks = -(-columns.size[0] // CHUNK)
+    if chunks == 0:
+        return NOWHERE
+    distance, bound = columns.distance, columns.bound[:chunks]
     best, chosen, its_distance = np.inf, NOWHERE, np.inf
     # Ties are not transitive: once the least H is known, the first that ties with it is looked up.
     for again in range(2):
         unsure = False
         reach = tie_at(best, size)
-        for start in range(0, servers, CHUNK):
-            stop = min(start + CHUNK, servers)
+        _bound_chunks(task, reference, columns, bound)
+        # Chunks of least bounds come first, and then all others that may still have the best server.
+        for turn in range(FIRST_CHUNKS + chunks):
+            chunk = np.argmin(bound) if turn < FIRST_CHUNKS else turn - FIRST_CHUNKS
+            if bound[chunk] > reach or bound[chunk] == np.inf:
+                continue
+            bound[chunk] = np.inf
+            start = chunk * CHUNK
+            stop = min(start + CHUNK, columns.size[0])
             if _measure(demand, task, reference, share_of_unit, columns, start, stop, reach) == 0:
                 continue
             for position in range(start, stop):
                 its = distance[position - start]
+                if its > reach or its == np.inf:
+                    continue
                 server = columns.server[position]
-                if its > reach or its == np.inf or not allowed[row_of[server]]:
+                if not allowed[row_of[server]]:
                     continue
                 if again == 1:
                     chosen = server if chosen == NOWHERE else min(chosen, server)
@@ -124,6 +276,25 @@ def least_misfit(demand, task, reference, size, allowed, row_of, share_of_unit, 
             break
         chosen = NOWHERE
     return chosen
+
+
+@compiled
+def _bound_chunks(task, reference, columns, bound):
+    """Write the least ``H`` that a server of each chunk can have, as it is rounded."""
+    bound[:] = 0.0
+    if len(bound) <= FEW_CHUNKS:
+        return
+    sums = columns.sums
+    sums[:] = task
+    _signed_sums(sums, reference)
+    for r in range(len(task)):
+        own, low, high = sums[r], columns.low[reference, r], columns.high[reference, r]
+        for chunk in range(len(bound)):
+            bound[chunk] = max(bound[chunk], low[chunk] - own, own - high[chunk])
+    # What signed sums and ``H`` are rounded by is a part of the sum of all ratios.
+    total, high = sums[reference], columns.high[reference, reference]
+    for chunk in range(len(bound)):
+        bound[chunk] -= ROUNDED * (total + high[chunk])
 
 
 @compiled

@@ -20,7 +20,7 @@ from policies.filling.best_fit_two import SlopeIndex
 from policies.filling.group_turns import GroupTurns
 from policies.filling.rules import BEST_BY_SCAN, BEST_BY_SLOPE
 
-build_index, append = best_fit_index.build, best_fit_scan.append
+build_index, append, clear = best_fit_index.build, best_fit_scan.append, best_fit_scan.clear
 
 
 class Waiting(NamedTuple):
@@ -186,8 +186,7 @@ def _index_servers(rule, listed, servers):
             slopes[position] = slope_of(left[listed[position]], share_of_unit)
         build_index(listed, slopes, left, servers.slopes)
     elif rule == BEST_BY_SCAN:
-        servers.columns.position[:] = NOWHERE
-        servers.columns.size[0] = 0
+        clear(servers.columns)
         for server in listed:
             append(server, left[server], share_of_unit, servers.columns)
 

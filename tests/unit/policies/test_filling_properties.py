@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policies import solve, verify
+from policies import Problem, solve, verify
 from tests.examples import examples
 from tests.references.filling import fill, stand_alone
 from tests.unit.policies.problems import problems
@@ -76,3 +76,29 @@ def test_static_partitions_run_what_fits_server_by_server(problem):
     answer = solve(problem, "static")
     assert answer.tasks.tolist() == stand_alone(problem)
     assert verify(problem, answer).valid
+
+
+@pytest.mark.parametrize("resources", [3, 4, 6])
+def test_best_fit_finds_the_server_among_many_unlike_ones(resources):
+    """More servers than are scanned without bounds of chunks, filled until they are out of order."""
+    chance = np.random.default_rng(resources)
+    servers, workloads = 400, 9
+    capacity = chance.integers(0, 9, (servers, resources)) / 4
+    # Rows that are alike tie, and some have none of the first resource.
+    capacity[::7] = capacity[0]
+    demand = chance.integers(0, 9, (workloads, resources)) / 16
+    demand[0, 0] = 0.0  # refers to another resource
+    demand[:, -1] += 1 / 16
+    problem = Problem.create(
+        resources=[f"r{number}" for number in range(resources)],
+        capacity=capacity,
+        server_labels=[{"half": str(number % 2)} for number in range(servers)],
+        tenants=[f"t{number}" for number in range(workloads)],
+        demand=demand,
+        tasks=chance.integers(20, 90, workloads),
+        selectors=[{"half": "1"} if number % 3 == 1 else {} for number in range(workloads)],
+    )
+    answer = solve(problem, "drfh", mode="indivisible", options={"placement": "best-fit"})
+    launched, count = fill(problem, "best-fit")
+    assert answer.tasks.tolist() == count
+    assert tasks_on_servers(answer) == Counter(launched)
