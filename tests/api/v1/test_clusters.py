@@ -10,6 +10,8 @@ from django.contrib.auth import get_user_model
 from django.test import Client as DjangoClient
 from django.urls import reverse
 
+from allocator_service.allocation.models import Simulation
+from allocator_service.allocation.what_if.simulations import simulation_run
 from allocator_service.core.clock import utc_now
 from allocator_service.core.errors import Conflict, Unacceptable
 from allocator_service.core.models import Event
@@ -18,7 +20,10 @@ from allocator_service.enforcement.services import agent_retire
 from allocator_service.enforcement.watching import clusters_watch, enforcement_watch
 from allocator_service.ledger.intake.sources import source_free
 from allocator_service.ledger.models import Entry, UsageSource
+from allocator_service.mail.lines import line_of
 from allocator_service.pools.models import Cluster, Server
+from allocator_service.workloads.models import Workload
+from allocator_service.workloads.reason_texts import away_text
 from tests import factories
 from tests.pages.browser import browser_of
 from tests.pages.test_pages import LAB, words
@@ -28,6 +33,10 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 PATH = "/api/v1/pools/lab"
 SLURM = f"{PATH}/decision/renderings/slurm/"
+LEFT = (
+    r"The cluster that it selects is away because its agents are silent: west left at"
+    r" \d+ \w+ \d+, \d\d:\d\d UTC\."
+)
 
 
 @pytest.fixture(params=["divisible", "indivisible"])
@@ -499,10 +508,7 @@ def test_pages_explain_work_of_a_cluster_that_left_by_its_silence(pool, operator
     silent_for(pool, 901, "west")
     pool.refresh_from_db()
     factories.decision(pool)
-    left = (
-        r"The cluster that it selects is away because its agents are silent: west left at"
-        r" \d+ \w+ \d+, \d\d:\d\d UTC\."
-    )
+    left = LEFT
     other = "No active server has the labels it selects"
     text = admin_tab(pool, "overview")
     assert re.search(f"2 workloads cannot run at present: {left}", text)
@@ -521,6 +527,62 @@ def test_pages_explain_work_of_a_cluster_that_left_by_its_silence(pool, operator
         text = page_text(browser.get(f"/my/pools/lab/why/?workload={ids[name]}"))
         assert f"What may help beyond that: {hint}" in text
     assert nowhere["conditions"][0]["reason"] == "no_eligible_server"
+
+
+def test_the_api_and_mail_explain_work_of_a_cluster_that_left(pool, operator):
+    there = {"server_selector": {"cluster": "west"}}
+    Workload.objects.update(tasks=1)  # which leaves servers of the cluster
+    submit(operator, "ada", "there", **there)
+    submit(operator, "ada", "nowhere", server_selector={"rack": "none"})
+    run = factories.decision(pool)
+    assert report(agent("west"), run, "slurm-west", {"ada": 1}).status_code == 200
+    silent_for(pool, 901, "west")
+    pool.refresh_from_db()
+    later = factories.decision(pool)
+    as_ada = factories.client("tenant", pool.tenants["ada"])
+
+    found = as_ada.get(f"{PATH}/workloads/").json()["results"]
+    details = {each["name"]: [one["detail"] for one in each["conditions"]] for each in found}
+    assert re.fullmatch(LEFT, details["there"][0])
+    assert details["nowhere"][0].startswith("No active server has the labels it selects")
+    (id_,) = [each["id"] for each in found if each["name"] == "there"]
+    (condition,) = as_ada.get(f"{PATH}/workloads/{id_}/").json()["conditions"]
+    assert re.fullmatch(LEFT, condition["detail"])
+    added = submit(operator, "ada", "added", **there)
+    assert re.fullmatch(LEFT, added["conditions"][0]["detail"])
+
+    explained = as_ada.get(f"/api/v1/runs/{later.pk}/explanation/ada/").json()["workloads"]
+    details = {each["workload"]: each["detail"] for each in explained}
+    assert re.fullmatch(LEFT, details["there"])
+    assert details["nowhere"].startswith("No active server has the labels it selects")
+    earlier = as_ada.get(f"/api/v1/runs/{run.pk}/explanation/ada/").json()["workloads"]
+    assert all("silent" not in each["detail"] for each in earlier)
+
+    explained = admin_page("allocation_run_explanation", later.pk, "ada")
+    assert len(re.findall(LEFT, explained)) == 1
+    browser = browser_of(as_ada)
+    fields = {"name": "more", "demand_0": "1", "tasks": "2", "priority": "0"}
+    form = f"{LAB}workloads/submit/"
+    answer = browser.post(form, form, server_selector="cluster=west", **fields)
+    simulation_run(simulation_id=Simulation.objects.latest("created_at").pk, clock=utc_now)
+    assert re.search(LEFT, page_text(browser.get(answer["Location"])))
+
+    news = [line_of(event) for event in Event.objects.filter(tenant="ada").order_by("pk")]
+    texts = [line.text for line in news if line is not None]
+    assert any(re.fullmatch(f"there cannot run. {LEFT}", text) for text in texts)
+    lower = LEFT.replace("The cluster", "the cluster")
+    fell = [text for text in texts if "there may run 0 tasks instead of" in text]
+    assert [bool(re.search(f" there: {lower}$", text)) for text in fell] == [True], texts
+
+
+@pytest.mark.parametrize("reason", ["no_eligible_server", "resource_absent"])
+def test_a_sentence_of_many_clusters_that_left_names_three(reason):
+    names = [f"{number:02}-{'c' * 60}" for number in range(12)]
+    away = dict.fromkeys(names, utc_now())
+    text = away_text(reason, {"cluster": names}, away, "America/Argentina/ComodRivadavia")
+    assert len(text) <= 500
+    assert text.endswith(" and 9 more.")
+    assert away_text("level", {"cluster": names}, away) == ""
 
 
 def test_a_tenants_page_names_the_cluster_whose_agent_is_silent(pool, operator):
