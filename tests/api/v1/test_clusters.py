@@ -586,6 +586,35 @@ def test_a_sentence_of_many_clusters_that_left_names_three(reason):
     assert away_text("level", {"cluster": names}, away) == ""
 
 
+def test_a_report_without_a_cluster_is_left_out_once_any_agent_has_one(operator):
+    """As docs/guides/clusters.md states, with what makes it count."""
+    pool = factories.pool()
+    factories.tenant("ada")
+    body = {"name": "l", "capacity": {"cpu": 8}}
+    assert operator.post(f"{PATH}/servers/", body).status_code == 201
+    submit(operator, "ada")
+    run = factories.decision(pool)
+    unbound = factories.client("agent", pool="lab")
+
+    def used():
+        state = operator.get(f"{PATH}/enforcement/").json()
+        agents = {each["agent"]: each["cluster"] for each in state["agents"]}
+        return state["tenants"][0]["used"]["cpu"], agents
+
+    assert report(unbound, run, "first", {"ada": 8}, used=5).status_code == 200
+    assert used() == ("5", {"first": None})
+    body = {"name": "e", "capacity": {"cpu": 4}, "labels": {"cluster": "east"}}
+    assert operator.post(f"{PATH}/servers/", body).status_code == 201
+    pool.refresh_from_db()
+    run = factories.decision(pool)
+    assert report(agent("east"), run, "second", {"ada": 4}, used=1).status_code == 200
+    assert used() == ("1", {"first": None, "second": "east"})
+    assert report(unbound, run, "first", {"ada": 8}, used=5).status_code == 200
+    assert used() == ("6", {"first": "lab", "second": "east"})
+    assert report(operator, run, "third", {"ada": 8}, used=2).status_code == 200
+    assert used() == ("6", {"first": "lab", "second": "east", "third": None})
+
+
 def sums_by_tenant(documents, field):
     """Return the exact sums of a field's amounts over documents of the clusters, as texts."""
     sums = {}
