@@ -398,9 +398,9 @@ class _Reading:
             # Of equal ones the last by position, whatever the order of the rows.
             largest[workload] = max(largest.get(workload, (0.0, -1)), (tasks * count, server_class))
         for workload, placed in added.items():
-            tasks = Decimal(repr(self.rows.tasks[workload][0]))
-            lost = tasks - placed
-            if not lost or abs(lost) > _ROUNDING * tasks:
+            decided = Decimal(repr(self.rows.tasks[workload][0]))
+            lost = decided - placed
+            if not lost or abs(lost) > _ROUNDING * decided:
                 continue
             # The first of servers that the run did not distinguish, which may be of several clusters.
             first = int(self._classes.rows_of(largest[workload][1])[0])

@@ -248,12 +248,10 @@ class AgentAdmin(ReadOnlyAdmin):
     list_select_related = ["pool"]
     in_seconds = ("interval_seconds",)
 
-    def get_list_display(self, request: HttpRequest) -> list[str]:
+    def get_list_display(self, request: HttpRequest) -> Any:
         """Return the columns, without the one for clusters if no agent of the list has one."""
-        listed = list(super().get_list_display(request))
-        if not self.get_queryset(request).exclude(cluster="").exists():
-            listed.remove("cluster")
-        return listed
+        has_clusters = self.get_queryset(request).exclude(cluster="").exists()
+        return [each for each in self.list_display if has_clusters or each != "cluster"]
 
     @admin.display(description="generation applied", ordering="generation")
     def applied(self, agent: Agent) -> str:

@@ -86,7 +86,7 @@ def test_long_names_of_clusters_break_in_the_admin(admin_page, clusters):
         found += too_wide(admin_page, path.strip("/").replace("/", "-"))
         expect(admin_page.locator("#content")).to_contain_text(LONG)
         expect(admin_page.locator("#content")).to_contain_text("no decision yet")
-    assert found == []
+    assert not found, "\n".join(found)
 
 
 def test_a_tenants_page_states_entitlement_and_use_of_each_cluster(clusters, chromium, service):
