@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, localcontext
+from functools import cached_property
 from itertools import repeat
 from typing import Any
 
@@ -29,7 +30,14 @@ from allocator_service.allocation.stored_placements import stored_placements
 from allocator_service.core.errors import Conflict
 from allocator_service.core.quantities import Resource
 from allocator_service.pools.clusters import CLUSTER_LABEL, cluster_of
-from policies import classes_of_decision, floors_from_document, problem_from_document
+from policies import (
+    classes_of_decision,
+    floors_from_document,
+    problem_from_document,
+)
+
+# Placements that differ from their workload's tasks by more than this part are no rounding.
+_ROUNDING = Decimal("1e-9")
 
 
 @dataclass(frozen=True)
@@ -264,8 +272,7 @@ class _Reading:
                 " quota=hard.",
                 code="rendering.cluster",
             )
-        counts = np.array([count for count, _ in self.rows.classes], dtype=np.int64)
-        first_row = classes_of_decision(self.problem, self.choice, counts).first_row
+        first_row = self._classes.first_row
         servers = self._servers_by_class()
         for item in loans:
             lender = self.problem.tenants[item.limit.node]
@@ -373,6 +380,35 @@ class _Reading:
             for name, amounts in self._on_class(demand, tasks, servers[server_class]):
                 yield self.owner[workload], name, amounts
 
+        yield from self._rounded()
+
+    def _rounded(self) -> Iterator[tuple[str, ServerClassName, Vector]]:
+        """Yield the difference of each workload's tasks and its placements.
+
+        Both are stored as doubles, so that placements add up to other last digits than the tasks. The
+        largest placement has the difference, in each answer alike, so that parts add up to the whole.
+        """
+        if self.choice.whole_tasks:
+            return
+        added: dict[int, Decimal] = defaultdict(Decimal)
+        largest: dict[int, tuple[float, int]] = {}
+        for workload, _, server_class, tasks in self.rows.placements:
+            count = self.rows.classes[server_class][0]
+            added[workload] += Decimal(repr(tasks)) * count
+            # Of equal ones the last by position, whatever the order of the rows.
+            largest[workload] = max(largest.get(workload, (0.0, -1)), (tasks * count, server_class))
+        for workload, placed in added.items():
+            decided = Decimal(repr(self.rows.tasks[workload][0]))
+            lost = decided - placed
+            if not lost or abs(lost) > _ROUNDING * decided:
+                continue
+            # The first of servers that the run did not distinguish, which may be of several clusters.
+            first = int(self._classes.rows_of(largest[workload][1])[0])
+            labels = self.problem.server_labels[first]
+            if self._is_here(labels):
+                amounts = [lost * amount for amount in self.demand[workload]]
+                yield self.owner[workload], labels.get(self.label), amounts
+
     def _on_class(
         self, demand: Vector, tasks: float, by_name: Mapping[ServerClassName, int]
     ) -> Iterator[tuple[ServerClassName, Vector]]:
@@ -386,6 +422,12 @@ class _Reading:
         for name, count in by_name.items():
             yield name, [amount * count for amount in of_one]
 
+    @cached_property
+    def _classes(self) -> Any:
+        """The run's classes with the rows of their servers."""
+        counts = np.array([count for count, _ in self.rows.classes], dtype=np.int64)
+        return classes_of_decision(self.problem, self.choice, counts)
+
     def _servers_by_class(self) -> list[dict[ServerClassName, int]]:
         """Return the number of servers of each value of the label, for each of the run's classes."""
         labels = [server["labels"] for server in self.document["servers"]]
@@ -397,8 +439,7 @@ class _Reading:
                 for count, own in self.rows.classes
             ]
         # Identical servers that the run did not distinguish, of several values of the label or none.
-        counts = np.array([count for count, _ in self.rows.classes], dtype=np.int64)
-        classes = classes_of_decision(self.problem, self.choice, counts)
+        classes = self._classes
         found: list[dict[ServerClassName, int]] = []
         for position, (count, own) in enumerate(self.rows.classes):
             if distinguished <= own.keys():

@@ -62,7 +62,7 @@ class Entitlement:
 
     `lent_to` and `borrowed_from` are per tenant. `returns` is None where nothing is lent. `next_slot` is
     the start of its next slot, None where time is not divided or it has none. `clusters` has the parts
-    of `has` by cluster, none in a pool without clusters.
+    of `has` by cluster, and `entitled_in` those of `entitled`, none in a pool without clusters.
     """
 
     tenant: str
@@ -76,6 +76,7 @@ class Entitlement:
     returns: Returns | None = None
     next_slot: datetime | None = None
     clusters: Mapping[str, Vector] = field(default_factory=dict)
+    entitled_in: Mapping[str, Vector] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -213,6 +214,7 @@ def entitlements(decided: Decided, pool: Pool, now: datetime) -> list[Entitlemen
                     _returns(decided, pool, next_slot, now) if any(lent) else None,
                     next_slot,
                     clusters[slug],
+                    _entitled_in(part, decided),
                 )
             )
         return rows
@@ -230,6 +232,21 @@ def _entitled(decided: Decided) -> dict[str, Vector]:
         parts = [capacity * weight / all_weights for weight in weights]
         columns.append([limit * _QUANTUM for limit in whole_limits(parts, int(capacity), ranks)])
     return {tenant.slug: list(row) for tenant, *row in zip(decided.tenants, *columns, strict=True)}
+
+
+def _entitled_in(entitled: Vector, decided: Decided) -> dict[str, Vector]:
+    """Return the parts of an entitlement by cluster, in proportion to what the servers of each offer."""
+    offered = {name: amounts for name, amounts in decided.capacity.items() if name is not None}
+    names, columns = sorted(offered), []
+    if not names:
+        return {}
+    for r, amount in enumerate(entitled):
+        capacity = sum((amounts[r] for amounts in decided.capacity.values()), Decimal(0))
+        quanta = amount / _QUANTUM
+        parts = [quanta * offered[name][r] / capacity if capacity else quanta for name in names]
+        whole = whole_limits(parts, int(quanta), [(0.0, place) for place in range(len(names))])
+        columns.append([part * _QUANTUM for part in whole])
+    return {name: list(row) for name, *row in zip(names, *columns, strict=True)}
 
 
 def _has_now(decided: Decided, now: datetime) -> dict[str, Vector]:
