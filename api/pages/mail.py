@@ -21,6 +21,7 @@ from allocator_service.mail.subscriptions import (
     subscription_end,
     subscription_of_token,
     subscription_put,
+    subscription_remove,
     subscriptions_of,
 )
 from api.contract.errors import TooManyRequests
@@ -113,9 +114,10 @@ class EndMailView(TenantPage):
     http_method_names = ["post"]
 
     def post(self, request: HttpRequest, subscription: UUID) -> HttpResponseBase:
-        chosen = subscriptions_of(tenant=self.tenant, holder=self.caller.holder_id)
-        # A second click finds nothing to delete, and leads to the same page.
-        chosen.filter(pk=subscription).delete()
+        # A second click finds nothing to end, and leads to the same page.
+        subscription_remove(
+            tenant=self.tenant, holder=self.caller.holder_id, subscription=subscription
+        )
         return see("my-mail")
 
 
