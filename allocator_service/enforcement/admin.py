@@ -102,6 +102,7 @@ def _row(row: TenantEnforcement, state: EnforcementState) -> Row:
     counts = ((row.running_tasks, "running"), (row.pending_tasks, "pending"))
     tasks = [f"{'unknown' if count is None else f'{count:,}'} {state}" for count, state in counts]
     wrong = list(row.problems)
+    # Cluster by cluster: sums would hide that one has too much and another too little.
     for part in row.clusters or [row]:
         where = f"{part.cluster}: " if part.cluster else ""
         wrong += [where + sentence for sentence in _wrongs(part, state)]
@@ -300,6 +301,7 @@ def _payload_text(value: Any) -> str:
         return ", ".join(map(_payload_text, value)) or "none"
     if value is None:
         return "not known"
+    # Payloads have amounts as decimal texts, beside ids and dates, which are texts too.
     try:
         return number_text(Decimal(value)) if isinstance(value, str) else str(value)
     except InvalidOperation:

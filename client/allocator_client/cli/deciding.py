@@ -102,6 +102,7 @@ def share(session: Session, pool: str | None, everyone: bool, tenant: str | None
         raise click.UsageError("--all and --tenant exclude each other.")
     slug = session.pool(pool)
     client = session.client
+    # None for a key that sees several tenants, which are then all shown.
     tenant = tenant or (None if everyone else session.tenant)
     if session.format == "csv":
         print_file(client.pools_reports_sharing_degree_show_as(slug, format="csv", tenant=tenant))
@@ -147,6 +148,7 @@ def share(session: Session, pool: str | None, everyone: bool, tenant: str | None
             has = quantities(part["has"], unit)
             echo(f"{row['tenant']} has in the cluster {part['cluster']}: {has}.")
         back = row["returns"]
+        # The sentence addresses one tenant.
         if back and len(shares["tenants"]) == 1:
             when = {"at_once": "at once", "next_boundary": "at the next boundary",
                     "next_slot": "in the next slot"}[back["when"]]  # fmt: skip
@@ -222,6 +224,7 @@ def _share_rows(
         for name in unit:
             degree = past["sharing_degree"]["resources"].get(name) if past else None
             floor = guaranteed.get(row["tenant"], {}).get(name, 0)
+            # The service states use in unit × seconds.
             hours = Decimal(past["used"].get(name, "0")) / SECONDS_PER_HOUR if past else None
             yield (
                 row["tenant"],
@@ -331,6 +334,7 @@ def _allocations_table(
     `details` are the service's sentences about the reasons, by workload name. They also name exhausted
     budgets.
     """
+    # All rows first: any of them decides whether there is a column of guarantees.
     rows, details = list(rows), details or {}
     guaranteed = any("floor" in row for row in rows)
     amounts = [
@@ -444,8 +448,10 @@ def _watch(session: Session, slug: str, every: float) -> None:
             away = False
         except (Problem, Unreachable) as error:
             waiting = isinstance(error, Problem) and error.code == _NOT_YET
+            # Only errors that can pass are waited for. A revoked key stays revoked.
             if not (waiting or error.temporary):
                 raise
+            # Reported once, not at every attempt.
             if not (waiting or away):
                 note(f"{error} Trying again ...")
                 away = True
