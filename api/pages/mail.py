@@ -91,6 +91,7 @@ class MailPage(TenantPage):
     def _initial(self, address: str) -> dict[str, Any]:
         """Return the choice for one of the visitor's addresses."""
         found = self._chosen().filter(address=address).first()
+        # Without the weekly mail, which is of no event: it has to be asked for.
         if found is None:
             return {"kinds": [kind for kind in MailKind.values if kind != MailKind.WEEKLY]}
         return {"address": found.address, "kinds": found.kinds}
