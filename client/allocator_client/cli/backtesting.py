@@ -133,6 +133,7 @@ def backtest() -> None:
 @with_session(csv=True)  # fmt: skip
 def start(
     session: Session,
+    *,
     trace: IO[bytes] | None,
     kind: str,
     pool: str | None,

@@ -146,6 +146,7 @@ def _preview(
 @with_session()  # fmt: skip
 def what_if(
     session: Session,
+    *,
     pool: str | None,
     changes: Sequence[tuple[str, str]],
     added: Sequence[tuple[str, str]],
