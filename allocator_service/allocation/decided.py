@@ -164,6 +164,7 @@ class _Reading:
             )
             totals = {owner: amounts for (owner, _), amounts in whole.items()}
             by_class = self._added(self._placed()) if self._places else whole
+            # The totals of the cluster's servers, not of the pool.
             if self.cluster and self._places:
                 parts = ((owner, None, amounts) for (owner, _), amounts in by_class.items())
                 totals = {owner: amounts for (owner, _), amounts in self._added(parts).items()}
@@ -171,6 +172,8 @@ class _Reading:
         for (owner, name), amounts in by_class.items():
             classes[owner][name] = amounts
         first_stage = np.where(self.problem.second_stage, 0.0, self.problem.effective_weight)
+        # The second stage is of those that are served last. Its weights count if there are no
+        # others.
         stage = 0 if first_stage.any() else 1
         weights = self.problem.effective_weight if stage else first_stage
         own = weights if self.problem.groups else None
@@ -226,6 +229,7 @@ class _Reading:
 
     def _tasks_here(self) -> list[float]:
         """Return the tasks of each workload, 0 of one that has any on servers of another cluster."""
+        # A gang runs in one cluster, and is here as a whole or not at all.
         elsewhere = {
             workload
             for workload, _, server_class, _ in self.rows.placements
@@ -255,6 +259,7 @@ class _Reading:
             parts = zip(range(rest.problem.n), repeat(None), rest.tasks.tolist())
         labels = self.problem.server_labels
         for part, row, tasks in parts:
+            # Parts from n on are guaranteed, those before them are the rest of the workloads.
             if part >= n and tasks > 0 and (row is None or self._is_here(labels[row])):
                 workload = workload_of[part]
                 name = None if row is None else labels[row].get(self.label)
@@ -278,6 +283,8 @@ class _Reading:
             lender = self.problem.tenants[item.limit.node]
             others, own = self._zeros(), dict[ServerClassName, Vector]()
             for workload, kind, server_class, tasks in self.rows.placements:
+                # Servers of a member that limits its loans are classes of their own: one row stands
+                # for all.
                 if not item.rows[first_row[server_class]]:
                     continue
                 demand = self.placed[workload][kind]
@@ -473,6 +480,7 @@ class _Reading:
             )
             for slot in self.rows.plan["slots"]
         ]
+        # A slot can have several intervals of the period.
         return [DecidedSlot(start, end, planned[slot]) for start, end, slot in self.rows.intervals]
 
     def _class_of_server(self) -> dict[str, ServerClassName]:

@@ -103,6 +103,7 @@ def _row(row: TenantEnforcement, state: EnforcementState) -> Row:
     counts = ((row.running_tasks, "running"), (row.pending_tasks, "pending"))
     tasks = [f"{'unknown' if count is None else f'{count:,}'} {state}" for count, state in counts]
     wrong = list(row.problems)
+    # Cluster by cluster: sums would hide that one has too much and another too little.
     for part in row.clusters or [row]:
         sentences = _wrongs(part, state)
         # The name of a cluster may be long, and is stated once.
@@ -324,6 +325,7 @@ def _payload_text(value: Any) -> str:
         return ", ".join(map(_payload_text, value)) or "none"
     if value is None:
         return "not known"
+    # Payloads have amounts as decimal texts, beside ids and dates, which are texts too.
     try:
         return number_text(Decimal(value)) if isinstance(value, str) else str(value)
     except InvalidOperation:

@@ -150,6 +150,7 @@ def group_entitlements(
         if tenant.group == slug:
             own.append(row)
         elif slug in path:
+            # The path leads upwards: the child is what comes before the group.
             below[path[path.index(slug) - 1]].append(row)
     size = len(decided.resources)
     members = [*own, *(row for rows in below.values() for row in rows)]
@@ -208,6 +209,8 @@ def entitlements(decided: Decided, pool: Pool, now: datetime) -> list[Entitlemen
                     has[slug],
                     lent,
                     _sum(borrowed_from[slug], len(resources)),
+                    # Never below 0: no tenant is matched for more than it has below its
+                    # entitlement.
                     [max(part[r] - has[slug][r], Decimal(0)) - lent[r] for r in resources],
                     lent_to[slug],
                     borrowed_from[slug],
@@ -254,6 +257,7 @@ def _has_now(decided: Decided, now: datetime) -> dict[str, Vector]:
         return {tenant.slug: tenant.amounts for tenant in decided.tenants}
     nothing = [Decimal(0)] * len(decided.resources)
     has = {tenant.slug: nothing for tenant in decided.tenants}
+    # A slot has one vector for each class of servers. Their sum is the tenant's.
     for (slug, _), amounts in _slot_now(decided, now).amounts.items():
         has[slug] = [a + b for a, b in zip(has[slug], amounts, strict=True)]
     return has
@@ -283,6 +287,7 @@ def _slot_now(decided: Decided, now: datetime) -> DecidedSlot:
 
 def _seconds_within(decided: Decided, now: datetime) -> float:
     begin = decided.run.effective_from or now
+    # The plan repeats, period by period, until another decision is in force.
     return (now - begin).total_seconds() % decided.period_seconds
 
 
@@ -316,6 +321,7 @@ def _sum(of: Mapping[str, Vector], count: int) -> Vector:
 def _returns(decided: Decided, pool: Pool, next_slot: datetime | None, now: datetime) -> Returns:
     if decided.period_seconds:
         return Returns(NEXT_SLOT, next_slot)
+    # Such a policy decides at the ends of intervals alone, however early a demand comes.
     if pool.policy_long_term:
         return Returns(NEXT_BOUNDARY, interval_around(pool, now)[1])
     return Returns(AT_ONCE, None)

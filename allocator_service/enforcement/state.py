@@ -137,6 +137,7 @@ class TenantEnforcement:
         """True if the scheduler lacks the decision, or lets more run."""
         if self.clusters:
             return any(part.drifts for part in self.clusters if not part.is_away)
+        # Without a report nothing is known to be enforced, which is right only for an amount of 0.
         if self.drift is None:
             return any(self.rendered)
         return self.over or any(self.drift)
@@ -256,6 +257,7 @@ def _rows_of(
 
 def _rows_of_all(parts: Mapping[str, Sequence[TenantEnforcement]]) -> list[TenantEnforcement]:
     """Return the sums of the rows of all places by tenant."""
+    # An agent of the whole pool has reported the sums itself.
     if "" in parts:
         return list(parts[""])
     by_tenant: dict[str, list[TenantEnforcement]] = {}
@@ -267,6 +269,7 @@ def _rows_of_all(parts: Mapping[str, Sequence[TenantEnforcement]]) -> list[Tenan
 
 def _sum(rows: Sequence[TenantEnforcement]) -> TenantEnforcement:
     """Return the sum of a tenant's rows in all clusters."""
+    # Reasons cannot be added. That of the first cluster with a waiting job is shown.
     waiting = next((row for row in rows if row.pending_reason), rows[0])
     return TenantEnforcement(
         rows[0].tenant,

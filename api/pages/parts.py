@@ -164,6 +164,7 @@ def tenant_decision(*, pool: Pool, run: Run, tenant: Tenant, now: datetime) -> D
         failed=failed_since(pool=pool, run=run) is not None,
         policy=policy_title(run.policy["name"]),
         policy_now=policy_title(pool.policy_name),
+        # A proof has the input with all demands, which is pruned at the end of its retention.
         provable=sees_whole(pool, tenant) and run.pruned_at is None,
     )
 

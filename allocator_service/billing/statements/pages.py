@@ -175,6 +175,7 @@ def local_instants(of: Mapping[str, Any], zone: str) -> dict[str, Any]:
 def _what(line: Mapping[str, Any]) -> str:
     """Return a line as text."""
     parts = [KINDS[line["kind"]]]
+    # Statements of earlier releases lack the field.
     if line.get("adjusted_kind") not in (None, "usage"):
         parts.append(KINDS[line["adjusted_kind"]].lower())
     if line["resource"]:
