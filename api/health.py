@@ -31,6 +31,7 @@ from policies.fields import ChoiceField, Document, DocumentField
 
 log = structlog.get_logger(__name__)
 
+# A probe is not to wait for a broker that hangs, without which the service is degraded only.
 PING_SECONDS = 0.2
 
 OK, DEGRADED, FAILED = "ok", "degraded", "failed"

@@ -135,4 +135,5 @@ def exposition() -> bytes:
 
 
 def _age(since: datetime | None, now: datetime) -> float:
+    # A job may be due in the future, and the clocks of two machines may differ.
     return 0.0 if since is None else max(0.0, (now - since).total_seconds())

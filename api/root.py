@@ -59,6 +59,7 @@ class RootView(OpenView):
 class LandingView(OpenView):
     """`/`, a page for browsers and the links of `/api/v1/` for programs."""
 
+    # The document has `/api/v1/`, which answers programs the same.
     schema = None
 
     def get_renderers(self) -> list[BaseRenderer]:

@@ -31,6 +31,7 @@ _SCALARS = {
     "null": "None",
 }
 _HEADERS = {"Idempotency-Key": "idempotency_key", "If-Match": "if_match"}
+# Descriptions that repeat the parameter's name, and paging, which `Rows` does.
 _EVIDENT = re.compile(r"The [a-z ]+'s (slug|id)\.")
 _PAGING = ("limit", "cursor", "after", "format")
 
@@ -158,7 +159,10 @@ class Operation:
         parameters = document.get("parameters", [])
         self.path = [each for each in parameters if each["in"] == "path"]
         self.query = [
-            each for each in parameters if each["in"] == "query" and each["name"] != "format"
+            # `format` is a parameter of the method that returns a file.
+            each
+            for each in parameters
+            if each["in"] == "query" and each["name"] != "format"
         ]
         self.headers = sorted(each["name"] for each in parameters if each["in"] == "header")
         self.formats: list[str] = next(
@@ -340,6 +344,7 @@ class Operations:
         if listed and name == "limit":  # a whole list is read, in as few pages as possible
             return f"limit: int = {schema['maximum']}"
         kind = "bool" if schema.get("type") == "boolean" else self.documents.type_of(schema, "")
+        # The transport writes instants, and refuses those without a time zone.
         if schema.get("format") == "date-time":
             kind = "str | datetime"
         return f"{_python(name)}: {kind} | None = None"

@@ -126,6 +126,7 @@ def branches(
         return Branch(node, tree.resources, link(node), edit(node), mine, unfolded)
 
     siblings = below.get(parent, [])
+    # The position comes from an address, which may be older than the tree.
     start = max(1, min(start, len(siblings)))
     chosen = siblings[start - 1 : start - 1 + children]
     if parent is None:

@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, localcontext
+from functools import cached_property
 from itertools import repeat
 from typing import Any
 
@@ -29,7 +30,14 @@ from allocator_service.allocation.stored_placements import stored_placements
 from allocator_service.core.errors import Conflict
 from allocator_service.core.quantities import Resource
 from allocator_service.pools.clusters import CLUSTER_LABEL, cluster_of
-from policies import classes_of_decision, floors_from_document, problem_from_document
+from policies import (
+    classes_of_decision,
+    floors_from_document,
+    problem_from_document,
+)
+
+# Placements that differ from their workload's tasks by more than this part are no rounding.
+_ROUNDING = Decimal("1e-9")
 
 
 @dataclass(frozen=True)
@@ -156,6 +164,7 @@ class _Reading:
             )
             totals = {owner: amounts for (owner, _), amounts in whole.items()}
             by_class = self._added(self._placed()) if self._places else whole
+            # The totals of the cluster's servers, not of the pool.
             if self.cluster and self._places:
                 parts = ((owner, None, amounts) for (owner, _), amounts in by_class.items())
                 totals = {owner: amounts for (owner, _), amounts in self._added(parts).items()}
@@ -163,6 +172,8 @@ class _Reading:
         for (owner, name), amounts in by_class.items():
             classes[owner][name] = amounts
         first_stage = np.where(self.problem.second_stage, 0.0, self.problem.effective_weight)
+        # The second stage is of those that are served last. Its weights count if there are no
+        # others.
         stage = 0 if first_stage.any() else 1
         weights = self.problem.effective_weight if stage else first_stage
         own = weights if self.problem.groups else None
@@ -218,6 +229,7 @@ class _Reading:
 
     def _tasks_here(self) -> list[float]:
         """Return the tasks of each workload, 0 of one that has any on servers of another cluster."""
+        # A gang runs in one cluster, and is here as a whole or not at all.
         elsewhere = {
             workload
             for workload, _, server_class, _ in self.rows.placements
@@ -247,6 +259,7 @@ class _Reading:
             parts = zip(range(rest.problem.n), repeat(None), rest.tasks.tolist())
         labels = self.problem.server_labels
         for part, row, tasks in parts:
+            # Parts from n on are guaranteed, those before them are the rest of the workloads.
             if part >= n and tasks > 0 and (row is None or self._is_here(labels[row])):
                 workload = workload_of[part]
                 name = None if row is None else labels[row].get(self.label)
@@ -264,13 +277,14 @@ class _Reading:
                 " quota=hard.",
                 code="rendering.cluster",
             )
-        counts = np.array([count for count, _ in self.rows.classes], dtype=np.int64)
-        first_row = classes_of_decision(self.problem, self.choice, counts).first_row
+        first_row = self._classes.first_row
         servers = self._servers_by_class()
         for item in loans:
             lender = self.problem.tenants[item.limit.node]
             others, own = self._zeros(), dict[ServerClassName, Vector]()
             for workload, kind, server_class, tasks in self.rows.placements:
+                # Servers of a member that limits its loans are classes of their own: one row stands
+                # for all.
                 if not item.rows[first_row[server_class]]:
                     continue
                 demand = self.placed[workload][kind]
@@ -373,6 +387,35 @@ class _Reading:
             for name, amounts in self._on_class(demand, tasks, servers[server_class]):
                 yield self.owner[workload], name, amounts
 
+        yield from self._rounded()
+
+    def _rounded(self) -> Iterator[tuple[str, ServerClassName, Vector]]:
+        """Yield the difference of each workload's tasks and its placements.
+
+        Both are stored as doubles, so that placements add up to other last digits than the tasks. The
+        largest placement has the difference, in each answer alike, so that parts add up to the whole.
+        """
+        if self.choice.whole_tasks:
+            return
+        added: dict[int, Decimal] = defaultdict(Decimal)
+        largest: dict[int, tuple[float, int]] = {}
+        for workload, _, server_class, tasks in self.rows.placements:
+            count = self.rows.classes[server_class][0]
+            added[workload] += Decimal(repr(tasks)) * count
+            # Of equal ones the last by position, whatever the order of the rows.
+            largest[workload] = max(largest.get(workload, (0.0, -1)), (tasks * count, server_class))
+        for workload, placed in added.items():
+            decided = Decimal(repr(self.rows.tasks[workload][0]))
+            lost = decided - placed
+            if not lost or abs(lost) > _ROUNDING * decided:
+                continue
+            # The first of servers that the run did not distinguish, which may be of several clusters.
+            first = int(self._classes.rows_of(largest[workload][1])[0])
+            labels = self.problem.server_labels[first]
+            if self._is_here(labels):
+                amounts = [lost * amount for amount in self.demand[workload]]
+                yield self.owner[workload], labels.get(self.label), amounts
+
     def _on_class(
         self, demand: Vector, tasks: float, by_name: Mapping[ServerClassName, int]
     ) -> Iterator[tuple[ServerClassName, Vector]]:
@@ -386,6 +429,12 @@ class _Reading:
         for name, count in by_name.items():
             yield name, [amount * count for amount in of_one]
 
+    @cached_property
+    def _classes(self) -> Any:
+        """The run's classes with the rows of their servers."""
+        counts = np.array([count for count, _ in self.rows.classes], dtype=np.int64)
+        return classes_of_decision(self.problem, self.choice, counts)
+
     def _servers_by_class(self) -> list[dict[ServerClassName, int]]:
         """Return the number of servers of each value of the label, for each of the run's classes."""
         labels = [server["labels"] for server in self.document["servers"]]
@@ -397,8 +446,7 @@ class _Reading:
                 for count, own in self.rows.classes
             ]
         # Identical servers that the run did not distinguish, of several values of the label or none.
-        counts = np.array([count for count, _ in self.rows.classes], dtype=np.int64)
-        classes = classes_of_decision(self.problem, self.choice, counts)
+        classes = self._classes
         found: list[dict[ServerClassName, int]] = []
         for position, (count, own) in enumerate(self.rows.classes):
             if distinguished <= own.keys():
@@ -432,6 +480,7 @@ class _Reading:
             )
             for slot in self.rows.plan["slots"]
         ]
+        # A slot can have several intervals of the period.
         return [DecidedSlot(start, end, planned[slot]) for start, end, slot in self.rows.intervals]
 
     def _class_of_server(self) -> dict[str, ServerClassName]:

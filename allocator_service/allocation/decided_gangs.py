@@ -82,6 +82,7 @@ def decided_gangs(
             for server_class, placed in sorted(pieces[position].items())
             for name in names.get(server_class, ())
         ]
+        # A scheduler needs all servers of a task: some of them are of no use.
         is_named = names.keys() >= pieces[position].keys()
         found.append(
             DecidedGang(

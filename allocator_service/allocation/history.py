@@ -206,6 +206,7 @@ def _dates_of_limits(
     if len(decisions) < 2:
         return []
     first, last = decisions[0].read_at, decisions[-1].read_at
+    # Limits of other groups are causes as well, without a name.
     own_groups = set(groups_of(pool=pool, tenant=tenant).values_list("pk", flat=True))
     found: list[tuple[datetime, Cause]] = []
 

@@ -78,6 +78,7 @@ def placements_of_decision(
 ) -> DecidedPlacements:
     """Return the placements of a decision on the servers of its input."""
     classes = allocation.classes
+    # Servers of a class are alike, and have equal parts.
     per_server = allocation.placement_tasks / classes.servers[allocation.placement_class]
     return DecidedPlacements(
         list(_ranges(groups, tenant_pks, allocation)),
@@ -100,6 +101,7 @@ def _ranges(
             traits[rows] = _traits([groups[row] for row in rows], tenant_pks)
         first, last = groups[rows[0]], groups[rows[-1]]
         begin, end = 0, last.count - 1
+        # Whole tasks divide identical servers into ranges.
         if classes.offset is not None:
             begin = int(classes.offset[position])
             end = begin + int(classes.servers[position]) - 1

@@ -152,6 +152,26 @@ def policy_is_divisible(name: str) -> bool:
     return "indivisible" not in policies.policy_named(name).modes
 
 
+@dataclass(frozen=True)
+class WholeNumbers:
+    """Whole tasks in allocations and in placements of a policy, instead of fractions."""
+
+    in_allocations: bool
+    in_placements: bool
+
+
+def whole_numbers_of(stored: Mapping[str, Any] | None) -> WholeNumbers:
+    """Return which numbers of tasks are whole under the policy that a run stores.
+
+    A run that failed before its input was read stores none.
+    """
+    if not stored:
+        return WholeNumbers(in_allocations=False, in_placements=False)
+    choice = policies.choose(**stored)
+    on_servers = choice.policy.servers[choice.mode] is policies.Servers.RANGES
+    return WholeNumbers(in_allocations=choice.whole_tasks, in_placements=on_servers)
+
+
 def policy_title(name: str) -> str:
     """Return the name of a policy for people, or the name itself of one that is unknown."""
     found = next((each for each in policies.policies_available() if each.name == name), None)

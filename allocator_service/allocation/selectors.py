@@ -218,6 +218,7 @@ def _interval_at(
 ) -> tuple[datetime, datetime, int]:
     """Return start and end of the interval of a schedule at an instant, and its slot."""
     period = timedelta(seconds=period_seconds)
+    # The plan repeats until another decision is in force.
     turns, within = divmod(at - effective_from, period)
     start, end, slot = next(
         interval for interval in intervals if within < timedelta(seconds=interval[1])
@@ -293,6 +294,7 @@ def failed_since(*, pool: Pool, run: Run | None) -> Run | None:
     failures = Run.objects.filter(pool=pool, status=RunStatus.FAILED)
     if run is not None and run.effective_from is not None:
         failures = failures.filter(finished_at__gt=run.effective_from)
+    # Keys ascend with time.
     return failures.order_by("-pk").first()
 
 

@@ -110,9 +110,11 @@ def _check(placements: DecidedPlacements, workloads: int) -> None:
     for column, least, limit in (
         (counts, 1, math.inf),
         (placements.workload, 0, workloads),
+        # A task has pieces of two kinds at most.
         (placements.kind, 0, 2),
         (placements.range_of, 0, len(placements.ranges)),
     ):
+        # An empty list would become an array of floats.
         numbers = np.array(column, dtype=None if column else np.int64)
         if numbers.dtype.kind != "i" or not ((least <= numbers) & (numbers < limit)).all():
             raise ValueError("numbers out of range")

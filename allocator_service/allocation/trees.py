@@ -298,6 +298,7 @@ class _Amounts:
             scope, node = item.limit.scope, item.limit.node
             amount = self._amount(item)
             name = (problem.groups if scope == GROUP else problem.tenants)[node]
+            # A guarantee that the run does not list is met.
             unmet = self._unmet.get(_unmet_key({scope: name}, amount["where"], amount["amount"]))
             self.guarantees[scope, node].append(NodeGuarantee(**amount, **(unmet or {})))
 
@@ -352,6 +353,7 @@ class _PlacedTasks:
         self._workload = np.array(placed.workload, dtype=np.int64)
         kinds = [pieces.kinds(workload)[kind] for workload, kind, *_ in placed]
         self._class = np.array(placed.range_of, dtype=np.int64)
+        # Tasks are stored for each server of a range.
         tasks = placed.counts[self._class] * np.array(placed.tasks)
         self._amounts = tasks[:, None] * pieces.demand[np.array(kinds, dtype=np.int64)]
 
@@ -375,9 +377,11 @@ def _finite(amounts: FloatArray) -> list[float | None]:
 def _in_order(nodes: Sequence[TreeNode]) -> list[TreeNode]:
     """Sort the nodes depth first, groups before members, by name."""
     below: dict[str | None, list[TreeNode]] = {}
+    # `group` precedes `member` in the alphabet.
     for node in sorted(nodes, key=lambda node: (node.kind, node.name)):
         below.setdefault(node.parent, []).append(node)
     ordered: list[TreeNode] = []
+    # A stack, from which the last one is taken first.
     waiting = below.get(None, [])[::-1]
     while waiting:
         node = waiting.pop()

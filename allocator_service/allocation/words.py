@@ -5,9 +5,11 @@ from decimal import Decimal
 from typing import Any
 
 from allocator_service.allocation.history import Cause
+from allocator_service.allocation.models import Allocation, Run
 from allocator_service.core.display import instant_text, number_text
 from allocator_service.pools.budgets import opening_of
-from allocator_service.workloads.reason_texts import Reader
+from allocator_service.pools.clusters import clusters_away
+from allocator_service.workloads.reason_texts import Reader, away_text
 
 # A sharing degree this near to 1 is neither a benefit nor a loss.
 _AS_ALONE = 0.005
@@ -34,6 +36,22 @@ def spent_text(stored: Mapping[str, Any], timezone: str, reader: Reader) -> str:
     if reader.is_tenant and not of_group:
         whose = "Your budget"
     return f"{whose}, {stored['resource']} hours, is spent until {until}."
+
+
+def away_texts(run: Run, tenant: str, reasons: Mapping[str, str]) -> dict[str, str]:
+    """Return why workloads of clusters that had left by the run could not run, by name.
+
+    A workload with another reason has an empty text or none.
+    """
+    away = {name: at for name, at in clusters_away(run.pool).items() if at <= run.created_at}
+    if not away:
+        return {}
+    rows = Allocation.objects.filter(run=run, tenant__slug=tenant)
+    selectors = dict(rows.values_list("workload__name", "workload__server_selector"))
+    return {
+        name: away_text(reason, selectors.get(name, {}), away, run.pool.timezone)
+        for name, reason in reasons.items()
+    }
 
 
 SPENT_HELPS = "The next period; or a larger budget, by who manages it."

@@ -37,6 +37,7 @@ def costs(scenario: Scenario, simulation: Simulation, plan: PricePlan) -> dict[s
     # The last month of the calendar has no end in it.
     if start is None or start.year == MAXYEAR:
         start = datetime.fromtimestamp(0, UTC)
+    # One segment of any length: its prices hold for all of the simulation.
     prices = Timeline([Segment(start, start + timedelta(seconds=1), plan)], {plan.pk: Prices(plan)})
     counted = _counted(scenario, plan)
     payers = [
@@ -136,7 +137,9 @@ def used_by_owner(simulation: Simulation) -> npt.NDArray[np.float64]:
     server = np.concatenate([simulation.server[whole], simulation.piece_server])
     owner = np.zeros(len(task), dtype=np.int64)
     placed = server >= 0
+    # -1 stands for the pool, whose number is 0 here.
     owner[placed] = problem.contributed_by[row_of[server[placed]]] + 1
+    # One number for each pair, by which `bincount` adds up all tasks at once.
     place = problem.workload_tenant[workload] * (problem.t + 1) + owner
     size = problem.t * (problem.t + 1)
     used = np.zeros((size, problem.m))

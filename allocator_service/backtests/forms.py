@@ -25,6 +25,7 @@ from allocator_service.backtests.errors import (
 from allocator_service.backtests.uploads import FORMATS
 from allocator_service.core.errors import DomainError, Unacceptable
 from allocator_service.core.quantities import parse_quantity
+from allocator_service.core.service_forms import add_refusal
 from allocator_service.pools.models import Pool
 from policies.simulation import POLICIES
 
@@ -260,10 +261,7 @@ class BacktestForm(forms.Form):
 
     def refused(self, error: DomainError) -> None:
         """Show the errors of the service beside their fields."""
-        for each in error.errors:
-            self.add_error(_field_of(each.pointer), each.detail)
-        if not error.errors:
-            self.add_error(None, error.detail)
+        add_refusal(self, error, _field_of)
 
 
 def _field_of(pointer: str) -> str | None:

@@ -75,6 +75,7 @@ def servers_between(
     alike: Counter[Any] = Counter()
     single = []
     for contribution in rows.select_related("server", "tenant").order_by("start", "pk"):
+        # A contribution without a capacity has that of its server.
         capacity = contribution.capacity or contribution.server.capacity
         kind = (
             tuple(float(amount) for amount in _padded(capacity, width)),
@@ -90,6 +91,7 @@ def servers_between(
     for (capacity_, labels, owner), count in alike.items():
         _add_row(found, capacity_, labels, owner, count)
     for (capacity_, labels, owner), since, until in single:
+        # Changes name single servers, which are numbered through the rows.
         number = sum(found.count)
         _add_row(found, capacity_, labels, owner, 1)
         if since > start:
@@ -145,7 +147,9 @@ def submitted_between(
             max((since - start).total_seconds(), 0.0),
             (min(until, end) - start).total_seconds(),
         )
+        # Usage can be imported for tenants that were never members.
         name = slugs.get(who) or f"tenant-{who}"
+        # Metered use has no events. What ran from interval to interval is a level.
         if event is None and kind is not None:
             level = levels.setdefault((who, workload), _Level(name, kind))
             level.go_on(found, *span, _tasks_at_once(amounts, kind.demand))
@@ -234,6 +238,7 @@ class _Level:
 
     def go_on(self, found: Submitting, since: float, until: float, tasks: int) -> None:
         """Continue with a number of running tasks in the next interval."""
+        # A gap in the entries: everything ended before it.
         if since > self._until:
             self._end(found, sum(count for _, count in self._running))
         running = sum(count for _, count in self._running)
@@ -259,6 +264,7 @@ class _Level:
                     tuple(self._kind.demand),
                     begun,
                     self._until - begun,
+                    # Tasks that began and ended together are one job.
                     job=(id(self), begun, self._until),
                     tasks=ended,
                     priority=self._kind.priority,

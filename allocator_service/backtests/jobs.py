@@ -115,10 +115,17 @@ def _prepare(claim: BacktestClaim, backtest: Backtest, clock: Callable[[], datet
     content = scenario.to_bytes()
     with claim.fence() as row:
         complete_job(
-            row, status=BacktestStatus.RUNNING, prepared_at=clock(), input=summary, attempts=0
+            # The next work of this row is another one, whose attempts are counted anew.
+            row,
+            status=BacktestStatus.RUNNING,
+            prepared_at=clock(),
+            input=summary,
+            attempts=0,
         )
         BacktestInput.objects.update_or_create(
-            backtest=backtest, defaults={"prepared": content, "uploaded": None}
+            # The scenario is all that cells read, and an upload may be large.
+            backtest=backtest,
+            defaults={"prepared": content, "uploaded": None},
         )
         Cell.objects.bulk_create(
             Cell(backtest=backtest, position=position, policy=policy, seed=seed)
@@ -129,12 +136,15 @@ def _prepare(claim: BacktestClaim, backtest: Backtest, clock: Callable[[], datet
 
 def _conclude(claim: BacktestClaim, backtest: Backtest, clock: Callable[[], datetime]) -> None:
     cells = list(backtest.cells.order_by("position"))
+    # With one cell that succeeded there are results, in which the others state their errors.
     if all(cell.status == CellStatus.FAILED for cell in cells):
         _fail(claim, cells[0].error or {}, clock())
         return
+    # Before the fence, which locks the row.
     result = results_of(backtest, _scenario(backtest), cells)
     with claim.fence() as row:
         complete_job(row, status=BacktestStatus.SUCCEEDED, result=result, finished_at=clock())
+        # They served to compare the cells, and are larger than all results.
         row.cells.update(jobs=None)
 
 
@@ -228,6 +238,7 @@ def _only(backtest: Backtest, scenario: Scenario) -> int | None:
     if backtest.tenant is None or "trace" in backtest.spec:
         return None
     own = [tenant["pk"] == backtest.tenant.pk for tenant in scenario.head["tenants"]]
+    # A tenant that is not in the scenario sees no money.
     return own.index(True) if any(own) else -1
 
 

@@ -58,6 +58,7 @@ def measured(simulation: Simulation) -> dict[str, Any]:
         "median_completion": _quantile(jobs.completion, 0.5),
         "p95_completion": _quantile(jobs.completion, 0.95),
         "jain_index": fairness_of(simulation),
+        # The tolerance covers the rounding of sums over a whole trace.
         "tenants_envying": int((envied > 1 + 1e-9).sum() + np.isinf(jealous).sum()),
         "longest_starvation": float(starvation.max(initial=0.0)),
         "min_sharing_degree": _number(np.nanmin(degree)) if (~np.isnan(degree)).any() else None,
@@ -83,6 +84,7 @@ def _curves(simulation: Simulation, jobs: Jobs, work: npt.NDArray[np.float64]) -
     if not simulation.ended > begin:
         return {"edges": [], "utilisation": {}, "tenants": [], "shares": [], "degrees": []}
     edges = np.linspace(begin, simulation.ended, POINTS + 1)
+    # Stable: tenants with equal work are drawn in the order of the scenario.
     drawn = np.sort(np.argsort(-work, kind="stable")[:DRAWN_TENANTS])
     middle = (edges[1:] + edges[:-1]) / 2
     used = utilisation_between(simulation, edges)

@@ -28,6 +28,7 @@ def obstacles_text(scenario: Scenario) -> str:
         ):
             clauses.append(f"no server has the label {together}")
         else:
+            # Pieces that fit nowhere by themselves are named. Otherwise there are too few places.
             large = [each for each in gang_from(gang).demand if not scenario.has_place(each, rows)]
             pieces += large
             if not large:

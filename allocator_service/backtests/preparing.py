@@ -101,6 +101,7 @@ def _of_trace(backtest: Backtest) -> _Read:
     )
     resources = [Resource(name, form.units.get(name, "")) for name in submitted.resources]
     origin = datetime.fromtimestamp(0, UTC)
+    # Formats with absolute times count from 1970.
     if trace["begin"] and not form.absolute:
         origin = datetime.fromisoformat(trace["begin"])
     servers = Servers()
@@ -166,9 +167,11 @@ def _servers_now(pool: Pool, resources: Sequence[Resource], backtest: Backtest) 
                 code="trace.unit",
                 pointer="/servers",
             )
+    # The shortest period of a history is an instant.
     found = servers_between(pool=pool, tenant=None, start=now, end=now + timedelta(microseconds=1))
     columns = [known[resource.name][0] for resource in resources]
     capacity = [[row[column] for column in columns] for row in found.capacity]
+    # The names by which the caller knows the owners.
     owners = [owner and shown.get(owner, owner) for owner in found.contributed_by]
     return Servers(capacity, found.count, found.labels, owners)
 
@@ -278,6 +281,7 @@ def _tenants(number: Iterable[str], terms: Terms, backtest: Backtest) -> list[di
     if backtest.plan is not None:
         payers = Tenant.objects.filter(memberships__pool=backtest.plan.pool_id)
         if backtest.tenant is not None:
+            # A tenant sees its own money only.
             payers = payers.filter(pk=backtest.tenant.pk)
         pks = dict(payers.values_list("slug", "pk"))
     shown = backtest.spec["names"] if "history" in backtest.spec else None
@@ -310,6 +314,7 @@ def _refuse_impossible(scenario: Scenario, *, cells: int) -> None:
             f"{trace.tasks} tasks under {cells} policies and seeds are {trace.tasks * cells}; at most"
             f" {MAX_TASKS} tasks, and {MAX_EVENTS} in all, can be simulated."
         )
+    # Tasks that fit nowhere are part of the description, unless there are no others.
     if scenario.fitting.any():
         return
     raise Unacceptable(
@@ -332,6 +337,7 @@ def _refuse_many_terms(tree: Mapping[str, Any]) -> None:
 def _input_description(scenario: Scenario, submitted: Submitted) -> dict[str, Any]:
     """Return a description of the input with its sizes, digest, and the reasons for omitted lines."""
     trace = scenario.trace
+    # As submitted: no task waits here.
     last = float((trace.submit + trace.duration).max())
     too_big = ~scenario.fitting[trace.workload]
     return {

@@ -110,6 +110,7 @@ def _column(
         "money": None,
         "curves": None,
     }
+    # A mean over some of the seeds is not comparable with the means of others.
     if failed is not None or not done:
         return column
     found = [cell.result or {} for cell in done]
@@ -129,6 +130,7 @@ def _column(
             _tenant(name, position, found, money, digits) for position, name in enumerate(names)
         ],
         "money": _money(money, digits),
+        # Edges differ between seeds, so that curves have no mean.
         "curves": _named(found[0]["curves"], names),
     }
 
@@ -137,6 +139,7 @@ def _by_job_size(cells: Sequence[Cell], baseline: Mapping[int, Jobs]) -> list[di
     """Return completion times by the number of a job's tasks, beside the baseline's of the same seed."""
     sizes = []
     for cell in cells:
+        # A policy that draws nothing has one cell, which is compared with every seed.
         theirs = baseline.get(cell.seed) or next(iter(baseline.values()))
         sizes.append(reduction_by_job_size(jobs_from_bytes(bytes(cell.jobs or b"")), theirs))
     return [
@@ -208,6 +211,7 @@ def _spread(values: Iterable[float | None]) -> dict[str, Any] | None:
 
 
 def _mean_money(amounts: Iterable[str | None], digits: int | None) -> str | None:
+    # Exact sums of texts: a mean of floats could differ by a cent.
     known = [Decimal(amount) for amount in amounts if amount is not None]
     if not known or digits is None:
         return None

@@ -78,6 +78,7 @@ class Scenario:
         """Return the scenario as bytes for `from_bytes`."""
         file = io.BytesIO()
         head = np.frombuffer(orjson.dumps(self.head), dtype=np.uint8)
+        # The head as an array of bytes: an object would be written as a pickle.
         columns: dict[str, Any] = {"head": head, **self.arrays}
         np.savez_compressed(file, **columns)
         return file.getvalue()
@@ -163,10 +164,12 @@ class Scenario:
         trace, random = self.trace, np.random.default_rng(seed)
         # Whole jobs are drawn: their tasks were submitted together, and are no independent sample.
         by_job = np.argsort(trace.job, kind="stable")
+        # Positions in `by_job` at which another job begins, and its end.
         edges = np.flatnonzero(np.diff(trace.job[by_job], prepend=-1, append=-1))
         sizes = np.diff(edges)
         jobs = np.sort(random.integers(len(sizes), size=len(sizes)))
         numbers = np.repeat(np.arange(len(jobs)), sizes[jobs])
+        # 0, 1, 2, ... within each drawn job.
         within = np.arange(len(numbers)) - np.repeat(
             np.cumsum(sizes[jobs]) - sizes[jobs], sizes[jobs]
         )
@@ -182,6 +185,7 @@ class Scenario:
         found: dict[str, list[int]] = {}
         for selector in self.head["selectors"]:
             asked = orjson.dumps(selector).decode()
+            # Thousands of kinds of tasks share a few selectors.
             if asked not in found:
                 found[asked] = [
                     row
@@ -215,8 +219,10 @@ class Scenario:
         for row in rows:
             labels = self.head["labels"][row]
             value = labels.get(gang.together) if gang.together else ""
+            # A server without the label belongs to no zone.
             if value is not None:
                 cluster = labels.get("cluster", "") if gang.together else ""
+                # With the cluster: racks of two clusters may have the same name.
                 zones.setdefault((cluster, value), []).append(row)
         return any(
             all(
@@ -228,6 +234,7 @@ class Scenario:
 
     def _places(self, demand: npt.NDArray[np.float64], gang: Gang, rows: Sequence[int]) -> float:
         """Return how many pieces with a demand fit on the empty servers of some rows."""
+        # Resources that a piece does not need bound nothing.
         room = self.arrays["capacity"][rows][:, demand > 0] * (1 + _ROUNDING)
         each = np.floor(room / demand[demand > 0]).min(axis=1)
         if gang.per_server:

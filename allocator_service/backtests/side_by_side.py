@@ -60,6 +60,7 @@ def _columns(
                 raise _no_time_left()
             columns += compare(document, [policy], seconds=remaining)["columns"]
         except Unavailable as error:
+            # Busy before anything is computed: the page can be asked for again.
             if error.code != "evaluation.timeout" and not columns:
                 raise
             named = policy if isinstance(policy, Mapping) else {"name": policy, "options": {}}
@@ -146,6 +147,7 @@ def _most_different(tasks: Sequence[Mapping[str, float]]) -> list[str]:
 
     def spread(name: str) -> float:
         counts = [each.get(name, 0.0) for each in tasks]
+        # Rounded, so that names decide among spreads that differ by noise.
         return round(max(counts) - min(counts), 9)
 
     ordered = sorted(names, key=lambda name: (-spread(name), name))

@@ -68,6 +68,7 @@ def tree_between(*, pool: Pool, start: datetime, end: datetime) -> DatedTree | N
     terms = GroupTerms.objects.filter(group__pool=pool, start__lt=end).exclude(end__lte=start)
 
     def second(instant: datetime) -> float:
+        # Terms from before the period hold from its start.
         return max((instant - start).total_seconds(), 0.0)
 
     number = {
@@ -84,6 +85,7 @@ def tree_between(*, pool: Pool, start: datetime, end: datetime) -> DatedTree | N
     ):
         rows = groups[number[group]]
         if not rows and since > start:
+            # Created during the period, the group was absent until then.
             rows.append([0.0, *_ABSENT])
         # Terms that follow without a gap replace the absence that the last ones ended with.
         if rows and rows[-1][0] == second(since):
@@ -178,6 +180,7 @@ def tree_named(
         ]
         for position, row in enumerate(tenants)
     }  # fmt: skip
+    # Groups without members decide nothing.
     if all(row[0][3:] == _STRANGER[3:] for row in members.values()):
         return None
     return DatedTree(rows, members)

@@ -155,6 +155,7 @@ def balances(
     spans: list[tuple[Budget, Span]] = []
     for budget, period in present:
         if budget.resource:
+            # Its use is read again: it may have been corrected since.
             before = _period_before(budget, period)
             day = Span(now - RATE_OVER, now) if rates else None
             spans += [(budget, span) for span in (period, before, day) if span is not None]
@@ -193,6 +194,7 @@ def _exhausted_on(left: Decimal, last_day: Decimal, now: datetime, period: Span)
     if left <= 0 or last_day <= 0:
         return None
     seconds = left / last_day * int(RATE_OVER.total_seconds())
+    # It lasts until the period ends, with which the budget begins anew.
     if seconds >= Decimal((period.end - now).total_seconds()):
         return None
     return now + timedelta(seconds=float(seconds))
@@ -238,7 +240,9 @@ def spent_by_cluster(*, budget: Budget, period: Span) -> list[tuple[str | None, 
     spent: dict[str | None, Decimal] = {}
     for use in used_by_cluster(pool=pool, edges=edges, among=spans):
         if use.resource == budget.resource and any(
-            span.start <= edges[use.interval] < span.end for span in spans[use.tenant]
+            # Spans begin and end at edges, so that an interval is inside as a whole.
+            span.start <= edges[use.interval] < span.end
+            for span in spans[use.tenant]
         ):
             spent[use.cluster] = spent.get(use.cluster, Decimal(0)) + use.amount
     return sorted(spent.items(), key=lambda row: cluster_order(row[0]))
@@ -294,6 +298,7 @@ def _parts(budget: Budget, span: Span, below: Mapping[int, Mapping[int, Times]])
     for tenant, times in below[budget.group_id or 0].items():
         for since, until in times:
             part = Span(max(since, span.start), min(until, span.end))
+            # Most tenants never move, and are read without further edges.
             if part == span:
                 whole.append((tenant, span))
             elif part.start < part.end:

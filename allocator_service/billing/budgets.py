@@ -97,6 +97,7 @@ def budget_create(*, pool: Pool, draft: BudgetDraft, now: datetime) -> Budget:
         raise Unacceptable(
             f'The pool has no group "{group.slug}".', code="group.unknown", pointer="/group"
         )
+    # Every decision reads all that bind, and every check all of them.
     if Budget.objects.filter(pool=pool, retired_at=None).count() >= MAX_BUDGETS:
         raise Unacceptable(
             f"The pool has {MAX_BUDGETS:,} budgets, and no more are allowed.",
@@ -106,6 +107,7 @@ def budget_create(*, pool: Pool, draft: BudgetDraft, now: datetime) -> Budget:
     _refuse_settings(draft.settings, per=draft.periods.per)
     if not draft.resource:
         _refuse_money(draft)
+    # A new budget counts as a limit that was not there before.
     _refuse_stop(pool, draft.settings, before=Then.NOTIFY)
     budget = Budget.objects.create(
         pool=pool,
@@ -118,6 +120,7 @@ def budget_create(*, pool: Pool, draft: BudgetDraft, now: datetime) -> Budget:
         created_at=now,
         **_stored(draft.settings),
     )
+    # One that only notifies changes no decision.
     if budget.then:
         pool_changed(pool, now=now)
     audit_record(action="budget.create", instance=budget, now=now, pool=pool.slug)
@@ -223,6 +226,7 @@ def budget_history(budget: Budget) -> list[BudgetTerms]:
 
 def _locked(budget: Budget, version: int | None) -> Budget:
     pool = pool_lock(budget.pool)
+    # Read again under the lock: its version may have changed since.
     budget = Budget.objects.select_related("tenant", "group").get(pk=budget.pk)
     budget.pool = pool
     check_version(budget.version, version)
@@ -233,6 +237,7 @@ def _stored(settings: BudgetSettings) -> dict[str, object]:
     """Return the settings by the fields of `Budget`."""
     return {
         "amount": settings.amount,
+        # Ascending, on which `budgets_check` relies.
         "thresholds": sorted(set(settings.thresholds)),
         "carry": settings.carry,
         "then": settings.then.value,

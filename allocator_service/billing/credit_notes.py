@@ -35,9 +35,11 @@ def credit_note_create(
     Raises `Unacceptable` without a reason or for an amount that is not above 0 in whole minor units, and
     `Conflict` where no price plan is published.
     """
+    # The month must not be closed between the check and the line.
     lock_in_transaction(Lock.BILLING, pool.slug)
     month = _open_month(pool)
     digits = minor_digits(pool)
+    # Statements have whole minor units, and a note is a line of one.
     if not 0 < amount < LARGEST or amount != round(amount, digits):
         raise Unacceptable(
             f"A credit note's amount is above 0, with at most {digits} digits after the point.",
@@ -65,6 +67,7 @@ def credit_note_reverse(*, note: CreditNote, reason: str, now: datetime) -> Cred
     """
     # A month that closes meanwhile would leave the note on a statement that is written.
     lock_in_transaction(Lock.BILLING, note.pool.slug)
+    # A chain of reversals would hide what was credited in the end.
     if note.reverses_id is not None:
         raise Conflict(
             "This credit note takes another one back: write a new one.",

@@ -60,6 +60,7 @@ def rerating_apply(
     a reason.
     """
     lock_in_transaction(Lock.BILLING, pool.slug)
+    # Under the lock: of two callers, the second finds the first one's rerating.
     applied = Rerating.objects.filter(plan=plan).first()
     if applied is not None:
         return applied, False
@@ -69,6 +70,7 @@ def rerating_apply(
     if plan.state != PlanState.DRAFT:
         raise Conflict("The plan is published: a rerating applies a draft.", code="plan.published")
     closings = _covered_closings(pool, plan)
+    # Months are read as a whole, however many entries they have.
     without_time_limit()
     plan_number(plan, PlanState.RERATED, now)
     last = closings_of(pool)[-1]
@@ -97,6 +99,7 @@ def rerating_apply(
     )
     for difference in found:
         difference.line.rerating = rerating
+    # Closed statements stay as they are. The lines are on that of the open month.
     Posting.objects.bulk_create([each.line for each in found], batch_size=1_000)
     audit_record(action="rerating.apply", instance=rerating, now=now, pool=pool.slug)
     event_record(

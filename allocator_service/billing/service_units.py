@@ -67,6 +67,7 @@ def _used(pool: Pool, tenant: Tenant, since: datetime, now: datetime) -> Decimal
     if since >= now:
         return Decimal(0)
     prices = timeline(pool=pool, start=since, end=now)
+    # Once for each plan, of which several segments are.
     weights = {segment.plan: _weights(segment.plan) for segment in prices.segments if segment.plan}
     amounts = amounts_within(pool=pool, period=Period(prices.edges), tenant=tenant, values=1)
     used = Decimal(0)
@@ -97,6 +98,7 @@ def units_grant(
     )
     audit_record(action="units.grant", instance=grant, now=now, pool=pool.slug)
     for bank in banks_of(pool=pool, now=now, tenant=tenant):
+        # A grant may leave a bank that was overdrawn below 0 still.
         if bank.balance > 0:
             _restore(pool, tenant, now)
     return grant
@@ -161,6 +163,7 @@ def _restore(pool: Pool, tenant: Tenant, now: datetime) -> None:
         held = MembershipTerms.objects.filter(membership=terms.membership, end__gt=since)
         if not held.filter(best_effort=False).exists():
             _put_best_effort(pool, tenant, terms, False, now)
+    # Also if the terms were changed by hand: the bank is not their cause any more.
     _demotions(pool, tenant).update(best_effort_until=now)
 
 

@@ -150,6 +150,7 @@ def billing_report(
 ) -> BillingReport:
     """Return the months that a period reaches into. Raises `Unacceptable` for more than 36 of them."""
     months = _months(pool, period)
+    # All sides as of one instant: an entry that arrives between two reads would be a difference.
     with one_snapshot():
         ties, accounts = _read(pool, months, now, tenant)
     by_tenant: dict[str, list[Account]] = {}
@@ -230,6 +231,7 @@ def _read(
     pool: Pool, months: Sequence[Month], now: datetime, tenant: Tenant | None
 ) -> tuple[list[Tie], dict[tuple[date, str], Account]]:
     """Return the ties, and the accounts by the first day of a month and the tenant's slug."""
+    # Drafts of one tenant have lines of others, for its servers. Their keys are left out below.
     key = None if tenant is None else tenant.pk
     drafts = _drafts(pool, months, now, key)
     sides = _sides(pool, months, drafts, tenant)
@@ -247,6 +249,7 @@ def _read(
             found.not_yet_billed,
             found.not_billable,
             sorted(found.reasons),
+            # An entry can be the cause of several lines.
             list(dict.fromkeys(found.late))[:ENTRIES_SHOWN],
             _entries_of(pool, who, name, found.times),
         )
@@ -286,6 +289,7 @@ def _sides(
     limit = None if tenant is None else tenant.pk
     for use in used_by_now(pool=pool, edges=edges, tenant=limit):
         side = of(months[use.segment].first, use.tenant, use.resource)
+        # Use alone is in the totals as well, and is never billed.
         if side is not None and use.kind == Kind.USAGE:
             side.ledger = _EXACT.add(side.ledger, use.amount)
     for first, who, resource, amount in _closed_amounts(pool, months, tenant):
@@ -348,6 +352,7 @@ def _accounts(
             sums.setdefault((month, who), [_NOTHING, _NOTHING])[side] += amount
 
     stored = Posting.objects.filter(pool=pool, month__in=closed).order_by()
+    # A line charges its tenant and credits the owner of the servers.
     for side, who, leg in ((0, "tenant", "tenant_amount"), (1, "owner", "owner_amount")):
         for month, key, amount in stored.values_list("month", who).annotate(amount=Sum(leg)):
             add(month, key, side, amount)

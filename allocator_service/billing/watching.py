@@ -29,6 +29,7 @@ def pools_watch(*, now: datetime) -> None:
 def late_entries_watch() -> None:
     """Record newly numbered entries that lie in closed months, in every pool that has any."""
     for pool in Pool.objects.filter(pk__in=Closing.objects.values("pool")):
+        # In batches, so that no transaction becomes long.
         while late_entries_find(pool=pool) == FOUND_AT_ONCE:
             pass
 

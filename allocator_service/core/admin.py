@@ -241,9 +241,11 @@ class AuditedAdmin(SavedFiltersAdmin):
         """
         before, done = 0, 0
         if already is not None:
+            # Counted first: after the services have run, more objects match.
             before = objects.filter(already).count()
             objects = objects.exclude(already)
         for item in objects:
+            # A refusal concerns one object. The others are still changed.
             try:
                 service(item)
             except DomainError as error:
@@ -275,6 +277,7 @@ class ServiceAdmin(AuditedAdmin):
     ) -> HttpResponse:
         """Report the new object, by the form's own message if it has one."""
         text = getattr(obj, "success_text", "")
+        # Django's answer in a popup is a script that closes it.
         if not text or IS_POPUP_VAR in request.POST:
             return super().response_add(request, obj, post_url_continue)
         self.message_user(request, text, messages.SUCCESS)
@@ -284,6 +287,7 @@ class ServiceAdmin(AuditedAdmin):
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> list[Any]:
         """Return the fields that the form offers for this object, then the read-only ones."""
+        # Fields can depend on the object, so that only a form of it knows them.
         offered = list(self.form(instance=obj).fields)
         if obj is not None and not self.has_change_permission(request, obj):
             offered = [name for name in offered if name != "reason"]

@@ -19,6 +19,7 @@ from allocator_service.core.copying import copy_rows
 from allocator_service.core.models import AuditEntry
 from allocator_service.core.outbox import request_id
 
+# These change with every change, or never.
 _BOOKKEEPING = {"id", "version", "created_at", "generation"}
 UNKNOWN_ACTOR = "the service itself"
 
@@ -42,6 +43,7 @@ def acting_as(actor: str, *, reason: str = "") -> Iterator[None]:
 def stated_fields(instance: models.Model) -> dict[str, Any]:
     """Return the fields of an object that the audit states, without bytes and bookkeeping."""
     return {
+        # The key of a related object, which need not be read for it.
         field.attname: getattr(instance, field.attname)
         for field in instance._meta.concrete_fields
         if field.name not in _BOOKKEEPING and not isinstance(field, models.BinaryField)
@@ -124,6 +126,7 @@ def _entry(
         action=action,
         object_type=str(instance._meta.model_name),
         object_id=str(instance.pk),
+        # The name at the time of the change: an object can be renamed.
         object_name=str(instance)[:300],
         pool=pool,
         before=before,

@@ -110,6 +110,7 @@ def _first_state(instance: Model) -> Mapping[str, Any]:
     changes = AuditEntry.objects.filter(
         object_type=instance._meta.model_name, object_id=str(instance.pk), before__isnull=False
     )
+    # From the newest to the oldest change, so that each field's oldest value remains.
     for before in changes.order_by("-id").values_list("before", flat=True):
         state |= {name: value for name, value in (before or {}).items() if name in state}
     return state
@@ -136,6 +137,7 @@ def _done(change: _Change, names: Names) -> Done:
                 _text(model, name, value, names),
             )
             for name, value in change.after.items()
+            # Fields that a new object has left empty are not listed.
             if before is not None or value not in (None, "", {}, [])
         ],
     )
@@ -164,6 +166,7 @@ def _found(target: type[Model], values: Collection[Any]) -> Mapping[Any, Model]:
             read.append(target._meta.pk.to_python(value))
         except ValidationError:  # not a key of this model, and shown as it is stored
             continue
+    # The name of an object can contain that of another, such as a group's parent.
     return target._default_manager.select_related().in_bulk(read)
 
 

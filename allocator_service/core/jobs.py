@@ -141,6 +141,7 @@ class Claim(Generic[J, W]):
         Raises `ClaimLost` if the row does not carry this claim's token.
         """
         with transaction.atomic():
+            # NO KEY: rows that refer to the job can still be inserted while it is locked.
             rows = self.kind.model._default_manager.select_for_update(no_key=True)
             job = rows.filter(pk=self.key, token=self.token).first() if self.token else None
             if job is None:
@@ -229,6 +230,7 @@ def wake_relay(queue: str) -> None:
         cursor.execute("SELECT pg_notify(%s, %s)", [JOBS_CHANNEL, queue])
 
 
+# Filled by `ready` of the apps, before a relay or a worker starts.
 _registered: list[tuple[JobKind[Any], Task]] = []
 
 

@@ -34,6 +34,7 @@ class Lock(IntEnum):
 
 def lock_key(namespace: Lock, name: str) -> int:
     """Return the number by which PostgreSQL identifies the lock."""
+    # PostgreSQL's keys of advisory locks are signed numbers of 64 bits.
     digest = hashlib.blake2b(f"{namespace.value}:{name}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big", signed=True)
 

@@ -68,6 +68,7 @@ def event_record(
         occurred_at=now,
         request_id=request_id(),
     )
+    # In a table of its own: the sealer need not search all events for those without a number.
     PendingEvent.objects.create(event=event)
     return event
 

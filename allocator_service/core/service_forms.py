@@ -1,6 +1,6 @@
 """Forms that write through a service, and show what they would change."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from decimal import Decimal
 from functools import partial
 from typing import Any, ClassVar
@@ -81,9 +81,7 @@ class ServiceForm(forms.ModelForm):
             if self.performs and not self.errors:
                 self.performed = self.perform(cleaned)
         except DomainError as error:
-            places = error.errors or (FieldError("", error.code, error.detail),)
-            for name, detail in dict.fromkeys((self.field_at(e.pointer), e.detail) for e in places):
-                self.add_error(name, detail)
+            add_refusal(self, error, self.field_at)
         except IntegrityError as error:
             self.add_error(*_constraint_mistake(error, self))
         except DataError as error:
@@ -104,6 +102,19 @@ class ServiceForm(forms.ModelForm):
 
     def save_m2m(self) -> None:
         """Leave relations as the service has written them."""
+
+
+def add_refusal(
+    form: forms.BaseForm, error: DomainError, field_at: Callable[[str], str | None]
+) -> None:
+    """Add each error of a refusal to the field that its pointer leads to.
+
+    `field_at` returns the name of that field, None for a place without one.
+    """
+    places = error.errors or (FieldError("", error.code, error.detail),)
+    # Several pointers may lead to one field, which need not repeat a sentence.
+    for name, detail in dict.fromkeys((field_at(each.pointer), each.detail) for each in places):
+        form.add_error(name, detail)
 
 
 def form_differences(form: ServiceForm) -> list[Difference]:

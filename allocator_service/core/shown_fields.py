@@ -148,6 +148,7 @@ def _text(value: Any, *, exact: bool = False) -> str | None:
 
 
 def _float_text(value: float, exact: bool) -> str:
+    # `repr` has the fewest digits that are read as this float again.
     number = Decimal(repr(value))
     if not number.is_finite():
         return str(value)
@@ -180,6 +181,7 @@ class _Fieldset(Fieldset):
 
 class _Fieldline(Fieldline):
     def __iter__(self) -> Iterator[Any]:
+        # Django has no setting for the class of a read-only field.
         for index, each in enumerate(super().__iter__()):
             if not isinstance(each, AdminReadonlyField):
                 yield each

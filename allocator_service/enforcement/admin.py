@@ -34,6 +34,7 @@ from allocator_service.pools.models import Pool
 
 TENANTS_SHOWN = 50
 AGENTS_SHOWN = 25
+NO_DECISION = "no decision yet"
 NO_REASON = "the scheduler states no reason"
 _SHOWN_DIGITS = Decimal("0.001")
 
@@ -102,9 +103,12 @@ def _row(row: TenantEnforcement, state: EnforcementState) -> Row:
     counts = ((row.running_tasks, "running"), (row.pending_tasks, "pending"))
     tasks = [f"{'unknown' if count is None else f'{count:,}'} {state}" for count, state in counts]
     wrong = list(row.problems)
+    # Cluster by cluster: sums would hide that one has too much and another too little.
     for part in row.clusters or [row]:
-        where = f"{part.cluster}: " if part.cluster else ""
-        wrong += [where + sentence for sentence in _wrongs(part, state)]
+        sentences = _wrongs(part, state)
+        # The name of a cluster may be long, and is stated once.
+        wrong += [f"{part.cluster}:"] if part.cluster and sentences else []
+        wrong += sentences
     for text, has_ended in (("Notice given", False), ("Ended", True)):
         if found := sum(each.tasks for each in row.ending if each.ended == has_ended):
             wrong.append(f"{text} above the decision: {counted(found, 'task')}.")
@@ -164,12 +168,19 @@ def schedulers_section(now: datetime, pools: VisiblePools) -> Section:
         url = reverse("admin:enforcement_drift_changelist")
         notices.append(Notice(Urgency.WARNING, text, url))
     notices += _blocked_notices(pools)
-    rows = [_agent_row(agent, drifts.get(agent.pool.slug, 0), now) for agent in agents]
+    has_clusters = any(agent.cluster for agent in agents)
+    rows = [
+        _agent_row(agent, drifts.get(agent.pool.slug, 0), now, has_clusters=has_clusters)
+        for agent in agents
+    ]
     more = None
     if len(rows) > AGENTS_SHOWN:
         url = reverse("admin:enforcement_agent_changelist")
         more = Cell(f"{counted(len(rows) - AGENTS_SHOWN, 'more agent')}: all of them", url)
-    return Section(notices, [Table("Schedulers", _AGENT_COLUMNS, rows[:AGENTS_SHOWN], more)])
+    return Section(
+        notices,
+        [Table("Schedulers", _agent_columns(has_clusters=has_clusters), rows[:AGENTS_SHOWN], more)],
+    )
 
 
 def _blocked_notices(pools: VisiblePools) -> list[Notice]:
@@ -192,23 +203,27 @@ def _blocked_notices(pools: VisiblePools) -> list[Notice]:
     ]
 
 
-_AGENT_COLUMNS = [
-    Cell("Pool"),
-    Cell("Agent"),
-    Cell("Scheduler"),
-    Cell("Generation applied", number=True),
-    Cell("Heard of", number=True),
-    Cell("Tenants that drift", number=True),
-]
+def _agent_columns(*, has_clusters: bool) -> list[Cell]:
+    return [
+        Cell("Pool"),
+        *([Cell("Cluster")] if has_clusters else []),
+        Cell("Agent"),
+        Cell("Scheduler"),
+        Cell("Generation applied", number=True),
+        Cell("Heard of", number=True),
+        Cell("Tenants that drift", number=True),
+    ]
 
 
-def _agent_row(agent: Agent, drifts: int, now: datetime) -> list[Cell]:
+def _agent_row(agent: Agent, drifts: int, now: datetime, *, has_clusters: bool) -> list[Cell]:
     heard = f"{age(now - agent.received_at)} ago"
+    generation = NO_DECISION if agent.generation is None else f"{agent.generation:,}"
     return [
         Cell(agent.pool.slug, reverse("admin:pools_pool_overview", args=[agent.pool_id])),
+        *([Cell(agent.cluster or "–")] if has_clusters else []),
         Cell(agent.name),
         Cell(agent.target),
-        Cell("none" if agent.generation is None else f"{agent.generation:,}", number=True),
+        Cell(generation, number=True),
         Cell(heard, number=True, bad=agent.is_stale(now)),
         Cell(f"{drifts:,}", number=True, bad=drifts > 0),
     ]
@@ -225,13 +240,23 @@ def enforcement_tab(asked: TabRequest) -> Mapping[str, Any]:
 class AgentAdmin(ReadOnlyAdmin):
     appears = "An agent appears with its first report."
     list_display = [
-        "name", "pool", "target", "generation", "interval_seconds", "received_at", "retired_at",
+        "name", "pool", "cluster", "target", "applied", "interval_seconds", "received_at",
+        "retired_at",
     ]  # fmt: skip
     actions = ["retire"]
     list_filter = ["pool", "target"]
     filter_titles: ClassVar = {"target": "Scheduler"}
     list_select_related = ["pool"]
     in_seconds = ("interval_seconds",)
+
+    def get_list_display(self, request: HttpRequest) -> Any:
+        """Return the columns, without the one for clusters if no agent of the list has one."""
+        has_clusters = self.get_queryset(request).exclude(cluster="").exists()
+        return [each for each in self.list_display if has_clusters or each != "cluster"]
+
+    @admin.display(description="generation applied", ordering="generation")
+    def applied(self, agent: Agent) -> str:
+        return NO_DECISION if agent.generation is None else f"{agent.generation:,}"
 
     def has_retire_permission(self, request: HttpRequest) -> bool:
         return request.user.has_perm("enforcement.change_agent")
@@ -300,6 +325,7 @@ def _payload_text(value: Any) -> str:
         return ", ".join(map(_payload_text, value)) or "none"
     if value is None:
         return "not known"
+    # Payloads have amounts as decimal texts, beside ids and dates, which are texts too.
     try:
         return number_text(Decimal(value)) if isinstance(value, str) else str(value)
     except InvalidOperation:

@@ -62,7 +62,7 @@ class Entitlement:
 
     `lent_to` and `borrowed_from` are per tenant. `returns` is None where nothing is lent. `next_slot` is
     the start of its next slot, None where time is not divided or it has none. `clusters` has the parts
-    of `has` by cluster, none in a pool without clusters.
+    of `has` by cluster, and `entitled_in` those of `entitled`, none in a pool without clusters.
     """
 
     tenant: str
@@ -76,6 +76,7 @@ class Entitlement:
     returns: Returns | None = None
     next_slot: datetime | None = None
     clusters: Mapping[str, Vector] = field(default_factory=dict)
+    entitled_in: Mapping[str, Vector] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -149,6 +150,7 @@ def group_entitlements(
         if tenant.group == slug:
             own.append(row)
         elif slug in path:
+            # The path leads upwards: the child is what comes before the group.
             below[path[path.index(slug) - 1]].append(row)
     size = len(decided.resources)
     members = [*own, *(row for rows in below.values() for row in rows)]
@@ -207,12 +209,15 @@ def entitlements(decided: Decided, pool: Pool, now: datetime) -> list[Entitlemen
                     has[slug],
                     lent,
                     _sum(borrowed_from[slug], len(resources)),
+                    # Never below 0: no tenant is matched for more than it has below its
+                    # entitlement.
                     [max(part[r] - has[slug][r], Decimal(0)) - lent[r] for r in resources],
                     lent_to[slug],
                     borrowed_from[slug],
                     _returns(decided, pool, next_slot, now) if any(lent) else None,
                     next_slot,
                     clusters[slug],
+                    _entitled_in(part, decided),
                 )
             )
         return rows
@@ -232,11 +237,27 @@ def _entitled(decided: Decided) -> dict[str, Vector]:
     return {tenant.slug: list(row) for tenant, *row in zip(decided.tenants, *columns, strict=True)}
 
 
+def _entitled_in(entitled: Vector, decided: Decided) -> dict[str, Vector]:
+    """Return the parts of an entitlement by cluster, in proportion to what the servers of each offer."""
+    offered = {name: amounts for name, amounts in decided.capacity.items() if name is not None}
+    names, columns = sorted(offered), []
+    if not names:
+        return {}
+    for r, amount in enumerate(entitled):
+        capacity = sum((amounts[r] for amounts in decided.capacity.values()), Decimal(0))
+        quanta = amount / _QUANTUM
+        parts = [quanta * offered[name][r] / capacity if capacity else quanta for name in names]
+        whole = whole_limits(parts, int(quanta), [(0.0, place) for place in range(len(names))])
+        columns.append([part * _QUANTUM for part in whole])
+    return {name: list(row) for name, *row in zip(names, *columns, strict=True)}
+
+
 def _has_now(decided: Decided, now: datetime) -> dict[str, Vector]:
     if not decided.period_seconds:
         return {tenant.slug: tenant.amounts for tenant in decided.tenants}
     nothing = [Decimal(0)] * len(decided.resources)
     has = {tenant.slug: nothing for tenant in decided.tenants}
+    # A slot has one vector for each class of servers. Their sum is the tenant's.
     for (slug, _), amounts in _slot_now(decided, now).amounts.items():
         has[slug] = [a + b for a, b in zip(has[slug], amounts, strict=True)]
     return has
@@ -266,6 +287,7 @@ def _slot_now(decided: Decided, now: datetime) -> DecidedSlot:
 
 def _seconds_within(decided: Decided, now: datetime) -> float:
     begin = decided.run.effective_from or now
+    # The plan repeats, period by period, until another decision is in force.
     return (now - begin).total_seconds() % decided.period_seconds
 
 
@@ -299,6 +321,7 @@ def _sum(of: Mapping[str, Vector], count: int) -> Vector:
 def _returns(decided: Decided, pool: Pool, next_slot: datetime | None, now: datetime) -> Returns:
     if decided.period_seconds:
         return Returns(NEXT_SLOT, next_slot)
+    # Such a policy decides at the ends of intervals alone, however early a demand comes.
     if pool.policy_long_term:
         return Returns(NEXT_BOUNDARY, interval_around(pool, now)[1])
     return Returns(AT_ONCE, None)

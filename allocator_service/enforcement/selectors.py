@@ -49,9 +49,9 @@ def member_slugs(*, pool: Pool) -> list[str]:
 
 
 def departed_slugs(*, pool: Pool) -> list[str]:
-    """Return retired tenants and former members for which a scheduler may still have a limit above 0.
+    """Return retired tenants and former members on whom no scheduler has a limit above 0 any more.
 
-    They are rendered until agents report that their limit is 0. It would stay otherwise.
+    The others are rendered until agents report a limit of 0. It would stay otherwise.
     """
     over = Q(tenant__retired_at__isnull=False) | Q(ended_at__isnull=False)
     memberships = Membership.objects.filter(over, pool=pool)

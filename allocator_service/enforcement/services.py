@@ -83,6 +83,7 @@ def report_put(*, pool: Pool, draft: ReportDraft, now: datetime) -> Report:
     Raises `Unacceptable` for a tenant, resource or run that the pool does not have, or a clock that is
     ahead, and `Conflict` for a report that is not newer than the stored one.
     """
+    # A cluster that returns changes the capacity, and changes of a pool begin with its lock.
     pool = pool_lock(pool)
     if draft.reported_at > now + CLOCK_TOLERANCE:
         raise Unacceptable(
@@ -128,6 +129,7 @@ def report_put(*, pool: Pool, draft: ReportDraft, now: datetime) -> Report:
         Watch.objects.get_or_create(pool=pool)
     if draft.cluster:
         cluster_return(pool=pool, name=draft.cluster, now=now)
+    # A report proves that a retired agent is in use again.
     agent.cluster, agent.retired_at = draft.cluster, None
     agent.target, agent.class_label = draft.target, draft.class_label
     agent.interval_seconds = interval
@@ -159,6 +161,7 @@ def agent_retire(*, agent: Agent, now: datetime) -> None:
     blockages end. Raises `Conflict` for an agent that still reports.
     """
     pool = pool_lock(agent.pool)
+    # Read again: a report may have arrived since the caller found the agent silent.
     present = Agent.objects.present().select_for_update(no_key=True)
     found = present.filter(pk=agent.pk).first()
     if found is None:
@@ -174,6 +177,7 @@ def agent_retire(*, agent: Agent, now: datetime) -> None:
     agent.save(update_fields=["retired_at"])
     audit_record(action="agent.retire", instance=agent, before=before, now=now, pool=pool.slug)
     others = Agent.objects.present().filter(pool=pool)
+    # Another agent of the cluster still applies decisions to its servers.
     if agent.cluster and not others.filter(cluster=agent.cluster).exists():
         cluster_leave(pool=pool, name=agent.cluster, now=now)
     if not others.exists():
@@ -261,6 +265,7 @@ def _content(
 ) -> dict[str, Any]:
     """Return the report as it is stored. Raises `Unacceptable` for all of its mistakes (at most 20)."""
     resources = resources_of(pool)
+    # Former members are reported too, until their limits are 0.
     members = set(Membership.objects.filter(pool=pool).values_list("tenant__slug", flat=True))
     found: list[FieldError] = []
     rows, seen = [], set[str]()
@@ -306,6 +311,7 @@ def _content(
                 for resource, amount in zip(resources, vector, strict=True)
             }
         rows.append(row)
+        # The rest would not be shown. A wrong name of a resource is a mistake in every row.
         if len(found) >= MAX_MISTAKES:
             break
     if found:

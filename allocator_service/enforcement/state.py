@@ -137,6 +137,7 @@ class TenantEnforcement:
         """True if the scheduler lacks the decision, or lets more run."""
         if self.clusters:
             return any(part.drifts for part in self.clusters if not part.is_away)
+        # Without a report nothing is known to be enforced, which is right only for an amount of 0.
         if self.drift is None:
             return any(self.rendered)
         return self.over or any(self.drift)
@@ -256,6 +257,7 @@ def _rows_of(
 
 def _rows_of_all(parts: Mapping[str, Sequence[TenantEnforcement]]) -> list[TenantEnforcement]:
     """Return the sums of the rows of all places by tenant."""
+    # An agent of the whole pool has reported the sums itself.
     if "" in parts:
         return list(parts[""])
     by_tenant: dict[str, list[TenantEnforcement]] = {}
@@ -267,6 +269,7 @@ def _rows_of_all(parts: Mapping[str, Sequence[TenantEnforcement]]) -> list[Tenan
 
 def _sum(rows: Sequence[TenantEnforcement]) -> TenantEnforcement:
     """Return the sum of a tenant's rows in all clusters."""
+    # Reasons cannot be added. That of the first cluster with a waiting job is shown.
     waiting = next((row for row in rows if row.pending_reason), rows[0])
     return TenantEnforcement(
         rows[0].tenant,
@@ -290,7 +293,8 @@ def _sum(rows: Sequence[TenantEnforcement]) -> TenantEnforcement:
 def _added(vectors: Sequence[Vector | None]) -> Vector | None:
     """Return the sum of the vectors that are known, None if none is."""
     known = [vector for vector in vectors if vector is not None]
-    return [sum(column, Decimal(0)) for column in zip(*known, strict=True)] if known else None
+    with localcontext(EXACT):
+        return [sum(column, Decimal(0)) for column in zip(*known, strict=True)] if known else None
 
 
 def _last(instants: Sequence[datetime | None]) -> datetime | None:
@@ -311,7 +315,8 @@ class TenantUse:
 
     `stale`: an agent has been silent for too long. `silent` has the last report of each cluster whose
     agent is, and "" for that of the whole pool. `blocked_since` is set when its jobs have
-    waited for three intervals although more was decided than it uses.
+    waited for three intervals although more was decided than it uses. `clusters` has what is used in
+    each, none where one agent reports of the whole pool.
     """
 
     used: Vector
@@ -324,21 +329,24 @@ class TenantUse:
     holds: Sequence[ServersHeld] = ()
     ending: Sequence[JobsEnding] = ()
     silent: Sequence[tuple[str, datetime]] = ()
+    clusters: Mapping[str, Vector] = field(default_factory=dict)
 
 
 def tenant_use(*, pool: Pool, tenant: Tenant, now: datetime) -> TenantUse | None:
     """Return the use of a tenant by the agents that reported it last, None if none did."""
     resources = resources_of(pool)
-    rows = [
-        place.reported[tenant.slug]
-        for place in _places(pool, *newest_reports(pool), now).values()
+    found = {
+        cluster: place.reported[tenant.slug]
+        for cluster, place in _places(pool, *newest_reports(pool), now).items()
         if tenant.slug in place.reported
-    ]
-    if not rows:
+    }
+    if not found:
         return None
+    rows = list(found.values())
+    used = {cluster: _vector(row["used"], resources) for cluster, (_, row) in found.items()}
     waiting = next((row for _, row in rows if row.get("pending_reason")), rows[0][1])
     return TenantUse(
-        _added([_vector(row["used"], resources) for _, row in rows]) or [],
+        _added(list(used.values())) or [],
         _counted([row["running_tasks"] for _, row in rows]),
         _counted([row["pending_tasks"] for _, row in rows]),
         # A sum is only as recent as its oldest part.
@@ -349,6 +357,7 @@ def tenant_use(*, pool: Pool, tenant: Tenant, now: datetime) -> TenantUse | None
         holds=[held for _, row in rows for held in _holds(row)],
         ending=[each for agent, row in rows for each in _ending(agent, row)],
         silent=[(agent.cluster, agent.received_at) for agent, _ in rows if agent.is_stale(now)],
+        clusters={cluster: vector for cluster, vector in used.items() if cluster},
     )
 
 

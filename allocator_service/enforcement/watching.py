@@ -81,6 +81,7 @@ def enforcement_watch(*, pool: Pool, now: datetime) -> None:
     Drifts and blockages are evaluated again when there is another decision or another report.
     """
     watch = Watch.objects.select_for_update(skip_locked=True).filter(pool=pool).first()
+    # The last report of any agent dates what is known of the pool.
     agent = Agent.objects.present().filter(pool=pool).order_by("-received_at").first()
     if watch is None or agent is None:
         return  # another worker holds the pool, or it has no agent

@@ -15,11 +15,13 @@ MAX_TEXT = 253
 MAX_TITLE = 200
 MAX_LABELS = 64
 _SLUG = re.compile(SLUG_PATTERN, re.ASCII)
+# `fromisoformat` reads more than RFC 3339 has, such as dates by week.
 _INSTANT = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,12})?"
     r"(?:[Zz]|[+-][0-9]{2}:?[0-9]{2})?",
     re.ASCII,
 )
+# `Decimal` would read 1e9, NaN and the digits of other scripts.
 _WEIGHT = re.compile(r"-?[0-9]{1,20}(?:\.[0-9]{1,12})?", re.ASCII)
 _WHOLE = re.compile(r"-?[0-9]{1,20}", re.ASCII)
 
@@ -86,6 +88,7 @@ def check_instant(text: object, pointer: str) -> datetime:
         raise refusal
     try:
         # An offset can move an instant beyond the years that `datetime` has: OverflowError.
+        # RFC 3339 allows `t` and `z` as well.
         instant = datetime.fromisoformat(text.upper())
         return (instant if instant.tzinfo else instant.replace(tzinfo=UTC)).astimezone(UTC)
     except (ValueError, OverflowError) as error:
@@ -118,6 +121,7 @@ def check_labels(labels: Mapping[str, object], pointer: str) -> dict[str, str]:
 
 def check_selector(selector: Mapping[str, list[str]], pointer: str) -> Selector:
     """Return the permitted values of each label, a single one as a text. Raises `Unacceptable`."""
+    # The names and their number. The values are checked below.
     check_labels(dict.fromkeys(selector, ""), pointer)
     checked: Selector = {}
     for label, values in selector.items():

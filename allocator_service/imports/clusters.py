@@ -20,6 +20,7 @@ def nodes_in_cluster(file: NodeFile, cluster: str) -> NodeFile:
     if not cluster:
         return file
     rows = [
+        # The row's own label stays, so that another cluster is refused instead of renamed.
         replace(row, labels={CLUSTER_LABEL: cluster, **row.labels})
         if isinstance(row, NodeRow)
         else row

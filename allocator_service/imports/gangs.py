@@ -92,6 +92,7 @@ def _started_together(pods: Iterable[Pods]) -> list[list[Pods]]:
     groups: defaultdict[tuple[str, str], list[Pods]] = defaultdict(list)
     found: list[list[Pods]] = []
     for each in pods:
+        # A task belongs to one tenant, although a group may have pods of several.
         parts = groups[each.tenant, each.group] if each.group else []
         if not parts:
             found.append(parts)
@@ -108,9 +109,11 @@ def _tasks(parts: Sequence[Pods], *, most_kinds: int) -> Iterator[tuple[_Workloa
     first = parts[0]
     is_gang = first.group and len(kinds) <= most_kinds
     alike = len({part.selection for part in parts}) == 1
+    # A task has one selector: pods that select differently are tasks by themselves.
     if is_gang and alike and 1 < sum(kinds.values()) <= MAX_PIECES:
         controllers = {part.controller for part in parts}
         name = first.group.rpartition("/")[2]
+        # Pods of several controllers are named after their group.
         controller = first.controller if len(controllers) == 1 else ("", name)
         yield (
             _Workload(first.tenant, controller, tuple(sorted(kinds.items())), first.selection),

@@ -73,6 +73,7 @@ class Owners:
         slugs = list(self._registering)
         for first in range(0, len(slugs), MAX_TENANTS_PER_REQUEST):
             some = slugs[first : first + MAX_TENANTS_PER_REQUEST]
+            # A file has no names of tenants apart from their slugs.
             tenants = tenants_create(drafts=[TenantDraft(slug, slug) for slug in some], now=now)
             self._present |= {tenant.slug: tenant for tenant in tenants}
 
@@ -158,6 +159,7 @@ def rows_import(
         owners.register(now)
         work.write(owners, now, progress)
         if pool is not None:
+            # Services count the change on a pool object of their own.
             pool.refresh_from_db(fields=["generation"])
     generation = 0 if pool is None else pool.generation
     return ImportReport(reports, file.ignored, owners.registered, generation, writes)
@@ -178,6 +180,7 @@ def _report(
     found = [
         *work.errors(row),
         owners.refusal(row.owner),
+        # A refused row claims its names as well: a later row is not what was meant in its place.
         claims.refusal(work.namespace(row), work.names(row), row.place),
     ]
     errors = [error for error in found if error is not None]

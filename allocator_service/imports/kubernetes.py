@@ -185,6 +185,7 @@ def _unsupported(reason: str) -> Unacceptable:
 
 def check_kind(item: Any, kind: str) -> None:
     """Raise `Unacceptable` for an item of another kind."""
+    # Items of a typed list may lack their kind.
     if object_at(item).get("kind", kind) != kind:
         raise Unacceptable(
             f"Expected an item of kind {kind}.", code="import.shape", pointer="/kind"

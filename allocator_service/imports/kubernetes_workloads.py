@@ -114,6 +114,7 @@ def _workload(
     if spec.get("active") is False:
         return SkippedRow(place, display_name(item), "The workload is deactivated.")
     admitted = _is(status, "Admitted") and not _is(status, "Evicted")
+    # What an earlier admission assigned does not count any more.
     counts, done = _counts(status) if admitted else ({}, {})
     name = check_text(metadata.get("name"), "/metadata/name")
     found = []
@@ -121,6 +122,7 @@ def _workload(
         pointer = f"/spec/podSets/{number}"
         called = str(pods.get("name"))
         asked = _whole(pods.get("count", 1), f"{pointer}/count")
+        # Kueue may admit fewer pods than were asked for (partial admission).
         count = max(0, counts.get(called, asked) - done.get(called, 0))
         template = object_at(pods, "template", "spec")
         if count:
@@ -176,7 +178,11 @@ def _objects(document: Mapping[str, Any], name: str, pointer: str) -> Iterator[d
 
 def _whole(value: Any, pointer: str) -> int:
     return check_whole_number(
-        str(value) if type(value) is int else "", pointer, minimum=0, maximum=MAX_PODS
+        # `True` is an `int` in Python.
+        str(value) if type(value) is int else "",
+        pointer,
+        minimum=0,
+        maximum=MAX_PODS,
     )
 
 

@@ -76,6 +76,7 @@ class Measures:
             except Unacceptable as error:
                 errors.extend(error.errors)
                 continue
+            # Nothing of a resource under a second name contradicts nothing.
             if not amount:
                 continue
             if index in named:

@@ -159,6 +159,7 @@ def _add(
     progress: Progress,
 ) -> None:
     done = 0
+    # As many as the service takes at once, all in one transaction.
     for batch in batches(rows, MAX_SERVERS_PER_REQUEST):
         created = servers_contribute(pool=pool, drafts=list(_drafts(batch, owners)), now=now)
         # Servers are contributed as active, so that those of draining nodes change state after it.

@@ -20,6 +20,7 @@ def file_text(path: str) -> str:
     """
     try:
         with Path(path).open("rb") as file:
+            # One byte more, which shows that a file is larger without reading all of it.
             content = file.read(MAX_FILE_BYTES + 1)
     except OSError as error:
         raise Unacceptable(
@@ -70,6 +71,7 @@ def json_items(content: str) -> list[Any]:
 
 def _json(content: str) -> Any:
     # The parser holds the interpreter until it ends: a second for a million values.
+    # Each value follows one of these characters, so that there are at most as many.
     values = sum(map(content.count, ",[{"))
     if values > MAX_VALUES:
         raise TooLarge(
@@ -77,6 +79,7 @@ def _json(content: str) -> Any:
             code="import.too_many",
         )
     try:
+        # Quantities are exact: no number becomes a float.
         return json.loads(content, parse_float=Decimal, parse_constant=refuse_constant)
     except json.JSONDecodeError as error:
         raise not_the_json(f"line {error.lineno}, column {error.colno}: {error.msg}") from error

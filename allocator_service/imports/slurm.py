@@ -178,6 +178,7 @@ def _row(
             unread[item.partition(":")[0]] = item
             continue
         kind, model, number = match.groups()
+        # A resource without a number is one.
         counts[kind] += int(number or 1)
         # A pool may count the GPUs of a type by themselves.
         if kind == "gpu" and model and measures.counts(gpus_of_type(model)):
@@ -197,6 +198,7 @@ def _row(
         check_slug(slug, "/features") if slug else None,
         measures.vector(quantities, rounding=ROUND_CAPACITY, pointer=""),
         check_labels(labels, "/features"),
+        # States have suffixes and flags, such as `DOWN*` and `IDLE+DRAIN`.
         draining=any(
             word in state.upper() for state in _states(node) for word in UNAVAILABLE_STATES
         ),

@@ -106,6 +106,7 @@ def slurm_workloads(
     """
     kept = FIELDS | {owner.label or TENANT_FIELD}
 
+    # Most fields of a job are not read, and would fill the memory.
     def reduce(name: str, item: Any) -> Any:
         if name != "jobs" or not isinstance(item, dict):
             return item
@@ -201,6 +202,7 @@ class _Reader:
         if not any(demand):
             return SkippedRow(place, name, "The job requests none of the pool's resources.")
         classes = {one for each in partitions for one in each.classes}
+        # A selection of all classes is none.
         where = () if classes == self._every else tuple(sorted(classes))
         selection = ((PARTITION_LABEL, where),) if where else ()
         return _Job(
@@ -209,6 +211,7 @@ class _Reader:
             self._tenant(item),
             demand,
             nodes,
+            # A running task of an array is a job of its own.
             1 if is_running else _array_tasks(item),
             selection + self._types(item),
             whole,
@@ -233,6 +236,7 @@ class _Reader:
         self, item: Mapping[str, Any], nodes: int, least: Sequence[int], is_running: bool
     ) -> Vector:
         """Return the demand of each node, rounded up."""
+        # What a running job was given, or else what it asks for.
         text = _text(item, "tres_alloc_str") or _text(item, "tres_req_str")
         # Slurm states what an exclusive job asks for, and gives it all CPUs of its nodes.
         whole_nodes = "none" in _words(item.get("shared"), "/shared") or "true" in _words(
@@ -347,6 +351,7 @@ def _started_together(jobs: Sequence[_Job]) -> list[list[_Job]]:
     wholes: dict[tuple[str, str], list[_Job]] = {}
     found: list[list[_Job]] = []
     for job in jobs:
+        # Parts under another account are tasks of another tenant.
         parts = wholes.setdefault((job.tenant, job.whole), []) if job.whole else []
         if not parts:
             found.append(parts)
@@ -392,6 +397,7 @@ def _workload_name(workload: _Workload, resources: Sequence[Resource]) -> str:
     together = f" in one {workload.together}" if workload.together else ""
     name = f"{','.join(place) or 'any'}/{' and '.join(shapes)}{together}"
     if len(name) > _LONGEST_NAME:
+        # Long names that begin alike stay different, and the same at every import.
         digest = hashlib.sha256(name.encode()).hexdigest()[:12]
         name = f"{name[: _LONGEST_NAME - 13]}-{digest}"
     return name
@@ -441,6 +447,7 @@ def _part(total: Decimal, nodes: int) -> Decimal:
     """Return a part of an amount, rounded up at the last digit."""
     if nodes == 1:
         return total
+    # Up, so that the parts together are not less than the total.
     return Decimal(-(-int(total.scaleb(FRACTIONAL_DIGITS)) // nodes)).scaleb(-FRACTIONAL_DIGITS)
 
 

@@ -144,6 +144,7 @@ class _Tree(Work[TreeRow]):
         if present is None:
             self._added.append(row)
             return Outcome.ADDED
+        # Amounts are compared by their meaning, not as they are written.
         settings = replace(_settings(row, present), limit=None, guarantee=None, own_servers=None)
         if settings == _present_settings(present) and _keeps_amounts(row, present):
             return Outcome.UNCHANGED
@@ -173,6 +174,7 @@ class _Tree(Work[TreeRow]):
                     for row in self._changed
                 ],
                 now=now,
+                # Members follow, and the tree after them is compared.
                 is_last=False,
             )
         drafts = []
@@ -241,6 +243,7 @@ class _Amounts:
         They are by the number of the row. A row that states the limit has the error, otherwise the
         first one that is below it.
         """
+        # Without a move or an amount, no limit and nothing under it changes.
         moves = any(
             key in self._present and row.parent != self._parent_of(self._present[key])
             for key, row in self._rows.items()
@@ -276,6 +279,7 @@ class _Amounts:
         rows = [row for key, row in self._rows.items() if key in below]
         if not rows:
             raise Unacceptable(exceeded.detail, code="limit.below_guarantees")
+        # A row with a guarantee first, or else one that moves guarantees below the limit.
         return min(rows, key=lambda row: (not row.guarantee, row.place.number)), "guarantee"
 
     def _of(self, key: "_Key", kind: str) -> Sequence[Limit]:
@@ -348,6 +352,7 @@ class _Mistakes:
                 if row is None or row.place.number in self._found:
                     continue
                 self._found[row.place.number] = self._unknown(parent)
+                # A present group keeps its parent, and the groups below it keep theirs.
                 if slug not in present:
                     refused.append(slug)
         for slug, row in self._rows.items():

@@ -117,6 +117,7 @@ class _Usage(Work[UsageRow]):
         return bool(self._added)
 
     def write(self, owners: Owners, now: datetime, progress: Progress) -> None:
+        # Before the events: another cluster may claim a source meanwhile.
         sources_claim(self._pool, self._cluster, {row.source for row in self._added})
         done = 0
         for batch in batches(self._added, MAX_EVENTS_PER_REQUEST):

@@ -78,6 +78,7 @@ def _runnable(file: WorkloadFile, pool: Pool, now: datetime) -> WorkloadFile:
     gangs = [row.gang for row in rows_of(file, WorkloadRow) if row.gang is not None]
     kinds = max((len(gang.pieces) for gang in gangs), default=0)
     most = kinds
+    # Fewer kinds of pieces, until the pool can run them. 0 stands for single tasks.
     while most and gang_refusal(pool, two_kinds=most > 1, at_least=False, now=now):
         most -= 1
     return file if most == kinds else replace(file, rows=file.by_kinds(most), by_kinds=None)
@@ -141,6 +142,7 @@ class _Workloads(Work[WorkloadRow]):
         if row.gang is None or row.gang.is_plain:
             return None
         of_gang = len(row.gang.pieces) > 1, row.gang.at_least > 1
+        # Nothing else of a gang decides, and each refusal reads the database.
         if of_gang not in self._refusals:
             two_kinds, at_least = of_gang
             self._refusals[of_gang] = gang_refusal(
@@ -159,6 +161,7 @@ class _Workloads(Work[WorkloadRow]):
         return bool(self._added or self._changed)
 
     def write(self, owners: Owners, now: datetime, progress: Progress) -> None:
+        # First: a workload would admit its tenant to the pool itself.
         self._join_groups(owners, now)
         _add(self._pool, self._added, owners, now, progress)
         _change(self._changed, now, progress)

@@ -81,6 +81,7 @@ def entries_export(
         snapshot.run(_AS_THEY_ARE_READ)
         # In the export's snapshot: a consumer that continues after a later entry would miss some.
         row = snapshot.row(_LAST, {"caller": caller and caller.pk})
+    # The caller gets no stream that would close the connection.
     except BaseException:
         snapshot.close()
         raise

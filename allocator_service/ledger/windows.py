@@ -93,6 +93,7 @@ def amounts_in(pool: Pool, past: Past) -> WindowState:
     if past.half_life is not None:
         amounts: Iterable[tuple[Use, Decimal]] = decayed_amounts(pool, past.until, past.half_life)
     elif past.since is None:
+        # The window has no start, as under a policy that remembers all.
         amounts = amounts_between(pool=pool, edges=[past.until], unsealed=True).before()
     elif past.since < past.until:
         edges = [past.since, past.until]

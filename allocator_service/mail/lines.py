@@ -18,8 +18,14 @@ from allocator_service.core.display import (
 )
 from allocator_service.core.models import Event
 from allocator_service.mail.models import MailKind
+from allocator_service.pools.clusters import clusters_away
 from allocator_service.workloads.models import Workload
-from allocator_service.workloads.reason_texts import TENANT, reason_text
+from allocator_service.workloads.reason_texts import (
+    TENANT,
+    away_text,
+    clusters_away_text,
+    reason_text,
+)
 
 NAMED = 5
 LONGEST = 500
@@ -45,20 +51,35 @@ def line_of(event: Event) -> Line | None:
 
 def _allocation(payload: Mapping[str, Any]) -> str:
     fell = [each for each in payload["workloads"] if each["after"] < each["before"]]
-    names = _names(each["workload"] for each in fell[:NAMED])
+    found = _workloads(each["workload"] for each in fell[:NAMED])
     parts = [
-        f"{names[each['workload']]} may run {_tasks(each['after'])} instead of"
+        f"{found[each['workload']].name} may run {_tasks(each['after'])} instead of"
         f" {number_text(Decimal(str(each['before'])))}"
         for each in fell[:NAMED]
     ]
     if len(fell) > NAMED:
         parts.append(f"{counted(len(fell) - NAMED, 'more workload')} may run fewer tasks")
-    return f"{'; '.join(parts)}." if parts else ""
+    stopped = [found[each["workload"]] for each in fell[:NAMED] if not each["after"]]
+    return f"{'; '.join(parts)}.{_of_clusters_away(stopped)}" if parts else ""
+
+
+def _of_clusters_away(stopped: Sequence[Workload]) -> str:
+    """Return a sentence about the workloads whose clusters left, empty if there are none."""
+    names: dict[str, list[str]] = {}
+    # All are of the event's pool.
+    away = clusters_away(stopped[0].pool) if stopped else {}
+    for each in stopped:
+        gone = clusters_away_text(each.server_selector, away, each.pool.timezone)
+        if gone:
+            names.setdefault(gone, []).append(each.name)
+    return "".join(f" {', '.join(of)}: {gone[0].lower()}{gone[1:]}" for gone, of in names.items())
 
 
 def _unsatisfiable(payload: Mapping[str, Any]) -> str:
-    name = _names([payload["workload"]])[payload["workload"]]
-    return f"{name} cannot run. {reason_text(payload['reason'], TENANT)}"
+    workload, reason = _workloads([payload["workload"]])[payload["workload"]], payload["reason"]
+    away = clusters_away(workload.pool)
+    gone = away_text(reason, workload.server_selector, away, workload.pool.timezone)
+    return f"{workload.name} cannot run. {gone or reason_text(reason, TENANT)}"
 
 
 def _starved(payload: Mapping[str, Any]) -> str:
@@ -120,9 +141,9 @@ def _credit_note(payload: Mapping[str, Any]) -> str:
     )
 
 
-def _names(ids: Iterable[str]) -> Mapping[str, str]:
-    found = Workload.objects.filter(pk__in=list(ids)).values_list("pk", "name")
-    return {str(id_): name for id_, name in found}
+def _workloads(ids: Iterable[str]) -> Mapping[str, Workload]:
+    found = Workload.objects.filter(pk__in=list(ids)).select_related("pool")
+    return {str(each.pk): each for each in found}
 
 
 def _tasks(count: float) -> str:

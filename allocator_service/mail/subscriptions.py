@@ -93,6 +93,11 @@ def subscription_end(*, token: str) -> None:
             raise
 
 
+def subscription_remove(*, tenant: Tenant, holder: UUID, subscription: UUID) -> None:
+    """End one of the holder's subscriptions about a tenant. Idempotent."""
+    subscriptions_of(tenant=tenant, holder=holder).filter(pk=subscription).delete()
+
+
 def subscription_schedule(subscription: Subscription, *, now: datetime) -> None:
     """Set when the next mail is due. Without news that is the next summary."""
     due = [] if subscription.weekly_at is None else [subscription.weekly_at]

@@ -79,6 +79,7 @@ class ApiKeyForm(ServiceForm):
         group: Group | None = self.cleaned_data["group"]
         if group is None:
             return None
+        # Slugs of groups repeat among pools, and the form offers the groups of all pools.
         if self.cleaned_data.get("pool") != group.pool.slug:
             raise forms.ValidationError(f"The group belongs to the pool {group.pool.slug}.")
         return group.pk
@@ -236,6 +237,7 @@ class ApiKeyAdmin(ServiceAdmin):
         return ["prefix", "created_at", "last_used_at", "revoked_at"] if obj else []
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        # A key is rotated or revoked. Edited, it would give its holder other rights unannounced.
         return obj is None and super().has_change_permission(request, obj)
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:

@@ -104,6 +104,7 @@ _sources: list[BudgetSource] = []
 
 def register_budgets(source: BudgetSource) -> None:
     """Register the source of budgets. A second call replaces the first."""
+    # Replaced, because apps can be set up twice in one process.
     _sources[:] = [source]
 
 

@@ -47,6 +47,7 @@ GROUP BY 1, 2, 3, 4
 
 def capacity_within(*, pool: Pool, edges: Sequence[datetime]) -> list[Capacity]:
     """Return the capacity × seconds contributed between the edges, including draining servers."""
+    # `format` fills in SQL of our own alone. Values are passed as parameters.
     statement = _CAPACITY.format(
         seconds=seconds_inside("start", '"end"'), intervals=intervals_reached("start", '"end"')
     )

@@ -143,6 +143,7 @@ def groups_put(
     pool = pool_lock(pool)
     refuse_groups(pool.policy_name, pool.policy_options, pointer="")
     every = [*drafts, *changes]
+    # Values first, all of their mistakes at once: they do not depend on the tree.
     _refuse(mistake for draft in every for mistake in draft.settings.mistakes(draft.pointer))
     slugs = [change.slug for change in changes]
     terms = {
@@ -172,6 +173,7 @@ def groups_put(
         Group(pool=pool, slug=draft.slug, name=draft.settings.name, created_at=now)
         for draft in drafts
     )
+    # With the new groups: the parent of a draft may be another draft.
     known = {group.slug: group for group in groups_of(pool=pool)}
     GroupTerms.objects.bulk_create(
         GroupTerms(group=known[draft.slug], start=now, **_terms(draft.settings, known, None))
@@ -244,6 +246,7 @@ def group_update(
     if settings.guarantee or settings.limit:
         refuse_too_many_selections(pool)
         refuse_limits_below_guarantees(pool, now=now, pointer=_pointer_of(settings))
+    # A move puts the guarantees below the group under the limits above its new parent.
     elif (above and above.slug) != settings.parent:
         refuse_limits_below_guarantees(pool, now=now, pointer="/parent")
     pool_changed(pool, now=now)
@@ -262,6 +265,7 @@ def group_retire(*, group: Group, version: int | None, now: datetime) -> None:
     check_version(group.version, version)
     members = members_of(pool=pool).filter(group=group).count()
     below = group_terms_of(pool=pool).filter(parent=group).count()
+    # They would refer to a parent that is not in the present tree.
     if members or below:
         raise Conflict(
             f"The group has {counted(members, 'member')} and {counted(below, 'group')} below it:"
@@ -275,6 +279,7 @@ def group_retire(*, group: Group, version: int | None, now: datetime) -> None:
     present.save(update_fields=["end"])
     group.version += 1
     group.save(update_fields=["retired_at", "version"])
+    # Keys and grants reach what is below the group, which is nothing from now on.
     revoked = ApiKey.objects.filter(group=group.pk, revoked_at=None).update(revoked_at=now)
     grants = list(GroupGrant.objects.filter(pool_group=group.pk, withdrawn_at=None))
     for grant in grants:

@@ -29,6 +29,7 @@ class AmountNode:
     def below_and_itself(self) -> list["AmountNode"]:
         """Return the node and all nodes below it."""
         found = [self]
+        # The list grows while it is read, level by level.
         for node in found:
             found += node.below
         return found
@@ -132,6 +133,7 @@ def _exceeded(root: AmountNode, at: datetime) -> Iterator[ExceededLimit]:
 def _amounts(entries: Sequence[Limit], at: datetime) -> Iterator[tuple[Kind, Decimal]]:
     for entry in entries:
         if entry.is_in_force(at):
+            # Amounts are compared on the very same selection of servers only.
             servers: Any = entry.meaning[0]
             for resource, amount in entry.amount.items():
                 yield (servers, resource), amount

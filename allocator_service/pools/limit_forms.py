@@ -69,6 +69,7 @@ def _instant_text(instant: datetime | None) -> str:
     if instant is None:
         return ""
     text = instant.astimezone(UTC).isoformat().replace("+00:00", "Z")
+    # Seconds are left out where they are 0, as people write times.
     return text.replace(":00Z", "Z")
 
 
@@ -81,6 +82,7 @@ def _parse_line(line: str) -> Limit:
         name: _parse_amount(text) for name, text in _parse_pairs(amounts.replace(",", " ").split())
     }
     where = {label: text.split(",") for label, text in _parse_pairs(servers.split())}
+    # An empty value is a comma too many. It would match servers with an empty label.
     if any(not value for values in where.values() for value in values):
         raise ValidationError(f'expected values between the commas, got "{servers}"')
     return Limit(amount, where, _parse_instant(start), _parse_instant(end))

@@ -101,6 +101,7 @@ def limits_kept_or_stored(
 
     It is the present one if `limits` is None or differs only in how selectors are written.
     """
+    # A selector written in another way must not give the node new terms in its history.
     if limits is None or is_same_list(limits, limits_from(present)):
         return list(present)
     return limits_stored(limits)
@@ -163,6 +164,7 @@ def limits_check(
     first = named[0][0]
     refuse_limits(pool.policy_name, pool.policy_options, pointer=first, kind=_kind_at(first))
     if is_counted:
+        # What the request replaces does not count: a full pool could not be changed at all.
         total = sum(len(limits) for _, limits in named) - replaced
         refuse_amounts(limits_count(pool) + total, pointer=first)
     known = set(pool.resource_types.values_list("name", flat=True))
@@ -231,6 +233,7 @@ def limit_errors(
     for name in sorted(limit.amount.keys() - set(known)):
         detail = f'The pool has no resource "{name}".'
         yield FieldError(f"{pointer}/amount/{name}", f"{kind}.unknown_resource", detail)
+    # A member lends its own servers, so that a loan selects servers without a selector.
     if (limit.where or kind == "lend") and not pool.policy_places:
         detail = (
             f"The pool's policy, {pool.policy_name}, sees the pool as one server: a {NOUNS[kind]} in"

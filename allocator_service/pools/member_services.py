@@ -96,6 +96,7 @@ def member_put(
         (membership,) = members_admit(
             pool=pool, tenants=[tenant], now=now, terms={tenant.pk: terms}
         )
+        # As it is stored: what is refused is rolled back with the transaction.
         _refuse_together(pool, given, now, moved=False)
         pool_changed(pool, now=now)
         audit_record(
@@ -107,6 +108,7 @@ def member_put(
             f'Changing a member needs If-Match with its ETag ("v{membership.version}").'
         )
     check_version(membership.version, version)
+    # Read first: `_change_terms` may change the present terms in place.
     before, moved = _stated(membership, present), present.group != found
     _change_terms([(present, terms)], now)
     _refuse_together(pool, given, now, moved=moved)
@@ -185,6 +187,7 @@ def members_put(
     joining = [draft.tenant for draft in drafts if draft.tenant.pk not in present]
     admitted = members_admit(pool=pool, tenants=joining, now=now, terms=terms)
     changing = [present[tenant] for tenant in terms if tenant in present]
+    # Read first: `_change_terms` may change the present terms in place.
     before = [_stated(old.membership, old) for old in changing]
     moved = any(old.group != terms[old.membership.tenant_id]["group"] for old in changing)
     _change_terms([(old, terms[old.membership.tenant_id]) for old in changing], now)
@@ -231,6 +234,7 @@ def _replaced(present: MembershipTerms | None, given: Mapping[str, Sequence[Limi
     """Return the number of present amounts that the given lists replace."""
     if present is None:
         return 0
+    # An empty list replaces as well: it removes what the member has.
     return sum(len(getattr(present, kind)) for kind, limits in given.items() if limits is not None)
 
 
@@ -303,6 +307,7 @@ def _terms_of(
             raise Unacceptable(
                 f'The pool has no group "{group}".', code="group.unknown", pointer="/group"
             )
+    # A tier orders the children of a parent, and only policies with groups read that order.
     elif tier:
         refuse_groups(pool.policy_name, pool.policy_options, pointer="/tier")
     return {"weight": weight, "best_effort": best_effort, "group": found, "tier": tier}
@@ -331,6 +336,7 @@ def members_admit(
     # Where a clock was set back, the new terms must still not overlap the ended ones.
     starts = {membership.pk: max(now, membership.ended_at or now) for membership in again}
     for membership in again:
+        # The version goes on, so that no ETag from before the end matches.
         membership.ended_at = None
         membership.version += 1
     Membership.objects.bulk_update(again, ["ended_at", "version"])
@@ -402,6 +408,7 @@ def member_end(*, pool: Pool, tenant: Tenant, version: int | None, now: datetime
     check_version(membership.version, version)
     servers = Server.objects.filter(pool=pool, contributed_by=tenant).present().count()
     workloads = pool.workloads.filter(tenant=tenant).exclude(state="withdrawn").count()
+    # Decisions would otherwise have servers and demand of a tenant without a weight.
     if servers or workloads:
         raise Conflict(
             f"The member has {servers} servers and {workloads} workloads in the pool: retire its servers"

@@ -56,6 +56,7 @@ def pool_changed(pool: Pool, *, now: datetime) -> int:
             "UPDATE pool SET generation = generation + 1 WHERE id = %s RETURNING generation",
             [pool.pk],
         )
+        # The caller reports it, and a decision of at least this generation includes the change.
         (pool.generation,) = cursor.fetchall()[0]
     decision_request(pool, now=now)
     return pool.generation

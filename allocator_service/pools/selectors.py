@@ -66,6 +66,7 @@ def pool_get(*, slug: str, tenant: Tenant | None, retired: bool = False) -> Pool
     With `retired`, also return a pool that was closed, or one that the tenant was a member of.
     """
     pools = Pool.objects.history_for_tenant(tenant).prefetch_related("resource_types")
+    # One error for a pool that does not exist and one that the caller may not see.
     return get_or_missing(pools if retired else pools_for(tenant), "pool.not_found", slug=slug)
 
 
@@ -134,6 +135,7 @@ def key_pool_and_server(
     if row is None:
         return None, None, None
     key, pool = _KEY.read(row), _pool_of(row[_KEY.width :])
+    # One more column: the array of the pool's resources.
     columns = row[_KEY.width + _POOL.width + 1 :]
     if pool is None or columns[0] is None:
         return key, pool, None

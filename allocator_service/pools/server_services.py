@@ -97,6 +97,7 @@ def servers_contribute(*, pool: Pool, drafts: Sequence[ServerDraft], now: dateti
     named = [(draft, name) for draft in drafts for name in draft.names()]
     _refuse_taken_names(pool, named)
     contributors = {d.contributed_by.pk: d.contributed_by for d in drafts if d.contributed_by}
+    # A decision weighs members alone, so that a contributor must be one.
     members_join(pool=pool, tenants=list(contributors.values()), now=now)
     ids = new_ids(total)
     copy_rows(
@@ -118,6 +119,7 @@ def servers_contribute(*, pool: Pool, drafts: Sequence[ServerDraft], now: dateti
         ),
     )
     generation = pool_changed(pool, now=now)
+    # One entry for all servers, as for every change in bulk.
     audit_record(
         action="server.contribute",
         instance=pool,

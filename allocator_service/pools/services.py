@@ -114,6 +114,7 @@ class PoolSettings:
                 )
 
     def _check_timezone(self) -> None:
+        # Not by opening it: `ZoneInfo` also opens `right/UTC`, whose clock counts leap seconds.
         if self.timezone not in _timezones():
             raise Unacceptable(
                 "The time zone is not in the IANA database; write it as Europe/Berlin.",
@@ -131,6 +132,7 @@ class PoolSettings:
 
     def _check_interval(self) -> None:
         interval = parse_duration(self.decision_interval, pointer="/decision_interval")
+        # Calendar months and days have lengths that depend on where they are counted from.
         epoch = self.window.anchor
         if not is_anchor(epoch) or self.timezone not in _timezones():
             return  # refused, and the length of an interval depends on both
@@ -177,11 +179,13 @@ def pool_update(*, pool: Pool, settings: PoolSettings, version: int | None, now:
         _refuse_policy(pool, settings.policy, now)
     refusals.raise_any()
     if settings.metering != pool.metering:
+        # Of intervals that are not metered yet, the part before this instant is metered the old way.
         pool.metering_changed_at = now
     before, pointer = stated_fields(pool), _pointer_to_placing(pool, settings)
     _apply(pool, settings)
     pool.version += 1
     pool.save()
+    # After the change: whether gangs can run depends on several settings together.
     refuse_gangs(pool, now=now, pointer=pointer)
     pool_changed(pool, now=now)
     audit_record(
@@ -200,6 +204,7 @@ def pool_retire(*, pool: Pool, version: int | None, now: datetime) -> None:
     """Close a pool permanently. Its history stays. Raises `Conflict` for a pool with servers."""
     pool = pool_lock(pool)
     check_version(pool.version, version)
+    # Servers would belong to a pool that no decision is made for.
     if Server.objects.filter(pool=pool).present().exists():
         raise Conflict("Servers are in the pool: retire them first.", code="in_use")
     before = stated_fields(pool)

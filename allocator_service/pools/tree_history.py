@@ -52,6 +52,7 @@ class ChildrenOver:
     def child_at(self, tenant: int, instant: datetime) -> Child | None:
         """Return the child that a tenant belonged to at an instant, None outside the group."""
         stays = self.stays.get(tenant, ())
+        # Stays are ascending and disjoint: the last one that starts by then is the only candidate.
         place = bisect_right(stays, instant, key=lambda stay: stay.start) - 1
         return stays[place].child if place >= 0 and instant < stays[place].end else None
 
@@ -101,6 +102,7 @@ def children_over(
     children |= {
         Child(terms.group.slug, is_group=True)
         for terms in rows
+        # Groups without members too, which the tenants' stays do not show.
         if terms.parent_id == group.pk and any(_shared(terms, times))
     }
     kept = {tenant: each for tenant, each in stays.items() if each}

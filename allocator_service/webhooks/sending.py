@@ -74,6 +74,7 @@ def request_send(
         status = _post(url, headers, body, allowed, context, started + TIMEOUT_SECONDS)
     except (NoUsableAddress, Unacceptable):
         error = "address"
+    # In this order: timeouts and errors of TLS are errors of the operating system, too.
     except TimeoutError:
         error = "timeout"
     except ssl.SSLError:
@@ -134,6 +135,7 @@ def _exchange(
         "User-Agent": USER_AGENT,
         "Content-Type": "application/json",
         "Content-Length": str(len(body)),
+        # The next attempt resolves the name and checks its addresses again.
         "Connection": "close",
         **headers,
     }
@@ -157,6 +159,7 @@ def _drain(connection: socket.socket, until: float) -> None:
             if not chunk:
                 return
             size += len(chunk)
+    # The status is read, and nothing else of the answer counts.
     except (OSError, TimeoutError):
         return
 

@@ -160,6 +160,7 @@ def webhook_rotate(
     """
     webhook = _locked(webhook, None)
     live = webhook.secrets.filter(Q(expires_at=None) | Q(expires_at__gt=now))
+    # Two secrets sign at once at most. An overlap of 0 ends every earlier one, such as a stolen one.
     if overlap and live.filter(expires_at__isnull=False).exists():
         raise Conflict(
             "The previous secret still signs: wait until it expires, or rotate with `overlap_seconds` 0,"

@@ -10,11 +10,14 @@ from typing import Any
 
 from allocator_service.core.display import instant_text
 from allocator_service.pools.clusters import clusters_selected
-from allocator_service.workloads.satisfiability import NO_ELIGIBLE_SERVER
+from allocator_service.workloads.satisfiability import NO_ELIGIBLE_SERVER, RESOURCE_ABSENT
 
 LIMIT = "limit:"
 _RESOURCE = "resource:"
 _LEND = f"{LIMIT}lend"
+# Reasons of workloads whose clusters have no server at all.
+_WITHOUT_SERVERS = (NO_ELIGIBLE_SERVER, RESOURCE_ABSENT)
+_MOST_CLUSTERS = 3  # named in a sentence, which then fits into 500 characters
 
 
 @dataclass(frozen=True)
@@ -120,14 +123,22 @@ def away_text(
 
     `away` has since when, by cluster.
     """
-    named = clusters_selected(selector) if reason == NO_ELIGIBLE_SERVER else None
+    return clusters_away_text(selector, away, zone) if reason in _WITHOUT_SERVERS else ""
+
+
+def clusters_away_text(
+    selector: Mapping[str, Any], away: Mapping[str, datetime], zone: str = "UTC"
+) -> str:
+    """Return that all the clusters that a workload selects left, otherwise ""."""
+    named = clusters_selected(selector)
     if not named or not away.keys() >= set(named):
         return ""
     left = [f"{name} left at {instant_text(away[name], zone)}" for name in sorted(set(named))]
-    of_one = len(left) == 1
+    of_one, more = len(left) == 1, len(left) - _MOST_CLUSTERS
     return (
         f"The cluster{'' if of_one else 's'} that it selects {'is' if of_one else 'are'} away because"
-        f" {'its' if of_one else 'their'} agents are silent: {', '.join(left)}."
+        f" {'its' if of_one else 'their'} agents are silent: {', '.join(left[:_MOST_CLUSTERS])}"
+        f"{f' and {more} more' if more > 0 else ''}."
     )
 
 

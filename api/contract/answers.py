@@ -174,6 +174,7 @@ class Body:
     def schema(self, component: Component) -> Schema:
         schema = component(self.document.__name__, self.document.schema())
         if self.many:
+            # An empty array would create nothing, and have no first and last key to answer with.
             return {"oneOf": [schema, {"type": "array", "items": schema, "minItems": 1}]}
         return schema
 

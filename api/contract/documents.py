@@ -134,7 +134,9 @@ def refuse_changed(
 def merge_patch(target: Any, patch: Any) -> Any:
     """Return the target after a merge patch (RFC 7396), in which null removes a member."""
     if not isinstance(patch, dict):
+        # An array is replaced as a whole too (RFC 7396, section 2).
         return patch
+    # What is no object counts as an empty one, so that nulls within the patch are left out of it.
     merged = dict(target) if isinstance(target, dict) else {}
     for name, value in patch.items():
         if value is None:

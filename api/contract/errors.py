@@ -83,6 +83,7 @@ def exception_handler(exc: Exception, context: Mapping[str, Any]) -> HttpRespons
         return None
     response = problem(error, context["request"])
     if isinstance(exc, exceptions.MethodNotAllowed):
+        # 405 and 401 must have these headers (RFC 9110, sections 15.5.6 and 15.5.2).
         response["Allow"] = ", ".join(context["view"].allowed_methods)
     if error.status == HTTPStatus.UNAUTHORIZED:
         response["WWW-Authenticate"] = "Bearer"

@@ -31,6 +31,7 @@ from policies.fields import (
     mistake,
 )
 
+# The columns are integers of 4 and 8 bytes: a larger number would be an error of the database.
 MAX_VERSION = 2**31 - 1
 MAX_GENERATION = 2**63 - 1
 _SLUG = re.compile(SLUG_PATTERN, re.ASCII)
@@ -80,6 +81,7 @@ class TimestampField(StringField):
         try:
             # Python also reads what RFC 3339 lacks, such as weeks and times without an offset.
             if _TIMESTAMP.fullmatch(text):
+                # RFC 3339 permits a small z, which `fromisoformat` refuses.
                 return datetime.fromisoformat(text.upper()).astimezone(UTC)
         except (ValueError, OverflowError):
             pass  # it has the form of a timestamp, and there is no such day or hour
@@ -127,6 +129,7 @@ class DurationField(Field):
     def describe(self) -> Schema:
         return {
             "type": "string",
+            # The lookaheads refuse P and T with no number after them.
             "pattern": r"^P(?=.)(\d{1,4}Y)?(\d{1,5}M)?(\d{1,5}W)?(\d{1,6}D)?"
             r"(T(?=.)(\d{1,7}H)?(\d{1,9}M)?(\d{1,10}S)?)?$",
             "examples": ["P7D"],

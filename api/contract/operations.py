@@ -174,6 +174,7 @@ def updates(request: Doc, answer: Doc, summary: str, *, pool: bool = False) -> C
         PatchBody(request),
         headers=("ETag", *_generation(pool)),
         problems=(409, 411, 412, 413, 415, 422, 428),
+        # A change of fields that the client has not read would undo another's without notice.
         if_match="required",
     )
 
@@ -187,6 +188,8 @@ def puts(request: Doc, answer: Doc, summary: str) -> Callable[[H], H]:
         Body(request),
         headers=("ETag", "Location", "Pool-Generation"),
         problems=(409, 411, 412, 413, 415, 422, 428),
+        # Without the header it creates: what another request has created meanwhile is 428, not
+        # replaced.
         if_match="to replace",
     )
 
@@ -218,6 +221,8 @@ def acts(answer: Doc, summary: str) -> Callable[[H], H]:
         Body(NoFields),
         headers=("ETag", "Idempotency-Replayed", "Pool-Generation"),
         problems=(409, 411, 412, 413, 415, 422),
+        # An action names its outcome, and carries no field of an old version that could undo a
+        # change.
         if_match="optional",
         repeatable=True,
     )
@@ -243,6 +248,7 @@ def records(request: Doc, answer: Doc, summary: str) -> Callable[[H], H]:
         "record",
         summary,
         Answer(answer),
+        # 200, not 201: of facts that are sent again only those that are new are stored.
         Body(request, many=True),
         headers=("Idempotency-Replayed",),
         problems=(409, 411, 413, 415, 422),
@@ -254,6 +260,7 @@ def computes(
     request: Doc, answer: Doc, summary: str, *, problems: tuple[int, ...]
 ) -> Callable[[H], H]:
     """POST that stores nothing and answers what it computed (200)."""
+    # Not repeatable by a key: nothing is stored, so that a repetition only costs its computation.
     problems = (411, 413, 415, 422, *problems)
     return _describe("compute", summary, Answer(answer), Body(request), problems=problems)
 

@@ -11,6 +11,7 @@ from allocator_service.core.documents import csv_bytes, json_bytes
 class _Renderer(BaseRenderer):
     """Its `content` are the bytes of an answer's data."""
 
+    # JSON is UTF-8, and its media type has no parameter for it (RFC 8259, section 11).
     charset: str | None = None
     render_style = "binary"
 
@@ -40,6 +41,7 @@ class CSVRenderer(_Renderer):
 
     media_type = "text/csv"
     format = "csv"
+    # Stated, because readers took text without it for ISO 8859-1 (RFC 2616, section 3.7.1).
     charset = "utf-8"
 
     def content(self, data: Any, context: Mapping[str, Any]) -> bytes:
@@ -108,4 +110,5 @@ class YAMLRenderer(_TextRenderer):
 
     media_type = "application/yaml"
     format = "yaml"
+    # The media type has no such parameter (RFC 9512).
     charset = None

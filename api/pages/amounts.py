@@ -15,6 +15,7 @@ from allocator_service.allocation.trees import Fulfilment, NodeAmount, TreeNode
 from allocator_service.core.display import percent_text, unit_text
 from allocator_service.core.errors import DomainError
 from allocator_service.core.quantities import Resource, pointer_token
+from allocator_service.core.service_forms import add_refusal
 from allocator_service.pools.limits import Limit, limits_from, selector_text
 from allocator_service.pools.models import GroupTerms, MembershipTerms, Pool
 from allocator_service.workloads.reason_texts import Reader, stopped_text
@@ -301,10 +302,7 @@ class AmountForm(forms.Form):
 
     def refused(self, error: DomainError) -> None:
         """Put the errors of the service beside the fields that they name."""
-        for each in error.errors:
-            self.add_error(self._field_of(each.pointer), each.detail)
-        if not error.errors:
-            self.add_error(None, error.detail)
+        add_refusal(self, error, self._field_of)
 
     def _document(self, cleaned: Mapping[str, Any]) -> dict[str, Any]:
         amount = {

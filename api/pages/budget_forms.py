@@ -12,6 +12,7 @@ from allocator_service.billing.models import Budget
 from allocator_service.billing.models.watching import CALENDAR_MONTH, default_thresholds
 from allocator_service.core.errors import DomainError
 from allocator_service.core.quantities import Resource, decimal_text
+from allocator_service.core.service_forms import add_refusal
 from allocator_service.pools.budgets import Then
 from allocator_service.pools.models import Pool
 from api.contract.documents import read_document
@@ -142,10 +143,7 @@ class BudgetForm(forms.Form):
 
     def refused(self, error: DomainError) -> None:
         """Put the errors of the service beside the fields that they name."""
-        for each in error.errors:
-            self.add_error(self._field_of(each.pointer), each.detail)
-        if not error.errors:
-            self.add_error(None, error.detail)
+        add_refusal(self, error, self._field_of)
 
     def is_confirmed(self) -> bool:
         """Return whether the manager has confirmed this amount."""

@@ -175,6 +175,7 @@ class _BudgetPage(NodePage):
         fields, now = form.fields_read, utc_now()
         settings = budget_settings(fields)
         if budget is not None:
+            # That of the page: a change that was made since it was shown is not overwritten.
             version = form.cleaned_data["version"]
             return budget_update(budget=budget, settings=settings, version=version, now=now)
         draft = BudgetDraft(node_of(terms), fields["resource"], settings, budget_periods(fields))

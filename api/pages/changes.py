@@ -16,12 +16,13 @@ from allocator_service.allocation.what_if.simulations import simulation_get, sim
 from allocator_service.core.clock import utc_now
 from allocator_service.core.errors import DomainError, Missing
 from allocator_service.core.history import Difference
+from allocator_service.pools.clusters import clusters_away
 from allocator_service.pools.gangs import gang_refusal
 from allocator_service.pools.models import Pool
 from allocator_service.pools.selectors import resources_of
 from allocator_service.workloads.gangs import MAX_KINDS
 from allocator_service.workloads.models import Workload, WorkloadState
-from allocator_service.workloads.reason_texts import TENANT, reason_text
+from allocator_service.workloads.reason_texts import TENANT, clusters_away_text, reason_text
 from allocator_service.workloads.selectors import workloads_for
 from api.contract.fields import uuid_or_none
 from api.pages.views import PoolPage, see
@@ -170,7 +171,11 @@ class ChangePage(CostReader, _ChangesPage):
             error=simulation.error,
             rows=None
             if result is None
-            else _rows(result["workloads"], self._asked(pool, simulation, str(verb))),
+            else _rows(
+                result["workloads"],
+                self._asked(pool, simulation, str(verb)),
+                self._away_texts(pool, simulation, str(verb)),
+            ),
             cost=None if result is None or result["cost"] is None else result["cost"]["words"],
             ahead=pool.generation - (simulation.generation or pool.generation),
             differences=self._differences(pool, simulation, str(verb)),
@@ -186,6 +191,22 @@ class ChangePage(CostReader, _ChangesPage):
         item = simulation.changes["workloads"][verb][0]
         workload = workloads_for(pool=pool, tenant=self.tenant).filter(pk=item["id"]).first()
         return [] if workload is None else workload_differences(workload, item, resources_of(pool))
+
+    def _away_texts(self, pool: Pool, simulation: Simulation, verb: str) -> dict[str, str]:
+        """Return by name why workloads could not run after the change, as their clusters left."""
+        away = clusters_away(pool)
+        if not away:
+            return {}
+        present = workloads_for(pool=pool, tenant=self.tenant)
+        present = present.exclude(state=WorkloadState.WITHDRAWN)
+        selectors = dict(present.values_list("name", "server_selector"))
+        item = simulation.changes["workloads"][verb][0]
+        if verb != WITHDRAW and "server_selector" in item:
+            selectors[self._name(pool, simulation, verb)] = item["server_selector"]
+        return {
+            name: clusters_away_text(selector, away, pool.timezone)
+            for name, selector in selectors.items()
+        }
 
     def _asked(self, pool: Pool, simulation: Simulation, verb: str) -> dict[str, int | None]:
         """Return by name how many tasks the tenant's workloads ask for after the change."""
@@ -246,7 +267,9 @@ def _unlimited(simulation: Simulation) -> bool:
 
 
 def _rows(
-    workloads: Sequence[Mapping[str, Any]], asked: Mapping[str, int | None]
+    workloads: Sequence[Mapping[str, Any]],
+    asked: Mapping[str, int | None],
+    away: Mapping[str, str],
 ) -> list[dict[str, Any]]:
     """Return the tenant's workloads before and after, those that differ first."""
     rows = []
@@ -258,7 +281,9 @@ def _rows(
                 "before": None if before is None else before["tasks"],
                 "after": None if after is None else after["tasks"],
                 "asked": asked.get(each["workload"]),
-                "reason": "" if after is None else reason_text(after["limited_by"], TENANT),
+                "reason": ""
+                if after is None
+                else away.get(each["workload"]) or reason_text(after["limited_by"], TENANT),
             }
         )
     return sorted(rows, key=lambda row: row["before"] == row["after"])

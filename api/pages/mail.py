@@ -21,6 +21,7 @@ from allocator_service.mail.subscriptions import (
     subscription_end,
     subscription_of_token,
     subscription_put,
+    subscription_remove,
     subscriptions_of,
 )
 from api.contract.errors import TooManyRequests
@@ -90,6 +91,7 @@ class MailPage(TenantPage):
     def _initial(self, address: str) -> dict[str, Any]:
         """Return the choice for one of the visitor's addresses."""
         found = self._chosen().filter(address=address).first()
+        # Without the weekly mail, which is of no event: it has to be asked for.
         if found is None:
             return {"kinds": [kind for kind in MailKind.values if kind != MailKind.WEEKLY]}
         return {"address": found.address, "kinds": found.kinds}
@@ -113,9 +115,10 @@ class EndMailView(TenantPage):
     http_method_names = ["post"]
 
     def post(self, request: HttpRequest, subscription: UUID) -> HttpResponseBase:
-        chosen = subscriptions_of(tenant=self.tenant, holder=self.caller.holder_id)
-        # A second click finds nothing to delete, and leads to the same page.
-        chosen.filter(pk=subscription).delete()
+        # A second click finds nothing to end, and leads to the same page.
+        subscription_remove(
+            tenant=self.tenant, holder=self.caller.holder_id, subscription=subscription
+        )
         return see("my-mail")
 
 

@@ -70,7 +70,7 @@ class Decision:
 class Part:
     """A resource of the pool and the tenant's part of it, None if it is not known.
 
-    `clusters` has what it has in each cluster, none in a pool without clusters.
+    `clusters` has its part in each cluster, none in a pool without clusters.
     """
 
     resource: Resource
@@ -80,12 +80,22 @@ class Part:
     lent: Decimal | None
     borrowed: Decimal | None
     unused: Decimal | None
-    clusters: Sequence[tuple[str, Decimal]] = ()
+    clusters: Sequence["ClusterPart"] = ()
 
     @property
     def bar(self) -> Bar | None:
         """The picture of it."""
         return bar_of(self)
+
+
+@dataclass(frozen=True)
+class ClusterPart:
+    """A tenant's part of a resource in a cluster. Its use is None if no agent reported it."""
+
+    cluster: str
+    entitled: Decimal
+    has: Decimal
+    used: Decimal | None
 
 
 @dataclass(frozen=True)
@@ -154,6 +164,7 @@ def tenant_decision(*, pool: Pool, run: Run, tenant: Tenant, now: datetime) -> D
         failed=failed_since(pool=pool, run=run) is not None,
         policy=policy_title(run.policy["name"]),
         policy_now=policy_title(pool.policy_name),
+        # A proof has the input with all demands, which is pruned at the end of its retention.
         provable=sees_whole(pool, tenant) and run.pruned_at is None,
     )
 
@@ -178,10 +189,20 @@ def share_of(*, found: Entitlements, tenant: Tenant, now: datetime) -> Share | N
         amounts = {name: Decimal(row[name][resource.name]) for name in names}
         # Of one resource at a time: amounts of different units have no common scale.
         amounts = without_dust(amounts)
+        used_in = {name: vector[position] for name, vector in use.clusters.items()} if use else {}
+        # A cluster that left has no part and may still run tasks.
+        of = {each["cluster"]: each for each in row["clusters"]}
+        nothing = {"entitled": {resource.name: 0}, "has": {resource.name: 0}}
         clusters = [
-            (each["cluster"], amount)
-            for each in row["clusters"]
-            if (amount := Decimal(each["has"][resource.name]))
+            ClusterPart(
+                name,
+                **{
+                    amount: Decimal(of.get(name, nothing)[amount][resource.name])
+                    for amount in ("entitled", "has")
+                },
+                used=used_in.get(name),
+            )
+            for name in sorted(of.keys() | used_in.keys())
         ]
         used = use.used[position] if use else None
         return Part(resource=resource, used=used, clusters=clusters, **amounts)

@@ -121,6 +121,7 @@ class PoolOverviewPage(PoolPage):
             reports_tasks = share and share.use and share.use.running_tasks is not None
             listed = workloads_page(pool=of_pool, tenant=tenant, cursor=None, limit=WORKLOADS_SHOWN)
             workloads = workload_rows(pool=of_pool, tenant=tenant, run=run, workloads=listed.rows)
+            # One more than is shown states whether there are others.
             kinds = server_kinds(pool=of_pool, tenant=tenant, limit=KINDS_SHOWN + 1)
             tree = None
             above = terms_above(pool=of_pool, tenant=tenant)

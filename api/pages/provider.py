@@ -29,6 +29,7 @@ from policies.fields import is_one_line
 ALGORITHMS: Final = (
     "RS256", "ES256", "PS256", "RS384", "ES384", "PS384", "RS512", "ES512", "PS512", "EdDSA",
 )  # fmt: skip
+# By which the clocks of the provider and of this service may differ.
 LEEWAY = timedelta(minutes=1)
 BEGUN_WITHIN = timedelta(minutes=15)
 MAX_GROUPS = 1_000
@@ -113,6 +114,7 @@ def finish(request: HttpRequest, *, provider: OidcProvider, now: datetime) -> Pr
     if begun is None or now - datetime.fromisoformat(begun["begun"]) > BEGUN_WITHIN:
         raise NotBegun("no sign-in was begun with this state, or it took too long")
     if "error" in request.GET:
+        # An answer counts once, also a refusal.
         request.session.pop(f"{_STATE}{state}")
         raise Declined(request.GET["error"][:CLAIM_LENGTH])
     with _talking():
@@ -177,6 +179,8 @@ def _app(provider: OidcProvider) -> Any:
     scheme = f"{provider.issuer.partition(':')[0]}://"
     for name, needed in _ENDPOINTS.items():
         address = metadata.get(name)
+        # By http only where the issuer is too, as in development: codes and secrets go to these
+        # addresses.
         if (address is None and needed) or (
             address is not None and not str(address).startswith(("https://", scheme))
         ):

@@ -94,6 +94,7 @@ class ProviderView(PageView):
     def answer(self, request: HttpRequest, *args: str, **kwargs: str) -> HttpResponseBase:
         if settings.ENVIRONMENT.oidc is None:
             raise Missing("There is nothing at this path.")
+        # By network, because the visitor is not known before the sign-in.
         wait = wait_of(request)
         if wait > 0:
             raise TooManyRequests("Too many attempts.", retry_after=wait)
@@ -104,6 +105,7 @@ class ProviderView(PageView):
                 "oidc_sign_in_failed", why=type(failure).__name__, detail=str(failure)[:500]
             )
             return self.refused(_FAILED[type(failure)])
+        # The addresses of its redirects have the state of one sign-in, which is used once.
         response.headers["Cache-Control"] = "no-store"
         return response
 

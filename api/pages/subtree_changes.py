@@ -64,6 +64,7 @@ class ChangeTermsView(SubtreePage):
     def post(self, request: HttpRequest) -> HttpResponseBase:
         if self.caller.access != Access.MANAGE:
             raise read_only()
+        # The row of a table has no room for errors beside its fields: a refusal is a page.
         form = TermsForm(request.POST)
         if not form.is_valid():
             name, errors = next(iter(form.errors.items()))

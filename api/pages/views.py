@@ -37,6 +37,7 @@ class PageView(View):
             return self.answer(request, *args, **kwargs)
         except Exception as exc:
             error = domain_error(exc)
+            # A bug, which Django logs and answers.
             if error is None:
                 raise
             return refusal_page(error, request)
@@ -81,6 +82,7 @@ class VisitorPage(PageView):
             burst=environment.throttle_burst,
         )
         if wait > 0:
+            # `Retry-After` has whole seconds (RFC 9110): a lesser number would be refused once more.
             raise TooManyRequests("Too many requests.", retry_after=math.ceil(wait))
 
 

@@ -9,6 +9,7 @@ from allocator_service.core.display import unit_text
 from allocator_service.core.errors import DomainError
 from allocator_service.core.labels import LABEL_LENGTH
 from allocator_service.core.quantities import Resource, decimal_text, pointer_token, vector_from
+from allocator_service.core.service_forms import add_refusal
 from allocator_service.pools.models import Pool
 from allocator_service.workloads.gangs import (
     MAX_KINDS,
@@ -225,10 +226,7 @@ class WorkloadForm(forms.Form):
 
     def refused(self, error: DomainError) -> None:
         """Put what the service refused beside the fields that it names."""
-        for each in error.errors:
-            self.add_error(self._field_of(each.pointer), each.detail)
-        if not error.errors:
-            self.add_error(None, error.detail)
+        add_refusal(self, error, self._field_of)
 
     def changes(self) -> dict[str, Any]:
         """The fields of a valid form as a simulation of this pool takes them."""

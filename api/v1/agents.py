@@ -54,12 +54,16 @@ class AgentRetireView(PoolView):
         cluster the capacity of the cluster leaves at the next decision. Retiring a retired agent
         changes nothing. An agent that reports again is present again, and so is its cluster.
         """
+        # Before the body is read: a pool that the caller may not see is 404 even if the body is
+        # wrong.
         of_pool = self.pool
         self.read(documents.NoFields)
         found = agent_named(pool=of_pool, name=agent) if is_slug(agent) else None
         if found is None:
             raise missing("agent.not_found")
         agent_retire(agent=found, now=utc_now())
+        # The service changed the agent and the pool on objects of its own, which it read under its
+        # lock.
         found.refresh_from_db()
         of_pool.refresh_from_db(fields=["generation"])
         headers = {"Pool-Generation": str(of_pool.generation)}

@@ -59,6 +59,7 @@ class CorrectionsView(ContractView):
         corrected = entry_get(entry_id=entry_id)
         fields = self.read(CorrectionRequest)
         units = {each.name: each.unit for each in resources_of(corrected.pool)}
+        # Without a resource it is that of the entry. The service refuses one that the pool lacks.
         unit = units.get(fields["resource"], corrected.unit)
         correction = entry_correct(
             entry=corrected,
@@ -67,6 +68,7 @@ class CorrectionsView(ContractView):
             reason=fields["reason"],
             now=utc_now(),
         )
+        # Entries have no route of their own: in the feed the correction follows what it corrects.
         location = f"{reverse('ledger-entries')}?after={make_cursor(FEED, str(corrected.pk))}"
         return Response(
             unsealed_document(correction), HTTPStatus.CREATED, headers={"Location": location}

@@ -52,6 +52,8 @@ class CostReader:
         tenant = simulation.tenant
         if tenant is None or uses is None:
             return None
+        # On the view, which serves one request: prices on the class would outlive a change of the
+        # plans.
         known = self.__dict__.setdefault("_prices", {})
         if simulation.pool_id not in known:
             # A list shows many simulations of one pool, whose prices are the same for all.

@@ -418,6 +418,8 @@ class EnforcementView(PoolView):
         is bound to a cluster reports from no other (403 `auth.cluster`), and two agents of one name
         cannot be at work in two clusters (409 `enforcement.cluster`).
         """
+        # Before the body is read: a pool that the caller may not see is 404 even if the body is
+        # wrong.
         of_pool = self.pool
         fields = self.read(EnforcementReportRequest)
         cluster = self.cluster(fields["cluster"])

@@ -1,6 +1,7 @@
 """Entitlements, with what is lent and borrowed of them."""
 
 from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
 from typing import Any, ClassVar
 
 from django.db.models import Q
@@ -58,6 +59,9 @@ class ReturnsDocument(documents.Document):
 
 class ClusterPartDocument(documents.Document):
     cluster = documents.StringField()
+    entitled = AmountsField(
+        description="In proportion to what the servers of each cluster offer.",
+    )
     has = AmountsField()
 
 
@@ -73,7 +77,7 @@ class EntitlementDocument(documents.Document):
         ClusterPartDocument,
         min_items=0,
         max_items=MAX_CLUSTERS,
-        description="The parts of `has` by cluster; empty in a pool without clusters.",
+        description="The parts of `entitled` and `has` by cluster; empty in a pool without clusters.",
     )
     lent_to = documents.ListField(LoanDocument, min_items=0, max_items=MAX_TENANTS)
     borrowed_from = documents.ListField(LoanDocument, min_items=0, max_items=MAX_TENANTS)
@@ -220,6 +224,7 @@ def _row(
         return [{"tenant": tenant, "resources": resources} for tenant, resources in named]
 
     returns, cost = row.returns, costs.get(row.tenant)
+    nothing = [Decimal(0)] * len(found.resources)
     return {
         "tenant": name(row.tenant),
         "entitled": amounts(row.entitled),
@@ -229,8 +234,12 @@ def _row(
         "unused": amounts(row.unused),
         "budgets": _balances(balances, "tenant", row.tenant),
         "clusters": [
-            {"cluster": cluster, "has": amounts(vector)}
-            for cluster, vector in sorted(row.clusters.items())
+            {
+                "cluster": cluster,
+                "entitled": amounts(row.entitled_in.get(cluster, nothing)),
+                "has": amounts(row.clusters.get(cluster, nothing)),
+            }
+            for cluster in sorted(row.clusters.keys() | row.entitled_in.keys())
         ],
         "lent_to": loans(row.lent_to),
         "borrowed_from": loans(row.borrowed_from),

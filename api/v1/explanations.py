@@ -9,7 +9,7 @@ from rest_framework.response import Response
 from allocator_service.allocation.models import Run
 from allocator_service.allocation.what_if.counterfactuals import Binding
 from allocator_service.allocation.what_if.explanations import Explanation, run_explain
-from allocator_service.allocation.words import spent_text
+from allocator_service.allocation.words import away_texts, spent_text
 from allocator_service.core.clock import utc_now
 from allocator_service.core.quantities import Resource, vector_to_document
 from allocator_service.core.selecting import missing
@@ -213,6 +213,7 @@ def explanation_document(
     resources = resources_of(run.pool)
     reader = Reader(is_tenant, explanation.groups)
     enforced = EnforcementReader(run.pool, resources, caller)
+    gone = away_texts(run, explanation.tenant, explanation.reasons)
     return {
         "tenant": explanation.tenant,
         "groups": explanation.groups,
@@ -225,7 +226,8 @@ def explanation_document(
                 "workload": workload,
                 "limited_by": reason_known(reason, pool=run.pool, known=explanation.groups),
                 "budget": explanation.spent.get(workload, {}).get("budget"),
-                "detail": _detail(explanation, workload, reason, run.pool, reader),
+                "detail": gone.get(workload)
+                or _detail(explanation, workload, reason, run.pool, reader),
             }
             for workload, reason in explanation.reasons.items()
         ],

@@ -27,6 +27,8 @@ def focus_content(
             decimals=DECIMALS,
             instants=INSTANTS,
             scale=SCALE,
+            # Rows are made twice: a file states the width of its decimals before the first of them,
+            # and all rows of a month at once could fill the memory.
             wide=_too_large(rows(), DECIMALS, SCALE),
         )
     if file_format == "csv":

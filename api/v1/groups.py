@@ -117,10 +117,12 @@ class GroupResource(PoolResource):
 
     def find(self, key: str) -> GroupTerms:
         found: GroupTerms = super().find(key)
+        # Read already: services would otherwise read the pool of the group once more.
         found.group.pool = self.pool
         return found
 
     def version_of(self, found: GroupTerms) -> int:
+        # A change begins new terms. The group stays, and counts the changes.
         return found.group.version
 
     @cached_property
@@ -133,6 +135,7 @@ class GroupResource(PoolResource):
     def update(self, found: GroupTerms, fields: Mapping[str, Any], version: int) -> GroupTerms:
         group, settings = found.group, group_settings(fields, self.resources)
         group_update(group=group, settings=settings, version=version, now=utc_now())
+        # The answer has the terms that the change made, not those that it ended.
         return self.find(group.slug)
 
     def retire(self, found: GroupTerms, version: int) -> None:

@@ -144,6 +144,7 @@ class ExportView(ContractView):
 
     scopes: ClassVar = {"GET": EVERY_SCOPE}
     parameters = ExportParameters
+    # No HEAD, which would begin the export and drop it.
     http_method_names = ["get"]
 
     @exports("Export the ledger in one stream")

@@ -110,6 +110,7 @@ class MemberResource(PoolResource):
         return members_of(pool=self.pool, tenant=self.tenant)
 
     def version_of(self, found: MembershipTerms) -> int:
+        # A change begins new terms. The membership stays, and counts the changes.
         return found.membership.version
 
     def find(self, key: str) -> MembershipTerms:
@@ -219,6 +220,7 @@ class MemberView(MemberResource):
             version=version,
             now=utc_now(),
         )
+        # The answer has the terms that the change made, not those that it ended.
         terms = members_of(pool=of_pool, tenant=admitted).get()
         status = HTTPStatus.CREATED if created else HTTPStatus.OK
         response = self.answer_one(terms, status, changed=True)

@@ -70,6 +70,8 @@ class MonthView(_MonthView):
         self.refuse_tenants()
         now = utc_now()
         of = month_get(pool=self.pool, name=month, now=now)
+        # One state of the ledger and the plans, or accounts and lines of different states would not
+        # add up.
         with one_snapshot():
             content = month_content(pool=self.pool, month=of, now=now)
         return Response(orjson.loads(content))
@@ -130,6 +132,7 @@ class FocusView(PoolView):
 
     retired = True
     scopes: ClassVar = {"GET": EVERY_SCOPE}
+    # No HEAD, which would make the rows of the export and drop them.
     http_method_names = ["get"]
     parameters = FocusParameters
 
@@ -169,6 +172,7 @@ class MonthEntriesView(PoolView):
 
     retired = True
     scopes: ClassVar = {"GET": EVERY_SCOPE}
+    # No HEAD, which would begin the export and drop it.
     http_method_names = ["get"]
 
     @exports("Export exactly the entries that a closed month was made from", ends=True)

@@ -259,6 +259,7 @@ class OnePoolView(PoolDeclaration, PoolView):
 
 def pool_tag(pool: Pool) -> str:
     """Return the entity tag of a pool, its version with what else the document depends on."""
+    # With the release, which may write the same pool in another form.
     return f'"v{pool.version}.{pool.generation}-{__version__}"'
 
 

@@ -8,6 +8,7 @@ from allocator_service.allocation.allocation_rows import AllocationRow
 from allocator_service.allocation.models import Run, RunStatus
 from allocator_service.allocation.placement_list import PlacementRow
 from allocator_service.allocation.placements import ServerRange
+from allocator_service.allocation.policies import whole_numbers_of
 from allocator_service.allocation.selectors import PlacedDemand
 from allocator_service.core.quantities import Resource, vector_to_document
 from allocator_service.tenants.models import Tenant
@@ -17,7 +18,6 @@ from api.contract.parameters import PageParameters
 from api.pseudonyms import pseudonym, reason_known, server_name, tenant_name
 from api.v1.limits import UnmetGuarantee
 from api.v1.pools import PolicyDocument
-from policies import Servers, choose
 
 MAX_ROWS = 10**9
 
@@ -241,11 +241,7 @@ class RowWriter:
         self._run, self._resources, self._caller = run, resources, caller
         self._names = [resource.name for resource in resources]
         self._known = known
-        choice = choose(**run.policy) if run.policy else None
-        self._whole_tasks = choice is not None and choice.whole_tasks
-        self._whole_on_servers = (
-            choice is not None and choice.policy.servers[choice.mode] is Servers.RANGES
-        )
+        self._whole = whole_numbers_of(run.policy)
 
     def allocation(self, row: AllocationRow) -> dict[str, Any]:
         return {
@@ -285,7 +281,7 @@ class RowWriter:
         ]
 
     def placement(self, row: PlacementRow, demand: PlacedDemand) -> dict[str, Any]:
-        tasks = int(row.tasks) if self._whole_on_servers else row.tasks
+        tasks = int(row.tasks) if self._whole.in_placements else row.tasks
         document = {
             "tenant": self._tenant(row.tenant),
             "workload": self._workload(row.tenant_id, row.workload_id, row.workload),
@@ -313,7 +309,7 @@ class RowWriter:
         return reason_known(row.limited_by, pool=self._run.pool, known=self._known)
 
     def _tasks(self, tasks: float) -> int | float:
-        return int(tasks) if self._whole_tasks else tasks
+        return int(tasks) if self._whole.in_allocations else tasks
 
     def _quantities(self, vector: Sequence[float]) -> dict[str, float]:
         return dict(zip(self._names, vector, strict=False))

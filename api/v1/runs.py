@@ -129,6 +129,8 @@ class RunsView(PoolView):
         policy the run waits for the next boundary of the decision interval. Follow `Location` until
         the `status` is final.
         """
+        # Before the body is read: a pool that the caller may not see is 404 even if the body is
+        # wrong.
         pool_asked = self.pool
         fields = self.read(RunRequest)
         run = run_request(pool=pool_asked, reason=fields["reason"], now=utc_now())

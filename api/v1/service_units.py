@@ -68,5 +68,6 @@ class ServiceUnitsView(PoolResource):
             pool=self.pool, tenant=tenant, units=fields["units"], reason=fields["reason"], now=now
         )
         (bank,) = banks_of(pool=self.pool, now=now, tenant=grant.tenant)
+        # A grant has no route of its own: the list has the bank that it went into.
         headers = {"Location": request.path}
         return Response(self.write(bank), HTTPStatus.CREATED, headers=headers)

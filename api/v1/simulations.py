@@ -39,6 +39,7 @@ from api.v1.workloads import PRIORITY, TASKS
 from api.views import ContractView, writes
 
 MAX_CHANGES = 1_000
+# Up to here each whole number is exact in JSON, whose readers use doubles.
 MAX_COUNT = 2**53
 # The value of a field that was left out, where null means something else.
 OMITTED = object()

@@ -318,6 +318,7 @@ def statement_shown(content: bytes, *, pool: Pool, caller: Tenant | None) -> dic
     document: dict[str, Any] = orjson.loads(content)
     if caller is None:
         return document
+    # A position in the ledger of the whole pool, whose growth is the use of the others.
     del document["sequence"]
     document["lines"] = [_line_shown(line, pool, caller) for line in document["lines"]]
     return document

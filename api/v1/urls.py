@@ -55,6 +55,7 @@ REPORTS = (
     billing.BillingView,
 )
 
+# Keys are any text: a view answers one of a wrong form as one of nothing, with its error code.
 urlpatterns = [
     path("tenants/", tenants.TenantsView.as_view(), name="tenants"),
     path("tenants/<str:tenant>/", tenants.TenantView.as_view(), name="tenant"),

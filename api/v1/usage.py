@@ -76,6 +76,8 @@ class UsageView(PoolView):
         `usage.metering`. A tenant key reports for its own tenant only, and its `source` is stored as
         `tenant:<slug>/<source>`.
         """
+        # Before the body is read: a pool that the caller may not see is 404 even if the body is
+        # wrong.
         pool_of_route = self.pool
         items = read_items(
             UsageRequest, self.body_value(), cells=False, refuse_too_many=events_refuse_too_many

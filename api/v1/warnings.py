@@ -62,6 +62,7 @@ def warns_of_guarantees(
         response = handler(self, request, *args, **kwargs)
         sees_names = self.caller.group is None and self.caller.tenant is None
         body = self.body_value()
+        # Only then: the check solves for the whole pool, which a change of a name need not wait for.
         concerns = isinstance(body, Mapping) and any(name in body for name in _FIELDS)
         if not sees_names or not concerns or not isinstance(response, Response):
             return response

@@ -180,9 +180,12 @@ class WebhooksView(WebhookResource):
         networks.
         """
         fields = self.read(WebhookRequest)
+        # As one item, for the same refusals as in resources that take many.
         items = Items([fields], alone=True)
         (tenant,) = tenants_named(items, "tenant", caller=self.tenant, required=False)
         slug = fields["pool"]
+        # It stays with the webhook, and decides which keys manage it after the key that made it is
+        # revoked.
         billing = self.caller.scope == Scope.BILLING
         issued = webhook_create(
             tenant=tenant,

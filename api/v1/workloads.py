@@ -1,6 +1,8 @@
 """Workloads, which tenants submit for themselves and operators for any tenant."""
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
+from functools import cached_property
 from typing import Any, ClassVar, cast
 from uuid import UUID
 
@@ -12,11 +14,11 @@ from allocator_service.core.clock import utc_now
 from allocator_service.core.durations import MOST_RECLAIM_DAYS, duration_seconds
 from allocator_service.core.errors import Unacceptable
 from allocator_service.core.quantities import vector_from
-from allocator_service.pools.clusters import clusters_selected
+from allocator_service.pools.clusters import clusters_away, clusters_selected
 from allocator_service.tenants.models import Tenant
 from allocator_service.workloads.gangs import GANG, Gang, demand_read, gang_read
 from allocator_service.workloads.models import MAX_PRIORITY, MAX_TASKS, Workload, WorkloadState
-from allocator_service.workloads.reason_texts import OPERATOR, reason_text
+from allocator_service.workloads.reason_texts import OPERATOR, away_text, reason_text
 from allocator_service.workloads.selectors import workloads_for
 from allocator_service.workloads.services import (
     WorkloadDraft,
@@ -30,7 +32,7 @@ from api.auth import EVERY_SCOPE_GROUP_AND_AGENT, OPERATOR_AND_TENANT, OPERATOR_
 from api.contract import documents
 from api.contract.bulk import Items, tenants_named
 from api.contract.operations import creates, lists, retires, shows, updates
-from api.contract.pagination import by_id
+from api.contract.pagination import Page, by_id
 from api.contract.parameters import PageParameters
 from api.resources import PoolResource
 from api.v1.gangs import at_least_field, per_server_field, pieces_field, together_field
@@ -164,6 +166,26 @@ class WorkloadResource(PoolResource):
         below = workloads_for(pool=self.pool, tenant=None).filter(tenant__in=self.subtree.tenants())
         # A tenant may have withdrawn a workload before it entered the group.
         return below.exclude(state=WorkloadState.WITHDRAWN)
+
+    def write(self, found: Workload) -> dict[str, Any]:
+        return self._explained(super().write(found))
+
+    def answer_page(self, page: Page) -> Response:
+        """Answer a page of workloads."""
+        write = self.document.row_writer(self)
+        return self.listing(page, lambda row: self._explained(write(row)), self.csv_columns())
+
+    def _explained(self, document: dict[str, Any]) -> dict[str, Any]:
+        """Return the document of a workload, whose conditions name its cluster if that is away."""
+        for condition in document["conditions"]:
+            selector, zone = document["server_selector"], self.pool.timezone
+            gone = away_text(condition["reason"], selector, self._away, zone)
+            condition["detail"] = gone or condition["detail"]
+        return document
+
+    @cached_property
+    def _away(self) -> Mapping[str, datetime]:
+        return clusters_away(self.pool)
 
     def update(self, found: Workload, fields: Mapping[str, Any], version: int) -> Workload:
         demand = vector_from(fields["demand"], self.resources, pointer="/demand")

@@ -100,6 +100,7 @@ class Rows(Generic[T]):
         for number, response in enumerate(self._responses(format)):
             text = response.text
             if format == "csv" and number:
+                # Each page of CSV has a header line of its own.
                 text = text.partition("\n")[2]
             if text:
                 yield text
@@ -109,6 +110,7 @@ class Rows(Generic[T]):
         more = True
         while more:
             response = self._fetch(format, self.cursor)
+            # At its end a feed keeps the last cursor, from which it can be continued.
             self.cursor = response.headers.get("X-Next-Cursor", self.cursor)
             more = "next" in response.links
             yield response

@@ -149,6 +149,8 @@ class Transport:
         """Send a PATCH, PUT or DELETE of the version `if_match`, by default the current version."""
         if if_match is None:
             try:
+                # If another client changes the object after this read, the change is refused with
+                # 412.
                 if_match = self._read(path).etag
             except Problem as problem:
                 # A PUT may create the object, which then has no version to name.
@@ -197,6 +199,7 @@ class Transport:
             try:
                 return self._attempt(request, kind, stream=stream)
             except (Problem, Unreachable) as error:
+                # `lost`: the request may have been executed although its answer is missing.
                 again = error.temporary and (repeatable or not error.lost)
                 # An earlier attempt is still served: under the same key, the next one gets its answer.
                 again = again or (keyed and isinstance(error, Problem) and error.code == _IN_FLIGHT)
@@ -212,6 +215,7 @@ class Transport:
             response = self._http.send(request, stream=stream)
             if _is_documented(response, kind):
                 return response
+            # A stream has read no body yet, and the reason of a refusal is there.
             response.read()
         except _NEVER_SENT as error:
             raise Unreachable(f"{self.url} cannot be reached: {_error_text(error)}") from error
@@ -238,6 +242,7 @@ class Transport:
             return Unreachable(
                 f"{self.url} is overloaded or down: {reason}", lost=status in _GATEWAY
             )
+        # Redirects are not followed: the address is wrong, or a proxy asks for a sign-in.
         where = f", to {response.headers.get('Location')}" if response.is_redirect else ""
         return NotTheService(
             f"{self.url} is not the allocation service: it answered {status} with "
@@ -252,6 +257,7 @@ def service_address(url: str) -> str:
         parsed = httpx.URL(url)
     except httpx.InvalidURL as error:
         raise ValueError(f"{url!r} is not an address: {error}") from error
+    # Errors show the address, which must therefore hold no secret.
     if parsed.userinfo or parsed.query or parsed.fragment:
         raise ValueError("An address has no user, query or fragment: the key goes apart.")
     if parsed.scheme not in ("http", "https") or not parsed.host:

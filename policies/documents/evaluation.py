@@ -7,11 +7,19 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from policies.documents.answer import allocation_to_document
 from policies.documents.problem import problem_from_document
-from policies.documents.properties import properties_to_document
+from policies.documents.quantities import quantities
+from policies.model.allocation import Allocation
 from policies.model.request import deadline_of
-from policies.properties.properties import LONGEST_SEARCH, properties_of
+from policies.properties.properties import (
+    LONGEST_SEARCH,
+    PROPERTY_NAMES,
+    Properties,
+    properties_of,
+)
 from policies.registry import solve
 
 # The part of the time left that checks of properties may take, as the answer is written after them.
@@ -75,3 +83,13 @@ def evaluate_document(
         checked = properties_of(allocation, history=parsed.history, seconds=seconds)
         answer["properties"] = properties_to_document(allocation, checked)
     return answer
+
+
+def properties_to_document(allocation: Allocation, properties: Properties) -> dict[str, Any]:
+    """Return the JSON form of properties, with a verdict per name and three numbers."""
+    ratio = properties.contribution_ratio
+    return {name: properties.verdicts[name].to_document() for name in PROPERTY_NAMES} | {
+        "resource_as_you_contributed": None if ratio is None or np.isinf(ratio) else ratio,
+        "jain_index": properties.jain_index,
+        "utilization": quantities(allocation.problem.resources, properties.utilization),
+    }

@@ -2,7 +2,7 @@
 
 import json
 
-from allocator_client.cli.deciding import _balance_text
+from allocator_client.cli.sharing import _balance_text
 from tests.client.answers import TENANTS
 from tests.client.test_guarantees import shares_of
 from tests.client.test_limiting import UNIT

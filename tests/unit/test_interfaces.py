@@ -1,11 +1,14 @@
 """Rules of CONTRIBUTING.md and docs/architecture.md that neither a type nor an import can hold."""
 
 import ast
+import inspect
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from django.conf import settings
+
+import policies
 
 PROJECT = Path(__file__).resolve().parents[2]
 
@@ -77,6 +80,53 @@ def test_views_read_models_by_selectors():
         and node.value.id[0].isupper()  # a model, not a rendering's objects
     ]
     assert begun == []
+
+
+def test_views_write_by_services():
+    """A view calls a service for each change. `api/contract` keeps claims of its own."""
+    writes = {"save", "delete", "create", "bulk_create", "get_or_create", "update_or_create"}
+    found = [
+        f"{name}:{node.lineno}"
+        for name, tree in modules("api/v1", "api/pages")
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and (node.func.attr in writes or is_update_of_rows(node.func))
+    ]
+    assert found == []
+
+
+def is_update_of_rows(called: ast.Attribute) -> bool:
+    """Return whether a queryset is updated, such as `rows.filter(...).update(...)`."""
+    chained = called.value.func if isinstance(called.value, ast.Call) else None
+    return called.attr == "update" and isinstance(chained, ast.Attribute)
+
+
+def test_api_takes_declarations_of_policies_and_calls_none_of_their_functions():
+    taken = {
+        name
+        for _, tree in modules("api")
+        for name in (*imported(tree), *attributes_of(tree, "policies"))
+        if name.startswith("policies.") and not name.startswith("policies.fields.")
+    }
+    functions = {
+        name for name in taken if inspect.isfunction(getattr(policies, name.split(".")[1]))
+    }
+    assert functions == set()
+    assert "policies.EvaluationRequest" in taken
+
+
+def attributes_of(tree: ast.Module, module: str) -> Iterator[str]:
+    """Yield the dotted names that a file reads from a module which it imports by name."""
+    nodes = list(ast.walk(tree))
+    if not any(
+        isinstance(node, ast.Import) and module in [alias.name for alias in node.names]
+        for node in nodes
+    ):
+        return
+    for node in nodes:
+        if isinstance(node, ast.Attribute) and ast.unparse(node.value) == module:
+            yield f"{module}.{node.attr}"
 
 
 def dotted_names(value: object) -> Iterator[str]:

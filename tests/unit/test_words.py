@@ -116,6 +116,21 @@ def test_a_word_is_kept_where_it_is_a_term():
     assert words.retired_in("policies/leximin/rounds.py", "border")
 
 
+def test_a_kept_name_in_backticks_is_not_counted_and_in_a_sentence_it_is():
+    text = words.without_kept(
+        "The field `owed`, the event `enforcement.settled`, ``told_at``: owed"
+    )
+    (found,) = words.retired_in("docs/x.md", text)
+    assert found.startswith("'owed' in ")
+    (place,) = words.Python("x.py", '"""`made_up` is what was made up."""').retired()
+    assert place.found.startswith("'made up' in ")
+
+
+def test_columns_are_kept_in_the_files_that_name_them():
+    assert not words.retired_in("allocator_service/pools/recompute.py", "wanted > settled")
+    assert len(words.retired_in("allocator_service/pools/services.py", "wanted > settled")) == 2
+
+
 def _counts(retired: int, comments: int) -> words.Counts:
     places = tuple(words.Place("dev", line + 1, "'told' in 'told'") for line in range(retired))
     return words.Counts(places, (), (), comments, 100)

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from allocator_agent.kubernetes.api import Manifest
-from allocator_agent.kubernetes.quotas import limits_of, texts_of
+from allocator_agent.kubernetes.quotas import texts_of, written
 from allocator_agent.quantities import quantity
 
 FIELD = "effectiveQuotas"
@@ -81,14 +81,22 @@ def patch(present: Manifest, target: Manifest, reference: Mapping[str, str]) -> 
     }
 
 
-def grown(before: Manifest, now: Manifest) -> list[str]:
-    """Return the rows that limit more now than before, as texts."""
-    former, present, texts = limits_of(before), limits_of(now), texts_of(now)
-    return [
-        f"{' '.join(place)} {texts[place]}"
-        for place, amount in present.items()
-        if amount > former.get(place, 0)
-    ]
+def fence(present: Manifest, kind: str, reference: Mapping[str, str]) -> Manifest | None:
+    """Return the merge patch that changes the version of a status and none of its amounts.
+
+    An API server keeps the version of an object that is written as it was, and annotations are not
+    part of a status, so one amount is written in another notation. None for a status without rows.
+    """
+    target = in_force(present, kind)
+    for _, row in _rows(target["spec"]):
+        text = str(row["nominalQuota"])
+        amount = quantity(text)
+        if (amount * 1000).denominator == 1:
+            row["nominalQuota"] = written(amount) if text.endswith("m") else f"{amount * 1000}m"
+            break
+    else:
+        return None
+    return patch(present, target, reference)
 
 
 def _capped(item: Manifest) -> Manifest:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from datetime import datetime
 
 from allocator_agent.configuration import Configuration
 from allocator_agent.errors import AgentError
@@ -15,11 +14,12 @@ from allocator_agent.kubernetes.quotas import (
     QUEUES,
     Change,
     amounts_of,
+    grown,
     limits_of,
     same_quotas,
     with_limits,
 )
-from allocator_agent.kubernetes.scheduler import Kubernetes, KubernetesPlan
+from allocator_agent.kubernetes.scheduler import Kubernetes, KubernetesPlan, NotKept, version_of
 from allocator_agent.model import Observation, Rendering
 from allocator_agent.quantities import Amounts
 
@@ -38,10 +38,6 @@ class FieldDropped(AgentError):
     """The API server stores objects without their effective quotas."""
 
 
-class NotKept(AgentError):
-    """An object has other quotas than were written, or than the plan knows."""
-
-
 class EffectiveKueue(Kubernetes):
     """One cluster whose queues and cohorts are written by others, such as a GitOps tool."""
 
@@ -49,31 +45,19 @@ class EffectiveKueue(Kubernetes):
         super().__init__(configuration, api)
         self._reference = effective.orchestrator(configuration.pool)
 
-    def plan(
-        self,
-        rendering: Rendering,
-        observed: Observation,
-        now: datetime,
-    ) -> KubernetesPlan:
-        """Plan the changes of objects whose effective quotas differ from the decision."""
-        plan = self._planned(rendering, self._objects)
-        # What the watch knows may be older than this agent's own last writes.
-        plan = self._planned(rendering, self.listed) if len(plan) else plan
-        return self._with_ends(plan, rendering, observed, now)
-
     def apply(self, plan: KubernetesPlan) -> list[str]:
         """Lower what falls, read it back, then write the rest.
 
         If anything has more than it should once all is lowered, nothing is raised. Returns problems.
         """
-        known = {_label(each): each for each in plan.known}
-        problems: list[str] = []
+        known = {_label(each): each for each in plan.known.values()}
         try:
+            problems: list[str] = []
             for change in plan.changes:
                 if change.lowers and change.before is not None:
                     known[_label(change.after)] = with_limits(change.before, change.lowered())
                     problems += self._tried_to(change, None)
-            problems += [] if problems else self._not_kept(plan, known)
+            problems = problems or self._fence(plan) or self._not_kept(plan, known)
             if problems:
                 return problems + self._requeued(plan, ends=False)
             for change in plan.changes:
@@ -94,7 +78,10 @@ class EffectiveKueue(Kubernetes):
         }
 
     def _planned(
-        self, rendering: Rendering, read: Callable[[str], Iterable[Manifest]]
+        self,
+        rendering: Rendering,
+        observed: Observation,  # noqa: ARG002 - the names of queues are in the rendering
+        read: Callable[[str], Iterable[Manifest]],
     ) -> KubernetesPlan:
         queues = [item for item in rendering.objects if item["kind"] in (_COHORT, _QUEUE)]
         if any(effective.FIELD not in (item.get("status") or {}) for item in queues):
@@ -133,7 +120,7 @@ class EffectiveKueue(Kubernetes):
             return
         before = effective.in_force(item, kind)
         after = effective.decided(item, kind, rendered, resources)
-        plan.known.append(before)
+        plan.known[_KINDS[kind].path(item)] = before
         missing = effective.unplaced(item, rendered) if rendered else []
         if missing:
             _add_problem(
@@ -143,6 +130,29 @@ class EffectiveKueue(Kubernetes):
             )
         if owner is None or not same_quotas(before, after):
             plan.changes.append(Change(_KINDS[kind], after, before))
+
+    def _renewed(self, path: str, version: str) -> Manifest | None:
+        """Return an object with its quotas in force, at a later version than `version`.
+
+        Raises `FieldDropped` if the API server drops effective quotas.
+        """
+        kind = _COHORT if path.startswith(COHORTS.path()) else _QUEUE
+        present = self._read(path)
+        if present is not None and version in ("", version_of(present)):
+            before = effective.in_force(present, kind)
+            body = effective.fence(present, kind, self._reference)
+            if body is None or effective.orchestrator_of(present) not in (None, self._reference):
+                return before
+            version = version_of(present)
+            try:
+                present = self._send("PATCH", f"{path}/status", body, before)
+            except Conflict:
+                present = self._read(path)
+            if present is not None and effective.orchestrator_of(present) is None:
+                raise FieldDropped(_DROPPED)
+            if present is not None and version_of(present) == version:
+                raise NotKept("the API server answered with other quotas than were written")
+        return None if present is None else effective.in_force(present, kind)
 
     def _tried_to(self, change: Change, expected: Manifest | None) -> list[str]:
         try:
@@ -167,15 +177,15 @@ class EffectiveKueue(Kubernetes):
             before, target = effective.in_force(present, kind), change.after
             if expected is None:
                 target = with_limits(before, Change(change.kind, target, before).lowered())
-            elif effective.grown(expected, before):
-                more = ", ".join(effective.grown(expected, before))
+            elif grown(expected, before):
+                more = ", ".join(grown(expected, before))
                 raise NotKept(f"others write it too, it has {more}")
             owned = effective.orchestrator_of(present) is not None
             if owned and same_quotas(before, target):
                 return
             body = effective.patch(present, target, self._reference)
             try:
-                stored = self._api.request("PATCH", f"{path}/status", body)
+                stored = self._send("PATCH", f"{path}/status", body, before)
             except Conflict:
                 time.sleep(pause)
                 pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
@@ -201,7 +211,7 @@ class EffectiveKueue(Kubernetes):
                 label = _label(now)
                 if label not in known:
                     continue
-                more = effective.grown(known[label], now)
+                more = grown(known[label], now)
                 if more:
                     problems.append(
                         f"{label}: read back, it has {', '.join(more)}, which is too much"

@@ -14,6 +14,7 @@ from allocator_agent.kubernetes.api import Manifest
 from allocator_agent.quantities import Amounts, quantity
 
 _COHORT = "allocator.cohort"  # annotation of a queue: the cohort of its rendering
+_FENCE = "allocator.fence"  # annotation that only changes the version of an object
 _QUANTITIES = ("nominalQuota", "borrowingLimit", "lendingLimit", "weight", "hard")
 _QUOTA_FIELDS = ("resourceGroups", "hard")
 Place = tuple[str, ...]  # where in a manifest a number stands, in words that outlast reordering
@@ -77,6 +78,11 @@ class Change:
         before = limits_of(self.before or {})
         return any(amount < before[place] for place, amount in self.lowered().items())
 
+    @property
+    def raises(self) -> bool:
+        before = limits_of(self.before or {})
+        return any(amount > before.get(place, 0) for place, amount in limits_of(self.after).items())
+
     def lowered(self) -> dict[Place, Fraction]:
         """Return intermediate numbers, at most the present and at most the new ones.
 
@@ -139,6 +145,31 @@ def with_limits(manifest: Manifest, limits: Mapping[Place, Fraction]) -> Manifes
         if place in limits and quantity(str(holder[key])) != limits[place]:
             holder[key] = written(limits[place])
     return changed
+
+
+def without_quota(manifest: Manifest) -> Manifest:
+    """Return a copy that limits every row to nothing."""
+    return with_limits(manifest, dict.fromkeys(limits_of(manifest), Fraction(0)))
+
+
+def grown(before: Manifest, now: Manifest) -> list[str]:
+    """Return the rows that limit more now than before, as texts."""
+    former, present, texts = limits_of(before), limits_of(now), texts_of(now)
+    return [
+        f"{' '.join(place)} {texts[place]}"
+        for place, amount in present.items()
+        if amount > former.get(place, 0)
+    ]
+
+
+def fenced(present: Manifest) -> Manifest:
+    """Return an object for a PUT that changes its version and none of its quotas."""
+    result = copy.deepcopy(present)
+    annotations = result["metadata"].get("annotations") or {}
+    former = annotations.get(_FENCE, "0")
+    number = str(int(former) + 1) if former.isdecimal() else "1"
+    result["metadata"]["annotations"] = {**annotations, _FENCE: number}
+    return result
 
 
 def differs(present: Manifest, required: Manifest) -> bool:

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 
 from allocator_agent.changes import REMOVE, ObjectChange
 from allocator_agent.configuration import Configuration
-from allocator_agent.errors import Misconfigured, SchedulerAway
+from allocator_agent.errors import AgentError, Misconfigured, SchedulerAway
 from allocator_agent.kubernetes import reading
 from allocator_agent.kubernetes.api import Absent, Api, ApiRefused, Conflict, Manifest
 from allocator_agent.kubernetes.quotas import (
     COHORTS,
+    QUEUES,
     Change,
     amounts_of,
     cohort_of_rendering,
     differs,
+    fenced,
+    grown,
     kind_of,
     merged,
     with_limits,
+    without_quota,
 )
 from allocator_agent.kubernetes.requeueing import (
     ResumedWorkload,
@@ -35,6 +39,7 @@ from allocator_agent.quantities import Amounts, added
 from allocator_agent.reclaim import Memory, ReclaimPlan, by_account, plan_reclaim
 
 _ATTEMPTS = 5
+_SERVER_ERROR = 500  # from this status on a write may still be carried out
 NODES, PODS, NAMESPACES = "/api/v1/nodes", "/api/v1/pods", "/api/v1/namespaces"
 JOBS, REPLICA_SETS = "/apis/batch/v1/jobs", "/apis/apps/v1/replicasets"
 WORKLOADS = "/apis/kueue.x-k8s.io/v1beta2/workloads"
@@ -48,14 +53,14 @@ QUOTAS = {
 class KubernetesPlan:
     """The objects to create or to change, the cohorts to remove, and the workloads that end.
 
-    `known` are all objects of the decision with the quotas in force, where the plan writes statuses.
+    `known` are the present objects with quotas of the decision by path, with the quotas in force.
     `resumed` are workloads that ended by an earlier plan, and queue again.
     """
 
     changes: list[Change] = field(default_factory=list)
     problems: dict[str, list[str]] = field(default_factory=dict)
     removed: list[Manifest] = field(default_factory=list)
-    known: list[Manifest] = field(default_factory=list)
+    known: dict[str, Manifest] = field(default_factory=dict)
     reclaim: ReclaimPlan = field(default_factory=ReclaimPlan)
     resumed: list[ResumedWorkload] = field(default_factory=list)
 
@@ -78,6 +83,10 @@ class KubernetesPlan:
         ]
 
 
+class NotKept(AgentError):
+    """An object has other quotas than were written, or than the plan knows."""
+
+
 class Kubernetes:
     """A cluster of Kubernetes, by its API."""
 
@@ -90,6 +99,10 @@ class Kubernetes:
         self._configuration, self._options, self._api = configuration, configuration.kubernetes, api
         demand = (WORKLOADS,) if self.target == "kueue" else (JOBS, REPLICA_SETS)
         self._stopped: threading.Event | None = None
+        # By path, the objects as they were read before a write to which there was no answer.
+        self._unanswered: dict[str, Manifest] = {}
+        # Paths whose present version is of this process, so that no earlier write can be carried out.
+        self._fenced: set[str] = set()
         self._watched: dict[str, Watched] = {}
         for path in (NODES, PODS, NAMESPACES, *demand, QUOTAS[self.target]):
             self._objects_at(path)
@@ -140,20 +153,31 @@ class Kubernetes:
         now: datetime,
     ) -> KubernetesPlan:
         """Plan the changes of the objects that differ from the decision."""
+        plan = self._planned(rendering, observed, self._objects)
+        # What the watch knows may be older than this agent's own last writes.
+        plan = self._planned(rendering, observed, self.listed) if len(plan) else plan
+        return self._with_ends(plan, rendering, observed, now)
+
+    def _planned(
+        self,
+        rendering: Rendering,
+        observed: Observation,
+        read: Callable[[str], Iterable[Manifest]],
+    ) -> KubernetesPlan:
         namespaces = self._configuration.by_tenant(observed.accounts)
-        changes: list[Change] = []
-        problems: dict[str, list[str]] = {}
+        plan = KubernetesPlan()
         present: dict[str, dict[tuple[str, str], Manifest]] = {}
         for item in rendering.objects:
             kind = kind_of(item)
             if kind is None:
-                problems.setdefault("", []).append(f"{item['kind']} is not written by this agent")
+                text = f"{item['kind']} is not written by this agent"
+                plan.problems.setdefault("", []).append(text)
                 continue
             manifest = item
             if kind.namespaced:
                 tenant = item["metadata"]["namespace"]
                 if tenant not in namespaces:
-                    problems.setdefault(tenant, []).append("there is no namespace for it")
+                    plan.problems.setdefault(tenant, []).append("there is no namespace for it")
                     continue
                 manifest = {
                     **item,
@@ -161,13 +185,15 @@ class Kubernetes:
                 }
             path = kind.path()
             if path not in present:
-                present[path] = {_identity(each): each for each in self._objects(path)}
+                present[path] = {_identity(each): each for each in read(path)}
             before = present[path].get(_identity(manifest))
+            if before is not None and item["kind"] != "ResourceFlavor":
+                plan.known[kind.path(manifest)] = {**before, "kind": item["kind"]}
             if before is None or differs(before, manifest):
-                changes.append(Change(kind, manifest, before))
-        removed = self._former_cohorts(rendering.objects) if self.target == "kueue" else []
-        plan = KubernetesPlan(changes, problems, removed)
-        return self._with_ends(plan, rendering, observed, now)
+                plan.changes.append(Change(kind, manifest, before))
+        if self.target == "kueue":
+            plan.removed.extend(self._former_cohorts(rendering.objects, read))
+        return plan
 
     def _with_ends(
         self,
@@ -230,6 +256,7 @@ class Kubernetes:
         for change in plan.changes:
             if change.lowers and change.before is not None:
                 problems += self._tried(change, with_limits(change.before, change.lowered()))
+        problems = problems or self._fence(plan)
         if problems:  # what could not be lowered leaves no room for others
             return problems + self._requeued(plan, ends=False)
         for change in plan.changes:
@@ -238,6 +265,42 @@ class Kubernetes:
             for cohort in plan.removed:
                 problems += self._removed(cohort)
         return problems + self._requeued(plan)
+
+    def _fence(self, plan: KubernetesPlan) -> list[str]:
+        """Let no earlier write be carried out beside the raises of a plan. Return problems.
+
+        A write without an answer may wait in an API server, and is carried out later if its object
+        still has the version that it names. Writes of an earlier process are unknown, so each object
+        that this process has not written gets a new version before anything is raised.
+        """
+        if not any(change.raises for change in plan.changes):
+            return []
+        problems = []
+        for path in sorted({*self._unanswered, *plan.known} - self._fenced):
+            sent = self._unanswered.get(path)
+            before = plan.known.get(path, sent or {})
+            label = f"{before.get('kind', '')} {path.rpartition('/')[2]}"
+            try:
+                now = self._renewed(path, "" if sent is None else version_of(sent))
+            except (ApiRefused, NotKept) as error:
+                problems.append(f"{label}: {error}")
+                continue
+            self._unanswered.pop(path, None)
+            self._fenced.add(path)
+            more = grown(before, now) if now else []
+            if more:
+                problems.append(f"{label}: written meanwhile, it has {', '.join(more)}")
+        return problems
+
+    def _renewed(self, path: str, version: str) -> Manifest | None:
+        """Return an object at a later version than `version`, which is empty if it is unknown."""
+        present = self._read(path)
+        if present is None or version not in ("", version_of(present)):
+            return present
+        try:
+            return self._send("PUT", path, fenced(present), present)
+        except Conflict:
+            return self._read(path)
 
     def _requeued(self, plan: KubernetesPlan, *, ends: bool = True) -> list[str]:
         """End workloads, and let those queue again that have ended. Return what was refused.
@@ -278,18 +341,20 @@ class Kubernetes:
                 totals[name] = added(totals.get(name, {}), amounts_of(item))
         return totals
 
-    def _former_cohorts(self, rendered: Sequence[Manifest]) -> list[Manifest]:
+    def _former_cohorts(
+        self, rendered: Sequence[Manifest], read: Callable[[str], Iterable[Manifest]]
+    ) -> list[Manifest]:
         """Return the cohorts of groups that the pool no longer has, except for those that others use."""
         required = {
             kind: {each["metadata"]["name"]: each for each in rendered if each["kind"] == kind}
             for kind in ("Cohort", "ClusterQueue")
         }
-        queues = self._objects(QUOTAS["kueue"])
+        queues = list(read(QUOTAS["kueue"]))
         in_tree = any(cohort_of_rendering(queue) for queue in queues)
         # In a flat pool an agent may lack the permission to list cohorts.
         if not (required["Cohort"] or in_tree):
             return []
-        cohorts = {each["metadata"]["name"]: each for each in self._objects(COHORTS.path())}
+        cohorts = {each["metadata"]["name"]: each for each in read(COHORTS.path())}
         former = {
             name: each
             for name, each in cohorts.items()
@@ -360,14 +425,33 @@ class Kubernetes:
         for _ in range(_ATTEMPTS):
             present = self._read(path)
             try:
+                if present is None and change.kind in (COHORTS, QUEUES):
+                    # A POST names no version, so that one without an answer must not raise anything.
+                    body = without_quota(required)
+                    self._api.request("POST", change.kind.collection(change.after), body)
+                    continue
                 if present is None:
                     self._api.request("POST", change.kind.collection(change.after), required)
                 elif differs(present, required):
-                    self._api.request("PUT", path, merged(present, required))
+                    self._send("PUT", path, merged(present, required), present)
             except Conflict:
                 continue
             return
         raise SchedulerAway(f"{path} was changed by others {_ATTEMPTS} times in a row")
+
+    def _send(self, method: str, path: str, body: Manifest, present: Manifest) -> Manifest:
+        """Write an object at the version that was read, and keep it in mind without an answer."""
+        written = path.removesuffix("/status")
+        try:
+            stored = self._api.request(method, path, body)
+        except SchedulerAway as error:
+            if not isinstance(error, ApiRefused) or error.status >= _SERVER_ERROR:
+                self._unanswered[written] = present
+                self._fenced.discard(written)
+            raise
+        self._unanswered.pop(written, None)
+        self._fenced.add(written)
+        return stored
 
     def _read(self, path: str) -> Manifest | None:
         try:
@@ -378,6 +462,10 @@ class Kubernetes:
 
 def _key(workload: Manifest) -> str:
     return f"{workload['metadata']['namespace']}/{workload['metadata']['name']}"
+
+
+def version_of(item: Manifest) -> str:
+    return str(item["metadata"]["resourceVersion"])
 
 
 def _identity(item: Mapping[str, Manifest]) -> tuple[str, str]:

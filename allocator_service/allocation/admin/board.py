@@ -126,6 +126,7 @@ def _states(seen: VisiblePools) -> Iterator[_PoolState]:
     latest = Run.objects.filter(status=RunStatus.SUCCEEDED, effective_until=None)
     runs = {run.pool_id: run for run in latest.filter(pool__retired_at=None)}
     ended = Pool.objects.filter(retired_at=None).annotate(run=_newest_ended()).values("run")
+    # Only if it is the newest that ended: a later success has resolved it.
     failed = Run.objects.filter(pk__in=ended, status=RunStatus.FAILED)
     failures = {run.pool_id: run for run in failed}
     waiting = RecomputeJob.objects.filter(wanted__gt=F("settled"))

@@ -25,6 +25,7 @@ from allocator_service.allocation.policies import options_text, policy_title
 from allocator_service.allocation.selectors import demands_of, input_of
 from allocator_service.allocation.what_if.counterfactuals import Binding
 from allocator_service.allocation.what_if.explanations import run_explain
+from allocator_service.allocation.words import away_texts
 from allocator_service.core.admin import ReadOnlyAdmin
 from allocator_service.core.clock import utc_now
 from allocator_service.core.display import number_text, percent_text
@@ -114,7 +115,11 @@ class RunAdmin(ReadOnlyAdmin):
         def explained() -> Mapping[str, Any]:
             found = run_explain(run=run, tenant=of, most=COUNTERFACTUALS, now=utc_now())
             binding = [(each, _capacity(each, resources)) for each in found.binding]
-            reasons = [(name, reason_text(why, OPERATOR)) for name, why in found.reasons.items()]
+            gone = away_texts(run, tenant, found.reasons)
+            reasons = [
+                (name, gone.get(name) or reason_text(why, OPERATOR))
+                for name, why in found.reasons.items()
+            ]
             return {"explanation": found, "binding": binding, "reasons": reasons}
 
         return self._page(request, run, "explanation", f"Why {tenant} got this", explained)

@@ -206,6 +206,7 @@ def _rebuilt(run: Run) -> StoredDecision:
     problem = parsed.problem.placed_by(choice)
     try:
         certificate = certificate_from_document(certificate_of(run))
+    # Not every policy proves its answer by a certificate.
     except Missing:
         certificate = None
     placed = stored_placements(run)
@@ -320,6 +321,7 @@ def _wrong_row(run: Run, decision: Allocation) -> str:
         strict=True,
     )
     for position, (row, computed) in enumerate(zip(stored, expected, strict=True)):
+        # To the last bit: the same code computed the row from the same tasks.
         if row != computed:
             return f"workload {problem.workload_names[position]}: {row} is stored, not {computed}"
     return ""

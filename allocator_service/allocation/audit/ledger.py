@@ -102,6 +102,7 @@ def sharing_degrees_verify(*, since: datetime) -> LedgerCheck:
     """
     with transaction.atomic(durable=True), connection.cursor() as cursor:
         cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        # Reading the steps of all pools takes longer than any other statement may.
         cursor.execute("SET LOCAL statement_timeout = 0")
         checked = 0
         for pool in Pool.objects.order_by("slug"):
@@ -112,6 +113,7 @@ def sharing_degrees_verify(*, since: datetime) -> LedgerCheck:
                 .select_related("run__snapshot")
                 .order_by("run__effective_from")
             )
+            # In the order of decisions, in which the sums read most entries once.
             for step in steps.iterator(chunk_size=_STEPS_AT_ONCE):
                 wrong = proof.wrong(step)
                 if wrong:
@@ -164,6 +166,7 @@ def _wrong_before(step: Step, tenants: Mapping[str, Any], sums: PastSums) -> str
         for what, kind in (("used", Kind.USAGE), ("alone", Kind.ALONE)):
             for resource, stored in row[what].items():
                 amount = sums.amounts.get((tenant, resource, kind.value), nothing)
+                # Corrections can make a sum negative, and policies count it as 0.
                 if abs(stored - max(amount.value, 0.0)) > amount.noise:
                     return (
                         f"it states that {slug} had {what} {stored!r} {resource} × s; the entries known"

@@ -147,6 +147,7 @@ def _shared(
             j = position[row["tenant"], row["workload"]]
             for cluster, tasks in _tasks_by_cluster(row, clusters).items():
                 placed[j, -1, cluster] = tasks * problem.demand[j]
+    # Sorted: the entries of equal decisions have one order, which numbers them.
     for (j, owner, cluster), amounts in sorted(placed.items(), key=_in_order):
         workload, tenant = rows[j]
         yield _Use(

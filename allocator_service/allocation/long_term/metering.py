@@ -71,6 +71,7 @@ def meterings_due(*, now: datetime) -> list[DueMetering]:
 
 def metering_due(pool: Pool, *, now: datetime) -> DueMetering | None:
     """Return the metering that the pool is due for, or None."""
+    # The reverse of a one-to-one relation raises if there is no row.
     meter = getattr(pool, "meter", None)
     since = _first_decision(pool) if meter is None else meter.metered_until
     interval = None if since is None else next(_intervals(pool, since, now), None)
@@ -128,6 +129,7 @@ def _meter_once(pool_id: int, now: datetime, *, wait: bool) -> _Metered:
 
     Publishing a decision takes the row's lock, and would wait as long for it.
     """
+    # A decision needs the past metered. A task leaves it to the worker that has the lock.
     if wait:
         lock_in_transaction(Lock.METERING, str(pool_id))
     elif not try_lock_in_transaction(Lock.METERING, str(pool_id)):
@@ -207,6 +209,7 @@ class _Uses:
             self.opened.change(uses, run_id=interval.run.pk, at=interval.start)
             self._metered = metered
         self._is_begun = True
+        # Entries end with the hour, and so with the month, whatever stays the same.
         if self._hour(interval.start) != self._hour(interval.end):
             self.opened.close(interval.end)
             self._metered = None
@@ -272,6 +275,7 @@ def _takes_reports(pool: Pool, at: datetime) -> bool:
 
 def _intervals(pool: Pool, since: datetime, now: datetime) -> Iterator[_Interval]:
     """Yield the intervals from `since` on that are over, in their order."""
+    # With the run in force at `since`, which began before it.
     runs = (
         Run.objects.filter(pool=pool, status=RunStatus.SUCCEEDED)
         .filter(Q(effective_until=None) | Q(effective_until__gt=since))

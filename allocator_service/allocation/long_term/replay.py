@@ -67,6 +67,7 @@ def pool_replay(
 def _decide(pool: Pool, at: datetime) -> ReplayedDecision:
     _settle_ledger(pool, at)
     decision_request(pool, now=at)
+    # The clock stands at the instant: what is decided is what a worker had decided then.
     run = recompute_pool(pool_id=pool.pk, clock=lambda: at, early=True) or _in_force_while_waiting(
         pool, at
     )
@@ -99,5 +100,6 @@ def _settle_ledger(pool: Pool, now: datetime) -> None:
     """Write what is over to the ledger, seal it and add it to the totals, as the relay does."""
     pool_meter_all(pool_id=pool.pk, now=now)
     entries_seal_all(now=now)
+    # Totals too, so that reports read a replayed pool as any other.
     while totals_advance():
         pass

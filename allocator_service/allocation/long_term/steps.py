@@ -84,6 +84,7 @@ def step_starved(
 
 def step_basis(step: Step) -> Basis | None:
     """Return the part of the ledger that the step was decided from, or None if it was not stored."""
+    # Steps of earlier releases did not store it.
     if step.begin is None or step.sealed_through is None or step.unsealed is None:
         return None
     past = Past(step.since, step.begin, step.half_life)
@@ -168,6 +169,7 @@ def _waiting(pool: Pool, begin: datetime) -> dict[int, float]:
         return {}
     since = (begin - interval_around(pool, last.run.effective_from)[1]).total_seconds()
     return {
+        # Not below 0: after a clock was set back, the step may lie before the end of the last one.
         pk: max(waited + since, 0.0) if waited else 0.0
         for pk, waited in zip(last.tenant_ids, last.waiting, strict=True)
     }

@@ -77,6 +77,7 @@ def envies_of(bundles: Sequence[Bundle], *, most: int) -> Envies | None:
         for kinds in ([each.used for each in ordered], [each.alone for each in ordered])
     )
     nothing = ~(used != 0).any(axis=1)
+    # A tenant that used nothing is compared by what it would have used alone.
     profile = np.where(nothing[:, None], alone, used)
     lacking = np.array([each.requested_more for each in ordered], np.bool_)
     envious = lacking & (weight > 0) & (profile > 0).any(axis=1)
@@ -90,6 +91,7 @@ def envies_of(bundles: Sequence[Bundle], *, most: int) -> Envies | None:
         return None
     idle, busy = (
         Comparison(rows, columns, least + TOLERANCE)
+        # Those that ran nothing envy any use. Others envy what would have let them run more.
         for rows, least in zip(compared, (0.0, 1.0), strict=True)
     )
     of_idle, of_busy = idle.counts(), busy.counts()

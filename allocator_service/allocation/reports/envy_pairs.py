@@ -63,6 +63,7 @@ class Comparison:
         per_weight = np.full_like(used, -np.inf)
         np.divide(used, weight[:, None], out=per_weight, where=present[:, None])
         self._sorted = np.sort(per_weight, axis=0)
+        # The narrowest type: ranks of all pairs are compared, and memory is what limits it.
         dtype = np.uint16 if len(weight) < 2**16 - 1 else np.uint32
         # Ranks from the smallest: as many columns have less.
         self._rank = np.array(
@@ -73,6 +74,7 @@ class Comparison:
         """Return, by row and resource, the least rank of columns with more than a factor of need."""
         with np.errstate(over="ignore", invalid="ignore"):
             need = self._profile / self._weight[:, None] * factor
+        # A resource that a row does not need bounds nothing.
         need[self._profile <= 0] = -np.inf
         found = [
             np.searchsorted(self._sorted[:, r], need[:, r], side="right")
@@ -133,11 +135,13 @@ class Comparison:
             ceiling = self._sorted[-1] * self._weight[:, None] / self._profile
         ceiling[self._profile <= 0] = np.inf
         order = np.flatnonzero(counts > 0)
+        # The rows that can have the greatest quotients first, so that the bound rises early.
         order = order[np.argsort(-ceiling[order].min(axis=1), kind="stable")]
         top = ceiling.min(axis=1) * (1 + _UNSURE)
         for begin in range(0, len(order), _CHUNK):
             rows = order[begin : begin + _CHUNK]
             rows = rows[top[rows] >= bar]
+            # The rows are in order: no later one reaches the bound.
             if not len(rows):
                 break
             found = self._matrix(self._beyond(bar * (1 - _UNSURE))[rows])

@@ -33,6 +33,7 @@ def with_budgets(document: Mapping[str, Any], states: Iterable[BudgetState]) -> 
     changed = dict(document)
     exhausted = [state for state in states if state.is_exhausted]
     nodes = {(each.scope, each.node) for each in exhausted if each.then == Then.LAST}
+    # Best effort is a field of tenants: a group that is served last passes it to all below.
     if nodes:
         paths = _paths(document)
         changed["tenants"] = [
@@ -54,6 +55,7 @@ def with_budgets(document: Mapping[str, Any], states: Iterable[BudgetState]) -> 
 
 def _stopped(node: Mapping[str, Any], resources: Iterable[str]) -> Mapping[str, Any]:
     """Return a node of a document with a limit of 0 of each resource."""
+    # Beside the node's own limits, of which all hold.
     rows = stop_limits(resources)
     return {**node, "limit": [*node.get("limit", ()), *rows]} if rows else node
 
@@ -151,6 +153,7 @@ def budgets_watch(*, now: datetime) -> None:
     """Request a decision in each pool whose exhausted budgets are others than in its last run."""
     for pool in Pool.objects.filter(pk__in=pools_with_budgets()):
         last = Run.objects.filter(pool=pool, snapshot__isnull=False).first()
+        # With its period: a budget that is exhausted again in the next one is another.
         known = set() if last is None else {_key(each) for each in last.budgets}
         if {_key(each) for each in exhausted_stored(budget_states(pool, at=now))} != known:
             decision_request(pool, now=now)

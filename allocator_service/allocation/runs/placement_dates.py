@@ -109,6 +109,7 @@ def kept_rows(
     """
     instant, rows = now.timestamp(), []
     for each in dated:
+        # The minimum has passed: the task may lose its servers.
         if each.since + minimum[each.workload] <= instant:
             continue
         workload = document["workloads"][each.workload]

@@ -93,6 +93,7 @@ def decision_publish(
     run.solve_seconds = seconds
     run.summary = _finite(summary_document(allocation))
     run.save()
+    # First of all rows: what follows compares them with those of the previous run.
     _copy_allocations(run, state, allocation)
     _record_allocation_changes(run, previous, now)
     # One large server in place of the pool has no servers to name.
@@ -240,6 +241,7 @@ def _packed_servers(
     found: dict[str, tuple[str, int | None]] = {}
     for name, group in zip(names, state.groups, strict=True) if used else ():
         owner = state.tenant_pks[group.contributed_by] if group.contributed_by else None
+        # The document numbers identical servers, which have names of their own.
         numbered = zip(single_servers(name, group.count), group.names, strict=True)
         found |= {single: (real, owner) for single, real in numbered if single in used}
     return found
@@ -297,6 +299,7 @@ def _mark_unsatisfiable(run: Run, state: PoolState, allocation: Decision, now: d
         if reason == present or id_ not in decided:
             continue
         changed.setdefault(reason, []).append(id_)
+        # Its end is no event: the next decision serves the workload, which is one.
         if reason:
             event_record(
                 kind="workload.unsatisfiable",

@@ -136,6 +136,7 @@ def _solve(claim: _Claim, work: _Work, clock: Clock, early: bool) -> _Solved:
         # Stored before it is solved: the input of a run that crashes its worker can be looked at.
         _store_input(claim, work, state, begun)
         started = clock()
+        # From the document alone, which is stored: a replay computes the same.
         parsed, allocation = _read_and_solve(state.document)
         seconds = (clock() - started).total_seconds()
         # Before the transaction of publication, which holds a lock that metering waits for.
@@ -182,6 +183,7 @@ def _begin(job: RecomputeJob, now: datetime, early: bool) -> _Work | None:
         _abandon(job, now)
         return None
     boundary = planned_boundary(job, now=now)
+    # The row stays unclaimed, so that this was no attempt.
     if until := _too_early(job, boundary, now, early):
         postpone_jobs(RecomputeJob.objects.filter(pk=job.pk), until=until)
         return None
@@ -192,6 +194,7 @@ def _begin(job: RecomputeJob, now: datetime, early: bool) -> _Work | None:
     # Changes from here on count their patience anew: the snapshot may not include them.
     job.claimed, job.first_change_at = job.wanted, None
     run = (
+        # A run of a killed worker first, then one that an operator requested.
         Run.objects.filter(pool_id=job.pk, status=RunStatus.RUNNING).first()
         or Run.objects.filter(pool_id=job.pk, status=RunStatus.PENDING).first()
         or Run(id=new_id(), pool_id=job.pk, created_at=now, request_id=request_id())
@@ -233,6 +236,7 @@ def _abandon(job: RecomputeJob, now: datetime) -> None:
     """Cancel the waiting runs of a retired pool and complete its job."""
     waiting = Run.objects.filter(pool_id=job.pk, status__in=[RunStatus.PENDING, RunStatus.RUNNING])
     waiting.update(status=RunStatus.CANCELLED, finished_at=now, token=None)
+    # Nothing is left to decide, however many changes were requested.
     job.claimed = job.wanted
     decision_complete(job)
 

@@ -165,6 +165,7 @@ def _read(pool: Pool, now: datetime, *, begins: bool) -> PoolState:
     if keeps_tasks(document):
         minimum = minimum_seconds(pool, [row[10] for row in workloads])
     if pool.policy_places and pool.policy_mode == "indivisible":
+        # Whole tasks stay on their servers where that costs nothing, so the policy has to know them.
         previous = _previous(pool)
         if previous is not None:
             placed = stored_placements(previous)
@@ -181,6 +182,7 @@ def _read(pool: Pool, now: datetime, *, begins: bool) -> PoolState:
                 if kept:
                     document["kept"] = kept
     if policy_named(pool.policy_name).time_sharing:
+        # A new period repays what is left. The state of a running one has what that period repays.
         deficits = deficits_at(pool, now) if begins else deficits_in_force(pool, now)
         for tenant in document["tenants"]:
             if deficits.get(tenant["name"]):
@@ -310,6 +312,7 @@ def _running(
     `workloads` has tenant and name of those that are active. Servers that have changed (retired,
     draining, of another capacity) are called "".
     """
+    # Groups of identical servers may have been split or joined since the decision.
     present = PresentServers(groups, placed.ranges)
     servers = [
         present.find(each.traits, each.first_server, each.last_server)
@@ -326,6 +329,7 @@ def _running(
             continue
         (position, offset, here), count = found, placed.ranges[number].count
         entry = {"tenant": named[0], "workload": named[1], "tasks": int(tasks)}
+        # The first kind of piece is the default, and left out.
         if kind:
             entry["kind"] = kind
         if here:
@@ -405,7 +409,9 @@ def document_number(quantity: Decimal) -> int | float | str:
 
 def snapshot_store(state: PoolState, *, now: datetime) -> str:
     """Store the state, once per digest, and return the digest."""
+    # Before it is compressed: the digest is of what is read, not of how it is stored.
     digest = state.digest
+    # Level 1, since a decision waits for it.
     content = zlib.compress(orjson.dumps(state.document), 1)
     Snapshot.objects.bulk_create(
         [

@@ -72,6 +72,7 @@ def with_changes(
     pool would reject.
     """
     editor = _Editor(state, resources)
+    # In the order of `parts`: what pieces may use depends on the servers.
     for part, edit in editor.parts().items():
         if part in changes:
             edit(changes[part])
@@ -183,6 +184,7 @@ class _Editor:
                 self._tenant(server["contributed_by"], f"{where}/contributed_by")
             self._servers.append(
                 {
+                    # Names in a document are unique, and the pool may have a server of this one.
                     "name": f"{server['name']} (added {position + 1})",
                     "capacity": self._quantities(server["capacity"], f"{where}/capacity"),
                     "count": server.get("count", 1),
@@ -242,6 +244,7 @@ class _Editor:
                     code="workload.exists",
                     pointer=f"{where}/name",
                 )
+            # Two of the submitted workloads may have one name as well.
             taken.add((submitted["tenant"], submitted["name"]))
             workload = {
                 "tenant": submitted["tenant"],
@@ -277,9 +280,11 @@ class _Editor:
             named = {
                 resource.name: document_number(quantity)
                 for resource, quantity in zip(self._resources, amount, strict=True)
+                # 0 is an amount. A resource that is left out has none.
                 if resource.name in row["amount"]
             }
             rows.append({"where": row.get("where", {}), "amount": named})
+        # Absent instead of empty, as in snapshots: equal states have equal digests.
         node.pop(kind, None)
         if rows:
             node[kind] = rows

@@ -84,6 +84,7 @@ def counterfactuals(
                 return
             try:
                 answer = answer_document(changed, seconds)
+            # Busy, or out of time: an explanation without further changes is better than none.
             except Unavailable:
                 return
             after = answer["allocations"][row.position]["tasks"]

@@ -79,6 +79,7 @@ def _in_child(function: str, *arguments: Any, seconds: float = SECONDS) -> dict[
 
     Raises `Unavailable`, `evaluation.busy`, if none is.
     """
+    # Not awaited: a queue of evaluations would occupy the threads of all other requests.
     if not _places.acquire(blocking=False):
         raise Unavailable(
             f"This process has {PLACES} evaluations running: repeat the request.",
@@ -103,6 +104,7 @@ def _computed(function: str, arguments: Sequence[Any], seconds: float) -> dict[s
         answer: dict[str, Any] = future.result(seconds if _started.is_set() else STARTING_SECONDS)
         _started.set()
     except (FutureTimeout, SolveTimeoutError) as error:
+        # It kills the child, which nothing else can interrupt within compiled code.
         future.cancel()
         raise Unavailable(
             f"The evaluation took longer than {seconds:.3g} s and was stopped: make it smaller, or ask"
@@ -111,6 +113,7 @@ def _computed(function: str, arguments: Sequence[Any], seconds: float) -> dict[s
             retry_after=30,
         ) from error
     except BrokenProcessPool as error:
+        # The next call makes another pool.
         _pool.cache_clear()
         raise Unavailable(
             "The processes that evaluate have died and are started again.",
@@ -151,6 +154,7 @@ def _children() -> ProcessPool:
 
 @cache
 def _pool() -> ProcessPool:
+    # A fork of the web process would copy its connections, and locks that other threads hold.
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["policies.warmed"])
     return ProcessPool(
@@ -197,6 +201,7 @@ def refuse_kinds(servers: Iterable[Mapping[str, Any]]) -> None:
                 code="evaluation.too_large",
                 pointer=f"/servers/{position}/count",
             )
+        # As text, since invalid values are refused later and may be of any type.
         distinct.add(repr((server.get("capacity"), server.get("labels"))))
         if len(distinct) > MAX_SERVER_CLASSES:
             raise TooLarge(

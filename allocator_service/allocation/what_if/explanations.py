@@ -142,6 +142,7 @@ def run_explain(
         just_above=found.just_above,
         just_below=found.just_below,
         counterfactuals=list(
+            # Each change is solved when it is asked for, which takes most of the time.
             islice(counterfactuals(document, decision, rows, binding, groups, workload), most)
         ),
         budgets=budgets,

@@ -95,6 +95,7 @@ def changes_impact(
     except DomainError as error:
         return Impact(pool, subject, unknown=error.detail)
     rows = changed_tenants(before, answer)
+    # The first workload of a row is one that loses, if any does.
     hit = [row for row in rows if row.workloads[0].part < 0]
     hit.sort(key=lambda row: row.workloads[0].part)
     gain = [row for row in rows if row.workloads[0].part > 0]

@@ -90,6 +90,7 @@ def _refuse_foreign(changes: Mapping[str, Any], tenant: Tenant, pool: Pool) -> N
         )
     }
     for pointer, id_ in named.items():
+        # The error for an id that does not exist, so that it reveals no workload of others.
         if str(id_) not in own:
             raise Unacceptable(
                 "The pool has no active workload of that name.",
@@ -177,6 +178,7 @@ def _comparison(
         "after": _workload_rows(changed.workload_ids, changed.document, after),
     }
     tenants = list(dict.fromkeys([*before.problem.tenants, *after.problem.tenants]))
+    # In the order of the pool, and new ones last.
     workloads = list(dict.fromkeys([*rows["before"], *rows["after"]]))
     return {
         "tenants": [

@@ -95,6 +95,7 @@ def digest(content: bytes) -> bytes:
 def statements_of(closing: Closing) -> Iterator[Statement]:
     """Yield a closed month's statements with their documents, in batches."""
     found = Statement.objects.filter(closing=closing).select_related("tenant", "closing")
+    # Documents can be megabytes each.
     return found.order_by("tenant__slug").iterator(chunk_size=20)
 
 
@@ -133,6 +134,7 @@ def plan_digest(plan: PricePlan, *, open_end: bool = False) -> bytes:
             for part, names in PLAN_PARTS.items()
         },
     }
+    # Sorted: the digest must not depend on the order in which code names the fields.
     return digest(orjson.dumps(document, default=_text, option=orjson.OPT_SORT_KEYS))
 
 

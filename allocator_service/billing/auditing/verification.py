@@ -107,6 +107,7 @@ def _digests_of(closing: Closing) -> Digests:
     month = str(closing)
     return {
         (row.kind, row.name): bytes(row.sha256)
+        # A digest waits for its seal for a moment after the closing.
         for model in (PendingDocument, SealedDocument)
         for row in model.objects.filter(pool=closing.pool, name__startswith=month)
         if row.name.partition("/")[0] == month
@@ -119,6 +120,7 @@ def _wrong_statements(closing: Closing, digests: Digests) -> Iterator[str]:
         yield "the month's document does not match its digest in the chain"
     stated = document_of(bytes(closing.document))
     for name, value in _stated_again(closing).items():
+        # A document of an earlier release may lack the name.
         if stated.get(name, value) != value:
             yield f"its {name} differs from the month's document"
     missing = {name for kind, name in digests if kind == DocumentKind.STATEMENT}
@@ -197,6 +199,7 @@ def _wrong_lines(closing: Closing, _: Digests) -> Iterator[str]:
 def _wrong_postings(closing: Closing, _: Digests) -> Iterator[str]:
     """Yield differences between the lines billed for a month and its entries as of the last closing."""
     pool, month = closing.pool, month_of(closing.start, closing.pool.timezone)
+    # Later entries are not billed yet: the open month has their adjustments.
     last = Closing.objects.filter(pool=pool).latest("month")
     found = differences(
         rated=month_rated(pool=pool, month=month, through=last.sequence).rated.lines,
@@ -218,6 +221,7 @@ def _wrong_plans(closing: Closing, digests: Digests) -> Iterator[str]:
     for (kind, name), sha256 in digests.items():
         if kind == DocumentKind.PRICE_PLAN:
             plan = plans.get(name)
+            # Its end may have been set since, when the next plan was published.
             made = () if plan is None else (plan_digest(plan), plan_digest(plan, open_end=True))
             if sha256 not in made:
                 yield f"price plan {name.partition('/')[2]} does not match its digest in the chain"

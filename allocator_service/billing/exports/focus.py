@@ -172,6 +172,7 @@ def _rows_of(
         used |= {"ConsumedQuantity": fixed["PricingQuantity"], "ConsumedUnit": fixed["PricingUnit"]}
         return [{**values, **fixed, **used}]
     if kind == LineKind.UPFRONT:
+        # Amortized on the commitment's lines of the month, or here if it has none.
         left = _NOTHING if line["number"] in upfront else effective
         bought = {
             **_flat_price_columns(line, billed, left, "Commitments"),
@@ -180,6 +181,7 @@ def _rows_of(
             "CommitmentDiscountQuantity": line.get("committed_hours"),
             "CommitmentDiscountUnit": _hours_of(line) if line.get("committed_hours") else None,
         }
+        # After the first month nothing is billed, and other lines have the effective cost.
         return [{**values, **bought}] if billed or left else []
     rows = []
     for part in _parts(line, billed, effective + upfront.get(line["number"], _NOTHING)):
@@ -206,7 +208,9 @@ def _parts(line: Mapping[str, Any], billed: Decimal, effective: Decimal) -> list
     hours = [Decimal(part["hours"]) for part in stated]
     prices = [None if part["price"] is None else Decimal(part["price"]) for part in stated]
     weights = [
-        Fraction(each) * Fraction(price or 0) for each, price in zip(hours, prices, strict=True)
+        # By hours × price, since the parts have different prices.
+        Fraction(each) * Fraction(price or 0)
+        for each, price in zip(hours, prices, strict=True)
     ]
     used = _split(Decimal(line["hours"] or 0), [Fraction(each) for each in hours], 12)
     ratios = _split(Decimal(1), [Fraction(each) for each in hours], 12)
@@ -422,8 +426,10 @@ def _description(line: Mapping[str, Any]) -> str:
 
 
 def _money(amount: Decimal) -> str:
+    # + 0 turns -0, which a sum of credits can be, into 0.
     return f"{amount + 0:f}"
 
 
 def _json(value: Mapping[str, Any]) -> str:
+    # Sorted, so that equal values have equal texts.
     return json.dumps(value, sort_keys=True)

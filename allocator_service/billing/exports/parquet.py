@@ -84,6 +84,7 @@ def _groups(rows: Iterable[Mapping[str, Any]]) -> Iterable[list[Mapping[str, Any
         if len(group) == ROWS_AT_ONCE:
             yield group
             group = []
+    # Also if it is empty: a file without rows states its columns.
     yield group
 
 

@@ -123,6 +123,7 @@ def plan_update(
         setattr(plan, name, value)
     plan.version += 1
     plan.save()
+    # Parts have no history while the plan is a draft: they are replaced as a whole.
     _drop_parts(plan)
     _write_parts(plan, draft)
     audit_record(action="price_plan.update", instance=plan, before=before, now=now, pool=pool.slug)
@@ -194,6 +195,7 @@ def _locked_draft(plan: PricePlan, version: int | None) -> PricePlan:
 
 def _join_timeline(pool: Pool, plan: PricePlan) -> None:
     """Reject an overlap or a gap, and end the plan before where this one begins."""
+    # Months close in their order, so that the last one bounds them all.
     closed = Closing.objects.filter(pool=pool).order_by("-month").first()
     if closed is not None and plan.start < closed.end:
         raise Conflict(
@@ -208,8 +210,10 @@ def _join_timeline(pool: Pool, plan: PricePlan) -> None:
     if not published:
         return
     first, last = published[0], published[-1]
+    # It may also come before all others, if it leaves no gap.
     if plan.end == first.start:
         return
+    # The usual case: prices change from an instant on.
     if last.end is None and plan.start > last.start:
         last.end = plan.start
         last.version += 1

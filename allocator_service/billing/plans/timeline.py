@@ -39,6 +39,7 @@ class Prices:
         price = None if for_owner is None else _price_of(for_owner, kind)
         if price is not None:
             return price
+        # Spot prices of one resource and kind do not overlap: the first that holds is the only one.
         for spot in self._spots:
             if (spot.resource, spot.kind) == (resource, kind) and spot.start <= at < spot.end:
                 return spot.price
@@ -152,6 +153,7 @@ def plans_of(pool: Pool, start: datetime, end: datetime) -> list[PricePlan]:
         .filter(Q(end=None) | Q(end__gt=start))
         .prefetch_related("rates", "spot_prices", "fixed_costs")
     )
+    # By number, as `_holding` takes the last.
     return list(plans.order_by("number"))
 
 
@@ -174,6 +176,7 @@ def timeline(*, pool: Pool, start: datetime, end: datetime) -> Timeline:
         boundaries |= {plan.start, plan.end or end}
         for spot in plan.spot_prices.all():
             boundaries |= {spot.start, spot.end}
+    # A plan may begin before the interval and end after it.
     inside = sorted(boundary for boundary in boundaries if start <= boundary <= end)
     segments = [Segment(since, until, _holding(plans, since)) for since, until in pairwise(inside)]
     return Timeline(segments, {plan.pk: Prices(plan) for plan in plans})

@@ -165,8 +165,10 @@ def _parts(
         if first == last:
             part = amount
         elif bucket == first:
+            # Σ quantity · (end - start) = end · Σ quantity - Σ quantity · start.
             part = _EXACT.subtract(_EXACT.multiply(quantity, end), from_start)
         elif bucket == last:
+            # Σ quantity · (end of the entry - begin), likewise.
             part = _EXACT.subtract(to_end, _EXACT.multiply(quantity, begin))
         else:
             part = _EXACT.multiply(quantity, _EXACT.subtract(end, begin))

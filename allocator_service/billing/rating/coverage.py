@@ -74,6 +74,7 @@ def coverage(
     The oldest commitment to a resource covers first. Covered use is subtracted from the `tiered` costs.
     """
     by_pair: dict[tuple[int, str], list[Commitment]] = {}
+    # Keys ascend with age.
     for commitment in sorted(commitments, key=attrgetter("pk")):
         by_pair.setdefault((commitment.tenant_id, commitment.resource), []).append(commitment)
     covered: dict[CoverageKey, Covered] = {}
@@ -100,8 +101,10 @@ def _cover(
         holding = [each for each in commitments if each.start <= start < each.end]
         if not holding:
             continue
+        # The boundaries include the edges of prices, so that an interval lies in one segment.
         segment = bisect_right(prices.edges, start) - 1
         ranking = _Ranking(prices, segment, tenant, resource)
+        # Where one commitment is used up and the next one begins to cover.
         cuts = list(accumulate((each.quantity for each in holding), _EXACT.add))
         # Under tiers each entry has its own rate, by the hours of the month before it.
         if any(ranking.tiers(owner) for owner in active.by_owner):
@@ -249,6 +252,7 @@ def _by_rate(
     owners = sorted(active.by_owner, key=ranking.rate, reverse=True)
     begin = _NOTHING
     for _, group in groupby(owners, key=ranking.rate):
+        # Corrections can make an owner's sum negative, of which nothing can be covered.
         tied = {owner: active.by_owner[owner] for owner in group if active.by_owner[owner] > 0}
         end = begin
         for quantity in tied.values():

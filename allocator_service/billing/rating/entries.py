@@ -121,5 +121,6 @@ def entries_used(
         unnumbered = count(_UNNUMBERED)
         while rows := cursor.fetchmany(ROWS_AT_ONCE):
             for tenant, resource, owner, sequence, *rest in rows:
+                # Each has a number of its own, in the order of the statement.
                 number = next(unnumbered) if sequence is None else sequence
                 yield UsedEntry(tenant, resource, owner, number, *rest)

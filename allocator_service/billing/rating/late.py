@@ -76,9 +76,11 @@ def late_entries(
                 },
             )
             found = [Late(*row) for row in cursor.fetchall()]
+        # Use alone is never charged.
         yield from (entry for entry in found if entry.kind == Kind.USAGE)
         if len(found) < READ_AT_ONCE:
             return
+        # By number, so that rows which arrive meanwhile shift nothing.
         after = found[-1].sequence
 
 

@@ -80,9 +80,11 @@ class Priced:
         price = self._prices.price(use.segment, use.resource, use.tenant, use.owner)
         tiered = None if self._tiered is None else self._tiered.take(use)
         if at.plan is None or (price is None and tiered is None):
+            # Use that corrections have cancelled does not have to be explained.
             if use.amount:
                 self.unrated.append(_unrated(use, at, self._month))
             return
+        # By plan: several segments of one plan are one line.
         key = (use.tenant, use.owner, use.resource, at.plan.pk)
         if key not in self._sums:
             self._sums[key] = _Sum(at.plan)

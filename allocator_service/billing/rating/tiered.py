@@ -57,6 +57,7 @@ class TieredCosts:
         first, last = self._position(entry, start), self._position(entry, end)
         key = (entry.tenant, entry.owner, entry.resource, number)
         found = self._parts.setdefault(key, {})
+        # A commitment may cover a part of an entry, which has the positions of the whole.
         part = Fraction(quantity) / Fraction(entry.quantity)
         for price, amount in tiers.parts(first, last):
             found[price] = found.get(price, Fraction(0)) + part * amount
@@ -67,6 +68,7 @@ class TieredCosts:
             found[price] = found.get(price, Fraction(0)) + added
 
     def _position(self, entry: UsedEntry, at: datetime) -> Decimal:
+        # `before` counts from the start of the month, and so does the entry.
         begun = max(entry.start, self.prices.edges[0])
         return entry.before + entry.quantity * seconds(at - begun)
 

@@ -59,6 +59,7 @@ def closing_missing(*, pool: Pool, month: Month, now: datetime) -> list[FieldErr
         return [_error("statement.no_plan", "No published price plan holds in the month.")]
     missing = []
     earliest = open_month(pool)
+    # A later month has the adjustments of earlier ones, which must be closed by then.
     if earliest is not None and earliest < month:
         missing.append(
             _error("statement.earlier_open", f"Close {month_text(str(earliest))} first.")
@@ -157,12 +158,14 @@ def month_close(*, pool: Pool, month: Month, now: datetime) -> Closing:
         closed_at=now,
         document=canonical(document),
     )
+    # Not stored: it distinguishes the caller that closed the month.
     closing.is_new = True
     late_entries_begin(pool=pool, through=sequence)
     statements = _statements(closing, draft, lines, tenants, clusters)
     audit_record(
         action="month.close", instance=closing, now=now, pool=pool.slug, extra={"lines": len(lines)}
     )
+    # In this transaction: the chain has the digest of every closing, and no other.
     closing_digests_record(closing)
     events_record(
         kind="statement.closed",
@@ -192,6 +195,7 @@ def tenants_of(pool: Pool, month: Month, lines: Sequence[Posting]) -> dict[int, 
 
 
 def _post(lines: Sequence[Posting]) -> None:
+    # By COPY, since a month of a large pool has 10⁵ lines.
     columns = [field.attname for field in Posting._meta.concrete_fields]
     copy_rows(Posting, columns, ([getattr(line, name) for name in columns] for line in lines))
 
@@ -206,6 +210,7 @@ def _statements(
     """Store each tenant's statement and return the documents by slug."""
     by_tenant: dict[int, list[Posting]] = {key: [] for key in tenants}
     for line in lines:
+        # A set, because a tenant may be the owner of the servers that it used.
         for key in {line.tenant_id, line.owner_id or line.tenant_id}:
             by_tenant[key].append(line)
     uses: dict[int, list[Any]] = {}

@@ -58,6 +58,7 @@ LINE_COLUMNS = (
 
 def canonical(document: Mapping[str, Any]) -> bytes:
     """Return the bytes that are stored and served."""
+    # In the order in which the document is written: equal documents have equal bytes.
     return orjson.dumps(document)
 
 
@@ -150,6 +151,7 @@ def _line_document(
     charged = line.tenant_id == tenant
     billed = line.tenant_amount if charged else line.owner_amount
     committed = _committed_hours(line)
+    # Upfront prices and fixed costs are not for hours used.
     by_usage = bool(line.resource) and line.rated_kind != LineKind.UPFRONT
     return {
         "number": number,
@@ -201,6 +203,7 @@ def hours_text(amount: Decimal) -> str:
 
 
 def _totals(lines: Sequence[Posting], tenant: int, digits: int) -> dict[str, str]:
+    # A line on the tenant's own servers is a charge, and no credit besides.
     own = [line for line in lines if line.tenant_id == tenant]
     charges = sum((line.tenant_amount for line in own), Decimal(0))
     credits_ = sum((line.owner_amount for line in lines if line.tenant_id != tenant), Decimal(0))

@@ -76,6 +76,7 @@ def group_statement(
     with one_snapshot():
         places = places_before(group=group, before=tree_at)
         closing = closing_of(pool, month)
+        # A closed month is read from its statements, whatever prices and entries are by now.
         parts = _stored(closing, places) if closing else _drafted(pool, month, places)
     totals = {key: part.totals for key, part in parts.items()}
     clusters = [part.clusters for part in parts.values() if part.clusters is not None]
@@ -147,6 +148,7 @@ def group_months(
             ]
             total = money_text(_added(amounts), digits)
             row = GroupMonth(str(month), slug, CLOSED, len(amounts), total, closing.closed_at)
+        # Before the first prices there are no statements.
         elif earliest is None or month < earliest:
             continue
         else:
@@ -161,6 +163,7 @@ def rows_within(rows: Iterable[StatementRow], *, group: Group, now: datetime) ->
     places: dict[str, set[str]] = {}
     kept = []
     for row in rows:
+        # Rows are by month, and the tree is read once for each.
         if row.month not in places:
             month = month_named(row.month, group.pool.timezone)
             before = now if month is None else min(month.end, now)
@@ -189,6 +192,7 @@ def _drafted(pool: Pool, month: Month, places: Mapping[int, Place]) -> dict[int,
     tenants = tenants_of(pool, month, draft.lines)
     lines: dict[int, list[Posting]] = {key: [] for key in places.keys() & tenants.keys()}
     for line in draft.lines:
+        # A line of two tenants of the group is in both of their statements.
         for key in {line.tenant_id, line.owner_id or line.tenant_id} & lines.keys():
             lines[key].append(line)
     used = month_clusters(pool, month, list(lines))

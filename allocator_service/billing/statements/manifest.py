@@ -1,4 +1,4 @@
-"""From which entries a closed month was made, so that an auditor reads them and comes to the same."""
+"""Manifests of closed months, with which auditors read the same entries and repeat the sums."""
 
 import hashlib
 from collections.abc import Mapping
@@ -70,7 +70,7 @@ def closings_without_manifest() -> list[Closing]:
 def manifest_write(*, closing: Closing) -> Manifest:
     """Read a closed month's entries once, and store how many there are, their sums and their digest.
 
-    What was numbered is never changed, so that it is the same whenever it is written, and by whomever.
+    Numbered entries never change, so that a manifest does not depend on when it is written.
     """
     manifest, is_new = Manifest.objects.get_or_create(
         closing=closing, defaults={"document": lambda: canonical(manifest_document(closing))}

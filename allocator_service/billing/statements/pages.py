@@ -40,6 +40,42 @@ class Section:
     sum: str
 
 
+def hours_units(document: Mapping[str, Any]) -> dict[str, str]:
+    """Return the unit of hours, such as core-hours, of each resource that the lines name."""
+    return {
+        line["resource"]: hours_unit(line["unit"])
+        for line in document.get("lines") or ()
+        if line["resource"]
+    }
+
+
+def hours_unit(unit: str | None) -> str:
+    """Return the unit of hours of a resource, which may have no unit of its own."""
+    return f"{unit or 'unit'}-hours"
+
+
+def cluster_rows(document: Mapping[str, Any]) -> list[tuple[str, list[tuple[str, str, str]]]]:
+    """Return the hours used on each cluster, with their unit and their resource, as texts."""
+    units = hours_units(document)
+    return [
+        (
+            "Not known" if row["cluster"] is None else row["cluster"],
+            [
+                (hours, units.get(name, hours_unit("")), name)
+                for name, hours in row["hours"].items()
+            ],
+        )
+        for row in document.get("clusters") or ()
+    ]
+
+
+def lost_rows(document: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    """Return the resources of which less was used than alone, with the hours and their unit."""
+    units = hours_units(document)
+    lost = document["savings"].get("lost_hours") or {}
+    return [(name, hours, units.get(name, hours_unit(""))) for name, hours in lost.items()]
+
+
 def line_rows(document: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the lines of a statement's document in words, by the pool's clocks."""
     zone = document["timezone"]
@@ -80,6 +116,8 @@ def statement_page(
         {
             "document": {**named(document, names), **local_instants(document, zone)},
             "sections": line_sections(document),
+            "clusters": cluster_rows(document),
+            "lost": lost_rows(document),
             "empty": EMPTY,
             "links": links,
         },
@@ -98,7 +136,8 @@ def group_statement_page(
         **local_instants(document, document["timezone"]),
         "counted": group_note(document),
     }
-    return render_to_string("billing/group_statement.html", {"document": shown, "links": links})
+    of_page = {"document": shown, "clusters": cluster_rows(document), "links": links}
+    return render_to_string("billing/group_statement.html", of_page)
 
 
 def group_note(document: Mapping[str, Any]) -> str:
@@ -112,7 +151,9 @@ def group_note(document: Mapping[str, Any]) -> str:
 
 
 def _row(line: Mapping[str, Any], zone: str) -> dict[str, Any]:
-    return {**line, **local_instants(line, zone), "what": _what(line), "sum_of": _sum_of(line)}
+    unit = hours_unit(line["unit"]) if line["hours"] else ""
+    texts = {"what": _what(line), "sum_of": _sum_of(line), "hours_unit": unit}
+    return {**line, **local_instants(line, zone), **texts}
 
 
 def _sum_of(line: Mapping[str, Any]) -> str:
@@ -134,6 +175,7 @@ def local_instants(of: Mapping[str, Any], zone: str) -> dict[str, Any]:
 def _what(line: Mapping[str, Any]) -> str:
     """Return a line as text."""
     parts = [KINDS[line["kind"]]]
+    # Statements of earlier releases lack the field.
     if line.get("adjusted_kind") not in (None, "usage"):
         parts.append(KINDS[line["adjusted_kind"]].lower())
     if line["resource"]:

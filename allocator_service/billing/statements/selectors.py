@@ -92,6 +92,7 @@ def statement_rows(
     ]
     earliest = open_month(pool)
     if earliest is not None and earliest.start <= now:
+        # Members have a statement in every month, if only an empty one.
         admitted = dict(pool.memberships.values_list("tenant__slug", "admitted_at"))
         for each in months_between(earliest.start, now, pool.timezone):
             if month not in (None, str(each)):
@@ -144,8 +145,10 @@ def statement_content(*, pool: Pool, month: Month, tenant: Tenant) -> bytes:
     ).first()
     if stored is not None:
         return bytes(stored.document)
+    # A closed month has statements of all that it concerns. None is computed afterwards.
     if closing_of(pool, month) is not None:
         raise statement_not_found()
+    # Its own lines only: a statement of one tenant must not rate those of all.
     draft = month_draft(pool=pool, month=month, tenant=tenant.pk)
     tenants = tenants_of(pool, month, draft.lines)
     if tenant.pk not in tenants:

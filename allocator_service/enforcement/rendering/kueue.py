@@ -190,6 +190,7 @@ def _groups(
             name = str(unit.name)
             row = {"name": name, "nominalQuota": quantity(name, of[r])}
             if limits.quota == SOFT:
+                # All that can be idle in the class: its servers without the queue's own part.
                 room = max(limits.capacity(value)[r] - of[r], 0)
                 within = limits.room_to_borrow(tenant, value, r)
                 row["borrowingLimit"] = quantity(
@@ -213,6 +214,7 @@ def _borrowing_of_group(
     for value, flavor in names:
         resources = []
         for r, unit in known:
+            # Quota of the cohort itself would be lent to its queues on top of their own.
             row = {"name": str(unit.name), "nominalQuota": "0"}
             room = limits.room_to_borrow(group, value, r)
             if room is not None:

@@ -132,6 +132,7 @@ class DecisionLimits:
             is_of_node = (limit.scope, limit.slug) == (scope, node.slug)
             if not is_of_node or amount is None or limit.where.keys() - {self.label}:
                 continue
+            # A limit without values of the label counts the servers of all classes.
             values = limit.where.get(self.label)
             held = sum(
                 limits[position]
@@ -139,6 +140,7 @@ class DecisionLimits:
                 if values is None or name in values
             )
             with localcontext(EXACT):
+                # Not below 0: a limit in force may be rounded up to a unit beyond it.
                 yield limit, max(int(amount * unit.per) - held, 0)
 
     def reserved(self, node: "TenantLimits | GroupLimits") -> Limits:
@@ -228,6 +230,7 @@ def decision_limits(
             _tenant(tenant, by_class.get(tenant.slug, {}), slots, units, label)
             for tenant in tenants
         ]
+        # Hard limits lend nothing, so nothing has to be kept from it.
         if decided.reserved and quota == SOFT:
             rows = [replace(row, reserved=_reserved(row, decided, units)) for row in rows]
         groups = _groups(decided, rows, len(units))

@@ -111,6 +111,7 @@ def _groups(limits: DecisionLimits, comment: str) -> list[dict[str, Any]]:
         }
         for group in limits.groups
     ]
+    # sacctmgr deletes a limit that is set to -1. 0 would stop the account.
     unlimited = limits.named([-1] * len(limits.units))
     objects += [
         {
@@ -158,6 +159,7 @@ def _reservations(limits: DecisionLimits, comment: str) -> list[dict[str, Any]]:
     if begin is None:
         return []
     now, period = limits.at, timedelta(seconds=decided.period_seconds)
+    # Before the decision is in force, its first period counts as the present one.
     first = max((now - begin) // period, 0)
     found = []
     # The next period too, so that its first slots are reserved before they begin.

@@ -51,12 +51,14 @@ class Amounts(Generic[K]):
         """Yield the intervals of a key whose amount is not 0, with the amount."""
         changes = self.changes[key]
         rate = changes[0].rate if 0 in changes else _NOTHING
+        # No rate at the first edge, and no change after it.
         if not rate and changes.keys() <= {0}:
             return
         for interval, length in enumerate(self._lengths):
             amount = _EXACT.multiply(rate, length)
             change = changes.get(interval + 1)
             if change is not None:
+                # Changes within the interval count from their instants to its end.
                 amount = _EXACT.add(amount, self._since(interval + 1, change))
                 rate = _EXACT.add(rate, change.rate)
             if amount:
@@ -107,6 +109,7 @@ class Amounts(Generic[K]):
 
     def _since(self, edge: int, change: Change) -> Decimal:
         """Return the amount at an edge of the changes before it."""
+        # Σ rate · (t - instant) = t · Σ rate - Σ rate · instant.
         return _EXACT.subtract(_EXACT.multiply(self._instants[edge], change.rate), change.moment)
 
 

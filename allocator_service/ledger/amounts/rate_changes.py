@@ -240,8 +240,10 @@ def _places(edges: Sequence[datetime]) -> dict[str, Any]:
     for number, (edge, quarter) in enumerate(zip(edges, quarters, strict=True)):
         before = quarters[number - 1] if number else EPOCH
         parts += [(part, number) for part in buckets_between(before, quarter)]
+        # The edge before may cut the same quarter. What precedes it counts there.
         begin = max(quarter, edges[number - 1]) if number else quarter
         if begin < edge:
+            # The first edge in a later quarter, for which the whole bucket counts.
             later = bisect_right(quarters, quarter)
             cuts.append((begin, edge, number, later if later < len(edges) else None))
     return {

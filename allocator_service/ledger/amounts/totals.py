@@ -19,6 +19,7 @@ from allocator_service.pools.models import Pool
 from allocator_service.pools.windows import half_life_of
 
 QUARTER = 900
+# A quarter of an hour, 4 hours, 4 days and 128 days.
 WIDTHS = (QUARTER, 16 * QUARTER, 16 * 24 * QUARTER, 16 * 24 * 32 * QUARTER)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 ADDED_AT_ONCE = 20_000
@@ -221,9 +222,11 @@ def buckets_between(begin: datetime, end: datetime) -> list[Buckets]:
     level = 0
     for width, wider in pairwise(WIDTHS):
         of = wider // width
+        # Rounded up and down: wider buckets that lie inside as a whole.
         inner_first, inner_last = -(-first // of), last // of
         if inner_first >= inner_last:
             break
+        # Buckets of this width on both sides of the wider ones.
         parts += [Buckets(level, first, inner_first * of), Buckets(level, inner_last * of, last)]
         first, last, level = inner_first, inner_last, level + 1
     return [part for part in (*parts, Buckets(level, first, last)) if part.first < part.last]

@@ -23,6 +23,7 @@ def entry_correct(
     another resource that the entry's event reported or omitted. Raises `Unacceptable` without a
     reason or without a difference, `Conflict` for a correction of a correction.
     """
+    # All corrections refer to one entry, so that they add up without a chain to follow.
     if entry.kind == Kind.CORRECTION:
         raise Conflict(
             "This entry is a correction: correct the original entry instead.",
@@ -60,6 +61,7 @@ def entry_correct(
         "kind": Kind.CORRECTION.value,
         "corrects": entry.pk,
         "reason": reason,
+        # A correction is not an event of the source, whose identity stays with the original.
         "event_id": None,
         "recorded_at": now,
     }

@@ -14,6 +14,7 @@ from allocator_service.ledger.models import Entry, PendingDecision, PendingEntry
 from allocator_service.pools.models import Pool
 
 _MICROSECOND = timedelta(microseconds=1)
+# A quantity has up to 36 digits, and the microseconds of a year have 14.
 _EXACT = Context(prec=60)
 
 
@@ -24,6 +25,7 @@ def entries_append(rows: Sequence[Mapping[str, Any]]) -> Sequence[UUID]:
     """
     if not rows:
         return []
+    # Ids ascend, and the sealer numbers by them: the entries of a request keep their order.
     ids = new_ids(len(rows))
     # The partition is created first: COPY into a month without one fails.
     days = {row["start"].astimezone(UTC).date() for row in rows}
@@ -81,11 +83,13 @@ def partitions_make_ahead(*, now: datetime) -> None:
     first = now.astimezone(UTC).date().replace(day=1)
     months = [first]
     for _ in range(2):
+        # 32 days after the first of a month is always in the next one.
         months.append((months[-1] + timedelta(days=32)).replace(day=1))
     _make_partitions(months)
 
 
 def _make_partitions(months: Iterable[date]) -> None:
     with connection.cursor() as cursor:
+        # In one order: two processes that create the same partitions cannot deadlock.
         for month in sorted(months):
             cursor.execute("SELECT ledger_partition(%s)", [month])

@@ -72,6 +72,7 @@ class OpenUses:
     @property
     def were_stored(self) -> bool:
         """A flag that is set if any use was open when the transaction began."""
+        # Not from `_stored`, which would read all of them.
         return OpenUse.objects.filter(pool=self._pool).exists()
 
     @property
@@ -87,6 +88,7 @@ class OpenUses:
             self._close(tenant, at)
         for tenant, of_tenant in uses.items():
             present, now = self._open.get(tenant), tuple(of_tenant)
+            # Unchanged, it stays open under the run that began it, whichever run gives it now.
             if present is not None and present.uses == now:
                 continue
             if present is not None:

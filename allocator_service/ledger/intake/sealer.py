@@ -50,6 +50,7 @@ class Sealer(threading.Thread):
                 pause = 0.0 if self._turn(time.monotonic()) else POLL_SECONDS
             except DATABASE_ERRORS as error:
                 log.warning("sealer_waits_for_database", error=str(error))
+                # Django opens another connection at the next statement.
                 connection.close()
                 pause = RECONNECT_SECONDS
         connection.close()
@@ -63,6 +64,7 @@ class Sealer(threading.Thread):
         events_seal()
         sealed = entries_seal(now=now)
         if sealed or self._totals_wait or monotonic >= self._totals_due:
+            # A full batch means that more entries wait.
             self._totals_wait = totals_advance() >= ADDED_AT_ONCE
             self._totals_due = monotonic + TOTALS_SECONDS
         return sealed == SEALED_AT_ONCE or self._totals_wait

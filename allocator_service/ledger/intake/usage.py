@@ -22,6 +22,7 @@ from allocator_service.tenants.models import Tenant
 from allocator_service.workloads.models import Workload
 
 EARLIEST = datetime(2000, 1, 1, tzinfo=UTC)
+# The clock of a machine that reports may be ahead of the service's.
 CLOCKS_DIFFER = timedelta(minutes=5)
 LONGEST = timedelta(days=366)
 MAX_EVENTS_PER_REQUEST = 10_000
@@ -49,6 +50,7 @@ class UsageEvent:
         content = [
             self.tenant.slug,
             None if self.workload is None else str(self.workload.pk),
+            # Without trailing zeros: 1.0 and 1 are the same content.
             [decimal_text(amount) for amount in self.vector],
             self.start,
             self.end,
@@ -147,6 +149,7 @@ def _refuse_invalid(events: Sequence[UsageEvent], now: datetime) -> None:
 
 def _refuse_non_members(pool: Pool, events: Sequence[UsageEvent]) -> None:
     tenants = {event.tenant.pk for event in events}
+    # Former members too: their usage may arrive late.
     members = set(pool.memberships.filter(tenant__in=tenants).values_list("tenant", flat=True))
     errors = [
         membership_error(event.tenant.slug, f"{event.pointer}/tenant")
@@ -207,6 +210,7 @@ def _claim(pool: Pool, events: Sequence[UsageEvent]) -> list[UsageEvent]:
     digests: dict[tuple[str, str], bytes] = {}
     for event in events:
         key, digest = (event.source, event.event_id), event.digest
+        # One request may repeat an event as well.
         sent.setdefault(key, event)
         if digests.setdefault(key, digest) != digest:
             raise _conflict(event)
@@ -234,10 +238,12 @@ def _claim_all(pool: Pool, digests: Mapping[tuple[str, str], bytes]) -> bool:
     Most requests repeat no event, and COPY costs half of an INSERT with ON CONFLICT.
     """
     try:
+        # A savepoint: the violation must not end the transaction of the request.
         with transaction.atomic():
             copy_rows(
                 Identity,
                 ["pool_id", "source", "event_id", "digest"],
+                # In the order of `_CLAIM`, which prevents deadlocks.
                 ((pool.pk, *key, digests[key]) for key in sorted(digests)),
             )
     except IntegrityError as error:

@@ -73,6 +73,7 @@ class LendingReport:
         """The balances of every two tenants of which one lent to the other, by their names."""
         lent = {(str(flow.owner), flow.tenant): flow.used for flow in self.flows if flow.lends}
         nothing = [Decimal(0)] * len(self.resources)
+        # Every two tenants once, whichever of them lends.
         pairs = sorted({(min(pair), max(pair)) for pair in lent})
         return [
             Balance(a, b, lent.get((a, b), nothing), lent.get((b, a), nothing)) for a, b in pairs
@@ -92,6 +93,8 @@ class LendingReport:
         kept = [
             flow for flow in named if includes(flow.tenant) or (flow.owner and includes(flow.owner))
         ]
+        # Sorted again: the order of the slugs would reveal something of the tenants behind
+        # pseudonyms.
         return replace(self, flows=sorted(kept, key=_order))
 
 

@@ -63,10 +63,12 @@ def report_period(
     duration = parse_duration(step)
     edges = [since]
     while edges[-1] < until:
+        # While they are made: seconds of a year would not fit in memory.
         if len(edges) > MAX_INTERVALS:
             raise _refusal(
                 "step", f"There are more than {MAX_INTERVALS} intervals: choose a longer step."
             )
+        # From the start each time: months added to 31 January one by one would stay at the 28th.
         edges.append(min(duration.times(len(edges)).after(since, zone), until))
     return Period([edge.astimezone(UTC) for edge in edges])
 

@@ -342,6 +342,7 @@ def _alone_from(pool: Pool) -> datetime | None:
         decisions.objects.filter(pool=pool).values("effective_from").order_by("effective_from")[:1]
         for decisions in (SealedDecision, PendingDecision)
     )
+    # The first decision may still wait for its seal.
     firsts = [row["effective_from"] for row in sealed.union(pending, all=True)]
     return min(firsts, default=None)
 
@@ -358,6 +359,7 @@ def _sums_from(
     later = [edge for edge in period.edges if edge > instant]
     if not later:
         return {}
+    # The intervals that end by the instant have no amounts after it.
     skipped = len(period.edges) - len(later) - 1
     return {
         (tenant, skipped + interval, kind, resource): amount
@@ -389,6 +391,7 @@ def _reason(used: Decimal, compared: Decimal, alone: Decimal, *, metered: bool) 
 
 
 def _total(degrees: Sequence[Degree], resources: int, *, metered: bool) -> Degree:
+    # The ratio of the sums, since a mean of the intervals' ratios would weigh idle ones as much.
     used, compared, alone = (
         column_sums((getattr(degree, name) for degree in degrees), resources)
         for name in ("used", "compared", "alone")

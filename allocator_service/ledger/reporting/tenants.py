@@ -20,6 +20,7 @@ def tenants_reported(
     `found` are the keys of the tenants in the ledger. `tenant` limits the result to one, `among` to
     these keys.
     """
+    # Those that have left are included, since they may have used some.
     members = pool.memberships.filter(admitted_at__lt=period.end).values_list("tenant", flat=True)
     keys = {*members, *found}
     if tenant is not None:

@@ -111,6 +111,7 @@ def utilization_report(
     """
     resources = resources_of(pool)
     refuse_too_long(len(period.intervals) * len(resources))
+    # One snapshot, so that the clusters add up to the whole.
     with one_snapshot():
         tenants, amounts = (
             (None, used_in_all(pool=pool, edges=period.edges))
@@ -175,6 +176,7 @@ def _report(
 ) -> UtilizationReport:
     names = [each.name for each in resources_of(pool)]
     capacities = exact_sums(
+        # Servers without the label are those of the cluster named like the pool.
         ((each.cluster or pool.slug, names[each.resource], each.interval), each.amount)
         for each in capacity_within(pool=pool, edges=period.edges)
     )

@@ -208,6 +208,7 @@ class BillingView(ReportView):
             pool=self.pool,
             start=self.query["from"],
             end=self.query["to"],
+            # Statements are of whole months, which cannot be divided.
             step=None,
             now=utc_now(),
         )

@@ -141,4 +141,5 @@ class FairnessView(WholeReportView):
         `report.period`; more than 200,000 values are 422 `report.too_long`.
         """
         report = fairness_report(pool=self.pool, period=self.period())
+        # Selected after the computation: the index and envy are of all members, also those not shown.
         return self.answer_report(report.under(self.name_of, self.is_asked_for))

@@ -133,6 +133,7 @@ def _whole(
 
 def group_utilization_fields(report: UtilizationReport) -> dict[str, Any]:
     """The same of a group, with the use of its children."""
+    # Two lists, because a group and a tenant may have one slug.
     of: dict[bool, list[dict[str, Any]]] = {True: [], False: []}
     for each in report.children:
         of[each.child.is_group].append(

@@ -24,6 +24,7 @@ from allocator_client.cli.session import Instant, Session, in_zone, pool_names, 
 from allocator_client.cli.waiting import wait_for
 from allocator_client.cli.words import SECONDS_PER_HOUR, number, percent
 
+# The first bytes of every gzip file (RFC 1952 §2.3.1).
 _GZIP = b"\x1f\x8b"
 _UNFINISHED = ("queued", "running")
 
@@ -54,6 +55,7 @@ class Seeds(Words):
         return [int(word) for word in words]
 
 
+# A long trace takes minutes, for which the common option does not wait by default.
 wait_option = click.option(
     "--timeout",
     type=click.FloatRange(min=0),
@@ -131,6 +133,7 @@ def backtest() -> None:
 @with_session(csv=True)  # fmt: skip
 def start(
     session: Session,
+    *,
     trace: IO[bytes] | None,
     kind: str,
     pool: str | None,

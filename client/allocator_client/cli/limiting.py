@@ -98,6 +98,7 @@ def _lines(
 @with_session()
 def limit(
     session: Session,
+    *,
     pool: str,
     amounts: dict[str, str] | None,
     group: str | None,

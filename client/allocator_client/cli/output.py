@@ -68,6 +68,7 @@ def print_rows(
     before = "".join(
         f"{json.dumps(name)}: {_compact(each)},\n" for name, each in (around or {}).items()
     )
+    # By hand: a list of any length is printed without being held in memory.
     click.echo(f'{{{before}"{member}": {{"results": [' if around else '{"results": [', nl=False)
     for number, row in enumerate(rows):
         click.echo(f"{',' if number else ''}\n{_compact(row)}", nl=False)

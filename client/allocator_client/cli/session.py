@@ -36,6 +36,7 @@ class Session:
         """Return the given pool, or otherwise the only one that the key sees."""
         if given:
             return given
+        # One page is enough for the refusal. The list itself would fetch all of them.
         seen = [pool["slug"] for pool in islice(self.client.pools_list(limit=_NAMED), _NAMED)]
         if not seen:
             raise Failure("This key sees no pool yet: an operator admits its tenant to one.")

@@ -58,6 +58,7 @@ def preview_and_confirm(
         return
     done = _preview(session, slug, body, seconds)
     if done is None:
+        # A misspelled tenant would otherwise be found only after the user has confirmed.
         for submitted in body.get("workloads", {}).get("submit", []):
             if named := submitted.get("tenant"):
                 refuse_unknown_tenant(session, named)
@@ -97,6 +98,7 @@ def _preview(
         if problem.code != "tenant.unknown":
             raise
         return None
+    # The request is refused at once, or, if the tenant left since, by the worker that computes it.
     if (done["error"] or {}).get("code") == "tenant.unknown":
         return None
     refuse_failed(done)
@@ -144,6 +146,7 @@ def _preview(
 @with_session()  # fmt: skip
 def what_if(
     session: Session,
+    *,
     pool: str | None,
     changes: Sequence[tuple[str, str]],
     added: Sequence[tuple[str, str]],
@@ -186,6 +189,7 @@ def what_if(
             "withdraw": [find_workload(session, slug, tenant, name)["id"] for name in withdraw],
         }
     done = run_simulation(session, slug, body, timeout)
+    # Before the refusal of a failed simulation: the document has the reason, for scripts.
     if session.format == "json":
         print_json(done)
     refuse_failed(done)

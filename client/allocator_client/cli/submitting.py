@@ -62,6 +62,7 @@ from allocator_client.errors import Problem
 @with_session()
 def submit(
     session: Session,
+    *,
     pool: str | None,
     demand: dict[str, str],
     pieces: int | None,

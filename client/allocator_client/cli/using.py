@@ -87,6 +87,7 @@ def _usage_rows(
     report: SharingDegreeDocument, unit: dict[str, str], *, cut: bool
 ) -> Iterator[Sequence[str]]:
     for row in report["tenants"]:
+        # A part of a series has the fields of the row.
         for part in row["series"] if cut else (row,):
             start = (instant(part["start"]),) if cut else ()  # type: ignore[typeddict-item]
             for name in unit:

@@ -209,7 +209,7 @@ def test_a_statement_has_the_use_of_each_cluster_and_keeps_it(used, operator):
     assert factories.client("tenant", used.tenants["ada"]).get(path).json()["clusters"] == expected
     page = operator.get(f"{path}?format=html").content.decode()
     assert "Use by cluster" in page
-    assert '<data value="80">80</data> cpu unit-hours' in page
+    assert '<data value="80">80</data> unit-hours of cpu' in page  # no line names the unit
     assert operator.get(f"{path}?format=pdf").status_code == 200
     checks = operator.post(f"{PATH}/months/2027-03/verify/").json()
     assert checks["valid"], checks
@@ -251,7 +251,7 @@ def test_a_groups_statement_adds_up_the_use_of_each_cluster(used, operator):
     UsageSource.objects.all().update(cluster="west")
     assert operator.get(path).json()["clusters"] == expected
     page = operator.get(f"{path}?format=html").content.decode()
-    assert '<data value="16">16</data> cpu unit-hours' in page
+    assert '<data value="16">16</data> unit-hours of cpu' in page
     assert page.count("Use by cluster") == 1
     assert operator.get(f"{path}?format=pdf").status_code == 200
 

@@ -91,6 +91,8 @@ class KubernetesServer:
         self.expired_pages = 0  # so many of the next further pages are too old
         # Run before a PUT or PATCH, one for each: somebody who is faster.
         self.before_put: list[Callable[[], None]] = []
+        self.before_post: list[Callable[[], None]] = []
+        self.answers: list[int] = []  # statuses of the answers to writes
         self.schemas: dict[str, Schema] = {}  # by plural; a kind without one keeps what it is sent
         self.after_put: list[Callable[[], None]] = []  # all run after each change, under the lock
         # Writes of such paths answer with what they keep: "old" answers with it, "new" as if written.
@@ -281,8 +283,9 @@ class KubernetesServer:
                 if path in server.refuse:
                     self._status(server.refuse[path][0], "Forbidden", server.refuse[path][1])
                     return
-                if method != "POST" and server.before_put:
-                    server.before_put.pop(0)()
+                before = server.before_post if method == "POST" else server.before_put
+                if before:
+                    before.pop(0)()
                 with server.changed:
                     key = (collection, namespace, name or body["metadata"]["name"])
                     present = server.objects.get(key)
@@ -397,6 +400,8 @@ class KubernetesServer:
 
             def _json(self, code: int, body: Object) -> None:
                 content = json.dumps(body).encode()
+                if self.command in ("POST", "PUT", "PATCH"):
+                    server.answers.append(code)
                 self.send_response(code)
                 self.send_header("Content-Type", "application/json")
                 self.send_header("Content-Length", str(len(content)))

@@ -235,7 +235,7 @@ def test_an_api_server_that_keeps_the_former_quotas_is_no_success(server, agent,
     server.lies[f"{QUEUES}/{liar}/status"] = answer
     (told,) = done(agent, rendered("a", big="1"), rendered("b", big="3"))
     assert told.startswith(f"ClusterQueue {liar}: ")
-    assert quotas_of(server, "b") == {("big", "cpu"): "0"}
+    assert quotas_of(server, "b")["big", "cpu"] in ("0", "0m")  # with a new version or without
     server.lies.clear()
     assert done(agent, rendered("a", big="1"), rendered("b", big="3")) == []
     assert quotas_of(server, "b") == {("big", "cpu"): "3"}
@@ -281,8 +281,8 @@ def test_what_another_agent_raised_meanwhile_is_not_raised_upon(server, agent):
     stale = [rendered("a", big="0"), rendered("b", big="4"), rendered("c", big="0")]
     server.before_put = [other_agent_raises]
     told = done(agent, *stale)
-    assert told == ["ClusterQueue c: read back, it has big cpu 4, which is too much"]
-    assert quotas_of(server, "b") == {("big", "cpu"): "0"}
+    assert told == ["ClusterQueue c: written meanwhile, it has big cpu 4000m"]
+    assert quotas_of(server, "b") == {("big", "cpu"): "0m"}
 
 
 def test_what_another_agent_lowered_meanwhile_is_not_raised_by_lowering(server, agent):

@@ -7,11 +7,14 @@ import copy
 import json
 import os
 import random
+import threading
 from collections import Counter
+from contextlib import suppress
 
 import pytest
 
 from allocator_agent.cli import scheduler_of
+from allocator_agent.errors import SchedulerAway
 from allocator_agent.kubernetes.effective import in_force
 from allocator_agent.kubernetes.quotas import limits_of
 from allocator_agent.model import Rendering
@@ -19,7 +22,7 @@ from tests.examples import thorough
 from tests.unit.agent.kubernetes_server import KubernetesServer
 from tests.unit.agent.kueue_crds import kueue_schemas
 from tests.unit.agent.test_effective import configuration, queue
-from tests.unit.agent.test_kubernetes import NOW, QUEUES
+from tests.unit.agent.test_kubernetes import NOW, QUEUES, until
 from tests.unit.enforcement.test_targets import render
 
 DECISIONS = int(os.environ.get("ALLOCATOR_DECISIONS", 500 if thorough() else 60))
@@ -90,7 +93,7 @@ def decided(rendering):
 
 
 def test_random_decisions_fit_at_every_instant(server, tmp_path):
-    """Conflicts, an API server that restarts, and an agent that ends at any of its writes."""
+    """Conflicts, a server that restarts or freezes, and an agent that ends at any of its writes."""
     chance, excess, sums = random.Random(12382), [], Counter()
     for team in TEAMS:
         server.put(QUEUES, queue(team, big="5", small="3"))
@@ -107,7 +110,7 @@ def test_random_decisions_fit_at_every_instant(server, tmp_path):
     agent, faults = scheduler_of(configuration(server, tmp_path)), Counter()
     for generation in range(DECISIONS):
         rendering = decision(chance, generation)
-        fault = chance.choice(["none", "none", "conflict", "kill", "restart"])
+        fault = chance.choice(["none", "none", "conflict", "kill", "restart", "freeze"])
         faults[fault] += 1
         if fault == "conflict":
             server.before_put = [_counts(server, chance)] * chance.randint(1, 10)
@@ -120,11 +123,45 @@ def test_random_decisions_fit_at_every_instant(server, tmp_path):
             agent = scheduler_of(configuration(server, tmp_path))
             if chance.random() < 0.5:
                 rendering = decision(chance, generation)
+        if fault == "freeze":
+            late = _Frozen(server, chance.randint(0, 9))
+            late.round(agent, rendering)
+            if chance.random() < 0.5:
+                agent = scheduler_of(configuration(server, tmp_path))
+            assert _round(agent, decision(chance, generation)) == []
+            late.thaw()
         assert _round(agent, rendering) == []
         assert quotas(server) == decided(rendering), (generation, fault)
     assert excess == []
     assert {team: json.dumps(server.objects[QUEUES, "", team]["spec"]) for team in TEAMS} == git
     print(f"{DECISIONS} decisions, {sums[True]} sums within capacity, faults {dict(faults)}")
+
+
+class _Frozen:
+    """A server that is frozen within a write, which it carries out once it is thawed."""
+
+    def __init__(self, server, writes):
+        self._server, self._held, self._thawed = server, threading.Event(), threading.Event()
+        server.before_put = [*[lambda: None] * writes, self._hold]
+
+    def _hold(self):
+        self._held.set()
+        self._thawed.wait(30)
+
+    def round(self, agent, rendering):
+        """Run a round that waits briefly for answers."""
+        patience, agent._api._timeout = agent._api._timeout, 0.3
+        with suppress(SchedulerAway):
+            _round(agent, rendering)
+        agent._api._timeout = patience
+        self._server.before_put.clear()
+
+    def thaw(self):
+        """Carry out the write, if the round came to it."""
+        answers = len(self._server.answers)
+        self._thawed.set()
+        if self._held.is_set():
+            until(lambda: len(self._server.answers) > answers)
 
 
 def _round(agent, rendering):

@@ -227,6 +227,7 @@ def test_lowers_before_it_raises_and_keeps_what_others_wrote(server, tmp_path):
     told = [(body["metadata"]["namespace"], body["spec"]["hard"]) for _, _, body in server.writes]
     assert told == [
         ("a", {"requests.cpu": "3", "requests.memory": "1Gi", "pods": "10"}),
+        ("b", {"requests.cpu": "2", "requests.memory": "1Gi", "pods": "10"}),  # a new version only
         ("a", {"requests.cpu": "3", "requests.memory": "2Gi", "pods": "10"}),
         ("b", {"requests.cpu": "5", "requests.memory": "1Gi", "pods": "10"}),
     ]

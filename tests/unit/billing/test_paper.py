@@ -61,7 +61,11 @@ def test_the_amounts_are_those_of_the_document(of):
     for section in line_sections(of):
         assert compact(f"{section.sum_title}{money_text(section.sum)}") in text
         for row in section.rows:
-            amounts = [row["hours"], row["unit"] and f"{row['unit']}-hours", row["price"]]
+            amounts = [
+                row["hours"],
+                row["hours"] and f"{row['unit'] or 'unit'}-hours",
+                row["price"],
+            ]
             written = [money_text(each) if each and each[0].isdigit() else each for each in amounts]
             if row["hours"] and not row["price"]:
                 written[-1] = "several"
@@ -240,7 +244,7 @@ def test_three_hundred_lines_repeat_their_head_and_count_their_pages():
     assert len(texts) > 5
     for number, text in enumerate(texts, start=1):
         assert f"page {number} of {len(texts)}" in text
-        assert ("Unit-hours" in text) == ("43.05" in text)
+        assert ("Hours" in text) == ("43.05" in text)
     assert sum(text.count("43.05") for text in texts) == 300
 
 
@@ -258,6 +262,16 @@ def test_a_group_has_its_groups_and_tenants():
     assert "Usebycluster" not in text
 
 
+def test_a_statement_has_one_unit_of_a_resources_hours():
+    of = document()
+    of["clusters"] = [{"cluster": "east", "hours": {"cpu": "1080"}}]
+    of["savings"] = of["savings"] | {"lost_hours": {"cpu": "3"}}
+    text = compact(pdf_text(statement_pdf(of)))
+    assert "Usebyclustereast1,080core-hoursofcpu" in text
+    assert "Lesscputhanalone:3core-hours." in text
+    assert "unit-hours" not in text.lower()
+
+
 def test_a_group_has_the_use_of_each_cluster():
     clusters = [{"cluster": "east", "hours": {"cpu": "1080", "gpu": "2"}},
                 {"cluster": None, "hours": {"cpu": "3"}}]  # fmt: skip
@@ -266,7 +280,7 @@ def test_a_group_has_the_use_of_each_cluster():
         "clusters": clusters,
     }  # fmt: skip
     text = compact(pdf_text(group_statement_pdf(of)))
-    assert "Usebyclustereast1,080cpuunit-hours;2gpuunit-hoursNotknown3cpuunit-hours" in text
+    assert "Usebyclustereast1,080core-hoursofcpu;2unit-hoursofgpuNotknown3core-hoursofcpu" in text
 
 
 def test_a_hundred_thousand_lines_are_refused_at_once():

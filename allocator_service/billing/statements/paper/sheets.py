@@ -9,9 +9,11 @@ from typing import Any
 from allocator_service.billing.statements.pages import (
     EMPTY,
     Section,
+    cluster_rows,
     group_note,
     line_sections,
     local_instants,
+    lost_rows,
 )
 from allocator_service.billing.statements.paper.characters import REPLACEMENT, printable
 from allocator_service.billing.statements.paper.typesetting import refuse_long, typeset
@@ -89,8 +91,8 @@ def _statement_sheet(document: Mapping[str, Any]) -> dict[str, Any]:
                 ],
                 "notes": [],
             },
-            *_clusters(document.get("clusters") or ()),
-            _savings(document["savings"], currency),
+            *_clusters(document),
+            _savings(document, currency),
         ],
         "notes": document["notes"],
     }
@@ -127,7 +129,7 @@ def _line_tables(sections: Sequence[Section], currency: str) -> list[dict[str, A
         _column("What"),
         # An instant has one line where the name keeps enough room, otherwise two.
         _column("Period", 47 if left - 47 >= LEAST_NAME_WIDTH else 38),
-        _number("Unit-hours", hours),
+        _number("Hours", hours),
         _number("Price", price),
         _number(currency, billed),
     ]
@@ -181,7 +183,7 @@ def _line_cells(row: Mapping[str, Any]) -> list[Any]:
         *([row["sum_of"]] if row["sum_of"] else []),
         *([f"entry {row['entry']}"] if row["entry"] else []),
     ]
-    unit = [f"{row['unit']}-hours"] if row["hours"] and row["unit"] else []
+    unit = [row["hours_unit"]] if row["hours_unit"] else []
     return [
         f"{row['number']:,}",
         {"text": row["what"], "notes": notes},
@@ -203,21 +205,17 @@ def _price_text(row: Mapping[str, Any]) -> str:
     return "several" if row["hours"] else ""
 
 
-def _clusters(clusters: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _clusters(document: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the block of use by cluster, none without use or clusters."""
     facts = [
-        (
-            "Not known" if row["cluster"] is None else row["cluster"],
-            "; ".join(
-                f"{money_text(hours)} {name} unit-hours" for name, hours in row["hours"].items()
-            ),
-        )
-        for row in clusters
+        (cluster, "; ".join(f"{money_text(hours)} {unit} of {name}" for hours, unit, name in rows))
+        for cluster, rows in cluster_rows(document)
     ]
     return [{"title": "Use by cluster", "facts": facts, "notes": []}] if facts else []
 
 
-def _savings(savings: Mapping[str, Any], currency: str) -> dict[str, Any]:
+def _savings(document: Mapping[str, Any], currency: str) -> dict[str, Any]:
+    savings = document["savings"]
     facts: Rows = []
     if savings["saved"] is None:
         notes = [f"Not known: {savings['why']}"]
@@ -230,8 +228,8 @@ def _savings(savings: Mapping[str, Any], currency: str) -> dict[str, Any]:
             ("Saved", money_text(savings["saved"], currency)),
         ]
     lost = [
-        f"Less {name} than alone: {money_text(hours)} unit-hours."
-        for name, hours in savings["lost_hours"].items()
+        f"Less {name} than alone: {money_text(hours)} {unit}."
+        for name, hours, unit in lost_rows(document)
     ]
     return {"title": "What sharing saved", "facts": facts, "notes": [*lost, *notes]}
 
@@ -254,7 +252,7 @@ def _group_sheet(document: Mapping[str, Any]) -> dict[str, Any]:
         "tables": tables,
         "empty": [],
         "total": ("Billed", money_text(totals["billed"], currency)),
-        "blocks": _clusters(document.get("clusters") or ()),
+        "blocks": _clusters(document),
         "notes": [group_note(document)],
     }
 

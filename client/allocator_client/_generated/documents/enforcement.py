@@ -312,6 +312,8 @@ class EntitlementsGroup(TypedDict):
 
 class EntitlementsTenantCluster(TypedDict):
     cluster: str
+    # In proportion to what the servers of each cluster offer.
+    entitled: dict[str, str]
     has: dict[str, str]
 
 
@@ -355,7 +357,7 @@ class EntitlementsTenant(TypedDict):
     unused: dict[str, str]
     # Budgets of the node in their present periods, in hours or in the pool's currency.
     budgets: list[EntitlementsGroupBudget]
-    # The parts of `has` by cluster; empty in a pool without clusters.
+    # The parts of `entitled` and `has` by cluster; empty in a pool without clusters.
     clusters: list[EntitlementsTenantCluster]
     lent_to: list[EntitlementsTenantLentTo]
     borrowed_from: list[EntitlementsTenantLentTo]
