@@ -10,13 +10,13 @@ on the few sides on which another one comes to decide the level.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from policies.arrays import BoolArray, FloatArray, IntArray
+from policies.arrays import BoolArray, FloatArray, IntArray, read_only
 from policies.model.allocation import PaidShares
 from policies.verification.groups import Groups
 
@@ -27,6 +27,8 @@ DECIDES = 1e-13
 HALVINGS = 40
 # Running sums are taken afresh once they are this part of what they were: rounding stays behind.
 FRESH = 1e-3
+# Shares that a path remembers: those at a round's level, and those at which a search ended.
+MOST_KNOWN = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,26 +88,106 @@ class _Sweep:
     reached: FloatArray
     rate: FloatArray
 
-    def positions(self, target: float) -> tuple[IntArray, FloatArray]:
-        """Return the children that have begun where the node's position is ``target``, and theirs."""
-        last = int(np.searchsorted(self.before, target, side="right")) - 1
-        jumping = last >= 0 and target < self.reached[last]
-        some = slice(0, last if jumping else last + 1)
-        latest = np.full(len(self.nodes), -1)
-        latest[self.child[some]] = np.arange(last + (not jumping))
-        position = np.zeros(len(self.nodes))
+
+@dataclass(frozen=True, eq=False)
+class _Layer:
+    """The sweeps of all groups of one depth, one after the other.
+
+    Attributes:
+        nodes: (g,) the groups; first, last: (g,) the first and the last event of each.
+        owner: (e,) position of the group of each event; number: (e,) position of the event in its group.
+        child: (e,) position of the event's child among all children. Other columns are of ``_Sweep``.
+        children: (c,) the node of each child, or the tenant that moves alone below it.
+        group: (c,) position of its group; is_tenant: (c,).
+        position: (c,) where a child that is a group begins.
+    """
+
+    nodes: IntArray
+    first: IntArray
+    last: IntArray
+    owner: IntArray
+    number: IntArray
+    child: IntArray
+    at: FloatArray
+    after: FloatArray
+    height: FloatArray
+    slope: FloatArray
+    before: FloatArray
+    reached: FloatArray
+    rate: FloatArray
+    children: IntArray
+    group: IntArray
+    is_tenant: BoolArray
+    position: FloatArray
+
+    @classmethod
+    def of(
+        cls,
+        nodes: Sequence[int],
+        sweeps: Sequence[_Sweep],
+        lone: IntArray,
+        position: FloatArray,
+        t: int,
+    ) -> _Layer:
+        """Join the sweeps of some groups.
+
+        Args:
+            lone: (v,) the tenant that moves alone below a node, -1 elsewhere; position: (v,) where nodes
+                begin; t: number of tenants.
+        """
+        events = np.array([len(sweep.at) for sweep in sweeps])
+        sizes = np.array([len(sweep.nodes) for sweep in sweeps])
+        first, offset = np.cumsum(events) - events, np.cumsum(sizes) - sizes
+        owner = np.repeat(np.arange(len(sweeps)), events)
+        children = np.concatenate([sweep.nodes for sweep in sweeps])
+        found = np.where(lone[children] >= 0, lone[children], children)
+        return cls(
+            nodes=np.array(nodes),
+            first=first,
+            last=first + events - 1,
+            owner=owner,
+            number=np.arange(len(owner)) - first[owner],
+            child=np.concatenate([sweep.child for sweep in sweeps]) + offset[owner],
+            at=np.concatenate([sweep.at for sweep in sweeps]),
+            after=np.concatenate([sweep.after for sweep in sweeps]),
+            height=np.concatenate([sweep.height for sweep in sweeps]),
+            slope=np.concatenate([sweep.slope for sweep in sweeps]),
+            before=np.concatenate([sweep.before for sweep in sweeps]),
+            reached=np.concatenate([sweep.reached for sweep in sweeps]),
+            rate=np.concatenate([sweep.rate for sweep in sweeps]),
+            children=found,
+            group=np.repeat(np.arange(len(sweeps)), sizes),
+            is_tenant=found < t,
+            position=position[found],
+        )
+
+    def positions(self, target: FloatArray) -> tuple[BoolArray, FloatArray]:
+        """Return which children (c,) have begun, and their positions.
+
+        Args:
+            target: (g,) positions of the groups, -inf for those that have not begun.
+        """
+        # Events of a group are in the order of its positions.
+        come = np.bincount(self.owner[self.before <= target[self.owner]], minlength=len(self.nodes))
+        latest_event = np.maximum(self.first + come - 1, self.first)
+        jumps = (come > 0) & (target < self.reached[latest_event])
+        passed = np.flatnonzero(self.number < (come - jumps)[self.owner])
+        latest = np.full(len(self.children), -1)
+        latest[self.child[passed]] = passed
+        position = np.zeros(len(self.children))
         begun = latest >= 0
-        if begun.any():
-            height = float(self.height[last])
-            if not jumping and self.rate[last] > 0:
-                height += (target - float(self.reached[last])) / float(self.rate[last])
-            event = latest[begun]
-            position[begun] = self.after[event] + self.slope[event] * (height - self.height[event])
-        if jumping:
-            mine = self.child[last]
-            position[mine] = self.at[last] + (target - self.before[last])
-            begun[mine] = True
-        return self.nodes[begun], position[begun]
+        height, rate = self.height[latest_event], self.rate[latest_event]
+        rises = (come > 0) & ~jumps & (rate > 0)
+        height[rises] += (target[rises] - self.reached[latest_event[rises]]) / rate[rises]
+        event = latest[begun]
+        position[begun] = self.after[event] + self.slope[event] * (
+            height[self.group[begun]] - self.height[event]
+        )
+        if jumps.any():
+            event = latest_event[jumps]
+            position[self.child[event]] = self.at[event] + (target[jumps] - self.before[event])
+            begun[self.child[event]] = True
+        return begun, position
 
 
 class GroupPath:
@@ -139,6 +221,7 @@ class GroupPath:
         self._moves = groups.sums(self.moving[:, None].astype(np.float64))[:, 0] > 0
         self._polygons: dict[int, _Polygon] = {}
         self._sweeps: dict[int, _Sweep] = {}
+        self._known: dict[float, FloatArray] = {}
         self._lone = self._follow_lone_tenants()
         going_on = np.zeros(len(self._moves), dtype=np.bool_)
         if before is not None:
@@ -169,17 +252,36 @@ class GroupPath:
             return self.start.copy()
         if position >= self.last:
             return np.where(self.moving, self.cap, self.start)
-        share, t = self.start.copy(), len(self.start)
-        waiting = [(self.groups.pool, position - self._rest)]
-        while waiting:
-            node, target = waiting.pop()
-            nodes, reached = self._sweeps[node].positions(target)
-            nodes = np.where(self._lone[nodes] >= 0, self._lone[nodes], nodes)
-            tenants = nodes < t
-            share[nodes[tenants]] = reached[tenants]
-            groups = ~tenants & (reached > self._position[nodes])
-            waiting += zip(nodes[groups].tolist(), reached[groups].tolist(), strict=True)
+        if position not in self._known:
+            if len(self._known) == MOST_KNOWN:
+                del self._known[next(iter(self._known))]
+            self._known[position] = read_only(self._shares_between(position))
+        return self._known[position]
+
+    def _shares_between(self, position: float) -> FloatArray:
+        """Return the shares (t,) at a position between the first and the last."""
+        share = self.start.copy()
+        targets = np.full(len(self._position), -np.inf)
+        targets[self.groups.pool] = position - self._rest
+        for layer in self._layers:
+            begun, reached = layer.positions(targets[layer.nodes])
+            tenants = begun & layer.is_tenant
+            share[layer.children[tenants]] = reached[tenants]
+            groups = begun & ~layer.is_tenant & (reached > layer.position)
+            targets[layer.children[groups]] = reached[groups]
         return np.where(self.moving, np.clip(share, self.start, self.cap), self.start)
+
+    @cached_property
+    def _layers(self) -> list[_Layer]:
+        """The sweeps by depth, that of the pool first."""
+        layers: list[_Layer] = []
+        nodes = [self.groups.pool]
+        while nodes:
+            sweeps = [self._sweeps[node] for node in nodes]
+            layer = _Layer.of(nodes, sweeps, self._lone, self._position, len(self.start))
+            layers.append(layer)
+            nodes = layer.children[~layer.is_tenant].tolist()
+        return layers
 
     def furthest(self, paid: PaidShares, budget: float, near: float | None = None) -> float:
         """Return the greatest position at which shares cost at most the budget.
