@@ -1,11 +1,13 @@
 """Where the simplex method begins: near its optimum, and with the same answer as from nothing."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from benchmarks.groups import grouped_pool
 from benchmarks.limits import guaranteed_pool, limited_pool
-from policies import Limit, Problem, normalise, solve
+from policies import Limit, Problem, normalise, solve, verify
 from policies.leximin.highs import SimplexLevels
 from policies.model.server_classes import server_classes
 
@@ -28,10 +30,10 @@ def pool(seed):
     )  # fmt: skip
 
 
-def solved(problem, **options):
+def solved(problem, *, most=np.inf, **options):
     """The level, the prices, and how many steps the simplex method took."""
     program = SimplexLevels(problem, None, **options)
-    answer = program.raise_level(np.full(problem.t, 1 / problem.t), np.zeros(problem.t))
+    answer = program.raise_level(np.full(problem.t, 1 / problem.t), np.zeros(problem.t), most=most)
     return answer, program._model.getInfo().simplex_iteration_count
 
 
@@ -52,6 +54,26 @@ def test_a_bounded_level_ends_at_its_bound():
     unbounded, _ = solved(form)
     bounded, _ = solved(form, begins_near=True, most=unbounded.tau / 2)
     assert bounded.tau == pytest.approx(unbounded.tau / 2, rel=1e-12)
+
+
+def test_a_bound_is_that_of_one_program_alone():
+    problem = pool(0)
+    form = normalise(problem, server_classes(problem)).leximin
+    program, rise = SimplexLevels(form, None), np.full(form.t, 1 / form.t)
+    unbounded = program.raise_level(rise, 0 * rise)
+    bounded = program.raise_level(rise, 0 * rise, most=unbounded.tau / 2)
+    assert bounded.tau == pytest.approx(unbounded.tau / 2, rel=1e-12)
+    again = program.raise_level(rise, 0 * rise)
+    assert again.tau == pytest.approx(unbounded.tau, rel=1e-9)
+
+
+def test_tenants_with_all_their_tasks_are_placed_without_a_higher_level():
+    # Half of all tasks that fit: no price is needed, and every tenant has all its tasks.
+    problem = replace(pool(0), tasks=np.full(TENANTS, 1.0))
+    answer = solve(problem, "drfh")
+    assert set(answer.limited_by) == {"task_limit"}
+    assert answer.tasks.tolist() == pytest.approx([1.0] * TENANTS, rel=1e-12)
+    assert verify(problem, answer).valid
 
 
 def test_amounts_that_bound_shares_are_those_of_only_workloads_wherever_they_run():
