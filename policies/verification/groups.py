@@ -58,6 +58,11 @@ class Groups:
         return of
 
     @cached_property
+    def child_nodes(self) -> list[IntArray]:
+        """Children (v) of each node, as arrays."""
+        return [np.array(mine, dtype=np.int64) for mine in self.children]
+
+    @cached_property
     def top_down(self) -> list[int]:
         """The pool and all groups, each after its parent."""
         order = [self.pool]
