@@ -28,7 +28,7 @@ from policies.model.allocation import Allocation, Floors, current_placements_of
 from policies.model.current_placements import CurrentPlacements
 from policies.model.policy import Choice
 from policies.model.problem import Problem
-from policies.model.server_classes import ServerClasses, one_class, server_classes, server_ranges
+from policies.model.server_classes import ServerClasses, one_class, server_classes
 from policies.model.share_definition import shares_of
 
 # Solves a problem without guarantees, beside parts of workloads that run already.
@@ -136,7 +136,9 @@ def _together(
     first = rest.placement_piece < rest.problem.n
     kind = np.where(first, workload, problem.pieces.second[workload])
     if rest.classes.offset is not None:
-        classes = server_ranges(problem, rest.classes.servers)
+        # The same ranges of servers, without the rows of the parts.
+        allowed = np.ascontiguousarray(rest.classes.allowed_kinds[: problem.n])
+        classes = replace(rest.classes, allowed_kinds=allowed)
     pair = kind * (classes.count + 1) + rest.placement_class
     pairs, where = np.unique(pair, return_inverse=True)
     placed = grouped_sum(rest.placement_tasks, where, len(pairs))

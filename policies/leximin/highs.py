@@ -286,22 +286,20 @@ class SimplexLevels:
         classes = prices[: problem.K]
         per_row = np.abs(dual[: classes.size]).reshape(problem.K, problem.m)
         np.divide(per_row, problem.capacity_share, out=classes, where=problem.capacity_share > 0)
-        of_limits = np.abs(dual[len(dual) - len(self._kept) :]) / self._size_of_limits()
+        of_limits = np.abs(dual[len(dual) - len(self._kept) :]) / self._size_of_limits
         prices[problem.K + self._kept[:, 0], self._kept[:, 1]] = of_limits
         return LevelSolution(x=x, prices=prices, tau=float(value[last]) / scale, steps=1)
 
+    @cached_property
     def _size_of_limits(self) -> FloatArray:
-        """Return the divisors (r,) of the rows of limits.
-
-        They make small amounts count like large ones.
-        """
+        """Divisors (r,) of the rows of limits, with which small amounts count like large ones."""
         amounts = [float(self._problem.limits[q].amount[r]) for q, r in self._kept.tolist()]
         return np.array([amount if amount > 0 else 1.0 for amount in amounts])
 
     def _add_limits(self, model: highspy.Highs) -> None:
         """Add a row for each amount of a limit."""
         problem, pairs = self._problem, self._pairs
-        sizes = self._size_of_limits()
+        sizes = self._size_of_limits
         column = np.full((problem.n, problem.K), -1)
         column[pairs[:, 0], pairs[:, 1]] = np.arange(len(pairs))
         columns = [np.zeros(0, dtype=np.int64)]
