@@ -10,7 +10,7 @@ from policies.floors.known_pools import KnownPools
 
 ONE = np.ones(1, dtype=np.int64)
 KEPT = CurrentPlacements(
-    workload=0 * ONE, row=0 * ONE, offset=0 * ONE, servers=ONE, tasks=ONE * 1.0
+    workload=0 * ONE, row=0 * ONE, offset=0 * ONE, servers=ONE, tasks=np.ones(1)
 )
 
 
